@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What all end-to-end tests share: places for files, daemons, volumes, other programs.
+
+mod daemon;
+mod place;
+mod program;
+mod volume;
+
+pub(crate) use daemon::Daemon;
+pub(crate) use place::Place;
+pub(crate) use program::{flashfront, is_root, must, output, show, skip, skip_without, tool};
+pub(crate) use volume::{Volume, assert_same};
+
+/// Bytes of a mebibyte.
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// A small generator of test data (SplitMix64): the same seed gives the same numbers everywhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    /// A number below `limit`.
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// That many bytes of noise.
+    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let words = std::iter::repeat_with(|| self.next().to_le_bytes());
+        words.take(len.div_ceil(8)).flatten().take(len).collect()
+    }
+}

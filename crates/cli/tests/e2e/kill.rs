@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `kill -9` at random moments, again and again, under clients that record what was acknowledged.
+//!
+//! A crash of the process is not one of the machine: what the kernel has taken survives. Power
+//! cuts are the simulation's business; here the real binary must come back by itself each time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use flashfront_serve::frontend::nbd::{Client, ClientError};
+
+use crate::harness::{MIB, Random, Volume, must, skip_without, tool};
+use crate::stamps::{Record, SECTOR};
+
+const KILLS: u64 = 36;
+const WRITERS: u64 = 3;
+/// Each writer's part of the disk. All parts together are more than the cache holds.
+const PART_SECTORS: u64 = 16 * MIB / SECTOR as u64;
+const CACHE_MIB: u64 = 32;
+const ORIGIN_MIB: u64 = 64;
+
+/// When the daemon is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moment {
+    /// While clients write.
+    Writing,
+    /// While it starts: in the middle of replay, or just before or after.
+    Starting,
+    /// While it drains under clients that write.
+    Draining,
+    /// While it stops after SIGTERM.
+    Stopping,
+}
+
+#[test]
+fn flushed_writes_survive_kill_9() {
+    // Another seed for each run; the one of a failure is in its message.
+    let seed = std::env::var("FLASHFRONT_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
+    println!("seed: FLASHFRONT_SEED={seed}");
+    let mut random = Random::new(seed);
+    let mut volume = Volume::new(CACHE_MIB, ORIGIN_MIB);
+    must(&mut volume.format());
+    let records: Vec<_> = (0..WRITERS)
+        .map(|nth| Mutex::new(Record::new(seed, nth * PART_SECTORS, PART_SECTORS)))
+        .collect();
+
+    for round in 0..KILLS {
+        let moment = match round % 9 {
+            2 => Moment::Draining,
+            4 | 7 => Moment::Starting,
+            5 => Moment::Stopping,
+            _ => Moment::Writing,
+        };
+        let wait = Duration::from_micros(random.below(3_000));
+        if moment == Moment::Starting {
+            let daemon = volume.spawn();
+            thread::sleep(wait * 10); // pacing: a random moment of the start
+            daemon.kill9();
+        } else {
+            volume.start();
+            write_until_killed(&mut volume, &records, moment, random.next(), wait);
+        }
+        volume.start();
+        for record in &records {
+            verify_after_crash(&volume, &mut lock(record), &format!("seed {seed}, kill {round}, {moment:?}"));
+        }
+        // Every third time the next daemon finds a cache that was stopped well.
+        if round % 3 == 0 { volume.stop() } else { volume.kill9() }
+    }
+
+    volume.assert_sound();
+    volume.start();
+    volume.drain();
+    volume.stop();
+    volume.assert_sound();
+    let origin = std::fs::read(&volume.origin).expect("the origin can be read");
+    for record in &records {
+        let record = lock(record);
+        let from = record.first() as usize * SECTOR;
+        let bytes = &origin[from..from + record.sectors() as usize * SECTOR];
+        let wrong = record.wrong_alive(record.first(), bytes);
+        assert!(wrong.is_none(), "seed {seed}, the origin alone: {wrong:?}");
+    }
+}
+
+/// Writers write; after a random number of acknowledged requests the daemon is killed.
+fn write_until_killed(volume: &mut Volume, records: &[Mutex<Record>], moment: Moment, seed: u64, wait: Duration) {
+    let answered = Answered::default();
+    let goal = 1 + seed % 600;
+    let clients: Vec<Client> = records.iter().map(|_| volume.connect()).collect();
+    thread::scope(|scope| {
+        for (nth, mut client) in clients.into_iter().enumerate() {
+            let answered = &answered;
+            let mut random = Random::new(seed ^ nth as u64);
+            scope.spawn(move || {
+                // It ends with an error, since the daemon is killed or stops.
+                let Err(error) = write_forever(&mut client, records, nth, &mut random, answered);
+                answered.gone();
+                match error {
+                    ClientError::Io(_) | ClientError::Failed(_) => {}
+                    other => panic!("seed {seed}: {other}"),
+                }
+            });
+        }
+        answered.wait_for(goal);
+        let mut drain = None;
+        match moment {
+            Moment::Draining => {
+                let mut command = volume.ask("drain");
+                command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+                drain = Some(command.spawn().expect("flashfront can be started"));
+            }
+            Moment::Stopping => volume.signal(rustix::process::Signal::TERM),
+            Moment::Writing | Moment::Starting => {}
+        }
+        thread::sleep(wait); // pacing: a random moment of the work
+        volume.kill9();
+        if let Some(mut drain) = drain {
+            drain.wait().expect("our own child can be waited for");
+        }
+    });
+}
+
+/// Writes, reads back, and flushes, until the daemon is gone.
+fn write_forever(
+    client: &mut Client,
+    records: &[Mutex<Record>],
+    nth: usize,
+    random: &mut Random,
+    answered: &Answered,
+) -> Result<std::convert::Infallible, ClientError> {
+    let (first, sectors) = (lock(&records[nth]).first(), lock(&records[nth]).sectors());
+    loop {
+        // Mostly less than a block, or not aligned to one; sometimes long; often in a hot place.
+        let count = if random.below(12) == 0 { 1 + random.below(512) } else { 1 + random.below(24) };
+        let span = if random.below(2) == 0 { sectors / 16 } else { sectors };
+        let sector = first + random.below(span - count);
+        match random.below(16) {
+            0 => {
+                // A FLUSH covers what was acknowledged to other connections too.
+                let before: Vec<_> = records.iter().map(|record| lock(record).acknowledged()).collect();
+                client.flush()?;
+                for (record, before) in records.iter().zip(&before) {
+                    lock(record).flushed(before);
+                }
+            }
+            1..4 => {
+                let mut bytes = vec![0; count as usize * SECTOR];
+                client.read_at(sector * SECTOR as u64, &mut bytes)?;
+                let wrong = lock(&records[nth]).wrong_alive(sector, &bytes);
+                assert!(wrong.is_none(), "read while alive: {wrong:?}");
+            }
+            _ => {
+                let payload = lock(&records[nth]).issue(sector, count);
+                client.write_at(sector * SECTOR as u64, &payload, false)?;
+                lock(&records[nth]).acknowledge(sector, count);
+            }
+        }
+        answered.one();
+    }
+}
+
+/// All that was durable must be there, and nothing that never was written; what is there is made
+/// durable, so that it must be there from now on.
+fn verify_after_crash(volume: &Volume, record: &mut Record, when: &str) {
+    let mut client = volume.connect();
+    let mut bytes = vec![0; record.sectors() as usize * SECTOR];
+    for (nth, piece) in bytes.chunks_mut(MIB as usize).enumerate() {
+        let offset = record.first() * SECTOR as u64 + nth as u64 * MIB;
+        client.read_at(offset, piece).unwrap_or_else(|error| panic!("{when}: {error}\n{}", volume.stderr()));
+    }
+    let wrong = record.wrong_after_crash(record.first(), &bytes);
+    assert!(wrong.is_none(), "{when}: {}\n{}", wrong.unwrap_or_default(), volume.stderr());
+    client.flush().unwrap_or_else(|error| panic!("{when}: {error}"));
+    record.adopt(record.first(), &bytes);
+}
+
+/// How many requests have been answered, to wait for.
+#[derive(Default)]
+struct Answered {
+    count: AtomicU64,
+    gone: AtomicU64,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Answered {
+    fn one(&self) {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        let _guard = lock(&self.lock);
+        self.changed.notify_all();
+    }
+
+    /// A client has ended.
+    fn gone(&self) {
+        self.gone.fetch_add(1, Ordering::SeqCst);
+        let _guard = lock(&self.lock);
+        self.changed.notify_all();
+    }
+
+    /// Waits until `goal` requests are answered, or nobody asks any more.
+    fn wait_for(&self, goal: u64) {
+        let guard = lock(&self.lock);
+        let waiting = |_: &mut ()| {
+            self.count.load(Ordering::SeqCst) < goal && self.gone.load(Ordering::SeqCst) == 0
+        };
+        let limit = Duration::from_secs(60);
+        let (_guard, timeout) =
+            self.changed.wait_timeout_while(guard, limit, waiting).expect("no client has panicked");
+        assert!(!timeout.timed_out(), "the daemon answers {:?} of {goal} requests", self.count);
+    }
+}
+
+#[track_caller]
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no client has panicked")
+}
+
+#[test]
+fn a_file_system_survives_kill_9() {
+    if skip_without(&["mkfs.ext4", "e2fsck", "nbdcopy"]) {
+        return;
+    }
+    let mut volume = Volume::new(CACHE_MIB, 8 * CACHE_MIB);
+    must(&mut volume.format());
+    let image = volume.place.sparse("image.img", 8 * CACHE_MIB * MIB);
+    must(tool("mkfs.ext4").args(["-q", "-F", "-d"]).arg(crate::existing_data::sources()).arg(&image));
+    volume.start();
+    must(tool("nbdcopy").arg("--flush").arg(&image).arg(volume.uri()));
+    volume.kill9();
+    volume.start();
+    volume.assert_serves(&image);
+    volume.drain();
+    volume.stop();
+    volume.assert_sound();
+    must(tool("e2fsck").arg("-fn").arg(&volume.origin));
+    crate::harness::assert_same(&volume.origin, &image);
+}

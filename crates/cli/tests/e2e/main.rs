@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! End to end: the real binary, driven by real clients, by its contract alone.
+//!
+//! Nothing here looks inside: a daemon is started, and judged by what fio, qemu, libnbd and file
+//! systems get from it, by its exit code and messages, and by the plain files it leaves behind.
+//! What this machine can't do is skipped aloud (`skipped: TEST: why`), never silently.
+
+mod bad_format;
+mod bad_serve;
+mod bad_superblock;
+mod block_device;
+mod clients;
+mod control;
+mod existing_data;
+mod filesystem;
+mod fio;
+mod harness;
+mod kill;
+mod refusal;
+mod stamps;
+mod try_verb;

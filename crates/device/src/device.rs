@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What every device can do, be it real, virtual or wrapped: take I/O, and say later how it went.
+//!
+//! Nothing here blocks. The caller submits any number of I/Os, kicks once per batch, and polls;
+//! between polls it sleeps on the device's wake descriptor (real devices) or until
+//! [`Device::next_event`] (virtual and delayed ones). Completions come in any order. An I/O that
+//! is outside the device or not aligned to its logical block is a bug of the caller: it asserts.
+
+use flashfront_engine::{DeviceError, Op, Span, Time, Token};
+
+use crate::Arena;
+
+/// One I/O, without saying on which device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceIo {
+    /// Comes back in [`Done`]. Unique among the I/Os in flight on this device.
+    pub token: Token,
+    /// What to do.
+    pub op: Op,
+    /// First byte on the device. 0 for a flush.
+    pub offset: u64,
+    /// Length in bytes. 0 for a flush.
+    pub len: u64,
+    /// The memory of a read or write, `len` bytes long. The caller neither frees nor changes it
+    /// until the I/O is done.
+    pub span: Option<Span>,
+}
+
+/// One I/O has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// Which.
+    pub token: Token,
+    /// How.
+    pub result: Result<(), DeviceError>,
+}
+
+/// What a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Its size; a multiple of `logical_block_bytes`.
+    pub size_bytes: u64,
+    /// What offsets, lengths and memory addresses of I/O must be multiples of: 512 or 4096.
+    pub logical_block_bytes: u32,
+    /// Whether it has a head to move; `None` if nobody knows.
+    pub rotational: Option<bool>,
+}
+
+impl Geometry {
+    /// Asserts that this device can be asked for this I/O.
+    pub(crate) fn check(&self, io: &DeviceIo) {
+        if io.op == Op::Flush {
+            return;
+        }
+        let block = u64::from(self.logical_block_bytes);
+        let end = io.offset.checked_add(io.len).expect("an I/O ends within 2^64 bytes");
+        assert!(io.len > 0 && end <= self.size_bytes, "bug: {io:?} is outside a device of {} bytes", self.size_bytes);
+        assert!((io.offset | io.len) % block == 0, "bug: {io:?} is not aligned to blocks of {block} bytes");
+        if matches!(io.op, Op::Read | Op::Write) {
+            let span = io.span.expect("bug: a read or write without memory");
+            assert_eq!(u64::from(span.len), io.len, "bug: {io:?} has memory of another length");
+            assert!(u64::from(span.offset) % block == 0, "bug: the memory of {io:?} is not aligned to {block} bytes");
+        }
+    }
+}
+
+/// A device: takes I/O, reports completions.
+pub trait Device {
+    /// Takes one I/O. It may wait for [`Device::kick`] before it starts.
+    fn submit(&mut self, now: Time, io: DeviceIo, arena: &mut Arena);
+
+    /// Starts everything submitted so far (one system call for the batch on a real device).
+    fn kick(&mut self);
+
+    /// Appends what has ended to `done`. Never waits.
+    fn poll(&mut self, now: Time, arena: &mut Arena, done: &mut Vec<Done>);
+
+    /// When [`Device::poll`] will have something, if that is known: virtual and delayed devices.
+    /// Ask every device before sleeping on the wake descriptor: a moment that has passed means
+    /// that something is there already (fetched by the poll of another device).
+    fn next_event(&self) -> Option<Time>;
+
+    /// What the device is. Does not change while it is open.
+    fn geometry(&self) -> Geometry;
+}
+
+impl<D: Device + ?Sized> Device for Box<D> {
+    fn submit(&mut self, now: Time, io: DeviceIo, arena: &mut Arena) {
+        (**self).submit(now, io, arena);
+    }
+
+    fn kick(&mut self) {
+        (**self).kick();
+    }
+
+    fn poll(&mut self, now: Time, arena: &mut Arena, done: &mut Vec<Done>) {
+        (**self).poll(now, arena, done);
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        (**self).next_event()
+    }
+
+    fn geometry(&self) -> Geometry {
+        (**self).geometry()
+    }
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Carries bytes: one [`Device`] trait for real, virtual and wrapped devices.
+//!
+//! The engine decides and this crate carries out: [`Arena`] is the memory that I/O is done from,
+//! [`real`] talks to the kernel, [`sim`] is a device in RAM and virtual time for tests, [`wrap`]
+//! changes how another device behaves. Nothing here knows what a cache is; only [`probe`] knows
+//! what a disk may hold, so that `format` destroys nothing by mistake.
+#![deny(unsafe_code)]
+
+mod arena;
+mod device;
+pub mod probe;
+pub mod real;
+mod rng;
+pub mod sim;
+pub mod wrap;
+
+pub use arena::{Arena, CHUNK_BYTES, Chunk};
+pub use device::{Device, DeviceIo, Done, Geometry};
+pub use rng::Rng;

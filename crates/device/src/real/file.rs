@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One open device: a regular file or a block device, with its geometry, lock and identity.
+//!
+//! O_DIRECT wherever the file system can, so that the page cache neither doubles the cache nor
+//! hides what a device really does; where it can't (tmpfs), buffered I/O and a notice. The
+//! synchronous helpers here serve `format`, `check` and the superblock, before the pump runs;
+//! they take any memory and, for reads, any range.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{OFlags, StatxFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+
+use super::error::OpenError;
+use super::lock::{Access, Identity, lock, sysfs};
+use crate::Geometry;
+use crate::real::aligned::AlignedBuf;
+
+/// Bytes that the synchronous helpers move at a time.
+const BOUNCE_BYTES: usize = 1 << 20;
+
+/// An open and locked device.
+#[derive(Debug)]
+pub struct DeviceFile {
+    file: File,
+    path: PathBuf,
+    access: Access,
+    geometry: Geometry,
+    identity: Identity,
+    is_block: bool,
+    notice: Option<String>,
+}
+
+impl DeviceFile {
+    /// Opens and locks a regular file or block device.
+    ///
+    /// # Errors
+    /// [`OpenError`]: absent, in use, not a device, of a size that isn't whole sectors.
+    pub fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
+        let fail = |doing| move |error: io::Error| OpenError::Io { path: path.into(), doing, error };
+        let meta = std::fs::metadata(path).map_err(fail("open"))?;
+        let is_block = meta.file_type().is_block_device();
+        if !is_block && !meta.is_file() {
+            return Err(OpenError::Kind { path: path.into() });
+        }
+        let write = access == Access::Exclusive;
+        // O_EXCL without O_CREAT has a meaning on block devices only (open(2)).
+        let flags = if is_block && write { OFlags::EXCL } else { OFlags::empty() };
+        let opened = OpenOptions::new().read(true).write(write).custom_flags(flags.bits() as i32).open(path);
+        let file = opened.map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::BUSY) => OpenError::Busy { path: path.into() },
+            _ => fail("open")(error),
+        })?;
+        if !lock(&file, access).map_err(|errno| fail("lock")(errno.into()))? {
+            return Err(OpenError::Busy { path: path.into() });
+        }
+        let size_bytes = size_bytes(&file).map_err(fail("get the size of"))?;
+        if size_bytes == 0 || size_bytes % 512 != 0 {
+            return Err(OpenError::Size { path: path.into(), size_bytes });
+        }
+        let identity = Identity::of(&file, size_bytes).map_err(fail("stat"))?;
+        let direct = direct(&file, is_block, size_bytes).map_err(fail("set up direct I/O on"))?;
+        let notice = direct.is_none().then(|| {
+            format!("{}: no direct I/O here; going through the page cache, which costs memory and speed", path.display())
+        });
+        let rotational = is_block.then(|| rotational(&file)).flatten();
+        let geometry = Geometry { size_bytes, logical_block_bytes: direct.unwrap_or(512), rotational };
+        Ok(Self { file, path: path.into(), access, geometry, identity, is_block, notice })
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Who it is.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// By which path it was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How it was opened.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Whether it is a block device.
+    #[must_use]
+    pub fn is_block_device(&self) -> bool {
+        self.is_block
+    }
+
+    /// What the operator should know about it, if anything.
+    #[must_use]
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
+    }
+
+    /// The open file.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// When the content of a regular file was last changed, in nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// As `fstat`.
+    pub fn changed_ns(&self) -> io::Result<Option<u64>> {
+        let meta = self.file.metadata()?;
+        let ns = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
+        Ok(if self.is_block { None } else { u64::try_from(ns).ok() })
+    }
+
+    /// Reads a range of any alignment, at once.
+    ///
+    /// # Errors
+    /// As `pread`; `UnexpectedEof` if the range isn't all there.
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let block = u64::from(self.geometry.logical_block_bytes);
+        let mut bounce = AlignedBuf::new(BOUNCE_BYTES.min(out.len().next_multiple_of(4096) + 8192));
+        let mut at = offset;
+        let mut rest = out;
+        while !rest.is_empty() {
+            let start = at - at % block;
+            let skip = (at - start) as usize;
+            let len = rest.len().min(bounce.len() - skip);
+            let whole = (skip + len).next_multiple_of(block as usize);
+            self.file.read_exact_at(&mut bounce[..whole], start)?;
+            let (now, later) = rest.split_at_mut(len);
+            now.copy_from_slice(&bounce[skip..skip + len]);
+            rest = later;
+            at += len as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes a range of whole logical blocks, at once. Not durable before [`DeviceFile::sync`].
+    ///
+    /// # Errors
+    /// As `pwrite`; `InvalidInput` if the range isn't aligned or goes beyond the device.
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let block = u64::from(self.geometry.logical_block_bytes);
+        let len = data.len() as u64;
+        let end = offset.checked_add(len).filter(|end| *end <= self.geometry.size_bytes);
+        if end.is_none() || (offset | len) % block != 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{len} bytes at {offset} are not whole blocks of {block} bytes within {}", self.path.display()),
+            ));
+        }
+        let mut bounce = AlignedBuf::new(BOUNCE_BYTES.min(data.len().max(4096)));
+        let mut at = offset;
+        for part in data.chunks(bounce.len()) {
+            bounce[..part.len()].copy_from_slice(part);
+            self.file.write_all_at(&bounce[..part.len()], at)?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Makes everything written durable.
+    ///
+    /// # Errors
+    /// As `fdatasync`.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+/// Size of a file or block device: where its end is.
+fn size_bytes(file: &File) -> io::Result<u64> {
+    Ok(rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?)
+}
+
+/// Turns direct I/O on; says the alignment it needs, or `None` if it stays off.
+fn direct(file: &File, is_block: bool, size_bytes: u64) -> io::Result<Option<u32>> {
+    let flags = fcntl_getfl(file)?;
+    match fcntl_setfl(file, flags | OFlags::DIRECT) {
+        Ok(()) => {}
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    }
+    let needed = if is_block { rustix::fs::ioctl_blksszget(file)? } else { file_alignment(file, size_bytes)? };
+    // Blocks above 4 KiB could not be addressed by the engine, and a tail that isn't a whole block
+    // could not be reached; both go through the page cache (no such block device exists).
+    let fits = (512..=4096).contains(&needed) && size_bytes.is_multiple_of(u64::from(needed));
+    if !fits {
+        fcntl_setfl(file, flags)?;
+    }
+    Ok(fits.then_some(needed))
+}
+
+/// What direct I/O on this regular file must be aligned to; a large number if it is not possible.
+fn file_alignment(file: &File, size_bytes: u64) -> io::Result<u32> {
+    // STATX_DIOALIGN (Linux 6.1: ext4, xfs, f2fs, later btrfs). Older kernels and other file
+    // systems leave the bit unset: then trial reads tell.
+    let asked = rustix::fs::statx(file, c"", rustix::fs::AtFlags::EMPTY_PATH, StatxFlags::from_bits_retain(DIOALIGN));
+    if let Ok(stat) = asked
+        && stat.stx_mask & DIOALIGN != 0
+    {
+        // 0 = no direct I/O on this file (encrypted, data=journal).
+        return Ok(match stat.stx_dio_offset_align.max(stat.stx_dio_mem_align) {
+            0 => u32::MAX,
+            align => align.max(512).next_power_of_two(),
+        });
+    }
+    let mut buf = AlignedBuf::new(8192);
+    for align in [512, 4096] {
+        let align_bytes = align as usize;
+        if size_bytes < 2 * u64::from(align) {
+            continue;
+        }
+        // Offset, length and address are all odd multiples.
+        match rustix::io::pread(file, &mut buf[align_bytes..2 * align_bytes], u64::from(align)) {
+            Ok(_) => return Ok(align),
+            Err(Errno::INVAL) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(u32::MAX)
+}
+
+const DIOALIGN: u32 = 0x2000;
+
+/// Whether a block device has a head to move, as the kernel sees it.
+fn rotational(file: &File) -> Option<bool> {
+    let folder = sysfs(file.metadata().ok()?.rdev());
+    let places = [folder.join("queue/rotational"), folder.join("../queue/rotational")];
+    let text = places.iter().find_map(|place| std::fs::read_to_string(place).ok())?;
+    Some(text.trim() == "1")
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Real devices: regular files and block devices, through io_uring or a pool of threads.
+//!
+//! A [`Reactor`] belongs to one pump thread and serves all its devices with one ring (or pool)
+//! and one wake descriptor. Opening, locks and synchronous helpers are [`DeviceFile`]'s.
+//! Reactor and devices may be made on one thread and moved to another before the first kick;
+//! from then on they stay there.
+
+mod aligned;
+mod error;
+mod file;
+mod fingerprint;
+mod job;
+mod lock;
+mod reactor;
+mod threads;
+mod uring;
+
+pub use error::OpenError;
+pub use file::DeviceFile;
+pub use fingerprint::{Fingerprint, fingerprint};
+pub use lock::{Access, Identity};
+pub use reactor::{Prefer, Reactor, ReactorError, RealDevice};

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One thread's way to the kernel, shared by its devices.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use flashfront_engine::Time;
+
+use super::error::OpenError;
+use super::file::DeviceFile;
+use super::job::Job;
+use super::lock::Access;
+use super::threads::{Threads, WORKERS};
+use super::uring::Uring;
+use crate::{Arena, Device, DeviceIo, Done, Geometry};
+
+/// Forces a backend on every reactor made with [`Prefer::Auto`]: `uring` or `threads`.
+const FORCE: &str = "FLASHFRONT_IO";
+
+/// Which backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prefer {
+    /// What the environment variable `FLASHFRONT_IO` says; else io_uring if the kernel allows it,
+    /// else threads.
+    #[default]
+    Auto,
+    /// io_uring or an error.
+    Uring,
+    /// Threads.
+    Threads,
+}
+
+/// Why there is no reactor.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReactorError {
+    /// io_uring was asked for, and the kernel refuses.
+    Uring(io::Error),
+    /// The threads could not be started.
+    Threads(io::Error),
+    /// `FLASHFRONT_IO` is neither `uring` nor `threads`.
+    Force(String),
+}
+
+impl fmt::Display for ReactorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uring(error) => write!(f, "the kernel refuses io_uring: {error}; {FORCE}=threads does without"),
+            Self::Threads(error) => write!(f, "cannot start I/O threads: {error}"),
+            Self::Force(value) => write!(f, "{FORCE}={value}: must be `uring` or `threads`"),
+        }
+    }
+}
+
+impl std::error::Error for ReactorError {}
+
+#[derive(Debug)]
+enum Backend {
+    Uring(Box<Uring>),
+    Threads(Threads),
+}
+
+#[derive(Debug)]
+struct Shared {
+    backend: Backend,
+    /// What has ended and was not fetched yet, by device; `None` = number not in use.
+    ended: Vec<Option<Vec<Done>>>,
+}
+
+/// One thread's way to the kernel.
+#[derive(Debug)]
+pub struct Reactor {
+    shared: Arc<Mutex<Shared>>,
+    wake: OwnedFd,
+    backend_name: &'static str,
+    notice: Option<String>,
+}
+
+impl Reactor {
+    /// A reactor on this backend.
+    ///
+    /// # Errors
+    /// [`ReactorError`]; with [`Prefer::Auto`] only if neither backend can be had.
+    pub fn new(prefer: Prefer) -> Result<Self, ReactorError> {
+        let forced = std::env::var(FORCE).unwrap_or_default();
+        let prefer = match (prefer, forced.as_str()) {
+            (Prefer::Auto, "uring") => Prefer::Uring,
+            (Prefer::Auto, "threads") => Prefer::Threads,
+            (Prefer::Auto, "") => Prefer::Auto,
+            (Prefer::Auto, _) => return Err(ReactorError::Force(forced)),
+            (prefer, _) => prefer,
+        };
+        match prefer {
+            Prefer::Threads => Self::threads(None),
+            Prefer::Uring => Self::uring(true).map_err(ReactorError::Uring),
+            // ENOSYS (not built), EPERM (sysctl kernel.io_uring_disabled, seccomp), EACCES, ENOMEM
+            // (RLIMIT_MEMLOCK before 5.12): whatever it is, threads need none of it.
+            Prefer::Auto => Self::uring(true).or_else(|error| {
+                Self::threads(Some(format!("io_uring is not available here ({error}); using I/O threads, which cost more CPU")))
+            }),
+        }
+    }
+
+    /// `fixed` = register files and buffers.
+    pub(super) fn uring(fixed: bool) -> io::Result<Self> {
+        let uring = Uring::new(fixed)?;
+        let wake = uring.wake_fd()?;
+        Ok(Self::with(Backend::Uring(Box::new(uring)), wake, "io_uring", None))
+    }
+
+    fn threads(notice: Option<String>) -> Result<Self, ReactorError> {
+        let threads = Threads::new(WORKERS).map_err(ReactorError::Threads)?;
+        let wake = threads.wake_fd().try_clone_to_owned().map_err(ReactorError::Threads)?;
+        Ok(Self::with(Backend::Threads(threads), wake, "threads", notice))
+    }
+
+    fn with(backend: Backend, wake: OwnedFd, backend_name: &'static str, notice: Option<String>) -> Self {
+        let shared = Shared { backend, ended: Vec::new() };
+        Self { shared: Arc::new(Mutex::new(shared)), wake, backend_name, notice }
+    }
+
+    /// Opens and locks a device, for I/O through this reactor.
+    ///
+    /// # Errors
+    /// As [`DeviceFile::open`].
+    pub fn open(&self, path: &Path, access: Access) -> Result<RealDevice, OpenError> {
+        Ok(self.attach(DeviceFile::open(path, access)?))
+    }
+
+    /// Takes an open device, for I/O through this reactor.
+    #[must_use]
+    pub fn attach(&self, file: DeviceFile) -> RealDevice {
+        let file = Arc::new(file);
+        let mut shared = locked(&self.shared);
+        let free = shared.ended.iter().position(Option::is_none);
+        let number = free.unwrap_or_else(|| {
+            shared.ended.push(None);
+            shared.ended.len() - 1
+        });
+        shared.ended[number] = Some(Vec::new());
+        let fixed_file = match &mut shared.backend {
+            Backend::Uring(uring) => uring.register(number as u32, &file),
+            Backend::Threads(_) => false,
+        };
+        drop(shared);
+        RealDevice { shared: self.shared.clone(), number: number as u32, fixed_file, file, batch: Vec::new(), in_flight: 0 }
+    }
+
+    /// Readable when some device of this reactor has something to poll. Level-triggered.
+    #[must_use]
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// The backend in use: `io_uring` or `threads`.
+    #[must_use]
+    pub fn backend_name(&self) -> &'static str {
+        self.backend_name
+    }
+
+    /// What the operator should know about the choice of backend, if anything.
+    #[must_use]
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
+    }
+}
+
+/// All changes of the shared state are whole before anything can panic.
+fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A real device. Dropping it forgets what is in flight; the file is closed, and its lock given
+/// up, when that has ended.
+#[derive(Debug)]
+pub struct RealDevice {
+    shared: Arc<Mutex<Shared>>,
+    number: u32,
+    fixed_file: bool,
+    file: Arc<DeviceFile>,
+    /// Submitted and not kicked yet.
+    batch: Vec<Job>,
+    /// Kicked and not polled yet.
+    in_flight: usize,
+}
+
+impl RealDevice {
+    /// The open file: identity, path, synchronous helpers.
+    #[must_use]
+    pub fn file(&self) -> &DeviceFile {
+        &self.file
+    }
+}
+
+impl Device for RealDevice {
+    fn submit(&mut self, _now: Time, io: DeviceIo, arena: &mut Arena) {
+        self.file.geometry().check(&io);
+        self.batch.push(Job::new(&self.file, self.number, self.fixed_file, &io, arena));
+    }
+
+    fn kick(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        self.in_flight += self.batch.len();
+        let mut shared = locked(&self.shared);
+        match &mut shared.backend {
+            Backend::Uring(uring) => {
+                uring.start(self.batch.drain(..));
+                uring.kick();
+            }
+            Backend::Threads(threads) => threads.start(self.batch.drain(..)),
+        }
+    }
+
+    fn poll(&mut self, _now: Time, _arena: &mut Arena, done: &mut Vec<Done>) {
+        let mut shared = locked(&self.shared);
+        let Shared { backend, ended } = &mut *shared;
+        let mut end = |device: u32, done| {
+            // `None`: the device was dropped.
+            if let Some(Some(list)) = ended.get_mut(device as usize) {
+                list.push(done);
+            }
+        };
+        match backend {
+            Backend::Uring(uring) => uring.reap(&mut end),
+            Backend::Threads(threads) => threads.reap().into_iter().for_each(|(device, done)| end(device, done)),
+        }
+        if let Some(list) = &mut ended[self.number as usize] {
+            self.in_flight -= list.len();
+            done.append(list);
+        }
+    }
+
+    /// At once, if another device's poll has fetched completions of this one: the wake descriptor
+    /// does not tell of those any more.
+    fn next_event(&self) -> Option<Time> {
+        let fetched = locked(&self.shared).ended[self.number as usize].as_ref().is_some_and(|list| !list.is_empty());
+        fetched.then_some(Time(0))
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.file.geometry()
+    }
+}
+
+impl Drop for RealDevice {
+    fn drop(&mut self) {
+        let mut shared = locked(&self.shared);
+        if self.fixed_file
+            && let Backend::Uring(uring) = &mut shared.backend
+        {
+            uring.unregister(self.number);
+        }
+        // With I/O in flight the number is never used again: its completions must not be taken
+        // for those of a device opened later.
+        if self.in_flight == 0 {
+            shared.ended[self.number as usize] = None;
+        }
+    }
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! I/O by io_uring: one ring for all devices of a thread, registered files and buffers.
+//!
+//! No more jobs are in flight than the completion queue has entries, so it can't overflow; the
+//! others wait in a list. Registration is an optimisation: where the kernel refuses (an old one, or
+//! RLIMIT_MEMLOCK) the plain opcodes do the same. The ring is made disabled and enabled by the
+//! first submission, so the thread that submits first is the ring's one issuer, not the one
+//! that opened the devices.
+#![expect(unsafe_code, reason = "the kernel is given addresses")]
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use io_uring::types::{Fd, Fixed, FsyncFlags};
+use io_uring::{IoUring, opcode, squeue};
+use rustix::io::Errno;
+
+use super::file::DeviceFile;
+use super::job::{Job, Step};
+use super::threads::Threads;
+use crate::{Chunk, Done};
+
+const SUBMISSIONS: u32 = 256;
+/// Also the most jobs in flight.
+const COMPLETIONS: u32 = 1024;
+/// Chunks that can be registered: 16 GiB of arena. What lies beyond uses the plain opcodes.
+const CHUNKS_MAX: u32 = 4096;
+const FILES_MAX: u32 = 64;
+/// `user_data` of the poll of the side thread's eventfd.
+const SIDE: u64 = u64::MAX;
+
+/// A ring and what is in it.
+pub(super) struct Uring {
+    ring: IoUring,
+    enabled: bool,
+    /// Jobs in flight by `user_data`. Not dropped while the kernel may use them.
+    slots: ManuallyDrop<Vec<Option<Job>>>,
+    free: Vec<u32>,
+    backlog: VecDeque<Job>,
+    files: bool,
+    buffers: bool,
+    /// Registered chunks by number; `None` where none is, or registration failed.
+    chunks: Vec<Option<Arc<Chunk>>>,
+    /// One thread for what only a thread can wait for (BLKDISCARD).
+    side: Threads,
+    side_in_flight: usize,
+    side_polled: bool,
+}
+
+impl Uring {
+    /// A ring with the best flags this kernel knows. `fixed` = register files and buffers.
+    pub(super) fn new(fixed: bool) -> io::Result<Self> {
+        let ring = build()?;
+        let files = fixed && ring.submitter().register_files_sparse(FILES_MAX).is_ok();
+        let buffers = fixed && ring.submitter().register_buffers_sparse(CHUNKS_MAX).is_ok();
+        Ok(Self {
+            ring,
+            enabled: false,
+            slots: ManuallyDrop::new(Vec::new()),
+            free: Vec::new(),
+            backlog: VecDeque::new(),
+            files,
+            buffers,
+            chunks: Vec::new(),
+            side: Threads::new(1)?,
+            side_in_flight: 0,
+            side_polled: false,
+        })
+    }
+
+    /// A descriptor that is readable when there is something to reap.
+    pub(super) fn wake_fd(&self) -> io::Result<OwnedFd> {
+        // SAFETY: the ring's descriptor is open during this call.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }.try_clone_to_owned()
+    }
+
+    /// Registers a device's file, if the kernel agrees; says whether.
+    pub(super) fn register(&mut self, device: u32, file: &DeviceFile) -> bool {
+        self.files && device < FILES_MAX && self.update_file(device, file.file().as_raw_fd())
+    }
+
+    pub(super) fn unregister(&mut self, device: u32) {
+        // If refused, the file stays open until the ring is closed: harmless but for its lock.
+        self.update_file(device, -1);
+    }
+
+    fn update_file(&mut self, device: u32, fd: RawFd) -> bool {
+        self.ring.submitter().register_files_update(device, &[fd]).is_ok()
+    }
+
+    /// Takes jobs; [`Uring::kick`] hands them to the kernel.
+    pub(super) fn start(&mut self, jobs: impl Iterator<Item = Job>) {
+        self.backlog.extend(jobs);
+        self.fill();
+    }
+
+    /// Gives free slots to waiting jobs.
+    fn fill(&mut self) {
+        while let Some(job) = self.backlog.pop_front() {
+            let Some(number) = self.free_slot() else { return self.backlog.push_front(job) };
+            self.slots[number as usize] = Some(job);
+            self.push_step(number);
+        }
+    }
+
+    fn free_slot(&mut self) -> Option<u32> {
+        // One completion entry is left for the poll of the side thread.
+        if self.free.is_empty() && self.slots.len() < COMPLETIONS as usize - 1 {
+            self.slots.push(None);
+            return Some(self.slots.len() as u32 - 1);
+        }
+        self.free.pop()
+    }
+
+    /// Queues the next step of the job in this slot.
+    fn push_step(&mut self, number: u32) {
+        let job = self.slots[number as usize].as_ref().expect("the slot was filled by the caller");
+        let step = job.step();
+        if let Step::BlkDiscard { .. } = step {
+            return self.start_aside(number);
+        }
+        let chunk = job.chunk.clone();
+        let (fd, fixed) = (job.file.file().as_raw_fd(), job.fixed_file.then_some(job.device));
+        let buffer = chunk.and_then(|(number, chunk)| self.registered(number, &chunk));
+        self.push(&entry(step, fixed, fd, buffer).user_data(u64::from(number)));
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) {
+        // SAFETY: file and memory of the entry belong to a job in `slots`, which is kept until
+        // its completion has been reaped.
+        while unsafe { self.ring.submission().push(entry) }.is_err() {
+            self.kick();
+        }
+    }
+
+    /// The number of a chunk in the kernel's table, registering it when it is new.
+    fn registered(&mut self, number: u32, chunk: &Arc<Chunk>) -> Option<u16> {
+        if !self.buffers || number >= CHUNKS_MAX {
+            return None;
+        }
+        let at = number as usize;
+        if self.chunks.len() <= at {
+            self.chunks.resize(at + 1, None);
+        }
+        if self.chunks[at].is_none() {
+            let base = chunk.ptr().as_ptr().cast();
+            let memory = libc::iovec { iov_base: base, iov_len: crate::CHUNK_BYTES as usize };
+            // SAFETY: the chunk stays mapped while it is in `chunks`, that is, as long as the ring.
+            let done = unsafe { self.ring.submitter().register_buffers_update(number, &[memory], None) };
+            if done.is_err() {
+                // RLIMIT_MEMLOCK: further chunks would be refused too.
+                self.buffers = false;
+                return None;
+            }
+            self.chunks[at] = Some(chunk.clone());
+        }
+        // Another arena's chunk of the same number is not the registered one.
+        let same = self.chunks[at].as_ref().is_some_and(|known| Arc::ptr_eq(known, chunk));
+        same.then_some(number as u16)
+    }
+
+    /// Gives the kernel everything queued, and lets it post what has completed.
+    pub(super) fn kick(&mut self) {
+        if !self.enabled {
+            self.ring.submitter().register_enable_rings().expect("a ring made disabled can be enabled");
+            self.enabled = true;
+        }
+        loop {
+            match self.ring.submit() {
+                Ok(_) if self.ring.submission().is_empty() => return,
+                Ok(_) => {}
+                // EAGAIN: the kernel is short of memory; EBUSY: short of completion entries,
+                // for a moment. What is queued stays queued.
+                Err(error) => match Errno::from_io_error(&error) {
+                    Some(Errno::INTR | Errno::AGAIN | Errno::BUSY) => std::thread::yield_now(),
+                    Some(Errno::EXIST) => panic!("bug: a reactor is driven by another thread than the one that submitted first"),
+                    _ => panic!("bug: io_uring_enter: {error}"),
+                },
+            }
+        }
+    }
+
+    /// Passes everything that has ended to `end`.
+    pub(super) fn reap(&mut self, end: &mut dyn FnMut(u32, Done)) {
+        if self.ring.submission().taskrun() {
+            self.kick();
+        }
+        loop {
+            let next = self.ring.completion().next();
+            let Some(completion) = next else { break };
+            if completion.user_data() == SIDE {
+                self.reap_aside(end);
+                continue;
+            }
+            let number = completion.user_data() as u32;
+            let job = self.slots[number as usize].as_mut().expect("a completion belongs to a job in flight");
+            let outcome = u32::try_from(completion.result()).map_err(|_| Errno::from_raw_os_error(-completion.result()));
+            match job.advance(outcome) {
+                Some(result) => {
+                    end(job.device, Done { token: job.token, result });
+                    self.slots[number as usize] = None;
+                    self.free.push(number);
+                }
+                None => self.push_step(number),
+            }
+        }
+        self.fill();
+        if !self.ring.submission().is_empty() {
+            self.kick();
+        }
+    }
+
+    /// Moves a job from its slot to the side thread.
+    fn start_aside(&mut self, number: u32) {
+        self.side.start(self.slots[number as usize].take().into_iter());
+        self.free.push(number);
+        self.side_in_flight += 1;
+        self.poll_aside();
+    }
+
+    fn poll_aside(&mut self) {
+        if self.side_in_flight > 0 && !self.side_polled {
+            self.side_polled = true;
+            let fd = Fd(self.side.wake_fd().as_raw_fd());
+            self.push(&opcode::PollAdd::new(fd, libc::POLLIN as u32).build().user_data(SIDE));
+        }
+    }
+
+    fn reap_aside(&mut self, end: &mut dyn FnMut(u32, Done)) {
+        self.side_polled = false;
+        for (device, done) in self.side.reap() {
+            self.side_in_flight -= 1;
+            end(device, done);
+        }
+        self.poll_aside();
+    }
+
+    fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+impl Drop for Uring {
+    /// Waits for what the kernel has; what it has not got is dropped.
+    fn drop(&mut self) {
+        self.backlog.clear();
+        while self.enabled && self.in_flight() > 0 {
+            match self.ring.submit_and_wait(1).map_err(|error| Errno::from_io_error(&error)) {
+                Ok(_) | Err(Some(Errno::INTR | Errno::AGAIN | Errno::BUSY)) => self.reap(&mut |_, _| {}),
+                // Another thread's ring: the kernel will cancel in its own time, so the memory
+                // of the jobs in flight is never given back.
+                Err(_) => return,
+            }
+        }
+        // SAFETY: nothing is in flight any more, and the field is not used again.
+        unsafe { ManuallyDrop::drop(&mut self.slots) };
+    }
+}
+
+impl std::fmt::Debug for Uring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Uring").field("in_flight", &self.in_flight()).field("backlog", &self.backlog.len()).finish()
+    }
+}
+
+/// A ring with the best flags this kernel knows: completions are posted when we ask (6.1), or at
+/// least without interrupting us (5.19), or anyhow (5.10).
+fn build() -> io::Result<IoUring> {
+    let mut refused = None;
+    for flags in [2, 1, 0] {
+        let mut builder = IoUring::builder();
+        builder.dontfork().setup_r_disabled().setup_cqsize(COMPLETIONS);
+        match flags {
+            2 => builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag(),
+            1 => builder.setup_coop_taskrun().setup_taskrun_flag(),
+            _ => &mut builder,
+        };
+        match builder.build(SUBMISSIONS) {
+            Ok(ring) => return Ok(ring),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => refused = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(refused.unwrap_or_else(|| io::ErrorKind::Unsupported.into()))
+}
+
+/// The submission of a step, on a registered file (`device`) or a plain one.
+fn entry(step: Step, device: Option<u32>, fd: RawFd, buffer: Option<u16>) -> squeue::Entry {
+    macro_rules! on_file {
+        (|$file:ident| $build:expr) => {
+            match device {
+                Some(number) => {
+                    let $file = Fixed(number);
+                    $build
+                }
+                None => {
+                    let $file = Fd(fd);
+                    $build
+                }
+            }
+        };
+    }
+    match (step, buffer) {
+        (Step::Read { offset, len, to }, Some(buffer)) => {
+            on_file!(|file| opcode::ReadFixed::new(file, to.as_ptr(), len, buffer).offset(offset).build())
+        }
+        (Step::Read { offset, len, to }, None) => {
+            on_file!(|file| opcode::Read::new(file, to.as_ptr(), len).offset(offset).build())
+        }
+        (Step::Write { offset, len, from }, Some(buffer)) => {
+            on_file!(|file| opcode::WriteFixed::new(file, from.as_ptr(), len, buffer).offset(offset).build())
+        }
+        (Step::Write { offset, len, from }, None) => {
+            on_file!(|file| opcode::Write::new(file, from.as_ptr(), len).offset(offset).build())
+        }
+        (Step::SyncData, _) => on_file!(|file| opcode::Fsync::new(file).flags(FsyncFlags::DATASYNC).build()),
+        (Step::Fallocate { mode, offset, len }, _) => {
+            on_file!(|file| opcode::Fallocate::new(file, len).offset(offset).mode(mode.bits() as i32).build())
+        }
+        (Step::BlkDiscard { .. }, _) => unreachable!("the side thread does this"),
+    }
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A disk in RAM and virtual time, with a volatile write cache and a power switch.
+//!
+//! Completions come after a fixed latency plus seeded jitter, so they reorder. A write is visible
+//! from its completion on and *unflushed* until a flush submitted after that completion has
+//! completed. [`RamDisk::crash`] makes the disk that the power cut left: each unflushed write and
+//! each write in flight is kept, lost or torn on its own. Same calls, same seed: same disk.
+//!
+//! What a real disk may do and this one doesn't: lie about flushes, misdirect writes, tear
+//! within a 512-byte sector.
+
+use flashfront_engine::{DeviceError, Memory, Op, Span, Time};
+
+use super::fault::Faults;
+use super::image::{Content, Image};
+use crate::{Arena, Device, DeviceIo, Done, Geometry, Rng};
+
+const SECTOR: u64 = flashfront_engine::SECTOR_BYTES;
+/// What discarded ranges read as: nobody may rely on zeroes.
+const DISCARDED: u8 = 0xdd;
+
+/// What a [`RamDisk`] is like.
+#[derive(Clone, Copy, Debug)]
+pub struct RamSpec {
+    /// Its size, a multiple of the logical block.
+    pub size_bytes: u64,
+    /// 512 or 4096.
+    pub logical_block_bytes: u32,
+    /// What [`Geometry::rotational`] says.
+    pub rotational: Option<bool>,
+    /// Time from submission to completion of every I/O.
+    pub latency_ns: u64,
+    /// Up to so much is added to it, at random.
+    pub jitter_ns: u64,
+    /// Of the jitter.
+    pub seed: u64,
+}
+
+impl Default for RamSpec {
+    /// 64 MiB, blocks of 512 bytes, 100 us and up to 50 more.
+    fn default() -> Self {
+        Self {
+            size_bytes: 64 << 20,
+            logical_block_bytes: 512,
+            rotational: Some(false),
+            latency_ns: 100_000,
+            jitter_ns: 50_000,
+            seed: 0,
+        }
+    }
+}
+
+/// What a power cut does to the writes that no flush has covered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// All are on the medium, also those in flight.
+    Kept,
+    /// None is.
+    Lost,
+    /// All are, of each only some sectors.
+    Torn,
+    /// Each is kept, lost or torn on its own; those in flight also in any order.
+    Mixed,
+}
+
+#[derive(Clone, Debug)]
+struct Write {
+    offset: u64,
+    content: Content,
+}
+
+#[derive(Clone, Debug)]
+enum Work {
+    Read(Span),
+    Write(Write),
+    /// Makes the first so many writes that were ever completed durable.
+    Flush(u64),
+    Fail(DeviceError),
+}
+
+#[derive(Clone, Debug)]
+struct Pending {
+    due: Time,
+    /// Order of submission, which decides between equal moments.
+    number: u64,
+    io: DeviceIo,
+    work: Work,
+}
+
+/// A disk in RAM.
+#[derive(Clone, Debug)]
+pub struct RamDisk {
+    spec: RamSpec,
+    rng: Rng,
+    live: Image,
+    durable: Image,
+    /// Completed and not flushed, in order of completion.
+    unflushed: std::collections::VecDeque<Write>,
+    /// Writes ever made durable = number of the first in `unflushed`.
+    flushed: u64,
+    pending: Vec<Pending>,
+    submitted: u64,
+    /// The faults ordered for it.
+    pub faults: Faults,
+}
+
+impl RamDisk {
+    /// A disk full of zeroes.
+    #[must_use]
+    pub fn new(spec: RamSpec) -> Self {
+        assert!(spec.size_bytes.is_multiple_of(u64::from(spec.logical_block_bytes)), "a disk is whole blocks");
+        Self {
+            spec,
+            rng: Rng::new(spec.seed),
+            live: Image::default(),
+            durable: Image::default(),
+            unflushed: std::collections::VecDeque::new(),
+            flushed: 0,
+            pending: Vec::new(),
+            submitted: 0,
+            faults: Faults::default(),
+        }
+    }
+
+    /// The bytes that a read would find now.
+    pub fn peek(&self, offset: u64, out: &mut [u8]) {
+        self.live.read(offset, out);
+    }
+
+    /// Changes bytes on the medium behind everybody's back, durably.
+    pub fn poke(&mut self, offset: u64, data: &[u8]) {
+        self.live.write(offset, data);
+        self.durable.write(offset, data);
+    }
+
+    /// Flips one bit of the byte at `offset`, at rest: the medium rots.
+    pub fn corrupt(&mut self, offset: u64) {
+        let bit = 1 << self.rng.below(8);
+        for image in [&mut self.live, &mut self.durable] {
+            let mut byte = [0];
+            image.read(offset, &mut byte);
+            image.write(offset, &[byte[0] ^ bit]);
+        }
+        for write in &mut self.unflushed {
+            let at = offset.checked_sub(write.offset);
+            if let (Some(at), Content::Bytes(bytes)) = (at, &mut write.content)
+                && let Some(byte) = bytes.get_mut(at as usize)
+            {
+                *byte ^= bit;
+            }
+        }
+    }
+
+    /// I/Os submitted and not completed.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Completed writes that no flush has covered yet.
+    #[must_use]
+    pub fn unflushed_writes(&self) -> usize {
+        self.unflushed.len()
+    }
+
+    /// The disk after a power cut now: nothing in flight, everything on it durable. The seed
+    /// decides what the fate leaves open. Faults that were ordered stay ordered.
+    #[must_use]
+    pub fn crash(&self, seed: u64, fate: Fate) -> Self {
+        let mut rng = Rng::new(seed);
+        let mut image = self.durable.clone();
+        let mut flying: Vec<&Write> = self
+            .pending
+            .iter()
+            .filter_map(|pending| match &pending.work {
+                Work::Write(write) => Some(write),
+                _ => None,
+            })
+            .collect();
+        if fate == Fate::Mixed {
+            // Writes in flight have no order among themselves.
+            for i in (1..flying.len()).rev() {
+                flying.swap(i, rng.below(i as u64 + 1) as usize);
+            }
+        }
+        for write in self.unflushed.iter().chain(flying) {
+            let len = write.content.len();
+            match (fate, rng.below(3)) {
+                (Fate::Kept, _) | (Fate::Mixed, 0) => image.apply(write.offset, &write.content, 0, len),
+                (Fate::Lost, _) | (Fate::Mixed, 1) => {}
+                (Fate::Torn, _) | (Fate::Mixed, _) => tear(&mut image, write, &mut rng),
+            }
+        }
+        Self {
+            live: image.clone(),
+            durable: image,
+            rng,
+            faults: self.faults.clone(),
+            ..Self::new(RamSpec { seed, ..self.spec })
+        }
+    }
+
+    fn work(&mut self, io: &DeviceIo, arena: &Arena) -> Work {
+        if let Some(error) = self.faults.next(io) {
+            return Work::Fail(error);
+        }
+        let fill = |byte| Work::Write(Write { offset: io.offset, content: Content::Fill { byte, len: io.len } });
+        let span = || io.span.expect("checked on submission");
+        match io.op {
+            Op::Read => Work::Read(span()),
+            // The bytes are taken now: a power cut during the flight must find them.
+            Op::Write => {
+                let bytes = arena.bytes(span()).into();
+                Work::Write(Write { offset: io.offset, content: Content::Bytes(bytes) })
+            }
+            Op::Flush => Work::Flush(self.flushed + self.unflushed.len() as u64),
+            Op::Discard => fill(DISCARDED),
+            Op::Zero => fill(0),
+        }
+    }
+
+    fn complete(&mut self, pending: Pending, arena: &mut Arena) -> Done {
+        let token = pending.io.token;
+        if self.faults.gone() {
+            return Done { token, result: Err(DeviceError::Gone) };
+        }
+        match pending.work {
+            Work::Fail(error) => return Done { token, result: Err(error) },
+            Work::Read(span) => self.live.read(pending.io.offset, arena.bytes_mut(span)),
+            Work::Write(write) => {
+                self.live.apply(write.offset, &write.content, 0, write.content.len());
+                self.unflushed.push_back(write);
+            }
+            Work::Flush(upto) => {
+                while self.flushed < upto
+                    && let Some(write) = self.unflushed.pop_front()
+                {
+                    self.durable.apply(write.offset, &write.content, 0, write.content.len());
+                    self.flushed += 1;
+                }
+            }
+        }
+        Done { token, result: Ok(()) }
+    }
+}
+
+/// Writes some of the sectors: the first so many, the last so many, or (of a write, not of a huge
+/// discard) each by the toss of a coin.
+fn tear(image: &mut Image, write: &Write, rng: &mut Rng) {
+    let len = write.content.len();
+    let cut = rng.below(len / SECTOR + 1) * SECTOR;
+    let ways = if matches!(write.content, Content::Bytes(_)) { 3 } else { 2 };
+    match rng.below(ways) {
+        0 => image.apply(write.offset, &write.content, 0, cut),
+        1 => image.apply(write.offset, &write.content, cut, len),
+        _ => {
+            for at in (0..len).step_by(SECTOR as usize) {
+                if rng.below(2) == 0 {
+                    image.apply(write.offset, &write.content, at, at + SECTOR);
+                }
+            }
+        }
+    }
+}
+
+impl Device for RamDisk {
+    fn submit(&mut self, now: Time, io: DeviceIo, arena: &mut Arena) {
+        self.geometry().check(&io);
+        debug_assert!(!self.pending.iter().any(|pending| pending.io.token == io.token), "bug: {io:?} repeats a token");
+        let work = self.work(&io, arena);
+        let due = now.plus_ns(self.spec.latency_ns + self.rng.below(self.spec.jitter_ns));
+        self.submitted += 1;
+        self.pending.push(Pending { due, number: self.submitted, io, work });
+    }
+
+    fn kick(&mut self) {}
+
+    fn poll(&mut self, now: Time, arena: &mut Arena, done: &mut Vec<Done>) {
+        let mut due: Vec<_> = self.pending.extract_if(.., |pending| pending.due <= now).collect();
+        due.sort_unstable_by_key(|pending| (pending.due, pending.number));
+        for pending in due {
+            done.push(self.complete(pending, arena));
+        }
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        self.pending.iter().map(|pending| pending.due).min()
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            size_bytes: self.spec.size_bytes,
+            logical_block_bytes: self.spec.logical_block_bytes,
+            rotational: self.spec.rotational,
+        }
+    }
+}
+
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Wrappers: a device that changes how another one behaves.
+
+mod delay;
+mod hdd;
+mod ssd;
+
+pub use delay::{Delay, DelaySpec};
+pub use hdd::HddSpec;
+pub use ssd::SsdSpec;

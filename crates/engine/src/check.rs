@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Walks every invariant that can be seen from inside. For tests and debug builds: it reads the
+//! whole index.
+
+use alloc::vec;
+
+use crate::commit::State;
+use crate::lane::Lane;
+use crate::shared::Shared;
+
+/// Panics when an invariant is broken.
+pub(crate) fn check(lanes: &[Lane], shared: &Shared) {
+    let mut dirty = 0;
+    let mut dirty_of = vec![0u64; shared.origins.len()];
+    for lane in lanes {
+        let (mut live_of, mut dirty_in) = (vec![0u32; lane.log.segments.len()], vec![0u32; lane.log.segments.len()]);
+        let (mut blocks, mut lane_dirty) = (0u64, 0u64);
+        lane.index.for_each(|flat, found| {
+            let segment = (found.slot / lane.log.segment_slots()) as usize;
+            assert!(segment < live_of.len(), "{flat:?} lies outside the log");
+            live_of[segment] += 1;
+            blocks += 1;
+            if found.dirty {
+                dirty_in[segment] += 1;
+                lane_dirty += 1;
+                dirty_of[shared.origin_of(flat)] += 1;
+                assert_eq!(lane.dirty.next(flat), Some(flat), "{flat:?} is dirty but not in the dirty set");
+            }
+        });
+        assert_eq!(lane.index.len(), blocks, "lane {}: the index counts wrong", lane.id);
+        assert_eq!(lane.dirty.len(), lane_dirty, "lane {}: dirty set and index differ", lane.id);
+        for (id, segment) in lane.log.segments.iter().enumerate() {
+            assert_eq!(segment.live, live_of[id], "lane {} segment {id}: live blocks", lane.id);
+            assert_eq!(segment.dirty, dirty_in[id], "lane {} segment {id}: dirty blocks", lane.id);
+            if matches!(segment.state, State::Free | State::Freeing) {
+                assert_eq!(segment.live, 0, "lane {} segment {id} is free but holds blocks", lane.id);
+            }
+            if segment.state == State::Free {
+                assert_eq!(segment.pins, 0, "lane {} segment {id} is free but being read", lane.id);
+            }
+        }
+        for (first, blocks) in &lane.run_ranges {
+            let end = first.0 + u64::from(*blocks);
+            assert!(lane.run_ranges.range(first..).nth(1).is_none_or(|(next, _)| next.0 >= end), "runs overlap");
+        }
+        let reserved: u64 = lane.pieces.iter().map(|(_, piece)| u64::from(piece.reserved)).sum();
+        assert!(reserved <= shared.reserved, "more reserved than counted");
+        dirty += lane_dirty;
+    }
+    assert_eq!(shared.dirty, dirty, "dirty blocks counted wrong");
+    assert!(shared.origins.iter().zip(&dirty_of).all(|(origin, dirty)| origin.dirty == *dirty), "dirty per origin");
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Checkpoints: the index on the device, so that replay need not start at the beginning.
+//!
+//! A checkpoint is fuzzy: the index is written part by part while requests go on. Its head names the
+//! first commit that replay has to read, which is the next one when it began; what changed since is
+//! in the log after that. The head is written last, when all that the parts refer to is durable.
+//! Two areas are used in turn, so that the last checkpoint is whole while the next is written.
+
+use alloc::vec::Vec;
+
+use crate::event::Event;
+use crate::format::{
+    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointEntry, CheckpointHeader, STREAMS, Stream,
+    encode_checkpoint_ages, encode_checkpoint_entries,
+};
+use crate::io::{DeviceError, DeviceId, Op};
+use crate::lane::{Lane, LaneIo};
+use crate::memory::Buf;
+use crate::shared::{Cx, blocks_span};
+
+/// Blocks written at once.
+const BATCH_BLOCKS: u32 = 64;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Resting,
+    /// Writing ages, then parts of the index.
+    Body,
+    /// Waiting until all that the body refers to is durable, and the body too.
+    LogDurable,
+    /// Writing the head.
+    Head,
+    /// Waiting for the flush after the head.
+    HeadDurable,
+}
+
+/// State of a lane's checkpoint.
+#[derive(Default)]
+pub(crate) struct Checkpoint {
+    /// Somebody needs one.
+    pub(crate) wanted: bool,
+    /// Commits before this one are not needed by replay.
+    pub(crate) covers: u64,
+    pub(crate) generation: u64,
+    phase: Phase,
+    seq: u64,
+    /// The last commit that the body may refer to.
+    needs: u64,
+    /// The flush in flight was issued when this checkpoint wanted one.
+    pub(crate) flushing: bool,
+    heads: [u32; STREAMS],
+    /// Next block of the area to write.
+    block: u32,
+    ages_written: usize,
+    part: usize,
+    pending: Vec<CheckpointEntry>,
+    entries: u64,
+    buf: Option<Buf>,
+}
+
+impl Checkpoint {
+    pub(crate) fn resting(&self) -> bool {
+        self.phase == Phase::Resting
+    }
+
+    /// Whether the device must be flushed for the checkpoint's own writes.
+    pub(crate) fn wants_flush(&self, written_seq: u64) -> bool {
+        self.phase == Phase::HeadDurable || (self.phase == Phase::LogDurable && written_seq >= self.needs)
+    }
+}
+
+impl Lane {
+    /// Begins a checkpoint if one is wanted or the log since the last one is long.
+    pub(crate) fn checkpoint_step(&mut self, cx: &mut Cx<'_>) {
+        if !self.checkpoint.resting() || cx.shared.cache_failed {
+            return;
+        }
+        // A quarter of the cache: what replay reads stays small, and what a checkpoint writes
+        // (16 bytes a block) stays under 1.6 % of the log.
+        let long = self.log.segments_since_checkpoint() >= (self.log.segments.len() as u64 / 4).max(4);
+        let useful = self.log.next_seq > self.checkpoint.covers || self.checkpoint.generation == 0;
+        if (self.checkpoint.wanted || long) && useful {
+            self.begin_checkpoint(cx);
+        }
+    }
+
+    pub(crate) fn begin_checkpoint(&mut self, cx: &mut Cx<'_>) {
+        let buf = cx.alloc(BATCH_BLOCKS);
+        self.checkpoint = Checkpoint {
+            wanted: false,
+            covers: self.checkpoint.covers,
+            generation: self.checkpoint.generation + 1,
+            phase: Phase::Body,
+            seq: self.log.next_seq,
+            heads: self.log.heads(),
+            block: 1,
+            buf: Some(buf),
+            ..Checkpoint::default()
+        };
+        self.write_batch(cx);
+    }
+
+    /// Fills the buffer with the next blocks of the body and writes them.
+    fn write_batch(&mut self, cx: &mut Cx<'_>) {
+        let Some(buf) = self.checkpoint.buf else { return };
+        let mut filled = 0;
+        while filled < BATCH_BLOCKS {
+            let generation = self.checkpoint.generation;
+            let segments = &self.log.segments;
+            if self.checkpoint.ages_written < segments.len() {
+                let from = self.checkpoint.ages_written;
+                let to = (from + CHECKPOINT_AGES_MAX).min(segments.len());
+                let ages: Vec<u64> = segments[from..to].iter().map(|segment| segment.last_seq).collect();
+                encode_checkpoint_ages(generation, &ages, cx.mem.bytes_mut(blocks_span(buf, filled, 1)));
+                self.checkpoint.ages_written = to;
+                filled += 1;
+                continue;
+            }
+            while self.checkpoint.pending.len() < CHECKPOINT_ENTRIES_MAX && self.checkpoint.part < self.index.parts() {
+                self.scan_part(cx);
+            }
+            let count = self.checkpoint.pending.len().min(CHECKPOINT_ENTRIES_MAX);
+            if count == 0 {
+                break;
+            }
+            let entries: Vec<CheckpointEntry> = self.checkpoint.pending.drain(..count).collect();
+            encode_checkpoint_entries(generation, &entries, cx.mem.bytes_mut(blocks_span(buf, filled, 1)));
+            self.checkpoint.entries += count as u64;
+            filled += 1;
+        }
+        if filled == 0 {
+            self.body_written(cx);
+            return;
+        }
+        let at = self.area_offset(cx) + u64::from(self.checkpoint.block) * crate::types::BLOCK_BYTES;
+        self.checkpoint.block += filled;
+        let io = self.ios.insert(LaneIo::Checkpoint);
+        cx.io(self.id, io, DeviceId::Cache, Op::Write, at, Some(blocks_span(buf, 0, filled)));
+    }
+
+    fn scan_part(&mut self, cx: &Cx<'_>) {
+        let (log, pending) = (&self.log, &mut self.checkpoint.pending);
+        self.index.scan(self.checkpoint.part, |flat, found| {
+            // A clean block of an open commit may never become durable, and then its slot would hold
+            // something else. (A dirty one will be: its commit is sealed before the head is written.)
+            if found.dirty || !log.unsealed(found.slot) {
+                let key = cx.shared.key(flat);
+                let (slot, dirty, hits, checksum) = (found.slot, found.dirty, found.hits, found.checksum);
+                pending.push(CheckpointEntry { key, dirty, hits, slot, checksum });
+            }
+        });
+        self.checkpoint.part += 1;
+    }
+
+    fn area_offset(&self, cx: &Cx<'_>) -> u64 {
+        cx.shared.superblock.checkpoint_offset(self.id as u32, (self.checkpoint.generation % 2) as u32)
+    }
+
+    fn body_written(&mut self, cx: &mut Cx<'_>) {
+        self.checkpoint.phase = Phase::LogDurable;
+        self.seal(Stream::Writes, cx);
+        self.checkpoint.needs = self.log.last_sealed();
+    }
+
+    fn write_head(&mut self, cx: &mut Cx<'_>) {
+        let Some(buf) = self.checkpoint.buf else { return };
+        self.checkpoint.phase = Phase::Head;
+        let header = CheckpointHeader {
+            cache_tag: cx.shared.cache_tag,
+            epoch: self.log.epoch,
+            generation: self.checkpoint.generation,
+            seq: self.checkpoint.seq,
+            entries: self.checkpoint.entries,
+            heads: self.checkpoint.heads,
+            lane: self.id as u16,
+            checksum_bits: self.index.checksum_bits(),
+        };
+        header.encode_into(cx.mem.bytes_mut(blocks_span(buf, 0, 1)));
+        let io = self.ios.insert(LaneIo::Checkpoint);
+        let at = self.area_offset(cx);
+        cx.io(self.id, io, DeviceId::Cache, Op::Write, at, Some(blocks_span(buf, 0, 1)));
+    }
+
+    pub(crate) fn checkpoint_io_done(&mut self, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        if let Err(error) = result {
+            let offset = self.area_offset(cx);
+            cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Write, offset, error });
+            self.abandon_checkpoint(cx);
+            return;
+        }
+        match self.checkpoint.phase {
+            Phase::Body => self.write_batch(cx),
+            Phase::Head => self.checkpoint.phase = Phase::HeadDurable,
+            Phase::Resting | Phase::LogDurable | Phase::HeadDurable => {}
+        }
+    }
+
+    /// A flush that this checkpoint wanted when it was issued is over.
+    pub(crate) fn checkpoint_flushed(&mut self, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        if result.is_ok() && self.checkpoint.phase == Phase::LogDurable {
+            self.write_head(cx);
+        } else if result.is_ok() {
+            self.log.mark_checkpoint();
+            self.checkpoint.covers = self.checkpoint.seq;
+            cx.shared.counters.checkpoints += 1;
+            self.end_checkpoint(cx);
+        } else {
+            self.abandon_checkpoint(cx);
+        }
+    }
+
+    /// Gives up; the other area still holds the last whole checkpoint. The cache device failed.
+    fn abandon_checkpoint(&mut self, cx: &mut Cx<'_>) {
+        cx.shared.cache_failed = true;
+        self.end_checkpoint(cx);
+    }
+
+    fn end_checkpoint(&mut self, cx: &mut Cx<'_>) {
+        self.checkpoint.phase = Phase::Resting;
+        if let Some(buf) = self.checkpoint.buf.take() {
+            cx.free(buf, BATCH_BLOCKS);
+        }
+    }
+}

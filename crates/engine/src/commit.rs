@@ -1,0 +1,606 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The log of a lane: blocks are appended to open commits in RAM, which are sealed, written, and
+//! made durable in order.
+//!
+//! Rules, each needed by recovery (docs/format.md):
+//! - A commit's number is given when it is sealed; its entries are judged then, so that a block
+//!   superseded in the meantime (perhaps in another stream) is written as dead.
+//! - Each header says where every stream's next commit will start, so that replay can follow the
+//!   log without searching. A stream therefore always has its next segment reserved.
+//! - A clean block is committed only when its content is durable on the origin: promoted blocks wait
+//!   for the origin's flush if anything was written there directly.
+//! - A FLUSH that comes while a commit made for FLUSHes is in flight shares the next one.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use crate::event::Event;
+use crate::format::{COMMIT_ENTRIES_MAX, CommitHeader, Entry, NO_SLOT, STREAMS, Stream, Superblock};
+use crate::index::{Flat, Found};
+use crate::io::{DeviceError, DeviceId, Op, RequestError};
+use crate::lane::{Lane, LaneIo};
+use crate::memory::{Buf, Span};
+use crate::shared::{Cx, FlushWaiter, Origin, blocks_span};
+use crate::types::{BLOCK_BYTES, SegmentId, Time};
+
+/// Commits of a lane in flight at once: 8 of 1 MiB keep a fast device busy.
+const IN_FLIGHT_MAX: usize = 8;
+/// A rest of a segment smaller than this is not used: a header would take a quarter of it or more.
+const USABLE_SLOTS_MIN: u32 = 4;
+/// Free segments that only entries without blocks may use, so that reclaim can always say "freed".
+const META_SEGMENTS: usize = 2;
+/// "Cleaned" entries that may wait for a commit before one is written for them alone.
+const CLEANED_WAITING_MAX: usize = COMMIT_ENTRIES_MAX;
+/// Commits that may be written without a flush of the cache device, which bounds what replay
+/// has to verify.
+const UNFLUSHED_COMMITS_MAX: u64 = 64;
+
+/// What a segment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Empty and ready.
+    Free,
+    /// A stream's open or next segment.
+    Open,
+    /// Full.
+    Closed,
+    /// Under reclaim.
+    Victim,
+    /// Empty; the entry that says so is not durable yet, or a read of it is in flight.
+    Freeing,
+}
+
+/// A segment at run time.
+#[derive(Clone, Copy)]
+pub(crate) struct Segment {
+    /// Blocks of it in the index.
+    pub(crate) live: u32,
+    /// Dirty ones among them.
+    pub(crate) dirty: u32,
+    /// Reads and destage runs that need it to stay.
+    pub(crate) pins: u32,
+    pub(crate) state: State,
+    /// Its last commit.
+    pub(crate) last_seq: u64,
+}
+
+/// Who waits for a commit to be durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// A FLUSH.
+    Request(usize),
+    /// A durable write.
+    Piece(usize),
+    /// A direct write whose range was dropped from the cache.
+    Invalidated(usize),
+    /// A segment that was freed.
+    Freed(u32),
+}
+
+/// Where a block's bytes are right now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a commit that is not written yet.
+    Ram(Buf, u32),
+    Device,
+}
+
+struct Open {
+    buf: Buf,
+    /// Blocks of the buffer, with the header's.
+    size: u32,
+    header_slot: u32,
+    /// One per data block, in slot order.
+    blocks: Vec<(Flat, bool, u32)>,
+    since: Time,
+}
+
+struct Sealed {
+    seq: u64,
+    buf: Buf,
+    size: u32,
+    header_slot: u32,
+    blocks: u32,
+    written: bool,
+}
+
+#[derive(Default)]
+struct Tail {
+    segment: Option<u32>,
+    /// Slots of the segment that are used.
+    used: u32,
+    next_segment: Option<u32>,
+    open: Option<Open>,
+    /// The open commit takes no more and waits for this many origins' flushes.
+    awaited_flushes: u32,
+    /// One of them failed.
+    flush_failed: bool,
+}
+
+/// The log of one lane.
+pub(crate) struct Log {
+    segment_slots: u32,
+    pub(crate) segments: Vec<Segment>,
+    free: VecDeque<u32>,
+    tails: [Tail; STREAMS],
+    sealed: VecDeque<Sealed>,
+    pub(crate) epoch: u64,
+    pub(crate) next_seq: u64,
+    pub(crate) written_seq: u64,
+    pub(crate) durable_seq: u64,
+    /// What the flush of the cache device in flight will make durable.
+    pub(crate) flushing_seq: u64,
+    waiters: BTreeMap<u64, Vec<Waiter>>,
+    /// Those who wait for what is in no sealed commit yet.
+    unsealed_waiters: Vec<Waiter>,
+    /// Entries without blocks, for the next commit.
+    notes: VecDeque<Entry>,
+    cleaned: VecDeque<(Flat, u32)>,
+    cleaned_since: Option<Time>,
+    /// The last commit that was sealed because somebody waited.
+    group_seq: u64,
+    /// Segments filled, ever, and when the last checkpoint was finished.
+    filled: u64,
+    filled_at_checkpoint: u64,
+}
+
+impl Log {
+    pub(crate) fn new(superblock: &Superblock) -> Self {
+        let segment = Segment { live: 0, dirty: 0, pins: 0, state: State::Free, last_seq: 0 };
+        Self {
+            segment_slots: superblock.segment_blocks,
+            segments: alloc::vec![segment; superblock.segments_per_lane as usize],
+            free: VecDeque::new(),
+            tails: Default::default(),
+            sealed: VecDeque::new(),
+            epoch: superblock.epoch,
+            next_seq: 1,
+            written_seq: 0,
+            durable_seq: 0,
+            flushing_seq: 0,
+            waiters: BTreeMap::new(),
+            unsealed_waiters: Vec::new(),
+            notes: VecDeque::new(),
+            cleaned: VecDeque::new(),
+            cleaned_since: None,
+            group_seq: 0,
+            filled: 0,
+            filled_at_checkpoint: 0,
+        }
+    }
+
+    /// Starts the log after replay: commits are numbered from `next_seq`, and each stream gets a
+    /// segment and its successor.
+    pub(crate) fn start(&mut self, next_seq: u64) {
+        self.next_seq = next_seq;
+        (self.written_seq, self.durable_seq) = (next_seq - 1, next_seq - 1);
+        for (at, segment) in self.segments.iter_mut().enumerate() {
+            segment.state = if segment.live == 0 { State::Free } else { State::Closed };
+            if segment.live == 0 {
+                self.free.push_back(at as u32);
+            }
+        }
+    }
+
+    /// Gives each stream its two segments; false if there are too few free ones.
+    pub(crate) fn open_streams(&mut self) -> bool {
+        if self.free.len() < 2 * STREAMS {
+            return false;
+        }
+        for stream in 0..STREAMS {
+            let (segment, next) = (self.take_free(), self.take_free());
+            self.tails[stream] = Tail { segment, next_segment: next, ..Tail::default() };
+        }
+        true
+    }
+
+    fn take_free(&mut self) -> Option<u32> {
+        let segment = self.free.pop_front()?;
+        self.segments[segment as usize].state = State::Open;
+        Some(segment)
+    }
+
+    /// Makes a segment ready to be written anew.
+    pub(crate) fn give_free(&mut self, segment: u32) {
+        debug_assert_eq!(self.segments[segment as usize].live, 0);
+        self.segments[segment as usize].state = State::Free;
+        self.free.push_back(segment);
+    }
+
+    pub(crate) fn free_segments(&self) -> usize {
+        self.free.len()
+    }
+
+    pub(crate) fn segment_slots(&self) -> u32 {
+        self.segment_slots
+    }
+
+    /// Memory of the segment table.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.segments.len() * size_of::<Segment>()) as u64
+    }
+
+    pub(crate) fn segment_of(&mut self, slot: u32) -> &mut Segment {
+        &mut self.segments[(slot / self.segment_slots) as usize]
+    }
+
+    /// Where a slot's bytes are.
+    pub(crate) fn place(&self, slot: u32) -> Place {
+        let within = |header: u32, blocks: u32| slot > header && slot - header <= blocks;
+        for open in self.tails.iter().filter_map(|tail| tail.open.as_ref()) {
+            if within(open.header_slot, open.blocks.len() as u32) {
+                return Place::Ram(open.buf, (slot - open.header_slot) * BLOCK_BYTES as u32);
+            }
+        }
+        for sealed in &self.sealed {
+            if within(sealed.header_slot, sealed.blocks) {
+                return Place::Ram(sealed.buf, (slot - sealed.header_slot) * BLOCK_BYTES as u32);
+            }
+        }
+        Place::Device
+    }
+
+    /// Whether a slot is in a commit that is not sealed: its bytes may still change in place.
+    pub(crate) fn unsealed(&self, slot: u32) -> bool {
+        self.tails.iter().filter_map(|tail| tail.open.as_ref()).any(|open| {
+            slot > open.header_slot && slot - open.header_slot <= open.blocks.len() as u32
+        })
+    }
+
+    /// Where each stream's next commit will start.
+    pub(crate) fn heads(&self) -> [u32; STREAMS] {
+        core::array::from_fn(|stream| self.head(stream))
+    }
+
+    fn head(&self, stream: usize) -> u32 {
+        let tail = &self.tails[stream];
+        if let Some(open) = &tail.open {
+            return open.header_slot;
+        }
+        match (tail.segment, tail.next_segment) {
+            (Some(segment), _) if tail.used + USABLE_SLOTS_MIN <= self.segment_slots => {
+                segment * self.segment_slots + tail.used
+            }
+            (_, Some(next)) => next * self.segment_slots,
+            _ => NO_SLOT,
+        }
+    }
+
+    /// Puts an entry without a block into the next commit.
+    pub(crate) fn note(&mut self, entry: Entry) {
+        self.notes.push_back(entry);
+    }
+
+    /// Remembers to record that a version is on the origin. Lost in a crash it does no harm.
+    pub(crate) fn note_cleaned(&mut self, flat: Flat, slot: u32, now: Time) {
+        self.cleaned.push_back((flat, slot));
+        self.cleaned_since.get_or_insert(now);
+    }
+
+    pub(crate) fn last_sealed(&self) -> u64 {
+        self.next_seq - 1
+    }
+
+    /// When the oldest thing that waits for a commit will have waited long enough.
+    pub(crate) fn commit_due(&self, age_max_ns: u64) -> Option<Time> {
+        let open = self.tails[Stream::Writes as usize].open.as_ref().map(|open| open.since);
+        open.into_iter().chain(self.cleaned_since).min().map(|since| since.plus_ns(age_max_ns))
+    }
+
+    /// Whether the cache device should be flushed now.
+    pub(crate) fn wants_flush(&self) -> bool {
+        let waited_for = self.waiters.first_key_value().is_some_and(|(&seq, _)| seq <= self.written_seq);
+        let grouped = self.group_seq > self.durable_seq && self.group_seq <= self.written_seq;
+        waited_for || grouped || self.written_seq - self.durable_seq >= UNFLUSHED_COMMITS_MAX
+    }
+
+    /// Whether anything is open, sealed and unwritten, or waited for.
+    pub(crate) fn quiet(&self) -> bool {
+        self.sealed.is_empty()
+            && self.waiters.is_empty()
+            && self.unsealed_waiters.is_empty()
+            && self.notes.is_empty()
+            && self.tails.iter().all(|tail| tail.open.is_none())
+    }
+
+    pub(crate) const fn segments_since_checkpoint(&self) -> u64 {
+        self.filled - self.filled_at_checkpoint
+    }
+
+    pub(crate) const fn mark_checkpoint(&mut self) {
+        self.filled_at_checkpoint = self.filled;
+    }
+
+    fn set_aside(&mut self, waiter: Waiter, seq: u64) {
+        self.waiters.entry(seq).or_default().push(waiter);
+    }
+}
+
+impl Lane {
+    /// Appends a block to a stream and maps it there; false if there is no room now.
+    pub(crate) fn append(&mut self, stream: Stream, flat: Flat, dirty: bool, from: Span, cx: &mut Cx<'_>) -> bool {
+        if stream == Stream::Writes && self.overwrite_in_place(flat, from, cx) {
+            return true;
+        }
+        if !self.open(stream, false, cx) {
+            return false;
+        }
+        let Some(open) = self.log.tails[stream as usize].open.as_mut() else { return false };
+        let place = open.blocks.len() as u32 + 1;
+        let slot = open.header_slot + place;
+        let buf = open.buf;
+        cx.mem.copy(from, buf, place * BLOCK_BYTES as u32);
+        let checksum = cx.shared.checksum(cx.mem, flat, blocks_span(buf, place, 1));
+        open.blocks.push((flat, dirty, checksum));
+        let full = place + 1 == open.size;
+        let checksum = self.index.kept(checksum);
+        self.map(flat, Found { slot, dirty, hits: 0, checksum }, cx);
+        if full {
+            self.seal(stream, cx);
+        }
+        true
+    }
+
+    /// A dirty block that is still in the open commit is rewritten there.
+    fn overwrite_in_place(&mut self, flat: Flat, from: Span, cx: &mut Cx<'_>) -> bool {
+        let Some(open) = self.log.tails[Stream::Writes as usize].open.as_mut() else { return false };
+        let Some(found) = self.index.get(flat) else { return false };
+        let place = found.slot.wrapping_sub(open.header_slot);
+        if found.slot <= open.header_slot || place > open.blocks.len() as u32 {
+            return false;
+        }
+        cx.mem.copy(from, open.buf, place * BLOCK_BYTES as u32);
+        let checksum = cx.shared.checksum(cx.mem, flat, blocks_span(open.buf, place, 1));
+        open.blocks[place as usize - 1].2 = checksum;
+        let checksum = self.index.kept(checksum);
+        self.index.insert(flat, Found { checksum, ..found });
+        true
+    }
+
+    /// Makes sure that the stream has an open commit with room. `privileged`: may use the segments
+    /// kept for entries without blocks.
+    fn open(&mut self, stream: Stream, privileged: bool, cx: &mut Cx<'_>) -> bool {
+        let log = &mut self.log;
+        let tail = &log.tails[stream as usize];
+        if tail.open.is_some() {
+            return tail.awaited_flushes == 0;
+        }
+        if cx.shared.cache_failed || (!privileged && log.sealed.len() >= IN_FLIGHT_MAX) {
+            return false;
+        }
+        if tail.used + USABLE_SLOTS_MIN > log.segment_slots {
+            // Writes may take what promotion must leave.
+            let kept = match stream {
+                _ if privileged => 0,
+                Stream::Writes => META_SEGMENTS,
+                Stream::Promoted | Stream::Survivors => 2 * META_SEGMENTS,
+            };
+            if log.free.len() <= kept {
+                return false;
+            }
+            let next = log.take_free();
+            let tail = &mut log.tails[stream as usize];
+            let full = core::mem::replace(&mut tail.segment, core::mem::replace(&mut tail.next_segment, next));
+            tail.used = 0;
+            if let Some(full) = full {
+                log.segments[full as usize].state = State::Closed;
+                log.filled += 1;
+                self.replacement.sealed(SegmentId(full));
+            }
+        }
+        let tail = &mut log.tails[stream as usize];
+        let Some(segment) = tail.segment else { return false };
+        let size = (log.segment_slots - tail.used).min(COMMIT_ENTRIES_MAX as u32 + 1);
+        tail.open = Some(Open {
+            buf: cx.alloc(size),
+            size,
+            header_slot: segment * log.segment_slots + tail.used,
+            blocks: Vec::with_capacity(size as usize - 1),
+            since: cx.now,
+        });
+        true
+    }
+
+    /// Seals the open commit of a stream and writes it.
+    pub(crate) fn seal(&mut self, stream: Stream, cx: &mut Cx<'_>) {
+        let tail = &mut self.log.tails[stream as usize];
+        if tail.open.is_none() || tail.awaited_flushes > 0 {
+            return;
+        }
+        if stream == Stream::Promoted {
+            let waiter = FlushWaiter::Promoted(self.id);
+            let waits = |origin: &mut Origin| u32::from(origin.await_durable(waiter));
+            tail.awaited_flushes = cx.shared.origins.iter_mut().map(waits).sum();
+            if tail.awaited_flushes > 0 {
+                return;
+            }
+        }
+        self.seal_now(stream, cx);
+    }
+
+    /// An origin's flush that promoted blocks waited for is over. Nothing was appended meanwhile, so
+    /// it covers them; if it failed they are dropped.
+    pub(crate) fn promoted_flushed(&mut self, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        let tail = &mut self.log.tails[Stream::Promoted as usize];
+        tail.awaited_flushes -= 1;
+        tail.flush_failed |= result.is_err();
+        if tail.awaited_flushes > 0 {
+            return;
+        }
+        if core::mem::take(&mut tail.flush_failed) {
+            let (first, blocks) = match &tail.open {
+                Some(open) => (open.header_slot + 1, open.blocks.iter().map(|block| block.0).collect::<Vec<_>>()),
+                None => return,
+            };
+            for (slot, flat) in (first..).zip(blocks) {
+                if self.index.get(flat).is_some_and(|found| found.slot == slot) {
+                    self.unmap(flat, cx);
+                }
+            }
+        }
+        self.seal_now(Stream::Promoted, cx);
+    }
+
+    fn seal_now(&mut self, stream: Stream, cx: &mut Cx<'_>) {
+        let log = &mut self.log;
+        let Some(open) = log.tails[stream as usize].open.take() else { return };
+        let first = open.header_slot + 1;
+        let mut entries = Vec::with_capacity(open.blocks.len() + 8);
+        for (nth, &(flat, dirty, checksum)) in open.blocks.iter().enumerate() {
+            let current = self.index.get(flat).is_some_and(|found| found.slot == first + nth as u32);
+            let key = cx.shared.key(flat);
+            entries.push(match (current, dirty) {
+                (false, _) => Entry::Dead,
+                (true, true) => Entry::Dirty { key, checksum },
+                (true, false) => Entry::Clean { key, checksum },
+            });
+        }
+        if stream == Stream::Writes {
+            let room = COMMIT_ENTRIES_MAX - entries.len();
+            entries.extend(log.notes.drain(..room.min(log.notes.len())));
+            let room = COMMIT_ENTRIES_MAX - entries.len();
+            for (flat, slot) in log.cleaned.drain(..room.min(log.cleaned.len())) {
+                entries.push(Entry::Cleaned { key: cx.shared.key(flat), slot });
+            }
+            if log.cleaned.is_empty() {
+                log.cleaned_since = None;
+            }
+        }
+        let blocks = open.blocks.len() as u32;
+        log.tails[stream as usize].used = first + blocks - first / log.segment_slots * log.segment_slots;
+        let seq = log.next_seq;
+        log.next_seq += 1;
+        log.segment_of(first).last_seq = seq;
+        let header = CommitHeader {
+            cache_tag: cx.shared.cache_tag,
+            epoch: log.epoch,
+            seq,
+            durable_seq: log.durable_seq,
+            heads: log.heads(),
+            lane: self.id as u16,
+            stream: stream as u8,
+            entries,
+        };
+        header.encode_into(cx.mem.bytes_mut(blocks_span(open.buf, 0, 1)));
+        if stream == Stream::Writes && log.notes.is_empty() {
+            for waiter in core::mem::take(&mut log.unsealed_waiters) {
+                log.set_aside(waiter, seq);
+            }
+        }
+        log.sealed.push_back(Sealed {
+            seq,
+            buf: open.buf,
+            size: open.size,
+            header_slot: open.header_slot,
+            blocks,
+            written: false,
+        });
+        cx.shared.counters.commits += 1;
+        let io = self.ios.insert(LaneIo::Commit { seq });
+        let offset = cx.shared.superblock.slot_offset(self.id as u32, open.header_slot);
+        cx.io(self.id, io, DeviceId::Cache, Op::Write, offset, Some(blocks_span(open.buf, 0, blocks + 1)));
+    }
+
+    pub(crate) fn commit_done(&mut self, seq: u64, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        let log = &mut self.log;
+        let Some(at) = log.sealed.iter().position(|sealed| sealed.seq == seq) else { return };
+        if let Err(error) = result {
+            // The buffer stays, so that its blocks can still be read; nothing more is written.
+            let offset = cx.shared.superblock.slot_offset(self.id as u32, log.sealed[at].header_slot);
+            cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Write, offset, error });
+            cx.shared.cache_failed = true;
+            return;
+        }
+        log.sealed[at].written = true;
+        while let Some(sealed) = log.sealed.front().filter(|sealed| sealed.written) {
+            log.written_seq = sealed.seq;
+            cx.free(sealed.buf, sealed.size);
+            log.sealed.pop_front();
+        }
+    }
+
+    /// Waits until everything appended so far is durable; false if it is already.
+    pub(crate) fn await_durable(&mut self, waiter: Waiter, cx: &mut Cx<'_>) -> bool {
+        let log = &mut self.log;
+        if log.tails[Stream::Writes as usize].open.is_some() || !log.notes.is_empty() {
+            log.unsealed_waiters.push(waiter);
+        } else if log.last_sealed() > log.durable_seq {
+            let seq = log.last_sealed();
+            log.set_aside(waiter, seq);
+        } else {
+            return false;
+        }
+        if cx.shared.cache_failed {
+            self.fail_waiters(cx);
+        }
+        true
+    }
+
+    /// Seals what somebody waits for, or what has waited long enough.
+    pub(crate) fn commit_step(&mut self, cx: &mut Cx<'_>) {
+        let log = &mut self.log;
+        if cx.shared.cache_failed {
+            return;
+        }
+        let due = log.commit_due(cx.shared.options.commit_age_max_ns).is_some_and(|due| due <= cx.now);
+        let waited_for = !log.unsealed_waiters.is_empty() || !log.notes.is_empty();
+        let in_flight = log.group_seq > log.durable_seq;
+        let crowded = log.cleaned.len() >= CLEANED_WAITING_MAX;
+        if (due || crowded || (waited_for && !in_flight)) && self.open(Stream::Writes, true, cx) {
+            self.seal_now(Stream::Writes, cx);
+            if waited_for {
+                self.log.group_seq = self.log.last_sealed();
+            }
+        }
+    }
+
+    /// Seals every stream's open commit: for a stop or a checkpoint.
+    pub(crate) fn seal_all(&mut self, cx: &mut Cx<'_>) {
+        for stream in Stream::ALL {
+            self.seal(stream, cx);
+        }
+    }
+
+    /// The flush of the cache device in flight is over.
+    pub(crate) fn flushed(&mut self, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        if result.is_err() {
+            return;
+        }
+        self.log.durable_seq = self.log.durable_seq.max(self.log.flushing_seq);
+        while let Some(entry) = self.log.waiters.first_entry().filter(|entry| *entry.key() <= self.log.durable_seq) {
+            for waiter in entry.remove() {
+                self.durable(waiter, Ok(()), cx);
+            }
+        }
+    }
+
+    /// Nothing will become durable any more: those who wait get an error.
+    pub(crate) fn fail_waiters(&mut self, cx: &mut Cx<'_>) {
+        let unsealed = core::mem::take(&mut self.log.unsealed_waiters);
+        let sealed = core::mem::take(&mut self.log.waiters);
+        for waiter in sealed.into_values().flatten().chain(unsealed) {
+            self.durable(waiter, Err(RequestError::Io), cx);
+        }
+    }
+
+    fn durable(&mut self, waiter: Waiter, result: Result<(), RequestError>, cx: &mut Cx<'_>) {
+        match waiter {
+            Waiter::Request(request) => {
+                cx.shared.up.push(crate::shared::Up::PieceDone { request, error: result.err() });
+            }
+            Waiter::Piece(at) => {
+                self.pieces[at].error = result.err();
+                self.finish(at, cx);
+            }
+            Waiter::Invalidated(at) => match result {
+                Ok(()) => self.write_origin(at, cx),
+                Err(error) => self.fail(at, error, cx),
+            },
+            Waiter::Freed(segment) => {
+                if result.is_ok() {
+                    self.freed_durable(segment);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Destage: dirty blocks go to their origin, in runs.
+//!
+//! `order` says which dirty block is next, `rate` how many runs may be in flight, `run` carries one
+//! out within its lane; `schedule` is the coordinator's part that brings them together.
+//! Invariant 4: a block stays dirty until its origin write and the origin's flush after it have
+//! completed, and it hasn't been rewritten meanwhile (test: `dirty_until_durable`).
+
+pub mod order;
+pub(crate) mod rate;
+mod run;
+mod schedule;
+
+pub(crate) use run::Run;
+pub(crate) use schedule::Destager;

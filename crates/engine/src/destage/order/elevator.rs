@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One way over the whole dirty set in order of place, then from the start again (C-SCAN).
+
+use alloc::boxed::Box;
+
+use super::{Build, DirtyView, Order};
+use crate::policy::Spec;
+
+pub(super) const SPEC: Spec<Build> = Spec {
+    name: "elevator",
+    summary: "ascending over the whole dirty set, then from the start again",
+    source: "C-SCAN; a disk writes sorted blocks 2 to 5 times faster than scattered ones",
+    build: || Box::new(Elevator { at: 0 }),
+};
+
+struct Elevator {
+    at: u64,
+}
+
+impl Order for Elevator {
+    fn next(&mut self, view: &dyn DirtyView) -> Option<u64> {
+        let next = view.next(self.at);
+        if next.is_none() {
+            self.at = 0;
+        }
+        next
+    }
+
+    fn taken(&mut self, end: u64) {
+        self.at = end;
+    }
+}

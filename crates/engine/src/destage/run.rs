@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One run of consecutive dirty blocks: gathered from RAM or the cache device, verified, written to
+//! the origin, and clean after the origin's flush.
+
+use alloc::vec::Vec;
+
+use crate::commit::Place;
+use crate::event::Event;
+use crate::index::Flat;
+use crate::io::{DeviceError, DeviceId, Op};
+use crate::lane::{Lane, LaneIo};
+use crate::memory::{Buf, Span};
+use crate::shared::{Cx, Up, blocks_span};
+use crate::types::BLOCK_BYTES;
+
+/// The longest run: 1 MiB is past the point where a disk's seek matters.
+pub(crate) const RUN_BLOCKS_MAX: u32 = 256;
+
+/// A destage run.
+pub(crate) struct Run {
+    pub(crate) first: Flat,
+    /// The version of each block: the slot that it was taken from, and its checksum.
+    pub(crate) versions: Vec<(u32, u32)>,
+    pub(crate) buf: Option<Buf>,
+    pending: u32,
+    result: Result<(), DeviceError>,
+}
+
+impl Lane {
+    /// Whether a run overlaps the range, from its gathering to its blocks being clean.
+    pub(crate) fn run_overlaps(&self, first: Flat, end: Flat) -> bool {
+        let from = Flat(first.0.saturating_sub(u64::from(RUN_BLOCKS_MAX)));
+        let mut near = self.run_ranges.range(from..end);
+        near.any(|(start, blocks)| start.0 + u64::from(*blocks) > first.0)
+    }
+
+    /// Where the run that covers a block ends, if one does.
+    pub(crate) fn run_end(&self, flat: Flat) -> Option<Flat> {
+        let (start, blocks) = self.run_ranges.range(..=flat).next_back()?;
+        let end = start.0 + u64::from(*blocks);
+        (end > flat.0).then_some(Flat(end))
+    }
+
+    /// The version of a block that can be destaged now.
+    fn destageable(&self, flat: Flat, cx: &Cx<'_>) -> Option<(u32, u32)> {
+        let found = self.index.get(flat).filter(|found| found.dirty)?;
+        let free = !self.log.unsealed(found.slot) && !cx.shared.lost.contains(&flat) && self.run_end(flat).is_none();
+        free.then_some((found.slot, found.checksum))
+    }
+
+    /// Starts a run at a block, as long as the blocks after it are dirty too, up to `end`. Returns its
+    /// length; 0 if that block can't be destaged now.
+    pub(crate) fn start_run(&mut self, first: Flat, end: Flat, cx: &mut Cx<'_>) -> u32 {
+        let mut versions = Vec::new();
+        let mut at = first;
+        while at < end && versions.len() < RUN_BLOCKS_MAX as usize {
+            let Some(version) = self.destageable(at, cx) else { break };
+            versions.push(version);
+            at = Flat(at.0 + 1);
+        }
+        let blocks = versions.len() as u32;
+        if blocks == 0 {
+            return 0;
+        }
+        let buf = cx.alloc(blocks);
+        self.run_ranges.insert(first, blocks);
+        for &(slot, _) in &versions {
+            // Until the blocks are clean: the slot must keep meaning this version.
+            self.log.segment_of(slot).pins += 1;
+        }
+        let run = self.runs.insert(Run { first, versions, buf: Some(buf), pending: 1, result: Ok(()) });
+        let mut nth = 0;
+        while nth < blocks {
+            let slot = self.runs[run].versions[nth as usize].0;
+            if let Place::Ram(from, offset) = self.log.place(slot) {
+                cx.mem.copy(Span::new(from, offset, BLOCK_BYTES as u32), buf, nth * BLOCK_BYTES as u32);
+                nth += 1;
+                continue;
+            }
+            let versions = &self.runs[run].versions;
+            let mut len = 1;
+            while nth + len < blocks && versions[(nth + len) as usize].0 == slot + len {
+                if self.log.place(slot + len) != Place::Device {
+                    break;
+                }
+                len += 1;
+            }
+            self.runs[run].pending += 1;
+            let io = self.ios.insert(LaneIo::RunRead { run });
+            let offset = cx.shared.superblock.slot_offset(self.id as u32, slot);
+            cx.io(self.id, io, DeviceId::Cache, Op::Read, offset, Some(blocks_span(buf, nth, len)));
+            nth += len;
+        }
+        self.run_gathered(run, cx);
+        blocks
+    }
+
+    pub(crate) fn run_read_done(&mut self, run: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        if result.is_err() {
+            self.runs[run].result = result;
+        }
+        self.run_gathered(run, cx);
+    }
+
+    /// One part of the gathering is over; after the last one the run is verified and written.
+    fn run_gathered(&mut self, run: usize, cx: &mut Cx<'_>) {
+        self.runs[run].pending -= 1;
+        if self.runs[run].pending > 0 {
+            return;
+        }
+        let (first, buf, read) = (self.runs[run].first, self.runs[run].buf, self.runs[run].result);
+        let Some(buf) = buf else { return };
+        if let Err(error) = read {
+            let offset = cx.shared.superblock.slot_offset(self.id as u32, self.runs[run].versions[0].0);
+            cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Read, offset, error });
+            self.drop_run(run, true, cx);
+            return;
+        }
+        let blocks = self.runs[run].versions.len() as u32;
+        let mut sound = true;
+        for nth in 0..blocks {
+            let flat = Flat(first.0 + u64::from(nth));
+            let (slot, expected) = self.runs[run].versions[nth as usize];
+            if self.index.kept(cx.shared.checksum(cx.mem, flat, blocks_span(buf, nth, 1))) != expected {
+                sound = false;
+                self.damaged(flat, slot, Ok(()), cx);
+            }
+        }
+        if !sound {
+            // The lost blocks are known now; the others are found again by the next sweep.
+            self.drop_run(run, false, cx);
+            return;
+        }
+        let (device, offset, len) = cx.origin_range(first, u64::from(blocks));
+        let io = self.ios.insert(LaneIo::RunWrite { run });
+        cx.io(self.id, io, device, Op::Write, offset, Some(Span::new(buf, 0, len as u32)));
+    }
+
+    pub(crate) fn run_write_done(&mut self, run: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        let origin = cx.shared.origin_of(self.runs[run].first);
+        let blocks = self.runs[run].versions.len() as u32;
+        if let Err(error) = result {
+            cx.shared.up.push(Up::DestageFailed { origin, error });
+            self.drop_run(run, true, cx);
+            return;
+        }
+        if let Some(buf) = self.runs[run].buf.take() {
+            cx.free(buf, blocks);
+        }
+        cx.shared.up.push(Up::RunWritten { lane: self.id, run, origin, blocks });
+    }
+
+    /// The origin's flush after the run's write is over.
+    pub(crate) fn run_flushed(&mut self, run: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        if let Err(error) = result {
+            cx.shared.up.push(Up::DestageFailed { origin: cx.shared.origin_of(self.runs[run].first), error });
+            self.drop_run(run, true, cx);
+            return;
+        }
+        let (first, versions) = self.end_run(run, cx);
+        let mut cleaned = 0;
+        for (flat, (slot, _)) in (first.0..).map(Flat).zip(versions) {
+            // Only if it hasn't been rewritten: a newer version is in another slot.
+            if self.index.get(flat).is_some_and(|found| found.dirty && found.slot == slot) {
+                self.clean(flat, slot, cx);
+                self.log.note_cleaned(flat, slot, cx.now);
+                cleaned += 1;
+            }
+        }
+        cx.shared.counters.destaged_blocks += cleaned;
+        cx.shared.up.push(Up::Cleaned { blocks: cleaned });
+        self.resume_awaiting_clean(cx);
+    }
+
+    /// The run comes to nothing; its blocks stay dirty.
+    fn drop_run(&mut self, run: usize, failed: bool, cx: &mut Cx<'_>) {
+        if self.runs[run].buf.is_some() {
+            cx.shared.up.push(Up::RunDropped);
+        }
+        let (first, versions) = self.end_run(run, cx);
+        let end = Flat(first.0 + versions.len() as u64);
+        if failed {
+            // Those who wait for blocks that can't be read or written now must not wait forever.
+            self.fail_awaiting_clean(first, end, cx);
+        }
+        self.resume_awaiting_clean(cx);
+    }
+
+    fn end_run(&mut self, run: usize, cx: &mut Cx<'_>) -> (Flat, Vec<(u32, u32)>) {
+        let run = self.runs.remove(run);
+        self.run_ranges.remove(&run.first);
+        for &(slot, _) in &run.versions {
+            self.log.segment_of(slot).pins -= 1;
+        }
+        if let Some(buf) = run.buf {
+            cx.free(buf, run.versions.len() as u32);
+        }
+        (run.first, run.versions)
+    }
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Writes that go to the origin: writethrough, writearound, passthrough, bypass; discard; zeroes.
+//!
+//! The order makes that no crash brings old data back (invariant 3):
+//! 1. Dirty blocks of the range are destaged first, so that the origin alone is whole whatever
+//!    happens next (a discard drops them instead: its range has no content to keep).
+//! 2. Destage of the range that is in flight ends, so that it can't land on the new data.
+//! 3. Cached blocks are dropped, and the entry that says so is durable, before
+//! 4. the origin is written. Then the write is acknowledged; with FUA after the origin's flush.
+
+use alloc::vec::Vec;
+
+use crate::commit::Waiter;
+use crate::format::{Entry, Stream};
+use crate::index::Flat;
+use crate::io::{DeviceError, Op, RequestError};
+use crate::lane::{Lane, LaneIo, PieceKind};
+use crate::memory::Span;
+use crate::shared::{Cx, FlushWaiter, blocks_span};
+use crate::types::{Mode, SECTOR_BYTES};
+
+impl Lane {
+    pub(crate) fn start_direct(&mut self, at: usize, cx: &mut Cx<'_>) {
+        let piece = &self.pieces[at];
+        let origin = cx.shared.origin_of(piece.first);
+        let unit = u64::from(cx.shared.origins[origin].block_bytes) / SECTOR_BYTES;
+        // An origin of 4 KiB sectors can't be written in part: complete the blocks first.
+        let ragged = !u64::from(piece.head).is_multiple_of(unit) || !u64::from(piece.tail).is_multiple_of(unit);
+        if ragged { self.merge(at, cx) } else { self.clear_way(at, cx) }
+    }
+
+    /// Steps 1 to 3; called again whenever a run ends.
+    pub(crate) fn clear_way(&mut self, at: usize, cx: &mut Cx<'_>) {
+        let (first, end, kind) = (self.pieces[at].first, self.pieces[at].end(), self.pieces[at].kind);
+        let mut wait = self.run_overlaps(first, end);
+        if kind != PieceKind::Discard {
+            let mut from = first;
+            while let Some(dirty) = self.dirty.next(from).filter(|dirty| *dirty < end) {
+                if !cx.shared.lost.contains(&dirty) {
+                    self.urgent.insert(dirty);
+                    wait = true;
+                }
+                from = Flat(dirty.0 + 1);
+            }
+        }
+        if wait {
+            self.awaiting_clean.push(at);
+            return;
+        }
+        let cached: Vec<Flat> = (first.0..end.0).map(Flat).filter(|flat| self.index.get(*flat).is_some()).collect();
+        if cached.is_empty() {
+            self.write_origin(at, cx);
+            return;
+        }
+        if cx.shared.cache_failed {
+            self.fail(at, RequestError::Io, cx);
+            return;
+        }
+        cached.iter().for_each(|flat| self.unmap(*flat, cx));
+        let (key, blocks) = (cx.shared.key(first), self.pieces[at].blocks);
+        self.log.note(Entry::Invalidate { key, blocks });
+        let waits = self.await_durable(Waiter::Invalidated(at), cx);
+        debug_assert!(waits, "a noted entry is not durable yet");
+    }
+
+    /// Step 4.
+    pub(crate) fn write_origin(&mut self, at: usize, cx: &mut Cx<'_>) {
+        let piece = &mut self.pieces[at];
+        piece.pending += 1;
+        let (device, start, len) = cx.origin_range(piece.first, u64::from(piece.blocks));
+        let (head, tail) = (u64::from(piece.head) * SECTOR_BYTES, u64::from(piece.tail) * SECTOR_BYTES);
+        let whole_len = u64::from(piece.blocks) * crate::types::BLOCK_BYTES;
+        let (offset, len) = (start + head, len.min(whole_len - tail) - head);
+        let span = piece.buf.map(|buf| {
+            let from = blocks_span(buf, piece.buf_block, piece.blocks).offset + head as u32;
+            Span::new(buf, from, len as u32)
+        });
+        let op = match piece.kind {
+            PieceKind::Discard => Op::Discard,
+            PieceKind::Zero => Op::Zero,
+            _ => Op::Write,
+        };
+        cx.shared.counters.writes_direct_blocks += u64::from(piece.blocks);
+        let io = self.ios.insert(LaneIo::Direct { piece: at });
+        cx.ranged_io(self.id, io, device, op, offset, len, span);
+    }
+
+    pub(crate) fn direct_done(&mut self, at: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        self.pieces[at].pending -= 1;
+        let kind = self.pieces[at].kind;
+        let origin = cx.shared.origin_of(self.pieces[at].first);
+        // Even a failed write may have changed something.
+        cx.shared.origins[origin].unflushed = true;
+        // Discard is advice: a device that can't is no error.
+        if result.is_err() && !(kind == PieceKind::Discard && result == Err(DeviceError::Unsupported)) {
+            self.fail(at, RequestError::Io, cx);
+            return;
+        }
+        if kind == PieceKind::Direct && cx.shared.origins[origin].mode == Mode::Writethrough {
+            self.keep_written(at, cx);
+        }
+        let waiter = FlushWaiter::Piece(self.id, at);
+        if !self.pieces[at].durable || !cx.shared.origins[origin].await_durable(waiter) {
+            self.finish(at, cx);
+        }
+    }
+
+    /// Puts whole blocks that were written through into the cache; they are committed only after
+    /// the origin's flush (see `commit`).
+    fn keep_written(&mut self, at: usize, cx: &mut Cx<'_>) {
+        let piece = &self.pieces[at];
+        if piece.bypass || cx.shared.cache_failed {
+            return;
+        }
+        let (first, buf, buf_block) = (piece.first, piece.buf.expect("a write has a buffer"), piece.buf_block);
+        let from = u32::from(piece.head > 0);
+        let to = piece.blocks - u32::from(piece.tail > 0);
+        for block in from..to {
+            let flat = Flat(first.0 + u64::from(block));
+            if !self.append(Stream::Promoted, flat, false, blocks_span(buf, buf_block + block, 1), cx) {
+                return;
+            }
+        }
+    }
+
+    /// Lets pieces go on whose range may have become clean; `failed`: its destage failed instead.
+    pub(crate) fn resume_awaiting_clean(&mut self, cx: &mut Cx<'_>) {
+        for at in core::mem::take(&mut self.awaiting_clean) {
+            self.clear_way(at, cx);
+        }
+    }
+
+    /// Fails the pieces that wait for a range that can't be destaged.
+    pub(crate) fn fail_awaiting_clean(&mut self, first: Flat, end: Flat, cx: &mut Cx<'_>) {
+        for at in core::mem::take(&mut self.awaiting_clean) {
+            let piece = &self.pieces[at];
+            if piece.first < end && first < piece.end() {
+                self.fail(at, RequestError::Io, cx);
+            } else {
+                self.awaiting_clean.push(at);
+            }
+        }
+    }
+}

@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The engine: the lanes and the coordinator that splits, joins and schedules.
+//!
+//! `apply` is a total function: every input in every state is handled. After the input has been
+//! handled, `settle` lets everything move that can, until nothing does.
+
+use alloc::vec::Vec;
+
+use slab::Slab;
+
+use crate::destage::Destager;
+use crate::event::Event;
+use crate::format::Superblock;
+use crate::index::Flat;
+use crate::io::{Control, DeviceError, DeviceId, Effects, Input, Op, RequestError};
+use crate::lane::Lane;
+use crate::memory::Memory;
+use crate::options::Options;
+use crate::persist::{PERSIST_FLUSH, PERSIST_WRITE, Persist};
+use crate::recover::OpenError;
+use crate::request::Active;
+use crate::router::Router;
+use crate::shared::{COORDINATOR, Cx, FlushGate, FlushWaiter, Origin, Shared, Up};
+use crate::status::{Counters, OriginStatus, Status};
+use crate::throttle::Throttle;
+use crate::types::{BLOCK_BYTES, Time};
+
+/// The coordinator's I/O for the flush of the cache device; lower numbers are origins' flushes.
+const CACHE_FLUSH: usize = 1 << 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    /// Replaying.
+    Opening,
+    Serving,
+    /// Finishing requests and commits.
+    Stopping,
+    /// Writing the last checkpoints.
+    Closing,
+    Stopped,
+    Failed,
+}
+
+/// What belongs to no lane.
+pub(crate) struct Coordinator {
+    pub(crate) requests: Slab<Active>,
+    pub(crate) router: Router,
+    pub(crate) throttle: Throttle,
+    pub(crate) destager: Destager,
+    persist: Persist,
+    /// A flush of the cache device is in flight.
+    cache_flushing: bool,
+    life: Life,
+    lanes_open: usize,
+    commits_replayed: u64,
+    begun: bool,
+}
+
+/// A cache.
+pub struct Engine {
+    lanes: Vec<Lane>,
+    shared: Shared,
+    coordinator: Coordinator,
+}
+
+impl Engine {
+    /// A cache on the device that this superblock was read from, not yet open: apply
+    /// [`Input::Timer`] to begin, and wait for [`Event::Ready`] or [`Event::OpenFailed`].
+    ///
+    /// The caller has raised the superblock's epoch by one and made that durable.
+    ///
+    /// # Errors
+    /// When the origins can't be indexed.
+    pub fn new(superblock: Superblock, options: Options, now: Time) -> Result<Self, OpenError> {
+        let router = Router::new(superblock.lanes, superblock.stripe_blocks);
+        let mut origins = Vec::new();
+        let mut keys = 0;
+        for record in &superblock.origins {
+            let blocks = record.size_bytes.div_ceil(BLOCK_BYTES);
+            let unit = options.origin_block_bytes.iter().find(|(id, _)| *id == record.id);
+            origins.push(Origin {
+                base: Flat(keys),
+                blocks,
+                size_bytes: record.size_bytes,
+                block_bytes: unit.map_or(512, |(_, bytes)| *bytes),
+                mode: record.mode,
+                streams: crate::bypass::Streams::new(),
+                flush: FlushGate::default(),
+                unflushed: false,
+                foreground_reads: 0,
+                dirty: 0,
+            });
+            keys += router.span_of(blocks);
+        }
+        let capacity = capacity_blocks(&superblock);
+        let limit = options.dirty_limit_blocks.unwrap_or(capacity / 2);
+        let shared = Shared {
+            cache_tag: superblock.cache_tag(),
+            dirty_limit: clamp_dirty_limit(limit, capacity),
+            superblock,
+            options,
+            origins,
+            counters: Counters::default(),
+            up: Vec::new(),
+            lost: Default::default(),
+            dirty: 0,
+            reserved: 0,
+            cache_failed: false,
+            draining: false,
+            stopping: false,
+            buffer_bytes: 0,
+        };
+        let lanes = (0..shared.superblock.lanes as usize).map(|id| Lane::new(id, keys, &shared));
+        let lanes = lanes.collect::<Result<Vec<_>, _>>()?;
+        let coordinator = Coordinator {
+            requests: Slab::new(),
+            router,
+            throttle: Throttle::default(),
+            destager: Destager::new(now),
+            persist: Persist::default(),
+            cache_flushing: false,
+            life: Life::Opening,
+            lanes_open: 0,
+            commits_replayed: 0,
+            begun: false,
+        };
+        Ok(Self { lanes, shared, coordinator })
+    }
+
+    /// Takes one input at time `now` and adds what is to be done to `out`.
+    pub fn apply(&mut self, now: Time, input: Input, mem: &mut dyn Memory, out: &mut Effects) {
+        let mut cx = Cx { now, mem, out, shared: &mut self.shared };
+        let (coordinator, lanes) = (&mut self.coordinator, &mut self.lanes[..]);
+        if !core::mem::replace(&mut coordinator.begun, true) {
+            lanes.iter_mut().for_each(|lane| lane.begin_recovery(&mut cx));
+        }
+        match input {
+            Input::Request(request) => coordinator.accept(request, lanes, &mut cx),
+            Input::IoDone { token, result } => {
+                let (lane, io) = ((token.0 >> 40) as usize, (token.0 & ((1 << 40) - 1)) as usize);
+                if lane == COORDINATOR {
+                    coordinator.io_done(io, result, lanes, &mut cx);
+                } else {
+                    lanes[lane].io_done(io, result, &mut cx);
+                }
+            }
+            Input::Control(control) => coordinator.control(control, &mut cx),
+            Input::Timer => {}
+        }
+        coordinator.settle(lanes, &mut cx);
+    }
+
+    /// When [`Input::Timer`] is due, if nothing else happens before.
+    #[must_use]
+    pub fn next_timer(&self) -> Option<Time> {
+        if !matches!(self.coordinator.life, Life::Serving | Life::Stopping) {
+            return None;
+        }
+        let age = self.shared.options.commit_age_max_ns;
+        let commits = self.lanes.iter().filter_map(|lane| lane.log.commit_due(age)).min();
+        let destage = self.coordinator.destager.next_timer(self.shared.dirty - self.shared.lost.len() as u64);
+        commits.into_iter().chain(destage).chain(self.coordinator.throttle.next_timer()).min()
+    }
+
+    /// The superblock as it is now.
+    #[must_use]
+    pub fn superblock(&self) -> &Superblock {
+        &self.shared.superblock
+    }
+
+    /// A snapshot of counters and gauges.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let shared = &self.shared;
+        let origins = shared.superblock.origins.iter().zip(&shared.origins).map(|(record, origin)| OriginStatus {
+            id: record.id,
+            mode: origin.mode,
+            size_bytes: origin.size_bytes,
+            blocks_dirty: origin.dirty,
+        });
+        Status {
+            counters: shared.counters,
+            origins: origins.collect(),
+            blocks_cached: self.lanes.iter().map(|lane| lane.index.len()).sum(),
+            blocks_dirty: shared.dirty,
+            dirty_limit_blocks: shared.dirty_limit,
+            capacity_blocks: capacity_blocks(&shared.superblock),
+            segments_free: self.lanes.iter().map(|lane| lane.log.free_segments() as u64).sum(),
+            segments: self.lanes.iter().map(|lane| lane.log.segments.len() as u64).sum(),
+            draining: shared.draining,
+            lost: shared.lost.iter().map(|flat| shared.key(*flat)).collect(),
+            buffer_bytes: shared.buffer_bytes,
+            index_bytes: self.lanes.iter().map(Lane::table_bytes).sum(),
+            requests_in_flight: self.coordinator.requests.len() as u64,
+        }
+    }
+
+    /// Walks every invariant that can be seen from inside.
+    ///
+    /// # Panics
+    /// When one is broken: a bug.
+    pub fn check(&self) {
+        crate::check::check(&self.lanes, &self.shared);
+    }
+}
+
+fn capacity_blocks(superblock: &Superblock) -> u64 {
+    u64::from(superblock.lanes) * u64::from(superblock.segments_per_lane) * u64::from(superblock.segment_blocks)
+}
+
+/// Reclaim needs room: at least an eighth of the cache is never dirty. And a request must fit.
+fn clamp_dirty_limit(blocks: u64, capacity: u64) -> u64 {
+    blocks.min(capacity - capacity / 8).max(crate::types::REQUEST_BYTES_MAX / BLOCK_BYTES + 1)
+}
+
+impl Coordinator {
+    pub(crate) fn serving(&self) -> bool {
+        self.life == Life::Serving
+    }
+
+    fn control(&mut self, control: Control, cx: &mut Cx<'_>) {
+        match control {
+            Control::SetMode { origin, mode } => {
+                let at = cx.shared.superblock.origins.iter().position(|record| record.id == origin);
+                let Some(at) = at else { return };
+                cx.shared.superblock.origins[at].mode = mode;
+                cx.shared.origins[at].mode = mode;
+                self.persist.mode_changed(origin, mode);
+            }
+            Control::SetDirtyLimit { blocks } => {
+                cx.shared.dirty_limit = clamp_dirty_limit(blocks, capacity_blocks(&cx.shared.superblock));
+            }
+            Control::SetSequentialBypass { bytes } => cx.shared.options.sequential_bypass_bytes = bytes,
+            Control::Drain(on) => cx.shared.draining = on,
+            Control::Stop => {
+                if self.life == Life::Serving {
+                    self.life = Life::Stopping;
+                }
+            }
+        }
+    }
+
+    fn io_done(&mut self, io: usize, result: Result<(), DeviceError>, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        match io {
+            CACHE_FLUSH => self.cache_flushed(result, lanes, cx),
+            PERSIST_WRITE | PERSIST_FLUSH => self.persist.io_done(io, result, cx),
+            origin => self.origin_flushed(origin, result, lanes, cx),
+        }
+    }
+
+    fn cache_flushed(&mut self, result: Result<(), DeviceError>, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        self.cache_flushing = false;
+        if let Err(error) = result {
+            // What the device dropped can't be known: it isn't trusted with anything new.
+            cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Flush, offset: 0, error });
+            cx.shared.cache_failed = true;
+        }
+        for lane in lanes {
+            lane.flushed(result, cx);
+            if core::mem::take(&mut lane.checkpoint.flushing) {
+                lane.checkpoint_flushed(result, cx);
+            }
+        }
+    }
+
+    fn origin_flushed(&mut self, at: usize, result: Result<(), DeviceError>, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        let origin = &mut cx.shared.origins[at];
+        origin.flush.in_flight = false;
+        let done = origin.flush.issued;
+        let (over, waiting) = core::mem::take(&mut origin.flush.waiters).into_iter().partition(|it| it.0 <= done);
+        origin.flush.waiters = waiting;
+        if let Err(error) = result {
+            origin.unflushed = true;
+            let device = DeviceId::Origin(cx.shared.superblock.origins[at].id);
+            cx.event(Event::DeviceFailed { device, op: Op::Flush, offset: 0, error });
+        }
+        let error = result.err().map(|_| RequestError::Io);
+        let over: Vec<(u64, FlushWaiter)> = over;
+        for (_, waiter) in over {
+            match waiter {
+                FlushWaiter::Request(request) => self.part_done(request, error, cx),
+                FlushWaiter::Piece(lane, piece) => {
+                    lanes[lane].pieces[piece].error = error;
+                    lanes[lane].finish(piece, cx);
+                }
+                FlushWaiter::Run(lane, run) => lanes[lane].run_flushed(run, result, cx),
+                FlushWaiter::Promoted(lane) => lanes[lane].promoted_flushed(result, cx),
+            }
+        }
+    }
+
+    /// Lets everything move that can.
+    fn settle(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        loop {
+            for lane in &mut *lanes {
+                lane.run_ready(cx);
+            }
+            self.handle_messages(lanes, cx);
+            if matches!(self.life, Life::Serving | Life::Stopping) {
+                self.throttle.step(lanes, &self.router, self.destager.ns_per_block, cx);
+                self.destager.step(lanes, &self.router, self.requests.len(), cx);
+                for lane in &mut *lanes {
+                    if cx.shared.cache_failed {
+                        lane.fail_waiters(cx);
+                    }
+                    lane.reclaim_step(cx);
+                    lane.resume_awaiting_room(cx);
+                    lane.commit_step(cx);
+                    lane.checkpoint_step(cx);
+                }
+                self.persist.step(cx);
+            }
+            self.flush_devices(lanes, cx);
+            if cx.shared.up.is_empty() && lanes.iter().all(|lane| lane.ready.is_empty()) {
+                break;
+            }
+        }
+        self.live(lanes, cx);
+    }
+
+    fn handle_messages(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        while !cx.shared.up.is_empty() {
+            for up in core::mem::take(&mut cx.shared.up) {
+                match up {
+                    Up::PieceDone { request, error } => self.part_done(request, error, cx),
+                    Up::Cleaned { blocks } => self.destager.cleaned(blocks, cx.now),
+                    Up::RunWritten { lane, run, origin, blocks } => {
+                        self.destager.run_written(origin, lane, run, blocks);
+                    }
+                    Up::RunDropped => self.destager.run_dropped(),
+                    Up::DestageFailed { origin, error } => {
+                        self.destager.failed(cx.now);
+                        cx.event(Event::DestageFailed { origin: cx.shared.superblock.origins[origin].id, error });
+                    }
+                    Up::Recovered { commits } => {
+                        self.lanes_open += 1;
+                        self.commits_replayed += commits;
+                    }
+                    Up::OpenFailed(error) => {
+                        if core::mem::replace(&mut self.life, Life::Failed) != Life::Failed {
+                            cx.event(Event::OpenFailed(error));
+                        }
+                    }
+                }
+            }
+            for lane in &mut *lanes {
+                lane.run_ready(cx);
+            }
+        }
+    }
+
+    /// Issues the flushes that somebody waits for; one per device at a time.
+    fn flush_devices(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        if !self.cache_flushing && !cx.shared.cache_failed {
+            let wants = |lane: &Lane| lane.log.wants_flush() || lane.checkpoint.wants_flush(lane.log.written_seq);
+            if lanes.iter().any(wants) {
+                for lane in lanes {
+                    lane.log.flushing_seq = lane.log.written_seq;
+                    lane.checkpoint.flushing = lane.checkpoint.wants_flush(lane.log.written_seq);
+                }
+                self.cache_flushing = true;
+                cx.io(COORDINATOR, CACHE_FLUSH, DeviceId::Cache, Op::Flush, 0, None);
+            }
+        }
+        for at in 0..cx.shared.origins.len() {
+            let origin = &mut cx.shared.origins[at];
+            if origin.flush.wanted > origin.flush.issued && !origin.flush.in_flight {
+                origin.flush.issued += 1;
+                origin.flush.in_flight = true;
+                origin.unflushed = false;
+                let device = DeviceId::Origin(cx.shared.superblock.origins[at].id);
+                cx.io(COORDINATOR, at, device, Op::Flush, 0, None);
+            }
+        }
+    }
+
+    /// The steps of life: open, drained, stopped.
+    fn live(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        let lanes_idle = |lanes: &[Lane]| lanes.iter().all(Lane::idle);
+        match self.life {
+            Life::Opening => {
+                if self.lanes_open == lanes.len() && lanes.iter().all(|lane| lane.checkpoint.resting()) {
+                    self.life = Life::Serving;
+                    let blocks_cached = lanes.iter().map(|lane| lane.index.len()).sum();
+                    let (blocks_dirty, commits_replayed) = (cx.shared.dirty, self.commits_replayed);
+                    cx.event(Event::Ready { blocks_cached, blocks_dirty, commits_replayed });
+                }
+            }
+            Life::Serving => {
+                if cx.shared.draining && cx.shared.dirty == cx.shared.lost.len() as u64 && cx.shared.reserved == 0 {
+                    cx.shared.draining = false;
+                    cx.event(Event::Drained);
+                }
+            }
+            Life::Stopping => {
+                if self.requests.is_empty() && self.throttle.is_empty() {
+                    // From here on destage and reclaim start nothing new.
+                    cx.shared.stopping = true;
+                    self.close(lanes, cx);
+                }
+            }
+            Life::Closing => {
+                if lanes_idle(lanes) && lanes.iter().all(|lane| lane.checkpoint.resting()) && self.persist.idle() {
+                    self.life = Life::Stopped;
+                    cx.event(Event::Stopped);
+                }
+            }
+            Life::Stopped | Life::Failed => {}
+        }
+    }
+
+    /// Seals what is open; when all is durable begins the last checkpoints.
+    fn close(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        for lane in &mut *lanes {
+            lane.seal_all(cx);
+        }
+        self.flush_devices(lanes, cx);
+        let quiet = lanes.iter().all(|lane| lane.idle() && lane.log.quiet() && lane.checkpoint.resting());
+        if cx.shared.cache_failed && lanes.iter().all(|lane| lane.pieces.is_empty()) {
+            self.life = Life::Stopped;
+            cx.event(Event::Stopped);
+        } else if quiet && self.persist.idle() && !self.cache_flushing {
+            self.life = Life::Closing;
+            lanes.iter_mut().for_each(|lane| lane.begin_checkpoint(cx));
+        }
+    }
+}

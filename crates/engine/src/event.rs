@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the operator is told: things that happened, worth a line in a log.
+
+use crate::io::{DeviceError, DeviceId, Op};
+use crate::recover::OpenError;
+use crate::types::{Key, Mode, OriginId};
+
+/// Something an operator wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Replay is over; requests are served.
+    Ready {
+        /// Blocks in the cache after replay.
+        blocks_cached: u64,
+        /// Dirty ones among them.
+        blocks_dirty: u64,
+        /// Commits replayed after the checkpoints.
+        commits_replayed: u64,
+    },
+    /// The cache can't be opened; nothing was changed.
+    OpenFailed(OpenError),
+    /// A block on the cache device did not match its checksum.
+    Corrupt {
+        /// Which block of which origin.
+        key: Key,
+        /// Dirty: its data is lost and reads fail. Clean: it was read from the origin instead.
+        dirty: bool,
+    },
+    /// A device refused an I/O of the engine's own (not one made for a client).
+    DeviceFailed {
+        /// Which device.
+        device: DeviceId,
+        /// Doing what.
+        op: Op,
+        /// First byte of the I/O.
+        offset: u64,
+        /// How.
+        error: DeviceError,
+    },
+    /// Writing dirty data to an origin failed; it stays dirty and is tried again later.
+    DestageFailed {
+        /// The origin.
+        origin: OriginId,
+        /// How.
+        error: DeviceError,
+    },
+    /// A mode change is durable.
+    ModeChanged {
+        /// The origin.
+        origin: OriginId,
+        /// The mode it has now.
+        mode: Mode,
+    },
+    /// A drain is over: nothing is dirty.
+    Drained,
+    /// A stop is over: everything is durable, nothing is in flight.
+    Stopped,
+}

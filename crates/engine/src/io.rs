@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What goes into the engine and what comes out of it: requests, completions, effects.
+
+use alloc::vec::Vec;
+
+use crate::event::Event;
+use crate::memory::{Buf, Span};
+use crate::types::{Lba, Mode, OriginId};
+
+/// The caller's name for a request; comes back in its [`Effect::Reply`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// The engine's name for an I/O; comes back in its [`Input::IoDone`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestOp {
+    /// Fill the buffer.
+    Read,
+    /// Store the buffer.
+    Write,
+    /// Make everything acknowledged so far durable. Range and buffer are ignored.
+    Flush,
+    /// The range's content is no longer needed.
+    Discard,
+    /// The range reads as zeroes from now on. `may_discard` allows the origin to unmap it.
+    WriteZeroes {
+        /// Whether the origin's space may be given back.
+        may_discard: bool,
+    },
+}
+
+/// One request of a client.
+///
+/// `buf` covers the range *and the rest of its first and last block*: byte 0 of the buffer is the
+/// start of the block that holds `lba`, so payload starts at `lba % 8 * 512`. The bytes around
+/// the payload are the engine's to use. The buffer stays the caller's; the engine lets go of it
+/// with the reply.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Comes back in the reply.
+    pub id: RequestId,
+    /// Of which origin.
+    pub origin: OriginId,
+    /// What to do.
+    pub op: RequestOp,
+    /// First sector.
+    pub lba: Lba,
+    /// Length in sectors; for reads and writes at most [`crate::REQUEST_BYTES_MAX`] / 512.
+    pub sectors: u64,
+    /// The payload of a read or write.
+    pub buf: Option<Buf>,
+    /// Reply only when durable (writes, discards, write-zeroes).
+    pub fua: bool,
+}
+
+/// Why a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestError {
+    /// A device failed, or the only copy of a block is corrupt.
+    Io,
+    /// The range is outside the origin, empty, or longer than allowed.
+    Invalid,
+    /// The engine is stopping.
+    Stopping,
+}
+
+/// Why a device did not do what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceError {
+    /// EIO and the like: this range, this time.
+    Io,
+    /// ENOSPC: a sparse file's file system is full.
+    NoSpace,
+    /// The device does not know this operation (discard, zero).
+    Unsupported,
+    /// The device is gone.
+    Gone,
+}
+
+/// Which device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DeviceId {
+    /// The cache device.
+    Cache,
+    /// An origin.
+    Origin(OriginId),
+}
+
+/// What a device is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Read into the span.
+    Read,
+    /// Write from the span.
+    Write,
+    /// Make all writes completed before this one was submitted durable.
+    Flush,
+    /// Unmap; the content is undefined afterwards.
+    Discard,
+    /// Zero; may unmap if the range then reads as zeroes.
+    Zero,
+}
+
+/// One I/O for the caller to carry out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Io {
+    /// Comes back with the completion.
+    pub token: Token,
+    /// Where.
+    pub device: DeviceId,
+    /// What.
+    pub op: Op,
+    /// First byte on the device, a multiple of 512 (of 4096 on the cache device).
+    pub offset: u64,
+    /// Length in bytes, a multiple of 512.
+    pub len: u64,
+    /// The memory of a read or write, `len` bytes long.
+    pub span: Option<Span>,
+}
+
+/// What an operator may change on a running engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Treat writes to this origin so from now on. Durable in the superblock.
+    SetMode {
+        /// The origin.
+        origin: OriginId,
+        /// The new mode.
+        mode: Mode,
+    },
+    /// At most this many dirty blocks; an excess is destaged at once.
+    SetDirtyLimit {
+        /// Blocks.
+        blocks: u64,
+    },
+    /// Streams longer than this bypass the cache; 0 = never.
+    SetSequentialBypass {
+        /// Bytes.
+        bytes: u64,
+    },
+    /// Destage everything at full speed (`true`), or stop doing so. While it lasts new writes
+    /// are treated as writethrough, so that it ends. [`Event::Drained`] tells the end.
+    Drain(bool),
+    /// Finish what is in flight, make everything durable, write a checkpoint, then emit
+    /// [`Event::Stopped`]. Requests are refused from now on.
+    Stop,
+}
+
+/// What the caller tells the engine.
+#[derive(Clone, Copy, Debug)]
+pub enum Input {
+    /// A client asks.
+    Request(Request),
+    /// An I/O ended.
+    IoDone {
+        /// Which.
+        token: Token,
+        /// How.
+        result: Result<(), DeviceError>,
+    },
+    /// An operator asks.
+    Control(Control),
+    /// The time of [`crate::Engine::next_timer`] has come (harmless at any other time).
+    Timer,
+}
+
+/// What the engine wants done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Carry out this I/O and report [`Input::IoDone`].
+    Io(Io),
+    /// Answer the client.
+    Reply {
+        /// Which request.
+        id: RequestId,
+        /// How it went.
+        result: Result<(), RequestError>,
+    },
+    /// Tell the operator.
+    Event(Event),
+}
+
+/// A list of effects, in the order they are wanted. Reused by the caller between calls.
+#[derive(Debug, Default)]
+pub struct Effects(pub Vec<Effect>);

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A lane: an independent log with its own part of the index. What it holds, and its dispatch.
+//!
+//! The work is in the files of the request phases: `read`, `write`, `direct`, `commit`,
+//! `destage/run`, `reclaim`, `checkpoint`, `recover`.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use slab::Slab;
+
+use crate::admission::Admission;
+use crate::checkpoint::Checkpoint;
+use crate::commit::Log;
+use crate::destage::Run;
+use crate::dirty::DirtySet;
+use crate::index::{Flat, Found, Index};
+use crate::io::{DeviceError, RequestError};
+use crate::locks::{LockId, Locks};
+use crate::memory::Buf;
+use crate::reclaim::Reclaim;
+use crate::recover::{OpenError, Recovery};
+use crate::replacement::Replacement;
+use crate::shared::{Cx, Shared, Up};
+
+/// What a piece does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PieceKind {
+    Read,
+    /// A write into the cache.
+    Write,
+    /// A write to the origin, past or through the cache.
+    Direct,
+    Discard,
+    Zero,
+}
+
+/// The part of a request that falls into one stripe, in whole blocks.
+pub(crate) struct Piece {
+    pub(crate) kind: PieceKind,
+    /// The coordinator's request that it is part of.
+    pub(crate) request: usize,
+    pub(crate) first: Flat,
+    pub(crate) blocks: u32,
+    /// The request's buffer, and the block of it where this piece starts.
+    pub(crate) buf: Option<Buf>,
+    pub(crate) buf_block: u32,
+    /// Sectors of the first block before the payload, and of the last block behind it.
+    pub(crate) head: u32,
+    pub(crate) tail: u32,
+    /// Reply only when durable.
+    pub(crate) durable: bool,
+    /// What is read or written is not put into the cache.
+    pub(crate) bypass: bool,
+    pub(crate) lock: Option<LockId>,
+    /// I/Os in flight.
+    pub(crate) pending: u32,
+    pub(crate) error: Option<RequestError>,
+    /// Blocks done: appended to the log.
+    pub(crate) next: u32,
+    /// Blocks of the dirty limit that it holds.
+    pub(crate) reserved: u32,
+    /// Ranges (first block, blocks) that were read from the origin.
+    pub(crate) missed: Vec<(u32, u32)>,
+}
+
+impl Piece {
+    pub(crate) fn end(&self) -> Flat {
+        Flat(self.first.0 + u64::from(self.blocks))
+    }
+}
+
+/// What an I/O in flight is for.
+pub(crate) enum LaneIo {
+    /// Blocks of a read piece from the cache device.
+    ReadCache { piece: usize, at: u32, slot: u32, checksums: Vec<u32> },
+    /// Blocks of a read piece from the origin.
+    ReadOrigin { piece: usize },
+    /// The old content of a block that is written in part.
+    Merge { piece: usize, block: u32, buf: Buf, from: Option<Found> },
+    /// A direct write, discard or zero.
+    Direct { piece: usize },
+    Commit { seq: u64 },
+    /// Blocks of a destage run from the cache device.
+    RunRead { run: usize },
+    RunWrite { run: usize },
+    /// A commit header of a segment under reclaim.
+    ReclaimHeader { segment: u32, slot: u32, buf: Buf },
+    /// A block that may survive.
+    Survivor { segment: u32, flat: Flat, found: Found, buf: Buf },
+    Checkpoint,
+    Recover,
+}
+
+/// One lane.
+pub(crate) struct Lane {
+    pub(crate) id: usize,
+    pub(crate) index: Index,
+    pub(crate) dirty: DirtySet,
+    pub(crate) locks: Locks,
+    pub(crate) pieces: Slab<Piece>,
+    /// Pieces whose lock was granted.
+    pub(crate) ready: VecDeque<usize>,
+    pub(crate) ios: Slab<LaneIo>,
+    pub(crate) log: Log,
+    pub(crate) admission: Box<dyn Admission>,
+    pub(crate) replacement: Box<dyn Replacement>,
+    /// Pieces that wait for room in the log, first come first served.
+    pub(crate) awaiting_room: VecDeque<usize>,
+    /// Pieces that wait until nothing in their range is dirty or being destaged.
+    pub(crate) awaiting_clean: Vec<usize>,
+    pub(crate) runs: Slab<Run>,
+    /// First block -> blocks of each run, from its start until its blocks are clean.
+    pub(crate) run_ranges: BTreeMap<Flat, u32>,
+    /// Dirty blocks to destage before all others.
+    pub(crate) urgent: BTreeSet<Flat>,
+    pub(crate) reclaim: Reclaim,
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) recovery: Option<Box<Recovery>>,
+}
+
+impl Lane {
+    pub(crate) fn new(id: usize, keys: u64, shared: &Shared) -> Result<Self, OpenError> {
+        let superblock = &shared.superblock;
+        let segments = superblock.segments_per_lane;
+        let slots = u64::from(segments) * u64::from(superblock.segment_blocks);
+        Ok(Self {
+            id,
+            index: Index::new(keys, slots).ok_or(OpenError::KeySpaceTooLarge)?,
+            dirty: DirtySet::default(),
+            locks: Locks::default(),
+            pieces: Slab::new(),
+            ready: VecDeque::new(),
+            ios: Slab::new(),
+            log: Log::new(superblock),
+            admission: (shared.options.admission.build)(slots),
+            replacement: (shared.options.replacement.build)(segments),
+            awaiting_room: VecDeque::new(),
+            awaiting_clean: Vec::new(),
+            runs: Slab::new(),
+            run_ranges: BTreeMap::new(),
+            urgent: BTreeSet::new(),
+            reclaim: Reclaim::default(),
+            checkpoint: Checkpoint::default(),
+            recovery: None,
+        })
+    }
+
+    /// Takes a piece; it starts when its lock is granted.
+    pub(crate) fn begin(&mut self, piece: Piece) {
+        let (first, blocks) = (piece.first, u64::from(piece.blocks));
+        let exclusive = piece.kind != PieceKind::Read;
+        let at = self.pieces.insert(piece);
+        let (lock, granted) = self.locks.acquire(first, blocks, exclusive, at);
+        self.pieces[at].lock = Some(lock);
+        if granted {
+            self.ready.push_back(at);
+        }
+    }
+
+    /// Starts the pieces whose locks were granted.
+    pub(crate) fn run_ready(&mut self, cx: &mut Cx<'_>) {
+        while let Some(at) = self.ready.pop_front() {
+            match self.pieces[at].kind {
+                PieceKind::Read => self.start_read(at, cx),
+                PieceKind::Write => self.start_write(at, cx),
+                PieceKind::Direct => self.start_direct(at, cx),
+                PieceKind::Discard | PieceKind::Zero => self.clear_way(at, cx),
+            }
+        }
+    }
+
+    /// Gives the piece's lock back before the piece ends.
+    pub(crate) fn unlock(&mut self, at: usize) {
+        if let Some(lock) = self.pieces[at].lock.take() {
+            let mut granted = Vec::new();
+            self.locks.release(lock, &mut granted);
+            self.ready.extend(granted);
+        }
+    }
+
+    /// Ends a piece.
+    pub(crate) fn finish(&mut self, at: usize, cx: &mut Cx<'_>) {
+        self.unlock(at);
+        let piece = self.pieces.remove(at);
+        debug_assert_eq!(piece.pending, 0, "a piece ended with I/O in flight");
+        cx.shared.reserved -= u64::from(piece.reserved);
+        cx.shared.up.push(Up::PieceDone { request: piece.request, error: piece.error });
+    }
+
+    /// Ends a piece with an error.
+    pub(crate) fn fail(&mut self, at: usize, error: RequestError, cx: &mut Cx<'_>) {
+        self.pieces[at].error = Some(error);
+        self.finish(at, cx);
+    }
+
+    /// An I/O of this lane ended.
+    pub(crate) fn io_done(&mut self, io: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        match self.ios.remove(io) {
+            LaneIo::ReadCache { piece, at, slot, checksums } => {
+                self.read_cache_done(piece, at, slot, &checksums, result, cx);
+            }
+            LaneIo::ReadOrigin { piece } => self.read_origin_done(piece, result, cx),
+            LaneIo::Merge { piece, block, buf, from } => self.merge_done(piece, block, buf, from, result, cx),
+            LaneIo::Direct { piece } => self.direct_done(piece, result, cx),
+            LaneIo::Commit { seq } => self.commit_done(seq, result, cx),
+            LaneIo::RunRead { run } => self.run_read_done(run, result, cx),
+            LaneIo::RunWrite { run } => self.run_write_done(run, result, cx),
+            LaneIo::ReclaimHeader { segment, slot, buf } => self.reclaim_header_done(segment, slot, buf, result, cx),
+            LaneIo::Survivor { segment, flat, found, buf } => {
+                self.survivor_done(segment, flat, found, buf, result, cx);
+            }
+            LaneIo::Checkpoint => self.checkpoint_io_done(result, cx),
+            LaneIo::Recover => self.recover_io_done(result, cx),
+        }
+    }
+
+    /// Puts a block into the index at a new slot, with all that hangs on it.
+    pub(crate) fn map(&mut self, flat: Flat, found: Found, cx: &mut Cx<'_>) {
+        let old = self.index.insert(flat, found);
+        self.unmap_slot(flat, old, cx);
+        self.log.segment_of(found.slot).live += 1;
+        if found.dirty {
+            self.log.segment_of(found.slot).dirty += 1;
+            self.dirty.insert(flat);
+            self.count_dirty(flat, 1, cx);
+        }
+    }
+
+    /// Takes a block out of the index, with all that hangs on it.
+    pub(crate) fn unmap(&mut self, flat: Flat, cx: &mut Cx<'_>) {
+        let old = self.index.remove(flat);
+        self.unmap_slot(flat, old, cx);
+    }
+
+    fn unmap_slot(&mut self, flat: Flat, old: Option<Found>, cx: &mut Cx<'_>) {
+        let Some(old) = old else { return };
+        let segment = self.log.segment_of(old.slot);
+        segment.live -= 1;
+        if old.dirty {
+            segment.dirty -= 1;
+            self.dirty.remove(flat);
+            cx.shared.lost.remove(&flat);
+            self.urgent.remove(&flat);
+            self.count_dirty(flat, -1, cx);
+        }
+    }
+
+    /// Marks a block of the index clean.
+    pub(crate) fn clean(&mut self, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
+        self.index.set_dirty(flat, false);
+        self.log.segment_of(slot).dirty -= 1;
+        self.dirty.remove(flat);
+        cx.shared.lost.remove(&flat);
+        self.urgent.remove(&flat);
+        self.count_dirty(flat, -1, cx);
+    }
+
+    fn count_dirty(&mut self, flat: Flat, change: i64, cx: &mut Cx<'_>) {
+        let at = cx.shared.origin_of(flat);
+        let origin = &mut cx.shared.origins[at];
+        origin.dirty = origin.dirty.wrapping_add_signed(change);
+        cx.shared.dirty = cx.shared.dirty.wrapping_add_signed(change);
+    }
+
+    /// Whether nothing of this lane is in flight.
+    pub(crate) fn idle(&self) -> bool {
+        self.ios.is_empty() && self.pieces.is_empty() && self.runs.is_empty()
+    }
+
+    /// Memory of the lane's tables.
+    pub(crate) fn table_bytes(&self) -> u64 {
+        self.index.bytes() + self.dirty.bytes() + self.admission.bytes() + self.log.bytes()
+    }
+}

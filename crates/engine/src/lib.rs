@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The cache engine: decides, and does nothing else.
+//!
+//! It is sans-I/O: [`Engine::apply`] takes an [`Input`] at a [`Time`] and adds [`Effect`]s to a list;
+//! the caller carries them out and reports back. No I/O, clock, thread, log or random source;
+//! payload stays in the caller's [`Memory`]. The same engine serves a daemon and a simulation.
+//!
+//! A request goes through `request` (check, classify, split into pieces for the lanes), then `read`,
+//! `write` or `direct`; `commit` is the log, `destage` writes dirty blocks to the origins, `reclaim`
+//! makes room, `checkpoint` and `recover` see to restarts, `index` knows where everything is.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod admission;
+mod bypass;
+mod check;
+mod checkpoint;
+mod commit;
+pub mod destage;
+mod direct;
+mod dirty;
+mod engine;
+mod event;
+pub mod format;
+mod index;
+mod io;
+mod lane;
+mod locks;
+mod memory;
+mod options;
+mod persist;
+pub mod policy;
+mod read;
+mod reclaim;
+mod recover;
+pub mod replacement;
+mod request;
+mod router;
+mod shared;
+mod status;
+mod throttle;
+mod types;
+mod write;
+
+pub use engine::Engine;
+pub use event::Event;
+pub use io::{
+    Control, DeviceError, DeviceId, Effect, Effects, Input, Io, Op, Request, RequestError, RequestId, RequestOp, Token,
+};
+pub use memory::{Buf, Memory, Span};
+pub use options::Options;
+pub use recover::OpenError;
+pub use status::{Counters, OriginStatus, Status};
+pub use types::*;

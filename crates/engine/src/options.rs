@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an operator may choose when the engine is opened. Nothing here changes the medium's format.
+
+use alloc::vec::Vec;
+
+use crate::policy::Spec;
+use crate::types::{Durability, OriginId};
+use crate::{admission, replacement};
+
+/// The choices of an opening. Units are in the names.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which misses are cached.
+    pub admission: &'static Spec<admission::Build>,
+    /// Which segment goes.
+    pub replacement: &'static Spec<replacement::Build>,
+    /// When a write in writeback mode is acknowledged.
+    pub durability: Durability,
+    /// The most blocks that may be dirty; at most the capacity less 1/8. Default: half of the
+    /// capacity, because an elevator over a dirty set of D blocks needs up to 2 D writes to come
+    /// round, and by then its oldest block must not be in the way of reclaim.
+    pub dirty_limit_blocks: Option<u64>,
+    /// Streams longer than this bypass the cache; 0 = never. Default 4 MiB, as bcache's
+    /// `sequential_cutoff`.
+    pub sequential_bypass_bytes: u64,
+    /// No block stays dirty longer than about this. Default 10 minutes.
+    pub dirty_age_max_ns: u64,
+    /// A write waits in RAM at most this long for its commit. Default 1 s.
+    pub commit_age_max_ns: u64,
+    /// Smallest unit that each origin can write; 512 for those not listed.
+    pub origin_block_bytes: Vec<(OriginId, u32)>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            admission: &admission::ALL[0],
+            replacement: &replacement::ALL[0],
+            durability: Durability::default(),
+            dirty_limit_blocks: None,
+            sequential_bypass_bytes: 4 << 20,
+            dirty_age_max_ns: 600_000_000_000,
+            commit_age_max_ns: 1_000_000_000,
+            origin_block_bytes: Vec::new(),
+        }
+    }
+}

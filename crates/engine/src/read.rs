@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reads: from RAM, from the cache device, from the origin; then promotion of what missed.
+//!
+//! A hit is read straight into the request's buffer and verified there before the reply
+//! (invariant 5: `corruption_never_leaves`). A corrupt clean block is dropped and read from the
+//! origin; a corrupt dirty block is an error for that block, and is listed as lost.
+
+use alloc::vec::Vec;
+
+use crate::admission::View;
+use crate::commit::Place;
+use crate::event::Event;
+use crate::format::Stream;
+use crate::index::{Flat, Found};
+use crate::io::{DeviceError, DeviceId, Op, RequestError};
+use crate::lane::{Lane, LaneIo};
+use crate::memory::Span;
+use crate::shared::{Cx, blocks_span};
+use crate::types::{BLOCK_BYTES, Mode};
+
+impl Lane {
+    /// Where a read of a block finds it; `None` for the origin.
+    fn readable(&self, flat: Flat, cx: &Cx<'_>) -> Option<Found> {
+        let found = self.index.get(flat)?;
+        let mode = cx.shared.origins[cx.shared.origin_of(flat)].mode;
+        (found.dirty || mode != Mode::Passthrough).then_some(found)
+    }
+
+    pub(crate) fn start_read(&mut self, at: usize, cx: &mut Cx<'_>) {
+        let (first, blocks, buf_block) = (self.pieces[at].first, self.pieces[at].blocks, self.pieces[at].buf_block);
+        let buf = self.pieces[at].buf.expect("a read has a buffer");
+        let mut block = 0;
+        while block < blocks {
+            let flat = Flat(first.0 + u64::from(block));
+            let Some(found) = self.readable(flat, cx) else {
+                let from = block;
+                while block < blocks && self.readable(Flat(first.0 + u64::from(block)), cx).is_none() {
+                    block += 1;
+                }
+                self.pieces[at].missed.push((from, block - from));
+                cx.shared.counters.read_misses += u64::from(block - from);
+                self.read_origin(at, from, block - from, cx);
+                continue;
+            };
+            self.index.touch(flat);
+            cx.shared.counters.read_hits += 1;
+            if let Place::Ram(buffer, offset) = self.log.place(found.slot) {
+                let from = Span::new(buffer, offset, BLOCK_BYTES as u32);
+                cx.mem.copy(from, buf, (buf_block + block) * BLOCK_BYTES as u32);
+                block += 1;
+                continue;
+            }
+            let mut checksums = Vec::from([found.checksum]);
+            let from = block;
+            block += 1;
+            while block < blocks {
+                let flat = Flat(first.0 + u64::from(block));
+                let next = self.readable(flat, cx).filter(|next| next.slot == found.slot + (block - from));
+                let Some(next) = next.filter(|next| self.log.place(next.slot) == Place::Device) else { break };
+                self.index.touch(flat);
+                cx.shared.counters.read_hits += 1;
+                checksums.push(next.checksum);
+                block += 1;
+            }
+            self.log.segment_of(found.slot).pins += 1;
+            self.pieces[at].pending += 1;
+            let io = self.ios.insert(LaneIo::ReadCache { piece: at, at: from, slot: found.slot, checksums });
+            let span = blocks_span(buf, buf_block + from, block - from);
+            let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
+            cx.io(self.id, io, DeviceId::Cache, Op::Read, offset, Some(span));
+        }
+        self.read_step(at, cx);
+    }
+
+    fn read_origin(&mut self, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
+        let piece = &mut self.pieces[at];
+        piece.pending += 1;
+        let first = Flat(piece.first.0 + u64::from(block));
+        let (device, offset, len) = cx.origin_range(first, u64::from(blocks));
+        let buf = piece.buf.expect("a read has a buffer");
+        let whole = blocks_span(buf, piece.buf_block + block, blocks);
+        if len < u64::from(whole.len) {
+            // The origin ends inside this block: what is behind its end reads as zeroes.
+            cx.mem.zero(Span::new(buf, whole.offset + len as u32, whole.len - len as u32));
+        }
+        let io = self.ios.insert(LaneIo::ReadOrigin { piece: at });
+        let origin = cx.shared.origin_of(first);
+        cx.shared.origins[origin].foreground_reads += 1;
+        cx.io(self.id, io, device, Op::Read, offset, Some(Span::new(buf, whole.offset, len as u32)));
+    }
+
+    pub(crate) fn read_origin_done(&mut self, at: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        let piece = &mut self.pieces[at];
+        let origin = cx.shared.origin_of(piece.first);
+        cx.shared.origins[origin].foreground_reads -= 1;
+        piece.pending -= 1;
+        if result.is_err() {
+            piece.error = Some(RequestError::Io);
+        }
+        self.read_step(at, cx);
+    }
+
+    pub(crate) fn read_cache_done(
+        &mut self,
+        at: usize,
+        block: u32,
+        slot: u32,
+        checksums: &[u32],
+        result: Result<(), DeviceError>,
+        cx: &mut Cx<'_>,
+    ) {
+        self.log.segment_of(slot).pins -= 1;
+        let piece = &mut self.pieces[at];
+        piece.pending -= 1;
+        let (first, buf_block) = (piece.first, piece.buf_block);
+        let buf = piece.buf.expect("a read has a buffer");
+        for (nth, &expected) in checksums.iter().enumerate() {
+            let block = block + nth as u32;
+            let flat = Flat(first.0 + u64::from(block));
+            let span = blocks_span(buf, buf_block + block, 1);
+            let sound = result.is_ok() && self.index.kept(cx.shared.checksum(cx.mem, flat, span)) == expected;
+            if sound {
+                continue;
+            }
+            if self.damaged(flat, slot + nth as u32, result, cx) {
+                self.pieces[at].error = Some(RequestError::Io);
+            } else {
+                self.read_origin(at, block, 1, cx);
+            }
+        }
+        self.read_step(at, cx);
+    }
+
+    /// A block of the cache device could not be read, or is not what was written there. Returns
+    /// whether its data is lost; otherwise the origin has it.
+    pub(crate) fn damaged(
+        &mut self,
+        flat: Flat,
+        slot: u32,
+        result: Result<(), DeviceError>,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        // A block that has left this slot since was clean: its data is on the origin.
+        let Some(found) = self.index.get(flat).filter(|found| found.slot == slot) else { return false };
+        if let Err(error) = result {
+            let offset = cx.shared.superblock.slot_offset(self.id as u32, slot);
+            cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Read, offset, error });
+        } else {
+            cx.shared.counters.corrupt_blocks += 1;
+            let key = cx.shared.key(flat);
+            cx.event(Event::Corrupt { key, dirty: found.dirty });
+        }
+        if found.dirty {
+            if result.is_ok() {
+                cx.shared.lost.insert(flat);
+            }
+            return true;
+        }
+        self.unmap(flat, cx);
+        false
+    }
+
+    fn read_step(&mut self, at: usize, cx: &mut Cx<'_>) {
+        if self.pieces[at].pending > 0 {
+            return;
+        }
+        if self.pieces[at].error.is_none() && !self.pieces[at].bypass {
+            let missed = core::mem::take(&mut self.pieces[at].missed);
+            for (block, blocks) in missed {
+                (block..block + blocks).for_each(|block| self.promote(at, block, cx));
+            }
+        }
+        self.finish(at, cx);
+    }
+
+    /// Puts a block that was read from the origin into the cache, if the policy wants it and it
+    /// doesn't have to wait.
+    fn promote(&mut self, at: usize, block: u32, cx: &mut Cx<'_>) {
+        let piece = &self.pieces[at];
+        let flat = Flat(piece.first.0 + u64::from(block));
+        let span = blocks_span(piece.buf.expect("a read has a buffer"), piece.buf_block + block, 1);
+        if self.index.get(flat).is_some() {
+            return;
+        }
+        let view = View { room: self.log.free_segments() > self.reclaim.watermark(&self.log) };
+        if self.admission.admit(flat.0, view) && self.append(Stream::Promoted, flat, false, span, cx) {
+            cx.shared.counters.promoted_blocks += 1;
+        }
+    }
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reclaim: old segments become free again.
+//!
+//! A victim's headers are read from the device (they are the reverse map, so that none is kept in
+//! RAM). Its dirty blocks are destaged; clean ones are copied forward or dropped, as the policy
+//! says. When nothing of it is left, "freed" goes into the log, and once that is durable and nobody
+//! reads from it any more, the segment is free.
+//! Only segments whose commits the last checkpoint covers are reclaimed, because replay needs the
+//! others.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::commit::{Log, Segment, State, Waiter};
+use crate::event::Event;
+use crate::format::{CommitHeader, Entry, Stream};
+use crate::index::{Flat, Found};
+use crate::io::{DeviceError, DeviceId, Op};
+use crate::lane::{Lane, LaneIo};
+use crate::memory::Buf;
+use crate::shared::{Cx, blocks_span};
+use crate::types::SegmentId;
+
+/// Segments under reclaim at once: enough to hide the latency of reads and flushes.
+const VICTIMS_MAX: usize = 4;
+
+/// A segment under reclaim.
+#[derive(Default)]
+struct Victim {
+    /// Blocks that were in the index at the last look: (block, slot).
+    blocks: Vec<(Flat, u32)>,
+    /// Headers or survivors being read.
+    pending: u32,
+    /// Survivors so far.
+    kept: u32,
+    /// All headers were read.
+    known: bool,
+}
+
+/// State of a lane's reclaim.
+#[derive(Default)]
+pub(crate) struct Reclaim {
+    victims: BTreeMap<u32, Victim>,
+    /// Segments that are empty but not free yet.
+    freeing: usize,
+    /// Freed, and the entry that says so durable; waiting for readers to leave.
+    pinned: Vec<u32>,
+}
+
+impl Reclaim {
+    /// Fewer free segments than this start reclaim: 1/32 of the lane, at least 8, at most 64.
+    pub(crate) fn watermark(&self, log: &Log) -> usize {
+        (log.segments.len() / 32).clamp(8, 64)
+    }
+}
+
+impl Lane {
+    /// Starts reclaim of segments, as far as more free ones are needed.
+    pub(crate) fn reclaim_step(&mut self, cx: &mut Cx<'_>) {
+        self.free_unpinned();
+        if cx.shared.stopping || cx.shared.cache_failed {
+            return;
+        }
+        self.resume_victims(cx);
+        let coming = self.reclaim.victims.len() + self.reclaim.freeing;
+        let watermark = self.reclaim.watermark(&self.log);
+        let mut wanted = watermark.saturating_sub(self.log.free_segments() + coming);
+        while wanted > 0 && self.reclaim.victims.len() < VICTIMS_MAX {
+            let covered = self.checkpoint.covers;
+            let segments = &self.log.segments;
+            let evictable = |id: SegmentId| {
+                let segment = &segments[id.0 as usize];
+                segment.state == State::Closed && segment.last_seq < covered
+            };
+            let Some(SegmentId(id)) = self.replacement.victim(&evictable) else {
+                // A checkpoint helps only if full segments wait for one.
+                let helps = |segment: &Segment| segment.state == State::Closed && segment.last_seq >= covered;
+                self.checkpoint.wanted |= segments.iter().any(helps);
+                return;
+            };
+            self.log.segments[id as usize].state = State::Victim;
+            self.reclaim.victims.insert(id, Victim::default());
+            if self.log.segments[id as usize].live > 0 {
+                self.read_header(id, id * self.log.segment_slots(), cx);
+            } else {
+                self.victim_step(id, cx);
+            }
+            wanted -= 1;
+        }
+    }
+
+    /// Goes on with victims whose dirty blocks are destaged or rewritten.
+    fn resume_victims(&mut self, cx: &mut Cx<'_>) {
+        let resumable = |id: &u32, victim: &Victim| victim.pending == 0 && self.log.segments[*id as usize].dirty == 0;
+        let victims = &self.reclaim.victims;
+        let resumable: Vec<u32> = victims.iter().filter(|(id, victim)| resumable(id, victim)).map(|(id, _)| *id).collect();
+        for id in resumable {
+            self.victim_step(id, cx);
+        }
+    }
+
+    fn read_header(&mut self, segment: u32, slot: u32, cx: &mut Cx<'_>) {
+        let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
+        victim.pending += 1;
+        let buf = cx.alloc(1);
+        let io = self.ios.insert(LaneIo::ReclaimHeader { segment, slot, buf });
+        let offset = cx.shared.superblock.slot_offset(self.id as u32, slot);
+        cx.io(self.id, io, DeviceId::Cache, Op::Read, offset, Some(blocks_span(buf, 0, 1)));
+    }
+
+    pub(crate) fn reclaim_header_done(
+        &mut self,
+        segment: u32,
+        at: u32,
+        buf: Buf,
+        result: Result<(), DeviceError>,
+        cx: &mut Cx<'_>,
+    ) {
+        let header = result.ok().and_then(|()| CommitHeader::decode(cx.mem.bytes(blocks_span(buf, 0, 1))));
+        cx.free(buf, 1);
+        let tag = cx.shared.cache_tag;
+        let header = header.filter(|it| it.cache_tag == tag && usize::from(it.lane) == self.id);
+        let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
+        victim.pending -= 1;
+        let last = self.log.segments[segment as usize].last_seq;
+        let Some(header) = header.filter(|header| header.seq <= last) else {
+            // The reverse map of the rest is gone: find its blocks in the index instead.
+            let offset = cx.shared.superblock.slot_offset(self.id as u32, at);
+            let error = result.err().unwrap_or(DeviceError::Io);
+            cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Read, offset, error });
+            self.find_blocks(segment);
+            self.victim_step(segment, cx);
+            return;
+        };
+        let mut slot = at;
+        for entry in &header.entries {
+            slot += u32::from(entry.has_data());
+            if let Entry::Dirty { key, .. } | Entry::Clean { key, .. } = entry
+                && let Some(flat) = cx.shared.flat(*key)
+            {
+                victim.blocks.push((flat, slot));
+            }
+        }
+        if header.seq < last {
+            self.read_header(segment, slot + 1, cx);
+        } else {
+            victim.known = true;
+            self.victim_step(segment, cx);
+        }
+    }
+
+    /// All blocks of a segment, by a walk over the whole index.
+    fn find_blocks(&mut self, segment: u32) {
+        let slots = self.log.segment_slots();
+        let mut blocks = Vec::new();
+        self.index.for_each(|flat, found| {
+            if found.slot / slots == segment {
+                blocks.push((flat, found.slot));
+            }
+        });
+        if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
+            (victim.blocks, victim.known) = (blocks, true);
+        }
+    }
+
+    /// Destages, copies forward, or drops what is left of a victim; frees it when nothing is.
+    fn victim_step(&mut self, segment: u32, cx: &mut Cx<'_>) {
+        let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
+        if victim.pending > 0 || (!victim.known && self.log.segments[segment as usize].live > 0) {
+            return;
+        }
+        let mut left = Vec::new();
+        let mut survivors = Vec::new();
+        let mut dropped = Vec::new();
+        for (flat, slot) in core::mem::take(&mut victim.blocks) {
+            let Some(found) = self.index.get(flat).filter(|found| found.slot == slot) else { continue };
+            if found.dirty {
+                left.push((flat, slot));
+            } else if self.replacement.survives(found.hits, victim.kept, self.log.segment_slots()) {
+                victim.kept += 1;
+                survivors.push((flat, found));
+            } else {
+                dropped.push(flat);
+            }
+        }
+        victim.pending += survivors.len() as u32;
+        victim.blocks = left;
+        for &(flat, _) in &victim.blocks {
+            if !cx.shared.lost.contains(&flat) {
+                self.urgent.insert(flat);
+            }
+        }
+        for flat in dropped {
+            self.drop_clean(flat, cx);
+        }
+        for (flat, found) in survivors {
+            self.log.segment_of(found.slot).pins += 1;
+            let buf = cx.alloc(1);
+            let io = self.ios.insert(LaneIo::Survivor { segment, flat, found, buf });
+            let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
+            cx.io(self.id, io, DeviceId::Cache, Op::Read, offset, Some(blocks_span(buf, 0, 1)));
+        }
+        self.free_if_empty(segment, cx);
+    }
+
+    fn drop_clean(&mut self, flat: Flat, cx: &mut Cx<'_>) {
+        self.unmap(flat, cx);
+        self.admission.evicted(flat.0);
+        cx.shared.counters.evicted_blocks += 1;
+    }
+
+    pub(crate) fn survivor_done(
+        &mut self,
+        segment: u32,
+        flat: Flat,
+        found: Found,
+        buf: Buf,
+        result: Result<(), DeviceError>,
+        cx: &mut Cx<'_>,
+    ) {
+        self.log.segment_of(found.slot).pins -= 1;
+        let span = blocks_span(buf, 0, 1);
+        let current = self.index.get(flat).filter(|now| now.slot == found.slot);
+        if let Some(current) = current {
+            let sound = result.is_ok() && self.index.kept(cx.shared.checksum(cx.mem, flat, span)) == found.checksum;
+            if current.dirty {
+                // Nothing makes a clean block dirty in place.
+                debug_assert!(false, "a survivor became dirty in its slot");
+            } else if !sound {
+                self.damaged(flat, found.slot, result, cx);
+            } else if self.append(Stream::Survivors, flat, false, span, cx) {
+                cx.shared.counters.reinserted_blocks += 1;
+            } else {
+                self.drop_clean(flat, cx);
+            }
+        }
+        cx.free(buf, 1);
+        if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
+            victim.pending -= 1;
+        }
+        self.victim_step(segment, cx);
+    }
+
+    fn free_if_empty(&mut self, segment: u32, cx: &mut Cx<'_>) {
+        let pending = self.reclaim.victims.get(&segment).is_some_and(|victim| victim.pending > 0);
+        if pending || self.log.segments[segment as usize].live > 0 {
+            return;
+        }
+        self.reclaim.victims.remove(&segment);
+        self.replacement.freed(SegmentId(segment));
+        self.log.segments[segment as usize].state = State::Freeing;
+        self.reclaim.freeing += 1;
+        self.log.note(Entry::Freed { segment });
+        self.await_durable(Waiter::Freed(segment), cx);
+    }
+
+    /// The entry that says that a segment is freed is durable.
+    pub(crate) fn freed_durable(&mut self, segment: u32) {
+        self.reclaim.pinned.push(segment);
+        self.free_unpinned();
+    }
+
+    fn free_unpinned(&mut self) {
+        let (log, freeing) = (&mut self.log, &mut self.reclaim.freeing);
+        self.reclaim.pinned.retain(|&segment| {
+            let pinned = log.segments[segment as usize].pins > 0;
+            if !pinned {
+                log.give_free(segment);
+                *freeing -= 1;
+            }
+            pinned
+        });
+    }
+}

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Opening: the checkpoint, then the log after it.
+//!
+//! Replay reads the three places where the next commit may start, takes the one with the next
+//! number, and goes on from the places that it names. Commits that were durable when a later one was
+//! sealed need no check; the data of the others is read and verified, and the first that is torn ends
+//! the log, whatever may be whole behind it: what survives is a prefix (test: `crash_keeps_a_prefix`).
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::format::{
+    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, CommitHeader, Entry, NO_SLOT, STREAMS,
+    decode_checkpoint_ages, decode_checkpoint_entries,
+};
+use crate::index::{Flat, Found};
+use crate::io::{DeviceError, DeviceId, Op};
+use crate::lane::{Lane, LaneIo};
+use crate::memory::Buf;
+use crate::shared::{Cx, Up, blocks_span};
+use crate::types::{BLOCK_BYTES, SegmentId};
+
+/// Why a cache can't be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Origins so large that an index entry would have no room for a checksum.
+    KeySpaceTooLarge,
+    /// Neither checkpoint area of a lane holds a head.
+    NoCheckpoint {
+        /// The lane.
+        lane: u32,
+    },
+    /// A block of a lane's checkpoint is damaged.
+    CheckpointDamaged {
+        /// The lane.
+        lane: u32,
+        /// First byte of the block on the cache device.
+        offset: u64,
+    },
+    /// The cache device can't be read.
+    Read {
+        /// First byte of the failed read.
+        offset: u64,
+        /// How it failed.
+        error: DeviceError,
+    },
+    /// So much is dirty that a lane has no segments to start its log with.
+    NoFreeSegments {
+        /// The lane.
+        lane: u32,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KeySpaceTooLarge => write!(f, "the origins are too large for this cache's index"),
+            Self::NoCheckpoint { lane } => {
+                write!(f, "lane {lane}: no checkpoint found; run `flashfront check` on the cache device")
+            }
+            Self::CheckpointDamaged { lane, offset } => write!(
+                f,
+                "lane {lane}: the checkpoint block at byte {offset} of the cache device is damaged; run `flashfront check`"
+            ),
+            Self::Read { offset, error } => write!(f, "can't read the cache device at byte {offset}: {error:?}"),
+            Self::NoFreeSegments { lane } => write!(f, "lane {lane}: no free segments to write to"),
+        }
+    }
+}
+
+impl core::error::Error for OpenError {}
+
+const BATCH_BLOCKS: u32 = 64;
+/// A commit at its largest: header and data.
+const COMMIT_BLOCKS_MAX: u32 = 253;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Reading the head of area 0, then of area 1.
+    Area(u32),
+    Body,
+    /// Reading the header at the head of this stream.
+    Head(usize),
+    /// Reading the data of the first commit that is not known to be durable.
+    Verify,
+}
+
+/// State of a lane's opening.
+pub(crate) struct Recovery {
+    phase: Phase,
+    buf: Buf,
+    found: [Option<CheckpointHeader>; 2],
+    area: u32,
+    header: Option<CheckpointHeader>,
+    block: u32,
+    batch: u32,
+    ages_read: usize,
+    entries_read: u64,
+    heads: [u32; STREAMS],
+    /// What was read at each head: not yet, nothing sound, or a header.
+    candidates: [Option<Option<CommitHeader>>; STREAMS],
+    /// First byte of the read in flight.
+    reading: u64,
+    next_seq: u64,
+    durable_seq: u64,
+    /// Commits read but not applied, with the slots of their headers.
+    pending: VecDeque<(CommitHeader, u32)>,
+    /// Slot -> block + 1, made when the first commit is applied.
+    owners: Vec<u64>,
+    commits: u64,
+}
+
+impl Lane {
+    /// Starts to open the lane.
+    pub(crate) fn begin_recovery(&mut self, cx: &mut Cx<'_>) {
+        let buf = cx.alloc(COMMIT_BLOCKS_MAX);
+        self.recovery = Some(
+            Recovery {
+                phase: Phase::Area(0),
+                buf,
+                found: [None; 2],
+                area: 0,
+                header: None,
+                block: 1,
+                batch: 0,
+                ages_read: 0,
+                entries_read: 0,
+                heads: [NO_SLOT; STREAMS],
+                candidates: Default::default(),
+                reading: 0,
+                next_seq: 1,
+                durable_seq: 0,
+                pending: VecDeque::new(),
+                owners: Vec::new(),
+                commits: 0,
+            }
+            .into(),
+        );
+        let offset = cx.shared.superblock.checkpoint_offset(self.id as u32, 0);
+        self.recover_read(offset, 1, cx);
+    }
+
+    fn recover_read(&mut self, offset: u64, blocks: u32, cx: &mut Cx<'_>) {
+        let Some(recovery) = &mut self.recovery else { return };
+        recovery.reading = offset;
+        let span = blocks_span(recovery.buf, 0, blocks);
+        let io = self.ios.insert(LaneIo::Recover);
+        cx.io(self.id, io, DeviceId::Cache, Op::Read, offset, Some(span));
+    }
+
+    pub(crate) fn recover_io_done(&mut self, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        let Some(mut recovery) = self.recovery.take() else { return };
+        let step = match result {
+            Ok(()) => self.recover_step(&mut recovery, cx),
+            // Data that can't be read is as good as torn.
+            Err(_) if recovery.phase == Phase::Verify => {
+                recovery.pending.clear();
+                Ok(None)
+            }
+            Err(error) => Err(OpenError::Read { offset: recovery.reading, error }),
+        };
+        match step {
+            Err(error) => {
+                cx.free(recovery.buf, COMMIT_BLOCKS_MAX);
+                cx.shared.up.push(Up::OpenFailed(error));
+            }
+            Ok(Some((offset, blocks))) => {
+                self.recovery = Some(recovery);
+                self.recover_read(offset, blocks, cx);
+            }
+            Ok(None) => self.end_recovery(*recovery, cx),
+        }
+    }
+
+    /// Takes what was read; returns what to read next, or `None` at the end.
+    fn recover_step(&mut self, it: &mut Recovery, cx: &mut Cx<'_>) -> Result<Option<(u64, u32)>, OpenError> {
+        let lane = self.id as u32;
+        match it.phase {
+            Phase::Area(area) => {
+                let tag = cx.shared.cache_tag;
+                let header = CheckpointHeader::decode(cx.mem.bytes(blocks_span(it.buf, 0, 1)));
+                it.found[area as usize] = header.filter(|it| it.cache_tag == tag && u32::from(it.lane) == lane);
+                if area == 0 {
+                    it.phase = Phase::Area(1);
+                    return Ok(Some((cx.shared.superblock.checkpoint_offset(lane, 1), 1)));
+                }
+                let generation = |area: usize| it.found[area].map(|header| header.generation);
+                it.area = u32::from(generation(1) > generation(0));
+                let header = it.found[it.area as usize].ok_or(OpenError::NoCheckpoint { lane })?;
+                it.header = Some(header);
+                self.checkpoint.generation = header.generation;
+                if header.seq == 0 {
+                    return Ok(None);
+                }
+                self.index.limit_checksum_bits(header.checksum_bits);
+                (it.heads, it.next_seq, it.phase) = (header.heads, header.seq, Phase::Body);
+                Ok(self.next_body_read(it, header, cx))
+            }
+            Phase::Body => {
+                let Some(header) = it.header else { return Ok(None) };
+                self.take_body(it, header, cx)?;
+                Ok(self.next_body_read(it, header, cx).or_else(|| self.next_head_read(it, cx)))
+            }
+            Phase::Head(stream) => {
+                let header = CommitHeader::decode(cx.mem.bytes(blocks_span(it.buf, 0, 1)));
+                it.candidates[stream] = Some(header);
+                let next = self.next_head_read(it, cx);
+                Ok(next.or_else(|| self.next_verify_read(it, cx)))
+            }
+            Phase::Verify => {
+                if self.front_is_whole(it, cx) {
+                    if let Some((header, slot)) = it.pending.pop_front() {
+                        self.apply(it, &header, slot, cx);
+                    }
+                } else {
+                    it.pending.clear();
+                }
+                Ok(self.next_verify_read(it, cx))
+            }
+        }
+    }
+
+    fn next_body_read(&mut self, it: &mut Recovery, header: CheckpointHeader, cx: &Cx<'_>) -> Option<(u64, u32)> {
+        let segments = self.log.segments.len() as u64;
+        let blocks = 1
+            + segments.div_ceil(CHECKPOINT_AGES_MAX as u64)
+            + header.entries.div_ceil(CHECKPOINT_ENTRIES_MAX as u64);
+        it.batch = (blocks.saturating_sub(u64::from(it.block)) as u32).min(BATCH_BLOCKS);
+        let area = cx.shared.superblock.checkpoint_offset(self.id as u32, it.area);
+        (it.batch > 0).then(|| (area + u64::from(it.block) * BLOCK_BYTES, it.batch))
+    }
+
+    fn take_body(&mut self, it: &mut Recovery, header: CheckpointHeader, cx: &mut Cx<'_>) -> Result<(), OpenError> {
+        for nth in 0..it.batch {
+            let block = blocks_span(it.buf, nth, 1);
+            let area = cx.shared.superblock.checkpoint_offset(self.id as u32, it.area);
+            let offset = area + u64::from(it.block + nth) * BLOCK_BYTES;
+            let damaged = OpenError::CheckpointDamaged { lane: self.id as u32, offset };
+            if it.ages_read < self.log.segments.len() {
+                let ages = decode_checkpoint_ages(header.generation, cx.mem.bytes(block)).ok_or(damaged)?;
+                for age in ages {
+                    self.log.segments.get_mut(it.ages_read).ok_or(damaged)?.last_seq = age;
+                    it.ages_read += 1;
+                }
+                continue;
+            }
+            let entries = decode_checkpoint_entries(header.generation, cx.mem.bytes(block)).ok_or(damaged)?;
+            for entry in entries {
+                it.entries_read += 1;
+                let slots = self.log.segments.len() as u64 * u64::from(self.log.segment_slots());
+                if u64::from(entry.slot) >= slots {
+                    return Err(damaged);
+                }
+                if let Some(flat) = cx.shared.flat(entry.key) {
+                    let checksum = self.index.kept(entry.checksum);
+                    let (slot, dirty, hits) = (entry.slot, entry.dirty, entry.hits);
+                    self.map(flat, Found { slot, dirty, hits, checksum }, cx);
+                }
+            }
+        }
+        it.block += it.batch;
+        Ok(())
+    }
+
+    /// Takes the next commit from the candidates, or says which head to read.
+    fn next_head_read(&mut self, it: &mut Recovery, cx: &mut Cx<'_>) -> Option<(u64, u32)> {
+        let epoch = it.header.map_or(0, |header| header.epoch);
+        loop {
+            if let Some(stream) = (0..STREAMS).find(|&s| it.heads[s] != NO_SLOT && it.candidates[s].is_none()) {
+                it.phase = Phase::Head(stream);
+                return Some((cx.shared.superblock.slot_offset(self.id as u32, it.heads[stream]), 1));
+            }
+            let (tag, lane, seq) = (cx.shared.cache_tag, self.id as u16, it.next_seq);
+            let is_next = |header: &CommitHeader| {
+                header.seq == seq && header.epoch == epoch && header.cache_tag == tag && header.lane == lane
+            };
+            let stream = (0..STREAMS).find(|&s| it.candidates[s].as_ref().and_then(Option::as_ref).is_some_and(is_next))?;
+            let header = it.candidates[stream].take()??;
+            let slot = it.heads[stream];
+            let slots = (self.log.segments.len() as u32) * self.log.segment_slots();
+            let fits = slot + header.data_blocks() < slots;
+            if usize::from(header.stream) != stream || !fits {
+                return None;
+            }
+            for other in 0..STREAMS {
+                let head = header.heads[other];
+                if head != it.heads[other] || other == stream {
+                    it.heads[other] = if head < slots { head } else { NO_SLOT };
+                    it.candidates[other] = None;
+                }
+            }
+            it.next_seq += 1;
+            it.durable_seq = it.durable_seq.max(header.durable_seq);
+            it.pending.push_back((header, slot));
+            while let Some((front, _)) = it.pending.front()
+                && front.seq <= it.durable_seq
+            {
+                if let Some((header, slot)) = it.pending.pop_front() {
+                    self.apply(it, &header, slot, cx);
+                }
+            }
+        }
+    }
+
+    fn next_verify_read(&mut self, it: &mut Recovery, cx: &Cx<'_>) -> Option<(u64, u32)> {
+        it.phase = Phase::Verify;
+        let (header, slot) = it.pending.front()?;
+        Some((cx.shared.superblock.slot_offset(self.id as u32, *slot), header.data_blocks() + 1))
+    }
+
+    /// Whether the data of the first pending commit, just read, is what its header says.
+    fn front_is_whole(&self, it: &Recovery, cx: &Cx<'_>) -> bool {
+        let Some((header, _)) = it.pending.front() else { return false };
+        let mut block = 0;
+        header.entries.iter().all(|entry| {
+            block += u32::from(entry.has_data());
+            match entry {
+                Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
+                    let Some(flat) = cx.shared.flat(*key) else { return true };
+                    cx.shared.checksum(cx.mem, flat, blocks_span(it.buf, block, 1)) == *checksum
+                }
+                _ => true,
+            }
+        })
+    }
+
+    /// Does to the index what the commit did to it.
+    fn apply(&mut self, it: &mut Recovery, header: &CommitHeader, slot: u32, cx: &mut Cx<'_>) {
+        if it.owners.is_empty() {
+            it.owners = alloc::vec![0; self.log.segments.len() * self.log.segment_slots() as usize];
+            self.index.for_each(|flat, found| it.owners[found.slot as usize] = flat.0 + 1);
+        }
+        it.commits += 1;
+        self.log.segment_of(slot).last_seq = header.seq;
+        let mut at = slot;
+        for entry in &header.entries {
+            at += u32::from(entry.has_data());
+            match *entry {
+                Entry::Dead => {}
+                Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
+                    let Some(flat) = cx.shared.flat(key) else { continue };
+                    self.disown(it, flat);
+                    let (dirty, checksum) = (matches!(entry, Entry::Dirty { .. }), self.index.kept(checksum));
+                    self.map(flat, Found { slot: at, dirty, hits: 0, checksum }, cx);
+                    it.owners[at as usize] = flat.0 + 1;
+                }
+                Entry::Invalidate { key, blocks } => {
+                    let Some(first) = cx.shared.flat(key) else { continue };
+                    for flat in (first.0..first.0 + u64::from(blocks)).map(Flat) {
+                        self.disown(it, flat);
+                        self.unmap(flat, cx);
+                    }
+                }
+                Entry::Cleaned { key, slot } => {
+                    let Some(flat) = cx.shared.flat(key) else { continue };
+                    if self.index.get(flat).is_some_and(|found| found.slot == slot && found.dirty) {
+                        self.clean(flat, slot, cx);
+                    }
+                }
+                Entry::Freed { segment } => {
+                    let slots = self.log.segment_slots() as usize;
+                    let from = segment as usize * slots;
+                    for owner in it.owners.get_mut(from..from + slots).into_iter().flatten() {
+                        if let Some(flat) = core::mem::take(owner).checked_sub(1) {
+                            self.unmap(Flat(flat), cx);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Forgets where a block was.
+    fn disown(&self, it: &mut Recovery, flat: Flat) {
+        if let Some(found) = self.index.get(flat) {
+            it.owners[found.slot as usize] = 0;
+        }
+    }
+
+    fn end_recovery(&mut self, it: Recovery, cx: &mut Cx<'_>) {
+        cx.free(it.buf, COMMIT_BLOCKS_MAX);
+        self.log.start(it.next_seq);
+        let mut closed: Vec<(u64, u32)> = Vec::new();
+        for (id, segment) in self.log.segments.iter().enumerate() {
+            if segment.live > 0 {
+                closed.push((segment.last_seq, id as u32));
+            }
+        }
+        closed.sort_unstable();
+        closed.into_iter().for_each(|(_, id)| self.replacement.sealed(SegmentId(id)));
+        if self.log.open_streams() {
+            cx.shared.up.push(Up::Recovered { commits: it.commits });
+            // Before anything is written: from here on replay starts with this opening's commits.
+            self.begin_checkpoint(cx);
+        } else {
+            cx.shared.up.push(Up::OpenFailed(OpenError::NoFreeSegments { lane: self.id as u32 }));
+        }
+    }
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Requests: checked, classified, split at stripe borders into pieces, joined again for the reply.
+
+use alloc::vec::Vec;
+
+use crate::commit::Waiter;
+use crate::engine::Coordinator;
+use crate::index::Flat;
+use crate::io::{Effect, Request, RequestError, RequestId, RequestOp};
+use crate::lane::{Lane, Piece, PieceKind};
+use crate::memory::Buf;
+use crate::shared::{Cx, FlushWaiter};
+use crate::types::{BLOCK_SECTORS, Durability, Mode, REQUEST_BYTES_MAX, SECTOR_BYTES};
+
+/// Zeroes up to this length are written into the cache like data; longer ones go to the origin.
+const ZEROES_CACHED_BYTES_MAX: u64 = 64 << 10;
+/// Blocks of a piece at most: what a request's 1 MiB can touch.
+const PIECE_BLOCKS_MAX: u64 = 257;
+
+/// A request in flight.
+pub(crate) struct Active {
+    id: RequestId,
+    /// Parts not done.
+    pending: u32,
+    error: Option<RequestError>,
+    /// Buffers of our own, with their blocks: zeroes to write.
+    zeroes: Vec<(Buf, u32)>,
+}
+
+/// A range of sectors of one origin, to be cut into pieces.
+#[derive(Clone, Copy)]
+struct Range {
+    origin: usize,
+    lba: u64,
+    sectors: u64,
+    buf: Option<Buf>,
+}
+
+impl Coordinator {
+    /// Takes a client's request.
+    pub(crate) fn accept(&mut self, request: Request, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        self.destager.request_seen(cx.now);
+        let Some((origin, error)) = self.check_request(&request, cx) else {
+            cx.out.0.push(Effect::Reply { id: request.id, result: Err(RequestError::Invalid) });
+            return;
+        };
+        if let Some(error) = error {
+            cx.out.0.push(Effect::Reply { id: request.id, result: Err(error) });
+            return;
+        }
+        // One extra part, so that the request can't end before all parts are begun.
+        let active = Active { id: request.id, pending: 1, error: None, zeroes: Vec::new() };
+        let at = self.requests.insert(active);
+        let counters = &mut cx.shared.counters;
+        match request.op {
+            RequestOp::Read => counters.reads += 1,
+            RequestOp::Write | RequestOp::WriteZeroes { .. } => counters.writes += 1,
+            RequestOp::Flush => counters.flushes += 1,
+            RequestOp::Discard => counters.discards += 1,
+        }
+        let range = Range { origin, lba: request.lba.0, sectors: request.sectors, buf: request.buf };
+        match request.op {
+            RequestOp::Flush => self.flush(at, origin, lanes, cx),
+            RequestOp::Read => self.read(at, range, lanes, cx),
+            RequestOp::Write => self.write(at, range, request.fua, lanes, cx),
+            RequestOp::Discard => {
+                self.split_whole(at, range, PieceKind::Discard, request.fua, lanes, cx);
+            }
+            RequestOp::WriteZeroes { .. } => self.write_zeroes(at, range, request.fua, lanes, cx),
+        }
+        self.part_done(at, None, cx);
+    }
+
+    /// The origin of a request, and why it is refused if it is; `None` if there is no such origin.
+    fn check_request(&self, request: &Request, cx: &Cx<'_>) -> Option<(usize, Option<RequestError>)> {
+        let shared = &*cx.shared;
+        let origin = shared.superblock.origins.iter().position(|it| it.id == request.origin)?;
+        if !self.serving() {
+            return Some((origin, Some(RequestError::Stopping)));
+        }
+        if request.op == RequestOp::Flush {
+            return Some((origin, None));
+        }
+        let sectors = shared.origins[origin].size_bytes / SECTOR_BYTES;
+        let inside = request.lba.0.checked_add(request.sectors).is_some_and(|end| end <= sectors);
+        let payload = matches!(request.op, RequestOp::Read | RequestOp::Write);
+        let fits = !payload || (request.sectors * SECTOR_BYTES <= REQUEST_BYTES_MAX && request.buf.is_some());
+        let sound = inside && request.sectors > 0 && fits;
+        Some((origin, (!sound).then_some(RequestError::Invalid)))
+    }
+
+    fn read(&mut self, at: usize, range: Range, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        let origin = &mut cx.shared.origins[range.origin];
+        let stream_bytes = origin.streams.note(range.lba, range.sectors);
+        let cutoff = cx.shared.options.sequential_bypass_bytes;
+        let sequential = cutoff > 0 && stream_bytes > cutoff;
+        cx.shared.counters.bypassed_sequential += u64::from(sequential);
+        let bypass = sequential || origin.mode == Mode::Passthrough;
+        self.split(at, range, PieceKind::Read, false, bypass, lanes, cx);
+    }
+
+    fn write(&mut self, at: usize, range: Range, fua: bool, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        let origin = &mut cx.shared.origins[range.origin];
+        let stream_bytes = origin.streams.note(range.lba, range.sectors);
+        let cutoff = cx.shared.options.sequential_bypass_bytes;
+        let sequential = cutoff > 0 && stream_bytes > cutoff;
+        let writeback = origin.mode == Mode::Writeback && !cx.shared.draining;
+        let always = cx.shared.options.durability == Durability::Always;
+        if writeback && !(sequential && self.none_cached(range, lanes, cx)) {
+            self.split(at, range, PieceKind::Write, fua || always, false, lanes, cx);
+        } else {
+            cx.shared.counters.bypassed_sequential += u64::from(sequential);
+            self.split(at, range, PieceKind::Direct, fua || (writeback && always), sequential, lanes, cx);
+        }
+    }
+
+    fn none_cached(&self, range: Range, lanes: &[Lane], cx: &Cx<'_>) -> bool {
+        let base = cx.shared.origins[range.origin].base.0;
+        let (first, end) = (range.lba / BLOCK_SECTORS, (range.lba + range.sectors).div_ceil(BLOCK_SECTORS));
+        (base + first..base + end).all(|flat| lanes[self.router.lane_of(Flat(flat))].index.get(Flat(flat)).is_none())
+    }
+
+    /// Short zeroes and ragged ends are written as data; whole blocks of long ones go to the origin.
+    fn write_zeroes(&mut self, at: usize, range: Range, fua: bool, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        if range.sectors * SECTOR_BYTES <= ZEROES_CACHED_BYTES_MAX {
+            self.write_zero_data(at, range, fua, lanes, cx);
+            return;
+        }
+        let (end, first_whole) = (range.lba + range.sectors, range.lba.next_multiple_of(BLOCK_SECTORS));
+        let end_whole = end / BLOCK_SECTORS * BLOCK_SECTORS;
+        if first_whole > range.lba {
+            self.write_zero_data(at, Range { sectors: first_whole - range.lba, ..range }, fua, lanes, cx);
+        }
+        self.split_whole(at, range, PieceKind::Zero, fua, lanes, cx);
+        if end > end_whole {
+            self.write_zero_data(at, Range { lba: end_whole, sectors: end - end_whole, ..range }, fua, lanes, cx);
+        }
+    }
+
+    fn write_zero_data(&mut self, at: usize, range: Range, fua: bool, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        let blocks = (range.lba % BLOCK_SECTORS + range.sectors).div_ceil(BLOCK_SECTORS) as u32;
+        let buf = cx.alloc(blocks);
+        cx.mem.zero(crate::shared::blocks_span(buf, 0, blocks));
+        self.requests[at].zeroes.push((buf, blocks));
+        self.write(at, Range { buf: Some(buf), ..range }, fua, lanes, cx);
+    }
+
+    /// The whole blocks of a range.
+    fn split_whole(
+        &mut self,
+        at: usize,
+        range: Range,
+        kind: PieceKind,
+        fua: bool,
+        lanes: &mut [Lane],
+        cx: &mut Cx<'_>,
+    ) {
+        let lba = range.lba.next_multiple_of(BLOCK_SECTORS);
+        let size = cx.shared.origins[range.origin].size_bytes / SECTOR_BYTES;
+        let end = range.lba + range.sectors;
+        // The last block of an origin may be short; then its end is the origin's.
+        let end = if end == size { end } else { end / BLOCK_SECTORS * BLOCK_SECTORS };
+        if lba < end {
+            let whole = Range { lba, sectors: end - lba, buf: None, ..range };
+            self.split(at, whole, kind, fua, true, lanes, cx);
+        }
+    }
+
+    /// Cuts a range at stripe borders and sends the pieces to their lanes.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one request; called from four places above")]
+    fn split(
+        &mut self,
+        at: usize,
+        range: Range,
+        kind: PieceKind,
+        durable: bool,
+        bypass: bool,
+        lanes: &mut [Lane],
+        cx: &mut Cx<'_>,
+    ) {
+        let origin = &cx.shared.origins[range.origin];
+        let end_sector = range.lba + range.sectors;
+        let first = Flat(origin.base.0 + range.lba / BLOCK_SECTORS);
+        let end = Flat(origin.base.0 + end_sector.div_ceil(BLOCK_SECTORS));
+        // A short last block of the origin counts as whole.
+        let last_is_whole = end_sector * SECTOR_BYTES == origin.size_bytes;
+        let mut from = first;
+        while from < end {
+            let to = end.min(self.router.stripe_end(from)).min(Flat(from.0 + PIECE_BLOCKS_MAX));
+            let head = if from == first { range.lba % BLOCK_SECTORS } else { 0 };
+            let ragged = (BLOCK_SECTORS - end_sector % BLOCK_SECTORS) % BLOCK_SECTORS;
+            let tail = if to == end && !last_is_whole { ragged } else { 0 };
+            let piece = Piece {
+                kind,
+                request: at,
+                first: from,
+                blocks: (to.0 - from.0) as u32,
+                buf: range.buf,
+                buf_block: (from.0 - first.0) as u32,
+                head: head as u32,
+                tail: tail as u32,
+                durable,
+                bypass,
+                lock: None,
+                pending: 0,
+                error: None,
+                next: 0,
+                reserved: 0,
+                missed: Vec::new(),
+            };
+            self.requests[at].pending += 1;
+            if kind == PieceKind::Write {
+                self.throttle.submit(piece);
+            } else {
+                lanes[self.router.lane_of(from)].begin(piece);
+            }
+            from = to;
+        }
+    }
+
+    /// FLUSH: everything acknowledged so far, in all lanes, and what went to the origin directly.
+    fn flush(&mut self, at: usize, origin: usize, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        for lane in lanes {
+            self.requests[at].pending += u32::from(lane.await_durable(Waiter::Request(at), cx));
+        }
+        let waits = cx.shared.origins[origin].await_durable(FlushWaiter::Request(at));
+        self.requests[at].pending += u32::from(waits);
+    }
+
+    /// A part of a request is done; the last one is answered.
+    pub(crate) fn part_done(&mut self, at: usize, error: Option<RequestError>, cx: &mut Cx<'_>) {
+        let active = &mut self.requests[at];
+        active.error = active.error.or(error);
+        active.pending -= 1;
+        if active.pending > 0 {
+            return;
+        }
+        let active = self.requests.remove(at);
+        for (buf, blocks) in active.zeroes {
+            cx.free(buf, blocks);
+        }
+        let result = active.error.map_or(Ok(()), Err);
+        cx.out.0.push(Effect::Reply { id: active.id, result });
+    }
+}

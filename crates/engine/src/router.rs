@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which lane a block belongs to: origins are dealt to the lanes in stripes.
+
+use crate::index::Flat;
+use crate::shared::Shared;
+
+/// The map from blocks to lanes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Router {
+    lanes: u64,
+    stripe_blocks: u64,
+}
+
+impl Router {
+    pub(crate) fn new(lanes: u32, stripe_blocks: u32) -> Self {
+        Self { lanes: u64::from(lanes), stripe_blocks: u64::from(stripe_blocks) }
+    }
+
+    /// The lane of a block.
+    pub(crate) fn lane_of(&self, flat: Flat) -> usize {
+        (flat.0 / self.stripe_blocks % self.lanes) as usize
+    }
+
+    /// The end of the stripe that a block is in.
+    pub(crate) fn stripe_end(&self, flat: Flat) -> Flat {
+        Flat((flat.0 / self.stripe_blocks + 1) * self.stripe_blocks)
+    }
+
+    /// How far a run that starts at a block may go: to the end of its stripe or of its origin.
+    pub(crate) fn run_end(&self, flat: Flat, shared: &Shared) -> Flat {
+        let origin = &shared.origins[shared.origin_of(flat)];
+        self.stripe_end(flat).min(Flat(origin.base.0 + origin.blocks))
+    }
+
+    /// Blocks from one origin's start to the next one's, so that each starts at lane 0.
+    pub(crate) fn span_of(&self, blocks: u64) -> u64 {
+        blocks.next_multiple_of(self.stripe_blocks * self.lanes)
+    }
+}

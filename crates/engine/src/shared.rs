@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the lanes share, and how they speak to the coordinator.
+//!
+//! A lane never touches another lane: it leaves messages ([`Up`]) that the coordinator handles
+//! after the lane's step.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use crate::bypass::Streams;
+use crate::event::Event;
+use crate::format::{Superblock, seal_checksum};
+use crate::index::Flat;
+use crate::io::{DeviceError, DeviceId, Effect, Effects, Io, Op, RequestError, Token};
+use crate::memory::{Memory, Span};
+use crate::options::Options;
+use crate::status::Counters;
+use crate::types::{BLOCK_BYTES, Block, Key, Mode, Time};
+
+/// The lane number of the coordinator's own I/O.
+pub(crate) const COORDINATOR: usize = 0xffff;
+
+/// Who waits for an origin's flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlushWaiter {
+    /// A FLUSH request.
+    Request(usize),
+    /// A piece of a lane.
+    Piece(usize, usize),
+    /// A destage run of a lane.
+    Run(usize, usize),
+    /// The promoted blocks of a lane, before they may be committed.
+    Promoted(usize),
+}
+
+/// An origin at run time.
+pub(crate) struct Origin {
+    /// Its place in the flat key space.
+    pub(crate) base: Flat,
+    pub(crate) blocks: u64,
+    pub(crate) size_bytes: u64,
+    pub(crate) block_bytes: u32,
+    pub(crate) mode: Mode,
+    pub(crate) streams: Streams,
+    pub(crate) flush: FlushGate,
+    /// Direct writes completed since the last flush was issued.
+    pub(crate) unflushed: bool,
+    /// Reads of clients in flight.
+    pub(crate) foreground_reads: u32,
+    pub(crate) dirty: u64,
+}
+
+/// At most one flush of a device in flight; those who ask meanwhile share the next.
+#[derive(Default)]
+pub(crate) struct FlushGate {
+    pub(crate) issued: u64,
+    pub(crate) wanted: u64,
+    pub(crate) in_flight: bool,
+    pub(crate) waiters: Vec<(u64, FlushWaiter)>,
+}
+
+impl FlushGate {
+    /// Joins the next flush to be issued: it covers everything completed by now.
+    pub(crate) fn join(&mut self, waiter: FlushWaiter) {
+        self.wanted = self.issued + 1;
+        self.waiters.push((self.wanted, waiter));
+    }
+
+    /// Joins the flush in flight.
+    fn join_current(&mut self, waiter: FlushWaiter) {
+        self.waiters.push((self.issued, waiter));
+    }
+}
+
+impl Origin {
+    /// Waits until all direct writes completed so far are durable; `false` if they are already.
+    pub(crate) fn await_durable(&mut self, waiter: FlushWaiter) -> bool {
+        if self.unflushed {
+            self.flush.join(waiter);
+            true
+        } else if self.flush.in_flight {
+            self.flush.join_current(waiter);
+            true
+        } else {
+            false
+        }
+    }
+}
+
+/// What a lane tells the coordinator.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Up {
+    /// A part of a request is done.
+    PieceDone { request: usize, error: Option<RequestError> },
+    /// Dirty blocks became clean.
+    Cleaned { blocks: u64 },
+    /// A destage run could not be written.
+    DestageFailed { origin: usize, error: DeviceError },
+    /// A destage run is on its origin, and waits for the flush.
+    RunWritten { lane: usize, run: usize, origin: usize, blocks: u32 },
+    /// A destage run ended without being written.
+    RunDropped,
+    /// The lane has replayed its log.
+    Recovered { commits: u64 },
+    /// The lane can't be replayed.
+    OpenFailed(crate::recover::OpenError),
+}
+
+/// What the lanes share.
+pub(crate) struct Shared {
+    pub(crate) superblock: Superblock,
+    pub(crate) cache_tag: u64,
+    pub(crate) options: Options,
+    pub(crate) origins: Vec<Origin>,
+    pub(crate) counters: Counters,
+    pub(crate) up: Vec<Up>,
+    /// Dirty blocks whose only copy is corrupt.
+    pub(crate) lost: BTreeSet<Flat>,
+    /// Dirty blocks of all lanes.
+    pub(crate) dirty: u64,
+    /// Blocks of accepted writes that are not in the log yet.
+    pub(crate) reserved: u64,
+    pub(crate) dirty_limit: u64,
+    /// A commit or a flush of the cache device failed: nothing new is trusted to it.
+    pub(crate) cache_failed: bool,
+    pub(crate) draining: bool,
+    pub(crate) stopping: bool,
+    pub(crate) buffer_bytes: u64,
+}
+
+impl Shared {
+    pub(crate) fn key(&self, flat: Flat) -> Key {
+        let at = self.origin_of(flat);
+        let record = &self.superblock.origins[at];
+        Key { origin: record.id, block: Block(flat.0 - self.origins[at].base.0) }
+    }
+
+    pub(crate) fn flat(&self, key: Key) -> Option<Flat> {
+        let at = self.superblock.origins.iter().position(|record| record.id == key.origin)?;
+        let origin = &self.origins[at];
+        (key.block.0 < origin.blocks).then(|| Flat(origin.base.0 + key.block.0))
+    }
+
+    /// Which origin a flat key belongs to.
+    pub(crate) fn origin_of(&self, flat: Flat) -> usize {
+        self.origins.partition_point(|origin| origin.base <= flat) - 1
+    }
+
+    pub(crate) fn checksum(&self, mem: &dyn Memory, flat: Flat, span: Span) -> u32 {
+        seal_checksum(mem.checksum(span), self.key(flat), self.cache_tag)
+    }
+}
+
+/// One step of the engine: the time, the memory, where effects go, what is shared.
+pub(crate) struct Cx<'a> {
+    pub(crate) now: Time,
+    pub(crate) mem: &'a mut dyn Memory,
+    pub(crate) out: &'a mut Effects,
+    pub(crate) shared: &'a mut Shared,
+}
+
+impl Cx<'_> {
+    pub(crate) fn io(&mut self, lane: usize, op: usize, device: DeviceId, what: Op, offset: u64, span: Option<Span>) {
+        let len = span.map_or(0, |span| u64::from(span.len));
+        self.ranged_io(lane, op, device, what, offset, len, span);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of one Io; a struct would only name them twice")]
+    pub(crate) fn ranged_io(
+        &mut self,
+        lane: usize,
+        op: usize,
+        device: DeviceId,
+        what: Op,
+        offset: u64,
+        len: u64,
+        span: Option<Span>,
+    ) {
+        let counters = &mut self.shared.counters;
+        match (device, what) {
+            (DeviceId::Cache, Op::Read) => counters.cache_reads_bytes += len,
+            (DeviceId::Cache, Op::Write) => counters.cache_writes_bytes += len,
+            (DeviceId::Cache, Op::Flush) => counters.cache_flushes += 1,
+            (DeviceId::Origin(_), Op::Read) => counters.origin_reads_bytes += len,
+            (DeviceId::Origin(_), Op::Write | Op::Zero) => counters.origin_writes_bytes += len,
+            (DeviceId::Origin(_), Op::Flush) => counters.origin_flushes += 1,
+            (_, Op::Discard | Op::Zero) => {}
+        }
+        let token = Token((lane as u64) << 40 | op as u64);
+        self.out.0.push(Effect::Io(Io { token, device, op: what, offset, len, span }));
+    }
+
+    pub(crate) fn event(&mut self, event: Event) {
+        self.out.0.push(Effect::Event(event));
+    }
+
+    /// The I/O for `blocks` blocks at `flat` of its origin: device, first byte, and length, which
+    /// the origin's end may cut.
+    pub(crate) fn origin_range(&self, flat: Flat, blocks: u64) -> (DeviceId, u64, u64) {
+        let at = self.shared.origin_of(flat);
+        let origin = &self.shared.origins[at];
+        let offset = (flat.0 - origin.base.0) * BLOCK_BYTES;
+        let len = (blocks * BLOCK_BYTES).min(origin.size_bytes - offset);
+        (DeviceId::Origin(self.shared.superblock.origins[at].id), offset, len)
+    }
+
+    pub(crate) fn alloc(&mut self, blocks: u32) -> crate::memory::Buf {
+        self.shared.buffer_bytes += u64::from(blocks) * BLOCK_BYTES;
+        self.mem.alloc(blocks * BLOCK_BYTES as u32)
+    }
+
+    pub(crate) fn free(&mut self, buf: crate::memory::Buf, blocks: u32) {
+        self.shared.buffer_bytes -= u64::from(blocks) * BLOCK_BYTES;
+        self.mem.free(buf);
+    }
+}
+
+/// The range of `blocks` blocks from block `at` of a buffer.
+pub(crate) const fn blocks_span(buf: crate::memory::Buf, at: u32, blocks: u32) -> Span {
+    Span::new(buf, at * BLOCK_BYTES as u32, blocks * BLOCK_BYTES as u32)
+}

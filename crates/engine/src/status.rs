@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The counters and gauges of an engine, as one snapshot.
+//!
+//! Counters are 64-bit and only grow while the engine lives (invariant 9: `counters_only_grow`).
+
+use alloc::vec::Vec;
+
+use crate::types::{Key, Mode, OriginId};
+
+/// What only grows. Units: operations, blocks, or bytes, as the names say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Read requests.
+    pub reads: u64,
+    /// Write requests (with write-zeroes).
+    pub writes: u64,
+    /// FLUSH requests.
+    pub flushes: u64,
+    /// Discard requests.
+    pub discards: u64,
+    /// Blocks read from the cache (device or RAM).
+    pub read_hits: u64,
+    /// Blocks read from an origin.
+    pub read_misses: u64,
+    /// Blocks written that were in the cache already.
+    pub write_hits: u64,
+    /// Blocks written that were not.
+    pub write_misses: u64,
+    /// Blocks of writes that went to the origin directly.
+    pub writes_direct_blocks: u64,
+    /// Blocks that missed and were put in the cache.
+    pub promoted_blocks: u64,
+    /// Blocks that reclaim copied forward.
+    pub reinserted_blocks: u64,
+    /// Blocks that reclaim dropped.
+    pub evicted_blocks: u64,
+    /// Blocks made clean by destage.
+    pub destaged_blocks: u64,
+    /// Requests sent past the cache because their stream is sequential.
+    pub bypassed_sequential: u64,
+    /// Bytes read from origins.
+    pub origin_reads_bytes: u64,
+    /// Bytes written to origins.
+    pub origin_writes_bytes: u64,
+    /// Bytes read from the cache device.
+    pub cache_reads_bytes: u64,
+    /// Bytes written to the cache device.
+    pub cache_writes_bytes: u64,
+    /// FLUSHes sent to the cache device.
+    pub cache_flushes: u64,
+    /// FLUSHes sent to origins.
+    pub origin_flushes: u64,
+    /// Commits written.
+    pub commits: u64,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// Blocks whose checksum did not match.
+    pub corrupt_blocks: u64,
+    /// Writes that had to wait for the dirty limit.
+    pub throttled_writes: u64,
+}
+
+/// One origin of the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OriginStatus {
+    /// Its id.
+    pub id: OriginId,
+    /// Its mode.
+    pub mode: Mode,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Its dirty blocks.
+    pub blocks_dirty: u64,
+}
+
+/// A snapshot of an engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// What only grows.
+    pub counters: Counters,
+    /// The origins.
+    pub origins: Vec<OriginStatus>,
+    /// Blocks in the cache.
+    pub blocks_cached: u64,
+    /// Dirty ones among them.
+    pub blocks_dirty: u64,
+    /// The most that may be dirty.
+    pub dirty_limit_blocks: u64,
+    /// Blocks the log has room for.
+    pub capacity_blocks: u64,
+    /// Segments ready to be written.
+    pub segments_free: u64,
+    /// All segments.
+    pub segments: u64,
+    /// Whether a drain is going on.
+    pub draining: bool,
+    /// Blocks whose only copy is corrupt; reads of them fail until they are written anew.
+    pub lost: Vec<Key>,
+    /// Buffer bytes the engine holds.
+    pub buffer_bytes: u64,
+    /// Bytes of index, dirty set and ghost.
+    pub index_bytes: u64,
+    /// Requests accepted and not yet answered.
+    pub requests_in_flight: u64,
+}

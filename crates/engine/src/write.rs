@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Writes into the cache: merge what is written in part, append to the log, acknowledge.
+//!
+//! A block written in part is first completed from its newest copy, while the piece holds its
+//! exclusive lock. A piece that finds no room in the log waits; it holds its lock, but nothing
+//! that makes room (destage, reclaim) needs a lock.
+
+use crate::commit::{Place, Waiter};
+use crate::format::Stream;
+use crate::index::{Flat, Found};
+use crate::io::{DeviceError, DeviceId, Op, RequestError};
+use crate::lane::{Lane, LaneIo, PieceKind};
+use crate::memory::{Buf, Span};
+use crate::shared::{Cx, blocks_span};
+use crate::types::{BLOCK_BYTES, SECTOR_BYTES};
+
+const SECTOR: u32 = SECTOR_BYTES as u32;
+const BLOCK: u32 = BLOCK_BYTES as u32;
+
+impl Lane {
+    pub(crate) fn start_write(&mut self, at: usize, cx: &mut Cx<'_>) {
+        self.merge(at, cx);
+    }
+
+    /// Completes the first and the last block from their old content.
+    pub(crate) fn merge(&mut self, at: usize, cx: &mut Cx<'_>) {
+        let (head, tail, last) = {
+            let piece = &self.pieces[at];
+            (piece.head, piece.tail, piece.blocks - 1)
+        };
+        // One extra count, so that a merge from RAM doesn't end the phase before all are begun.
+        self.pieces[at].pending += 1;
+        if head > 0 || (tail > 0 && last == 0) {
+            self.merge_block(at, 0, cx);
+        }
+        if tail > 0 && last > 0 {
+            self.merge_block(at, last, cx);
+        }
+        self.pieces[at].pending -= 1;
+        self.merge_step(at, cx);
+    }
+
+    fn merge_block(&mut self, at: usize, block: u32, cx: &mut Cx<'_>) {
+        let flat = Flat(self.pieces[at].first.0 + u64::from(block));
+        let found = self.index.get(flat);
+        if let Some(found) = found
+            && let Place::Ram(from, offset) = self.log.place(found.slot)
+        {
+            self.fill_around(at, block, from, offset, cx);
+            return;
+        }
+        self.pieces[at].pending += 1;
+        let buf = cx.alloc(1);
+        let io = self.ios.insert(LaneIo::Merge { piece: at, block, buf, from: found });
+        if let Some(found) = found {
+            self.log.segment_of(found.slot).pins += 1;
+            let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
+            cx.io(self.id, io, DeviceId::Cache, Op::Read, offset, Some(blocks_span(buf, 0, 1)));
+        } else {
+            self.merge_from_origin(flat, buf, io, cx);
+        }
+    }
+
+    fn merge_from_origin(&mut self, flat: Flat, buf: Buf, io: usize, cx: &mut Cx<'_>) {
+        let (device, offset, len) = cx.origin_range(flat, 1);
+        cx.mem.zero(blocks_span(buf, 0, 1));
+        cx.io(self.id, io, device, Op::Read, offset, Some(Span::new(buf, 0, len as u32)));
+    }
+
+    pub(crate) fn merge_done(
+        &mut self,
+        at: usize,
+        block: u32,
+        buf: Buf,
+        from: Option<Found>,
+        result: Result<(), DeviceError>,
+        cx: &mut Cx<'_>,
+    ) {
+        let flat = Flat(self.pieces[at].first.0 + u64::from(block));
+        let mut failed = result.is_err();
+        if let Some(found) = from {
+            self.log.segment_of(found.slot).pins -= 1;
+            let sum = cx.shared.checksum(cx.mem, flat, blocks_span(buf, 0, 1));
+            if failed || self.index.kept(sum) != found.checksum {
+                if !self.damaged(flat, found.slot, result, cx) {
+                    let io = self.ios.insert(LaneIo::Merge { piece: at, block, buf, from: None });
+                    self.merge_from_origin(flat, buf, io, cx);
+                    return;
+                }
+                failed = true;
+            }
+        }
+        if failed {
+            self.pieces[at].error = Some(RequestError::Io);
+        } else {
+            self.fill_around(at, block, buf, 0, cx);
+        }
+        cx.free(buf, 1);
+        self.pieces[at].pending -= 1;
+        self.merge_step(at, cx);
+    }
+
+    /// Copies the parts of a block that the piece does not write into the request's buffer.
+    fn fill_around(&mut self, at: usize, block: u32, from: Buf, offset: u32, cx: &mut Cx<'_>) {
+        let piece = &self.pieces[at];
+        let (buf, start) = (piece.buf.expect("a write has a buffer"), (piece.buf_block + block) * BLOCK);
+        if block == 0 && piece.head > 0 {
+            cx.mem.copy(Span::new(from, offset, piece.head * SECTOR), buf, start);
+        }
+        if block == piece.blocks - 1 && piece.tail > 0 {
+            let kept = BLOCK - piece.tail * SECTOR;
+            cx.mem.copy(Span::new(from, offset + kept, piece.tail * SECTOR), buf, start + kept);
+        }
+    }
+
+    fn merge_step(&mut self, at: usize, cx: &mut Cx<'_>) {
+        let piece = &mut self.pieces[at];
+        if piece.pending > 0 {
+            return;
+        }
+        if piece.error.is_some() {
+            self.finish(at, cx);
+            return;
+        }
+        (piece.head, piece.tail) = (0, 0);
+        match piece.kind {
+            PieceKind::Write => {
+                if self.awaiting_room.is_empty() {
+                    self.append_piece(at, cx);
+                } else {
+                    self.awaiting_room.push_back(at);
+                }
+            }
+            _ => self.clear_way(at, cx),
+        }
+    }
+
+    /// Appends what is left of a piece; false if it has to wait for room.
+    fn append_piece(&mut self, at: usize, cx: &mut Cx<'_>) -> bool {
+        if cx.shared.cache_failed {
+            self.fail(at, RequestError::Io, cx);
+            return true;
+        }
+        while self.pieces[at].next < self.pieces[at].blocks {
+            let piece = &self.pieces[at];
+            let flat = Flat(piece.first.0 + u64::from(piece.next));
+            let span = blocks_span(piece.buf.expect("a write has a buffer"), piece.buf_block + piece.next, 1);
+            let hit = self.index.get(flat).is_some();
+            if !self.append(Stream::Writes, flat, true, span, cx) {
+                if !self.awaiting_room.contains(&at) {
+                    self.awaiting_room.push_back(at);
+                }
+                return false;
+            }
+            let counters = &mut cx.shared.counters;
+            *(if hit { &mut counters.write_hits } else { &mut counters.write_misses }) += 1;
+            let piece = &mut self.pieces[at];
+            piece.next += 1;
+            if piece.reserved > 0 {
+                piece.reserved -= 1;
+                cx.shared.reserved -= 1;
+            }
+        }
+        // From here on the blocks are in the log's order: later requests need not wait for ours.
+        self.unlock(at);
+        if !self.pieces[at].durable || !self.await_durable(Waiter::Piece(at), cx) {
+            self.finish(at, cx);
+        }
+        true
+    }
+
+    /// Lets waiting pieces go on, as far as there is room.
+    pub(crate) fn resume_awaiting_room(&mut self, cx: &mut Cx<'_>) {
+        while let Some(&at) = self.awaiting_room.front() {
+            if !self.append_piece(at, cx) {
+                return;
+            }
+            self.awaiting_room.pop_front();
+        }
+    }
+}

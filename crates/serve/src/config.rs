@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a daemon is told at its start: from flags, from a TOML file, or from both.
+//!
+//! Here values are read and checked against each other; nothing is opened. An unknown key is an
+//! error and not a warning: a misspelt `dirty_limit` that silently keeps its default loses data
+//! on the day it matters. [`REFERENCE`] documents every key and is parsed by a test, so that it
+//! can't drift from the code.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use flashfront_engine::{Durability, Mode};
+use serde::Deserialize;
+
+mod units;
+
+#[cfg(test)]
+mod tests;
+
+pub use units::{Age, DirtyLimit, Endpoint, Size, UnitError};
+
+/// A complete, commented config file: every key with unit, default and reason.
+pub const REFERENCE: &str = include_str!("config/reference.toml");
+
+/// Least RAM for buffers: the longest NBD read (33 MiB) and the open segments of eight lanes.
+pub const BUFFER_BYTES_MIN: u64 = 64 << 20;
+
+/// All a daemon needs to know.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The cache device, made by `flashfront format`.
+    pub cache: PathBuf,
+    /// Where `status`, `set` and `drain` reach the daemon.
+    #[serde(default = "control_path")]
+    pub control: PathBuf,
+    /// Where Prometheus finds `/metrics`; nowhere by default.
+    #[serde(default)]
+    pub http: Option<SocketAddr>,
+    /// Listen on other than loopback addresses without encryption.
+    #[serde(default)]
+    pub insecure: bool,
+    /// RAM for payload; the index comes on top.
+    #[serde(default = "buffer_bytes")]
+    pub buffer_bytes: Size,
+    /// Drop what the cache holds of an origin that was changed behind its back. A flag only:
+    /// in a file it would decide about changes nobody has seen yet.
+    #[serde(skip)]
+    pub accept_changed_origin: bool,
+    /// The volumes, in the order they were given to `format`.
+    #[serde(default, rename = "volume")]
+    pub volumes: Vec<Volume>,
+    /// Where clients connect.
+    #[serde(default, rename = "listen")]
+    pub listens: Vec<Listen>,
+    /// How the cache behaves.
+    #[serde(default)]
+    pub policy: Policy,
+}
+
+/// One origin and the name clients know it by.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Volume {
+    /// The NBD export name.
+    pub name: String,
+    /// The origin.
+    pub origin: PathBuf,
+    /// The mode to set at start; the one in the superblock stays if there is none.
+    #[serde(default, with = "mode_option")]
+    pub mode: Option<Mode>,
+}
+
+/// One front-end.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listen {
+    /// Serve NBD here.
+    pub nbd: Endpoint,
+}
+
+/// How the cache behaves. Nothing of it is in the on-media format.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Policy {
+    /// The name of the admission rule; the engine's default if there is none.
+    pub admission: Option<String>,
+    /// The name of the replacement policy; the engine's default if there is none.
+    pub replacement: Option<String>,
+    /// How much may be dirty.
+    pub dirty_limit: DirtyLimit,
+    /// Streams longer than this bypass the cache; 0 = never.
+    pub sequential_bypass: Size,
+    /// When a write in writeback mode is acknowledged.
+    #[serde(with = "durability")]
+    pub durability: Durability,
+    /// Data never stays dirty longer than this.
+    pub max_dirty_age: Age,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            admission: None,
+            replacement: None,
+            dirty_limit: DirtyLimit::Percent(50),
+            sequential_bypass: Size(4 << 20),
+            durability: Durability::Flush,
+            max_dirty_age: Age(std::time::Duration::from_secs(600)),
+        }
+    }
+}
+
+/// Why a config can't be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file can't be read.
+    #[error("{path}: {source}", path = path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is not what it should be; the message shows line and column.
+    #[error("{path}: {source}\nEvery key is explained by: flashfront serve --print-config", path = path.display())]
+    Parse {
+        /// Which file.
+        path: PathBuf,
+        /// Where and why.
+        source: Box<toml::de::Error>,
+    },
+    /// No volume.
+    #[error("no volume to serve; give --origin PATH, or a [[volume]] table in the config file")]
+    NoVolume,
+    /// Nowhere to listen.
+    #[error("nowhere to listen; give --nbd unix:PATH, or a [[listen]] table in the config file")]
+    NoListen,
+    /// Two volumes of one name.
+    #[error("two volumes are named `{0}`; names are what clients choose by, give each its own")]
+    DuplicateName(String),
+    /// Two volumes of one origin.
+    #[error("{origin} is the origin of two volumes; each volume needs an origin of its own", origin = .0.display())]
+    DuplicateOrigin(PathBuf),
+    /// A name no client could ask for.
+    #[error("the volume name `{0}` can't be used; take 1 to 255 letters, digits, `.`, `_` or `-`")]
+    BadName(String),
+    /// Cache and origin are one.
+    #[error("{path} is named as cache device and as origin; they must be two devices", path = .0.display())]
+    CacheIsOrigin(PathBuf),
+    /// Unencrypted traffic to other machines.
+    #[error(
+        "{place} is reachable from other machines and the traffic is not encrypted; listen on 127.0.0.1 or a unix socket, or say --insecure if the network is trusted"
+    )]
+    NotLoopback {
+        /// Where.
+        place: String,
+    },
+    /// A host name nobody knows.
+    #[error("{endpoint}: {source}")]
+    Resolve {
+        /// Where.
+        endpoint: Endpoint,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Too little RAM.
+    #[error("buffer_bytes is {given}; at least {least} is needed to keep devices busy", least = Size(BUFFER_BYTES_MIN))]
+    BufferSmall {
+        /// What was asked for.
+        given: Size,
+    },
+}
+
+impl Config {
+    /// Flags alone: one cache device, everything else by default.
+    #[must_use]
+    pub fn new(cache: PathBuf) -> Self {
+        Self {
+            cache,
+            control: control_path(),
+            http: None,
+            insecure: false,
+            buffer_bytes: buffer_bytes(),
+            accept_changed_origin: false,
+            volumes: Vec::new(),
+            listens: Vec::new(),
+            policy: Policy::default(),
+        }
+    }
+
+    /// Reads a file. [`Config::check`] is for later, when flags have been added.
+    ///
+    /// # Errors
+    /// The file can't be read, or says something unknown.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        toml::from_str(&text).map_err(|source| ConfigError::Parse {
+            path: path.to_owned(),
+            source: Box::new(source),
+        })
+    }
+
+    /// Checks the values against each other.
+    ///
+    /// # Errors
+    /// The first thing that can't work.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.volumes.is_empty() {
+            return Err(ConfigError::NoVolume);
+        }
+        if self.listens.is_empty() {
+            return Err(ConfigError::NoListen);
+        }
+        for (nth, volume) in self.volumes.iter().enumerate() {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+            if volume.name.is_empty() || volume.name.len() > 255 || !volume.name.chars().all(plain)
+            {
+                return Err(ConfigError::BadName(volume.name.clone()));
+            }
+            if volume.origin == self.cache {
+                return Err(ConfigError::CacheIsOrigin(volume.origin.clone()));
+            }
+            for earlier in &self.volumes[..nth] {
+                if earlier.name == volume.name {
+                    return Err(ConfigError::DuplicateName(volume.name.clone()));
+                }
+                if earlier.origin == volume.origin {
+                    return Err(ConfigError::DuplicateOrigin(volume.origin.clone()));
+                }
+            }
+        }
+        if self.buffer_bytes.0 < BUFFER_BYTES_MIN {
+            return Err(ConfigError::BufferSmall {
+                given: self.buffer_bytes,
+            });
+        }
+        self.check_places()
+    }
+
+    /// Other machines see nothing unencrypted unless the operator says so.
+    fn check_places(&self) -> Result<(), ConfigError> {
+        if self.insecure {
+            return Ok(());
+        }
+        if let Some(http) = self.http
+            && !http.ip().is_loopback()
+        {
+            return Err(ConfigError::NotLoopback {
+                place: format!("http {http}"),
+            });
+        }
+        for Listen { nbd } in &self.listens {
+            let addresses = nbd.addresses().map_err(|source| ConfigError::Resolve {
+                endpoint: nbd.clone(),
+                source,
+            })?;
+            if addresses.iter().any(|address| !address.ip().is_loopback()) {
+                return Err(ConfigError::NotLoopback {
+                    place: nbd.to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `$XDG_RUNTIME_DIR/flashfront.sock`, or `/run/flashfront.sock` where there is none (root, system services).
+#[must_use]
+pub fn control_path() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(dir) if !dir.is_empty() => Path::new(&dir).join("flashfront.sock"),
+        _ => PathBuf::from("/run/flashfront.sock"),
+    }
+}
+
+fn buffer_bytes() -> Size {
+    Size(128 << 20)
+}
+
+/// The names of modes, for serde.
+pub(crate) mod mode_option {
+    use flashfront_engine::Mode;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(mode: &Option<Mode>, to: S) -> Result<S::Ok, S::Error> {
+        mode.map(Mode::name).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Mode>, D::Error> {
+        let Some(name) = Option::<String>::deserialize(from)? else {
+            return Ok(None);
+        };
+        let unknown = || {
+            let known = Mode::ALL.map(Mode::name).join(", ");
+            D::Error::custom(format!("`{name}` is not a mode; there are {known}"))
+        };
+        Mode::from_name(&name).map(Some).ok_or_else(unknown)
+    }
+}
+
+/// The names of durabilities, for serde.
+mod durability {
+    use flashfront_engine::Durability;
+    use serde::{Deserialize, Deserializer, de::Error};
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Durability, D::Error> {
+        let name = String::deserialize(from)?;
+        let known = Durability::ALL.map(Durability::name).join(", ");
+        Durability::from_name(&name).ok_or_else(|| {
+            D::Error::custom(format!("`{name}` is not a durability; there are {known}"))
+        })
+    }
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a config accepts, what it refuses, and what it says then.
+
+use super::*;
+
+const LEAST: &str =
+    "cache = \"/c\"\n[[volume]]\nname = \"v\"\norigin = \"/o\"\n[[listen]]\nnbd = \"unix:/s\"\n";
+
+fn parse(text: &str) -> Result<Config, toml::de::Error> {
+    toml::from_str(text)
+}
+
+#[test]
+fn the_reference_shows_the_defaults() {
+    let config = parse(REFERENCE).unwrap();
+    assert_eq!(config.policy, Policy::default());
+    assert_eq!(config.buffer_bytes, buffer_bytes());
+    assert!(!config.insecure);
+    config.check().unwrap();
+    for key in ["admission", "replacement", "control", "http"] {
+        assert!(REFERENCE.contains(key), "{key} is not documented");
+    }
+}
+
+#[test]
+fn the_least_config_is_enough() {
+    let config = parse(LEAST).unwrap();
+    config.check().unwrap();
+    assert_eq!(config.volumes[0].mode, None);
+    assert_eq!(config.policy, Policy::default());
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_its_line() {
+    for text in [
+        format!("cachee = \"x\"\n{LEAST}"),
+        format!("{LEAST}[policy]\ndirty_limt = \"50%\"\n"),
+        format!("{LEAST}nbdd = \"x\"\n"),
+        format!("accept_changed_origin = true\n{LEAST}"),
+    ] {
+        let message = parse(&text).unwrap_err().to_string();
+        assert!(message.contains("unknown field"), "{message}");
+        assert!(
+            message.contains("TOML parse error at line") && message.contains('^'),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_bad_value_is_refused_with_what_would_do() {
+    for (line, hint) in [
+        ("dirty_limit = \"0%\"", "1% to 100%"),
+        ("dirty_limit = \"101%\"", "1% to 100%"),
+        ("dirty_limit = \"many\"", "50%"),
+        ("sequential_bypass = \"4 XiB\"", "512 KiB"),
+        ("sequential_bypass = \"-4 KiB\"", "512 KiB"),
+        ("sequential_bypass = 4096", "string"),
+        ("durability = \"never\"", "flush, always"),
+        ("max_dirty_age = \"soon\"", "30s"),
+    ] {
+        let message = parse(&format!("{LEAST}[policy]\n{line}\n"))
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains(hint), "{line}: {message}");
+    }
+    let mode = LEAST.replace("origin = \"/o\"", "origin = \"/o\"\nmode = \"fast\"");
+    assert!(
+        parse(&mode)
+            .unwrap_err()
+            .to_string()
+            .contains("writeback, writethrough")
+    );
+}
+
+#[test]
+fn values_are_checked_against_each_other() {
+    let with = |change: &dyn Fn(&mut Config)| {
+        let mut config = parse(LEAST).unwrap();
+        change(&mut config);
+        config.check().unwrap_err().to_string()
+    };
+    assert!(with(&|c| c.volumes.clear()).contains("--origin"));
+    assert!(with(&|c| c.listens.clear()).contains("--nbd"));
+    assert!(with(&|c| c.volumes.push(c.volumes[0].clone())).contains("two volumes"));
+    assert!(with(&|c| c.volumes[0].origin = c.cache.clone()).contains("two devices"));
+    assert!(with(&|c| c.volumes[0].name = "a/b".to_owned()).contains("can't be used"));
+    assert!(with(&|c| c.buffer_bytes = Size(1 << 20)).contains("64 MiB"));
+    assert!(with(&|c| c.http = Some(([0, 0, 0, 0], 80).into())).contains("--insecure"));
+    assert!(with(&|c| c.listens[0].nbd = "tcp:0.0.0.0:1".parse().unwrap()).contains("--insecure"));
+}
+
+#[test]
+fn loopback_needs_no_permission_and_insecure_gives_it() {
+    let mut config = parse(LEAST).unwrap();
+    config.http = Some(([127, 0, 0, 1], 80).into());
+    config.listens[0].nbd = "tcp:[::1]:10809".parse().unwrap();
+    config.check().unwrap();
+    config.listens[0].nbd = "tcp:0.0.0.0:10809".parse().unwrap();
+    config.insecure = true;
+    config.check().unwrap();
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = Config::read(Path::new("/nowhere/f.toml"))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("/nowhere/f.toml"), "{error}");
+}
+
+#[test]
+fn sizes_are_read_as_people_write_them() {
+    for (text, bytes) in [
+        ("4096", 4096),
+        ("512 KiB", 512 << 10),
+        ("4M", 4 << 20),
+        ("4 m", 4 << 20),
+        ("2G", 2 << 30),
+        ("1.5 GiB", 3 << 29),
+        ("4 MB", 4_000_000),
+        ("0 B", 0),
+    ] {
+        assert_eq!(text.parse::<Size>().unwrap(), Size(bytes), "{text}");
+    }
+    for text in ["", " ", "MiB", "-1", "4 QiB", "1x", "four"] {
+        assert!(text.parse::<Size>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn values_print_as_they_are_read() {
+    for text in ["4 MiB", "1 TiB", "0 B", "1537 KiB", "513 B"] {
+        assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
+    }
+    for text in ["unix:/a b", "tcp:host:1", "tcp:[::1]:10809"] {
+        assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
+    }
+    assert_eq!("50 %".parse::<DirtyLimit>().unwrap().to_string(), "50%");
+    assert_eq!("300s".parse::<Age>().unwrap().to_string(), "5m");
+    assert_eq!("5m".parse::<Age>().unwrap(), "5min".parse::<Age>().unwrap());
+}
+
+#[test]
+fn a_dirty_limit_is_never_zero_and_never_more_than_the_cache() {
+    assert_eq!(DirtyLimit::Percent(50).blocks(1000), 500);
+    assert_eq!(DirtyLimit::Percent(1).blocks(10), 1);
+    assert_eq!(DirtyLimit::Size(Size(1 << 30)).blocks(1000), 1000);
+    assert_eq!(DirtyLimit::Percent(100).blocks(u64::MAX), u64::MAX);
+}
+
+#[test]
+fn uris_are_those_of_the_nbd_project() {
+    let unix: Endpoint = "unix:/run/a b.sock".parse().unwrap();
+    assert_eq!(unix.nbd_uri(""), "nbd+unix:///?socket=/run/a%20b.sock");
+    assert_eq!(
+        unix.nbd_uri("data"),
+        "nbd+unix:///data?socket=/run/a%20b.sock"
+    );
+    let tcp: Endpoint = "tcp:[::1]:10809".parse().unwrap();
+    assert_eq!(tcp.nbd_uri(""), "nbd://[::1]:10809");
+    assert_eq!(tcp.nbd_uri("data"), "nbd://[::1]:10809/data");
+    for text in [
+        "",
+        "unix:",
+        "tcp:",
+        "tcp:1",
+        "tcp::1",
+        "tcp:[::1:1",
+        "http://x",
+        "tcp:h:99999",
+    ] {
+        assert!(text.parse::<Endpoint>().is_err(), "{text}");
+    }
+}

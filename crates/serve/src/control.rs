@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How an operator talks to a running daemon: a unix socket, a JSON object per line each way.
+//!
+//! The socket's mode 0600 is the only permission there is: who may open it may do everything.
+//! The pump's thread is never kept waiting by a client here: threads of their own read and write
+//! the sockets, and pass whole [`Command`]s on through a [`Caller`]. Bounds: [`LINE_BYTES_MAX`],
+//! [`CONNECTIONS_MAX`], [`LINE_TIMEOUT`] (tests: `control::tests`).
+//!
+//! `{"command":"status"}` is answered by `{"reply":"status","mode":"writeback",...}`.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use flashfront_engine::Mode;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{DirtyLimit, Size, mode_option};
+use crate::report::StatusReport;
+
+mod client;
+mod server;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+pub use client::{Client, ClientError};
+pub use server::Server;
+pub use socket::{BindError, bind};
+
+/// The longest line either way but for a status with many lost ranges.
+pub const LINE_BYTES_MAX: usize = 64 << 10;
+/// The most clients at a time; the next one waits in the kernel's queue.
+pub const CONNECTIONS_MAX: usize = 16;
+/// How long a client may take for one line, and for reading its answer.
+pub const LINE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the pump may take for an answer. It answers between two turns of its loop, so this
+/// is not reached unless it hangs.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What a client may ask.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Command {
+    /// How is it?
+    Status,
+    /// Change what may be changed while it runs. What is absent stays.
+    Set {
+        /// Which volume; all of them if absent. Only the mode is a volume's own.
+        #[serde(default)]
+        volume: Option<String>,
+        /// How writes are treated from now on.
+        #[serde(default, with = "mode_option")]
+        mode: Option<Mode>,
+        /// How much may be dirty.
+        #[serde(default)]
+        dirty_limit: Option<DirtyLimit>,
+        /// Streams longer than this bypass the cache; 0 = never.
+        #[serde(default)]
+        sequential_bypass: Option<Size>,
+    },
+    /// Destage everything at full speed, or stop doing so. Answered at once; `status` shows the
+    /// progress in `blocks_dirty` and the end in `draining`.
+    Drain {
+        /// Begin or end it.
+        start: bool,
+    },
+    /// Stop cleanly, as on SIGTERM. Answered when it begins.
+    Stop,
+}
+
+/// What the daemon answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "reply", rename_all = "snake_case")]
+pub enum Response {
+    /// The answer to [`Command::Status`].
+    Status(Box<StatusReport>),
+    /// It is done, or begun.
+    Done,
+    /// It is not; nothing was changed.
+    Error {
+        /// What, where, what to do.
+        message: String,
+    },
+}
+
+/// A command on its way to the pump.
+#[derive(Debug)]
+pub struct ControlCall {
+    /// What is asked.
+    pub command: Command,
+    /// Where the answer goes. A client that has gone is no error.
+    pub reply: Sender<Response>,
+}
+
+/// The way to the pump, for any thread.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    calls: Sender<ControlCall>,
+    waker: Arc<mio::Waker>,
+}
+
+impl Caller {
+    /// A caller, and the end that the pump drains whenever `waker` wakes it.
+    #[must_use]
+    pub fn new(waker: Arc<mio::Waker>) -> (Self, Receiver<ControlCall>) {
+        let (calls, receiver) = mpsc::channel();
+        (Self { calls, waker }, receiver)
+    }
+
+    /// Asks the pump and waits for its answer.
+    #[must_use]
+    pub fn call(&self, command: Command) -> Response {
+        let (reply, answer) = mpsc::channel();
+        let error = |message: &str| Response::Error {
+            message: message.to_owned(),
+        };
+        let sent = self.calls.send(ControlCall { command, reply });
+        if sent.is_err() || self.waker.wake().is_err() {
+            return error("the daemon is stopping");
+        }
+        match answer.recv_timeout(ANSWER_TIMEOUT) {
+            Ok(response) => response,
+            Err(RecvTimeoutError::Disconnected) => error("the daemon is stopping"),
+            Err(RecvTimeoutError::Timeout) => error(
+                "no answer from the daemon's I/O loop within 20 s: it hangs, or the machine is out of memory; see its log",
+            ),
+        }
+    }
+}

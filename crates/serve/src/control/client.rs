@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The operator's end of the control socket.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use super::{ANSWER_TIMEOUT, Command, Response};
+use crate::report::StatusReport;
+
+/// Why the daemon could not be asked, or would not.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// Nobody listens.
+    #[error("{path}: no daemon answers there ({source}); is `flashfront serve` running, and with this --control?", path = path.display())]
+    Connect {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The connection broke.
+    #[error("{path}: the daemon has gone ({source})", path = path.display())]
+    Gone {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// An answer this program does not understand.
+    #[error("{path}: the daemon's answer is not understood ({source}); is it another version?", path = path.display())]
+    Answer {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// The daemon says no.
+    #[error("the daemon refuses: {0}")]
+    Refused(String),
+}
+
+/// A connection to a daemon.
+#[derive(Debug)]
+pub struct Client {
+    path: PathBuf,
+    stream: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects to the daemon that listens at `path`.
+    ///
+    /// # Errors
+    /// Nobody does, or this user may not.
+    pub fn connect(path: &Path) -> Result<Self, ClientError> {
+        let fail = |source| ClientError::Connect {
+            path: path.to_owned(),
+            source,
+        };
+        let stream = UnixStream::connect(path).map_err(fail)?;
+        // Longer than the daemon waits for its own loop, so that it has the last word.
+        stream
+            .set_read_timeout(Some(2 * ANSWER_TIMEOUT))
+            .map_err(fail)?;
+        Ok(Self {
+            path: path.to_owned(),
+            stream: BufReader::new(stream),
+        })
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// [`ClientError`]; a [`Response::Error`] comes as [`ClientError::Refused`].
+    pub fn call(&mut self, command: &Command) -> Result<Response, ClientError> {
+        let gone = |path: &Path| {
+            let path = path.to_owned();
+            move |source| ClientError::Gone { path, source }
+        };
+        let answer = |path: &Path| {
+            let path = path.to_owned();
+            move |source| ClientError::Answer { path, source }
+        };
+        let mut line = serde_json::to_string(command).map_err(answer(&self.path))?;
+        line.push('\n');
+        self.stream
+            .get_mut()
+            .write_all(line.as_bytes())
+            .map_err(gone(&self.path))?;
+        line.clear();
+        if self.stream.read_line(&mut line).map_err(gone(&self.path))? == 0 {
+            return Err(gone(&self.path)(io::ErrorKind::UnexpectedEof.into()));
+        }
+        match serde_json::from_str(&line).map_err(answer(&self.path))? {
+            Response::Error { message } => Err(ClientError::Refused(message)),
+            response => Ok(response),
+        }
+    }
+
+    /// Asks for the status.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    pub fn status(&mut self) -> Result<StatusReport, ClientError> {
+        match self.call(&Command::Status)? {
+            Response::Status(report) => Ok(*report),
+            other => Err(ClientError::Refused(format!(
+                "an answer to another question: {other:?}"
+            ))),
+        }
+    }
+}

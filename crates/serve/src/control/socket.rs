@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A listening unix socket that is never open to others, not even for a moment.
+//!
+//! Linux gives a new socket file the mode of the socket itself, so `fchmod` before `bind` leaves
+//! no window between creation and chmod (unix(7) leaves it to the umask, which is
+//! the process's and so not ours to change). A socket nobody listens on was left by a daemon that
+//! was killed, and is replaced; anything else is refused and left alone.
+
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Mode;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+/// Why a socket can't be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// Somebody listens there.
+    #[error("{path}: socket in use; stop the daemon that listens there, or choose another path", path = .0.display())]
+    InUse(PathBuf),
+    /// Something else is there.
+    #[error("{path}: exists and is not a socket; choose another path", path = .0.display())]
+    NotASocket(PathBuf),
+    /// The kernel allows 107 bytes.
+    #[error("{path}: {len} bytes are too long for a socket's path (107 at most); choose a shorter one", path = path.display(), len = path.as_os_str().len())]
+    TooLong {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The kernel refuses.
+    #[error("{path}: can't make the socket: {source}", path = path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// The file of a listening socket: goes away with it. Drop it after the listener.
+#[derive(Debug)]
+pub struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Only if nobody listens: a successor's socket may be there already. (Inode numbers don't
+        // tell them apart, they are reused at once.) If it can't be removed, the next daemon does.
+        let _ = make_room(&self.0);
+    }
+}
+
+/// Listens at `path` with mode 0600.
+///
+/// # Errors
+/// [`BindError`]; then nothing was changed, but that a stale socket may be gone.
+pub fn bind(path: &Path) -> Result<(UnixListener, SocketFile), BindError> {
+    let fail = |source: io::Error| BindError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let Ok(address) = SocketAddrUnix::new(path) else {
+        return Err(BindError::TooLong {
+            path: path.to_owned(),
+        });
+    };
+    make_room(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        .map_err(|errno| fail(errno.into()))?;
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(|errno| fail(errno.into()))?;
+    rustix::net::bind(&socket, &address).map_err(|errno| match errno {
+        rustix::io::Errno::ADDRINUSE => BindError::InUse(path.to_owned()),
+        errno => fail(errno.into()),
+    })?;
+    let file = SocketFile(path.to_owned());
+    rustix::net::listen(&socket, 64).map_err(|errno| fail(errno.into()))?;
+    Ok((UnixListener::from(socket), file))
+}
+
+/// Removes a socket that nobody listens on.
+fn make_room(path: &Path) -> Result<(), BindError> {
+    let fail = |source: io::Error| BindError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(fail(error)),
+        Ok(meta) if !meta.file_type().is_socket() => {
+            return Err(BindError::NotASocket(path.to_owned()));
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(fail)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        // Connected, full queue, another type of socket, no permission: somebody's.
+        _ => Err(BindError::InUse(path.to_owned())),
+    }
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The control socket against good, broken and hostile clients.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use super::*;
+
+/// A server whose pump answers `set` with an error and everything else with `done`.
+struct World {
+    dir: tempfile::TempDir,
+    server: Option<Server>,
+    pump: Option<JoinHandle<Vec<Command>>>,
+}
+
+impl World {
+    fn new(timeout: Duration) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let poll = mio::Poll::new().unwrap();
+        let waker = Arc::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
+        let (caller, calls) = Caller::new(waker);
+        let server = Server::with_timeout(&dir.path().join("s"), caller, timeout).unwrap();
+        let pump = std::thread::spawn(move || {
+            let _poll = poll;
+            let mut seen = Vec::new();
+            for call in calls {
+                let response = match call.command {
+                    Command::Set { .. } => Response::Error {
+                        message: "no".to_owned(),
+                    },
+                    _ => Response::Done,
+                };
+                seen.push(call.command);
+                let _ = call.reply.send(response);
+            }
+            seen
+        });
+        Self {
+            dir,
+            server: Some(server),
+            pump: Some(pump),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("s")
+    }
+
+    fn raw(&self) -> UnixStream {
+        UnixStream::connect(self.path()).unwrap()
+    }
+
+    /// Ends it, and returns what the pump was asked.
+    fn end(mut self) -> Vec<Command> {
+        self.server.take();
+        self.pump.take().unwrap().join().unwrap()
+    }
+}
+
+fn ask(stream: &UnixStream, line: &str) -> String {
+    let mut stream = BufReader::new(stream);
+    stream.get_mut().write_all(line.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_line(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn commands_reach_the_pump_and_answers_come_back() {
+    let world = World::new(LINE_TIMEOUT);
+    let mut client = Client::connect(&world.path()).unwrap();
+    assert_eq!(
+        client.call(&Command::Drain { start: true }).unwrap(),
+        Response::Done
+    );
+    let set = Command::Set {
+        volume: Some("v".to_owned()),
+        mode: Some(Mode::Writearound),
+        dirty_limit: Some("20%".parse().unwrap()),
+        sequential_bypass: Some(Size(0)),
+    };
+    let refused = client.call(&set).unwrap_err().to_string();
+    assert!(refused.contains("no"), "{refused}");
+    drop(client);
+    assert_eq!(world.end(), [Command::Drain { start: true }, set]);
+}
+
+#[test]
+fn nonsense_is_answered_and_the_connection_goes_on() {
+    let world = World::new(LINE_TIMEOUT);
+    let stream = world.raw();
+    for line in [
+        "\n",
+        "hello\n",
+        "{\"command\":\"fly\"}\n",
+        "{\"command\":\"drain\"}\n",
+        "{\"command\":\"set\",\"mode\":\"fast\"}\n",
+        "{\"command\":\"set\",\"speed\":1}\n",
+        "\u{0}\u{1}\n",
+        "[[[[[[[[\n",
+    ] {
+        let answer = ask(&stream, line);
+        assert!(answer.contains("not a command"), "{line:?}: {answer}");
+    }
+    assert_eq!(
+        ask(&stream, "{\"command\":\"stop\"}\n"),
+        "{\"reply\":\"done\"}\n"
+    );
+    drop(stream);
+    assert_eq!(world.end(), [Command::Stop]);
+}
+
+#[test]
+fn a_command_may_come_in_pieces_and_two_in_one() {
+    let world = World::new(LINE_TIMEOUT);
+    let stream = world.raw();
+    (&stream).write_all(b"{\"comm").unwrap();
+    assert_eq!(ask(&stream, "and\":\"stop\"}\n"), "{\"reply\":\"done\"}\n");
+    (&stream)
+        .write_all(b"{\"command\":\"stop\"}\n{\"command\":\"stop\"}\n")
+        .unwrap();
+    let mut lines = BufReader::new(&stream).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "{\"reply\":\"done\"}");
+    assert_eq!(lines.next().unwrap().unwrap(), "{\"reply\":\"done\"}");
+}
+
+#[test]
+fn an_endless_line_is_cut_off() {
+    let world = World::new(LINE_TIMEOUT);
+    let mut stream = world.raw();
+    let writer = stream.try_clone().unwrap();
+    let flood = std::thread::spawn(move || while (&writer).write_all(&[b'x'; 4096]).is_ok() {});
+    let mut answer = Vec::new();
+    // The reset that follows may come instead of the end of the stream.
+    let _ = stream.read_to_end(&mut answer);
+    assert!(String::from_utf8_lossy(&answer).contains("longer than 65536"));
+    flood.join().unwrap();
+}
+
+#[test]
+fn a_slow_client_is_left() {
+    let world = World::new(Duration::from_millis(50));
+    let mut stream = world.raw();
+    stream.write_all(b"{").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert!(answer.is_empty());
+}
+
+#[test]
+fn more_clients_than_places_wait_for_one() {
+    let world = World::new(LINE_TIMEOUT);
+    let mut crowd: Vec<_> = (0..CONNECTIONS_MAX).map(|_| world.raw()).collect();
+    for stream in &crowd {
+        assert!(ask(stream, "{\"command\":\"stop\"}\n").contains("done"));
+    }
+    let late = world.raw();
+    (&late).write_all(b"{\"command\":\"stop\"}\n").unwrap();
+    crowd.pop();
+    let mut answer = String::new();
+    BufReader::new(&late).read_line(&mut answer).unwrap();
+    assert!(answer.contains("done"), "{answer}");
+}
+
+#[test]
+fn the_end_does_not_wait_for_idle_clients() {
+    let world = World::new(LINE_TIMEOUT);
+    let crowd: Vec<_> = (0..CONNECTIONS_MAX + 1).map(|_| world.raw()).collect();
+    let path = world.path();
+    world.end();
+    assert!(!path.exists());
+    drop(crowd);
+}
+
+#[test]
+fn the_socket_is_its_owners() {
+    let world = World::new(LINE_TIMEOUT);
+    let mode = std::fs::metadata(world.path())
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_live_socket_is_refused_and_a_stale_one_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let (listener, file) = bind(&path).unwrap();
+    assert!(matches!(bind(&path), Err(BindError::InUse(_))));
+    assert!(path.exists());
+    drop(listener);
+    let (second, second_file) = bind(&path).unwrap();
+    drop(file);
+    assert!(path.exists(), "the first owner removed the second's socket");
+    drop((second, second_file));
+    assert!(!path.exists());
+}
+
+#[test]
+fn what_is_not_a_socket_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    std::fs::write(&path, "precious").unwrap();
+    assert!(matches!(bind(&path), Err(BindError::NotASocket(_))));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    let long = dir.path().join("x".repeat(120));
+    assert!(matches!(bind(&long), Err(BindError::TooLong { .. })));
+    assert!(matches!(
+        bind(&dir.path().join("no/s")),
+        Err(BindError::Io { .. })
+    ));
+}
+
+#[test]
+fn a_missing_daemon_is_named() {
+    let error = Client::connect(Path::new("/nowhere/s"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("/nowhere/s") && error.contains("flashfront serve"),
+        "{error}"
+    );
+}

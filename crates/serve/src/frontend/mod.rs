@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Front-ends: how clients reach the cache. And what a front-end may ask of the pump.
+//!
+//! All of it runs in the pump's one thread. A front-end owns its sockets and its protocol; it turns
+//! what clients say into [`Request`]s and replies into bytes, and decides nothing about caching.
+//! The pump calls [`Frontend`], the front-end calls back through [`Core`]. After any number of
+//! `ready`, `reply` and `room` the pump calls `turn_end` once, before it waits again.
+
+use std::io;
+
+use flashfront_engine::{Buf, Memory, OriginId, Request, RequestError, RequestId, Time};
+use mio::{Registry, Token, event::Event};
+
+pub mod nbd;
+
+/// A volume that clients can open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// The name clients ask for.
+    pub name: String,
+    /// The origin it shows.
+    pub origin: OriginId,
+    /// Its size, a multiple of `block_bytes`.
+    pub size_bytes: u64,
+    /// What requests must be aligned to: 512 or 4096.
+    pub block_bytes: u32,
+    /// Whether writes are refused.
+    pub read_only: bool,
+}
+
+/// What a front-end may ask of the pump.
+///
+/// The buffer budget behind [`Core::alloc`] must be at least [`nbd::BUFFER_BYTES_MIN`], or the
+/// longest request waits forever.
+pub trait Core {
+    /// The volumes on offer.
+    fn exports(&self) -> &[Export];
+
+    /// The payload bytes of the buffers given out by [`Core::alloc`].
+    fn memory(&mut self) -> &mut dyn Memory;
+
+    /// A buffer of at least `bytes` (a multiple of 4096, at most 1 MiB), or `None` when the
+    /// budget of the front-ends is used up: then [`Frontend::room`] is called later.
+    fn alloc(&mut self, bytes: u32) -> Option<Buf>;
+
+    /// Gives a buffer of [`Core::alloc`] back.
+    fn free(&mut self, buf: Buf);
+
+    /// Hands a request to the engine. The answer comes through [`Frontend::reply`], exactly once
+    /// and never from inside this call. Ids are below 2^32, so that the pump can use the upper
+    /// half to tell its front-ends apart.
+    fn submit(&mut self, request: Request);
+}
+
+/// The poll tokens that belong to one front-end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenRange {
+    /// The first.
+    pub first: usize,
+    /// How many.
+    pub count: usize,
+}
+
+impl TokenRange {
+    /// The token at `index` of the range; `None` beyond its end.
+    #[must_use]
+    pub fn get(self, index: usize) -> Option<Token> {
+        (index < self.count).then(|| Token(self.first + index))
+    }
+
+    /// The place of `token` in the range; `None` if it belongs to somebody else.
+    #[must_use]
+    pub fn index(self, token: Token) -> Option<usize> {
+        token
+            .0
+            .checked_sub(self.first)
+            .filter(|&index| index < self.count)
+    }
+}
+
+/// A protocol that clients speak.
+pub trait Frontend {
+    /// Where clients find it.
+    fn uri(&self) -> String;
+
+    /// How many poll tokens it needs at most.
+    fn tokens_max(&self) -> usize;
+
+    /// Called once, before anything else.
+    ///
+    /// # Errors
+    /// When the poller refuses, or `tokens` has fewer than [`Frontend::tokens_max`].
+    fn register(&mut self, registry: &Registry, tokens: TokenRange) -> io::Result<()>;
+
+    /// Something happened to one of its tokens. May submit.
+    fn ready(&mut self, event: &Event, registry: &Registry, core: &mut dyn Core);
+
+    /// The engine has answered. Does not submit.
+    fn reply(&mut self, id: RequestId, result: Result<(), RequestError>, core: &mut dyn Core);
+
+    /// Buffers were freed by somebody else: [`Core::alloc`] may succeed again.
+    fn room(&mut self, core: &mut dyn Core);
+
+    /// The end of a turn of the loop: sends what is queued (one system call per connection), goes on
+    /// with clients that had to wait, which may submit, and watches timeouts.
+    /// `true`: there is more to do, don't wait for events before the next `turn_end`.
+    fn turn_end(&mut self, now: Time, registry: &Registry, core: &mut dyn Core) -> bool;
+
+    /// When `turn_end` wants to be called at the latest.
+    fn next_timer(&self) -> Option<Time>;
+
+    /// Takes no more connections and no more requests; what is in flight is finished and
+    /// answered, then the connections are closed.
+    fn stop(&mut self, registry: &Registry, core: &mut dyn Core);
+
+    /// Whether nothing is in flight and nothing is left to be sent.
+    fn idle(&self) -> bool;
+}

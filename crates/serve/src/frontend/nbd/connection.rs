@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One client's conversation, without its socket: bytes in, requests and bytes out.
+//!
+//! The caller moves bytes ([`Connection::receive`], [`Connection::transmit`]) and calls
+//! [`Connection::advance`] after each; how the bytes were cut on their way makes no difference
+//! (test: `any_split_says_the_same`). Payload of a long write is received into its buffer, a
+//! short one is copied from the read buffer, which takes many requests with one system call.
+//! Held here: one read buffer, at most [`super::REQUESTS_MAX`] requests and
+//! [`super::CONNECTION_BYTES_MAX`] of buffers. Where a limit is reached, nothing more is
+//! parsed, and the caller must not receive.
+
+use std::io::{self, IoSlice, IoSliceMut};
+
+use flashfront_engine::{Buf, Lba, Request, RequestOp, SECTOR_BYTES, Span};
+
+use super::super::{Core, Export};
+use super::CONNECTION_BYTES_MAX;
+use super::check::check;
+use super::handshake::{Handshake, OPTION_BYTES_MAX, Step};
+use super::outbox::{Outbox, Sent};
+use super::payload::{Payload, direct};
+use super::pending::{Kind, Piece, PieceId, Table};
+use super::wire::{Errno, RequestHeader, command, command_flag};
+
+/// The read buffer: 31 writes of 4 KiB with one system call. It must hold the longest option.
+const INPUT_BYTES: usize = 128 << 10;
+const _: () = assert!(INPUT_BYTES >= OPTION_BYTES_MAX as usize + 16);
+/// Answers to options that a client may leave unread.
+const HANDSHAKE_UNREAD_MAX: usize = 64 << 10;
+
+/// Why a connection does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// For bytes of the client.
+    Input,
+    /// For its own replies to be made and sent.
+    Own,
+    /// For buffers.
+    Room,
+    /// For the replies to be sent; then the connection is over.
+    End,
+}
+
+/// What was received.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Received {
+    pub(super) bytes: usize,
+    /// Whether there was room for more: then the socket is empty.
+    pub(super) short: bool,
+}
+
+/// Where a conversation is.
+#[derive(Debug)]
+pub(super) enum Phase {
+    Handshake(Handshake),
+    Commands,
+    Payload(Payload),
+    /// This many bytes of a refused write are still to come.
+    Skip(u32),
+    Ending,
+}
+
+/// A conversation.
+#[derive(Debug)]
+pub(super) struct Connection {
+    number: u16,
+    pub(super) phase: Phase,
+    export: Option<Export>,
+    pub(super) structured: bool,
+    pub(super) input: Box<[u8]>,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) table: Table,
+    pub(super) outbox: Outbox,
+    /// Bytes of buffers held.
+    pub(super) held_bytes: u64,
+    /// Requests that the engine has not answered.
+    pub(super) in_flight: u32,
+    /// The socket is gone: nothing is sent any more.
+    pub(super) dead: bool,
+    /// Grows whenever something moves.
+    pub(super) progress: u64,
+}
+
+impl Connection {
+    /// A new client; its greeting is ready to be sent.
+    pub(super) fn new(number: u16) -> Self {
+        let mut outbox = Outbox::default();
+        outbox.say(Handshake::greet);
+        Self {
+            number,
+            phase: Phase::Handshake(Handshake::default()),
+            export: None,
+            structured: false,
+            input: vec![0; INPUT_BYTES].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            table: Table::default(),
+            outbox,
+            held_bytes: 0,
+            in_flight: 0,
+            dead: false,
+            progress: 0,
+        }
+    }
+
+    pub(super) fn in_handshake(&self) -> bool {
+        matches!(self.phase, Phase::Handshake(_))
+    }
+
+    /// Whether there is something to send.
+    pub(super) fn has_output(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// Whether everything is said; the socket may be closed.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Ending) && self.table.len() == 0 && self.outbox.is_empty()
+    }
+
+    /// Whether it holds buffers that only the client's reading or writing can free.
+    pub(super) fn holds_for_client(&self) -> bool {
+        self.held_bytes > 0 && (self.has_output() || matches!(self.phase, Phase::Payload(_)))
+    }
+
+    /// Grows whenever bytes or replies move.
+    pub(super) fn progress(&self) -> u64 {
+        self.progress
+    }
+
+    /// Calls `recv` with where the client's next bytes belong. Not after a [`Wait`] other than
+    /// [`Wait::Input`].
+    pub(super) fn receive(
+        &mut self,
+        core: &mut dyn Core,
+        recv: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
+    ) -> io::Result<Received> {
+        if self.start > 0 {
+            self.input.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        let rest = &mut self.input[self.end..];
+        let Some(span) = direct(&self.phase, &mut self.table) else {
+            let room = rest.len();
+            let bytes = recv(&mut [IoSliceMut::new(rest)])?;
+            self.end += bytes;
+            self.progress += 1;
+            return Ok(Received {
+                bytes,
+                short: bytes < room,
+            });
+        };
+        debug_assert!(self.end == 0, "payload is taken from the read buffer first");
+        let room = span.len as usize + rest.len();
+        let payload = IoSliceMut::new(core.memory().bytes_mut(span));
+        let bytes = recv(&mut [payload, IoSliceMut::new(rest)])?;
+        let direct = bytes.min(span.len as usize);
+        if let Phase::Payload(payload) = &mut self.phase {
+            payload.have += direct as u32;
+        }
+        self.end += bytes - direct;
+        self.progress += 1;
+        Ok(Received {
+            bytes,
+            short: bytes < room,
+        })
+    }
+
+    /// Acts on what was received, as far as limits allow. `may_alloc`: nobody has waited longer
+    /// for buffers.
+    pub(super) fn advance(&mut self, core: &mut dyn Core, may_alloc: bool) -> Wait {
+        loop {
+            let wait = match self.phase {
+                Phase::Handshake(_) => self.handshake(core),
+                Phase::Commands => self.command(core, may_alloc),
+                Phase::Payload(payload) => self.payload(payload, core, may_alloc),
+                Phase::Skip(left) => self.skip(left),
+                Phase::Ending => Some(Wait::End),
+            };
+            if let Some(wait) = wait {
+                return wait;
+            }
+        }
+    }
+
+    /// Calls `send` with what is next; tells whether all of it was taken.
+    pub(super) fn transmit(
+        &mut self,
+        core: &mut dyn Core,
+        send: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
+    ) -> io::Result<bool> {
+        let (bytes, offered) = self.outbox.send(core.memory(), send)?;
+        self.progress += 1;
+        let (table, held_bytes) = (&mut self.table, &mut self.held_bytes);
+        self.outbox
+            .sent(bytes, |sent| release(sent, table, held_bytes, core));
+        Ok(bytes == offered)
+    }
+
+    /// Takes nothing more from the client; what is in flight is still answered.
+    pub(super) fn finish_up(&mut self, core: &mut dyn Core) {
+        if let Phase::Payload(payload) = self.phase {
+            self.drop_payload(payload, core);
+        }
+        self.phase = Phase::Ending;
+        self.start = 0;
+        self.end = 0;
+    }
+
+    /// The socket is gone: drops all that is not the engine's at the moment.
+    pub(super) fn abort(&mut self, core: &mut dyn Core) {
+        self.dead = true;
+        let (table, held_bytes) = (&mut self.table, &mut self.held_bytes);
+        self.outbox
+            .clear(|sent| release(sent, table, held_bytes, core));
+        self.finish_up(core);
+    }
+
+    fn handshake(&mut self, core: &mut dyn Core) -> Option<Wait> {
+        if self.outbox.head_bytes() > HANDSHAKE_UNREAD_MAX {
+            return Some(Wait::Own);
+        }
+        let Phase::Handshake(handshake) = &mut self.phase else {
+            return None;
+        };
+        let input = &self.input[self.start..self.end];
+        let exports = core.exports();
+        match self.outbox.say(|out| handshake.step(input, exports, out)) {
+            Step::Need => return Some(Wait::Input),
+            Step::Took(bytes) => self.start += bytes,
+            Step::Start {
+                took,
+                export,
+                structured,
+            } => {
+                self.start += took;
+                self.export = Some(exports[export].clone());
+                self.structured = structured;
+                self.phase = Phase::Commands;
+            }
+            Step::End => self.phase = Phase::Ending,
+        }
+        None
+    }
+
+    fn command(&mut self, core: &mut dyn Core, may_alloc: bool) -> Option<Wait> {
+        let input = &self.input[self.start..self.end];
+        if input.len() < RequestHeader::BYTES {
+            return Some(Wait::Input);
+        }
+        let Some(header) = RequestHeader::decode(input) else {
+            // Out of step with the client: no byte that follows can be trusted.
+            self.finish_up(core);
+            return None;
+        };
+        if header.command == command::DISCONNECT {
+            self.finish_up(core);
+            return None;
+        }
+        if self.table.is_full() {
+            return Some(Wait::Own);
+        }
+        let checked = match &self.export {
+            Some(export) => check(&header, export, self.structured),
+            None => Err(Errno::EINVAL),
+        };
+        match checked {
+            Ok(op) => {
+                let wait = self.accept(&header, op, core, may_alloc);
+                if wait.is_some() {
+                    return wait;
+                }
+            }
+            Err(error) => {
+                let kind = if header.command == command::READ {
+                    Kind::Read
+                } else {
+                    Kind::Other
+                };
+                let place = self
+                    .table
+                    .insert(kind, header.cookie, header.offset, header.len);
+                self.table.get_mut(place).error = Some(error);
+                self.finish(place, core);
+                if header.command == command::WRITE {
+                    self.phase = Phase::Skip(header.len);
+                }
+            }
+        }
+        self.start += RequestHeader::BYTES;
+        None
+    }
+
+    /// Starts a request that is in order; or tells what it must wait for.
+    fn accept(
+        &mut self,
+        header: &RequestHeader,
+        op: RequestOp,
+        core: &mut dyn Core,
+        may_alloc: bool,
+    ) -> Option<Wait> {
+        let (offset, len) = (header.offset, header.len);
+        let fua = header.flags & command_flag::FUA != 0;
+        match op {
+            RequestOp::Read => {
+                let count = Piece::count(offset, len);
+                let bytes = (0..count).map(|i| u64::from(Piece::of(offset, len, i).buf_bytes()));
+                let wait = self.must_wait(bytes.sum(), may_alloc);
+                if wait.is_some() {
+                    return wait;
+                }
+                let place = self.table.insert(Kind::Read, header.cookie, offset, len);
+                // All buffers or none: two reads with half of theirs would wait for each other.
+                for index in 0..count {
+                    let bytes = Piece::of(offset, len, index).buf_bytes();
+                    let Some(buf) = core.alloc(bytes) else {
+                        self.free_bufs(place, core);
+                        self.table.remove(place);
+                        return Some(Wait::Room);
+                    };
+                    self.held_bytes += u64::from(bytes);
+                    self.table.get_mut(place).bufs.push(Some(buf));
+                }
+                for index in 0..count {
+                    let piece = Piece::of(offset, len, index);
+                    let buf = self.table.get_mut(place).bufs[usize::from(index)];
+                    self.submit(place, index, op, piece, buf, fua, core);
+                }
+            }
+            RequestOp::Write => {
+                let place = self.table.insert(Kind::Write, header.cookie, offset, len);
+                self.table.get_mut(place).receiving = true;
+                let payload = Payload {
+                    place,
+                    fua,
+                    index: 0,
+                    buf: None,
+                    have: 0,
+                };
+                self.phase = Phase::Payload(payload);
+            }
+            RequestOp::Flush | RequestOp::Discard | RequestOp::WriteZeroes { .. } => {
+                let place = self.table.insert(Kind::Other, header.cookie, offset, len);
+                self.submit(place, 0, op, Piece { offset, len }, None, fua, core);
+            }
+        }
+        None
+    }
+
+    fn skip(&mut self, left: u32) -> Option<Wait> {
+        let here = (self.end - self.start).min(left as usize);
+        self.start += here;
+        let left = left - here as u32;
+        self.phase = if left == 0 {
+            Phase::Commands
+        } else {
+            Phase::Skip(left)
+        };
+        (left > 0).then_some(Wait::Input)
+    }
+
+    /// Whether `bytes` of buffers must wait. A connection that holds nothing may always have
+    /// what its first request needs.
+    pub(super) fn must_wait(&self, bytes: u64, may_alloc: bool) -> Option<Wait> {
+        if self.held_bytes > 0 && self.held_bytes + bytes > CONNECTION_BYTES_MAX {
+            Some(Wait::Own)
+        } else if !may_alloc {
+            Some(Wait::Room)
+        } else {
+            None
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "it is the fields of a request")]
+    pub(super) fn submit(
+        &mut self,
+        place: u16,
+        piece: u16,
+        op: RequestOp,
+        range: Piece,
+        buf: Option<Buf>,
+        fua: bool,
+        core: &mut dyn Core,
+    ) {
+        let Some(export) = &self.export else { return };
+        self.table.get_mut(place).unanswered += 1;
+        self.in_flight += 1;
+        core.submit(Request {
+            id: PieceId {
+                connection: self.number,
+                place,
+                piece,
+            }
+            .encode(),
+            origin: export.origin,
+            op,
+            lba: Lba(range.offset / SECTOR_BYTES),
+            sectors: u64::from(range.len) / SECTOR_BYTES,
+            buf,
+            fua,
+        });
+    }
+
+}
+
+/// Gives back what was sent.
+fn release(sent: Sent, table: &mut Table, held_bytes: &mut u64, core: &mut dyn Core) {
+    match sent {
+        Sent::Data(span) => {
+            let bytes = (span.offset + span.len).next_multiple_of(4096);
+            *held_bytes -= u64::from(bytes);
+            core.free(span.buf);
+        }
+        Sent::Answer(place) => table.remove(place),
+    }
+}

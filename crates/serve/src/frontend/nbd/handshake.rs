@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The handshake of a server, fixed newstyle: from the greeting to the choice of an export.
+//!
+//! No I/O: takes the bytes that are there, appends the answers. Options longer than
+//! [`OPTION_BYTES_MAX`] are skipped unread, so nothing is kept but what the caller's read buffer
+//! holds. TLS would start here, at STARTTLS; until then that option is unsupported, as an
+//! unknown one.
+
+use super::super::Export;
+use super::PAYLOAD_BYTES_MAX;
+use super::wire::{
+    self, Fields, MAGIC, OPTION_MAGIC, answer, export_flag, handshake_flag, info, option,
+};
+
+/// The longest option that is looked at. A GO with the longest name and all kinds of
+/// information is a tenth of it.
+pub(super) const OPTION_BYTES_MAX: u32 = 64 << 10;
+/// The longest name, by the protocol.
+const NAME_BYTES_MAX: usize = 4096;
+const OPTION_HEADER_BYTES: usize = 16;
+
+/// Where a client is in its handshake.
+#[derive(Debug, Default)]
+pub(super) struct Handshake {
+    greeted: bool,
+    no_zeroes: bool,
+    structured: bool,
+    /// Bytes of a refused option still to come.
+    skip: u64,
+}
+
+/// What the bytes meant.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Not enough of them.
+    Need,
+    /// This many are done with.
+    Took(usize),
+    /// The client has chosen; these many are done with, and requests follow.
+    Start {
+        took: usize,
+        export: usize,
+        structured: bool,
+    },
+    /// Send what is queued and close.
+    End,
+}
+
+impl Handshake {
+    /// The server's first words.
+    pub(super) fn greet(out: &mut Vec<u8>) {
+        out.extend_from_slice(&MAGIC.to_be_bytes());
+        out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
+        let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
+        out.extend_from_slice(&flags.to_be_bytes());
+    }
+
+    /// Looks at what a client said; `out` takes the answer.
+    pub(super) fn step(&mut self, input: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Step {
+        if self.skip > 0 {
+            let took = usize::try_from(self.skip).map_or(input.len(), |skip| skip.min(input.len()));
+            self.skip -= took as u64;
+            return if took == 0 {
+                Step::Need
+            } else {
+                Step::Took(took)
+            };
+        }
+        let mut fields = Fields(input);
+        if !self.greeted {
+            let Some(flags) = fields.u32() else {
+                return Step::Need;
+            };
+            let known = u32::from(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
+            if flags & !known != 0 {
+                return Step::End;
+            }
+            self.no_zeroes = flags & u32::from(handshake_flag::NO_ZEROES) != 0;
+            self.greeted = true;
+            return Step::Took(4);
+        }
+        let (Some(magic), Some(option), Some(len)) = (fields.u64(), fields.u32(), fields.u32())
+        else {
+            return Step::Need;
+        };
+        if magic != OPTION_MAGIC {
+            return Step::End;
+        }
+        if len > OPTION_BYTES_MAX {
+            self.skip = u64::from(len);
+            wire::encode_answer(out, option, answer::TOO_BIG, b"option longer than 64 KiB");
+            return Step::Took(OPTION_HEADER_BYTES);
+        }
+        let Some(data) = fields.take(len as usize) else {
+            return Step::Need;
+        };
+        let took = OPTION_HEADER_BYTES + data.len();
+        match option {
+            option::EXPORT_NAME => {
+                // The one option that can't be refused with words.
+                let Some(export) = find(exports, data) else {
+                    return Step::End;
+                };
+                self.answer_export_name(&exports[export], out);
+                Step::Start {
+                    took,
+                    export,
+                    structured: self.structured,
+                }
+            }
+            option::ABORT => {
+                wire::encode_answer(out, option, answer::ACK, &[]);
+                Step::End
+            }
+            option::INFO | option::GO => match self.answer_info(option, data, exports, out) {
+                Some(export) if option == option::GO => Step::Start {
+                    took,
+                    export,
+                    structured: self.structured,
+                },
+                _ => Step::Took(took),
+            },
+            option::LIST | option::STRUCTURED_REPLY if !data.is_empty() => {
+                wire::encode_answer(out, option, answer::INVALID, b"this option has no data");
+                Step::Took(took)
+            }
+            option::LIST => {
+                for export in exports {
+                    let mut data = wire::wire_len(export.name.as_bytes()).to_vec();
+                    data.extend_from_slice(export.name.as_bytes());
+                    wire::encode_answer(out, option, answer::SERVER, &data);
+                }
+                wire::encode_answer(out, option, answer::ACK, &[]);
+                Step::Took(took)
+            }
+            option::STRUCTURED_REPLY => {
+                self.structured = true;
+                wire::encode_answer(out, option, answer::ACK, &[]);
+                Step::Took(took)
+            }
+            option::STARTTLS => {
+                wire::encode_answer(out, option, answer::UNSUPPORTED, b"this server has no TLS");
+                Step::Took(took)
+            }
+            _ => {
+                wire::encode_answer(out, option, answer::UNSUPPORTED, &[]);
+                Step::Took(took)
+            }
+        }
+    }
+
+    fn answer_export_name(&self, export: &Export, out: &mut Vec<u8>) {
+        out.extend_from_slice(&export.size_bytes.to_be_bytes());
+        out.extend_from_slice(&flags(export, self.structured).to_be_bytes());
+        if !self.no_zeroes {
+            out.extend_from_slice(&[0; 124]);
+        }
+    }
+
+    /// Answers INFO and GO; the export if the option was accepted.
+    fn answer_info(
+        &self,
+        option: u32,
+        data: &[u8],
+        exports: &[Export],
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
+        let Some((name, wanted)) = parse_info(data) else {
+            wire::encode_answer(out, option, answer::INVALID, b"malformed INFO or GO");
+            return None;
+        };
+        let Some(index) = find(exports, name) else {
+            wire::encode_answer(out, option, answer::UNKNOWN, b"no export of that name");
+            return None;
+        };
+        let export = &exports[index];
+
+        let mut data = info::EXPORT.to_be_bytes().to_vec();
+        data.extend_from_slice(&export.size_bytes.to_be_bytes());
+        data.extend_from_slice(&flags(export, self.structured).to_be_bytes());
+        wire::encode_answer(out, option, answer::INFO, &data);
+
+        // Told whether asked or not: some clients don't ask and still heed it.
+        data.clear();
+        data.extend_from_slice(&info::BLOCK_SIZE.to_be_bytes());
+        data.extend_from_slice(&export.block_bytes.to_be_bytes());
+        data.extend_from_slice(&export.block_bytes.max(4096).to_be_bytes());
+        data.extend_from_slice(&PAYLOAD_BYTES_MAX.to_be_bytes());
+        wire::encode_answer(out, option, answer::INFO, &data);
+
+        if wanted.contains(&info::NAME) {
+            data.clear();
+            data.extend_from_slice(&info::NAME.to_be_bytes());
+            data.extend_from_slice(export.name.as_bytes());
+            wire::encode_answer(out, option, answer::INFO, &data);
+        }
+        // Without asking a client assumes 512, so anything more must have been asked for.
+        if export.block_bytes > 512 && !wanted.contains(&info::BLOCK_SIZE) {
+            let why = b"this export needs requests of whole 4 KiB blocks: ask for the block size";
+            wire::encode_answer(out, option, answer::BLOCK_SIZE_REQUIRED, why);
+            return None;
+        }
+        wire::encode_answer(out, option, answer::ACK, &[]);
+        Some(index)
+    }
+}
+
+/// The name and the kinds of information wanted in an INFO or GO; `None` if malformed.
+fn parse_info(data: &[u8]) -> Option<(&[u8], Vec<u16>)> {
+    let mut fields = Fields(data);
+    let len = fields.u32()? as usize;
+    let name = fields
+        .take(len)
+        .filter(|name| name.len() <= NAME_BYTES_MAX)?;
+    let count = fields.u16()?;
+    let wanted = (0..count)
+        .map(|_| fields.u16())
+        .collect::<Option<Vec<_>>>()?;
+    fields.0.is_empty().then_some((name, wanted))
+}
+
+/// The export of that name; the empty name is the only one, if there is only one.
+fn find(exports: &[Export], name: &[u8]) -> Option<usize> {
+    let named = exports
+        .iter()
+        .position(|export| export.name.as_bytes() == name);
+    named.or_else(|| (name.is_empty() && exports.len() == 1).then_some(0))
+}
+
+/// The transmission flags. Several connections are fine: a FLUSH of the engine covers every
+/// acknowledged write, whoever made it.
+pub(super) fn flags(export: &Export, structured: bool) -> u16 {
+    let mut flags = export_flag::HAS_FLAGS
+        | export_flag::SEND_FLUSH
+        | export_flag::SEND_FUA
+        | export_flag::SEND_TRIM
+        | export_flag::SEND_WRITE_ZEROES
+        | export_flag::CAN_MULTI_CONN;
+    if export.read_only {
+        flags |= export_flag::READ_ONLY;
+    }
+    if structured {
+        flags |= export_flag::SEND_DF;
+    }
+    flags
+}

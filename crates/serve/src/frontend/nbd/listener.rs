@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The NBD server in the pump's loop: accepts clients, moves bytes, watches limits and timeouts.
+//!
+//! Edge-triggered: what a socket can do is remembered in flags until it says `WouldBlock` (or
+//! takes less than offered, which on Linux means the same and saves a system call). Connections
+//! that found no buffers wait in one queue, first come first served, so that a long read isn't
+//! starved by short ones; one that holds buffers and does nothing is closed while others wait.
+
+use std::collections::VecDeque;
+use std::io;
+
+use flashfront_engine::{RequestError, RequestId, Time};
+use mio::{Interest, Registry, event::Event, event::Source};
+
+use super::super::{Core, Frontend, TokenRange};
+use super::connection::{Connection, Wait};
+use super::listen::{Acceptor, BindError, Listen, Stream};
+use super::pending::PieceId;
+use super::watch::Since;
+
+/// Bytes taken from one client before the others have their turn.
+const TURN_BYTES: usize = 4 << 20;
+
+/// What an operator may choose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NbdOptions {
+    /// Serve TCP on addresses other than loopback, without TLS.
+    pub insecure: bool,
+    /// Clients at a time; more are hung up on.
+    pub connections_max: u16,
+    /// The export that [`Frontend::uri`] names; empty = the default one.
+    pub uri_export: String,
+}
+
+impl Default for NbdOptions {
+    fn default() -> Self {
+        Self {
+            insecure: false,
+            connections_max: 64,
+            uri_export: String::new(),
+        }
+    }
+}
+
+/// A client.
+#[derive(Debug)]
+pub(super) struct Peer {
+    stream: Option<Stream>,
+    pub(super) connection: Connection,
+    readable: bool,
+    writable: bool,
+    /// The client has shut its side down, so a short read isn't the last.
+    closing: bool,
+    wait: Wait,
+    dirty: bool,
+    pub(super) since: Since,
+}
+
+/// The NBD front-end.
+#[derive(Debug)]
+pub struct Nbd {
+    acceptor: Option<Acceptor>,
+    at: Listen,
+    options: NbdOptions,
+    tokens: TokenRange,
+    pub(super) acceptable: bool,
+    pub(super) peers: Vec<Option<Peer>>,
+    dirty: Vec<u16>,
+    /// Connections without buffers, in the order they asked.
+    pub(super) waiting: VecDeque<u16>,
+    pub(super) timer: Option<Time>,
+    /// Timeouts must be looked at in this turn, whatever `timer` says.
+    look: bool,
+    pub(super) stopping: bool,
+}
+
+impl Nbd {
+    /// Listens; clients are accepted once the pump runs.
+    ///
+    /// # Errors
+    /// See [`BindError`].
+    pub fn bind(listen: &Listen, options: NbdOptions) -> Result<Self, BindError> {
+        let (acceptor, at) = Acceptor::bind(listen, options.insecure)?;
+        let peers = (0..options.connections_max).map(|_| None).collect();
+        Ok(Self {
+            acceptor: Some(acceptor),
+            at,
+            options,
+            tokens: TokenRange { first: 0, count: 0 },
+            acceptable: false,
+            peers,
+            dirty: Vec::new(),
+            waiting: VecDeque::new(),
+            timer: None,
+            look: false,
+            stopping: false,
+        })
+    }
+
+    /// Where it listens, with the port the system chose.
+    #[must_use]
+    pub fn address(&self) -> &Listen {
+        &self.at
+    }
+
+    /// Clients connected at the moment.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.peers.iter().flatten().count()
+    }
+
+    fn accept(&mut self, registry: &Registry) {
+        while self.acceptable {
+            let Some(acceptor) = &self.acceptor else {
+                return;
+            };
+            let mut stream = match acceptor.accept() {
+                Ok(stream) => stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.acceptable = false;
+                    return;
+                }
+                Err(error) if is_about_client(&error) => continue,
+                // Out of descriptors or memory: tried again at the next turn.
+                Err(_) => {
+                    self.look = true;
+                    return;
+                }
+            };
+            // No place: dropping the stream is a clear answer, a silent wait is not.
+            let Some(index) = self.peers.iter().position(Option::is_none) else {
+                continue;
+            };
+            let Some(token) = self.tokens.get(index + 1) else {
+                continue;
+            };
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            if stream.register(registry, token, interest).is_err() {
+                continue;
+            }
+            self.peers[index] = Some(Peer {
+                stream: Some(stream),
+                connection: Connection::new(index as u16),
+                readable: false,
+                writable: true,
+                closing: false,
+                wait: Wait::Input,
+                dirty: false,
+                since: Since::default(),
+            });
+            self.look = true;
+            self.mark(index as u16);
+        }
+    }
+
+    fn mark(&mut self, number: u16) {
+        if let Some(peer) = &mut self.peers[usize::from(number)]
+            && !peer.dirty
+        {
+            peer.dirty = true;
+            self.dirty.push(number);
+        }
+    }
+
+    /// Parses what is there and receives more, as far as limits allow. `true` if it may go on
+    /// at once in the next turn.
+    fn take_in(&mut self, number: u16, core: &mut dyn Core) -> bool {
+        let Some(peer) = &mut self.peers[usize::from(number)] else {
+            return false;
+        };
+        let Some(stream) = &mut peer.stream else {
+            return false;
+        };
+        let may_alloc = self.waiting.front().is_none_or(|&first| first == number);
+        let mut bytes = 0;
+        let mut hangup = None;
+        loop {
+            peer.wait = peer.connection.advance(core, may_alloc);
+            if peer.wait != Wait::Input || !peer.readable || bytes >= TURN_BYTES {
+                break;
+            }
+            match peer.connection.receive(core, |into| stream.receive(into)) {
+                Ok(received) if received.bytes == 0 => {
+                    hangup = Some(true);
+                    break;
+                }
+                Ok(received) => {
+                    bytes += received.bytes;
+                    peer.readable = !received.short || peer.closing;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => peer.readable = false,
+                Err(_) => {
+                    hangup = Some(false);
+                    break;
+                }
+            }
+        }
+        let more = peer.wait == Wait::Input && peer.readable;
+        match hangup {
+            // The client will send nothing more, and may still read.
+            Some(true) => {
+                peer.connection.finish_up(core);
+                peer.wait = Wait::End;
+            }
+            Some(false) => self.hang_up(number, core),
+            None => {}
+        }
+        self.note_wait(number);
+        self.mark(number);
+        more && hangup.is_none()
+    }
+
+    /// Keeps the queue for buffers.
+    fn note_wait(&mut self, number: u16) {
+        let wait = self.peers[usize::from(number)]
+            .as_ref()
+            .map(|peer| peer.wait);
+        let queued = self.waiting.iter().position(|&waiting| waiting == number);
+        match (wait, queued) {
+            (Some(Wait::Room), None) => {
+                self.waiting.push_back(number);
+                self.look = true;
+            }
+            (Some(Wait::Room), Some(_)) | (_, None) => {}
+            (_, Some(place)) => drop(self.waiting.remove(place)),
+        }
+    }
+
+    /// The socket failed: forgets the client, but for what the engine still has.
+    pub(super) fn hang_up(&mut self, number: u16, core: &mut dyn Core) {
+        if let Some(peer) = &mut self.peers[usize::from(number)] {
+            peer.connection.abort(core);
+            peer.wait = Wait::End;
+            // Closing the descriptor takes it out of the poller.
+            peer.stream = None;
+            self.note_wait(number);
+            self.mark(number);
+        }
+    }
+
+    /// Sends what is queued, as far as the socket takes it.
+    fn transmit(&mut self, number: u16, core: &mut dyn Core) {
+        let Some(peer) = &mut self.peers[usize::from(number)] else {
+            return;
+        };
+        let Some(stream) = &mut peer.stream else {
+            return;
+        };
+        while peer.writable && peer.connection.has_output() {
+            match peer.connection.transmit(core, |from| stream.send(from)) {
+                Ok(true) => {}
+                Ok(false) => peer.writable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => peer.writable = false,
+                Err(_) => {
+                    self.hang_up(number, core);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Gives up the place of a client that is done with.
+    fn reap(&mut self, number: u16, registry: &Registry) {
+        let place = &mut self.peers[usize::from(number)];
+        if let Some(peer) = place
+            && peer.connection.is_over()
+        {
+            if let Some(stream) = &mut peer.stream {
+                // It is closed next, which does the same.
+                drop(stream.deregister(registry));
+            }
+            *place = None;
+        }
+    }
+
+    /// Whether the next turn has something to do for a client without any event.
+    fn has_work(&self, number: u16) -> bool {
+        self.peers[usize::from(number)]
+            .as_ref()
+            .is_some_and(|peer| {
+                let can_send = peer.writable && peer.connection.has_output();
+                can_send || peer.connection.is_over()
+            })
+    }
+}
+
+impl Frontend for Nbd {
+    fn uri(&self) -> String {
+        self.at.uri(&self.options.uri_export)
+    }
+
+    fn tokens_max(&self) -> usize {
+        self.peers.len() + 1
+    }
+
+    fn register(&mut self, registry: &Registry, tokens: TokenRange) -> io::Result<()> {
+        self.tokens = tokens;
+        let last = tokens.get(self.peers.len());
+        let (Some(first), Some(_), Some(acceptor)) = (tokens.get(0), last, &mut self.acceptor)
+        else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        acceptor.register(registry, first, Interest::READABLE)
+    }
+
+    fn ready(&mut self, event: &Event, registry: &Registry, core: &mut dyn Core) {
+        let Some(index) = self.tokens.index(event.token()) else {
+            return;
+        };
+        if index == 0 {
+            self.acceptable = true;
+            self.accept(registry);
+            return;
+        }
+        let number = (index - 1) as u16;
+        // A client that left in the same turn is no longer here.
+        let Some(peer) = self.peers.get_mut(index - 1).and_then(Option::as_mut) else {
+            return;
+        };
+        peer.closing |= event.is_read_closed() || event.is_error();
+        peer.readable |= event.is_readable() || peer.closing;
+        peer.writable |= event.is_writable() || event.is_error();
+        self.take_in(number, core);
+    }
+
+    fn reply(&mut self, id: RequestId, result: Result<(), RequestError>, core: &mut dyn Core) {
+        let id = PieceId::decode(id);
+        let peer = self
+            .peers
+            .get_mut(usize::from(id.connection))
+            .and_then(Option::as_mut);
+        // A place is kept until the engine owes nothing for it.
+        debug_assert!(peer.is_some(), "a reply to nobody: {id:?}");
+        if let Some(peer) = peer {
+            peer.connection.reply(id, result, core);
+            self.mark(id.connection);
+        }
+    }
+
+    fn room(&mut self, _core: &mut dyn Core) {
+        // Those who wait are tried at the end of every turn.
+    }
+
+    fn turn_end(&mut self, now: Time, registry: &Registry, core: &mut dyn Core) -> bool {
+        let mut more = false;
+        self.accept(registry);
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for &number in &dirty {
+            let Some(peer) = &mut self.peers[usize::from(number)] else {
+                continue;
+            };
+            peer.dirty = false;
+            self.transmit(number, core);
+            let Some(peer) = &self.peers[usize::from(number)] else {
+                continue;
+            };
+            // Replies were sent, so a limit may be gone; or its share of the turn was used up.
+            if peer.wait == Wait::Own || (peer.wait == Wait::Input && peer.readable) {
+                more |= self.take_in(number, core);
+            }
+            self.reap(number, registry);
+        }
+        dirty.clear();
+        // New ones were marked meanwhile; they are few.
+        dirty.append(&mut self.dirty);
+        self.dirty = dirty;
+        while let Some(&number) = self.waiting.front() {
+            more |= self.take_in(number, core);
+            if self.waiting.front() == Some(&number) {
+                break;
+            }
+        }
+        if self.look || self.timer.is_some_and(|timer| now >= timer) {
+            self.look = false;
+            self.watch(now, core);
+        }
+        // What was queued above is sent in the next turn, which must not wait for events.
+        more | self.dirty.iter().any(|&number| self.has_work(number))
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        self.timer
+    }
+
+    fn stop(&mut self, registry: &Registry, core: &mut dyn Core) {
+        self.stopping = true;
+        self.look = true;
+        self.acceptable = false;
+        if let Some(mut acceptor) = self.acceptor.take() {
+            // It is closed next, which does the same.
+            drop(acceptor.deregister(registry));
+        }
+        for number in 0..self.peers.len() as u16 {
+            if let Some(peer) = &mut self.peers[usize::from(number)] {
+                peer.connection.finish_up(core);
+                peer.wait = Wait::End;
+                self.mark(number);
+            }
+        }
+        self.waiting.clear();
+    }
+
+    fn idle(&self) -> bool {
+        self.peers.iter().all(Option::is_none)
+    }
+}
+
+/// Whether a failed accept concerns one client only, and the next may be fine.
+fn is_about_client(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+            | io::ErrorKind::InvalidInput
+    )
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The NBD front-end: fixed newstyle, simple and structured replies, unix sockets and TCP.
+//!
+//! `handshake` and `connection` are the protocol without I/O (bytes in, bytes out), `listen`
+//! and `listener` the sockets, `client` the other end, `wire` what both ends share. Source of all
+//! numbers: doc/proto.md of github.com/NetworkBlockDevice/nbd.
+//! Bounds: a client, however hostile, gets at most [`REQUESTS_MAX`] requests and
+//! [`CONNECTION_BYTES_MAX`] of buffers (tests: `hostile_*`); one that doesn't read is not read.
+
+mod check;
+mod client;
+mod connection;
+mod handshake;
+mod listen;
+mod listener;
+mod outbox;
+mod payload;
+mod pending;
+mod reply;
+#[cfg(test)]
+mod tests;
+mod watch;
+mod wire;
+
+pub use client::{Answer, Client, ClientError, ClientOp, ExportInfo};
+pub use listen::{BindError, Listen, ListenError};
+pub use listener::{Nbd, NbdOptions};
+pub use wire::Errno;
+
+/// Requests of one connection that are accepted and whose replies are not sent completely.
+pub const REQUESTS_MAX: usize = 128;
+/// Bytes of buffers that one connection may hold.
+pub const CONNECTION_BYTES_MAX: u64 = 64 << 20;
+/// The longest read or write, as advertised (the protocol's usual figure).
+pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
+/// The budget that [`super::Core::alloc`] needs: the longest read, its ends in blocks of their own.
+pub const BUFFER_BYTES_MIN: u64 = PAYLOAD_BYTES_MAX as u64 + (1 << 20);

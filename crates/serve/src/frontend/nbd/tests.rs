@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The NBD server against a disk in RAM: the protocol without I/O, the loop with sockets, real
+//! clients.
+
+mod hostile;
+mod listening;
+mod protocol;
+mod ram;
+mod server;
+mod sessions;
+mod talk;
+mod throughput;
+mod tools;

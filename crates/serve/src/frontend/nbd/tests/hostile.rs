@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Clients that mean harm or are broken: no panic, no leak, no more than the bounds.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::super::connection::Wait;
+use super::super::wire::{self, command, option};
+use super::super::{CONNECTION_BYTES_MAX, REQUESTS_MAX};
+use super::ram::Ram;
+use super::talk::{Talk, client_flags, hello, info_data, replies, request};
+
+/// Longer than any answer that must be kept for a client that reads nothing.
+const UNREAD_MAX: usize = 80 << 10;
+
+/// Says `bytes` while reading, executing and cutting as `whims` tell; then hangs up.
+fn torment(structured: Option<bool>, bytes: &[u8], whims: &[u8]) {
+    let mut ram = Ram::new(4 << 20, 512);
+    ram.buffers.budget_bytes = 80 << 20;
+    let mut talk = match structured {
+        Some(structured) => Talk::started(ram, structured),
+        None => Talk::new(ram),
+    };
+    let mut rest = bytes;
+    for &whim in whims.iter().cycle().take(400) {
+        let wait = talk.connection.advance(&mut talk.ram, whim & 0x80 == 0);
+        assert!(talk.ram.queue.len() <= REQUESTS_MAX * 33);
+        assert!(talk.ram.buffers.held_bytes <= CONNECTION_BYTES_MAX);
+        if whim & 1 == 0 {
+            talk.execute(usize::from(whim >> 1));
+        }
+        if whim & 2 == 0 {
+            talk.read(usize::from(whim) * 64, &mut || 1000);
+        }
+        if wait == Wait::Input && !rest.is_empty() {
+            let cut = usize::from(whim >> 2) * usize::from(whim >> 2) * 4;
+            rest = &rest[talk.say(rest, cut)..];
+        }
+    }
+    if let Some(whim) = whims.first()
+        && whim & 4 == 0
+    {
+        talk.connection.finish_up(&mut talk.ram);
+        talk.execute(usize::MAX);
+        talk.read(usize::MAX, &mut || usize::MAX);
+        assert!(talk.connection.is_over());
+        assert_eq!(talk.ram.buffers.held_bytes, 0);
+    }
+    talk.hang_up();
+}
+
+/// Something like what a client says: requests with small payload, of any command.
+fn stream() -> impl Strategy<Value = Vec<u8>> {
+    let one = (0u16..9, 0u16..4, any::<u64>(), 0u64..9000, 0u32..40);
+    prop::collection::vec(one, 1..40).prop_map(|all| {
+        let mut bytes = Vec::new();
+        for (command, flags, cookie, sector, sectors) in all {
+            let len = sectors * 512;
+            bytes.extend(request(command, flags, cookie, sector * 512, len));
+            if command == command::WRITE {
+                bytes.extend(vec![command as u8; len as usize]);
+            }
+        }
+        bytes
+    })
+}
+
+fn whims() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 1..50)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn hostile_noise(
+        structured in prop::option::of(any::<bool>()),
+        bytes in prop::collection::vec(any::<u8>(), 0..2000),
+        whims in whims(),
+    ) {
+        torment(structured, &bytes, &whims);
+    }
+
+    #[test]
+    fn hostile_options(
+        options in prop::collection::vec((0u32..14, prop::collection::vec(any::<u8>(), 0..60), any::<u16>()), 0..30),
+        tail in stream(),
+        whims in whims(),
+    ) {
+        let mut bytes = client_flags();
+        for (kind, mut data, tweak) in options {
+            if (option::INFO..=option::GO).contains(&kind) && tweak & 1 == 0 {
+                data = info_data("disk", &[tweak, 3]);
+            }
+            wire::encode_option(&mut bytes, kind, &data);
+            if tweak > 60000 {
+                let last = bytes.len() - 1 - usize::from(tweak) % bytes.len();
+                bytes[last] ^= tweak as u8;
+            }
+        }
+        bytes.extend(tail);
+        torment(None, &bytes, &whims);
+    }
+
+    #[test]
+    fn hostile_mutations(
+        structured in any::<bool>(),
+        bytes in stream(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 0..12),
+        whims in whims(),
+    ) {
+        let mut bytes = [hello(structured), bytes].concat();
+        for (place, byte, what) in changes {
+            let place = place.index(bytes.len());
+            match what {
+                0 => bytes[place] = byte,
+                1 => bytes.insert(place, byte),
+                _ if bytes.len() > 1 => drop(bytes.remove(place)),
+                _ => {}
+            }
+        }
+        torment(None, &bytes, &whims);
+    }
+}
+
+/// Says `bytes` and never reads.
+fn say_unread(talk: &mut Talk, mut bytes: &[u8]) -> usize {
+    let all = bytes.len();
+    loop {
+        match talk.connection.advance(&mut talk.ram, true) {
+            Wait::Input if !bytes.is_empty() => bytes = &bytes[talk.say(bytes, usize::MAX)..],
+            _ if talk.execute(usize::MAX) > 0 => {}
+            _ => return all - bytes.len(),
+        }
+    }
+}
+
+#[test]
+fn hostile_reader_of_nothing_holds_what_it_may() {
+    let mut ram = Ram::new(4 << 20, 512);
+    ram.disk.fill(7);
+    let mut talk = Talk::started(ram, false);
+    let all = 1000;
+    let bytes = (0..all).flat_map(|cookie| request(command::READ, 0, cookie, 512, 1 << 20));
+    let bytes = bytes.collect::<Vec<_>>();
+    let taken = say_unread(&mut talk, &bytes);
+    // 63 reads of 1 MiB in two pieces of 1 MiB and 4 KiB: one more would be above 64 MiB.
+    assert_eq!(talk.ram.requests, 63 * 2);
+    assert!(talk.ram.buffers.held_bytes_peak <= CONNECTION_BYTES_MAX);
+    // Once it reads, it gets all of them.
+    talk.hear(&bytes[taken..]);
+    let reads = (0..all)
+        .map(|cookie| (cookie, 1 << 20))
+        .collect::<BTreeMap<_, _>>();
+    let heard = replies(&talk.said, false, &reads);
+    assert_eq!(heard.len(), 1000);
+    assert!(
+        heard
+            .values()
+            .all(|heard| heard.error == 0 && heard.data == vec![7; 1 << 20])
+    );
+    talk.hang_up();
+}
+
+#[test]
+fn hostile_reader_of_no_errors_is_stopped_too() {
+    let mut talk = Talk::started(Ram::new(4 << 20, 512), true);
+    let bytes = request(command::READ, 0, 1, 1, 1).repeat(10_000);
+    say_unread(&mut talk, &bytes);
+    assert_eq!(talk.connection.advance(&mut talk.ram, true), Wait::Own);
+    talk.read(usize::MAX, &mut || usize::MAX);
+    assert_eq!(talk.said.len(), REQUESTS_MAX * 26);
+    talk.hang_up();
+}
+
+#[test]
+fn hostile_lister_that_does_not_read_is_stopped() {
+    let mut talk = Talk::new(Ram::new(4 << 20, 512));
+    let mut bytes = client_flags();
+    for _ in 0..100_000 {
+        wire::encode_option(&mut bytes, option::LIST, &[]);
+    }
+    say_unread(&mut talk, &bytes);
+    talk.read(usize::MAX, &mut || usize::MAX);
+    assert!(talk.said.len() < UNREAD_MAX, "{}", talk.said.len());
+    talk.hang_up();
+}
+
+#[test]
+fn hostile_lengths_allocate_nothing() {
+    let mut talk = Talk::started(Ram::new(4 << 20, 512), false);
+    let len = (32 << 20) + 512;
+    let mut bytes = request(command::WRITE, 0, 1, 0, len);
+    bytes.resize(bytes.len() + len as usize, 0xff);
+    bytes.extend(request(command::READ, 0, 2, 0, u32::MAX));
+    bytes.extend(request(command::WRITE, 0, 3, (4 << 20) - 512, 1024));
+    bytes.extend([0xff; 1024]);
+    bytes.extend(request(command::FLUSH, 0, 4, 0, 0));
+    bytes.extend(request(command::WRITE, 0, 5, 0, u32::MAX));
+    talk.hear(&bytes);
+    let heard = replies(&talk.said, false, &BTreeMap::from([(2, 0)]));
+    let errors = heard.values().map(|heard| heard.error).collect::<Vec<_>>();
+    assert_eq!(errors, [22, 22, 28, 0, 22]);
+    assert_eq!(
+        (talk.ram.requests, talk.ram.buffers.held_bytes_peak),
+        (1, 0)
+    );
+    talk.hang_up();
+}
+
+#[test]
+fn hostile_magic_ends_this_connection() {
+    let mut talk = Talk::started(Ram::new(4 << 20, 512), false);
+    talk.hear(&[request(command::READ, 0, 1, 0, 512), vec![0xaa; 28]].concat());
+    assert!(talk.connection.is_over());
+    assert_eq!(
+        talk.said.len(),
+        16 + 512,
+        "what came before is still answered"
+    );
+}

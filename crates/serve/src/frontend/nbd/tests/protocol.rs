@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The protocol without I/O: what is said to what, and that cutting the bytes changes nothing.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::super::super::Export;
+use super::super::wire::{self, Fields, answer, command, command_flag, info, option};
+use super::ram::Ram;
+use super::talk::{Heard, Talk, client_flags, hello, info_data, replies, request};
+
+const DISK_BYTES: u64 = 8 << 20;
+const GREETING_BYTES: usize = 18;
+
+fn ram() -> Ram {
+    Ram::new(DISK_BYTES, 512)
+}
+
+/// The kinds of the answers to `options`, and whether the connection goes on.
+fn answers(ram: Ram, options: &[(u32, Vec<u8>)]) -> (Vec<(u32, u32)>, bool) {
+    let mut talk = Talk::new(ram);
+    let mut out = client_flags();
+    for (option, data) in options {
+        wire::encode_option(&mut out, *option, data);
+    }
+    talk.hear(&out);
+    let mut fields = Fields(&talk.said[GREETING_BYTES..]);
+    let mut kinds = Vec::new();
+    while !fields.0.is_empty() {
+        assert_eq!(fields.u64(), Some(wire::OPTION_REPLY_MAGIC));
+        kinds.push((fields.u32().unwrap(), fields.u32().unwrap()));
+        let len = fields.u32().unwrap();
+        fields.take(len as usize).unwrap();
+    }
+    let goes_on = !talk.connection.is_over();
+    talk.hang_up();
+    (kinds, goes_on)
+}
+
+#[test]
+fn the_greeting_is_fixed_newstyle() {
+    let mut talk = Talk::new(ram());
+    talk.hear(&[]);
+    assert_eq!(talk.said, b"NBDMAGICIHAVEOPT\0\x03");
+}
+
+#[test]
+fn unknown_client_flags_end_the_connection() {
+    let mut talk = Talk::new(ram());
+    talk.hear(&8u32.to_be_bytes());
+    assert!(talk.connection.is_over());
+}
+
+#[test]
+fn options_are_answered_by_kind() {
+    let go = |name: &str, wanted: &[u16]| (option::GO, info_data(name, wanted));
+    let ok = [
+        (option::GO, answer::INFO),
+        (option::GO, answer::INFO),
+        (option::GO, answer::ACK),
+    ];
+    let (kinds, goes_on) = answers(ram(), &[go("disk", &[])]);
+    assert_eq!((kinds.as_slice(), goes_on), (ok.as_slice(), true));
+    // The empty name is the default export.
+    assert_eq!(answers(ram(), &[go("", &[])]).0, ok);
+    assert_eq!(answers(ram(), &[go("", &[info::NAME])]).0.len(), 4);
+
+    // Each of these is answered with one error, and the handshake goes on.
+    let malformed = info_data("disk", &[])[..7].to_vec();
+    let trailing = [info_data("disk", &[]), vec![0]].concat();
+    let long_name = info_data(&"x".repeat(4097), &[]);
+    for (option, data, kind) in [
+        (option::GO, info_data("none", &[]), answer::UNKNOWN),
+        (option::GO, malformed, answer::INVALID),
+        (option::INFO, trailing, answer::INVALID),
+        (option::INFO, long_name, answer::INVALID),
+        (option::GO, u32::MAX.to_be_bytes().to_vec(), answer::INVALID),
+        (option::LIST, vec![1], answer::INVALID),
+        (option::STRUCTURED_REPLY, vec![1], answer::INVALID),
+        (option::STARTTLS, vec![], answer::UNSUPPORTED),
+        (9, vec![0; 8], answer::UNSUPPORTED),
+        (10, vec![0; 8], answer::UNSUPPORTED),
+        (12345, vec![0; 64 << 10], answer::UNSUPPORTED),
+        (12345, vec![0; (64 << 10) + 1], answer::TOO_BIG),
+        (option::GO, vec![0; 1 << 20], answer::TOO_BIG),
+    ] {
+        let (kinds, goes_on) = answers(ram(), &[(option, data), go("disk", &[])]);
+        let expected = [&[(option, kind)], ok.as_slice()].concat();
+        assert_eq!((kinds, goes_on), (expected, true));
+    }
+
+    let (kinds, goes_on) = answers(ram(), &[(option::ABORT, vec![])]);
+    assert_eq!(
+        (kinds.as_slice(), goes_on),
+        ([(option::ABORT, answer::ACK)].as_slice(), false)
+    );
+}
+
+#[test]
+fn all_exports_are_listed_and_none_is_the_default() {
+    let mut two = ram();
+    let other = Export {
+        name: "other".to_owned(),
+        ..two.exports[0].clone()
+    };
+    two.exports.push(other);
+    let list = [answer::SERVER, answer::SERVER, answer::ACK].map(|kind| (option::LIST, kind));
+    let options = [(option::LIST, vec![]), (option::GO, info_data("", &[]))];
+    let (kinds, _) = answers(two, &options);
+    assert_eq!(
+        kinds,
+        [list.as_slice(), &[(option::GO, answer::UNKNOWN)]].concat()
+    );
+}
+
+#[test]
+fn whole_blocks_must_be_asked_for() {
+    let go = |wanted: &[u16]| (option::GO, info_data("disk", wanted));
+    let (kinds, goes_on) = answers(
+        Ram::new(DISK_BYTES, 4096),
+        &[go(&[]), go(&[info::BLOCK_SIZE])],
+    );
+    let kinds = kinds.into_iter().map(|(_, kind)| kind).collect::<Vec<_>>();
+    let info = answer::INFO;
+    assert_eq!(
+        kinds,
+        [
+            info,
+            info,
+            answer::BLOCK_SIZE_REQUIRED,
+            info,
+            info,
+            answer::ACK
+        ]
+    );
+    assert!(goes_on);
+}
+
+#[test]
+fn export_name_starts_without_words() {
+    for (flags, zeroes) in [(1u32, 124), (3, 0)] {
+        let mut talk = Talk::new(ram());
+        let mut out = flags.to_be_bytes().to_vec();
+        wire::encode_option(&mut out, option::EXPORT_NAME, b"disk");
+        out.extend(request(command::FLUSH, 0, 7, 0, 0));
+        talk.hear(&out);
+        let mut fields = Fields(&talk.said[GREETING_BYTES..]);
+        assert_eq!(fields.u64(), Some(DISK_BYTES));
+        // HAS_FLAGS, FLUSH, FUA, TRIM, WRITE_ZEROES, CAN_MULTI_CONN.
+        assert_eq!(fields.u16(), Some(0b1_0110_1101));
+        assert_eq!(fields.take(zeroes), Some(vec![0; zeroes].as_slice()));
+        assert_eq!(fields.u32(), Some(wire::SIMPLE_MAGIC));
+        talk.hang_up();
+    }
+    let mut talk = Talk::new(ram());
+    let mut out = client_flags();
+    wire::encode_option(&mut out, option::EXPORT_NAME, b"none");
+    talk.hear(&out);
+    assert!(talk.connection.is_over());
+    assert_eq!(talk.said.len(), GREETING_BYTES);
+}
+
+/// What the protocol says to one request of an export of `DISK_BYTES` with blocks of 512 bytes.
+fn expected(disk: &mut [u8], said: &Said, structured: bool) -> Heard {
+    let fail = |error| Heard {
+        error,
+        data: Vec::new(),
+    };
+    let known = match said.command {
+        command::READ if structured => command_flag::FUA | command_flag::DF,
+        command::WRITE_ZEROES => command_flag::FUA | command_flag::NO_HOLE,
+        _ => command_flag::FUA,
+    };
+    if said.command == command::CACHE {
+        return fail(95);
+    }
+    if said.command > command::WRITE_ZEROES || said.flags & !known != 0 {
+        return fail(22);
+    }
+    if said.command == command::FLUSH {
+        return fail(if said.offset == 0 && said.len == 0 {
+            0
+        } else {
+            22
+        });
+    }
+    let payload = said.command <= command::WRITE;
+    if said.len == 0 || !said.offset.is_multiple_of(512) || !said.len.is_multiple_of(512) {
+        return fail(22);
+    }
+    if payload && said.len > 32 << 20 {
+        return fail(22);
+    }
+    let end = u128::from(said.offset) + u128::from(said.len);
+    if end > u128::from(DISK_BYTES) {
+        let grows = matches!(said.command, command::WRITE | command::WRITE_ZEROES);
+        return fail(if grows { 28 } else { 22 });
+    }
+    let range = &mut disk[said.offset as usize..end as usize];
+    let mut heard = fail(0);
+    match said.command {
+        command::READ => heard.data = range.to_vec(),
+        command::WRITE => range.copy_from_slice(&said.payload()),
+        _ => range.fill(0),
+    }
+    heard
+}
+
+#[derive(Clone, Debug)]
+struct Said {
+    command: u16,
+    flags: u16,
+    offset: u64,
+    len: u32,
+    fill: u8,
+}
+
+impl Said {
+    fn payload(&self) -> Vec<u8> {
+        if self.command != command::WRITE {
+            return Vec::new();
+        }
+        (0..self.len)
+            .map(|at| (at / 512) as u8 ^ self.fill)
+            .collect()
+    }
+}
+
+fn said() -> impl Strategy<Value = Said> {
+    let command = prop_oneof![8 => 0u16..2, 4 => 3u16..9, 1 => Just(999u16)];
+    let flags = prop_oneof![8 => Just(0u16), 4 => 0u16..8, 1 => any::<u16>()];
+    let sector = prop_oneof![8 => 0u64..256, 4 => 0u64..17000, 1 => any::<u64>()];
+    let sectors = prop_oneof![8 => 0u32..40, 2 => 0u32..600, 1 => 2000u32..5000];
+    let odd = prop_oneof![9 => Just((0u64, 0u32)), 1 => (0u64..512, 0u32..512)];
+    (command, flags, sector, sectors, odd, any::<u8>()).prop_map(
+        |(command, flags, sector, sectors, odd, fill)| {
+            let flush = command == command::FLUSH && fill < 200;
+            Said {
+                command,
+                flags,
+                offset: if flush {
+                    0
+                } else {
+                    sector.wrapping_mul(512).wrapping_add(odd.0)
+                },
+                len: if flush { 0 } else { sectors * 512 + odd.1 },
+                fill,
+            }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_split_says_the_same(
+        all in prop::collection::vec(said(), 1..40),
+        structured in any::<bool>(),
+        cuts in prop::collection::vec(prop_oneof![4 => 1usize..40, 4 => 1usize..9000, 1 => 1usize..400_000], 1..30),
+    ) {
+        let mut bytes = hello(structured);
+        let mut disk = vec![0; DISK_BYTES as usize];
+        let mut reads = BTreeMap::new();
+        let mut wanted = BTreeMap::new();
+        for (cookie, said) in (1 << 40..).zip(&all) {
+            bytes.extend(request(said.command, said.flags, cookie, said.offset, said.len));
+            bytes.extend(said.payload());
+            wanted.insert(cookie, expected(&mut disk, said, structured));
+            if said.command == command::READ {
+                reads.insert(cookie, said.len);
+            }
+        }
+        let mut handshake = Talk::new(ram());
+        handshake.hear(&hello(structured));
+
+        let mut cut = cuts.iter().copied().cycle();
+        let mut whole = Talk::new(ram());
+        whole.hear(&bytes);
+        let mut pieces = Talk::new(ram());
+        pieces.hear_cut(&bytes, || cut.next().unwrap());
+        for talk in [whole, pieces] {
+            let (start, rest) = talk.said.split_at(handshake.said.len());
+            prop_assert_eq!(start, handshake.said.as_slice());
+            prop_assert!(replies(rest, structured, &reads) == wanted);
+            let ram = talk.hang_up();
+            prop_assert!(ram.disk == disk);
+        }
+    }
+}
+
+#[test]
+fn byte_by_byte_is_the_same_too() {
+    let mut bytes = hello(true);
+    let write = Said {
+        command: command::WRITE,
+        flags: 0,
+        offset: 1536,
+        len: 20480,
+        fill: 9,
+    };
+    bytes.extend(request(write.command, 0, 1, write.offset, write.len));
+    bytes.extend(write.payload());
+    bytes.extend(request(command::READ, 0, 2, 1024, 8192));
+    let mut whole = Talk::new(ram());
+    whole.hear(&bytes);
+    let mut single = Talk::new(ram());
+    single.hear_cut(&bytes, || 1);
+    assert!(whole.said == single.said);
+    assert_eq!(&single.hang_up().disk[1536..][..20480], write.payload());
+}
+
+#[test]
+fn replies_are_these_bytes() {
+    let mut talk = Talk::started(ram(), false);
+    talk.hear(&request(command::READ, 0, 0x0102, 0, 512));
+    let head = b"\x67\x44\x66\x98\0\0\0\0\0\0\0\0\0\0\x01\x02";
+    assert_eq!(talk.said, [head.as_slice(), &[0; 512]].concat());
+
+    let mut talk = Talk::started(ram(), true);
+    talk.hear(&request(command::READ, 0, 0x0102, 512, 512));
+    let head = b"\x66\x8e\x33\xef\0\x01\0\x01\0\0\0\0\0\0\x01\x02\0\0\x02\x08\0\0\0\0\0\0\x02\0";
+    assert_eq!(talk.said, [head.as_slice(), &[0; 512]].concat());
+    talk.said.clear();
+    talk.hear(&request(command::READ, 0, 3, 1, 512));
+    let error = b"\x66\x8e\x33\xef\0\x01\x80\x01\0\0\0\0\0\0\0\x03\0\0\0\x06\0\0\0\x16\0\0";
+    assert_eq!(talk.said, error);
+}
+
+#[test]
+fn a_read_only_export_refuses_every_change() {
+    let mut ram = ram();
+    ram.exports[0].read_only = true;
+    let mut talk = Talk::started(ram, false);
+    let mut bytes = Vec::new();
+    for (cookie, command) in [command::WRITE, command::TRIM, command::WRITE_ZEROES]
+        .iter()
+        .enumerate()
+    {
+        bytes.extend(request(*command, 0, cookie as u64, 0, 512));
+        if *command == command::WRITE {
+            bytes.extend([1; 512]);
+        }
+    }
+    bytes.extend(request(command::FLUSH, 0, 3, 0, 0));
+    talk.hear(&bytes);
+    let errors = replies(&talk.said, false, &BTreeMap::new());
+    let errors = errors.values().map(|heard| heard.error).collect::<Vec<_>>();
+    assert_eq!(errors, [1, 1, 1, 0]);
+    assert_eq!(talk.ram.requests, 1);
+}
+
+#[test]
+fn whole_blocks_are_enforced() {
+    let mut talk = Talk::started(Ram::new(DISK_BYTES, 4096), false);
+    talk.hear(&request(command::READ, 0, 1, 512, 4096));
+    talk.hear(&request(command::READ, 0, 2, 4096, 4096));
+    let heard = replies(&talk.said, false, &BTreeMap::from([(1, 4096), (2, 4096)]));
+    assert_eq!((heard[&1].error, heard[&2].error), (22, 0));
+}
+
+#[test]
+fn one_bad_sector_fails_the_long_request_that_has_it() {
+    for structured in [false, true] {
+        let mut ram = ram();
+        ram.bad = Some(5000..5001);
+        let mut talk = Talk::started(ram, structured);
+        talk.hear(&request(command::READ, 0, 1, 0, 4 << 20));
+        talk.hear(&request(command::READ, 0, 2, 0, 2 << 20));
+        talk.hear(&[request(command::WRITE, 0, 3, 0, 3 << 20), vec![5; 3 << 20]].concat());
+        let reads = BTreeMap::from([(1, 4 << 20), (2, 2 << 20)]);
+        let heard = replies(&talk.said, structured, &reads);
+        let errors = heard.values().map(|heard| heard.error).collect::<Vec<_>>();
+        assert_eq!(errors, [5, 0, 5]);
+        talk.hang_up();
+    }
+}
+
+#[test]
+fn requests_are_cut_at_one_mebibyte_of_whole_blocks() {
+    let mut talk = Talk::started(Ram::new(64 << 20, 512), false);
+    talk.say(&request(command::READ, 0, 1, 3584, 32 << 20), usize::MAX);
+    talk.connection.advance(&mut talk.ram, true);
+    let parts = talk
+        .ram
+        .queue
+        .iter()
+        .map(|it| (it.lba.0, it.sectors))
+        .collect::<Vec<_>>();
+    assert_eq!(parts.len(), 33);
+    assert_eq!(
+        (parts[0], parts[1], parts[32]),
+        ((7, 2041), (2048, 2048), (65536, 7))
+    );
+    assert!(parts.windows(2).all(|two| two[0].0 + two[0].1 == two[1].0));
+    talk.hang_up();
+}
+
+#[test]
+fn what_was_asked_before_a_goodbye_is_answered() {
+    let mut talk = Talk::started(ram(), false);
+    let mut bytes = request(command::READ, 0, 1, 0, 512);
+    bytes.extend(request(command::DISCONNECT, 0, 2, 0, 0));
+    bytes.extend(request(command::READ, 0, 3, 0, 512));
+    talk.say(&bytes, usize::MAX);
+    talk.connection.advance(&mut talk.ram, true);
+    assert!(!talk.connection.is_over());
+    talk.execute(usize::MAX);
+    talk.read(usize::MAX, &mut || usize::MAX);
+    assert_eq!(talk.said.len(), 16 + 512);
+    assert!(talk.connection.is_over());
+}
+
+#[test]
+fn flags_reach_the_engine() {
+    let mut talk = Talk::started(ram(), false);
+    let mut bytes = request(command::WRITE, command_flag::FUA, 1, 0, 512);
+    bytes.extend([1; 512]);
+    bytes.extend(request(
+        command::WRITE_ZEROES,
+        command_flag::NO_HOLE,
+        2,
+        0,
+        512,
+    ));
+    bytes.extend(request(command::WRITE_ZEROES, 0, 3, 0, 1 << 20));
+    talk.say(&bytes, usize::MAX);
+    talk.connection.advance(&mut talk.ram, true);
+    let ops = talk
+        .ram
+        .queue
+        .iter()
+        .map(|it| format!("{:?} {}", it.op, it.fua))
+        .collect::<Vec<_>>();
+    let zeroes = [
+        "WriteZeroes { may_discard: false } false",
+        "WriteZeroes { may_discard: true } false",
+    ];
+    assert_eq!(ops, ["Write true", zeroes[0], zeroes[1]]);
+    talk.hang_up();
+}

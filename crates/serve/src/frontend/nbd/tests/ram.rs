@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A pump for tests: a disk in RAM, executed at once or later, in order or not; counts buffers.
+
+use std::collections::HashMap;
+
+use flashfront_engine::{
+    Buf, Memory, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span,
+};
+
+use super::super::super::{Core, Export};
+
+/// Buffers in ordinary memory, reused by size.
+#[derive(Default)]
+pub(super) struct Buffers {
+    all: Vec<Vec<u8>>,
+    used: Vec<bool>,
+    free: HashMap<usize, Vec<u32>>,
+    pub(super) held_bytes: u64,
+    pub(super) held_bytes_peak: u64,
+    pub(super) budget_bytes: u64,
+}
+
+impl Buffers {
+    fn try_alloc(&mut self, bytes: u32) -> Option<Buf> {
+        assert!(
+            bytes > 0 && bytes.is_multiple_of(4096) && bytes <= 1 << 20,
+            "{bytes}"
+        );
+        if self.held_bytes + u64::from(bytes) > self.budget_bytes {
+            return None;
+        }
+        self.held_bytes += u64::from(bytes);
+        self.held_bytes_peak = self.held_bytes_peak.max(self.held_bytes);
+        let reused = self.free.get_mut(&(bytes as usize)).and_then(Vec::pop);
+        let index = reused.unwrap_or_else(|| {
+            self.all.push(vec![0xee; bytes as usize]);
+            self.used.push(false);
+            (self.all.len() - 1) as u32
+        });
+        assert!(!std::mem::replace(&mut self.used[index as usize], true));
+        Some(Buf(index))
+    }
+}
+
+impl Memory for Buffers {
+    fn alloc(&mut self, bytes: u32) -> Buf {
+        self.try_alloc(bytes).expect("within the budget")
+    }
+
+    fn free(&mut self, buf: Buf) {
+        let used = std::mem::replace(&mut self.used[buf.0 as usize], false);
+        assert!(used, "{buf:?} freed twice");
+        let bytes = self.all[buf.0 as usize].len();
+        self.held_bytes -= bytes as u64;
+        self.free.entry(bytes).or_default().push(buf.0);
+    }
+
+    fn bytes(&self, span: Span) -> &[u8] {
+        assert!(
+            self.used[span.buf.0 as usize],
+            "{span:?} read after it was freed"
+        );
+        &self.all[span.buf.0 as usize][span.offset as usize..][..span.len as usize]
+    }
+
+    fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
+        assert!(
+            self.used[span.buf.0 as usize],
+            "{span:?} written after it was freed"
+        );
+        &mut self.all[span.buf.0 as usize][span.offset as usize..][..span.len as usize]
+    }
+
+    fn copy(&mut self, from: Span, to: Buf, offset: u32) {
+        let bytes = self.bytes(from).to_vec();
+        self.bytes_mut(Span::new(to, offset, from.len))
+            .copy_from_slice(&bytes);
+    }
+
+    fn zero(&mut self, span: Span) {
+        self.bytes_mut(span).fill(0);
+    }
+
+    fn checksum(&self, _span: Span) -> u32 {
+        unreachable!("a front-end has no use for it")
+    }
+}
+
+/// The disk and what is queued for it.
+pub(super) struct Ram {
+    pub(super) exports: Vec<Export>,
+    pub(super) disk: Vec<u8>,
+    pub(super) buffers: Buffers,
+    pub(super) queue: Vec<Request>,
+    pub(super) requests: u64,
+    /// Sectors whose reads and writes fail.
+    pub(super) bad: Option<std::ops::Range<u64>>,
+}
+
+impl Ram {
+    pub(super) fn new(bytes: u64, block_bytes: u32) -> Self {
+        let export = Export {
+            name: "disk".to_owned(),
+            origin: OriginId(0),
+            size_bytes: bytes,
+            block_bytes,
+            read_only: false,
+        };
+        Self {
+            exports: vec![export],
+            disk: vec![0; bytes as usize],
+            buffers: Buffers {
+                budget_bytes: 128 << 20,
+                ..Buffers::default()
+            },
+            queue: Vec::new(),
+            requests: 0,
+            bad: None,
+        }
+    }
+
+    /// Carries out one request.
+    pub(super) fn execute(&mut self, request: &Request) -> (RequestId, Result<(), RequestError>) {
+        let start = (request.lba.0 * SECTOR_BYTES) as usize;
+        let len = (request.sectors * SECTOR_BYTES) as usize;
+        let sectors = request.lba.0..request.lba.0 + request.sectors;
+        if let Some(bad) = &self.bad
+            && bad.start < sectors.end
+            && sectors.start < bad.end
+        {
+            return (request.id, Err(RequestError::Io));
+        }
+        let span = request
+            .buf
+            .map(|buf| Span::new(buf, (start % 4096) as u32, len as u32));
+        match (request.op, span) {
+            (RequestOp::Read, Some(span)) => {
+                self.buffers
+                    .bytes_mut(span)
+                    .copy_from_slice(&self.disk[start..start + len]);
+            }
+            (RequestOp::Write, Some(span)) => {
+                self.disk[start..start + len].copy_from_slice(self.buffers.bytes(span));
+            }
+            (RequestOp::Flush, None) => {}
+            (RequestOp::Discard | RequestOp::WriteZeroes { .. }, None) => {
+                self.disk[start..start + len].fill(0);
+            }
+            _ => panic!("malformed {request:?}"),
+        }
+        (request.id, Ok(()))
+    }
+}
+
+impl Core for Ram {
+    fn exports(&self) -> &[Export] {
+        &self.exports
+    }
+
+    fn memory(&mut self) -> &mut dyn Memory {
+        &mut self.buffers
+    }
+
+    fn alloc(&mut self, bytes: u32) -> Option<Buf> {
+        self.buffers.try_alloc(bytes)
+    }
+
+    fn free(&mut self, buf: Buf) {
+        self.buffers.free(buf);
+    }
+
+    fn submit(&mut self, request: Request) {
+        assert!(request.id.0 < 1 << 32);
+        let export = &self.exports[usize::from(request.origin.0)];
+        if request.op != RequestOp::Flush {
+            let end = (request.lba.0 + request.sectors) * SECTOR_BYTES;
+            assert!(
+                request.sectors > 0 && end <= export.size_bytes,
+                "{request:?}"
+            );
+        }
+        let same = self.queue.iter().any(|other| other.id == request.id);
+        assert!(!same, "{:?} is in flight already", request.id);
+        self.requests += 1;
+        self.queue.push(request);
+    }
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Talks to a connection without sockets: bytes cut as wanted, requests carried out when wanted.
+
+use std::collections::BTreeMap;
+
+use super::super::connection::{Connection, Wait};
+use super::super::pending::PieceId;
+use super::super::wire::{self, Fields, RequestHeader, handshake_flag, info, option};
+use super::ram::Ram;
+
+/// One client, its connection, and the disk.
+pub(super) struct Talk {
+    pub(super) connection: Connection,
+    pub(super) ram: Ram,
+    /// What the server has said.
+    pub(super) said: Vec<u8>,
+}
+
+/// A reply: the error (0 = none) and the data of a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Heard {
+    pub(super) error: u32,
+    pub(super) data: Vec<u8>,
+}
+
+impl Talk {
+    pub(super) fn new(ram: Ram) -> Self {
+        Self {
+            connection: Connection::new(0),
+            ram,
+            said: Vec::new(),
+        }
+    }
+
+    /// A connection after its handshake, which is taken out of `said`.
+    pub(super) fn started(ram: Ram, structured: bool) -> Self {
+        let mut talk = Self::new(ram);
+        talk.hear(&hello(structured));
+        talk.said.clear();
+        talk
+    }
+
+    /// Says `bytes`, all at once, and lets everything be done.
+    pub(super) fn hear(&mut self, bytes: &[u8]) {
+        self.hear_cut(bytes, || usize::MAX);
+    }
+
+    /// Says `bytes`; every transfer, either way, is of at most `cut()` bytes (0 counts as 1).
+    pub(super) fn hear_cut(&mut self, mut bytes: &[u8], mut cut: impl FnMut() -> usize) {
+        loop {
+            let wait = self.connection.advance(&mut self.ram, true);
+            let moved = self.execute(usize::MAX) + self.read(usize::MAX, &mut cut);
+            match wait {
+                Wait::Input if bytes.is_empty() => return,
+                Wait::Input => bytes = &bytes[self.say(bytes, cut())..],
+                Wait::Own | Wait::Room => assert!(moved > 0, "stuck: {wait:?}"),
+                Wait::End => return,
+            }
+        }
+    }
+
+    /// The connection takes at most `max` of `bytes`; how many it took.
+    pub(super) fn say(&mut self, bytes: &[u8], max: usize) -> usize {
+        let mut rest = &bytes[..bytes.len().min(max.max(1))];
+        let result = self.connection.receive(&mut self.ram, |slices| {
+            let mut total = 0;
+            for slice in slices {
+                let count = slice.len().min(rest.len());
+                slice[..count].copy_from_slice(&rest[..count]);
+                rest = &rest[count..];
+                total += count;
+            }
+            Ok(total)
+        });
+        result.unwrap().bytes
+    }
+
+    /// Carries out at most `count` of the requests that wait; how many it were.
+    pub(super) fn execute(&mut self, count: usize) -> usize {
+        let count = count.min(self.ram.queue.len());
+        for request in self.ram.queue.drain(..count).collect::<Vec<_>>() {
+            let (id, result) = self.ram.execute(&request);
+            self.connection
+                .reply(PieceId::decode(id), result, &mut self.ram);
+        }
+        count
+    }
+
+    /// Reads at most `max` bytes of what the server has to say; how many it were.
+    pub(super) fn read(&mut self, max: usize, cut: &mut impl FnMut() -> usize) -> usize {
+        let mut total = 0;
+        while self.connection.has_output() && total < max {
+            let room = cut().max(1).min(max - total);
+            let said = &mut self.said;
+            let before = said.len();
+            let result = self.connection.transmit(&mut self.ram, |slices| {
+                let mut left = room;
+                for slice in slices {
+                    let count = slice.len().min(left);
+                    said.extend_from_slice(&slice[..count]);
+                    left -= count;
+                }
+                assert!(left < room, "nothing was offered");
+                Ok(room - left)
+            });
+            result.unwrap();
+            total += self.said.len() - before;
+        }
+        total
+    }
+
+    /// The client hangs up, and the engine finishes.
+    pub(super) fn hang_up(mut self) -> Ram {
+        self.connection.abort(&mut self.ram);
+        self.execute(usize::MAX);
+        assert!(self.connection.is_over());
+        assert_eq!(self.ram.buffers.held_bytes, 0, "buffers leaked");
+        self.ram
+    }
+}
+
+/// The data of an INFO or GO.
+pub(super) fn info_data(name: &str, wanted: &[u16]) -> Vec<u8> {
+    let mut data = wire::wire_len(name.as_bytes()).to_vec();
+    data.extend_from_slice(name.as_bytes());
+    data.extend_from_slice(&(wanted.len() as u16).to_be_bytes());
+    for kind in wanted {
+        data.extend_from_slice(&kind.to_be_bytes());
+    }
+    data
+}
+
+/// The client's flags.
+pub(super) fn client_flags() -> Vec<u8> {
+    let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
+    u32::from(flags).to_be_bytes().to_vec()
+}
+
+/// All a client says until its first request.
+pub(super) fn hello(structured: bool) -> Vec<u8> {
+    let mut out = client_flags();
+    if structured {
+        wire::encode_option(&mut out, option::STRUCTURED_REPLY, &[]);
+    }
+    wire::encode_option(
+        &mut out,
+        option::GO,
+        &info_data("disk", &[info::BLOCK_SIZE]),
+    );
+    out
+}
+
+/// A request on the wire.
+pub(super) fn request(command: u16, flags: u16, cookie: u64, offset: u64, len: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    RequestHeader {
+        flags,
+        command,
+        cookie,
+        offset,
+        len,
+    }
+    .encode(&mut out);
+    out
+}
+
+/// The replies in `said`, by cookie. `reads` tells the length of each read. Panics at anything
+/// that is not a complete, well-formed reply to a read of those or to something else.
+pub(super) fn replies(
+    said: &[u8],
+    structured: bool,
+    reads: &BTreeMap<u64, u32>,
+) -> BTreeMap<u64, Heard> {
+    let mut all = BTreeMap::new();
+    let mut fields = Fields(said);
+    while !fields.0.is_empty() {
+        let magic = fields.u32().unwrap();
+        let (cookie, heard) = if magic == wire::SIMPLE_MAGIC {
+            let (error, cookie) = (fields.u32().unwrap(), fields.u64().unwrap());
+            let read = reads.get(&cookie);
+            assert!(!structured || read.is_none(), "a simple reply to a read");
+            let len = read.filter(|_| error == 0).copied().unwrap_or(0);
+            (
+                cookie,
+                Heard {
+                    error,
+                    data: fields.take(len as usize).unwrap().to_vec(),
+                },
+            )
+        } else {
+            assert_eq!(magic, wire::CHUNK_MAGIC);
+            let (flags, kind) = (fields.u16().unwrap(), fields.u16().unwrap());
+            let (cookie, len) = (fields.u64().unwrap(), fields.u32().unwrap());
+            let mut data = Fields(fields.take(len as usize).unwrap());
+            assert!(
+                structured && reads.contains_key(&cookie),
+                "a chunk for no read"
+            );
+            assert_eq!(flags, wire::chunk::DONE);
+            if kind == wire::chunk::OFFSET_DATA {
+                data.u64().unwrap();
+                assert_eq!(data.0.len(), reads[&cookie] as usize);
+                (
+                    cookie,
+                    Heard {
+                        error: 0,
+                        data: data.0.to_vec(),
+                    },
+                )
+            } else {
+                assert_eq!((kind, len), (wire::chunk::ERROR_PLAIN, 6));
+                let error = data.u32().unwrap();
+                assert_ne!(error, 0);
+                (
+                    cookie,
+                    Heard {
+                        error,
+                        data: Vec::new(),
+                    },
+                )
+            }
+        };
+        assert!(
+            all.insert(cookie, heard).is_none(),
+            "{cookie} was answered twice"
+        );
+    }
+    all
+}

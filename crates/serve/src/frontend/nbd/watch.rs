@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Timeouts: who is hung up on for taking too long.
+//!
+//! A client may be as slow as it likes while it is in nobody's way. The clock is the caller's.
+
+use flashfront_engine::Time;
+
+use super::super::Core;
+use super::listener::Nbd;
+
+/// A client must have chosen an export within this time.
+const HANDSHAKE_NS: u64 = 30_000_000_000;
+/// A client that sits on buffers others wait for must move within this time.
+const STALLED_NS: u64 = 30_000_000_000;
+/// The same while stopping.
+const STALLED_STOPPING_NS: u64 = 5_000_000_000;
+/// How often stalled clients are looked for, while there is a reason.
+const WATCH_NS: u64 = 1_000_000_000;
+
+/// When a client last moved, as of the last look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Since {
+    accepted: Option<Time>,
+    moved: Option<Time>,
+    progress: u64,
+}
+
+impl Nbd {
+    /// Hangs up on clients that take too long.
+    pub(super) fn watch(&mut self, now: Time, core: &mut dyn Core) {
+        let contended = self.stopping || !self.waiting.is_empty();
+        let limit_ns = if self.stopping {
+            STALLED_STOPPING_NS
+        } else {
+            STALLED_NS
+        };
+        let mut late = Vec::new();
+        let mut timer: Option<Time> = None;
+        for (number, peer) in self.peers.iter_mut().enumerate() {
+            let Some(peer) = peer else { continue };
+            let accepted = *peer.since.accepted.get_or_insert(now);
+            if peer.connection.in_handshake() {
+                let deadline = accepted.plus_ns(HANDSHAKE_NS);
+                if now >= deadline {
+                    late.push(number as u16);
+                } else {
+                    timer = Some(timer.map_or(deadline, |timer| timer.min(deadline)));
+                }
+            }
+            let progress = peer.connection.progress();
+            let moved = match peer.since.moved {
+                Some(moved) if progress == peer.since.progress => moved,
+                _ => now,
+            };
+            peer.since.moved = Some(moved);
+            peer.since.progress = progress;
+            let holds = if self.stopping {
+                peer.connection.has_output()
+            } else {
+                peer.connection.holds_for_client()
+            };
+            if contended && holds && now.since_ns(moved) >= limit_ns {
+                late.push(number as u16);
+            }
+        }
+        if contended || self.acceptable {
+            let next = now.plus_ns(WATCH_NS);
+            timer = Some(timer.map_or(next, |timer| timer.min(next)));
+        }
+        self.timer = timer;
+        for number in late {
+            self.hang_up(number, core);
+        }
+    }
+}

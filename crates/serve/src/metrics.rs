@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The status for Prometheus: `/metrics` and `/healthz` on an optional HTTP port.
+//!
+//! A thread of its own with a tokio runtime of one thread, so that no scrape touches the I/O
+//! path beyond one [`Command::Status`]. Names: `flashfront_` + the key of `status --json`, units
+//! last, counters with `_total`. At most [`SCRAPES_MAX`] requests are worked on at a time; the rest wait.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response as HttpResponse};
+use axum::routing::get;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::control::{Caller, Command, Response};
+use crate::report::StatusReport;
+
+/// Requests worked on at a time.
+pub const SCRAPES_MAX: usize = 4;
+/// The media type of OpenMetrics 1.0, which Prometheus asks for and everybody can read.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Why there are no metrics.
+#[derive(Debug, thiserror::Error)]
+#[error("http {address}: can't listen: {source}; choose another --http address")]
+pub struct HttpError {
+    /// Where.
+    pub address: SocketAddr,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// A running HTTP port; dropping it closes it.
+#[derive(Debug)]
+pub struct Http {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Http {
+    /// Listens at `address`; the caller has made sure that it may ([`crate::config::Config::check`]).
+    ///
+    /// # Errors
+    /// The port is taken, or the kernel refuses.
+    pub fn start(address: SocketAddr, caller: Caller) -> Result<Self, HttpError> {
+        let fail = |source| HttpError { address, source };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .map_err(fail)?;
+        let listener = runtime
+            .block_on(tokio::net::TcpListener::bind(address))
+            .map_err(fail)?;
+        let address = listener.local_addr().map_err(fail)?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serve = move || {
+            runtime.block_on(async move {
+                tokio::select! {
+                    ended = axum::serve(listener, router(caller)).into_future() => {
+                        if let Err(error) = ended {
+                            tracing::error!("http {address}: {error}");
+                        }
+                    }
+                    _ = stopped => {}
+                }
+            });
+            // A scrape that waits for the pump must not hold up the stop.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new()
+            .name("http".to_owned())
+            .spawn(serve)
+            .map_err(fail)?;
+        Ok(Self {
+            address,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it listens; tells the port if 0 was asked for.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Http {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Scraped {
+    caller: Caller,
+    places: Arc<Semaphore>,
+}
+
+fn router(caller: Caller) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(healthz))
+        .with_state(Scraped {
+            caller,
+            places: Arc::new(Semaphore::new(SCRAPES_MAX)),
+        })
+}
+
+/// Asks the pump without blocking the runtime.
+async fn ask(scraped: Scraped) -> Result<Box<StatusReport>, String> {
+    let Ok(_place) = scraped.places.acquire().await else {
+        return Err("the daemon is stopping".to_owned());
+    };
+    let caller = scraped.caller.clone();
+    match tokio::task::spawn_blocking(move || caller.call(Command::Status)).await {
+        Ok(Response::Status(report)) => Ok(report),
+        Ok(Response::Error { message }) => Err(message),
+        Ok(Response::Done) | Err(_) => Err("no status".to_owned()),
+    }
+}
+
+async fn metrics(State(scraped): State<Scraped>) -> HttpResponse {
+    match ask(scraped).await {
+        Ok(report) => ([(header::CONTENT_TYPE, OPENMETRICS)], encode(&report)).into_response(),
+        Err(message) => (StatusCode::SERVICE_UNAVAILABLE, message + "\n").into_response(),
+    }
+}
+
+/// Whether the I/O loop turns. Lost blocks are not ill health: restarting would not help.
+async fn healthz(State(scraped): State<Scraped>) -> HttpResponse {
+    match ask(scraped).await {
+        Ok(report) if report.opening => {
+            (StatusCode::SERVICE_UNAVAILABLE, "replaying the cache\n").into_response()
+        }
+        Ok(_) => "ok\n".into_response(),
+        Err(message) => (StatusCode::SERVICE_UNAVAILABLE, message + "\n").into_response(),
+    }
+}
+
+/// The report in the OpenMetrics text format.
+#[must_use]
+pub fn encode(report: &StatusReport) -> String {
+    let mut registry = Registry::with_prefix("flashfront");
+    registry.register(
+        "build",
+        "The running program",
+        Info::new([
+            ("version", report.version.clone()),
+            ("backend", report.backend.clone()),
+        ]),
+    );
+    let dirty = Family::<[(&str, String); 2], Gauge>::default();
+    let size = Family::<[(&str, String); 2], Gauge>::default();
+    for volume in &report.volumes {
+        let labels = [
+            ("volume", volume.name.clone()),
+            ("mode", volume.mode.clone()),
+        ];
+        dirty
+            .get_or_create(&labels)
+            .set(signed(volume.blocks_dirty));
+        size.get_or_create(&labels).set(signed(volume.size_bytes));
+    }
+    registry.register("volume_blocks_dirty", "Dirty blocks of the volume", dirty);
+    registry.register("volume_size_bytes", "Size of the volume", size);
+    registry.register_collector(Box::new(Numbers(report.clone())));
+    let mut text = String::new();
+    // Writing to a String does not fail.
+    let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
+    text
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// All plain numbers of a report.
+#[derive(Debug)]
+struct Numbers(StatusReport);
+
+impl Collector for Numbers {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let report = &self.0;
+        for (name, help, value) in report.counters.each() {
+            // The encoder ends the help with a full stop of its own.
+            let help = help.trim_end_matches('.');
+            let counter = ConstCounter::new(value);
+            counter.encode(encoder.encode_descriptor(
+                name,
+                help,
+                None,
+                counter.metric_type(),
+            )?)?;
+        }
+        let gauges = [
+            ("blocks_cached", "Blocks in the cache", report.blocks_cached),
+            (
+                "blocks_dirty",
+                "Dirty blocks in the cache",
+                report.blocks_dirty,
+            ),
+            (
+                "dirty_limit_blocks",
+                "The most that may be dirty",
+                report.dirty_limit_blocks,
+            ),
+            (
+                "capacity_blocks",
+                "Blocks the log has room for",
+                report.capacity_blocks,
+            ),
+            (
+                "segments_free",
+                "Segments ready to be written",
+                report.segments_free,
+            ),
+            ("segments", "All segments", report.segments),
+            (
+                "lost_blocks",
+                "Blocks whose only copy is corrupt",
+                report.lost_blocks,
+            ),
+            (
+                "draining",
+                "Whether a drain is going on",
+                u64::from(report.draining),
+            ),
+            (
+                "rss_bytes",
+                "Resident memory of the process",
+                report.rss_bytes,
+            ),
+            (
+                "index_bytes",
+                "Bytes of index, dirty set and ghost",
+                report.index_bytes,
+            ),
+            (
+                "buffer_bytes",
+                "Buffer bytes the engine holds",
+                report.buffer_bytes,
+            ),
+            (
+                "request_buffer_bytes",
+                "Buffer bytes held for clients",
+                report.request_buffer_bytes,
+            ),
+            (
+                "requests_in_flight",
+                "Requests not yet answered",
+                report.requests_in_flight,
+            ),
+            ("clients", "Clients connected", report.clients),
+            (
+                "uptime_seconds",
+                "Time since the daemon was ready",
+                report.uptime_s,
+            ),
+        ];
+        for (name, help, value) in gauges {
+            let gauge = ConstGauge::new(value);
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use flashfront_engine::{Counters, Mode, OriginId, OriginStatus, Status};
+
+    use super::*;
+    use crate::report::Facts;
+
+    fn report() -> StatusReport {
+        let status = Status {
+            counters: Counters {
+                read_hits: u64::MAX,
+                writes: 7,
+                ..Counters::default()
+            },
+            origins: vec![OriginStatus {
+                id: OriginId(0),
+                mode: Mode::Writeback,
+                size_bytes: 4096,
+                blocks_dirty: 5,
+            }],
+            blocks_dirty: 5,
+            ..Status::default()
+        };
+        let facts = Facts {
+            volumes: vec!["da\"ta".to_owned()],
+            ..Facts::default()
+        };
+        StatusReport::new(&status, &facts)
+    }
+
+    #[test]
+    fn the_text_has_types_values_and_escaped_labels() {
+        let text = encode(&report());
+        for line in [
+            "# TYPE flashfront_read_hits counter",
+            "flashfront_read_hits_total 18446744073709551615",
+            "flashfront_writes_total 7",
+            "flashfront_blocks_dirty 5",
+            "flashfront_volume_blocks_dirty{volume=\"da\\\"ta\",mode=\"writeback\"} 5",
+            "# EOF",
+        ] {
+            assert!(
+                text.lines().any(|l| l == line),
+                "{line} is missing from\n{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_number_of_the_report_is_there() {
+        let text = encode(&report());
+        let value = serde_json::to_value(report()).unwrap();
+        for (key, value) in value.as_object().unwrap() {
+            if value.is_number() && !["pid", "uptime_s"].contains(&key.as_str()) {
+                assert!(
+                    text.contains(&format!("flashfront_{key}")),
+                    "{key} is missing"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_port_answers_and_closes() {
+        let poll = mio::Poll::new().unwrap();
+        let waker = Arc::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
+        let (caller, calls) = Caller::new(waker);
+        let pump = std::thread::spawn(move || {
+            for call in calls {
+                let _ = call.reply.send(Response::Status(Box::new(report())));
+            }
+        });
+        let http = Http::start(([127, 0, 0, 1], 0).into(), caller).unwrap();
+        let get = |path: &str| {
+            let mut stream = std::net::TcpStream::connect(http.address()).unwrap();
+            write!(
+                stream,
+                "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            )
+            .unwrap();
+            let mut text = String::new();
+            stream.read_to_string(&mut text).unwrap();
+            text
+        };
+        assert!(get("/healthz").ends_with("ok\n"));
+        let text = get("/metrics");
+        assert!(text.contains("openmetrics-text") && text.contains("flashfront_writes_total 7"));
+        assert!(get("/nothing").starts_with("HTTP/1.1 404"));
+        let address = http.address();
+        drop(http);
+        std::net::TcpListener::bind(address).unwrap();
+        pump.join().unwrap();
+    }
+}

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `status --json` says: one flat, stable JSON object about a running daemon.
+//!
+//! Made from the engine's snapshot and what only the daemon knows ([`Facts`]). Names here are a
+//! contract with scripts: keys are added, never renamed or removed (test: `keys_are_a_contract`).
+//! Units come last in a name; what has no unit is a count.
+
+use flashfront_engine::{BLOCK_SECTORS, Key, Mode, Status};
+use serde::{Deserialize, Serialize};
+
+/// What the daemon knows and the engine does not.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// How I/O is done: `uring` or `threads`.
+    pub backend: String,
+    /// The names of the volumes; the index is the origin's id.
+    pub volumes: Vec<String>,
+    /// Seconds since the daemon was ready.
+    pub uptime_s: u64,
+    /// Clients connected now.
+    pub clients: u64,
+    /// Bytes of buffers the daemon holds for clients' requests.
+    pub request_buffer_bytes: u64,
+    /// Whether the cache is being replayed and requests wait.
+    pub opening: bool,
+}
+
+macro_rules! counters {
+    ($($name:ident: $help:literal,)*) => {
+        /// The engine's counters, under the names of [`flashfront_engine::Counters`].
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct CounterReport {
+            $(#[doc = $help] #[serde(default)] pub $name: u64,)*
+        }
+
+        impl CounterReport {
+            /// Name, help and value of each.
+            #[must_use]
+            pub fn each(&self) -> Vec<(&'static str, &'static str, u64)> {
+                vec![$((stringify!($name), $help, self.$name),)*]
+            }
+        }
+
+        impl From<&flashfront_engine::Counters> for CounterReport {
+            fn from(counters: &flashfront_engine::Counters) -> Self {
+                Self { $($name: counters.$name,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    reads: "Read requests.",
+    writes: "Write requests, with write-zeroes.",
+    flushes: "FLUSH requests.",
+    discards: "Discard requests.",
+    read_hits: "Blocks read from the cache, device or RAM.",
+    read_misses: "Blocks read from an origin.",
+    write_hits: "Blocks written that were in the cache already.",
+    write_misses: "Blocks written that were not in the cache.",
+    writes_direct_blocks: "Blocks of writes that went to the origin directly.",
+    promoted_blocks: "Blocks that missed and were put in the cache.",
+    reinserted_blocks: "Blocks that reclaim copied forward.",
+    evicted_blocks: "Blocks that reclaim dropped.",
+    destaged_blocks: "Blocks made clean by destage.",
+    bypassed_sequential: "Requests sent past the cache because their stream is sequential.",
+    origin_reads_bytes: "Bytes read from origins.",
+    origin_writes_bytes: "Bytes written to origins.",
+    cache_reads_bytes: "Bytes read from the cache device.",
+    cache_writes_bytes: "Bytes written to the cache device.",
+    cache_flushes: "FLUSHes sent to the cache device.",
+    origin_flushes: "FLUSHes sent to origins.",
+    commits: "Commits written.",
+    checkpoints: "Checkpoints completed.",
+    corrupt_blocks: "Blocks whose checksum did not match.",
+    throttled_writes: "Writes that had to wait for the dirty limit.",
+}
+
+/// One volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeReport {
+    /// Its name.
+    pub name: String,
+    /// The name of its mode.
+    pub mode: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Its dirty blocks.
+    pub blocks_dirty: u64,
+}
+
+/// A run of blocks whose only copy is corrupt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostRange {
+    /// The name of the volume.
+    pub origin: String,
+    /// First sector (512 bytes) on the origin.
+    pub lba: u64,
+    /// Length in blocks (4 KiB).
+    pub blocks: u64,
+}
+
+/// Everything `status` knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusReport {
+    /// The daemon's version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Seconds since it was ready.
+    pub uptime_s: u64,
+    /// How I/O is done: `uring` or `threads`.
+    pub backend: String,
+    /// The mode of all volumes, or `mixed`.
+    pub mode: String,
+    /// Whether the cache is being replayed and requests wait.
+    pub opening: bool,
+    /// Whether a drain is going on.
+    pub draining: bool,
+    /// Blocks in the cache.
+    pub blocks_cached: u64,
+    /// Dirty ones among them.
+    pub blocks_dirty: u64,
+    /// The most that may be dirty.
+    pub dirty_limit_blocks: u64,
+    /// Blocks the log has room for.
+    pub capacity_blocks: u64,
+    /// Segments ready to be written.
+    pub segments_free: u64,
+    /// All segments.
+    pub segments: u64,
+    /// The counters.
+    #[serde(flatten)]
+    pub counters: CounterReport,
+    /// Blocks whose only copy is corrupt.
+    pub lost_blocks: u64,
+    /// Where they are.
+    pub lost: Vec<LostRange>,
+    /// Resident memory of the process.
+    pub rss_bytes: u64,
+    /// Bytes of index, dirty set and ghost.
+    pub index_bytes: u64,
+    /// Buffer bytes the engine holds.
+    pub buffer_bytes: u64,
+    /// Bytes of buffers held for clients' requests.
+    pub request_buffer_bytes: u64,
+    /// Requests accepted and not yet answered.
+    pub requests_in_flight: u64,
+    /// Clients connected now.
+    pub clients: u64,
+    /// The volumes.
+    pub volumes: Vec<VolumeReport>,
+}
+
+impl StatusReport {
+    /// The report of this moment.
+    #[must_use]
+    pub fn new(status: &Status, facts: &Facts) -> Self {
+        let volumes: Vec<VolumeReport> = status
+            .origins
+            .iter()
+            .map(|origin| VolumeReport {
+                name: volume_name(facts, origin.id.0),
+                mode: origin.mode.name().to_owned(),
+                size_bytes: origin.size_bytes,
+                blocks_dirty: origin.blocks_dirty,
+            })
+            .collect();
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_s: facts.uptime_s,
+            backend: facts.backend.clone(),
+            mode: common_mode(status.origins.iter().map(|origin| origin.mode)),
+            opening: facts.opening,
+            draining: status.draining,
+            blocks_cached: status.blocks_cached,
+            blocks_dirty: status.blocks_dirty,
+            dirty_limit_blocks: status.dirty_limit_blocks,
+            capacity_blocks: status.capacity_blocks,
+            segments_free: status.segments_free,
+            segments: status.segments,
+            counters: CounterReport::from(&status.counters),
+            lost_blocks: status.lost.len() as u64,
+            lost: merge_lost(&status.lost, facts),
+            rss_bytes: rss_bytes(),
+            index_bytes: status.index_bytes,
+            buffer_bytes: status.buffer_bytes,
+            request_buffer_bytes: facts.request_buffer_bytes,
+            requests_in_flight: status.requests_in_flight,
+            clients: facts.clients,
+            volumes,
+        }
+    }
+
+    /// Share of the blocks read that came from the cache, 0 to 1; `None` before the first read.
+    #[must_use]
+    pub fn hit_ratio(&self) -> Option<f64> {
+        let all = self.counters.read_hits + self.counters.read_misses;
+        (all > 0).then(|| self.counters.read_hits as f64 / all as f64)
+    }
+}
+
+fn volume_name(facts: &Facts, id: u16) -> String {
+    facts
+        .volumes
+        .get(usize::from(id))
+        .cloned()
+        .unwrap_or_else(|| format!("origin-{id}"))
+}
+
+fn common_mode(mut modes: impl Iterator<Item = Mode>) -> String {
+    let Some(first) = modes.next() else {
+        return "none".to_owned();
+    };
+    if modes.all(|mode| mode == first) {
+        first.name().to_owned()
+    } else {
+        "mixed".to_owned()
+    }
+}
+
+/// Neighbouring blocks become one range, whatever order they come in.
+fn merge_lost(lost: &[Key], facts: &Facts) -> Vec<LostRange> {
+    let mut keys = lost.to_vec();
+    keys.sort_unstable();
+    keys.dedup();
+    let mut ranges: Vec<(Key, u64)> = Vec::new();
+    for key in keys {
+        match ranges.last_mut() {
+            Some((first, blocks))
+                if first.origin == key.origin && first.block.0 + *blocks == key.block.0 =>
+            {
+                *blocks += 1;
+            }
+            _ => ranges.push((key, 1)),
+        }
+    }
+    ranges
+        .into_iter()
+        .map(|(first, blocks)| LostRange {
+            origin: volume_name(facts, first.origin.0),
+            lba: first.block.0 * BLOCK_SECTORS,
+            blocks,
+        })
+        .collect()
+}
+
+/// Resident memory of this process; 0 where /proc is not mounted.
+#[must_use]
+pub fn rss_bytes() -> u64 {
+    // VmRSS of /proc/self/status is in KiB and needs no page size, unlike statm.
+    std::fs::read_to_string("/proc/self/status")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+            line.split_whitespace().next()?.parse::<u64>().ok()
+        })
+        .map_or(0, |kib| kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use flashfront_engine::{Block, OriginId, OriginStatus};
+
+    use super::*;
+
+    fn key(origin: u16, block: u64) -> Key {
+        Key {
+            origin: OriginId(origin),
+            block: Block(block),
+        }
+    }
+
+    fn status() -> Status {
+        Status {
+            origins: vec![OriginStatus {
+                id: OriginId(0),
+                mode: Mode::Writethrough,
+                size_bytes: 1 << 30,
+                blocks_dirty: 3,
+            }],
+            lost: vec![key(0, 11), key(0, 9), key(0, 10), key(0, 20), key(1, 21)],
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn keys_are_a_contract() {
+        let facts = Facts {
+            volumes: vec!["data".to_owned()],
+            ..Facts::default()
+        };
+        let value = serde_json::to_value(StatusReport::new(&status(), &facts)).unwrap();
+        for key in [
+            "mode",
+            "blocks_cached",
+            "blocks_dirty",
+            "dirty_limit_blocks",
+            "read_hits",
+            "read_misses",
+            "writes",
+            "origin_reads_bytes",
+            "origin_writes_bytes",
+            "cache_reads_bytes",
+            "cache_writes_bytes",
+            "corrupt_blocks",
+            "lost_blocks",
+            "lost",
+            "rss_bytes",
+            "version",
+            "uptime_s",
+            "pid",
+            "backend",
+            "volumes",
+            "draining",
+        ] {
+            assert!(value.get(key).is_some(), "{key} is missing");
+        }
+        assert_eq!(value["mode"], "writethrough");
+        assert_eq!(value["lost_blocks"], 5);
+        assert_eq!(value["volumes"][0]["name"], "data");
+    }
+
+    #[test]
+    fn the_report_survives_a_round_trip() {
+        let report = StatusReport::new(&status(), &Facts::default());
+        let text = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<StatusReport>(&text).unwrap(), report);
+    }
+
+    #[test]
+    fn lost_neighbours_become_one_range() {
+        let facts = Facts {
+            volumes: vec!["a".to_owned(), "b".to_owned()],
+            ..Facts::default()
+        };
+        let range = |origin: &str, lba, blocks| LostRange {
+            origin: origin.to_owned(),
+            lba,
+            blocks,
+        };
+        assert_eq!(
+            merge_lost(&status().lost, &facts),
+            [range("a", 72, 3), range("a", 160, 1), range("b", 168, 1)]
+        );
+    }
+
+    #[test]
+    fn different_modes_are_mixed() {
+        assert_eq!(
+            common_mode([Mode::Writeback, Mode::Passthrough].into_iter()),
+            "mixed"
+        );
+        assert_eq!(common_mode([].into_iter()), "none");
+    }
+
+    #[test]
+    fn this_process_uses_memory() {
+        assert!(rss_bytes() > 100 * 1024);
+    }
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo x ci` and `cargo x test`: the steps of CI, in order of their price.
+//!
+//! `./test` installs the tools and then runs these same steps one by one, to sum them up; the
+//! list of steps is here alone, `cargo x ci --list` prints it.
+
+use crate::run::{Failed, cargo, run};
+
+/// One step: a name, and the arguments of cargo.
+struct Step {
+    name: &'static str,
+    cargo: &'static [&'static str],
+}
+
+const STEPS: [Step; 7] = [
+    Step {
+        name: "format",
+        cargo: &["fmt", "--all", "--check"],
+    },
+    Step {
+        name: "tidy",
+        cargo: &["x", "tidy"],
+    },
+    Step {
+        name: "no-std",
+        cargo: &["x", "no-std"],
+    },
+    Step {
+        name: "clippy",
+        cargo: &[
+            "clippy",
+            "--quiet",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    },
+    Step {
+        name: "unit, property, conformance",
+        cargo: &["x", "test"],
+    },
+    Step {
+        name: "release build",
+        cargo: &["build", "--release", "-p", "flashfront-cli"],
+    },
+    // Two at a time: each test is a client, a daemon and often a file system.
+    Step {
+        name: "end to end",
+        cargo: &[
+            "test",
+            "--release",
+            "-p",
+            "flashfront-cli",
+            "--test",
+            "e2e",
+            "--",
+            "--test-threads=2",
+        ],
+    },
+];
+
+/// All steps; the first that fails ends it. With `--list`: prints `name<TAB>command` instead.
+pub(crate) fn ci(args: &[String]) -> Result<(), Failed> {
+    let list = args.iter().any(|arg| arg == "--list");
+    for step in &STEPS {
+        if list {
+            println!("{}\tcargo {}", step.name, step.cargo.join(" "));
+        } else {
+            eprintln!("== {}", step.name);
+            run(&mut cargo(step.cargo))?;
+        }
+    }
+    Ok(())
+}
+
+/// The tests that need nothing but cargo. The end-to-end tests of the CLI are another step, since
+/// they want the release binary and the tools of real clients.
+pub(crate) fn test(args: &[String]) -> Result<(), Failed> {
+    run(cargo(["test", "--workspace", "--exclude", "flashfront-cli"]).args(args))?;
+    run(cargo(["test", "-p", "flashfront-cli", "--bins"]).args(args))
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo x VERB`: the house's own tasks, one file per verb.
+//!
+//! Nothing but the standard library, so that it builds in seconds on a bare machine and CI needs
+//! nothing but rustup.
+
+mod ci;
+mod no_std;
+mod run;
+mod tidy;
+
+use std::process::ExitCode;
+
+/// A verb: its name, what `--help` says of it, what it does with the arguments after it.
+struct Verb {
+    name: &'static str,
+    summary: &'static str,
+    run: fn(&[String]) -> Result<(), run::Failed>,
+}
+
+const VERBS: [Verb; 4] = [
+    Verb {
+        name: "ci",
+        summary: "everything CI runs once the tools are installed",
+        run: ci::ci,
+    },
+    Verb {
+        name: "test",
+        summary: "unit, property and conformance tests; not end to end",
+        run: ci::test,
+    },
+    Verb {
+        name: "tidy",
+        summary: "the rules of the house that no compiler checks",
+        run: tidy::tidy,
+    },
+    Verb {
+        name: "no-std",
+        summary: "proves that the engine pulls in no std",
+        run: no_std::no_std,
+    },
+];
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let name = args.next().unwrap_or_default();
+    let rest: Vec<String> = args.collect();
+    let Some(verb) = VERBS.iter().find(|verb| verb.name == name) else {
+        eprintln!("usage: cargo x VERB\n");
+        for verb in &VERBS {
+            eprintln!("  {:8} {}", verb.name, verb.summary);
+        }
+        let asked_for_help = ["help", "--help", "-h"].contains(&name.as_str());
+        return if asked_for_help {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
+    };
+    match (verb.run)(&rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failed) => {
+            eprintln!("cargo x {name}: {failed}");
+            ExitCode::FAILURE
+        }
+    }
+}
