@@ -110,8 +110,9 @@ pub struct SuperblockMedia {
     stripe_blocks: U32,
     first_block: U32,
     origin_count: U32,
+    dirty_blocks: U64,
     origins: [OriginMedia; ORIGINS_MAX],
-    reserved: [u8; BLOCK_LEN - 88 - ORIGINS_MAX * size_of::<OriginMedia>()],
+    reserved: [u8; BLOCK_LEN - 96 - ORIGINS_MAX * size_of::<OriginMedia>()],
 }
 
 /// The first block of a commit.
@@ -267,6 +268,8 @@ pub struct Superblock {
     pub epoch: u64,
     /// Whether the last daemon stopped cleanly, so that the stale guard's data is current.
     pub clean: bool,
+    /// Dirty blocks at the last clean stop; means nothing if the stop was not clean.
+    pub dirty_blocks: u64,
     /// Size of the cache device.
     pub cache_bytes: u64,
     /// Independent logs.
@@ -327,6 +330,7 @@ impl Superblock {
         media.epoch = self.epoch.into();
         media.cache_bytes = self.cache_bytes.into();
         media.flags = u32::from(self.clean).into();
+        media.dirty_blocks = self.dirty_blocks.into();
         media.lanes = self.lanes.into();
         media.segment_blocks = self.segment_blocks.into();
         media.segments_per_lane = self.segments_per_lane.into();
@@ -390,6 +394,7 @@ impl Superblock {
             update: media.update.get(),
             epoch: media.epoch.get(),
             clean: media.flags.get() & 1 != 0,
+            dirty_blocks: media.dirty_blocks.get(),
             cache_bytes: media.cache_bytes.get(),
             lanes: media.lanes.get(),
             segment_blocks: media.segment_blocks.get(),

@@ -27,6 +27,8 @@ pub struct Options {
     pub dirty_age_max_ns: u64,
     /// A write waits in RAM at most this long for its commit. Default 1 s.
     pub commit_age_max_ns: u64,
+    /// Forget every clean block at the opening, because an origin was changed behind our back.
+    pub drop_clean: bool,
     /// Smallest unit that each origin can write; 512 for those not listed.
     pub origin_block_bytes: Vec<(OriginId, u32)>,
 }
@@ -41,6 +43,7 @@ impl Default for Options {
             sequential_bypass_bytes: 4 << 20,
             dirty_age_max_ns: 600_000_000_000,
             commit_age_max_ns: 1_000_000_000,
+            drop_clean: false,
             origin_block_bytes: Vec::new(),
         }
     }

@@ -379,8 +379,21 @@ impl Lane {
         }
     }
 
+    fn drop_clean_blocks(&mut self, cx: &mut Cx<'_>) {
+        let mut clean = Vec::new();
+        self.index.for_each(|flat, found| {
+            if !found.dirty {
+                clean.push(flat);
+            }
+        });
+        clean.into_iter().for_each(|flat| self.unmap(flat, cx));
+    }
+
     fn end_recovery(&mut self, it: Recovery, cx: &mut Cx<'_>) {
         cx.free(it.buf, COMMIT_BLOCKS_MAX);
+        if cx.shared.options.drop_clean {
+            self.drop_clean_blocks(cx);
+        }
         self.log.start(it.next_seq);
         let mut closed: Vec<(u64, u32)> = Vec::new();
         for (id, segment) in self.log.segments.iter().enumerate() {

@@ -6,18 +6,20 @@
 //! on the day it matters. [`REFERENCE`] documents every key and is parsed by a test, so that it
 //! can't drift from the code.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use flashfront_engine::{Durability, Mode};
 use serde::Deserialize;
+
+use crate::frontend::nbd::Listen;
 
 mod units;
 
 #[cfg(test)]
 mod tests;
 
-pub use units::{Age, DirtyLimit, Endpoint, Size, UnitError};
+pub use units::{Age, DirtyLimit, Size, UnitError};
 
 /// A complete, commented config file: every key with unit, default and reason.
 pub const REFERENCE: &str = include_str!("config/reference.toml");
@@ -52,7 +54,7 @@ pub struct Config {
     pub volumes: Vec<Volume>,
     /// Where clients connect.
     #[serde(default, rename = "listen")]
-    pub listens: Vec<Listen>,
+    pub listeners: Vec<Listener>,
     /// How the cache behaves.
     #[serde(default)]
     pub policy: Policy,
@@ -71,12 +73,17 @@ pub struct Volume {
     pub mode: Option<Mode>,
 }
 
-/// One front-end.
+/// Where one front-end listens.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Listen {
+pub struct Listener {
     /// Serve NBD here.
-    pub nbd: Endpoint,
+    #[serde(deserialize_with = "listen")]
+    pub nbd: Listen,
+}
+
+fn listen<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Listen, D::Error> {
+    Listen::parse(&String::deserialize(from)?).map_err(serde::de::Error::custom)
 }
 
 /// How the cache behaves. Nothing of it is in the on-media format.
@@ -158,10 +165,10 @@ pub enum ConfigError {
         place: String,
     },
     /// A host name nobody knows.
-    #[error("{endpoint}: {source}")]
+    #[error("{at}: {source}")]
     Resolve {
         /// Where.
-        endpoint: Endpoint,
+        at: Listen,
         /// Why.
         source: std::io::Error,
     },
@@ -185,7 +192,7 @@ impl Config {
             buffer_bytes: buffer_bytes(),
             accept_changed_origin: false,
             volumes: Vec::new(),
-            listens: Vec::new(),
+            listeners: Vec::new(),
             policy: Policy::default(),
         }
     }
@@ -213,7 +220,7 @@ impl Config {
         if self.volumes.is_empty() {
             return Err(ConfigError::NoVolume);
         }
-        if self.listens.is_empty() {
+        if self.listeners.is_empty() {
             return Err(ConfigError::NoListen);
         }
         for (nth, volume) in self.volumes.iter().enumerate() {
@@ -254,12 +261,17 @@ impl Config {
                 place: format!("http {http}"),
             });
         }
-        for Listen { nbd } in &self.listens {
-            let addresses = nbd.addresses().map_err(|source| ConfigError::Resolve {
-                endpoint: nbd.clone(),
-                source,
+        for Listener { nbd } in &self.listeners {
+            let Listen::Tcp { host, port } = nbd else {
+                continue;
+            };
+            let mut addresses = (host.as_str(), *port).to_socket_addrs().map_err(|source| {
+                ConfigError::Resolve {
+                    at: nbd.clone(),
+                    source,
+                }
             })?;
-            if addresses.iter().any(|address| !address.ip().is_loopback()) {
+            if addresses.any(|address| !address.ip().is_loopback()) {
                 return Err(ConfigError::NotLoopback {
                     place: nbd.to_string(),
                 });

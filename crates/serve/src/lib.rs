@@ -1,6 +1,17 @@
-//! serve
-pub mod frontend;
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The daemon as a library: the pump between engine, devices and front-ends, and the operator's side.
+//!
+//! `daemon` is the life of a daemon from config to clean stop, `pump` its one I/O thread, `frontend`
+//! how clients reach it, `control` and `metrics` how operators do, `superblock` and `stale` what is
+//! read and written before and after.
+
 pub mod config;
 pub mod control;
+pub mod daemon;
+pub mod frontend;
 pub mod metrics;
+pub mod offline;
+pub mod pump;
 pub mod report;
+pub mod stale;
+pub mod superblock;

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The values people write: sizes, a share or a size, spans of time, where to listen.
+//! The values people write: sizes, a share or a size, spans of time.
 //!
 //! Text in, number out, and back without loss: what `Display` prints `FromStr` reads. The same
 //! types serve the flags, the TOML file and the control protocol, so that one spelling works
 //! everywhere.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -30,11 +28,6 @@ pub enum UnitError {
         "`{0}` is not a span of time; write a number and a unit, as in \"30s\", \"5min\" or \"1h\""
     )]
     Age(String),
-    /// Not a place to listen.
-    #[error(
-        "`{0}` is not a place to listen; write unix:PATH or tcp:HOST:PORT, as in unix:/run/disk.sock or tcp:127.0.0.1:10809"
-    )]
-    Endpoint(String),
 }
 
 /// Makes `Serialize` and `Deserialize` go through `Display` and `FromStr`.
@@ -59,7 +52,6 @@ macro_rules! as_text {
 as_text!(Size);
 as_text!(DirtyLimit);
 as_text!(Age);
-as_text!(Endpoint);
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -176,112 +168,4 @@ impl fmt::Display for Age {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         humantime::format_duration(self.0).fmt(f)
     }
-}
-
-/// Where a front-end listens.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum Endpoint {
-    /// A unix socket.
-    Unix(PathBuf),
-    /// A TCP port.
-    Tcp {
-        /// A name or an address (IPv6 without brackets).
-        host: String,
-        /// The port; 0 lets the kernel choose.
-        port: u16,
-    },
-}
-
-impl Endpoint {
-    /// The addresses of a TCP endpoint; none for a unix socket. Asks the resolver for a name.
-    ///
-    /// # Errors
-    /// What the resolver says.
-    pub fn addresses(&self) -> std::io::Result<Vec<SocketAddr>> {
-        match self {
-            Self::Unix(_) => Ok(Vec::new()),
-            Self::Tcp { host, port } => Ok((host.as_str(), *port).to_socket_addrs()?.collect()),
-        }
-    }
-
-    /// The NBD URI of an export served here, as nbdinfo, nbdcopy and qemu take it.
-    ///
-    /// Follows the NBD project's doc/uri.md: `nbd+unix:///EXPORT?socket=PATH`, `nbd://HOST:PORT/EXPORT`.
-    #[must_use]
-    pub fn nbd_uri(&self, export: &str) -> String {
-        match self {
-            Self::Unix(path) => {
-                format!(
-                    "nbd+unix:///{}?socket={}",
-                    percent(export.as_bytes()),
-                    percent(path_bytes(path))
-                )
-            }
-            Self::Tcp { host, port } => {
-                let host = if host.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) {
-                    format!("[{host}]")
-                } else {
-                    host.clone()
-                };
-                let slash = if export.is_empty() { "" } else { "/" };
-                format!("nbd://{host}:{port}{slash}{}", percent(export.as_bytes()))
-            }
-        }
-    }
-}
-
-impl FromStr for Endpoint {
-    type Err = UnitError;
-
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        let error = || UnitError::Endpoint(text.to_owned());
-        if let Some(path) = text.strip_prefix("unix:") {
-            return if path.is_empty() {
-                Err(error())
-            } else {
-                Ok(Self::Unix(PathBuf::from(path)))
-            };
-        }
-        let place = text.strip_prefix("tcp:").ok_or_else(error)?;
-        let (host, port) = place.rsplit_once(':').ok_or_else(error)?;
-        let host = match host.strip_prefix('[') {
-            Some(inner) => inner.strip_suffix(']').ok_or_else(error)?,
-            None => host,
-        };
-        if host.is_empty() {
-            return Err(error());
-        }
-        Ok(Self::Tcp {
-            host: host.to_owned(),
-            port: port.parse().map_err(|_| error())?,
-        })
-    }
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "tcp:[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(f, "tcp:{host}:{port}"),
-        }
-    }
-}
-
-fn path_bytes(path: &Path) -> &[u8] {
-    use std::os::unix::ffi::OsStrExt;
-    path.as_os_str().as_bytes()
-}
-
-/// Percent-encodes all but what RFC 3986 leaves bare, and `/`.
-fn percent(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut out, &byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-        out
-    })
 }

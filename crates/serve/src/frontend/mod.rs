@@ -71,10 +71,7 @@ impl TokenRange {
     /// The place of `token` in the range; `None` if it belongs to somebody else.
     #[must_use]
     pub fn index(self, token: Token) -> Option<usize> {
-        token
-            .0
-            .checked_sub(self.first)
-            .filter(|&index| index < self.count)
+        token.0.checked_sub(self.first).filter(|&index| index < self.count)
     }
 }
 
@@ -115,4 +112,7 @@ pub trait Frontend {
 
     /// Whether nothing is in flight and nothing is left to be sent.
     fn idle(&self) -> bool;
+
+    /// Clients connected now.
+    fn clients(&self) -> usize;
 }

@@ -26,7 +26,9 @@ impl Place {
         let roomy = builder().tempdir_in(env!("CARGO_TARGET_TMPDIR"));
         Self {
             roomy: roomy.expect("the target folder is writable"),
-            short: builder().tempdir().expect("the temporary folder is writable"),
+            short: builder()
+                .tempdir()
+                .expect("the temporary folder is writable"),
         }
     }
 
@@ -57,8 +59,11 @@ impl Place {
     pub(crate) fn hashes(&self) -> BTreeMap<String, String> {
         let entries = fs::read_dir(self.dir()).expect("the folder is ours");
         let paths = entries.map(|entry| entry.expect("the folder is ours").path());
-        let files = paths.filter(|path| path.is_file() && path.extension().is_none_or(|it| it != "log"));
-        files.map(|path| (path.display().to_string(), sha256(&path))).collect()
+        let files =
+            paths.filter(|path| path.is_file() && path.extension().is_none_or(|it| it != "log"));
+        files
+            .map(|path| (path.display().to_string(), sha256(&path)))
+            .collect()
     }
 }
 

@@ -11,11 +11,7 @@ use super::PAYLOAD_BYTES_MAX;
 use super::wire::{Errno, RequestHeader, command, command_flag};
 
 /// Judges a request by the rules of the protocol and of the export.
-pub(super) fn check(
-    header: &RequestHeader,
-    export: &Export,
-    structured: bool,
-) -> Result<RequestOp, Errno> {
+pub(super) fn check(header: &RequestHeader, export: &Export, structured: bool) -> Result<RequestOp, Errno> {
     let (op, flags, past_end) = match header.command {
         command::READ => {
             let flags = if structured { command_flag::DF } else { 0 };
@@ -26,11 +22,7 @@ pub(super) fn check(
         command::TRIM => (RequestOp::Discard, 0, Errno::EINVAL),
         command::WRITE_ZEROES => {
             let may_discard = header.flags & command_flag::NO_HOLE == 0;
-            (
-                RequestOp::WriteZeroes { may_discard },
-                command_flag::NO_HOLE,
-                Errno::ENOSPC,
-            )
+            (RequestOp::WriteZeroes { may_discard }, command_flag::NO_HOLE, Errno::ENOSPC)
         }
         command::CACHE => return Err(Errno::ENOTSUP),
         _ => return Err(Errno::EINVAL),
@@ -40,11 +32,7 @@ pub(super) fn check(
         return Err(Errno::EINVAL);
     }
     if op == RequestOp::Flush {
-        return if header.offset == 0 && header.len == 0 {
-            Ok(op)
-        } else {
-            Err(Errno::EINVAL)
-        };
+        return if header.offset == 0 && header.len == 0 { Ok(op) } else { Err(Errno::EINVAL) };
     }
     if export.read_only && op != RequestOp::Read {
         return Err(Errno::EPERM);

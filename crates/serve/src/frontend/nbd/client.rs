@@ -13,9 +13,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
 use super::listen::Listen;
-use super::wire::{
-    CHUNK_MAGIC, Errno, RequestHeader, SIMPLE_MAGIC, chunk, command, command_flag, export_flag,
-};
+use super::wire::{CHUNK_MAGIC, Errno, RequestHeader, SIMPLE_MAGIC, chunk, command, command_flag, export_flag};
 
 /// Bytes read, and queued, before a system call.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -211,18 +209,10 @@ impl Client {
                 (command::WRITE_ZEROES, flags)
             }
         };
-        RequestHeader {
-            flags,
-            command,
-            cookie,
-            offset,
-            len,
-        }
-        .encode(&mut self.output);
+        RequestHeader { flags, command, cookie, offset, len }.encode(&mut self.output);
         self.output.extend_from_slice(payload);
         let read = op == ClientOp::Read;
-        self.outstanding
-            .insert(cookie, Outstanding { read, offset, len });
+        self.outstanding.insert(cookie, Outstanding { read, offset, len });
         if self.output.len() >= BUFFER_BYTES {
             self.send()?;
         }
@@ -264,11 +254,7 @@ impl Client {
                     self.input.read_exact(data)?;
                 }
                 self.outstanding.remove(&cookie);
-                let result = if error == 0 {
-                    Ok(())
-                } else {
-                    Err(Errno(error))
-                };
+                let result = if error == 0 { Ok(()) } else { Err(Errno(error)) };
                 return Ok(Answer { cookie, result });
             }
             if magic != CHUNK_MAGIC || !self.structured {
@@ -284,10 +270,7 @@ impl Client {
             }
             if flags & chunk::DONE != 0 {
                 self.outstanding.remove(&cookie);
-                return Ok(Answer {
-                    cookie,
-                    result: failed.map_or(Ok(()), Err),
-                });
+                return Ok(Answer { cookie, result: failed.map_or(Ok(()), Err) });
             }
         }
     }
@@ -298,13 +281,7 @@ impl Client {
     /// If the request or the connection fails.
     pub fn read_at(&mut self, offset: u64, into: &mut [u8]) -> Result<(), ClientError> {
         let mut data = Vec::new();
-        self.call(
-            ClientOp::Read,
-            offset,
-            wire_u32(into.len())?,
-            &[],
-            &mut data,
-        )?;
+        self.call(ClientOp::Read, offset, wire_u32(into.len())?, &[], &mut data)?;
         into.copy_from_slice(&data);
         Ok(())
     }
@@ -339,10 +316,7 @@ impl Client {
     /// # Errors
     /// If the request or the connection fails.
     pub fn write_zeroes(&mut self, offset: u64, len: u32) -> Result<(), ClientError> {
-        let op = ClientOp::WriteZeroes {
-            no_hole: false,
-            fua: false,
-        };
+        let op = ClientOp::WriteZeroes { no_hole: false, fua: false };
         self.call(op, offset, len, &[], &mut Vec::new())
     }
 
@@ -352,13 +326,7 @@ impl Client {
     /// If the socket fails.
     pub fn disconnect(mut self) -> Result<(), ClientError> {
         let command = command::DISCONNECT;
-        let header = RequestHeader {
-            flags: 0,
-            command,
-            cookie: 0,
-            offset: 0,
-            len: 0,
-        };
+        let header = RequestHeader { flags: 0, command, cookie: 0, offset: 0, len: 0 };
         header.encode(&mut self.output);
         self.send()?;
         // The server closes when all is answered.
@@ -418,10 +386,7 @@ impl Client {
             }
             _ if kind & chunk::ERROR != 0 && (6..=ANSWER_BYTES_MAX).contains(&len) => {
                 let error = u32::from_be_bytes(self.array()?);
-                io::copy(
-                    &mut (&mut self.input).take(u64::from(len) - 4),
-                    &mut io::sink(),
-                )?;
+                io::copy(&mut (&mut self.input).take(u64::from(len) - 4), &mut io::sink())?;
                 Ok(Some(Errno(error)))
             }
             _ => Err(ClientError::Protocol("a chunk of an unexpected kind")),

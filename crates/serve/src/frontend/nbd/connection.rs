@@ -11,7 +11,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 
-use flashfront_engine::{Buf, Lba, Request, RequestOp, SECTOR_BYTES, Span};
+use flashfront_engine::{Buf, Lba, Request, RequestOp, SECTOR_BYTES};
 
 use super::super::{Core, Export};
 use super::CONNECTION_BYTES_MAX;
@@ -146,10 +146,7 @@ impl Connection {
             let bytes = recv(&mut [IoSliceMut::new(rest)])?;
             self.end += bytes;
             self.progress += 1;
-            return Ok(Received {
-                bytes,
-                short: bytes < room,
-            });
+            return Ok(Received { bytes, short: bytes < room });
         };
         debug_assert!(self.end == 0, "payload is taken from the read buffer first");
         let room = span.len as usize + rest.len();
@@ -161,10 +158,7 @@ impl Connection {
         }
         self.end += bytes - direct;
         self.progress += 1;
-        Ok(Received {
-            bytes,
-            short: bytes < room,
-        })
+        Ok(Received { bytes, short: bytes < room })
     }
 
     /// Acts on what was received, as far as limits allow. `may_alloc`: nobody has waited longer
@@ -193,8 +187,7 @@ impl Connection {
         let (bytes, offered) = self.outbox.send(core.memory(), send)?;
         self.progress += 1;
         let (table, held_bytes) = (&mut self.table, &mut self.held_bytes);
-        self.outbox
-            .sent(bytes, |sent| release(sent, table, held_bytes, core));
+        self.outbox.sent(bytes, |sent| release(sent, table, held_bytes, core));
         Ok(bytes == offered)
     }
 
@@ -212,8 +205,7 @@ impl Connection {
     pub(super) fn abort(&mut self, core: &mut dyn Core) {
         self.dead = true;
         let (table, held_bytes) = (&mut self.table, &mut self.held_bytes);
-        self.outbox
-            .clear(|sent| release(sent, table, held_bytes, core));
+        self.outbox.clear(|sent| release(sent, table, held_bytes, core));
         self.finish_up(core);
     }
 
@@ -229,11 +221,7 @@ impl Connection {
         match self.outbox.say(|out| handshake.step(input, exports, out)) {
             Step::Need => return Some(Wait::Input),
             Step::Took(bytes) => self.start += bytes,
-            Step::Start {
-                took,
-                export,
-                structured,
-            } => {
+            Step::Start { took, export, structured } => {
                 self.start += took;
                 self.export = Some(exports[export].clone());
                 self.structured = structured;
@@ -273,14 +261,8 @@ impl Connection {
                 }
             }
             Err(error) => {
-                let kind = if header.command == command::READ {
-                    Kind::Read
-                } else {
-                    Kind::Other
-                };
-                let place = self
-                    .table
-                    .insert(kind, header.cookie, header.offset, header.len);
+                let kind = if header.command == command::READ { Kind::Read } else { Kind::Other };
+                let place = self.table.insert(kind, header.cookie, header.offset, header.len);
                 self.table.get_mut(place).error = Some(error);
                 self.finish(place, core);
                 if header.command == command::WRITE {
@@ -293,13 +275,7 @@ impl Connection {
     }
 
     /// Starts a request that is in order; or tells what it must wait for.
-    fn accept(
-        &mut self,
-        header: &RequestHeader,
-        op: RequestOp,
-        core: &mut dyn Core,
-        may_alloc: bool,
-    ) -> Option<Wait> {
+    fn accept(&mut self, header: &RequestHeader, op: RequestOp, core: &mut dyn Core, may_alloc: bool) -> Option<Wait> {
         let (offset, len) = (header.offset, header.len);
         let fua = header.flags & command_flag::FUA != 0;
         match op {
@@ -331,13 +307,7 @@ impl Connection {
             RequestOp::Write => {
                 let place = self.table.insert(Kind::Write, header.cookie, offset, len);
                 self.table.get_mut(place).receiving = true;
-                let payload = Payload {
-                    place,
-                    fua,
-                    index: 0,
-                    buf: None,
-                    have: 0,
-                };
+                let payload = Payload { place, fua, index: 0, buf: None, have: 0 };
                 self.phase = Phase::Payload(payload);
             }
             RequestOp::Flush | RequestOp::Discard | RequestOp::WriteZeroes { .. } => {
@@ -352,11 +322,7 @@ impl Connection {
         let here = (self.end - self.start).min(left as usize);
         self.start += here;
         let left = left - here as u32;
-        self.phase = if left == 0 {
-            Phase::Commands
-        } else {
-            Phase::Skip(left)
-        };
+        self.phase = if left == 0 { Phase::Commands } else { Phase::Skip(left) };
         (left > 0).then_some(Wait::Input)
     }
 
@@ -387,12 +353,7 @@ impl Connection {
         self.table.get_mut(place).unanswered += 1;
         self.in_flight += 1;
         core.submit(Request {
-            id: PieceId {
-                connection: self.number,
-                place,
-                piece,
-            }
-            .encode(),
+            id: PieceId { connection: self.number, place, piece }.encode(),
             origin: export.origin,
             op,
             lba: Lba(range.offset / SECTOR_BYTES),
@@ -401,7 +362,6 @@ impl Connection {
             fua,
         });
     }
-
 }
 
 /// Gives back what was sent.

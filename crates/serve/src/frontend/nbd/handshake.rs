@@ -8,9 +8,7 @@
 
 use super::super::Export;
 use super::PAYLOAD_BYTES_MAX;
-use super::wire::{
-    self, Fields, MAGIC, OPTION_MAGIC, answer, export_flag, handshake_flag, info, option,
-};
+use super::wire::{self, Fields, MAGIC, OPTION_MAGIC, answer, export_flag, handshake_flag, info, option};
 
 /// The longest option that is looked at. A GO with the longest name and all kinds of
 /// information is a tenth of it.
@@ -37,11 +35,7 @@ pub(super) enum Step {
     /// This many are done with.
     Took(usize),
     /// The client has chosen; these many are done with, and requests follow.
-    Start {
-        took: usize,
-        export: usize,
-        structured: bool,
-    },
+    Start { took: usize, export: usize, structured: bool },
     /// Send what is queued and close.
     End,
 }
@@ -60,11 +54,7 @@ impl Handshake {
         if self.skip > 0 {
             let took = usize::try_from(self.skip).map_or(input.len(), |skip| skip.min(input.len()));
             self.skip -= took as u64;
-            return if took == 0 {
-                Step::Need
-            } else {
-                Step::Took(took)
-            };
+            return if took == 0 { Step::Need } else { Step::Took(took) };
         }
         let mut fields = Fields(input);
         if !self.greeted {
@@ -79,8 +69,7 @@ impl Handshake {
             self.greeted = true;
             return Step::Took(4);
         }
-        let (Some(magic), Some(option), Some(len)) = (fields.u64(), fields.u32(), fields.u32())
-        else {
+        let (Some(magic), Some(option), Some(len)) = (fields.u64(), fields.u32(), fields.u32()) else {
             return Step::Need;
         };
         if magic != OPTION_MAGIC {
@@ -102,22 +91,14 @@ impl Handshake {
                     return Step::End;
                 };
                 self.answer_export_name(&exports[export], out);
-                Step::Start {
-                    took,
-                    export,
-                    structured: self.structured,
-                }
+                Step::Start { took, export, structured: self.structured }
             }
             option::ABORT => {
                 wire::encode_answer(out, option, answer::ACK, &[]);
                 Step::End
             }
             option::INFO | option::GO => match self.answer_info(option, data, exports, out) {
-                Some(export) if option == option::GO => Step::Start {
-                    took,
-                    export,
-                    structured: self.structured,
-                },
+                Some(export) if option == option::GO => Step::Start { took, export, structured: self.structured },
                 _ => Step::Took(took),
             },
             option::LIST | option::STRUCTURED_REPLY if !data.is_empty() => {
@@ -158,13 +139,7 @@ impl Handshake {
     }
 
     /// Answers INFO and GO; the export if the option was accepted.
-    fn answer_info(
-        &self,
-        option: u32,
-        data: &[u8],
-        exports: &[Export],
-        out: &mut Vec<u8>,
-    ) -> Option<usize> {
+    fn answer_info(&self, option: u32, data: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Option<usize> {
         let Some((name, wanted)) = parse_info(data) else {
             wire::encode_answer(out, option, answer::INVALID, b"malformed INFO or GO");
             return None;
@@ -209,21 +184,15 @@ impl Handshake {
 fn parse_info(data: &[u8]) -> Option<(&[u8], Vec<u16>)> {
     let mut fields = Fields(data);
     let len = fields.u32()? as usize;
-    let name = fields
-        .take(len)
-        .filter(|name| name.len() <= NAME_BYTES_MAX)?;
+    let name = fields.take(len).filter(|name| name.len() <= NAME_BYTES_MAX)?;
     let count = fields.u16()?;
-    let wanted = (0..count)
-        .map(|_| fields.u16())
-        .collect::<Option<Vec<_>>>()?;
+    let wanted = (0..count).map(|_| fields.u16()).collect::<Option<Vec<_>>>()?;
     fields.0.is_empty().then_some((name, wanted))
 }
 
 /// The export of that name; the empty name is the only one, if there is only one.
 fn find(exports: &[Export], name: &[u8]) -> Option<usize> {
-    let named = exports
-        .iter()
-        .position(|export| export.name.as_bytes() == name);
+    let named = exports.iter().position(|export| export.name.as_bytes() == name);
     named.or_else(|| (name.is_empty() && exports.len() == 1).then_some(0))
 }
 

@@ -63,9 +63,7 @@ pub enum BindError {
         error: io::Error,
     },
     /// Somebody listens there.
-    #[error(
-        "cannot listen at {0}: another server is listening there; stop it, or choose another path"
-    )]
+    #[error("cannot listen at {0}: another server is listening there; stop it, or choose another path")]
     InUse(Listen),
     /// A file of another kind.
     #[error("cannot listen at {0}: a file is there that is not a socket; it was left alone")]
@@ -99,20 +97,13 @@ impl Listen {
         let Some((host, port)) = rest.rsplit_once(':') else {
             return Err(ListenError::Port(text.to_owned()));
         };
-        let port = port
-            .parse()
-            .map_err(|_| ListenError::Port(text.to_owned()))?;
-        let bare = host
-            .strip_prefix('[')
-            .and_then(|host| host.strip_suffix(']'));
+        let port = port.parse().map_err(|_| ListenError::Port(text.to_owned()))?;
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = bare.unwrap_or(host);
         if host.is_empty() {
             return Err(ListenError::NoHost(text.to_owned()));
         }
-        Ok(Self::Tcp {
-            host: host.to_owned(),
-            port,
-        })
+        Ok(Self::Tcp { host: host.to_owned(), port })
     }
 
     /// The URI clients use for the export `name` (empty = the default one).
@@ -162,10 +153,7 @@ fn escape(bytes: &[u8]) -> String {
 /// A socket that accepts clients.
 #[derive(Debug)]
 pub(super) enum Acceptor {
-    Unix {
-        listener: UnixListener,
-        _file: SocketFile,
-    },
+    Unix { listener: UnixListener, _file: SocketFile },
     Tcp(TcpListener),
 }
 
@@ -179,8 +167,8 @@ pub(super) struct SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let same = fs::symlink_metadata(&self.path)
-            .is_ok_and(|meta| meta.dev() == self.device && meta.ino() == self.inode);
+        let same =
+            fs::symlink_metadata(&self.path).is_ok_and(|meta| meta.dev() == self.device && meta.ino() == self.inode);
         if same {
             // Gone already is as good, and nobody can be told anything else.
             drop(fs::remove_file(&self.path));
@@ -191,21 +179,12 @@ impl Drop for SocketFile {
 impl Acceptor {
     /// Listens; also tells the address with the port the system chose.
     pub(super) fn bind(listen: &Listen, insecure: bool) -> Result<(Self, Listen), BindError> {
-        let failed = |error| BindError::Io {
-            at: listen.clone(),
-            error,
-        };
+        let failed = |error| BindError::Io { at: listen.clone(), error };
         match listen {
             Listen::Unix(path) => {
                 clear_path(path, listen)?;
                 let (listener, file) = bind_unix(path).map_err(failed)?;
-                Ok((
-                    Self::Unix {
-                        listener,
-                        _file: file,
-                    },
-                    listen.clone(),
-                ))
+                Ok((Self::Unix { listener, _file: file }, listen.clone()))
             }
             Listen::Tcp { host, port } => {
                 let addresses = (host.as_str(), *port).to_socket_addrs().map_err(failed)?;
@@ -219,13 +198,7 @@ impl Acceptor {
                 };
                 let listener = TcpListener::bind(address).map_err(failed)?;
                 let port = listener.local_addr().map_err(failed)?.port();
-                Ok((
-                    Self::Tcp(listener),
-                    Listen::Tcp {
-                        host: host.clone(),
-                        port,
-                    },
-                ))
+                Ok((Self::Tcp(listener), Listen::Tcp { host: host.clone(), port }))
             }
         }
     }
@@ -245,10 +218,7 @@ impl Acceptor {
 
 /// Makes way for a socket at `path`, unless something living or foreign is there.
 fn clear_path(path: &Path, listen: &Listen) -> Result<(), BindError> {
-    let failed = |error| BindError::Io {
-        at: listen.clone(),
-        error,
-    };
+    let failed = |error| BindError::Io { at: listen.clone(), error };
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed(error)),
@@ -259,9 +229,7 @@ fn clear_path(path: &Path, listen: &Listen) -> Result<(), BindError> {
     }
     match unix::UnixStream::connect(path) {
         // Nobody has it open: its daemon was killed.
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(failed)
-        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path).map_err(failed),
         Ok(_) => Err(BindError::InUse(listen.clone())),
         // A full backlog (EAGAIN), a socket of another user: alive, or not ours to judge.
         Err(_) => Err(BindError::InUse(listen.clone())),
@@ -273,17 +241,10 @@ fn bind_unix(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     let meta = fs::symlink_metadata(path)?;
-    let file = SocketFile {
-        path: path.to_owned(),
-        device: meta.dev(),
-        inode: meta.ino(),
-    };
+    let file = SocketFile { path: path.to_owned(), device: meta.dev(), inode: meta.ino() };
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
     rustix::net::listen(&socket, BACKLOG)?;
-    Ok((
-        UnixListener::from_std(unix::UnixListener::from(socket)),
-        file,
-    ))
+    Ok((UnixListener::from_std(unix::UnixListener::from(socket)), file))
 }
 
 impl Source for Acceptor {

@@ -34,11 +34,7 @@ pub struct NbdOptions {
 
 impl Default for NbdOptions {
     fn default() -> Self {
-        Self {
-            insecure: false,
-            connections_max: 64,
-            uri_export: String::new(),
-        }
+        Self { insecure: false, connections_max: 64, uri_export: String::new() }
     }
 }
 
@@ -213,9 +209,7 @@ impl Nbd {
 
     /// Keeps the queue for buffers.
     fn note_wait(&mut self, number: u16) {
-        let wait = self.peers[usize::from(number)]
-            .as_ref()
-            .map(|peer| peer.wait);
+        let wait = self.peers[usize::from(number)].as_ref().map(|peer| peer.wait);
         let queued = self.waiting.iter().position(|&waiting| waiting == number);
         match (wait, queued) {
             (Some(Wait::Room), None) => {
@@ -277,12 +271,10 @@ impl Nbd {
 
     /// Whether the next turn has something to do for a client without any event.
     fn has_work(&self, number: u16) -> bool {
-        self.peers[usize::from(number)]
-            .as_ref()
-            .is_some_and(|peer| {
-                let can_send = peer.writable && peer.connection.has_output();
-                can_send || peer.connection.is_over()
-            })
+        self.peers[usize::from(number)].as_ref().is_some_and(|peer| {
+            let can_send = peer.writable && peer.connection.has_output();
+            can_send || peer.connection.is_over()
+        })
     }
 }
 
@@ -298,8 +290,7 @@ impl Frontend for Nbd {
     fn register(&mut self, registry: &Registry, tokens: TokenRange) -> io::Result<()> {
         self.tokens = tokens;
         let last = tokens.get(self.peers.len());
-        let (Some(first), Some(_), Some(acceptor)) = (tokens.get(0), last, &mut self.acceptor)
-        else {
+        let (Some(first), Some(_), Some(acceptor)) = (tokens.get(0), last, &mut self.acceptor) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         acceptor.register(registry, first, Interest::READABLE)
@@ -327,10 +318,7 @@ impl Frontend for Nbd {
 
     fn reply(&mut self, id: RequestId, result: Result<(), RequestError>, core: &mut dyn Core) {
         let id = PieceId::decode(id);
-        let peer = self
-            .peers
-            .get_mut(usize::from(id.connection))
-            .and_then(Option::as_mut);
+        let peer = self.peers.get_mut(usize::from(id.connection)).and_then(Option::as_mut);
         // A place is kept until the engine owes nothing for it.
         debug_assert!(peer.is_some(), "a reply to nobody: {id:?}");
         if let Some(peer) = peer {
@@ -400,6 +388,10 @@ impl Frontend for Nbd {
             }
         }
         self.waiting.clear();
+    }
+
+    fn clients(&self) -> usize {
+        self.connections()
     }
 
     fn idle(&self) -> bool {

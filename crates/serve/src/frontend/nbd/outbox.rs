@@ -69,11 +69,7 @@ impl Outbox {
         let result = fill(&mut self.heads);
         let head = self.heads.len() - before;
         if head > 0 || data.is_some() || answers.is_some() {
-            self.items.push_back(Item {
-                head,
-                data,
-                answers,
-            });
+            self.items.push_back(Item { head, data, answers });
         }
         result
     }
@@ -154,12 +150,8 @@ impl Outbox {
     /// Drops everything unsent; tells what became free.
     pub(super) fn clear(&mut self, mut freed: impl FnMut(Sent)) {
         for item in self.items.drain(..) {
-            item.data
-                .into_iter()
-                .for_each(|span| freed(Sent::Data(span)));
-            item.answers
-                .into_iter()
-                .for_each(|place| freed(Sent::Answer(place)));
+            item.data.into_iter().for_each(|span| freed(Sent::Data(span)));
+            item.answers.into_iter().for_each(|place| freed(Sent::Answer(place)));
         }
         self.heads.clear();
         self.heads_sent = 0;

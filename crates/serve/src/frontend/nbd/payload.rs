@@ -29,12 +29,7 @@ pub(super) struct Payload {
 
 impl Connection {
     /// Goes on with the payload of a write.
-    pub(super) fn payload(
-        &mut self,
-        mut payload: Payload,
-        core: &mut dyn Core,
-        may_alloc: bool,
-    ) -> Option<Wait> {
+    pub(super) fn payload(&mut self, mut payload: Payload, core: &mut dyn Core, may_alloc: bool) -> Option<Wait> {
         let pending = self.table.get_mut(payload.place);
         let (offset, len) = (pending.offset, pending.len);
         let piece = Piece::of(offset, len, payload.index);
@@ -71,24 +66,11 @@ impl Connection {
         pending.bufs.push(Some(buf));
         pending.receiving = !last;
         let (place, index) = (payload.place, payload.index);
-        self.submit(
-            place,
-            index,
-            RequestOp::Write,
-            piece,
-            Some(buf),
-            payload.fua,
-            core,
-        );
+        self.submit(place, index, RequestOp::Write, piece, Some(buf), payload.fua, core);
         self.phase = if last {
             Phase::Commands
         } else {
-            Phase::Payload(Payload {
-                index: index + 1,
-                buf: None,
-                have: 0,
-                ..payload
-            })
+            Phase::Payload(Payload { index: index + 1, buf: None, have: 0, ..payload })
         };
         None
     }
@@ -112,14 +94,7 @@ impl Connection {
 
 /// Where payload of the write being received belongs, if it is worth a direct receive.
 pub(super) fn direct(phase: &Phase, table: &mut Table) -> Option<Span> {
-    let Phase::Payload(Payload {
-        place,
-        index,
-        buf: Some(buf),
-        have,
-        ..
-    }) = *phase
-    else {
+    let Phase::Payload(Payload { place, index, buf: Some(buf), have, .. }) = *phase else {
         return None;
     };
     let pending = table.get_mut(place);

@@ -56,10 +56,7 @@ impl Piece {
         let start = first_block + u64::from(index) * REQUEST_BYTES_MAX;
         let end = (start + REQUEST_BYTES_MAX).min(offset + u64::from(len));
         let start = start.max(offset);
-        Self {
-            offset: start,
-            len: (end - start) as u32,
-        }
+        Self { offset: start, len: (end - start) as u32 }
     }
 
     /// How many pieces the range has.

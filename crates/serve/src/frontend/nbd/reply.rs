@@ -13,12 +13,7 @@ use super::wire::{ChunkHeader, Errno, SimpleReply, chunk};
 
 impl Connection {
     /// The engine's answer to one piece.
-    pub(super) fn reply(
-        &mut self,
-        id: PieceId,
-        result: Result<(), RequestError>,
-        core: &mut dyn Core,
-    ) {
+    pub(super) fn reply(&mut self, id: PieceId, result: Result<(), RequestError>, core: &mut dyn Core) {
         self.in_flight -= 1;
         self.progress += 1;
         let pending = self.table.get_mut(id.place);
@@ -58,22 +53,12 @@ impl Connection {
             let fill = |out: &mut Vec<u8>| {
                 if structured {
                     let kind = chunk::ERROR_PLAIN;
-                    ChunkHeader {
-                        flags: chunk::DONE,
-                        kind,
-                        cookie,
-                        len: 6,
-                    }
-                    .encode(out);
+                    ChunkHeader { flags: chunk::DONE, kind, cookie, len: 6 }.encode(out);
                     out.extend_from_slice(&error.0.to_be_bytes());
                     // The length of a message that isn't there.
                     out.extend_from_slice(&0u16.to_be_bytes());
                 } else {
-                    SimpleReply {
-                        error: error.0,
-                        cookie,
-                    }
-                    .encode(out);
+                    SimpleReply { error: error.0, cookie }.encode(out);
                 }
             };
             self.outbox.push(fill, None, Some(place));
@@ -82,13 +67,7 @@ impl Connection {
         let fill = |out: &mut Vec<u8>| {
             if structured {
                 let kind = chunk::OFFSET_DATA;
-                ChunkHeader {
-                    flags: chunk::DONE,
-                    kind,
-                    cookie,
-                    len: len + 8,
-                }
-                .encode(out);
+                ChunkHeader { flags: chunk::DONE, kind, cookie, len: len + 8 }.encode(out);
                 out.extend_from_slice(&offset.to_be_bytes());
             } else {
                 SimpleReply { error: 0, cookie }.encode(out);

@@ -11,3 +11,4 @@ mod sessions;
 mod talk;
 mod throughput;
 mod tools;
+mod turns;

@@ -29,11 +29,7 @@ impl Nbd {
     /// Hangs up on clients that take too long.
     pub(super) fn watch(&mut self, now: Time, core: &mut dyn Core) {
         let contended = self.stopping || !self.waiting.is_empty();
-        let limit_ns = if self.stopping {
-            STALLED_STOPPING_NS
-        } else {
-            STALLED_NS
-        };
+        let limit_ns = if self.stopping { STALLED_STOPPING_NS } else { STALLED_NS };
         let mut late = Vec::new();
         let mut timer: Option<Time> = None;
         for (number, peer) in self.peers.iter_mut().enumerate() {
@@ -54,11 +50,7 @@ impl Nbd {
             };
             peer.since.moved = Some(moved);
             peer.since.progress = progress;
-            let holds = if self.stopping {
-                peer.connection.has_output()
-            } else {
-                peer.connection.holds_for_client()
-            };
+            let holds = if self.stopping { peer.connection.has_output() } else { peer.connection.holds_for_client() };
             if contended && holds && now.since_ns(moved) >= limit_ns {
                 late.push(number as u16);
             }

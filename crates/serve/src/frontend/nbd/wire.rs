@@ -255,7 +255,5 @@ pub(super) fn encode_answer(out: &mut Vec<u8>, option: u32, kind: u32, data: &[u
 
 /// The length of `data` as it is written before it.
 pub(super) fn wire_len(data: &[u8]) -> [u8; 4] {
-    u32::try_from(data.len())
-        .expect("our own messages are short")
-        .to_be_bytes()
+    u32::try_from(data.len()).expect("our own messages are short").to_be_bytes()
 }

@@ -4,9 +4,7 @@
 use std::io::Read;
 
 use super::super::PAYLOAD_BYTES_MAX;
-use super::super::wire::{
-    self, Fields, MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, answer, handshake_flag, info, option,
-};
+use super::super::wire::{self, Fields, MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, answer, handshake_flag, info, option};
 use super::{ANSWER_BYTES_MAX, Client, ClientError, ExportInfo};
 
 impl Client {
@@ -22,10 +20,7 @@ impl Client {
     }
 
     fn greet(&mut self) -> Result<(), ClientError> {
-        let magic = (
-            u64::from_be_bytes(self.array()?),
-            u64::from_be_bytes(self.array()?),
-        );
+        let magic = (u64::from_be_bytes(self.array()?), u64::from_be_bytes(self.array()?));
         if magic != (MAGIC, OPTION_MAGIC) {
             return Err(ClientError::Protocol("no newstyle greeting"));
         }
@@ -34,8 +29,7 @@ impl Client {
             return Err(ClientError::Protocol("not fixed newstyle"));
         }
         let flags = flags & (handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
-        self.output
-            .extend_from_slice(&u32::from(flags).to_be_bytes());
+        self.output.extend_from_slice(&u32::from(flags).to_be_bytes());
         Ok(())
     }
 
@@ -61,11 +55,7 @@ impl Client {
                 }
                 _ => {
                     let text = String::from_utf8_lossy(&data).into_owned();
-                    return Err(ClientError::Refused {
-                        name: name.to_owned(),
-                        kind,
-                        text,
-                    });
+                    return Err(ClientError::Refused { name: name.to_owned(), kind, text });
                 }
             }
         }

@@ -150,16 +150,10 @@ fn hostile_reader_of_nothing_holds_what_it_may() {
     assert!(talk.ram.buffers.held_bytes_peak <= CONNECTION_BYTES_MAX);
     // Once it reads, it gets all of them.
     talk.hear(&bytes[taken..]);
-    let reads = (0..all)
-        .map(|cookie| (cookie, 1 << 20))
-        .collect::<BTreeMap<_, _>>();
+    let reads = (0..all).map(|cookie| (cookie, 1 << 20)).collect::<BTreeMap<_, _>>();
     let heard = replies(&talk.said, false, &reads);
     assert_eq!(heard.len(), 1000);
-    assert!(
-        heard
-            .values()
-            .all(|heard| heard.error == 0 && heard.data == vec![7; 1 << 20])
-    );
+    assert!(heard.values().all(|heard| heard.error == 0 && heard.data == vec![7; 1 << 20]));
     talk.hang_up();
 }
 
@@ -202,10 +196,7 @@ fn hostile_lengths_allocate_nothing() {
     let heard = replies(&talk.said, false, &BTreeMap::from([(2, 0)]));
     let errors = heard.values().map(|heard| heard.error).collect::<Vec<_>>();
     assert_eq!(errors, [22, 22, 28, 0, 22]);
-    assert_eq!(
-        (talk.ram.requests, talk.ram.buffers.held_bytes_peak),
-        (1, 0)
-    );
+    assert_eq!((talk.ram.requests, talk.ram.buffers.held_bytes_peak), (1, 0));
     talk.hang_up();
 }
 
@@ -214,9 +205,5 @@ fn hostile_magic_ends_this_connection() {
     let mut talk = Talk::started(Ram::new(4 << 20, 512), false);
     talk.hear(&[request(command::READ, 0, 1, 0, 512), vec![0xaa; 28]].concat());
     assert!(talk.connection.is_over());
-    assert_eq!(
-        talk.said.len(),
-        16 + 512,
-        "what came before is still answered"
-    );
+    assert_eq!(talk.said.len(), 16 + 512, "what came before is still answered");
 }

@@ -25,10 +25,7 @@ fn addresses_are_read_and_written() {
         assert_eq!(listen.uri(""), uri);
         assert_eq!(listen.to_string(), text);
     }
-    assert_eq!(
-        Listen::parse("unix:/s").unwrap().uri("a?b"),
-        "nbd+unix:///a%3Fb?socket=/s"
-    );
+    assert_eq!(Listen::parse("unix:/s").unwrap().uri("a?b"), "nbd+unix:///a%3Fb?socket=/s");
     assert_eq!(Listen::parse("tcp:h:1").unwrap().uri("v1"), "nbd://h:1/v1");
 }
 
@@ -46,10 +43,7 @@ fn bad_addresses_say_what_is_expected() {
         ("tcp:[]:10809", "host"),
     ] {
         let error = Listen::parse(text).unwrap_err().to_string();
-        assert!(
-            error.contains(word) && error.contains(&format!("{text:?}")),
-            "{error}"
-        );
+        assert!(error.contains(word) && error.contains(&format!("{text:?}")), "{error}");
     }
 }
 
@@ -61,10 +55,7 @@ fn tcp_beyond_this_machine_is_refused() {
         assert!(matches!(error, BindError::Insecure(_)), "{error}");
         assert!(error.to_string().contains("--insecure"), "{error}");
     }
-    let options = NbdOptions {
-        insecure: true,
-        ..NbdOptions::default()
-    };
+    let options = NbdOptions { insecure: true, ..NbdOptions::default() };
     let nbd = Nbd::bind(&Listen::parse("tcp:0.0.0.0:0").unwrap(), options).unwrap();
     assert!(matches!(nbd.address(), Listen::Tcp { port, .. } if *port != 0));
 }
@@ -74,10 +65,7 @@ fn the_socket_is_for_its_owner_only() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("socket");
     let nbd = bind(&path).unwrap();
-    assert_eq!(
-        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-        0o600
-    );
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     drop(nbd);
 }
 
@@ -86,10 +74,7 @@ fn a_dead_daemons_socket_is_replaced_and_a_living_ones_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("socket");
     drop(UnixListener::bind(&path).unwrap());
-    assert!(
-        path.exists(),
-        "std leaves the file, as a killed daemon does"
-    );
+    assert!(path.exists(), "std leaves the file, as a killed daemon does");
     let living = bind(&path).unwrap();
     let error = bind(&path).unwrap_err();
     assert!(matches!(error, BindError::InUse(_)), "{error}");

@@ -55,11 +55,7 @@ fn unknown_client_flags_end_the_connection() {
 #[test]
 fn options_are_answered_by_kind() {
     let go = |name: &str, wanted: &[u16]| (option::GO, info_data(name, wanted));
-    let ok = [
-        (option::GO, answer::INFO),
-        (option::GO, answer::INFO),
-        (option::GO, answer::ACK),
-    ];
+    let ok = [(option::GO, answer::INFO), (option::GO, answer::INFO), (option::GO, answer::ACK)];
     let (kinds, goes_on) = answers(ram(), &[go("disk", &[])]);
     assert_eq!((kinds.as_slice(), goes_on), (ok.as_slice(), true));
     // The empty name is the default export.
@@ -91,49 +87,27 @@ fn options_are_answered_by_kind() {
     }
 
     let (kinds, goes_on) = answers(ram(), &[(option::ABORT, vec![])]);
-    assert_eq!(
-        (kinds.as_slice(), goes_on),
-        ([(option::ABORT, answer::ACK)].as_slice(), false)
-    );
+    assert_eq!((kinds.as_slice(), goes_on), ([(option::ABORT, answer::ACK)].as_slice(), false));
 }
 
 #[test]
 fn all_exports_are_listed_and_none_is_the_default() {
     let mut two = ram();
-    let other = Export {
-        name: "other".to_owned(),
-        ..two.exports[0].clone()
-    };
+    let other = Export { name: "other".to_owned(), ..two.exports[0].clone() };
     two.exports.push(other);
     let list = [answer::SERVER, answer::SERVER, answer::ACK].map(|kind| (option::LIST, kind));
     let options = [(option::LIST, vec![]), (option::GO, info_data("", &[]))];
     let (kinds, _) = answers(two, &options);
-    assert_eq!(
-        kinds,
-        [list.as_slice(), &[(option::GO, answer::UNKNOWN)]].concat()
-    );
+    assert_eq!(kinds, [list.as_slice(), &[(option::GO, answer::UNKNOWN)]].concat());
 }
 
 #[test]
 fn whole_blocks_must_be_asked_for() {
     let go = |wanted: &[u16]| (option::GO, info_data("disk", wanted));
-    let (kinds, goes_on) = answers(
-        Ram::new(DISK_BYTES, 4096),
-        &[go(&[]), go(&[info::BLOCK_SIZE])],
-    );
+    let (kinds, goes_on) = answers(Ram::new(DISK_BYTES, 4096), &[go(&[]), go(&[info::BLOCK_SIZE])]);
     let kinds = kinds.into_iter().map(|(_, kind)| kind).collect::<Vec<_>>();
     let info = answer::INFO;
-    assert_eq!(
-        kinds,
-        [
-            info,
-            info,
-            answer::BLOCK_SIZE_REQUIRED,
-            info,
-            info,
-            answer::ACK
-        ]
-    );
+    assert_eq!(kinds, [info, info, answer::BLOCK_SIZE_REQUIRED, info, info, answer::ACK]);
     assert!(goes_on);
 }
 
@@ -163,10 +137,7 @@ fn export_name_starts_without_words() {
 
 /// What the protocol says to one request of an export of `DISK_BYTES` with blocks of 512 bytes.
 fn expected(disk: &mut [u8], said: &Said, structured: bool) -> Heard {
-    let fail = |error| Heard {
-        error,
-        data: Vec::new(),
-    };
+    let fail = |error| Heard { error, data: Vec::new() };
     let known = match said.command {
         command::READ if structured => command_flag::FUA | command_flag::DF,
         command::WRITE_ZEROES => command_flag::FUA | command_flag::NO_HOLE,
@@ -179,11 +150,7 @@ fn expected(disk: &mut [u8], said: &Said, structured: bool) -> Heard {
         return fail(22);
     }
     if said.command == command::FLUSH {
-        return fail(if said.offset == 0 && said.len == 0 {
-            0
-        } else {
-            22
-        });
+        return fail(if said.offset == 0 && said.len == 0 { 0 } else { 22 });
     }
     let payload = said.command <= command::WRITE;
     if said.len == 0 || !said.offset.is_multiple_of(512) || !said.len.is_multiple_of(512) {
@@ -221,9 +188,7 @@ impl Said {
         if self.command != command::WRITE {
             return Vec::new();
         }
-        (0..self.len)
-            .map(|at| (at / 512) as u8 ^ self.fill)
-            .collect()
+        (0..self.len).map(|at| (at / 512) as u8 ^ self.fill).collect()
     }
 }
 
@@ -233,22 +198,16 @@ fn said() -> impl Strategy<Value = Said> {
     let sector = prop_oneof![8 => 0u64..256, 4 => 0u64..17000, 1 => any::<u64>()];
     let sectors = prop_oneof![8 => 0u32..40, 2 => 0u32..600, 1 => 2000u32..5000];
     let odd = prop_oneof![9 => Just((0u64, 0u32)), 1 => (0u64..512, 0u32..512)];
-    (command, flags, sector, sectors, odd, any::<u8>()).prop_map(
-        |(command, flags, sector, sectors, odd, fill)| {
-            let flush = command == command::FLUSH && fill < 200;
-            Said {
-                command,
-                flags,
-                offset: if flush {
-                    0
-                } else {
-                    sector.wrapping_mul(512).wrapping_add(odd.0)
-                },
-                len: if flush { 0 } else { sectors * 512 + odd.1 },
-                fill,
-            }
-        },
-    )
+    (command, flags, sector, sectors, odd, any::<u8>()).prop_map(|(command, flags, sector, sectors, odd, fill)| {
+        let flush = command == command::FLUSH && fill < 200;
+        Said {
+            command,
+            flags,
+            offset: if flush { 0 } else { sector.wrapping_mul(512).wrapping_add(odd.0) },
+            len: if flush { 0 } else { sectors * 512 + odd.1 },
+            fill,
+        }
+    })
 }
 
 proptest! {
@@ -293,13 +252,7 @@ proptest! {
 #[test]
 fn byte_by_byte_is_the_same_too() {
     let mut bytes = hello(true);
-    let write = Said {
-        command: command::WRITE,
-        flags: 0,
-        offset: 1536,
-        len: 20480,
-        fill: 9,
-    };
+    let write = Said { command: command::WRITE, flags: 0, offset: 1536, len: 20480, fill: 9 };
     bytes.extend(request(write.command, 0, 1, write.offset, write.len));
     bytes.extend(write.payload());
     bytes.extend(request(command::READ, 0, 2, 1024, 8192));
@@ -334,10 +287,7 @@ fn a_read_only_export_refuses_every_change() {
     ram.exports[0].read_only = true;
     let mut talk = Talk::started(ram, false);
     let mut bytes = Vec::new();
-    for (cookie, command) in [command::WRITE, command::TRIM, command::WRITE_ZEROES]
-        .iter()
-        .enumerate()
-    {
+    for (cookie, command) in [command::WRITE, command::TRIM, command::WRITE_ZEROES].iter().enumerate() {
         bytes.extend(request(*command, 0, cookie as u64, 0, 512));
         if *command == command::WRITE {
             bytes.extend([1; 512]);
@@ -382,17 +332,9 @@ fn requests_are_cut_at_one_mebibyte_of_whole_blocks() {
     let mut talk = Talk::started(Ram::new(64 << 20, 512), false);
     talk.say(&request(command::READ, 0, 1, 3584, 32 << 20), usize::MAX);
     talk.connection.advance(&mut talk.ram, true);
-    let parts = talk
-        .ram
-        .queue
-        .iter()
-        .map(|it| (it.lba.0, it.sectors))
-        .collect::<Vec<_>>();
+    let parts = talk.ram.queue.iter().map(|it| (it.lba.0, it.sectors)).collect::<Vec<_>>();
     assert_eq!(parts.len(), 33);
-    assert_eq!(
-        (parts[0], parts[1], parts[32]),
-        ((7, 2041), (2048, 2048), (65536, 7))
-    );
+    assert_eq!((parts[0], parts[1], parts[32]), ((7, 2041), (2048, 2048), (65536, 7)));
     assert!(parts.windows(2).all(|two| two[0].0 + two[0].1 == two[1].0));
     talk.hang_up();
 }
@@ -417,26 +359,12 @@ fn flags_reach_the_engine() {
     let mut talk = Talk::started(ram(), false);
     let mut bytes = request(command::WRITE, command_flag::FUA, 1, 0, 512);
     bytes.extend([1; 512]);
-    bytes.extend(request(
-        command::WRITE_ZEROES,
-        command_flag::NO_HOLE,
-        2,
-        0,
-        512,
-    ));
+    bytes.extend(request(command::WRITE_ZEROES, command_flag::NO_HOLE, 2, 0, 512));
     bytes.extend(request(command::WRITE_ZEROES, 0, 3, 0, 1 << 20));
     talk.say(&bytes, usize::MAX);
     talk.connection.advance(&mut talk.ram, true);
-    let ops = talk
-        .ram
-        .queue
-        .iter()
-        .map(|it| format!("{:?} {}", it.op, it.fua))
-        .collect::<Vec<_>>();
-    let zeroes = [
-        "WriteZeroes { may_discard: false } false",
-        "WriteZeroes { may_discard: true } false",
-    ];
+    let ops = talk.ram.queue.iter().map(|it| format!("{:?} {}", it.op, it.fua)).collect::<Vec<_>>();
+    let zeroes = ["WriteZeroes { may_discard: false } false", "WriteZeroes { may_discard: true } false"];
     assert_eq!(ops, ["Write true", zeroes[0], zeroes[1]]);
     talk.hang_up();
 }

@@ -3,9 +3,7 @@
 
 use std::collections::HashMap;
 
-use flashfront_engine::{
-    Buf, Memory, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span,
-};
+use flashfront_engine::{Buf, Memory, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span};
 
 use super::super::super::{Core, Export};
 
@@ -22,10 +20,7 @@ pub(super) struct Buffers {
 
 impl Buffers {
     fn try_alloc(&mut self, bytes: u32) -> Option<Buf> {
-        assert!(
-            bytes > 0 && bytes.is_multiple_of(4096) && bytes <= 1 << 20,
-            "{bytes}"
-        );
+        assert!(bytes > 0 && bytes.is_multiple_of(4096) && bytes <= 1 << 20, "{bytes}");
         if self.held_bytes + u64::from(bytes) > self.budget_bytes {
             return None;
         }
@@ -56,25 +51,18 @@ impl Memory for Buffers {
     }
 
     fn bytes(&self, span: Span) -> &[u8] {
-        assert!(
-            self.used[span.buf.0 as usize],
-            "{span:?} read after it was freed"
-        );
+        assert!(self.used[span.buf.0 as usize], "{span:?} read after it was freed");
         &self.all[span.buf.0 as usize][span.offset as usize..][..span.len as usize]
     }
 
     fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
-        assert!(
-            self.used[span.buf.0 as usize],
-            "{span:?} written after it was freed"
-        );
+        assert!(self.used[span.buf.0 as usize], "{span:?} written after it was freed");
         &mut self.all[span.buf.0 as usize][span.offset as usize..][..span.len as usize]
     }
 
     fn copy(&mut self, from: Span, to: Buf, offset: u32) {
         let bytes = self.bytes(from).to_vec();
-        self.bytes_mut(Span::new(to, offset, from.len))
-            .copy_from_slice(&bytes);
+        self.bytes_mut(Span::new(to, offset, from.len)).copy_from_slice(&bytes);
     }
 
     fn zero(&mut self, span: Span) {
@@ -99,20 +87,12 @@ pub(super) struct Ram {
 
 impl Ram {
     pub(super) fn new(bytes: u64, block_bytes: u32) -> Self {
-        let export = Export {
-            name: "disk".to_owned(),
-            origin: OriginId(0),
-            size_bytes: bytes,
-            block_bytes,
-            read_only: false,
-        };
+        let export =
+            Export { name: "disk".to_owned(), origin: OriginId(0), size_bytes: bytes, block_bytes, read_only: false };
         Self {
             exports: vec![export],
             disk: vec![0; bytes as usize],
-            buffers: Buffers {
-                budget_bytes: 128 << 20,
-                ..Buffers::default()
-            },
+            buffers: Buffers { budget_bytes: 128 << 20, ..Buffers::default() },
             queue: Vec::new(),
             requests: 0,
             bad: None,
@@ -130,14 +110,10 @@ impl Ram {
         {
             return (request.id, Err(RequestError::Io));
         }
-        let span = request
-            .buf
-            .map(|buf| Span::new(buf, (start % 4096) as u32, len as u32));
+        let span = request.buf.map(|buf| Span::new(buf, (start % 4096) as u32, len as u32));
         match (request.op, span) {
             (RequestOp::Read, Some(span)) => {
-                self.buffers
-                    .bytes_mut(span)
-                    .copy_from_slice(&self.disk[start..start + len]);
+                self.buffers.bytes_mut(span).copy_from_slice(&self.disk[start..start + len]);
             }
             (RequestOp::Write, Some(span)) => {
                 self.disk[start..start + len].copy_from_slice(self.buffers.bytes(span));
@@ -174,10 +150,7 @@ impl Core for Ram {
         let export = &self.exports[usize::from(request.origin.0)];
         if request.op != RequestOp::Flush {
             let end = (request.lba.0 + request.sectors) * SECTOR_BYTES;
-            assert!(
-                request.sectors > 0 && end <= export.size_bytes,
-                "{request:?}"
-            );
+            assert!(request.sectors > 0 && end <= export.size_bytes, "{request:?}");
         }
         let same = self.queue.iter().any(|other| other.id == request.id);
         assert!(!same, "{:?} is in flight already", request.id);

@@ -44,19 +44,10 @@ impl Server {
         Self::start_at(ram, order, &at, NbdOptions::default(), dir)
     }
 
-    pub(super) fn start_at(
-        ram: Ram,
-        order: Order,
-        at: &Listen,
-        options: NbdOptions,
-        dir: TempDir,
-    ) -> Self {
+    pub(super) fn start_at(ram: Ram, order: Order, at: &Listen, options: NbdOptions, dir: TempDir) -> Self {
         let mut nbd = Nbd::bind(at, options).unwrap();
         let poll = Poll::new().unwrap();
-        let tokens = TokenRange {
-            first: 1,
-            count: nbd.tokens_max(),
-        };
+        let tokens = TokenRange { first: 1, count: nbd.tokens_max() };
         nbd.register(poll.registry(), tokens).unwrap();
         let (at, uri) = (nbd.address().clone(), nbd.uri());
         let waker = Waker::new(poll.registry(), Token(0)).unwrap();
@@ -64,23 +55,14 @@ impl Server {
         let ahead_ns = Arc::new(AtomicU64::new(0));
         let thread = std::thread::spawn({
             let (stop, ahead_ns) = (Arc::clone(&stop), Arc::clone(&ahead_ns));
-            move || run(ram, order, nbd, poll, &stop, &ahead_ns)
+            move || serve(ram, order, nbd, poll, &stop, &ahead_ns)
         });
-        Self {
-            at,
-            uri,
-            waker,
-            stop,
-            ahead_ns,
-            thread: Some(thread),
-            _dir: dir,
-        }
+        Self { at, uri, waker, stop, ahead_ns, thread: Some(thread), _dir: dir }
     }
 
     /// Lets time pass for the server.
     pub(super) fn pass(&self, time: Duration) {
-        self.ahead_ns
-            .fetch_add(time.as_nanos() as u64, Ordering::SeqCst);
+        self.ahead_ns.fetch_add(time.as_nanos() as u64, Ordering::SeqCst);
         self.waker.wake().unwrap();
     }
 
@@ -94,11 +76,7 @@ impl Server {
     /// Stops, and lets time pass until it has.
     pub(super) fn stop_impatiently(self) -> Ram {
         self.stop.store(true, Ordering::SeqCst);
-        while self
-            .thread
-            .as_ref()
-            .is_some_and(|thread| !thread.is_finished())
-        {
+        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             self.pass(Duration::from_secs(1));
             std::thread::yield_now();
         }
@@ -112,23 +90,14 @@ impl Server {
     }
 }
 
-fn run(
-    mut ram: Ram,
-    order: Order,
-    mut nbd: Nbd,
-    mut poll: Poll,
-    stop: &AtomicBool,
-    ahead_ns: &AtomicU64,
-) -> Ram {
+fn serve(mut ram: Ram, order: Order, mut nbd: Nbd, mut poll: Poll, stop: &AtomicBool, ahead_ns: &AtomicU64) -> Ram {
     let begin = Instant::now();
     let mut events = Events::with_capacity(256);
     let mut more = false;
     let mut stopping = false;
     loop {
         let now = || Time(begin.elapsed().as_nanos() as u64 + ahead_ns.load(Ordering::SeqCst));
-        let timer = nbd
-            .next_timer()
-            .map(|timer| Duration::from_nanos(timer.since_ns(now())));
+        let timer = nbd.next_timer().map(|timer| Duration::from_nanos(timer.since_ns(now())));
         let busy = more || !ram.queue.is_empty();
         let timeout = if busy { Some(Duration::ZERO) } else { timer };
         match poll.poll(&mut events, timeout) {

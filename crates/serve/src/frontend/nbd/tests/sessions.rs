@@ -6,9 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::super::wire::command;
-use super::super::{
-    BUFFER_BYTES_MIN, Client, ClientError, ClientOp, Errno, Listen, Nbd, NbdOptions,
-};
+use super::super::{BUFFER_BYTES_MIN, Client, ClientError, ClientOp, Errno, Listen, Nbd, NbdOptions};
 use super::ram::Ram;
 use super::server::{Order, Server};
 use super::talk::{hello, request};
@@ -18,14 +16,10 @@ fn connect(server: &Server) -> Client {
 }
 
 fn raw(server: &Server) -> UnixStream {
-    let Listen::Unix(path) = &server.at else {
-        panic!("not a unix socket")
-    };
+    let Listen::Unix(path) = &server.at else { panic!("not a unix socket") };
     let socket = UnixStream::connect(path).unwrap();
     // A test that would hang fails instead.
-    socket
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     socket
 }
 
@@ -59,15 +53,9 @@ fn every_command_works() {
         wanted[65536..65536 + (1 << 20)].fill(0);
         assert!(all == wanted);
         let past = client.read_at(8 << 20, &mut [0; 512]);
-        assert!(
-            matches!(past, Err(ClientError::Failed(Errno::EINVAL))),
-            "{past:?}"
-        );
+        assert!(matches!(past, Err(ClientError::Failed(Errno::EINVAL))), "{past:?}");
         let past = client.write_at(8 << 20, &[0; 512], false);
-        assert!(
-            matches!(past, Err(ClientError::Failed(Errno::ENOSPC))),
-            "{past:?}"
-        );
+        assert!(matches!(past, Err(ClientError::Failed(Errno::ENOSPC))), "{past:?}");
         client.disconnect().unwrap();
         assert!(server.stop().disk == wanted);
     }
@@ -92,9 +80,7 @@ fn pipelined_requests_are_matched_by_cookie() {
         while heard < 2000 {
             while sent < 2000 && client.outstanding() < 64 {
                 let op = ClientOp::Write { fua: sent % 7 == 0 };
-                client
-                    .submit(op, sent * 4096, 4096, &block(sent), sent)
-                    .unwrap();
+                client.submit(op, sent * 4096, 4096, &block(sent), sent).unwrap();
                 sent += 1;
             }
             let answer = client.recv(&mut data).unwrap();
@@ -104,9 +90,7 @@ fn pipelined_requests_are_matched_by_cookie() {
         }
         assert!(!in_order, "the server was to answer out of order");
         for number in 0..100 {
-            client
-                .submit(ClientOp::Read, number * 4096, 4096, &[], number)
-                .unwrap();
+            client.submit(ClientOp::Read, number * 4096, 4096, &[], number).unwrap();
         }
         for _ in 0..100 {
             let answer = client.recv(&mut data).unwrap();
@@ -124,9 +108,7 @@ fn one_connection_sees_what_another_wrote() {
     for round in 0..50 {
         let offset = round as u64 * 8192;
         let content = [round as u8 + 1; 8192];
-        clients[round % count]
-            .write_at(offset, &content, false)
-            .unwrap();
+        clients[round % count].write_at(offset, &content, false).unwrap();
         clients[(round + 1) % count].flush().unwrap();
         for client in &mut clients {
             let mut back = [0; 8192];
@@ -152,24 +134,16 @@ fn long_requests_of_many_clients_share_the_least_memory() {
             for round in 0..3 {
                 let offset = number * 512;
                 let write = ClientOp::Write { fua: false };
-                client
-                    .submit(write, offset, 32 << 20, &payload, round)
-                    .unwrap();
-                client
-                    .submit(ClientOp::Read, offset, 32 << 20, &[], round + 100)
-                    .unwrap();
-                client
-                    .submit(ClientOp::Read, 0, 4096, &[], round + 200)
-                    .unwrap();
+                client.submit(write, offset, 32 << 20, &payload, round).unwrap();
+                client.submit(ClientOp::Read, offset, 32 << 20, &[], round + 100).unwrap();
+                client.submit(ClientOp::Read, 0, 4096, &[], round + 200).unwrap();
                 for _ in 0..3 {
                     assert_eq!(client.recv(&mut data).unwrap().result, Ok(()));
                 }
             }
         }
     };
-    let threads = (0..4)
-        .map(|number| std::thread::spawn(client(number)))
-        .collect::<Vec<_>>();
+    let threads = (0..4).map(|number| std::thread::spawn(client(number))).collect::<Vec<_>>();
     for thread in threads {
         thread.join().unwrap();
     }
@@ -181,10 +155,7 @@ fn long_requests_of_many_clients_share_the_least_memory() {
 fn the_first_client_too_many_is_hung_up_on() {
     let dir = tempfile::tempdir().unwrap();
     let at = Listen::Unix(dir.path().join("socket"));
-    let options = NbdOptions {
-        connections_max: 2,
-        ..NbdOptions::default()
-    };
+    let options = NbdOptions { connections_max: 2, ..NbdOptions::default() };
     let server = Server::start_at(Ram::new(1 << 20, 512), Order::Fifo, &at, options, dir);
     let (mut first, second) = (connect(&server), connect(&server));
     assert!(hung_up(&mut raw(&server)));
@@ -220,9 +191,7 @@ fn who_sits_on_buffers_makes_way() {
     // Asks for all there is and doesn't read it.
     let mut sitter = raw(&server);
     sitter.write_all(&hello(false)).unwrap();
-    sitter
-        .write_all(&request(command::READ, 0, 1, 0, 32 << 20))
-        .unwrap();
+    sitter.write_all(&request(command::READ, 0, 1, 0, 32 << 20)).unwrap();
     // A reply has begun to come: the buffers are held.
     sitter.read_exact(&mut [0; 1000]).unwrap();
     let mut good = connect(&server);
@@ -292,18 +261,13 @@ fn stopping_answers_what_is_in_flight() {
     let stopping = std::thread::spawn(move || server.stop());
     // Every reply that comes is whole and right; then the connection ends.
     while let Ok(answer) = client.recv(&mut data) {
-        assert_eq!(
-            (answer.result, data.as_slice()),
-            (Ok(()), [1; 4096].as_slice())
-        );
+        assert_eq!((answer.result, data.as_slice()), (Ok(()), [1; 4096].as_slice()));
         answered += 1;
     }
     assert!(answered >= 1);
     let ram = stopping.join().unwrap();
     assert!(ram.queue.is_empty());
-    let Listen::Unix(path) = at else {
-        panic!("not a unix socket")
-    };
+    let Listen::Unix(path) = at else { panic!("not a unix socket") };
     assert!(!path.exists(), "the socket's file is left");
 }
 
@@ -312,9 +276,7 @@ fn stopping_does_not_wait_for_who_does_not_read() {
     let server = Server::start(Ram::new(64 << 20, 512), Order::Fifo);
     let mut sitter = raw(&server);
     sitter.write_all(&hello(false)).unwrap();
-    sitter
-        .write_all(&request(command::READ, 0, 1, 0, 32 << 20))
-        .unwrap();
+    sitter.write_all(&request(command::READ, 0, 1, 0, 32 << 20)).unwrap();
     sitter.read_exact(&mut [0; 1000]).unwrap();
     server.stop_impatiently();
     assert!(hung_up(&mut sitter));

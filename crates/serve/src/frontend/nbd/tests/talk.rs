@@ -25,11 +25,7 @@ pub(super) struct Heard {
 
 impl Talk {
     pub(super) fn new(ram: Ram) -> Self {
-        Self {
-            connection: Connection::new(0),
-            ram,
-            said: Vec::new(),
-        }
+        Self { connection: Connection::new(0), ram, said: Vec::new() }
     }
 
     /// A connection after its handshake, which is taken out of `said`.
@@ -80,8 +76,7 @@ impl Talk {
         let count = count.min(self.ram.queue.len());
         for request in self.ram.queue.drain(..count).collect::<Vec<_>>() {
             let (id, result) = self.ram.execute(&request);
-            self.connection
-                .reply(PieceId::decode(id), result, &mut self.ram);
+            self.connection.reply(PieceId::decode(id), result, &mut self.ram);
         }
         count
     }
@@ -142,35 +137,20 @@ pub(super) fn hello(structured: bool) -> Vec<u8> {
     if structured {
         wire::encode_option(&mut out, option::STRUCTURED_REPLY, &[]);
     }
-    wire::encode_option(
-        &mut out,
-        option::GO,
-        &info_data("disk", &[info::BLOCK_SIZE]),
-    );
+    wire::encode_option(&mut out, option::GO, &info_data("disk", &[info::BLOCK_SIZE]));
     out
 }
 
 /// A request on the wire.
 pub(super) fn request(command: u16, flags: u16, cookie: u64, offset: u64, len: u32) -> Vec<u8> {
     let mut out = Vec::new();
-    RequestHeader {
-        flags,
-        command,
-        cookie,
-        offset,
-        len,
-    }
-    .encode(&mut out);
+    RequestHeader { flags, command, cookie, offset, len }.encode(&mut out);
     out
 }
 
 /// The replies in `said`, by cookie. `reads` tells the length of each read. Panics at anything
 /// that is not a complete, well-formed reply to a read of those or to something else.
-pub(super) fn replies(
-    said: &[u8],
-    structured: bool,
-    reads: &BTreeMap<u64, u32>,
-) -> BTreeMap<u64, Heard> {
+pub(super) fn replies(said: &[u8], structured: bool, reads: &BTreeMap<u64, u32>) -> BTreeMap<u64, Heard> {
     let mut all = BTreeMap::new();
     let mut fields = Fields(said);
     while !fields.0.is_empty() {
@@ -180,50 +160,26 @@ pub(super) fn replies(
             let read = reads.get(&cookie);
             assert!(!structured || read.is_none(), "a simple reply to a read");
             let len = read.filter(|_| error == 0).copied().unwrap_or(0);
-            (
-                cookie,
-                Heard {
-                    error,
-                    data: fields.take(len as usize).unwrap().to_vec(),
-                },
-            )
+            (cookie, Heard { error, data: fields.take(len as usize).unwrap().to_vec() })
         } else {
             assert_eq!(magic, wire::CHUNK_MAGIC);
             let (flags, kind) = (fields.u16().unwrap(), fields.u16().unwrap());
             let (cookie, len) = (fields.u64().unwrap(), fields.u32().unwrap());
             let mut data = Fields(fields.take(len as usize).unwrap());
-            assert!(
-                structured && reads.contains_key(&cookie),
-                "a chunk for no read"
-            );
+            assert!(structured && reads.contains_key(&cookie), "a chunk for no read");
             assert_eq!(flags, wire::chunk::DONE);
             if kind == wire::chunk::OFFSET_DATA {
                 data.u64().unwrap();
                 assert_eq!(data.0.len(), reads[&cookie] as usize);
-                (
-                    cookie,
-                    Heard {
-                        error: 0,
-                        data: data.0.to_vec(),
-                    },
-                )
+                (cookie, Heard { error: 0, data: data.0.to_vec() })
             } else {
                 assert_eq!((kind, len), (wire::chunk::ERROR_PLAIN, 6));
                 let error = data.u32().unwrap();
                 assert_ne!(error, 0);
-                (
-                    cookie,
-                    Heard {
-                        error,
-                        data: Vec::new(),
-                    },
-                )
+                (cookie, Heard { error, data: Vec::new() })
             }
         };
-        assert!(
-            all.insert(cookie, heard).is_none(),
-            "{cookie} was answered twice"
-        );
+        assert!(all.insert(cookie, heard).is_none(), "{cookie} was answered twice");
     }
     all
 }

@@ -42,18 +42,11 @@ struct Nbdkit(Child);
 
 impl Nbdkit {
     fn start(socket: &Path) -> Self {
-        let child = Command::new("nbdkit")
-            .args(["-f", "-U"])
-            .arg(socket)
-            .args(["memory", "size=256m"])
-            .spawn()
-            .unwrap();
+        let child =
+            Command::new("nbdkit").args(["-f", "-U"]).arg(socket).args(["memory", "size=256m"]).spawn().unwrap();
         let begin = Instant::now();
         while std::os::unix::net::UnixStream::connect(socket).is_err() {
-            assert!(
-                begin.elapsed() < Duration::from_secs(10),
-                "nbdkit did not start"
-            );
+            assert!(begin.elapsed() < Duration::from_secs(10), "nbdkit did not start");
             std::thread::yield_now();
         }
         Self(child)

@@ -9,10 +9,7 @@ use super::server::{Order, Server};
 
 /// Whether the tool is there; says so if not.
 pub(super) fn have(tool: &str) -> bool {
-    let found = Command::new("sh")
-        .args(["-c", &format!("command -v {tool}")])
-        .output()
-        .unwrap();
+    let found = Command::new("sh").args(["-c", &format!("command -v {tool}")]).output().unwrap();
     if !found.status.success() {
         eprintln!("SKIPPED: {tool} is not installed");
     }
@@ -34,9 +31,7 @@ pub(super) fn run(command: &mut Command) -> Output {
 fn noise(bytes: usize) -> Vec<u8> {
     let mut state = 1u64;
     let mut next = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 33) as u8
     };
     (0..bytes).map(|_| next()).collect()
@@ -83,20 +78,9 @@ fn nbdcopy_copies_there_and_back() {
     fs::write(&there, &content).unwrap();
     for order in [Order::Fifo, Order::Shuffled] {
         let server = Server::start(Ram::new(48 << 20, 512), order);
-        let args = [
-            "--connections=4",
-            "--requests=64",
-            "--flush",
-            "--request-size=8388608",
-        ];
-        run(Command::new("nbdcopy")
-            .args(args)
-            .arg(&there)
-            .arg(&server.uri));
-        run(Command::new("nbdcopy")
-            .args(args)
-            .arg(&server.uri)
-            .arg(&back));
+        let args = ["--connections=4", "--requests=64", "--flush", "--request-size=8388608"];
+        run(Command::new("nbdcopy").args(args).arg(&there).arg(&server.uri));
+        run(Command::new("nbdcopy").args(args).arg(&server.uri).arg(&back));
         assert!(fs::read(&back).unwrap() == content);
         assert!(server.stop().disk == content);
     }
@@ -153,18 +137,8 @@ fn fio_verifies_its_writes() {
         let server = Server::start(Ram::new(64 << 20, 512), order);
         let output = Command::new("fio")
             .current_dir(dir.path())
-            .args([
-                "--name=verify",
-                "--ioengine=nbd",
-                "--size=64m",
-                "--iodepth=32",
-            ])
-            .args([
-                "--verify=crc32c",
-                "--verify_fatal=1",
-                "--do_verify=1",
-                "--randseed=7",
-            ])
+            .args(["--name=verify", "--ioengine=nbd", "--size=64m", "--iodepth=32"])
+            .args(["--verify=crc32c", "--verify_fatal=1", "--do_verify=1", "--randseed=7"])
             .args(["--serialize_overlap=1", "--fsync=64"])
             .arg(format!("--uri={}", server.uri))
             .arg(format!("--rw={rw}"))

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The front-end turn by turn, in the test's own thread: what must happen in which turn.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use flashfront_engine::Time;
+use mio::{Events, Poll};
+use tempfile::TempDir;
+
+use super::super::super::{Frontend, TokenRange};
+use super::super::wire::command;
+use super::super::{BUFFER_BYTES_MIN, Listen, Nbd, NbdOptions};
+use super::ram::Ram;
+use super::talk::{hello, request};
+
+struct Turns {
+    nbd: Nbd,
+    poll: Poll,
+    ram: Ram,
+    path: PathBuf,
+    _dir: TempDir,
+}
+
+impl Turns {
+    fn new(ram: Ram) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let mut nbd = Nbd::bind(&Listen::Unix(path.clone()), NbdOptions::default()).unwrap();
+        let poll = Poll::new().unwrap();
+        let count = nbd.tokens_max();
+        nbd.register(poll.registry(), TokenRange { first: 0, count }).unwrap();
+        Self { nbd, poll, ram, path, _dir: dir }
+    }
+
+    /// Turns until nothing moves any more. Requests stay in the queue.
+    fn settle(&mut self) {
+        let mut events = Events::with_capacity(64);
+        loop {
+            self.poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+            for event in &events {
+                self.nbd.ready(event, self.poll.registry(), &mut self.ram);
+            }
+            let now = Time(0);
+            let more = self.nbd.turn_end(now, self.poll.registry(), &mut self.ram);
+            if !more && events.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Carries out the first `count` requests of the queue.
+    fn execute(&mut self, count: usize) {
+        for request in self.ram.queue.drain(..count).collect::<Vec<_>>() {
+            let (id, result) = self.ram.execute(&request);
+            self.nbd.reply(id, result, &mut self.ram);
+        }
+    }
+
+    /// A client after its handshake that has said `bytes`.
+    fn client(&mut self, bytes: &[u8]) -> UnixStream {
+        let mut socket = UnixStream::connect(&self.path).unwrap();
+        socket.write_all(&hello(false)).unwrap();
+        socket.write_all(bytes).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        self.settle();
+        socket
+    }
+}
+
+#[test]
+fn a_long_read_is_not_overtaken_when_buffers_are_short() {
+    let mut ram = Ram::new(64 << 20, 512);
+    ram.buffers.budget_bytes = BUFFER_BYTES_MIN;
+    let mut turns = Turns::new(ram);
+    // The first takes 32 of 33 MiB, so the second must wait, and the third behind it, though what
+    // it needs is there.
+    let mut first = turns.client(&request(command::READ, 0, 1, 0, 32 << 20));
+    let _second = turns.client(&request(command::READ, 0, 2, 0, 32 << 20));
+    let _third = turns.client(&request(command::READ, 0, 3, 0, 4096));
+    assert_eq!(turns.ram.queue.len(), 32);
+    turns.execute(32);
+    let mut buffer = vec![0; 1 << 20];
+    for _ in 0..10_000 {
+        turns.settle();
+        while first.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {}
+    }
+    let sectors = turns.ram.queue.iter().map(|it| it.sectors);
+    let sectors = sectors.collect::<Vec<_>>();
+    assert_eq!(sectors, [vec![2048; 32], vec![8]].concat());
+}
+
+#[test]
+fn the_end_is_seen_with_the_last_bytes() {
+    let mut turns = Turns::new(Ram::new(1 << 20, 512));
+    let mut socket = UnixStream::connect(&turns.path).unwrap();
+    // Both are there before the server looks, and come as one event.
+    socket.write_all(&hello(false)[..7]).unwrap();
+    socket.shutdown(std::net::Shutdown::Write).unwrap();
+    turns.settle();
+    assert_eq!(turns.nbd.connections(), 0);
+}
+
+#[test]
+fn a_wait_for_timeouts_is_asked_for() {
+    let mut turns = Turns::new(Ram::new(1 << 20, 512));
+    turns.settle();
+    assert_eq!(turns.nbd.next_timer(), None);
+    let _slow = UnixStream::connect(&turns.path).unwrap();
+    turns.settle();
+    assert_eq!(turns.nbd.next_timer(), Some(Time(30_000_000_000)));
+}
+
+#[test]
+fn stopping_ends_at_once_when_nothing_is_in_flight() {
+    let mut turns = Turns::new(Ram::new(1 << 20, 512));
+    let mut client = turns.client(&[]);
+    turns.nbd.stop(turns.poll.registry(), &mut turns.ram);
+    turns.settle();
+    assert!(turns.nbd.idle());
+    assert!(!turns.path.exists());
+    client.set_nonblocking(false).unwrap();
+    client.read_to_end(&mut Vec::new()).unwrap();
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The pump: one thread that carries things between the engine, the devices and the front-ends.
+//!
+//! A turn: wait for something, collect completions, requests and commands, apply each to the engine,
+//! carry out its effects, start the I/O as one batch, send the replies. It decides nothing.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use flashfront_device::real::Reactor;
+use flashfront_device::{Arena, Device, DeviceIo, Done};
+use flashfront_engine::{
+    Buf, DeviceId, Effect, Effects, Engine, Event, Input, Memory, OriginId, Request, RequestId, Time,
+};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+
+use crate::control::ControlCall;
+use crate::frontend::{Core, Export, Frontend, TokenRange};
+
+const REACTOR: Token = Token(0);
+/// Somebody in another thread has something to say: commands, or a stop.
+pub(crate) const WAKER: Token = Token(1);
+const FIRST_FRONTEND_TOKEN: usize = 16;
+const EVENTS_MAX: usize = 256;
+
+/// The devices of a cache.
+pub struct Devices {
+    /// The cache device.
+    pub cache: Box<dyn Device>,
+    /// The origins.
+    pub origins: Vec<(OriginId, Box<dyn Device>)>,
+    /// What the real ones among them do their I/O with.
+    pub reactor: Reactor,
+}
+
+/// The pump's parts that a front-end may use while it is being called.
+struct Desk<'a> {
+    arena: &'a mut Arena,
+    exports: &'a [Export],
+    requests: &'a mut VecDeque<Request>,
+    frontend: usize,
+    /// Buffers were freed.
+    freed: &'a mut bool,
+}
+
+impl Core for Desk<'_> {
+    fn exports(&self) -> &[Export] {
+        self.exports
+    }
+
+    fn memory(&mut self) -> &mut dyn Memory {
+        self.arena
+    }
+
+    fn alloc(&mut self, bytes: u32) -> Option<Buf> {
+        self.arena.try_alloc(bytes)
+    }
+
+    fn free(&mut self, buf: Buf) {
+        *self.freed = true;
+        self.arena.free(buf);
+    }
+
+    fn submit(&mut self, request: Request) {
+        let id = RequestId(request.id.0 | (self.frontend as u64) << 32);
+        self.requests.push_back(Request { id, ..request });
+    }
+}
+
+/// The pump.
+pub struct Pump {
+    engine: Engine,
+    arena: Arena,
+    devices: Devices,
+    poll: Poll,
+    events: Events,
+    frontends: Vec<(Box<dyn Frontend>, TokenRange)>,
+    exports: Vec<Export>,
+    requests: VecDeque<Request>,
+    effects: Effects,
+    done: Vec<Done>,
+    calls: Receiver<ControlCall>,
+    started: Instant,
+    now: Time,
+    /// What the engine has to tell, oldest first.
+    news: VecDeque<Event>,
+    freed: bool,
+}
+
+impl Pump {
+    /// A pump over an engine that is not open yet.
+    ///
+    /// # Errors
+    /// When the kernel refuses to watch the devices.
+    pub fn new(
+        engine: Engine,
+        arena: Arena,
+        devices: Devices,
+        poll: Poll,
+        calls: Receiver<ControlCall>,
+    ) -> io::Result<Self> {
+        let fd = devices.reactor.wake_fd().as_raw_fd();
+        poll.registry().register(&mut SourceFd(&fd), REACTOR, Interest::READABLE)?;
+        Ok(Self {
+            engine,
+            arena,
+            devices,
+            poll,
+            events: Events::with_capacity(EVENTS_MAX),
+            frontends: Vec::new(),
+            exports: Vec::new(),
+            requests: VecDeque::new(),
+            effects: Effects::default(),
+            done: Vec::new(),
+            calls,
+            started: Instant::now(),
+            now: Time(0),
+            news: VecDeque::new(),
+            freed: false,
+        })
+    }
+
+    /// Offers volumes to clients through front-ends.
+    ///
+    /// # Errors
+    /// When the kernel refuses to watch their sockets.
+    pub fn serve(&mut self, exports: Vec<Export>, frontends: Vec<Box<dyn Frontend>>) -> io::Result<()> {
+        self.exports = exports;
+        let mut first = FIRST_FRONTEND_TOKEN;
+        for mut frontend in frontends {
+            let tokens = TokenRange { first, count: frontend.tokens_max() };
+            first += tokens.count;
+            frontend.register(self.poll.registry(), tokens)?;
+            self.frontends.push((frontend, tokens));
+        }
+        Ok(())
+    }
+
+    /// The engine.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Bytes of buffers in use, the engine's and the clients'.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> u64 {
+        self.arena.allocated_bytes()
+    }
+
+    /// Takes what the engine has told since the last time.
+    pub fn news(&mut self) -> impl Iterator<Item = Event> + '_ {
+        self.news.drain(..)
+    }
+
+    /// Commands that wait for an answer.
+    #[must_use]
+    pub fn call(&self) -> Option<ControlCall> {
+        self.calls.try_recv().ok()
+    }
+
+    /// Takes no more from clients; what is in flight is answered.
+    pub fn stop_frontends(&mut self) {
+        for at in 0..self.frontends.len() {
+            let (frontend, mut desk, registry) = self.desk(at);
+            frontend.stop(registry, &mut desk);
+        }
+    }
+
+    /// Clients connected now.
+    #[must_use]
+    pub fn clients(&self) -> u64 {
+        self.frontends.iter().map(|(frontend, _)| frontend.clients() as u64).sum()
+    }
+
+    /// Whether all clients are answered.
+    #[must_use]
+    pub fn frontends_idle(&self) -> bool {
+        self.requests.is_empty() && self.frontends.iter().all(|(frontend, _)| frontend.idle())
+    }
+
+    fn desk(&mut self, at: usize) -> (&mut dyn Frontend, Desk<'_>, &mio::Registry) {
+        let desk = Desk {
+            arena: &mut self.arena,
+            exports: &self.exports,
+            requests: &mut self.requests,
+            frontend: at,
+            freed: &mut self.freed,
+        };
+        (&mut *self.frontends[at].0, desk, self.poll.registry())
+    }
+
+    /// Applies one input and carries out what follows.
+    pub fn apply(&mut self, input: Input) {
+        self.engine.apply(self.now, input, &mut self.arena, &mut self.effects);
+        for at in 0..self.effects.0.len() {
+            match self.effects.0[at] {
+                Effect::Io(io) => {
+                    let device = match io.device {
+                        DeviceId::Cache => &mut self.devices.cache,
+                        DeviceId::Origin(id) => {
+                            let origin = self.devices.origins.iter_mut().find(|(origin, _)| *origin == id);
+                            &mut origin.expect("the engine knows only the superblock's origins, which are all open").1
+                        }
+                    };
+                    let io = DeviceIo { token: io.token, op: io.op, offset: io.offset, len: io.len, span: io.span };
+                    device.submit(self.now, io, &mut self.arena);
+                }
+                Effect::Reply { id, result } => {
+                    let frontend = (id.0 >> 32) as usize;
+                    let (frontend, mut desk, _) = self.desk(frontend);
+                    frontend.reply(RequestId(id.0 & 0xffff_ffff), result, &mut desk);
+                }
+                Effect::Event(event) => self.news.push_back(event),
+            }
+        }
+        self.effects.0.clear();
+    }
+
+    /// One turn; waits at most `patience` if there is nothing to do.
+    ///
+    /// # Errors
+    /// When the kernel refuses to wait.
+    pub fn turn(&mut self, patience: Duration) -> io::Result<()> {
+        let busy = self.end_turn();
+        let wait = if busy { Duration::ZERO } else { self.wait(patience) };
+        match self.poll.poll(&mut self.events, Some(wait)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => other?,
+        }
+        self.tick();
+        self.collect_completions();
+        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        for event in &events {
+            let at = self.frontends.iter().position(|(_, tokens)| tokens.index(event.token()).is_some());
+            if let Some(at) = at {
+                let (frontend, mut desk, registry) = self.desk(at);
+                frontend.ready(event, registry, &mut desk);
+            }
+        }
+        self.events = events;
+        self.apply_requests();
+        if self.engine.next_timer().is_some_and(|due| due <= self.now) {
+            self.apply(Input::Timer);
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self) {
+        self.now = Time(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    fn apply_requests(&mut self) {
+        while let Some(request) = self.requests.pop_front() {
+            self.apply(Input::Request(request));
+        }
+    }
+
+    fn collect_completions(&mut self) {
+        let mut done = std::mem::take(&mut self.done);
+        self.devices.cache.poll(self.now, &mut self.arena, &mut done);
+        for (_, origin) in &mut self.devices.origins {
+            origin.poll(self.now, &mut self.arena, &mut done);
+        }
+        for Done { token, result } in done.drain(..) {
+            self.apply(Input::IoDone { token, result });
+        }
+        self.done = done;
+    }
+
+    /// Sends replies and starts I/O; says whether there is more to do at once.
+    fn end_turn(&mut self) -> bool {
+        self.kick();
+        let mut busy = false;
+        if std::mem::take(&mut self.freed) {
+            for at in 0..self.frontends.len() {
+                let (frontend, mut desk, _) = self.desk(at);
+                frontend.room(&mut desk);
+            }
+        }
+        let now = self.now;
+        for at in 0..self.frontends.len() {
+            let (frontend, mut desk, registry) = self.desk(at);
+            busy |= frontend.turn_end(now, registry, &mut desk);
+        }
+        self.apply_requests();
+        self.kick();
+        busy || self.freed
+    }
+
+    fn kick(&mut self) {
+        self.devices.cache.kick();
+        for (_, origin) in &mut self.devices.origins {
+            origin.kick();
+        }
+    }
+
+    fn wait(&mut self, patience: Duration) -> Duration {
+        self.tick();
+        let devices = self.devices.origins.iter().map(|(_, origin)| origin.next_event());
+        let devices = devices.chain([self.devices.cache.next_event()]);
+        let frontends = self.frontends.iter().map(|(frontend, _)| frontend.next_timer());
+        let next = devices.chain(frontends).chain([self.engine.next_timer()]).flatten().min();
+        let until = next.map_or(Duration::MAX, |at| Duration::from_nanos(at.since_ns(self.now)));
+        until.min(patience)
+    }
+}
