@@ -1,2 +1,154 @@
-//! cli
-fn main() {}
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The `flashfront` command: one verb, one file.
+//!
+//! Verbs read their arguments, call the library and print. What scripts read goes to stdout, all else to
+//! stderr. Exit code: 0 done, 1 not done (or damage found), 2 wrong usage.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::{ArgAction, Parser, Subcommand};
+
+mod check;
+mod choice;
+mod detach;
+mod drain;
+mod dump;
+mod format;
+mod human;
+mod interrupt;
+mod log;
+mod serve;
+mod set;
+mod status;
+mod r#try;
+
+/// Puts a fast device in front of a slow one and serves both as one block device.
+#[derive(Debug, Parser)]
+#[command(name = "flashfront", version, propagate_version = true, max_term_width = 100, after_help = EXAMPLES)]
+struct Cli {
+    /// Say more on stderr (-v what it does, -vv how).
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
+    /// Say only what went wrong.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+const EXAMPLES: &str = "\
+First steps:
+  flashfront try                     see in a minute what a cache does; no root, leaves nothing behind
+
+A cached volume:
+  flashfront format --cache /dev/nvme0n1p4 --origin /dev/sdb
+  flashfront serve  --cache /dev/nvme0n1p4 --origin /dev/sdb --nbd unix:/run/disk.sock
+  nbdfuse, qemu or nbd-client connect to the URI that `serve` prints
+
+Taking the cache off again:
+  flashfront drain && kill -TERM $(pidof flashfront)
+  flashfront detach --cache /dev/nvme0n1p4 --origin /dev/sdb";
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Try(r#try::Try),
+    Format(format::Format),
+    Serve(serve::Serve),
+    Status(status::Status),
+    Set(set::Set),
+    Drain(drain::Drain),
+    Detach(detach::Detach),
+    Check(check::Check),
+    Dump(dump::Dump),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log::start(cli.verbose, cli.quiet);
+    let done = match cli.verb {
+        Verb::Try(verb) => verb.run(),
+        Verb::Format(verb) => verb.run(),
+        Verb::Serve(verb) => verb.run(),
+        Verb::Status(verb) => verb.run(),
+        Verb::Set(verb) => verb.run(),
+        Verb::Drain(verb) => verb.run(),
+        Verb::Detach(verb) => verb.run(),
+        Verb::Check(verb) => verb.run(),
+        Verb::Dump(verb) => verb.run(),
+    };
+    done.unwrap_or_else(|error| {
+        // A reader that has gone (`flashfront dump | head`) needs no message.
+        if !human::is_broken_pipe(&error) {
+            eprintln!("flashfront: {error:#}");
+        }
+        ExitCode::FAILURE
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_and_option_is_explained() {
+        for verb in Cli::command().get_subcommands() {
+            assert!(verb.get_about().is_some(), "{}", verb.get_name());
+            for arg in verb.get_arguments() {
+                assert!(arg.get_help().is_some(), "{} {}", verb.get_name(), arg.get_id());
+            }
+        }
+    }
+
+    #[test]
+    fn the_contract_for_scripts_parses() {
+        for line in [
+            "flashfront try --json --seconds 20 --keep /tmp/x",
+            "flashfront format --cache C --origin O --mode writethrough --force --segment 512K --lanes 2 --json",
+            "flashfront serve --cache C --origin O --nbd unix:/s --control /c --http 127.0.0.1:9 --mode writeback",
+            "flashfront serve --cache C --origin O --nbd tcp:0.0.0.0:10809 --insecure --accept-changed-origin",
+            "flashfront serve --config /etc/flashfront.toml",
+            "flashfront serve --print-config",
+            "flashfront status --control /c --json",
+            "flashfront status --watch",
+            "flashfront set --control /c --mode writearound --dirty-limit 20%",
+            "flashfront drain --control /c",
+            "flashfront detach --cache C --origin O",
+            "flashfront check C --json",
+            "flashfront dump C --json",
+        ] {
+            parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
+    }
+
+    #[test]
+    fn wrong_usage_is_refused() {
+        for line in [
+            "flashfront",
+            "flashfront fly",
+            "flashfront format --cache C",
+            "flashfront format --cache C --origin O --mode fast",
+            "flashfront format --cache C --origin O --segment big",
+            "flashfront serve",
+            "flashfront serve --cache C",
+            "flashfront serve --cache C --origin O --nbd http://x",
+            "flashfront set --control /c",
+            "flashfront set --dirty-limit 0%",
+            "flashfront try --seconds 0",
+            "flashfront check",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}

@@ -32,10 +32,11 @@ pub(crate) fn check(lanes: &[Lane], shared: &Shared) {
         for (id, segment) in lane.log.segments.iter().enumerate() {
             assert_eq!(segment.live, live_of[id], "lane {} segment {id}: live blocks", lane.id);
             assert_eq!(segment.dirty, dirty_in[id], "lane {} segment {id}: dirty blocks", lane.id);
-            if matches!(segment.state, State::Free | State::Freeing) {
-                assert_eq!(segment.live, 0, "lane {} segment {id} is free but holds blocks", lane.id);
+            if segment.state == State::Freeing {
+                assert_eq!(segment.dirty, 0, "lane {} segment {id} is given up but holds dirty blocks", lane.id);
             }
             if segment.state == State::Free {
+                assert_eq!(segment.live, 0, "lane {} segment {id} is free but holds blocks", lane.id);
                 assert_eq!(segment.pins, 0, "lane {} segment {id} is free but being read", lane.id);
             }
         }

@@ -144,7 +144,8 @@ impl Lane {
         self.index.scan(self.checkpoint.part, |flat, found| {
             // A clean block of an open commit may never become durable, and then its slot would hold
             // something else. (A dirty one will be: its commit is sealed before the head is written.)
-            if found.dirty || !log.unsealed(found.slot) {
+            // Nor may one of a segment that is given up: the entry that says so may be before `seq`.
+            if found.dirty || (!log.unsealed(found.slot) && !log.given_up(found.slot)) {
                 let key = cx.shared.key(flat);
                 let (slot, dirty, hits, checksum) = (found.slot, found.dirty, found.hits, found.checksum);
                 pending.push(CheckpointEntry { key, dirty, hits, slot, checksum });

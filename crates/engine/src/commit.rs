@@ -27,8 +27,11 @@ use crate::types::{BLOCK_BYTES, SegmentId, Time};
 const IN_FLIGHT_MAX: usize = 8;
 /// A rest of a segment smaller than this is not used: a header would take a quarter of it or more.
 const USABLE_SLOTS_MIN: u32 = 4;
-/// Free segments that only entries without blocks may use, so that reclaim can always say "freed".
-const META_SEGMENTS: usize = 2;
+/// Free segments that only "freed" entries may use, so that reclaim can always go on, and that after
+/// a crash there are enough to start with: the three next ones of the streams and three of these.
+const META_SEGMENTS: usize = 4;
+/// Free segments that promotion and survivors leave to writes; below the watermark of reclaim.
+const WRITES_SEGMENTS: usize = META_SEGMENTS + 2;
 /// "Cleaned" entries that may wait for a commit before one is written for them alone.
 const CLEANED_WAITING_MAX: usize = COMMIT_ENTRIES_MAX;
 /// Commits that may be written without a flush of the cache device, which bounds what replay
@@ -46,7 +49,7 @@ pub(crate) enum State {
     Closed,
     /// Under reclaim.
     Victim,
-    /// Empty; the entry that says so is not durable yet, or a read of it is in flight.
+    /// Given up; the entry that says so is not durable yet, or a read of it is in flight.
     Freeing,
 }
 
@@ -75,6 +78,10 @@ pub(crate) enum Waiter {
     Invalidated(usize),
     /// A segment that was freed.
     Freed(u32),
+    /// A destage run whose blocks must not reach the origin before.
+    Run(usize),
+    /// A damaged clean block that was dropped.
+    Dropped(Flat),
 }
 
 /// Where a block's bytes are right now.
@@ -146,7 +153,8 @@ pub(crate) struct Log {
 
 impl Log {
     pub(crate) fn new(superblock: &Superblock) -> Self {
-        let segment = Segment { live: 0, dirty: 0, pins: 0, state: State::Free, last_seq: 0 };
+        // Nothing is free before replay has said so.
+        let segment = Segment { live: 0, dirty: 0, pins: 0, state: State::Closed, last_seq: 0 };
         Self {
             segment_slots: superblock.segment_blocks,
             segments: alloc::vec![segment; superblock.segments_per_lane as usize],
@@ -247,6 +255,11 @@ impl Log {
         })
     }
 
+    /// Whether a slot is in a segment that will be free soon.
+    pub(crate) fn given_up(&self, slot: u32) -> bool {
+        self.segments[(slot / self.segment_slots) as usize].state == State::Freeing
+    }
+
     /// Where each stream's next commit will start.
     pub(crate) fn heads(&self) -> [u32; STREAMS] {
         core::array::from_fn(|stream| self.head(stream))
@@ -311,7 +324,12 @@ impl Log {
         self.filled_at_checkpoint = self.filled;
     }
 
-    fn set_aside(&mut self, waiter: Waiter, seq: u64) {
+    /// The last commit of the segments that these slots are in.
+    pub(crate) fn last_seq_of(&self, slots: impl Iterator<Item = u32>) -> u64 {
+        slots.map(|slot| self.segments[(slot / self.segment_slots) as usize].last_seq).max().unwrap_or(0)
+    }
+
+    pub(crate) fn set_aside(&mut self, waiter: Waiter, seq: u64) {
         self.waiters.entry(seq).or_default().push(waiter);
     }
 }
@@ -358,7 +376,7 @@ impl Lane {
     }
 
     /// Makes sure that the stream has an open commit with room. `privileged`: may use the segments
-    /// kept for entries without blocks.
+    /// kept for "freed" entries.
     fn open(&mut self, stream: Stream, privileged: bool, cx: &mut Cx<'_>) -> bool {
         let log = &mut self.log;
         let tail = &log.tails[stream as usize];
@@ -368,16 +386,17 @@ impl Lane {
         if cx.shared.cache_failed || (!privileged && log.sealed.len() >= IN_FLIGHT_MAX) {
             return false;
         }
-        if tail.used + USABLE_SLOTS_MIN > log.segment_slots {
-            // Writes may take what promotion must leave.
-            let kept = match stream {
-                _ if privileged => 0,
-                Stream::Writes => META_SEGMENTS,
-                Stream::Promoted | Stream::Survivors => 2 * META_SEGMENTS,
-            };
-            if log.free.len() <= kept {
-                return false;
-            }
+        let full = tail.used + USABLE_SLOTS_MIN > log.segment_slots;
+        let enough = match stream {
+            _ if privileged => !full || !log.free.is_empty(),
+            // Also a segment that a privileged commit took from the reserve is kept for its like.
+            Stream::Writes => log.free.len() >= META_SEGMENTS + usize::from(full),
+            Stream::Promoted | Stream::Survivors => !full || log.free.len() > WRITES_SEGMENTS,
+        };
+        if !enough {
+            return false;
+        }
+        if full {
             let next = log.take_free();
             let tail = &mut log.tails[stream as usize];
             let full = core::mem::replace(&mut tail.segment, core::mem::replace(&mut tail.next_segment, next));
@@ -458,9 +477,13 @@ impl Lane {
         if stream == Stream::Writes {
             let room = COMMIT_ENTRIES_MAX - entries.len();
             entries.extend(log.notes.drain(..room.min(log.notes.len())));
-            let room = COMMIT_ENTRIES_MAX - entries.len();
-            for (flat, slot) in log.cleaned.drain(..room.min(log.cleaned.len())) {
-                entries.push(Entry::Cleaned { key: cx.shared.key(flat), slot });
+            while entries.len() < COMMIT_ENTRIES_MAX
+                && let Some((flat, slot)) = log.cleaned.pop_front()
+            {
+                // Only what is still so: the slot may hold a newer, dirty version of the block by now.
+                if self.index.get(flat).is_some_and(|found| found.slot == slot && !found.dirty) {
+                    entries.push(Entry::Cleaned { key: cx.shared.key(flat), slot });
+                }
             }
             if log.cleaned.is_empty() {
                 log.cleaned_since = None;
@@ -546,7 +569,8 @@ impl Lane {
         let waited_for = !log.unsealed_waiters.is_empty() || !log.notes.is_empty();
         let in_flight = log.group_seq > log.durable_seq;
         let crowded = log.cleaned.len() >= CLEANED_WAITING_MAX;
-        if (due || crowded || (waited_for && !in_flight)) && self.open(Stream::Writes, true, cx) {
+        let frees = log.notes.iter().any(|note| matches!(note, Entry::Freed { .. }));
+        if (due || crowded || (waited_for && !in_flight)) && self.open(Stream::Writes, frees, cx) {
             self.seal_now(Stream::Writes, cx);
             if waited_for {
                 self.log.group_seq = self.log.last_sealed();
@@ -594,11 +618,22 @@ impl Lane {
             }
             Waiter::Invalidated(at) => match result {
                 Ok(()) => self.write_origin(at, cx),
-                Err(error) => self.fail(at, error, cx),
+                Err(error) => {
+                    let range = self.pieces[at].first.0..self.pieces[at].end().0;
+                    self.unrecorded.extend(range.map(Flat));
+                    self.fail(at, error, cx);
+                }
             },
             Waiter::Freed(segment) => {
                 if result.is_ok() {
-                    self.freed_durable(segment);
+                    self.freed_durable(segment, cx);
+                }
+            }
+            // If the cache device failed the origin is the better place for the data.
+            Waiter::Run(run) => self.write_run(run, cx),
+            Waiter::Dropped(flat) => {
+                if result.is_ok() {
+                    self.unrecorded.remove(&flat);
                 }
             }
         }

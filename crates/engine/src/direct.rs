@@ -36,7 +36,15 @@ impl Lane {
         if kind != PieceKind::Discard {
             let mut from = first;
             while let Some(dirty) = self.dirty.next(from).filter(|dirty| *dirty < end) {
-                if !cx.shared.lost.contains(&dirty) {
+                if cx.shared.lost.contains(&dirty) {
+                    let piece = &self.pieces[at];
+                    let in_part = (dirty == first && piece.head > 0) || (dirty.0 + 1 == end.0 && piece.tail > 0);
+                    if in_part {
+                        // What is around the payload is lost, and must not become what the origin has there.
+                        self.fail(at, RequestError::Io, cx);
+                        return;
+                    }
+                } else {
                     self.urgent.insert(dirty);
                     wait = true;
                 }
@@ -47,7 +55,8 @@ impl Lane {
             self.awaiting_clean.push(at);
             return;
         }
-        let cached: Vec<Flat> = (first.0..end.0).map(Flat).filter(|flat| self.index.get(*flat).is_some()).collect();
+        let known = |flat: &Flat| self.index.get(*flat).is_some() || self.unrecorded.contains(flat);
+        let cached: Vec<Flat> = (first.0..end.0).map(Flat).filter(known).collect();
         if cached.is_empty() {
             self.write_origin(at, cx);
             return;

@@ -54,6 +54,8 @@ pub(crate) struct Coordinator {
     lanes_open: usize,
     commits_replayed: u64,
     begun: bool,
+    /// When the engine was last called.
+    now: Time,
 }
 
 /// A cache.
@@ -123,6 +125,7 @@ impl Engine {
             lanes_open: 0,
             commits_replayed: 0,
             begun: false,
+            now,
         };
         Ok(Self { lanes, shared, coordinator })
     }
@@ -131,6 +134,7 @@ impl Engine {
     pub fn apply(&mut self, now: Time, input: Input, mem: &mut dyn Memory, out: &mut Effects) {
         let mut cx = Cx { now, mem, out, shared: &mut self.shared };
         let (coordinator, lanes) = (&mut self.coordinator, &mut self.lanes[..]);
+        coordinator.now = now;
         if !core::mem::replace(&mut coordinator.begun, true) {
             lanes.iter_mut().for_each(|lane| lane.begin_recovery(&mut cx));
         }
@@ -157,9 +161,11 @@ impl Engine {
             return None;
         }
         let age = self.shared.options.commit_age_max_ns;
-        let commits = self.lanes.iter().filter_map(|lane| lane.log.commit_due(age)).min();
+        let commits = self.lanes.iter().filter_map(|lane| lane.log.commit_due(age));
         let destage = self.coordinator.destager.next_timer(self.shared.dirty - self.shared.lost.len() as u64);
-        commits.into_iter().chain(destage).chain(self.coordinator.throttle.next_timer()).min()
+        // What was due by the last call was done then, or waits for something else than time.
+        let all = commits.chain(destage).chain(self.coordinator.throttle.next_timer());
+        all.filter(|at| *at > self.coordinator.now).min()
     }
 
     /// The superblock as it is now.
@@ -297,13 +303,14 @@ impl Coordinator {
             }
             self.handle_messages(lanes, cx);
             if matches!(self.life, Life::Serving | Life::Stopping) {
+                // Reclaim first: it tells destage what is urgent.
+                lanes.iter_mut().for_each(|lane| lane.reclaim_step(cx));
                 self.throttle.step(lanes, &self.router, self.destager.ns_per_block, cx);
                 self.destager.step(lanes, &self.router, self.requests.len(), cx);
                 for lane in &mut *lanes {
                     if cx.shared.cache_failed {
                         lane.fail_waiters(cx);
                     }
-                    lane.reclaim_step(cx);
                     lane.resume_awaiting_room(cx);
                     lane.commit_step(cx);
                     lane.checkpoint_step(cx);

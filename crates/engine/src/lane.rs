@@ -115,6 +115,8 @@ pub(crate) struct Lane {
     pub(crate) run_ranges: BTreeMap<Flat, u32>,
     /// Dirty blocks to destage before all others.
     pub(crate) urgent: BTreeSet<Flat>,
+    /// Blocks that are no longer in the index, while the log doesn't say so durably.
+    pub(crate) unrecorded: BTreeSet<Flat>,
     pub(crate) reclaim: Reclaim,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) recovery: Option<Box<Recovery>>,
@@ -141,6 +143,7 @@ impl Lane {
             runs: Slab::new(),
             run_ranges: BTreeMap::new(),
             urgent: BTreeSet::new(),
+            unrecorded: BTreeSet::new(),
             reclaim: Reclaim::default(),
             checkpoint: Checkpoint::default(),
             recovery: None,

@@ -8,9 +8,9 @@
 use alloc::vec::Vec;
 
 use crate::admission::View;
-use crate::commit::Place;
+use crate::commit::{Place, Waiter};
 use crate::event::Event;
-use crate::format::Stream;
+use crate::format::{Entry, Stream};
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::lane::{Lane, LaneIo};
@@ -153,10 +153,14 @@ impl Lane {
         if found.dirty {
             if result.is_ok() {
                 cx.shared.lost.insert(flat);
+                self.urgent.remove(&flat);
             }
             return true;
         }
         self.unmap(flat, cx);
+        self.unrecorded.insert(flat);
+        self.log.note(Entry::Invalidate { key: cx.shared.key(flat), blocks: 1 });
+        self.await_durable(Waiter::Dropped(flat), cx);
         false
     }
 

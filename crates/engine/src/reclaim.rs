@@ -3,8 +3,8 @@
 //!
 //! A victim's headers are read from the device (they are the reverse map, so that none is kept in
 //! RAM). Its dirty blocks are destaged; clean ones are copied forward or dropped, as the policy
-//! says. When nothing of it is left, "freed" goes into the log, and once that is durable and nobody
-//! reads from it any more, the segment is free.
+//! says. Then "freed" goes into the log, and once that is durable and nobody reads from it any more,
+//! the segment is free.
 //! Only segments whose commits the last checkpoint covers are reclaimed, because replay needs the
 //! others.
 
@@ -35,14 +35,16 @@ struct Victim {
     kept: u32,
     /// All headers were read.
     known: bool,
+    /// The survivors were chosen.
+    chosen: bool,
 }
 
 /// State of a lane's reclaim.
 #[derive(Default)]
 pub(crate) struct Reclaim {
     victims: BTreeMap<u32, Victim>,
-    /// Segments that are empty but not free yet.
-    freeing: usize,
+    /// Segments that are given up but not free yet, with the clean blocks that are still in them.
+    freeing: BTreeMap<u32, Vec<(Flat, u32)>>,
     /// Freed, and the entry that says so durable; waiting for readers to leave.
     pinned: Vec<u32>,
 }
@@ -62,7 +64,7 @@ impl Lane {
             return;
         }
         self.resume_victims(cx);
-        let coming = self.reclaim.victims.len() + self.reclaim.freeing;
+        let coming = self.reclaim.victims.len() + self.reclaim.freeing.len();
         let watermark = self.reclaim.watermark(&self.log);
         let mut wanted = watermark.saturating_sub(self.log.free_segments() + coming);
         while wanted > 0 && self.reclaim.victims.len() < VICTIMS_MAX {
@@ -163,50 +165,42 @@ impl Lane {
         }
     }
 
-    /// Destages, copies forward, or drops what is left of a victim; frees it when nothing is.
+    /// Destages, then copies forward or gives up what is left of a victim.
     fn victim_step(&mut self, segment: u32, cx: &mut Cx<'_>) {
         let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
         if victim.pending > 0 || (!victim.known && self.log.segments[segment as usize].live > 0) {
             return;
         }
-        let mut left = Vec::new();
+        let index = &self.index;
+        victim.blocks.retain(|&(flat, slot)| index.get(flat).is_some_and(|found| found.slot == slot));
         let mut survivors = Vec::new();
-        let mut dropped = Vec::new();
-        for (flat, slot) in core::mem::take(&mut victim.blocks) {
-            let Some(found) = self.index.get(flat).filter(|found| found.slot == slot) else { continue };
-            if found.dirty {
-                left.push((flat, slot));
-            } else if self.replacement.survives(found.hits, victim.kept, self.log.segment_slots()) {
-                victim.kept += 1;
-                survivors.push((flat, found));
-            } else {
-                dropped.push(flat);
-            }
-        }
-        victim.pending += survivors.len() as u32;
-        victim.blocks = left;
+        let dirty = self.log.segments[segment as usize].dirty > 0;
         for &(flat, _) in &victim.blocks {
-            if !cx.shared.lost.contains(&flat) {
+            let Some(found) = index.get(flat) else { continue };
+            if found.dirty && !cx.shared.lost.contains(&flat) {
                 self.urgent.insert(flat);
             }
+            let slots = self.log.segment_slots();
+            if !dirty && !victim.chosen && self.replacement.survives(found.hits, victim.kept, slots) {
+                victim.kept += 1;
+                survivors.push((flat, found));
+            }
         }
-        for flat in dropped {
-            self.drop_clean(flat, cx);
+        if dirty {
+            return;
         }
-        for (flat, found) in survivors {
+        victim.chosen = true;
+        victim.pending += survivors.len() as u32;
+        for &(flat, found) in &survivors {
             self.log.segment_of(found.slot).pins += 1;
             let buf = cx.alloc(1);
             let io = self.ios.insert(LaneIo::Survivor { segment, flat, found, buf });
             let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
             cx.io(self.id, io, DeviceId::Cache, Op::Read, offset, Some(blocks_span(buf, 0, 1)));
         }
-        self.free_if_empty(segment, cx);
-    }
-
-    fn drop_clean(&mut self, flat: Flat, cx: &mut Cx<'_>) {
-        self.unmap(flat, cx);
-        self.admission.evicted(flat.0);
-        cx.shared.counters.evicted_blocks += 1;
+        if survivors.is_empty() {
+            self.give_up(segment, cx);
+        }
     }
 
     pub(crate) fn survivor_done(
@@ -230,8 +224,6 @@ impl Lane {
                 self.damaged(flat, found.slot, result, cx);
             } else if self.append(Stream::Survivors, flat, false, span, cx) {
                 cx.shared.counters.reinserted_blocks += 1;
-            } else {
-                self.drop_clean(flat, cx);
             }
         }
         cx.free(buf, 1);
@@ -241,21 +233,26 @@ impl Lane {
         self.victim_step(segment, cx);
     }
 
-    fn free_if_empty(&mut self, segment: u32, cx: &mut Cx<'_>) {
-        let pending = self.reclaim.victims.get(&segment).is_some_and(|victim| victim.pending > 0);
-        if pending || self.log.segments[segment as usize].live > 0 {
-            return;
-        }
-        self.reclaim.victims.remove(&segment);
+    /// Records that a segment is freed. Its blocks stay in the index until that is durable, so that a
+    /// direct write of one of them knows that the log must say so first.
+    fn give_up(&mut self, segment: u32, cx: &mut Cx<'_>) {
+        let Some(victim) = self.reclaim.victims.remove(&segment) else { return };
         self.replacement.freed(SegmentId(segment));
         self.log.segments[segment as usize].state = State::Freeing;
-        self.reclaim.freeing += 1;
+        self.reclaim.freeing.insert(segment, victim.blocks);
         self.log.note(Entry::Freed { segment });
         self.await_durable(Waiter::Freed(segment), cx);
     }
 
     /// The entry that says that a segment is freed is durable.
-    pub(crate) fn freed_durable(&mut self, segment: u32) {
+    pub(crate) fn freed_durable(&mut self, segment: u32, cx: &mut Cx<'_>) {
+        for (flat, slot) in self.reclaim.freeing.get_mut(&segment).map(core::mem::take).unwrap_or_default() {
+            if self.index.get(flat).is_some_and(|found| found.slot == slot) {
+                self.unmap(flat, cx);
+                self.admission.evicted(flat.0);
+                cx.shared.counters.evicted_blocks += 1;
+            }
+        }
         self.reclaim.pinned.push(segment);
         self.free_unpinned();
     }
@@ -266,7 +263,7 @@ impl Lane {
             let pinned = log.segments[segment as usize].pins > 0;
             if !pinned {
                 log.give_free(segment);
-                *freeing -= 1;
+                freeing.remove(&segment);
             }
             pinned
         });

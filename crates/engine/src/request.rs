@@ -36,6 +36,12 @@ struct Range {
     buf: Option<Buf>,
 }
 
+/// Whether writes of this range are promised to be durable when they are acknowledged.
+fn always_durable(range: Range, cx: &Cx<'_>) -> bool {
+    let writeback = cx.shared.origins[range.origin].mode == Mode::Writeback;
+    writeback && cx.shared.options.durability == Durability::Always
+}
+
 impl Coordinator {
     /// Takes a client's request.
     pub(crate) fn accept(&mut self, request: Request, lanes: &mut [Lane], cx: &mut Cx<'_>) {
@@ -104,13 +110,13 @@ impl Coordinator {
         let stream_bytes = origin.streams.note(range.lba, range.sectors);
         let cutoff = cx.shared.options.sequential_bypass_bytes;
         let sequential = cutoff > 0 && stream_bytes > cutoff;
-        let writeback = origin.mode == Mode::Writeback && !cx.shared.draining;
-        let always = cx.shared.options.durability == Durability::Always;
-        if writeback && !(sequential && self.none_cached(range, lanes, cx)) {
-            self.split(at, range, PieceKind::Write, fua || always, false, lanes, cx);
+        let writeback = origin.mode == Mode::Writeback;
+        let durable = fua || always_durable(range, cx);
+        if writeback && !cx.shared.draining && !(sequential && self.none_cached(range, lanes, cx)) {
+            self.split(at, range, PieceKind::Write, durable, false, lanes, cx);
         } else {
             cx.shared.counters.bypassed_sequential += u64::from(sequential);
-            self.split(at, range, PieceKind::Direct, fua || (writeback && always), sequential, lanes, cx);
+            self.split(at, range, PieceKind::Direct, durable, sequential, lanes, cx);
         }
     }
 
@@ -131,7 +137,7 @@ impl Coordinator {
         if first_whole > range.lba {
             self.write_zero_data(at, Range { sectors: first_whole - range.lba, ..range }, fua, lanes, cx);
         }
-        self.split_whole(at, range, PieceKind::Zero, fua, lanes, cx);
+        self.split_whole(at, range, PieceKind::Zero, fua || always_durable(range, cx), lanes, cx);
         if end > end_whole {
             self.write_zero_data(at, Range { lba: end_whole, sectors: end - end_whole, ..range }, fua, lanes, cx);
         }

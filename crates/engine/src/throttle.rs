@@ -50,7 +50,8 @@ impl Throttle {
 
     /// Whether a write waits for the limit itself.
     fn over_limit(&self, blocks: u64, shared: &Shared) -> bool {
-        shared.dirty + shared.reserved + blocks > shared.dirty_limit
+        // Lost blocks never become clean, and must not keep everybody out.
+        shared.dirty - shared.lost.len() as u64 + shared.reserved + blocks > shared.dirty_limit
     }
 
     /// Lets through what may pass.

@@ -224,9 +224,7 @@ impl Config {
             return Err(ConfigError::NoListen);
         }
         for (nth, volume) in self.volumes.iter().enumerate() {
-            let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-            if volume.name.is_empty() || volume.name.len() > 255 || !volume.name.chars().all(plain)
-            {
+            if !name_is_usable(&volume.name) {
                 return Err(ConfigError::BadName(volume.name.clone()));
             }
             if volume.origin == self.cache {
@@ -279,6 +277,12 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// Whether clients can ask for a volume of this name.
+pub(crate) fn name_is_usable(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    (1..=255).contains(&name.len()) && name.chars().all(plain)
 }
 
 /// `$XDG_RUNTIME_DIR/flashfront.sock`, or `/run/flashfront.sock` where there is none (root, system services).

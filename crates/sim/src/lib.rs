@@ -1,1 +1,18 @@
-//! sim
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Virtual time: the production engine over virtual disks, and what must be true of it.
+//!
+//! [`World`] joins one engine with its disks and a clock that jumps from event to event;
+//! [`Oracle`] knows what every read may return; [`torture`] makes a whole random life of a cache
+//! out of one seed. No threads, no clock, no files: the same seed gives the same run.
+#![forbid(unsafe_code)]
+
+mod oracle;
+mod spec;
+mod stamp;
+pub mod torture;
+mod world;
+
+pub use oracle::{Oracle, Violation};
+pub use spec::{OriginSpec, WorldSpec};
+pub use stamp::{Content, identify, stamp};
+pub use world::{Answer, Opened, World};

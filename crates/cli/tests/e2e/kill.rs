@@ -150,7 +150,10 @@ fn write_forever(
     random: &mut Random,
     answered: &Answered,
 ) -> Result<std::convert::Infallible, ClientError> {
-    let (first, sectors) = (lock(&records[nth]).first(), lock(&records[nth]).sectors());
+    let (first, sectors) = {
+        let record = lock(&records[nth]);
+        (record.first(), record.sectors())
+    };
     loop {
         // Mostly less than a block, or not aligned to one; sometimes long; often in a hot place.
         let count = if random.below(12) == 0 {

@@ -107,7 +107,7 @@ impl Reactor {
     /// `fixed` = register files and buffers.
     pub(super) fn uring(fixed: bool) -> io::Result<Self> {
         let uring = Uring::new(fixed)?;
-        let wake = uring.wake_fd()?;
+        let wake = uring.wake_fd().try_clone_to_owned()?;
         Ok(Self::with(Backend::Uring(Box::new(uring)), wake, "io_uring", None))
     }
 
@@ -195,6 +195,17 @@ impl RealDevice {
     }
 }
 
+#[cfg(test)]
+impl RealDevice {
+    /// Submits a job after a test has changed it.
+    pub(super) fn queue(&mut self, op: flashfront_engine::Op, offset: u64, len: u64, arena: &Arena, change: fn(&mut Job)) {
+        let io = DeviceIo { token: flashfront_engine::Token(0), op, offset, len, span: None };
+        let mut job = Job::new(&self.file, self.number, self.fixed_file, &io, arena);
+        change(&mut job);
+        self.batch.push(job);
+    }
+}
+
 impl Device for RealDevice {
     fn submit(&mut self, _now: Time, io: DeviceIo, arena: &mut Arena) {
         self.file.geometry().check(&io);
@@ -262,3 +273,6 @@ impl Drop for RealDevice {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

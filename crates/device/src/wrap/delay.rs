@@ -87,6 +87,7 @@ impl<D: Device> Delay<D> {
 
 impl<D: Device> Device for Delay<D> {
     fn submit(&mut self, now: Time, io: DeviceIo, arena: &mut Arena) {
+        self.geometry().check(&io);
         self.submitted += 1;
         self.held.insert(self.submitted, Held { token: io.token, due: None, done: None });
         self.pace.submit(now, self.submitted, &io);

@@ -1,1 +1,110 @@
-//! x
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Block devices: loop devices over files, with both block sizes. Needs root; says aloud if it
+//! can't have them.
+
+use std::path::{Path, PathBuf};
+
+use flashfront_device::real::{Access, DeviceFile, OpenError};
+use flashfront_engine::Op;
+
+use crate::rig::{BACKENDS, Rig, file, folder, pattern, run};
+
+/// A loop device, detached when dropped.
+struct Loop {
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Loop {
+    fn new(sector_bytes: u32) -> Option<Self> {
+        let folder = folder();
+        let backing = file(folder.path(), "backing", 64 << 20);
+        let sector = sector_bytes.to_string();
+        let made = run("losetup", &["--find", "--show", "--direct-io=on", "--sector-size", &sector, backing.to_str().unwrap()]);
+        match made {
+            Ok(path) => Some(Self { path: path.into(), _folder: folder }),
+            Err(why) => {
+                eprintln!("skipped: no loop device to be had: {why}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        if let Err(why) = run("losetup", &["--detach", self.path.to_str().unwrap()]) {
+            eprintln!("left behind: {}: {why}", self.path.display());
+        }
+    }
+}
+
+fn conforms(sector_bytes: u32) {
+    let Some(device) = Loop::new(sector_bytes) else { return };
+    for prefer in BACKENDS {
+        let rig = Rig::real(&device.path, prefer);
+        let geometry = rig.device.geometry();
+        assert_eq!((geometry.size_bytes, geometry.logical_block_bytes), (64 << 20, sector_bytes));
+        assert!(geometry.rotational.is_some());
+        crate::conformance::suite(rig);
+
+        let mut rig = Rig::real(&device.path, prefer);
+        rig.write(0, &pattern(0, 1 << 20, 1), 0).unwrap();
+        rig.run(Op::Discard, 0, 1 << 20, None).unwrap();
+        assert!(rig.read(0, 1 << 20, 0).unwrap().iter().all(|byte| *byte == 0), "a loop device's holes are zeroes");
+    }
+}
+
+#[test]
+fn sectors_of_512_bytes() {
+    conforms(512);
+}
+
+#[test]
+fn sectors_of_4096_bytes() {
+    conforms(4096);
+}
+
+#[test]
+fn busy_and_mounted_devices_are_refused() {
+    let Some(device) = Loop::new(512) else { return };
+    let open = |access| DeviceFile::open(&device.path, access);
+    let held = open(Access::Exclusive).unwrap();
+    assert!(held.is_block_device() && held.changed_ns().unwrap().is_none());
+    assert!(matches!(open(Access::Exclusive), Err(OpenError::Busy { .. })));
+    drop(held);
+
+    let path = device.path.to_str().unwrap();
+    let place = folder();
+    let mounted = run("mkfs.ext4", &["-q", path]).and_then(|_| run("mount", &[path, place.path().to_str().unwrap()]));
+    if let Err(why) = mounted {
+        eprintln!("skipped: cannot mount an ext4: {why}");
+        return;
+    }
+    let refused = open(Access::Exclusive);
+    let looked_at = open(Access::ReadOnly).map(|_| ());
+    run("umount", &[place.path().to_str().unwrap()]).unwrap();
+    assert!(matches!(refused, Err(OpenError::Busy { .. })), "mounted, and opened: {refused:?}");
+    looked_at.unwrap();
+    open(Access::Exclusive).unwrap();
+}
+
+#[test]
+fn two_nodes_of_one_device_are_one_device() {
+    let Some(device) = Loop::new(512) else { return };
+    let name = device.path.file_name().unwrap();
+    let numbers = std::fs::read_to_string(Path::new("/sys/block").join(name).join("dev")).unwrap();
+    let (major, minor) = numbers.trim().split_once(':').unwrap();
+    let place = folder();
+    let node = place.path().join("node");
+    if let Err(why) = run("mknod", &[node.to_str().unwrap(), "b", major, minor]) {
+        eprintln!("skipped: cannot make a device node: {why}");
+        return;
+    }
+    let open = |path: &Path| DeviceFile::open(path, Access::ReadOnly);
+    let first = open(&device.path).unwrap();
+    match open(&node) {
+        Ok(second) => assert!(first.identity().same_device(second.identity())),
+        Err(why) => eprintln!("skipped: device nodes can't be opened here (nodev): {why}"),
+    }
+}

@@ -10,12 +10,12 @@ use flashfront_device::wrap::{Delay, DelaySpec, HddSpec, SsdSpec};
 use flashfront_device::Rng;
 use flashfront_engine::{DeviceError, Memory, Op, Span, Token};
 
-use crate::rig::{Rig, file, pattern};
+use crate::rig::{Rig, file, folder, pattern};
 
 const SIZE: u64 = 32 << 20;
 
 /// All promises, on one device; each starts on what the last one left.
-pub fn suite(mut rig: Rig) {
+pub(crate) fn suite(mut rig: Rig) {
     assert_eq!(rig.device.geometry().size_bytes % rig.block(), 0);
     round_trips(&mut rig);
     ends_of_the_device(&mut rig);
@@ -164,7 +164,7 @@ fn ram(logical_block_bytes: u32) -> RamDisk {
 }
 
 fn real(prefer: Prefer) {
-    let folder = tempfile::tempdir_in(".").unwrap();
+    let folder = folder();
     suite(Rig::real(&file(folder.path(), "disk", SIZE), prefer));
 }
 
@@ -190,7 +190,7 @@ devices! {
     delay_ssd: suite(Rig::new(Delay::new(ram(4096), DelaySpec::Ssd(SsdSpec::default())), None)),
     delay_ssd_real: {
         use flashfront_device::real::{Access, Reactor};
-        let folder = tempfile::tempdir_in(".").unwrap();
+        let folder = folder();
         let reactor = Reactor::new(Prefer::Auto).unwrap();
         let device = reactor.open(&file(folder.path(), "disk", SIZE), Access::Exclusive).unwrap();
         let wake = reactor.wake_fd().try_clone_to_owned().unwrap();

@@ -11,37 +11,37 @@ use flashfront_engine::{DeviceError, Memory, Op, Span, Time, Token};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Both backends: all tests of real devices run on each.
-pub const BACKENDS: [Prefer; 2] = [Prefer::Uring, Prefer::Threads];
+pub(crate) const BACKENDS: [Prefer; 2] = [Prefer::Uring, Prefer::Threads];
 
 /// A device under test.
-pub struct Rig {
-    pub device: Box<dyn Device>,
-    pub arena: Arena,
+pub(crate) struct Rig {
+    pub(crate) device: Box<dyn Device>,
+    pub(crate) arena: Arena,
     /// Real devices: what to sleep on.
-    pub wake: Option<OwnedFd>,
+    pub(crate) wake: Option<OwnedFd>,
     start: Instant,
     now: Time,
     tokens: u64,
 }
 
 impl Rig {
-    pub fn new(device: impl Device + 'static, wake: Option<OwnedFd>) -> Self {
+    pub(crate) fn new(device: impl Device + 'static, wake: Option<OwnedFd>) -> Self {
         let arena = Arena::new(64 << 20);
         Self { device: Box::new(device), arena, wake, start: Instant::now(), now: Time(0), tokens: 0 }
     }
 
     /// A real device, alone on its reactor.
-    pub fn real(path: &Path, prefer: Prefer) -> Self {
+    pub(crate) fn real(path: &Path, prefer: Prefer) -> Self {
         let reactor = Reactor::new(prefer).unwrap();
         let device = reactor.open(path, Access::Exclusive).unwrap();
         Self::new(device, Some(reactor.wake_fd().try_clone_to_owned().unwrap()))
     }
 
-    pub fn block(&self) -> u64 {
+    pub(crate) fn block(&self) -> u64 {
         u64::from(self.device.geometry().logical_block_bytes)
     }
 
-    pub fn submit(&mut self, op: Op, offset: u64, len: u64, span: Option<Span>) -> Token {
+    pub(crate) fn submit(&mut self, op: Op, offset: u64, len: u64, span: Option<Span>) -> Token {
         self.tokens += 1;
         let token = Token(self.tokens);
         self.device.submit(self.now, DeviceIo { token, op, offset, len, span }, &mut self.arena);
@@ -49,7 +49,7 @@ impl Rig {
     }
 
     /// Kicks, sleeps until there is something, and returns it.
-    pub fn wait(&mut self) -> Vec<Done> {
+    pub(crate) fn wait(&mut self) -> Vec<Done> {
         let mut done = Vec::new();
         self.device.kick();
         let deadline = Instant::now() + Duration::from_secs(60);
@@ -73,7 +73,7 @@ impl Rig {
     }
 
     /// One I/O, start to end.
-    pub fn run(&mut self, op: Op, offset: u64, len: u64, span: Option<Span>) -> Result<(), DeviceError> {
+    pub(crate) fn run(&mut self, op: Op, offset: u64, len: u64, span: Option<Span>) -> Result<(), DeviceError> {
         let token = self.submit(op, offset, len, span);
         let done = self.wait();
         assert_eq!(done.len(), 1);
@@ -81,12 +81,12 @@ impl Rig {
         done[0].result
     }
 
-    pub fn flush(&mut self) -> Result<(), DeviceError> {
+    pub(crate) fn flush(&mut self) -> Result<(), DeviceError> {
         self.run(Op::Flush, 0, 0, None)
     }
 
     /// Writes bytes, from memory that starts `shift` bytes into its buffer.
-    pub fn write(&mut self, offset: u64, data: &[u8], shift: u32) -> Result<(), DeviceError> {
+    pub(crate) fn write(&mut self, offset: u64, data: &[u8], shift: u32) -> Result<(), DeviceError> {
         let buf = self.arena.alloc(data.len() as u32 + shift);
         let span = Span::new(buf, shift, data.len() as u32);
         self.arena.bytes_mut(span).copy_from_slice(data);
@@ -95,7 +95,7 @@ impl Rig {
         result
     }
 
-    pub fn read(&mut self, offset: u64, len: u32, shift: u32) -> Result<Vec<u8>, DeviceError> {
+    pub(crate) fn read(&mut self, offset: u64, len: u32, shift: u32) -> Result<Vec<u8>, DeviceError> {
         let buf = self.arena.alloc(len + shift);
         let span = Span::new(buf, shift, len);
         self.arena.bytes_mut(span).fill(0xee);
@@ -107,20 +107,25 @@ impl Rig {
 }
 
 /// Bytes that say where they are and of which write.
-pub fn pattern(offset: u64, len: u64, version: u64) -> Vec<u8> {
+pub(crate) fn pattern(offset: u64, len: u64, version: u64) -> Vec<u8> {
     let words = (0..len / 8).map(|word| (offset + word * 8).wrapping_mul(0x9e37_79b9) ^ version << 40);
     words.flat_map(u64::to_le_bytes).collect()
 }
 
+/// A folder on a file system that can do direct I/O (/tmp may be a tmpfs).
+pub(crate) fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
 /// A file of this size in the folder.
-pub fn file(folder: &Path, name: &str, size_bytes: u64) -> std::path::PathBuf {
+pub(crate) fn file(folder: &Path, name: &str, size_bytes: u64) -> std::path::PathBuf {
     let path = folder.join(name);
     std::fs::File::create(&path).unwrap().set_len(size_bytes).unwrap();
     path
 }
 
 /// Runs a program; its standard output, or why there is none.
-pub fn run(program: &str, args: &[&str]) -> Result<String, String> {
+pub(crate) fn run(program: &str, args: &[&str]) -> Result<String, String> {
     let output = std::process::Command::new(program).args(args).output().map_err(|error| format!("{program}: {error}"))?;
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())

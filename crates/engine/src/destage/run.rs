@@ -4,7 +4,7 @@
 
 use alloc::vec::Vec;
 
-use crate::commit::Place;
+use crate::commit::{Place, Waiter};
 use crate::event::Event;
 use crate::index::Flat;
 use crate::io::{DeviceError, DeviceId, Op};
@@ -131,7 +131,20 @@ impl Lane {
             self.drop_run(run, false, cx);
             return;
         }
-        let (device, offset, len) = cx.origin_range(first, u64::from(blocks));
+        // If the origin were ahead of the log a crash would bring the older version back to life in the
+        // cache, and an eviction the newer one.
+        let needs = self.log.last_seq_of(self.runs[run].versions.iter().map(|version| version.0));
+        if needs > self.log.durable_seq && !cx.shared.cache_failed {
+            self.log.set_aside(Waiter::Run(run), needs);
+        } else {
+            self.write_run(run, cx);
+        }
+    }
+
+    /// Writes a gathered run to its origin.
+    pub(crate) fn write_run(&mut self, run: usize, cx: &mut Cx<'_>) {
+        let (first, Some(buf)) = (self.runs[run].first, self.runs[run].buf) else { return };
+        let (device, offset, len) = cx.origin_range(first, self.runs[run].versions.len() as u64);
         let io = self.ios.insert(LaneIo::RunWrite { run });
         cx.io(self.id, io, device, Op::Write, offset, Some(Span::new(buf, 0, len as u32)));
     }

@@ -79,6 +79,10 @@ impl Destager {
     }
 
     pub(crate) fn failed(&mut self, now: Time) {
+        // Runs that were in flight together fail together.
+        if self.retry.is_some_and(|(at, _)| now < at) {
+            return;
+        }
         let pause = self.retry.map_or(RETRY_FIRST_NS, |(_, pause)| (pause * 2).min(RETRY_LAST_NS));
         self.retry = Some((now.plus_ns(pause), pause));
     }

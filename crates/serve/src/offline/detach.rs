@@ -1,89 +1,147 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Takes a cache away from its origin. The origin is not touched: there is nothing of ours on it.
+//! Takes a cache off its origin, so that what it holds can never come back.
+//!
+//! Dirty data is a refusal: it is counted by reading checkpoint and log, and not believed from the
+//! superblock. Then both superblocks are wiped; the origin is opened to be sure which one it is, and is
+//! not written (invariant 10).
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use flashfront_device::real::{Access, DeviceFile, OpenError};
+use flashfront_engine::BLOCK_BYTES;
+use flashfront_engine::format::Superblock;
+use serde::Serialize;
 
+use super::uuid_text;
+use super::walk::Reader;
+use crate::config::Size;
 use crate::stale::{self, Verdict};
 use crate::superblock::{self, SuperblockReadError};
 
-/// Why the cache stays attached. Nothing was changed.
+/// What was detached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DetachReport {
+    /// Named the cache.
+    pub uuid: String,
+    /// The cache device; it holds no cache any more.
+    pub cache: PathBuf,
+    /// The origin; it is complete by itself.
+    pub origin: PathBuf,
+    /// Dirty blocks given up, with force.
+    pub blocks_given_up: u64,
+}
+
+/// Why nothing was detached. Nothing was changed, but by [`DetachError::Write`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DetachError {
     /// A device can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The superblock can't be used.
+    /// It is no cache.
     #[error(transparent)]
     Superblock(#[from] SuperblockReadError),
-    /// It was detached already.
-    #[error("{cache} has no origin; there is nothing to detach", cache = .0.display())]
-    Nothing(PathBuf),
-    /// The wrong origin.
-    #[error("{origin} is not the origin of the cache {cache}; name the right one", origin = origin.display(), cache = cache.display())]
+    /// The cache belongs to another origin.
+    #[error("{origin} is not the origin of the cache {cache} (that is volume `{expected}`, {size}); name the right one", origin = origin.display(), cache = cache.display())]
     OtherOrigin {
         /// The origin named.
         origin: PathBuf,
         /// The cache device.
         cache: PathBuf,
+        /// The volume's name.
+        expected: String,
+        /// Its size.
+        size: Size,
     },
-    /// The origin alone is not complete.
-    #[error(
-        "{cache} holds {dirty} dirty blocks that the origin does not have; start the daemon and run `flashfront drain` first",
-        cache = cache.display()
-    )]
+    /// The cache serves several origins.
+    #[error("{cache} serves {count} origins; only a cache of one can be detached", cache = cache.display())]
+    Several {
+        /// The cache device.
+        cache: PathBuf,
+        /// How many.
+        count: usize,
+    },
+    /// The cache holds what the origin does not have.
+    #[error("{cache} holds {dirty} dirty blocks ({}) that {origin} does not have; start `flashfront serve`, run `flashfront drain`, stop it, and detach then. --force gives them up for ever", Size(*dirty * BLOCK_BYTES), cache = cache.display(), origin = origin.display())]
     Dirty {
         /// The cache device.
         cache: PathBuf,
-        /// Dirty blocks.
+        /// The origin.
+        origin: PathBuf,
+        /// How many.
         dirty: u64,
     },
-    /// What is dirty is not known.
-    #[error(
-        "{cache} was not stopped cleanly, so it may hold dirty data; start the daemon, run `flashfront drain`, and stop it",
-        cache = cache.display()
-    )]
-    NotClean {
+    /// The cache can't be read as a whole, so nobody knows whether it holds dirty data.
+    #[error("{cache} is damaged in {places} places, so it is not known whether it holds dirty data; see `flashfront check`. --force gives up whatever it holds", cache = cache.display())]
+    Damaged {
         /// The cache device.
         cache: PathBuf,
+        /// How many.
+        places: usize,
     },
-    /// The kernel refuses.
-    #[error("{path}: {source}", path = path.display())]
-    Io {
-        /// Which device.
+    /// A device can't be read.
+    #[error("{path}: can't be read: {source}", path = path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The cache device can't be written.
+    #[error("{path}: can't be written: {source}; try again", path = path.display())]
+    Write {
+        /// The cache device.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
 }
 
-/// Takes the cache away from its origin.
+/// Detaches; `force` gives up dirty data.
 ///
 /// # Errors
-/// See [`DetachError`].
-pub fn detach(cache_path: &Path, origin_path: &Path) -> Result<(), DetachError> {
+/// [`DetachError`].
+pub fn detach(cache_path: &Path, origin_path: &Path, force: bool) -> Result<DetachReport, DetachError> {
     let cache = DeviceFile::open(cache_path, Access::Exclusive)?;
     let origin = DeviceFile::open(origin_path, Access::Exclusive)?;
-    let mut superblock = superblock::read(&cache)?.superblock;
-    let Some(record) = superblock.origins.first() else {
-        return Err(DetachError::Nothing(cache_path.to_owned()));
+    let superblock = superblock::read(&cache)?.superblock;
+    let [record] = &superblock.origins[..] else {
+        return Err(DetachError::Several { cache: cache_path.to_owned(), count: superblock.origins.len() });
     };
-    let same_size = origin.geometry().size_bytes == record.size_bytes;
     let verdict = stale::compare(&origin, record, superblock.clean)
-        .map_err(|source| DetachError::Io { path: origin_path.to_owned(), source })?;
-    if !same_size || verdict == Verdict::Other {
-        return Err(DetachError::OtherOrigin { origin: origin_path.to_owned(), cache: cache_path.to_owned() });
+        .map_err(|source| DetachError::Read { path: origin_path.to_owned(), source })?;
+    if verdict == Verdict::Other || origin.geometry().size_bytes != record.size_bytes {
+        return Err(DetachError::OtherOrigin {
+            origin: origin_path.to_owned(),
+            cache: cache_path.to_owned(),
+            expected: record.name.clone(),
+            size: Size(record.size_bytes),
+        });
     }
-    if !superblock.clean {
-        return Err(DetachError::NotClean { cache: cache_path.to_owned() });
+    let mut reader = Reader { device: &cache, superblock: &superblock, damage: Vec::new() };
+    let walks: Vec<_> = (0..superblock.lanes).map(|lane| reader.lane(lane)).collect();
+    let dirty = walks.iter().flat_map(|walk| walk.live.values()).filter(|live| live.dirty).count() as u64;
+    let places = reader.damage.len();
+    if !force && places > 0 {
+        return Err(DetachError::Damaged { cache: cache_path.to_owned(), places });
     }
-    if superblock.dirty_blocks > 0 {
-        return Err(DetachError::Dirty { cache: cache_path.to_owned(), dirty: superblock.dirty_blocks });
+    if !force && dirty > 0 {
+        return Err(DetachError::Dirty { cache: cache_path.to_owned(), origin: origin_path.to_owned(), dirty });
     }
-    superblock.origins.clear();
-    superblock::write(&cache, &mut superblock)
-        .map_err(|source| DetachError::Io { path: cache_path.to_owned(), source })
+    wipe(&cache).map_err(|source| DetachError::Write { path: cache_path.to_owned(), source })?;
+    Ok(DetachReport {
+        uuid: uuid_text(&superblock.uuid),
+        cache: cache_path.to_owned(),
+        origin: origin_path.to_owned(),
+        blocks_given_up: dirty,
+    })
+}
+
+/// Zeroes both superblocks.
+fn wipe(cache: &DeviceFile) -> io::Result<()> {
+    for offset in Superblock::offsets(cache.geometry().size_bytes) {
+        cache.write_at(offset, &vec![0; BLOCK_BYTES as usize])?;
+    }
+    cache.sync()
 }

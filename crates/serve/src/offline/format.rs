@@ -1,38 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes a cache on a device: lays it out, records its origins, writes it.
+//! Makes a cache: divides the cache device and remembers which origin it belongs to.
 //!
-//! Everything is checked before the first byte is written. The origin is only read.
+//! The origin is only read. Nothing is written before everything that can be refused has been
+//! checked: anything recognisable on the cache device is a refusal that names it, and `force` is the
+//! operator's word that it may go. The superblocks are written last, so that a power cut on the
+//! way leaves no cache that looks whole.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use flashfront_device::probe::{Found, probe_device};
+use flashfront_device::probe::probe_device;
 use flashfront_device::real::{Access, DeviceFile, OpenError};
-use flashfront_engine::format::{OriginRecord, Superblock, checkpoint_blocks};
-use flashfront_engine::{BLOCK_BYTES, Mode, OriginId};
+use flashfront_engine::format::{OriginRecord, Superblock};
+use flashfront_engine::{BLOCK_BYTES, Engine, Mode, Options, OriginId, Time};
+use serde::Serialize;
 
+use super::layout::{Layout, LayoutError, STRIPE_BLOCKS};
+use super::uuid_text;
 use crate::config::Size;
-use crate::{stale, superblock};
+use crate::superblock::{self, SuperblockReadError};
+use crate::{config, stale};
 
-/// The segment of a cache that is large enough for many: a large sequential write for any SSD.
-const SEGMENT_BYTES: u64 = 1 << 20;
-/// The smallest one: 32 blocks, one of which is the header.
-const SEGMENT_BYTES_MIN: u64 = 128 << 10;
-/// Where the largest one ends: 4096 blocks.
-const SEGMENT_BYTES_MAX: u64 = 16 << 20;
-/// Fewer segments than this in a lane and its segments are made smaller.
-const SEGMENTS_WANTED: u64 = 128;
-/// Fewer than this and a lane can't work: six belong to its streams, eight are kept free.
-const SEGMENTS_MIN: u64 = 32;
-/// Each lane of a large cache is at least this large.
-const LANE_BYTES: u64 = 1 << 30;
-const LANES_MAX: u32 = 4;
-/// Wide, so that the runs that destage writes stay whole.
-const STRIPE_BYTES: u64 = 4 << 20;
-/// The first lane starts here: what lies before is the superblock and room for later formats.
-const FIRST_BLOCK: u32 = (1 << 20) / BLOCK_BYTES as u32;
-/// An origin smaller than this has nothing to gain.
-const ORIGIN_BYTES_MIN: u64 = 1 << 20;
+/// Signatures of other formats lie this close to the ends; `probe` looks as far. Less than the
+/// smallest cache (see `layout`).
+const WIPE_BYTES: u64 = 512 << 10;
 
 /// What to make.
 #[derive(Clone, Debug)]
@@ -41,38 +32,52 @@ pub struct FormatOptions {
     pub cache: PathBuf,
     /// The origin.
     pub origin: PathBuf,
-    /// Its name.
+    /// The volume's name.
     pub name: String,
-    /// How writes to it are treated.
+    /// How writes are treated.
     pub mode: Mode,
-    /// Overwrite what is on the cache device.
+    /// Destroy what is on the cache device.
     pub force: bool,
-    /// Bytes of a segment; chosen by the size of the cache if absent.
-    pub segment_bytes: Option<u64>,
-    /// Independent logs; chosen by the size of the cache if absent.
+    /// Segment size; chosen for the device if there is none.
+    pub segment: Option<Size>,
+    /// Lanes; chosen for the device if there is none.
     pub lanes: Option<u32>,
 }
 
 /// What was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FormatReport {
     /// Names the cache.
-    pub uuid: [u8; 16],
-    /// Blocks the log has room for.
-    pub capacity_blocks: u64,
-    /// Bytes of a segment.
+    pub uuid: String,
+    /// The cache device.
+    pub cache: PathBuf,
+    /// Its size.
+    pub cache_bytes: u64,
+    /// The origin.
+    pub origin: PathBuf,
+    /// Its size.
+    pub origin_bytes: u64,
+    /// The volume's name.
+    pub name: String,
+    /// How writes are treated.
+    pub mode: String,
+    /// Independent logs.
+    pub lanes: u32,
+    /// Segment size.
     pub segment_bytes: u64,
     /// Segments of all lanes.
     pub segments: u64,
-    /// Lanes.
-    pub lanes: u32,
-    /// Size of the origin.
-    pub origin_bytes: u64,
-    /// What was there before and is overwritten.
-    pub overwritten: Vec<String>,
+    /// Blocks the log has room for.
+    pub capacity_blocks: u64,
+    /// RAM that the index will take.
+    pub index_bytes: u64,
+    /// What was destroyed.
+    pub destroyed: Vec<String>,
+    /// What the operator should know.
+    pub notices: Vec<String>,
 }
 
-/// Why nothing was made. Nothing was changed.
+/// Why nothing was made. Nothing was changed, but by [`FormatError::Write`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
@@ -87,83 +92,71 @@ pub enum FormatError {
         /// The origin.
         origin: PathBuf,
     },
-    /// Something is on the cache device.
-    #[error("{path} holds {what}; formatting would destroy it. If that is what you want, say --force", path = path.display())]
-    NotEmpty {
+    /// The device can't be divided as asked.
+    #[error("{path}: {error}", path = path.display())]
+    Layout {
         /// The cache device.
         path: PathBuf,
-        /// What was recognised.
-        what: String,
+        /// Why.
+        error: LayoutError,
     },
-    /// The cache device is too small.
-    #[error("{path} has {size}; a cache of {lanes} lane(s) needs at least {least}", path = path.display())]
-    CacheSmall {
+    /// A name no client could ask for.
+    #[error("the volume name `{0}` can't be used; take 1 to 32 letters, digits, `.`, `_` or `-`")]
+    BadName(String),
+    /// The cache device holds something.
+    #[error("{path} holds something: {found}. It would be destroyed; say --force if that is wanted", path = path.display())]
+    Occupied {
         /// The cache device.
         path: PathBuf,
-        /// Its size.
-        size: Size,
-        /// What is needed.
-        least: Size,
-        /// With so many lanes.
-        lanes: u32,
+        /// What.
+        found: String,
     },
-    /// The origin is too small.
-    #[error("{path} has {size}; an origin of less than {least} has nothing to gain from a cache", path = path.display(), least = Size(ORIGIN_BYTES_MIN))]
-    OriginSmall {
-        /// The origin.
+    /// The engine could not open such a cache.
+    #[error("{path}: {error}", path = path.display())]
+    Engine {
+        /// The cache device.
         path: PathBuf,
-        /// Its size.
-        size: Size,
+        /// Why.
+        error: flashfront_engine::OpenError,
     },
-    /// A segment size that can't be used.
-    #[error("a segment of {given} can't be used; take a power of two from {least} to {most}", least = Size(SEGMENT_BYTES_MIN), most = Size(SEGMENT_BYTES_MAX))]
-    Segment {
-        /// What was asked for.
-        given: Size,
-    },
-    /// A lane count that can't be used.
-    #[error("{given} lanes can't be used; take 1 to 16")]
-    Lanes {
-        /// What was asked for.
-        given: u32,
-    },
-    /// The name can't be stored.
-    #[error("the volume name `{0}` is longer than 32 bytes; choose a shorter one")]
-    Name(String),
-    /// The kernel refuses.
-    #[error("{path}: {doing}: {source}", path = path.display())]
-    Io {
-        /// Which device.
+    /// A device can't be read.
+    #[error("{path}: can't be read: {source}", path = path.display())]
+    Read {
+        /// Which.
         path: PathBuf,
-        /// Doing what.
-        doing: &'static str,
         /// Why.
         source: io::Error,
     },
-}
-
-fn failed(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> FormatError {
-    let path = path.to_owned();
-    move |source| FormatError::Io { path, doing, source }
+    /// The cache device can't be written; it may be changed in part.
+    #[error("{path}: can't be written: {source}; the device is no whole cache now, format it again", path = path.display())]
+    Write {
+        /// The cache device.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// What was written does not come back.
+    #[error("{path}: what was written does not come back ({error}); the device is broken", path = path.display())]
+    Verify {
+        /// The cache device.
+        path: PathBuf,
+        /// Why.
+        error: Box<SuperblockReadError>,
+    },
 }
 
 /// Makes a cache.
 ///
 /// # Errors
-/// See [`FormatError`]; only [`FormatError::Io`] can come after the first write.
+/// [`FormatError`]; nothing was changed then, but by a failed write.
 pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
-    let same = || FormatError::SameDevice { cache: options.cache.clone(), origin: options.origin.clone() };
-    if std::fs::canonicalize(&options.cache).is_ok_and(|cache| {
-        std::fs::canonicalize(&options.origin).is_ok_and(|origin| origin == cache)
-    }) {
-        return Err(same());
+    if !config::name_is_usable(&options.name) || options.name.len() > 32 {
+        return Err(FormatError::BadName(options.name.clone()));
     }
-    let hard_linked = |a: &Path, b: &Path| {
-        use std::os::unix::fs::MetadataExt;
-        let (a, b) = (std::fs::metadata(a), std::fs::metadata(b));
-        a.is_ok_and(|a| b.is_ok_and(|b| a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino())))
-    };
-    if hard_linked(&options.cache, &options.origin) {
+    let same =
+        || FormatError::SameDevice { cache: options.cache.clone(), origin: options.origin.clone() };
+    // Before the locks, which would only say "busy".
+    if same_file(&options.cache, &options.origin) {
         return Err(same());
     }
     let cache = DeviceFile::open(&options.cache, Access::Exclusive)?;
@@ -171,89 +164,100 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
     if cache.identity().same_device(origin.identity()) {
         return Err(same());
     }
-    let origin_bytes = origin.geometry().size_bytes;
-    if origin_bytes < ORIGIN_BYTES_MIN {
-        return Err(FormatError::OriginSmall { path: options.origin.clone(), size: Size(origin_bytes) });
+    let cache_bytes = cache.geometry().size_bytes;
+    let layout = Layout::new(cache_bytes, options.segment.map(|size| size.0), options.lanes)
+        .map_err(|error| FormatError::Layout { path: options.cache.clone(), error })?;
+    let destroyed = occupants(&cache)?;
+    if !options.force && !destroyed.is_empty() {
+        return Err(FormatError::Occupied { path: options.cache.clone(), found: destroyed.join("; ") });
     }
-    if options.name.len() > 32 {
-        return Err(FormatError::Name(options.name.clone()));
+    let mut superblock = new_superblock(options, &layout, &origin, cache_bytes)?;
+    let index_bytes = index_bytes(&superblock)
+        .map_err(|error| FormatError::Engine { path: options.cache.clone(), error })?;
+
+    write(&cache, &mut superblock)
+        .map_err(|source| FormatError::Write { path: options.cache.clone(), source })?;
+    let back = superblock::read(&cache)
+        .map_err(|error| FormatError::Verify { path: options.cache.clone(), error: Box::new(error) })?;
+    debug_assert_eq!(back.superblock, superblock);
+    let mut notices: Vec<String> = [&cache, &origin].iter().filter_map(|it| it.notice()).map(str::to_owned).collect();
+    if origin.geometry().size_bytes < cache_bytes {
+        notices.push("the cache device is larger than the origin; the rest of it will stay unused".to_owned());
     }
-    let found = probe_device(&cache).map_err(failed(&options.cache, "looking for what is on it"))?;
-    if !found.is_empty() && !options.force {
-        return Err(FormatError::NotEmpty { path: options.cache.clone(), what: describe(&found) });
+    Ok(FormatReport {
+        uuid: uuid_text(&superblock.uuid),
+        cache: options.cache.clone(),
+        cache_bytes,
+        origin: options.origin.clone(),
+        origin_bytes: origin.geometry().size_bytes,
+        name: options.name.clone(),
+        mode: options.mode.name().to_owned(),
+        lanes: layout.lanes,
+        segment_bytes: u64::from(layout.segment_blocks) * BLOCK_BYTES,
+        segments: u64::from(layout.lanes) * u64::from(layout.segments_per_lane),
+        capacity_blocks: layout.capacity_blocks(),
+        index_bytes,
+        destroyed,
+        notices,
+    })
+}
+
+/// Whether both paths lead to one file or device node.
+fn same_file(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let place = |path: &Path| std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok();
+    place(one).is_some_and(|it| place(other) == Some(it))
+}
+
+/// What is on the device, with a word about dirty data if it is a cache of ours.
+fn occupants(cache: &DeviceFile) -> Result<Vec<String>, FormatError> {
+    let found = probe_device(cache)
+        .map_err(|source| FormatError::Read { path: cache.path().to_owned(), source })?;
+    let mut found: Vec<String> = found.into_iter().map(|found| found.what).collect();
+    found.dedup();
+    if let Ok(stored) = superblock::read(cache) {
+        match (stored.superblock.clean, stored.superblock.dirty_blocks) {
+            (true, 0) => {}
+            (true, dirty) => found.push(format!(
+                "{dirty} dirty blocks ({}) that its origin does not have (serve and drain it first)",
+                Size(dirty * BLOCK_BYTES)
+            )),
+            (false, _) => found.push(
+                "it was not stopped cleanly and may hold data that its origin does not have (serve and drain it first)"
+                    .to_owned(),
+            ),
+        }
     }
-    let mut superblock = lay_out(options, cache.geometry().size_bytes)?;
+    Ok(found)
+}
+
+fn new_superblock(
+    options: &FormatOptions,
+    layout: &Layout,
+    origin: &DeviceFile,
+    cache_bytes: u64,
+) -> Result<Superblock, FormatError> {
+    let read = |path: &Path| {
+        let path = path.to_owned();
+        move |source: io::Error| FormatError::Read { path, source }
+    };
+    let mut uuid = [0; 16];
+    // Only fails on kernels without getrandom (before 3.17).
+    rustix::rand::getrandom(&mut uuid, rustix::rand::GetRandomFlags::empty())
+        .map_err(|errno| read(Path::new("random source"))(errno.into()))?;
+    // Version 4, variant 1 (RFC 9562).
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
     let mut record = OriginRecord {
         id: OriginId(0),
         mode: options.mode,
-        size_bytes: origin_bytes,
+        size_bytes: origin.geometry().size_bytes,
         name: options.name.clone(),
         identity: String::new(),
         fingerprint: 0,
         changed_ns: 0,
     };
-    stale::record(&origin, &mut record).map_err(failed(&options.origin, "reading samples"))?;
-    superblock.origins.push(record);
-    for (offset, block) in superblock.empty_checkpoints() {
-        cache.write_at(offset, &block).map_err(failed(&options.cache, "writing"))?;
-    }
-    cache.sync().map_err(failed(&options.cache, "writing"))?;
-    superblock::write(&cache, &mut superblock).map_err(failed(&options.cache, "writing the superblock"))?;
-    let segments = u64::from(superblock.lanes) * u64::from(superblock.segments_per_lane);
-    Ok(FormatReport {
-        uuid: superblock.uuid,
-        capacity_blocks: segments * u64::from(superblock.segment_blocks),
-        segment_bytes: u64::from(superblock.segment_blocks) * BLOCK_BYTES,
-        segments,
-        lanes: superblock.lanes,
-        origin_bytes,
-        overwritten: found.into_iter().map(|found| found.what).collect(),
-    })
-}
-
-fn describe(found: &[Found]) -> String {
-    let each = found.iter().map(|found| format!("{} (at byte {})", found.what, found.offset));
-    each.collect::<Vec<_>>().join(", ")
-}
-
-fn lay_out(options: &FormatOptions, cache_bytes: u64) -> Result<Superblock, FormatError> {
-    if let Some(bytes) = options.segment_bytes
-        && !(bytes.is_power_of_two() && (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&bytes))
-    {
-        return Err(FormatError::Segment { given: Size(bytes) });
-    }
-    if let Some(given) = options.lanes.filter(|lanes| !(1..=16).contains(lanes)) {
-        return Err(FormatError::Lanes { given });
-    }
-    let lanes = options.lanes.unwrap_or((cache_bytes / LANE_BYTES).clamp(1, u64::from(LANES_MAX)) as u32);
-    let blocks = (cache_bytes / BLOCK_BYTES).saturating_sub(u64::from(FIRST_BLOCK) + 1) / u64::from(lanes);
-    let fit = |segment_blocks: u64| {
-        let mut segments = blocks / segment_blocks;
-        while segments > 0
-            && segments * segment_blocks + 2 * checkpoint_blocks(segments as u32, segment_blocks as u32) > blocks
-        {
-            segments -= 1;
-        }
-        segments
-    };
-    let mut segment_blocks = options.segment_bytes.unwrap_or(SEGMENT_BYTES) / BLOCK_BYTES;
-    while options.segment_bytes.is_none()
-        && fit(segment_blocks) < SEGMENTS_WANTED
-        && segment_blocks * BLOCK_BYTES > SEGMENT_BYTES_MIN
-    {
-        segment_blocks /= 2;
-    }
-    let segments = fit(segment_blocks);
-    if segments < SEGMENTS_MIN {
-        let lane = SEGMENTS_MIN * segment_blocks + 2 * checkpoint_blocks(SEGMENTS_MIN as u32, segment_blocks as u32);
-        let least = (u64::from(FIRST_BLOCK) + 1 + u64::from(lanes) * lane) * BLOCK_BYTES;
-        let (path, least) = (options.cache.clone(), Size(least.next_multiple_of(1 << 20)));
-        return Err(FormatError::CacheSmall { path, size: Size(cache_bytes), least, lanes });
-    }
-    let mut uuid = [0; 16];
-    std::fs::File::open("/dev/urandom")
-        .and_then(|mut random| io::Read::read_exact(&mut random, &mut uuid))
-        .map_err(failed(Path::new("/dev/urandom"), "reading"))?;
+    stale::record(origin, &mut record).map_err(read(origin.path()))?;
     Ok(Superblock {
         uuid,
         update: 0,
@@ -261,12 +265,31 @@ fn lay_out(options: &FormatOptions, cache_bytes: u64) -> Result<Superblock, Form
         clean: true,
         dirty_blocks: 0,
         cache_bytes,
-        lanes,
-        segment_blocks: segment_blocks as u32,
-        segments_per_lane: segments as u32,
-        checkpoint_blocks: checkpoint_blocks(segments as u32, segment_blocks as u32) as u32,
-        stripe_blocks: (STRIPE_BYTES / BLOCK_BYTES) as u32,
-        first_block: FIRST_BLOCK,
-        origins: Vec::new(),
+        lanes: layout.lanes,
+        segment_blocks: layout.segment_blocks,
+        segments_per_lane: layout.segments_per_lane,
+        checkpoint_blocks: layout.checkpoint_blocks,
+        stripe_blocks: STRIPE_BLOCKS,
+        first_block: layout.first_block,
+        origins: vec![record],
     })
+}
+
+/// Lets the engine say whether it could open this cache, and how much RAM it would take.
+fn index_bytes(superblock: &Superblock) -> Result<u64, flashfront_engine::OpenError> {
+    let engine = Engine::new(superblock.clone(), Options::default(), Time(0))?;
+    Ok(engine.status().index_bytes)
+}
+
+/// Wipes old signatures, then writes checkpoints, then superblocks, each durable before the next.
+fn write(cache: &DeviceFile, superblock: &mut Superblock) -> io::Result<()> {
+    let wipe = vec![0; WIPE_BYTES as usize];
+    cache.write_at(0, &wipe)?;
+    cache.write_at(superblock.cache_bytes - WIPE_BYTES, &wipe)?;
+    cache.sync()?;
+    for (offset, block) in superblock.empty_checkpoints() {
+        cache.write_at(offset, &block)?;
+    }
+    cache.sync()?;
+    superblock::write(cache, superblock)
 }

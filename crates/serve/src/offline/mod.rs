@@ -1,5 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can be done to a cache while no daemon has it.
+//! What is done to a cache while no daemon runs: make it, check it, show it, take it off.
+//!
+//! All of them lock the devices first, so that none runs beside a daemon. `walk` reads the media
+//! structures the way replay does, but goes on behind damage and writes nothing.
 
-pub mod detach;
-pub mod format;
+mod check;
+mod detach;
+mod dump;
+mod format;
+mod layout;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+pub use check::{CheckReport, Damage, DamageKind, check};
+pub use detach::{DetachError, DetachReport, detach};
+pub use dump::{DumpReport, dump};
+pub use format::{FormatError, FormatOptions, FormatReport, format};
+pub use layout::{LANES_MAX, LayoutError, SEGMENT_BYTES_DEFAULT};
+
+/// A UUID in its usual spelling.
+#[must_use]
+pub fn uuid_text(uuid: &[u8; 16]) -> String {
+    let hex = |part: &[u8]| part.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    [&uuid[..4], &uuid[4..6], &uuid[6..8], &uuid[8..10], &uuid[10..]].map(hex).join("-")
+}

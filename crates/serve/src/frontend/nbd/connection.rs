@@ -123,6 +123,11 @@ impl Connection {
         self.held_bytes > 0 && (self.has_output() || matches!(self.phase, Phase::Payload(_)))
     }
 
+    /// Requests at the engine.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
     /// Grows whenever bytes or replies move.
     pub(super) fn progress(&self) -> u64 {
         self.progress

@@ -158,8 +158,8 @@ impl Nbd {
         }
     }
 
-    /// Parses what is there and receives more, as far as limits allow. `true` if it may go on
-    /// at once in the next turn.
+    /// Parses what is there and receives more, as far as limits allow. `true` if it submitted
+    /// something, or may go on at once in the next turn.
     fn take_in(&mut self, number: u16, core: &mut dyn Core) -> bool {
         let Some(peer) = &mut self.peers[usize::from(number)] else {
             return false;
@@ -168,6 +168,7 @@ impl Nbd {
             return false;
         };
         let may_alloc = self.waiting.front().is_none_or(|&first| first == number);
+        let before = peer.connection.in_flight();
         let mut bytes = 0;
         let mut hangup = None;
         loop {
@@ -192,7 +193,8 @@ impl Nbd {
                 }
             }
         }
-        let more = peer.wait == Wait::Input && peer.readable;
+        let submitted = peer.connection.in_flight() > before;
+        let more = peer.wait == Wait::Input && peer.readable && hangup.is_none();
         match hangup {
             // The client will send nothing more, and may still read.
             Some(true) => {
@@ -204,7 +206,7 @@ impl Nbd {
         }
         self.note_wait(number);
         self.mark(number);
-        more && hangup.is_none()
+        submitted || more
     }
 
     /// Keeps the queue for buffers.

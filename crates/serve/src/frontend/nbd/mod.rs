@@ -33,5 +33,6 @@ pub const REQUESTS_MAX: usize = 128;
 pub const CONNECTION_BYTES_MAX: u64 = 64 << 20;
 /// The longest read or write, as advertised (the protocol's usual figure).
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
-/// The budget that [`super::Core::alloc`] needs: the longest read, its ends in blocks of their own.
-pub const BUFFER_BYTES_MIN: u64 = PAYLOAD_BYTES_MAX as u64 + (1 << 20);
+/// The budget that [`super::Core::alloc`] needs: the longest read, and as much again as an arena
+/// may lose to the sizes of its two ends (chunks of 4 MiB, each for one size of buffer).
+pub const BUFFER_BYTES_MIN: u64 = PAYLOAD_BYTES_MAX as u64 + (8 << 20);

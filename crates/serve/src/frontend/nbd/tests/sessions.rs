@@ -195,7 +195,7 @@ fn who_sits_on_buffers_makes_way() {
     // A reply has begun to come: the buffers are held.
     sitter.read_exact(&mut [0; 1000]).unwrap();
     let mut good = connect(&server);
-    good.submit(ClientOp::Read, 0, 8 << 20, &[], 1).unwrap();
+    good.submit(ClientOp::Read, 0, 16 << 20, &[], 1).unwrap();
     let waiting = std::thread::spawn(move || {
         let answer = good.recv(&mut Vec::new()).unwrap();
         (good, answer)

@@ -75,7 +75,7 @@ fn a_long_read_is_not_overtaken_when_buffers_are_short() {
     let mut ram = Ram::new(64 << 20, 512);
     ram.buffers.budget_bytes = BUFFER_BYTES_MIN;
     let mut turns = Turns::new(ram);
-    // The first takes 32 of 33 MiB, so the second must wait, and the third behind it, though what
+    // The first takes 32 of 40 MiB, so the second must wait, and the third behind it, though what
     // it needs is there.
     let mut first = turns.client(&request(command::READ, 0, 1, 0, 32 << 20));
     let _second = turns.client(&request(command::READ, 0, 2, 0, 32 << 20));
@@ -123,4 +123,16 @@ fn stopping_ends_at_once_when_nothing_is_in_flight() {
     assert!(!turns.path.exists());
     client.set_nonblocking(false).unwrap();
     client.read_to_end(&mut Vec::new()).unwrap();
+}
+
+#[test]
+fn what_the_end_of_a_turn_submits_is_told() {
+    let mut turns = Turns::new(Ram::new(1 << 20, 512));
+    // One request more than a connection may have.
+    let bytes = (0..129).flat_map(|cookie| request(command::FLUSH, 0, cookie, 0, 0));
+    let _client = turns.client(&bytes.collect::<Vec<_>>());
+    assert_eq!(turns.ram.queue.len(), 128);
+    turns.execute(128);
+    let told = turns.nbd.turn_end(Time(0), turns.poll.registry(), &mut turns.ram);
+    assert_eq!((turns.ram.queue.len(), told), (1, true));
 }

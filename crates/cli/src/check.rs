@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `flashfront check`: is a stopped cache what it should be?
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use flashfront_serve::offline::{self, CheckReport, DamageKind};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::human;
+
+/// Verify every live structure and every cached block of a stopped cache. Changes nothing.
+///
+/// Exit code 0: sound. 1: damaged, or it could not be checked.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// The cache device.
+    #[arg(value_name = "CACHE")]
+    cache: PathBuf,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Check {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let style = "checking [{bar:30}] {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
+        let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(style)?.progress_chars("#>."));
+        let report = offline::check(&self.cache, &mut |done, all| {
+            bar.set_length(all);
+            bar.set_position(done);
+        });
+        bar.finish_and_clear();
+        let report = report?;
+        if self.json {
+            human::print_json(&report)?;
+        } else {
+            human::print(&text(&report)?)?;
+        }
+        Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn text(report: &CheckReport) -> Result<String, std::fmt::Error> {
+    let mut out = String::new();
+    let stop = if report.clean_stop { "cleanly stopped" } else { "not cleanly stopped, will be replayed" };
+    if let Some(uuid) = &report.uuid {
+        writeln!(out, "cache       {} ({uuid}), {stop}", report.cache.display())?;
+        writeln!(
+            out,
+            "holds       {} in {} blocks, {} of them dirty",
+            human::blocks(report.blocks_cached),
+            human::count(report.blocks_cached),
+            human::count(report.blocks_dirty)
+        )?;
+        writeln!(out, "log         {} commits to replay", human::count(report.commits_to_replay))?;
+    }
+    if !report.torn_lanes.is_empty() {
+        writeln!(out, "note        the log ends in an unfinished commit, as a crash leaves it; replay drops it")?;
+    }
+    for damage in &report.damage {
+        let place = match (&damage.origin, damage.lba) {
+            (Some(origin), Some(lba)) => format!(" (volume {origin}, sector {lba})"),
+            _ => String::new(),
+        };
+        let (name, then) = explain(damage.kind);
+        let (offset, expected, found) = (damage.offset, &damage.expected, &damage.found);
+        writeln!(out, "DAMAGED     {name} at byte {offset}{place}: expected {expected}, found {found}; {then}")?;
+    }
+    match report.damage.len() {
+        0 => writeln!(out, "sound       {} verified", human::blocks(report.blocks_verified))?,
+        places => writeln!(out, "damaged     in {} places", human::count(places as u64))?,
+    }
+    Ok(out)
+}
+
+fn explain(kind: DamageKind) -> (&'static str, &'static str) {
+    match kind {
+        DamageKind::Superblock => ("superblock", "the next start uses the other copy and mends this one"),
+        DamageKind::Checkpoint => ("checkpoint", "the next start may refuse, or find an older state"),
+        DamageKind::Log => ("log", "what came after it may be out of reach"),
+        DamageKind::CleanData => ("clean block", "it will be read from the origin"),
+        DamageKind::DirtyData => ("DIRTY BLOCK", "its content is lost; reads will fail until it is written anew"),
+        _ => ("structure", "see the log of the next start"),
+    }
+}

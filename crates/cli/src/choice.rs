@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Arguments with a fixed list of values, which help and completion show.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use flashfront_engine::{Durability, Mode};
+
+/// A mode by its name.
+pub(crate) fn mode() -> impl TypedValueParser<Value = Mode> {
+    let value = |mode: Mode| {
+        PossibleValue::new(mode.name()).help(match mode {
+            Mode::Writeback => "writes go to the cache device, and later to the origin",
+            Mode::Writethrough => "writes go to the origin and then to the cache device",
+            Mode::Writearound => "writes go to the origin only; reads are cached",
+            Mode::Passthrough => "nothing is cached",
+        })
+    };
+    PossibleValuesParser::new(Mode::ALL.map(value))
+        .map(|name| Mode::from_name(&name).expect("the parser accepts names of modes only"))
+}
+
+/// A durability by its name.
+pub(crate) fn durability() -> impl TypedValueParser<Value = Durability> {
+    let value = |durability: Durability| {
+        PossibleValue::new(durability.name()).help(match durability {
+            Durability::Flush => "a write is durable with the next FLUSH, as on a disk with a write cache",
+            Durability::Always => "a write is durable when it is acknowledged",
+        })
+    };
+    PossibleValuesParser::new(Durability::ALL.map(value))
+        .map(|name| Durability::from_name(&name).expect("the parser accepts names of durabilities only"))
+}
+
+/// The name of an admission policy.
+pub(crate) fn admission() -> PossibleValuesParser {
+    let all = flashfront_engine::admission::ALL;
+    PossibleValuesParser::new(all.iter().map(|spec| PossibleValue::new(spec.name).help(spec.summary)))
+}
+
+/// The name of a replacement policy.
+pub(crate) fn replacement() -> PossibleValuesParser {
+    let all = flashfront_engine::replacement::ALL;
+    PossibleValuesParser::new(all.iter().map(|spec| PossibleValue::new(spec.name).help(spec.summary)))
+}

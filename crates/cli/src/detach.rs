@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `flashfront detach`: takes a stopped cache off its origin.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use flashfront_serve::offline;
+
+use crate::human;
+
+/// Take a cache off its origin for good; the origin is then complete by itself.
+///
+/// The daemon must be stopped, and the cache must hold no dirty data (`flashfront drain` before the
+/// stop). The cache device is marked empty, so that old data can never come back; the origin is not
+/// touched.
+#[derive(Debug, Args)]
+pub(crate) struct Detach {
+    /// The cache device.
+    #[arg(long, value_name = "PATH")]
+    cache: PathBuf,
+    /// Its origin.
+    #[arg(long, value_name = "PATH")]
+    origin: PathBuf,
+    /// Give up dirty data for ever.
+    #[arg(long)]
+    force: bool,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Detach {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let report = offline::detach(&self.cache, &self.origin, self.force)?;
+        if self.json {
+            human::print_json(&report)?;
+        } else {
+            let (cache, origin) = (report.cache.display(), report.origin.display());
+            let given_up = match report.blocks_given_up {
+                0 => String::new(),
+                blocks => format!("; {} of dirty data were given up", human::blocks(blocks)),
+            };
+            human::print(&format!("detached: {cache} holds no cache any more; use {origin} directly{given_up}\n"))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

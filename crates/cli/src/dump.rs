@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `flashfront dump`: what is on a stopped cache device.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use flashfront_serve::offline::{self, DumpReport};
+
+use crate::human;
+
+/// Show superblock, checkpoints and log of a stopped cache. Changes nothing.
+#[derive(Debug, Args)]
+pub(crate) struct Dump {
+    /// The cache device.
+    #[arg(value_name = "CACHE")]
+    cache: PathBuf,
+    /// Print the result as JSON, with every commit that would be replayed.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Dump {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let report = offline::dump(&self.cache)?;
+        if self.json {
+            human::print_json(&report)?;
+        } else {
+            human::print(&text(&report)?)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn text(report: &DumpReport) -> Result<String, std::fmt::Error> {
+    let mut out = String::new();
+    writeln!(out, "cache       {} ({}), format version {}", report.cache.display(), human::bytes(report.cache_bytes), report.version)?;
+    writeln!(out, "uuid        {}", report.uuid)?;
+    let stop = if report.clean_stop { "clean stop" } else { "no clean stop" };
+    writeln!(out, "superblock  update {}, epoch {}, {stop}", report.update, report.epoch)?;
+    writeln!(
+        out,
+        "layout      {} lane(s) from byte {}; each 2 checkpoints of {} and {} segments of {}; stripes of {}",
+        report.lanes.len(),
+        report.first_byte,
+        human::bytes(report.checkpoint_bytes),
+        human::count(u64::from(report.segments_per_lane)),
+        human::bytes(report.segment_bytes),
+        human::bytes(report.stripe_bytes)
+    )?;
+    for origin in &report.origins {
+        let identity = if origin.identity.is_empty() { "none" } else { &origin.identity };
+        writeln!(out, "origin {:<4} {} ({}), {}", origin.id, origin.name, human::bytes(origin.size_bytes), origin.mode)?;
+        writeln!(out, "            identity {identity}, fingerprint {}", origin.fingerprint)?;
+        writeln!(
+            out,
+            "            {} blocks cached, {} of them dirty",
+            human::count(origin.blocks_cached),
+            human::count(origin.blocks_dirty)
+        )?;
+    }
+    for lane in &report.lanes {
+        write!(out, "lane {:<6} ", lane.lane)?;
+        match &lane.checkpoint {
+            Some(it) => writeln!(
+                out,
+                "checkpoint {} at byte {}: {} entries, replay from commit {} (epoch {})",
+                it.generation, it.offset, it.entries, it.seq, it.epoch
+            )?,
+            None => writeln!(out, "NO CHECKPOINT")?,
+        }
+        let torn = lane.torn_commit.map_or_else(String::new, |seq| format!(", then commit {seq} unfinished"));
+        writeln!(out, "            {} commits after it{torn}", lane.commits.len())?;
+        writeln!(
+            out,
+            "            {} blocks cached, {} of them dirty, in {} segments",
+            human::count(lane.blocks_cached),
+            human::count(lane.blocks_dirty),
+            human::count(lane.segments_used)
+        )?;
+    }
+    if !report.damage.is_empty() {
+        writeln!(out, "DAMAGED     in {} places; see `flashfront check`", report.damage.len())?;
+    }
+    Ok(out)
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How numbers look to people: 12.3 MiB, 1 234 567, 97.1 %, a bar, 1 h 2 min.
+
+use std::io;
+
+/// A size in binary units with three digits or so.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    // 999.95 would print as 1000.0.
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let digits = match (unit, value) {
+        (0, _) => 0,
+        (_, value) if value >= 99.95 => 0,
+        (_, value) if value >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$} {}", UNITS[unit])
+}
+
+/// Blocks of 4 KiB as a size.
+pub(crate) fn blocks(count: u64) -> String {
+    bytes(count.saturating_mul(flashfront_engine::BLOCK_BYTES))
+}
+
+/// A count with its thousands apart.
+pub(crate) fn count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A share in percent; a dash if there is none.
+pub(crate) fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0))
+}
+
+/// A share as a bar of so many characters.
+pub(crate) fn bar(share: f64, width: usize) -> String {
+    let full = (share.clamp(0.0, 1.0) * width as f64).round() as usize;
+    format!("[{}{}]", "#".repeat(full), ".".repeat(width - full))
+}
+
+/// A latency.
+pub(crate) fn latency(ns: u64) -> String {
+    match ns {
+        0..10_000 => format!("{:.1} us", ns as f64 / 1e3),
+        10_000..1_000_000 => format!("{} us", ns / 1000),
+        1_000_000..10_000_000 => format!("{:.2} ms", ns as f64 / 1e6),
+        10_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.2} s", ns as f64 / 1e9),
+    }
+}
+
+/// A span of time, in its two largest units.
+pub(crate) fn span(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, ..) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+/// Whether the reader of our output has gone.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        let json = cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+        kind.or(json) == Some(io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// Prints a value as one line of JSON.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    use std::io::Write;
+    let mut stdout = io::stdout().lock();
+    serde_json::to_writer(&mut stdout, value)?;
+    writeln!(stdout)?;
+    Ok(stdout.flush()?)
+}
+
+/// Prints text as it is.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    use std::io::Write;
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    Ok(stdout.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_three_digits() {
+        for (value, text) in [
+            (0, "0 B"),
+            (512, "512 B"),
+            (1023, "1.00 KiB"),
+            (4096, "4.00 KiB"),
+            (10 << 20, "10.0 MiB"),
+            (256 << 20, "256 MiB"),
+            (1 << 40, "1.00 TiB"),
+            (u64::MAX, "16.0 EiB"),
+        ] {
+            assert_eq!(bytes(value), text);
+        }
+    }
+
+    #[test]
+    fn counts_are_grouped() {
+        for (value, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(count(value), text);
+        }
+    }
+
+    #[test]
+    fn bars_are_as_wide_as_asked() {
+        assert_eq!(bar(0.0, 4), "[....]");
+        assert_eq!(bar(0.5, 4), "[##..]");
+        assert_eq!(bar(7.0, 4), "[####]");
+    }
+
+    #[test]
+    fn latencies_and_spans_choose_their_unit() {
+        assert_eq!(latency(900), "0.9 us");
+        assert_eq!(latency(80_000), "80 us");
+        assert_eq!(latency(8_120_000), "8.12 ms");
+        assert_eq!(latency(120_000_000), "120.0 ms");
+        assert_eq!(span(59), "59 s");
+        assert_eq!(span(3600), "1 h 0 min");
+        assert_eq!(span(90_000), "1 d 1 h");
+    }
+
+    #[test]
+    fn a_closed_pipe_is_recognised() {
+        let error = anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe)).context("printing");
+        assert!(is_broken_pipe(&error));
+        assert!(!is_broken_pipe(&anyhow::anyhow!("else")));
+    }
+}

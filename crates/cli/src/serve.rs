@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `flashfront serve`: the daemon, in the foreground.
+//!
+//! Flags alone, a TOML file alone, or a file whose values flags override. It does not fork: the
+//! service manager (or the shell) keeps it. `ready URI` on stdout is the sign that clients may
+//! connect. SIGTERM and SIGINT stop it cleanly, a second one at once.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use flashfront_engine::{Durability, Mode};
+use flashfront_serve::config::{self, Age, Config, DirtyLimit, Listener, Size, Volume};
+use flashfront_serve::daemon::{self, Ended, Hooks};
+use flashfront_serve::frontend::nbd::Listen;
+
+use crate::{choice, human, interrupt};
+
+/// Serve a cached volume until stopped (SIGTERM: cleanly; twice: at once, replayed at the next start).
+///
+/// Prints one line `ready URI` on stdout when clients may connect. The log goes to stderr.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flashfront serve --cache ssd.img --origin disk.img --nbd unix:/tmp/disk.sock
+  flashfront serve --cache /dev/nvme0n1p4 --origin /dev/sdb --nbd tcp:127.0.0.1:10809 --http 127.0.0.1:9809
+  flashfront serve --print-config > flashfront.toml; flashfront serve --config flashfront.toml")]
+pub(crate) struct Serve {
+    /// The cache device, made by `flashfront format`.
+    #[arg(long, value_name = "PATH", required_unless_present_any = ["config", "print_config"])]
+    cache: Option<PathBuf>,
+    /// The origin that the cache was made for.
+    #[arg(long, value_name = "PATH", required_unless_present_any = ["config", "print_config"])]
+    origin: Option<PathBuf>,
+    /// Where NBD clients connect: unix:PATH or tcp:HOST:PORT; may be given several times.
+    #[arg(long, value_name = "PLACE", value_parser = Listen::parse)]
+    nbd: Vec<Listen>,
+    /// Control socket for status, set and drain [default: $XDG_RUNTIME_DIR/flashfront.sock, or /run/flashfront.sock].
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Address of /metrics (Prometheus) and /healthz [default: none].
+    #[arg(long, value_name = "ADDR:PORT")]
+    http: Option<SocketAddr>,
+    /// Listen on other than loopback addresses although nothing is encrypted.
+    #[arg(long)]
+    insecure: bool,
+    /// Change how writes are treated [default: as it was].
+    #[arg(long, value_parser = choice::mode())]
+    mode: Option<Mode>,
+    /// The volume's name, by which NBD clients choose it [default: data].
+    #[arg(long)]
+    name: Option<String>,
+    /// Read a TOML file; flags override it.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print a config file with every key explained, and end.
+    #[arg(long, exclusive = true)]
+    print_config: bool,
+    /// Serve an origin that was changed behind the cache's back: clean data is dropped, dirty data is kept.
+    #[arg(long)]
+    accept_changed_origin: bool,
+    /// The most that may be dirty, a share or a size [default: 50%].
+    #[arg(long, value_name = "LIMIT")]
+    dirty_limit: Option<DirtyLimit>,
+    /// Streams longer than this bypass the cache; 0B = never [default: 4 MiB].
+    #[arg(long, value_name = "SIZE")]
+    sequential_bypass: Option<Size>,
+    /// When a write in writeback mode is acknowledged [default: flush].
+    #[arg(long, value_parser = choice::durability())]
+    durability: Option<Durability>,
+    /// Data never stays dirty longer than this [default: 10min].
+    #[arg(long, value_name = "TIME")]
+    max_dirty_age: Option<Age>,
+    /// What may enter a full cache [default: the first].
+    #[arg(long, value_parser = choice::admission())]
+    admission: Option<String>,
+    /// What leaves it [default: the first].
+    #[arg(long, value_parser = choice::replacement())]
+    replacement: Option<String>,
+    /// RAM for payload [default: 128 MiB].
+    #[arg(long, value_name = "SIZE")]
+    buffer_bytes: Option<Size>,
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if self.print_config {
+            human::print(config::REFERENCE)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let config = self.into_config()?;
+        let hooks = Hooks { ready: Some(Box::new(|uris| ready(uris))), ..Hooks::default() };
+        let stop = hooks.stop.clone();
+        interrupt::on_signal(move || stop.stop())?;
+        match daemon::run(&config, hooks)? {
+            Ended::Clean { blocks_dirty: 0 } => tracing::info!("stopped; the origin is complete"),
+            Ended::Clean { blocks_dirty } => tracing::info!(
+                "stopped; {} of dirty data stay in the cache, so the origin is not complete without it (`flashfront drain` before the stop changes that)",
+                human::blocks(blocks_dirty)
+            ),
+            Ended::AtOnce => tracing::warn!("stopped at once; the next start replays the log"),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn into_config(self) -> anyhow::Result<Config> {
+        let mut config = match (&self.config, self.cache) {
+            (Some(path), cache) => {
+                let mut config = Config::read(path)?;
+                config.cache = cache.unwrap_or(config.cache);
+                config
+            }
+            (None, Some(cache)) => Config::new(cache),
+            (None, None) => anyhow::bail!("no cache device; give --cache PATH"),
+        };
+        if self.origin.is_some() || self.mode.is_some() || self.name.is_some() {
+            match &mut config.volumes[..] {
+                [] => {
+                    let Some(origin) = self.origin else {
+                        anyhow::bail!("--mode and --name need a volume; give --origin PATH")
+                    };
+                    let name = self.name.unwrap_or_else(|| "data".to_owned());
+                    config.volumes.push(Volume { name, origin, mode: self.mode });
+                }
+                [volume] => {
+                    volume.origin = self.origin.unwrap_or_else(|| volume.origin.clone());
+                    volume.name = self.name.unwrap_or_else(|| volume.name.clone());
+                    volume.mode = self.mode.or(volume.mode);
+                }
+                _ => anyhow::bail!("--origin, --mode and --name speak of one volume, and the file has several; change the file"),
+            }
+        }
+        if !self.nbd.is_empty() {
+            config.listeners = self.nbd.into_iter().map(|nbd| Listener { nbd }).collect();
+        }
+        config.control = self.control.unwrap_or(config.control);
+        config.http = self.http.or(config.http);
+        config.insecure |= self.insecure;
+        config.accept_changed_origin = self.accept_changed_origin;
+        config.buffer_bytes = self.buffer_bytes.unwrap_or(config.buffer_bytes);
+        let policy = &mut config.policy;
+        policy.dirty_limit = self.dirty_limit.unwrap_or(policy.dirty_limit);
+        policy.sequential_bypass = self.sequential_bypass.unwrap_or(policy.sequential_bypass);
+        policy.durability = self.durability.unwrap_or(policy.durability);
+        policy.max_dirty_age = self.max_dirty_age.unwrap_or(policy.max_dirty_age);
+        policy.admission = self.admission.or(policy.admission.take());
+        policy.replacement = self.replacement.or(policy.replacement.take());
+        config.check()?;
+        Ok(config)
+    }
+}
+
+/// Tells that clients may connect. A reader that has gone does not stop the daemon.
+fn ready(uris: &[String]) {
+    let mut stdout = std::io::stdout().lock();
+    let told = writeln!(stdout, "ready {}", uris.join(" ")).and_then(|()| stdout.flush());
+    if let Err(error) = told {
+        tracing::warn!("stdout: {error}; ready at {}", uris.join(" "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        serve: Serve,
+    }
+
+    fn config(line: &[&str]) -> anyhow::Result<Config> {
+        Line::try_parse_from([&["serve"], line].concat())?.serve.into_config()
+    }
+
+    const LEAST: [&str; 6] = ["--cache", "/c", "--origin", "/o", "--nbd", "unix:/s"];
+
+    #[test]
+    fn flags_alone_are_enough() {
+        let config = config(&LEAST).unwrap();
+        assert_eq!(config.volumes, [Volume { name: "data".to_owned(), origin: "/o".into(), mode: None }]);
+        assert_eq!(config.listeners.len(), 1);
+    }
+
+    #[test]
+    fn flags_override_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f.toml");
+        std::fs::write(&path, config::REFERENCE).unwrap();
+        let file = path.to_str().unwrap();
+        let plain = config(&["--config", file]).unwrap();
+        assert_eq!(plain.cache.to_str(), Some("/dev/disk/by-id/nvme-fast"));
+        assert_eq!(plain.volumes[0].mode, Some(Mode::Writeback));
+        let line = ["--config", file, "--cache", "/c", "--mode", "writearound", "--dirty-limit", "1 GiB"];
+        let changed = config(&line).unwrap();
+        assert_eq!(changed.cache.to_str(), Some("/c"));
+        assert_eq!(changed.volumes[0].mode, Some(Mode::Writearound));
+        assert_eq!(changed.policy.dirty_limit, DirtyLimit::Size(Size(1 << 30)));
+        assert_eq!(changed.volumes[0].origin, plain.volumes[0].origin);
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused() {
+        let message = |line: &[&str]| config(line).unwrap_err().to_string();
+        assert!(message(&LEAST[..4]).contains("nowhere to listen"));
+        assert!(message(&["--cache", "/c", "--origin", "/c", "--nbd", "unix:/s"]).contains("two devices"));
+        let open = ["--cache", "/c", "--origin", "/o", "--nbd", "tcp:0.0.0.0:1"];
+        assert!(message(&open).contains("--insecure"));
+        config(&[&open[..], &["--insecure"]].concat()).unwrap();
+        assert!(message(&["--config", "/nowhere/f.toml"]).contains("/nowhere/f.toml"));
+    }
+}

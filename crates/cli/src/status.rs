@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `flashfront status`: what a running daemon does, once or every second.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use flashfront_serve::config::control_path;
+use flashfront_serve::control::Client;
+use flashfront_serve::report::StatusReport;
+
+use crate::human;
+use crate::interrupt::Interrupt;
+
+/// How to reach a daemon.
+#[derive(Debug, Args)]
+pub(crate) struct Socket {
+    /// The daemon's control socket [default: $XDG_RUNTIME_DIR/flashfront.sock, or /run/flashfront.sock].
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+}
+
+impl Socket {
+    pub(crate) fn path(&self) -> PathBuf {
+        self.control.clone().unwrap_or_else(control_path)
+    }
+}
+
+/// Show what a running daemon does.
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    socket: Socket,
+    /// Print one line of JSON (with --watch: one per second).
+    #[arg(long)]
+    json: bool,
+    /// Refresh every second until Ctrl-C.
+    #[arg(short, long)]
+    watch: bool,
+}
+
+impl Status {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut client = Client::connect(&self.socket.path())?;
+        let mut report = client.status()?;
+        if !self.watch {
+            self.show(&report, None)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let interrupt = Interrupt::new()?;
+        let mut taken = Instant::now();
+        self.show(&report, None)?;
+        while !interrupt.wait(Duration::from_secs(1)) {
+            let next = client.status()?;
+            let elapsed_s = taken.elapsed().as_secs_f64();
+            taken = Instant::now();
+            self.show(&next, Some((&report, elapsed_s)))?;
+            report = next;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn show(&self, report: &StatusReport, before: Option<(&StatusReport, f64)>) -> anyhow::Result<()> {
+        if self.json {
+            return human::print_json(report);
+        }
+        let text = table(report, before)?;
+        if !self.watch {
+            return human::print(&text);
+        }
+        // Cursor home, each line cleared to its end, and the rest of the screen: no flicker.
+        let lines: String = text.lines().map(|line| format!("{line}\x1b[K\n")).collect();
+        human::print(&format!("\x1b[H{lines}\x1b[J"))
+    }
+}
+
+/// The report for people; `before` gives rates.
+fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<String, std::fmt::Error> {
+    let mut out = String::new();
+    let now = &report.counters;
+    let state = match (report.opening, report.draining) {
+        (true, _) => "replaying, requests wait",
+        (_, true) => "draining",
+        _ => "serving",
+    };
+    let up = human::span(report.uptime_s);
+    writeln!(out, "flashfront {}  pid {}  {}  up {up}  {state}", report.version, report.pid, report.backend)?;
+    for volume in &report.volumes {
+        let (size, dirty) = (human::bytes(volume.size_bytes), human::blocks(volume.blocks_dirty));
+        writeln!(out, "volume      {}  {size}  {}  {dirty} dirty", volume.name, volume.mode)?;
+    }
+    let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    let filled = share(report.blocks_cached, report.capacity_blocks);
+    let of = |part, whole| format!("{} of {}", human::blocks(part), human::blocks(whole));
+    writeln!(out, "cached      {} {}", human::bar(filled, 30), of(report.blocks_cached, report.capacity_blocks))?;
+    let dirty = share(report.blocks_dirty, report.dirty_limit_blocks);
+    writeln!(out, "dirty       {} {} allowed", human::bar(dirty, 30), of(report.blocks_dirty, report.dirty_limit_blocks))?;
+    let hits = human::percent(report.hit_ratio());
+    match before.and_then(|(before, _)| recent_hits(report, before)) {
+        Some(recent) => writeln!(out, "hits        {hits} since the start, {} in the last second", human::percent(Some(recent)))?,
+        None => writeln!(out, "hits        {hits} of the blocks read")?,
+    }
+    writeln!(out)?;
+    writeln!(out, "            {:>16} {:>14}", "since the start", "per second")?;
+    let mut line = |name: &str, value: u64, old: fn(&StatusReport) -> u64, size: bool| {
+        let text = |value| if size { human::bytes(value) } else { human::count(value) };
+        let rate = before.map_or_else(String::new, |(before, seconds)| {
+            text((value.saturating_sub(old(before)) as f64 / seconds) as u64)
+        });
+        writeln!(out, "{name:<12}{:>16} {rate:>14}", text(value)).map(|()| ())
+    };
+    line("reads", now.reads, |it| it.counters.reads, false)?;
+    line("writes", now.writes, |it| it.counters.writes, false)?;
+    line("flushes", now.flushes, |it| it.counters.flushes, false)?;
+    line("origin  r", now.origin_reads_bytes, |it| it.counters.origin_reads_bytes, true)?;
+    line("origin  w", now.origin_writes_bytes, |it| it.counters.origin_writes_bytes, true)?;
+    line("cache   r", now.cache_reads_bytes, |it| it.counters.cache_reads_bytes, true)?;
+    line("cache   w", now.cache_writes_bytes, |it| it.counters.cache_writes_bytes, true)?;
+    line("promoted", now.promoted_blocks * 4096, |it| it.counters.promoted_blocks * 4096, true)?;
+    line("destaged", now.destaged_blocks * 4096, |it| it.counters.destaged_blocks * 4096, true)?;
+    line("bypassed", now.bypassed_sequential, |it| it.counters.bypassed_sequential, false)?;
+    line("throttled", now.throttled_writes, |it| it.counters.throttled_writes, false)?;
+    writeln!(out)?;
+    writeln!(
+        out,
+        "clients     {} connected, {} requests in flight",
+        report.clients, report.requests_in_flight
+    )?;
+    writeln!(
+        out,
+        "memory      {} resident; index {}, buffers {}",
+        human::bytes(report.rss_bytes),
+        human::bytes(report.index_bytes),
+        human::bytes(report.buffer_bytes + report.request_buffer_bytes)
+    )?;
+    if now.corrupt_blocks > 0 || report.lost_blocks > 0 {
+        writeln!(out, "CORRUPT     {} blocks did not match their checksum", human::count(now.corrupt_blocks))?;
+    }
+    if report.lost_blocks > 0 {
+        writeln!(out, "LOST        {} blocks; reads of them fail until they are written anew:", report.lost_blocks)?;
+        for range in report.lost.iter().take(20) {
+            writeln!(out, "            {}: sector {}, {} blocks of 4 KiB", range.origin, range.lba, range.blocks)?;
+        }
+        if report.lost.len() > 20 {
+            writeln!(out, "            and {} more ranges (--json lists all)", report.lost.len() - 20)?;
+        }
+    }
+    Ok(out)
+}
+
+fn recent_hits(now: &StatusReport, before: &StatusReport) -> Option<f64> {
+    let hits = now.counters.read_hits.saturating_sub(before.counters.read_hits);
+    let misses = now.counters.read_misses.saturating_sub(before.counters.read_misses);
+    (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use flashfront_serve::report::{Facts, LostRange};
+
+    use super::*;
+
+    #[test]
+    fn the_table_says_what_matters() {
+        let engine = flashfront_engine::Status { capacity_blocks: 1000, dirty_limit_blocks: 500, ..Default::default() };
+        let before = StatusReport::new(&engine, &Facts::default());
+        let mut report = before.clone();
+        report.counters.reads = 3000;
+        report.counters.read_hits = 3;
+        report.counters.read_misses = 1;
+        report.blocks_dirty = 250;
+        report.lost_blocks = 2;
+        report.lost = vec![LostRange { origin: "data".to_owned(), lba: 8, blocks: 2 }];
+        let text = table(&report, Some((&before, 2.0))).unwrap();
+        assert!(text.contains("[###############...............]"), "{text}");
+        assert!(text.contains("75.0 % since the start"), "{text}");
+        assert!(text.contains("1,500"), "{text}");
+        assert!(text.contains("sector 8, 2 blocks"), "{text}");
+        let plain = table(&before, None).unwrap();
+        assert!(plain.contains("hits        - of") && !plain.contains("LOST"), "{plain}");
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `flashfront try`: the newcomer's minute.
+//!
+//! A demo origin and a demo cache device as files, slowed to the pace of a disk and an SSD, served
+//! by the real daemon in a thread; a workload through the real NBD socket, first past the cache and
+//! then through it (the mode is switched online). No root, no other program, nothing left behind.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use flashfront_engine::Mode;
+use flashfront_serve::report::StatusReport;
+use serde::Serialize;
+
+use crate::{human, interrupt};
+
+mod load;
+mod show;
+mod world;
+mod zipf;
+
+use load::{Load, Tally};
+use show::Live;
+use world::{Control, World};
+
+/// See in a minute what a cache does: no root, nothing to install, nothing left behind.
+///
+/// Makes a demo disk and a demo SSD (files with the pace of such devices), serves them, runs a
+/// workload without and with the cache, and compares.
+#[derive(Debug, Args)]
+pub(crate) struct Try {
+    /// Print the result as one line of JSON, and nothing else.
+    #[arg(long)]
+    json: bool,
+    /// Keep the files in this folder, which must be new or empty.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Seconds of workload in all: a quarter without the cache, the rest with it.
+    #[arg(long, value_name = "N", default_value_t = 36, value_parser = clap::value_parser!(u64).range(4..=3600))]
+    seconds: u64,
+}
+
+/// One phase, measured.
+#[derive(Debug, Serialize)]
+struct Phase {
+    iops: f64,
+    p50_us: f64,
+    p99_us: f64,
+    hit_ratio: f64,
+    operations: u64,
+    /// Blocks read from the origin.
+    origin_reads: u64,
+    seconds: f64,
+}
+
+/// All of it.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    without: Phase,
+    with: Phase,
+    warm_up_s: f64,
+    origin_reads_saved: u64,
+    reads_verified: u64,
+    origin_bytes: u64,
+    cache_bytes: u64,
+}
+
+/// The user has seen enough.
+#[derive(Debug)]
+struct Interrupted;
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted; everything made for the demo has been removed")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// Between two updates of the live line.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// The same workload every time.
+const SEED: u64 = 20_251_121;
+
+impl Try {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let heard = Arc::clone(&stop);
+        interrupt::on_signal(move || heard.store(true, Ordering::Relaxed))?;
+        let outcome = self.measure(&|| stop.load(Ordering::Relaxed))?;
+        if self.json {
+            human::print_json(&outcome)?;
+        } else {
+            human::print(&format!("\n{}", show::summary(&outcome, self.keep.as_deref())?))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn measure(&self, stop: &dyn Fn() -> bool) -> anyhow::Result<Outcome> {
+        if !self.json {
+            human::print(&show::intro())?;
+        }
+        let mut world = World::new(self.keep.as_deref()).context("can't make the demo volume")?;
+        let mut stage = Stage {
+            load: Load::connect(&world.place(), SEED)?,
+            control: world.control()?,
+            quiet: self.json,
+            stop,
+        };
+        let part = |share: u64| Duration::from_millis(self.seconds * 1000 * share / 12);
+        let (without, _) = stage.phase("without cache", part(3))?;
+        stage.control.set_mode(Mode::Writeback)?;
+        // Long enough for the origin to have read what is popular: it reads 150 blocks a second.
+        stage.phase("warming up", part(5))?;
+        let (with, saved) = stage.phase("with cache", part(4))?;
+        let reads_verified = stage.load.verified;
+        drop(stage);
+        world.end()?;
+        Ok(Outcome {
+            without,
+            with,
+            warm_up_s: part(5).as_secs_f64(),
+            origin_reads_saved: saved,
+            reads_verified,
+            origin_bytes: world::ORIGIN_BYTES,
+            cache_bytes: world::CACHE_BYTES,
+        })
+    }
+}
+
+/// Workload and status, for one phase after the other.
+struct Stage<'a> {
+    load: Load,
+    control: Control,
+    quiet: bool,
+    stop: &'a dyn Fn() -> bool,
+}
+
+impl Stage<'_> {
+    /// Runs one phase; also says how many blocks it read without the origin.
+    fn phase(&mut self, name: &'static str, time: Duration) -> anyhow::Result<(Phase, u64)> {
+        let mut live = Live::new(name, time, self.quiet)?;
+        let before = self.control.status()?;
+        let mut last = before.clone();
+        let control = &mut self.control;
+        let tally = self.load.run(time, INTERVAL, self.stop, &mut |part, at| {
+            let now = control.status()?;
+            live.update(at, part, hit_ratio(&last, &now));
+            last = now;
+            Ok(())
+        })?;
+        live.end();
+        if (self.stop)() {
+            return Err(Interrupted.into());
+        }
+        let after = self.control.status()?;
+        let saved = after.counters.read_hits - before.counters.read_hits;
+        Ok((Phase::new(&tally, &before, &after), saved))
+    }
+}
+
+impl Phase {
+    fn new(tally: &Tally, before: &StatusReport, after: &StatusReport) -> Self {
+        let us = |quantile| tally.quantile_ns(quantile) as f64 / 1e3;
+        Self {
+            iops: tally.iops(),
+            p50_us: us(0.5),
+            p99_us: us(0.99),
+            hit_ratio: hit_ratio(before, after).unwrap_or(0.0),
+            operations: tally.operations(),
+            origin_reads: after.counters.read_misses - before.counters.read_misses,
+            seconds: tally.seconds,
+        }
+    }
+}
+
+/// Share of the blocks read between two moments that came from the cache.
+fn hit_ratio(before: &StatusReport, after: &StatusReport) -> Option<f64> {
+    let hits = after.counters.read_hits - before.counters.read_hits;
+    let misses = after.counters.read_misses - before.counters.read_misses;
+    (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64)
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests of what devices of one reactor share, and of the ring without registration.
+
+use flashfront_engine::{Buf, Memory, Op, Span, Time, Token};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::{Prefer, Reactor, RealDevice};
+use crate::real::Access;
+use crate::{Arena, Device, DeviceIo};
+
+const SIZE: u64 = 4 << 20;
+
+fn reactors() -> [Reactor; 3] {
+    [Reactor::new(Prefer::Uring).unwrap(), Reactor::uring(false).unwrap(), Reactor::new(Prefer::Threads).unwrap()]
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn open(reactor: &Reactor, folder: &tempfile::TempDir, name: &str) -> RealDevice {
+    let path = folder.path().join(name);
+    let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path).unwrap();
+    file.set_len(SIZE).unwrap();
+    drop(file);
+    reactor.open(&path, Access::Exclusive).unwrap()
+}
+
+fn submit(device: &mut RealDevice, arena: &mut Arena, token: u64, op: Op, offset: u64, buf: Buf) {
+    let io = DeviceIo { token: Token(token), op, offset, len: 4096, span: Some(Span::new(buf, 0, 4096)) };
+    device.submit(Time(0), io, arena);
+    device.kick();
+}
+
+fn sleep(reactor: &Reactor) {
+    poll(&mut [PollFd::new(&reactor.wake_fd(), PollFlags::IN)], None).unwrap();
+}
+
+/// Two devices, two arenas whose chunks have the same numbers: every completion and every byte
+/// arrives where it belongs.
+#[test]
+fn devices_and_arenas_are_kept_apart() {
+    for reactor in reactors() {
+        let folder = folder();
+        let mut devices = [open(&reactor, &folder, "a"), open(&reactor, &folder, "b")];
+        let mut arenas = [Arena::new(8 << 20), Arena::new(8 << 20)];
+        for op in [Op::Write, Op::Read] {
+            let mut bufs = Vec::new();
+            for (i, (device, arena)) in devices.iter_mut().zip(&mut arenas).enumerate() {
+                let buf = arena.alloc(4096);
+                let fill = if op == Op::Write { i as u8 + 1 } else { 0 };
+                arena.bytes_mut(Span::new(buf, 0, 4096)).fill(fill);
+                submit(device, arena, 10 + i as u64, op, 4096, buf);
+                bufs.push(buf);
+            }
+            for (i, (device, arena)) in devices.iter_mut().zip(&mut arenas).enumerate() {
+                let mut done = Vec::new();
+                while done.is_empty() {
+                    device.poll(Time(0), arena, &mut done);
+                    if done.is_empty() && device.next_event().is_none() {
+                        sleep(&reactor);
+                    }
+                }
+                assert_eq!(done.len(), 1);
+                assert_eq!(done[0].token, Token(10 + i as u64));
+                done[0].result.unwrap();
+                assert!(arena.bytes(Span::new(bufs[i], 0, 4096)).iter().all(|byte| *byte == i as u8 + 1));
+            }
+        }
+    }
+}
+
+/// What one device's poll fetched for another is announced by `next_event`, since the wake
+/// descriptor is silent about it.
+#[test]
+fn fetched_for_another_device_is_announced() {
+    for reactor in reactors() {
+        let folder = folder();
+        let (mut a, mut b) = (open(&reactor, &folder, "a"), open(&reactor, &folder, "b"));
+        let mut arena = Arena::new(8 << 20);
+        let buf = arena.alloc(4096);
+        submit(&mut a, &mut arena, 1, Op::Read, 0, buf);
+        let mut done = Vec::new();
+        while a.next_event().is_none() {
+            sleep(&reactor);
+            b.poll(Time(0), &mut arena, &mut done);
+            assert!(done.is_empty());
+        }
+        a.poll(Time(0), &mut arena, &mut done);
+        assert_eq!(done.len(), 1);
+        assert_eq!(a.next_event(), None);
+    }
+}
+
+/// Device, arena and reactor may go in any order with I/O in flight; afterwards the lock is free.
+#[test]
+fn dropping_with_io_in_flight() {
+    for order in 0..6 {
+        for reactor in reactors() {
+            let folder = folder();
+            let mut arena = Arena::new(8 << 20);
+            let mut device = open(&reactor, &folder, "a");
+            for i in 0..64 {
+                let buf = arena.alloc(4096);
+                submit(&mut device, &mut arena, i, if i % 2 == 0 { Op::Write } else { Op::Read }, i * 4096, buf);
+            }
+            let (mut reactor, mut device, mut arena) = (Some(reactor), Some(device), Some(arena));
+            for step in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]][order] {
+                match step {
+                    0 => drop(reactor.take()),
+                    1 => drop(device.take()),
+                    _ => drop(arena.take()),
+                }
+            }
+            open(&Reactor::new(Prefer::Threads).unwrap(), &folder, "a");
+        }
+    }
+}
+
+/// Made here, used there: the thread that kicks first is the ring's.
+#[test]
+fn made_on_one_thread_used_on_another() {
+    for reactor in reactors() {
+        let folder = folder();
+        let mut device = open(&reactor, &folder, "a");
+        std::thread::spawn(move || {
+            let mut arena = Arena::new(8 << 20);
+            let buf = arena.alloc(4096);
+            arena.bytes_mut(Span::new(buf, 0, 4096)).fill(9);
+            let mut done = Vec::new();
+            submit(&mut device, &mut arena, 1, Op::Write, 0, buf);
+            while done.is_empty() {
+                sleep(&reactor);
+                device.poll(Time(0), &mut arena, &mut done);
+            }
+            done[0].result.unwrap();
+        })
+        .join()
+        .unwrap();
+        assert_eq!(std::fs::read(folder.path().join("a")).unwrap()[..4096], [9; 4096]);
+    }
+}
+
+/// Idle means silent: a wake descriptor left readable would make the pump spin.
+#[test]
+fn the_wake_descriptor_falls_silent() {
+    for reactor in reactors() {
+        let folder = folder();
+        let mut device = open(&reactor, &folder, "a");
+        let mut arena = Arena::new(8 << 20);
+        let buf = arena.alloc(4096);
+        for i in 0..100 {
+            submit(&mut device, &mut arena, i, Op::Write, i * 4096, buf);
+            let mut done = Vec::new();
+            while done.is_empty() {
+                sleep(&reactor);
+                device.poll(Time(0), &mut arena, &mut done);
+            }
+            // As the pump does: poll until there is nothing, then sleep. A late signal may cost
+            // one more turn, never an endless one.
+            let mut turns = 0;
+            loop {
+                device.poll(Time(0), &mut arena, &mut done);
+                let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+                if poll(&mut [PollFd::new(&reactor.wake_fd(), PollFlags::IN)], Some(&now)).unwrap() == 0 {
+                    break;
+                }
+                turns += 1;
+                assert!(turns < 10, "{}: the wake descriptor never falls silent", reactor.backend_name());
+            }
+        }
+    }
+}

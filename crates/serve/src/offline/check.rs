@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Is the cache what it should be? Reads every live structure and every cached block.
+//!
+//! Both superblocks, checkpoint heads and bodies, the log since, the header of each commit that
+//! holds a live block, and the data of each live block, in the order of the device. A flipped bit in
+//! any of them is found (test: `any_flipped_bit_is_found`). Nothing is written.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use flashfront_device::real::{Access, DeviceFile, OpenError};
+use flashfront_engine::format::{Entry, Superblock, SuperblockError};
+use flashfront_engine::{BLOCK_BYTES, BLOCK_SECTORS, Key};
+use serde::Serialize;
+
+use super::walk::{LaneWalk, Live, Reader, checksum_of};
+use crate::superblock::{self, SuperblockReadError};
+
+/// What is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DamageKind {
+    /// One copy of the superblock; the other is used, and mends it at the next start.
+    Superblock,
+    /// A checkpoint: the cache can't be opened, or not in its newest state.
+    Checkpoint,
+    /// A commit of the log: what came after it is out of reach.
+    Log,
+    /// A block that the origin has too: it will be read from there.
+    CleanData,
+    /// A block that only the cache has: its content is lost.
+    DirtyData,
+}
+
+/// One damaged place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Damage {
+    /// What is damaged.
+    pub kind: DamageKind,
+    /// First byte on the cache device.
+    pub offset: u64,
+    /// The volume that the block belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+    /// Its first sector there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lba: Option<u64>,
+    /// What should be there.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CheckReport {
+    /// Nothing is damaged.
+    pub ok: bool,
+    /// The cache device.
+    pub cache: PathBuf,
+    /// Names the cache.
+    pub uuid: Option<String>,
+    /// Whether the last daemon stopped cleanly.
+    pub clean_stop: bool,
+    /// Blocks in the cache.
+    pub blocks_cached: u64,
+    /// Dirty ones among them.
+    pub blocks_dirty: u64,
+    /// Commits that the next start will replay.
+    pub commits_to_replay: u64,
+    /// Lanes whose log ends in a commit that a crash cut short: normal, and dropped by replay.
+    pub torn_lanes: Vec<u32>,
+    /// Blocks whose data was verified.
+    pub blocks_verified: u64,
+    /// What is damaged.
+    pub damage: Vec<Damage>,
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckError {
+    /// The device can't be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// It is no cache that this program knows.
+    #[error(transparent)]
+    Superblock(#[from] SuperblockReadError),
+    /// The device can't be read.
+    #[error("{path}: can't be read: {source}", path = path.display())]
+    Read {
+        /// The cache device.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Checks a stopped cache. `progress` hears of bytes done and all bytes.
+///
+/// # Errors
+/// [`CheckError`] if it is no cache, or in use. Damage is no error but in the report.
+pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport, CheckError> {
+    let device = DeviceFile::open(path, Access::ReadOnly)?;
+    let mut report = CheckReport { cache: path.to_owned(), ..CheckReport::default() };
+    let stored = match superblock::read(&device) {
+        Ok(stored) => stored,
+        // Ours once, but neither copy is whole: that is what a check is to tell.
+        Err(SuperblockReadError::Unusable { first, last, last_offset, .. })
+            if [first, last].iter().any(|it| matches!(it, SuperblockError::Damaged { .. } | SuperblockError::Nonsense(_)))
+                && ![first, last].iter().any(|it| matches!(it, SuperblockError::Newer { .. })) =>
+        {
+            report.damage = [(0, first), (last_offset, last)].map(superblock_damage).into();
+            return Ok(report);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let superblock = stored.superblock;
+    let mut reader = Reader { device: &device, superblock: &superblock, damage: Vec::new() };
+    reader.damage.extend(stored.damaged.map(superblock_damage));
+    older_copy(&mut reader).map_err(|source| CheckError::Read { path: path.to_owned(), source })?;
+    report.uuid = Some(super::uuid_text(&superblock.uuid));
+    report.clean_stop = superblock.clean;
+    let walks: Vec<LaneWalk> = (0..superblock.lanes).map(|lane| reader.lane(lane)).collect();
+    let all: u64 = walks.iter().map(|walk| walk.live.len() as u64).sum();
+    for walk in &walks {
+        report.blocks_cached += walk.live.len() as u64;
+        report.blocks_dirty += walk.live.values().filter(|live| live.dirty).count() as u64;
+        report.commits_to_replay += walk.commits.len() as u64;
+        report.torn_lanes.extend(walk.torn.map(|_| walk.lane));
+        verify_lane(&mut reader, walk, &mut |blocks| {
+            report.blocks_verified += blocks;
+            progress(report.blocks_verified * BLOCK_BYTES, all * BLOCK_BYTES);
+        });
+    }
+    report.damage = reader.damage;
+    report.ok = report.damage.is_empty();
+    Ok(report)
+}
+
+fn superblock_damage((offset, error): (u64, SuperblockError)) -> Damage {
+    Damage {
+        kind: DamageKind::Superblock,
+        offset,
+        origin: None,
+        lba: None,
+        expected: "a superblock".to_owned(),
+        found: error.to_string(),
+    }
+}
+
+/// A copy that is whole but older than the other is what a crash between the two writes leaves. After
+/// a clean stop both are the same.
+fn older_copy(reader: &mut Reader<'_>) -> io::Result<()> {
+    let [first, last] = Superblock::offsets(reader.superblock.cache_bytes);
+    let (first_block, last_block) = (reader.blocks(first, 1)?, reader.blocks(last, 1)?);
+    let whole = Superblock::decode(&first_block).is_ok() && Superblock::decode(&last_block).is_ok();
+    if reader.superblock.clean && whole && first_block != last_block {
+        reader.report(DamageKind::Superblock, last, "a copy of the first superblock", "another, whole superblock");
+    }
+    Ok(())
+}
+
+/// Verifies headers and data of all live blocks of a lane, segment by segment.
+fn verify_lane(reader: &mut Reader<'_>, walk: &LaneWalk, verified: &mut dyn FnMut(u64)) {
+    let slots = reader.superblock.segment_blocks;
+    let mut segments: BTreeMap<u32, BTreeMap<u32, (Key, Live)>> = BTreeMap::new();
+    for (key, live) in &walk.live {
+        let twin = segments.entry(live.slot / slots).or_default().insert(live.slot, (*key, *live));
+        if let Some((other, _)) = twin {
+            let offset = reader.superblock.slot_offset(walk.lane, live.slot);
+            let expected = format!("one block in slot {}", live.slot);
+            reader.report(DamageKind::Checkpoint, offset, &expected, &format!("two: {other:?} and {key:?}"));
+        }
+    }
+    for (segment, blocks) in segments {
+        let bytes = Segment::read(reader, walk.lane, segment);
+        let known = headers(reader, walk, &bytes, &blocks);
+        for (slot, (key, live)) in &blocks {
+            verify_block(reader, &bytes, *slot, *key, *live, known.get(slot));
+        }
+        verified(blocks.len() as u64);
+    }
+}
+
+/// A segment in RAM; where it can't be read as a whole, block by block.
+struct Segment {
+    lane: u32,
+    first_slot: u32,
+    blocks: Vec<Result<Vec<u8>, String>>,
+}
+
+impl Segment {
+    fn read(reader: &Reader<'_>, lane: u32, segment: u32) -> Self {
+        let slots = reader.superblock.segment_blocks;
+        let first_slot = segment * slots;
+        let offset = reader.superblock.slot_offset(lane, first_slot);
+        let blocks = match reader.blocks(offset, slots) {
+            Ok(bytes) => bytes.chunks(BLOCK_BYTES as usize).map(|block| Ok(block.to_vec())).collect(),
+            Err(_) => {
+                let one = |nth| reader.blocks(offset + u64::from(nth) * BLOCK_BYTES, 1);
+                (0..slots).map(|nth| one(nth).map_err(|error| format!("read error: {error}"))).collect()
+            }
+        };
+        Self { lane, first_slot, blocks }
+    }
+
+    fn block(&self, slot: u32) -> Result<&[u8], &str> {
+        match &self.blocks[(slot - self.first_slot) as usize] {
+            Ok(block) => Ok(block),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn end(&self) -> u32 {
+        self.first_slot + self.blocks.len() as u32
+    }
+}
+
+/// What the headers of a segment say of its slots; headers that should be there and are not are damage.
+fn headers(
+    reader: &mut Reader<'_>,
+    walk: &LaneWalk,
+    segment: &Segment,
+    blocks: &BTreeMap<u32, (Key, Live)>,
+) -> BTreeMap<u32, (Key, u32)> {
+    let number = segment.first_slot / reader.superblock.segment_blocks;
+    let last_seq = walk.last_seq.get(number as usize).copied().unwrap_or(0);
+    let mut known = BTreeMap::new();
+    let mut slot = segment.first_slot;
+    // Behind the last live block nothing matters.
+    while slot < segment.end() && blocks.range(slot..).next().is_some() {
+        let header = segment.block(slot).ok().and_then(|block| reader.decode(walk.lane, block));
+        let Some(header) = header.filter(|header| header.seq <= last_seq) else {
+            let offset = reader.superblock.slot_offset(walk.lane, slot);
+            let expected = format!("the header of a commit up to {last_seq} of lane {}", walk.lane);
+            let found = segment.block(slot).err().unwrap_or("a damaged or foreign block").to_owned();
+            reader.report(DamageKind::Log, offset, &expected, &found);
+            break;
+        };
+        let mut at = slot;
+        for entry in &header.entries {
+            at += u32::from(entry.has_data());
+            if let Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } = *entry {
+                known.insert(at, (key, checksum));
+            }
+        }
+        slot += header.data_blocks() + 1;
+    }
+    known
+}
+
+fn verify_block(
+    reader: &mut Reader<'_>,
+    segment: &Segment,
+    slot: u32,
+    key: Key,
+    live: Live,
+    header: Option<&(Key, u32)>,
+) {
+    let expected = header.map_or(live.checksum, |(_, checksum)| *checksum);
+    let found = match segment.block(slot) {
+        Err(error) => error.to_owned(),
+        Ok(block) => {
+            let found = checksum_of(block, key, reader.superblock);
+            // The header keeps all 32 bits; the index of a large cache fewer.
+            let differs = header.is_some_and(|(at, checksum)| *at != key || *checksum != found);
+            if found & live.checksum_mask == live.checksum && !differs {
+                return;
+            }
+            format!("{found:#010x}")
+        }
+    };
+    let name = reader.superblock.origins.iter().find(|record| record.id == key.origin);
+    reader.damage.push(Damage {
+        kind: if live.dirty { DamageKind::DirtyData } else { DamageKind::CleanData },
+        offset: reader.superblock.slot_offset(segment.lane, slot),
+        origin: name.map(|record| record.name.clone()),
+        lba: Some(key.block.0 * BLOCK_SECTORS),
+        expected: format!("checksum {expected:#010x}"),
+        found,
+    });
+}

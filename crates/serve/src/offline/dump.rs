@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is on the cache device, as a person or a script can read it: for bug reports and curiosity.
+//!
+//! Superblock, checkpoint and log of each lane, and what the next start would find. Payload is
+//! neither shown nor verified (that is `check`).
+
+use std::path::{Path, PathBuf};
+
+use flashfront_device::real::{Access, DeviceFile};
+use flashfront_engine::{BLOCK_BYTES, Mode};
+use serde::Serialize;
+
+use super::check::{CheckError, Damage};
+use super::walk::{LaneWalk, Reader};
+use crate::superblock;
+
+/// What is on a cache device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DumpReport {
+    /// The cache device.
+    pub cache: PathBuf,
+    /// Format version.
+    pub version: u32,
+    /// Names the cache.
+    pub uuid: String,
+    /// Updates of the superblock so far.
+    pub update: u64,
+    /// Openings so far.
+    pub epoch: u64,
+    /// Whether the last daemon stopped cleanly.
+    pub clean_stop: bool,
+    /// Size of the cache device.
+    pub cache_bytes: u64,
+    /// Segment size.
+    pub segment_bytes: u64,
+    /// Segments of each lane.
+    pub segments_per_lane: u32,
+    /// Bytes of one checkpoint area.
+    pub checkpoint_bytes: u64,
+    /// Bytes of a stripe.
+    pub stripe_bytes: u64,
+    /// First byte of lane 0.
+    pub first_byte: u64,
+    /// The origins.
+    pub origins: Vec<OriginDump>,
+    /// The lanes.
+    pub lanes: Vec<LaneDump>,
+    /// What was seen to be damaged on the way.
+    pub damage: Vec<Damage>,
+}
+
+/// One origin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OriginDump {
+    /// Its id.
+    pub id: u16,
+    /// Its name as a volume.
+    pub name: String,
+    /// How writes are treated.
+    pub mode: &'static str,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Serial number or the like.
+    pub identity: String,
+    /// Hash of samples at the last clean stop, in hex.
+    pub fingerprint: String,
+    /// Cached blocks.
+    pub blocks_cached: u64,
+    /// Dirty ones among them.
+    pub blocks_dirty: u64,
+}
+
+/// One lane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LaneDump {
+    /// Its number.
+    pub lane: u32,
+    /// The checkpoint that replay starts with.
+    pub checkpoint: Option<CheckpointDump>,
+    /// The commits after it.
+    pub commits: Vec<CommitDump>,
+    /// The number of a last commit that is not whole.
+    pub torn_commit: Option<u64>,
+    /// Cached blocks.
+    pub blocks_cached: u64,
+    /// Dirty ones among them.
+    pub blocks_dirty: u64,
+    /// Segments with cached blocks.
+    pub segments_used: u64,
+}
+
+/// A checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CheckpointDump {
+    /// First byte.
+    pub offset: u64,
+    /// The opening it was written in.
+    pub epoch: u64,
+    /// Its number.
+    pub generation: u64,
+    /// The first commit that replay reads.
+    pub seq: u64,
+    /// Index entries.
+    pub entries: u64,
+}
+
+/// A commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CommitDump {
+    /// Its number.
+    pub seq: u64,
+    /// First byte.
+    pub offset: u64,
+    /// Blocks of data.
+    pub blocks: u32,
+}
+
+/// Reads a stopped cache.
+///
+/// # Errors
+/// [`CheckError`] if it is no cache, or in use.
+pub fn dump(path: &Path) -> Result<DumpReport, CheckError> {
+    let device = DeviceFile::open(path, Access::ReadOnly)?;
+    let superblock = superblock::read(&device)?.superblock;
+    let mut reader = Reader { device: &device, superblock: &superblock, damage: Vec::new() };
+    let walks: Vec<LaneWalk> = (0..superblock.lanes).map(|lane| reader.lane(lane)).collect();
+    let damage = reader.damage;
+    let origin = |record: &flashfront_engine::format::OriginRecord| {
+        let live = || walks.iter().flat_map(|walk| &walk.live).filter(|(key, _)| key.origin == record.id);
+        OriginDump {
+            id: record.id.0,
+            name: record.name.clone(),
+            mode: Mode::name(record.mode),
+            size_bytes: record.size_bytes,
+            identity: record.identity.clone(),
+            fingerprint: format!("{:016x}", record.fingerprint),
+            blocks_cached: live().count() as u64,
+            blocks_dirty: live().filter(|(_, live)| live.dirty).count() as u64,
+        }
+    };
+    let lane = |walk: &LaneWalk| {
+        let offset = |slot| superblock.slot_offset(walk.lane, slot);
+        let mut segments: Vec<u32> = walk.live.values().map(|live| live.slot / superblock.segment_blocks).collect();
+        segments.sort_unstable();
+        segments.dedup();
+        LaneDump {
+            lane: walk.lane,
+            checkpoint: walk.checkpoint.map(|(area, head)| CheckpointDump {
+                offset: superblock.checkpoint_offset(walk.lane, area),
+                epoch: head.epoch,
+                generation: head.generation,
+                seq: head.seq,
+                entries: head.entries,
+            }),
+            commits: walk
+                .commits
+                .iter()
+                .map(|(seq, slot, blocks)| CommitDump { seq: *seq, offset: offset(*slot), blocks: *blocks })
+                .collect(),
+            torn_commit: walk.torn,
+            blocks_cached: walk.live.len() as u64,
+            blocks_dirty: walk.live.values().filter(|live| live.dirty).count() as u64,
+            segments_used: segments.len() as u64,
+        }
+    };
+    Ok(DumpReport {
+        cache: path.to_owned(),
+        version: flashfront_engine::format::VERSION,
+        uuid: super::uuid_text(&superblock.uuid),
+        update: superblock.update,
+        epoch: superblock.epoch,
+        clean_stop: superblock.clean,
+        cache_bytes: superblock.cache_bytes,
+        segment_bytes: u64::from(superblock.segment_blocks) * BLOCK_BYTES,
+        segments_per_lane: superblock.segments_per_lane,
+        checkpoint_bytes: u64::from(superblock.checkpoint_blocks) * BLOCK_BYTES,
+        stripe_bytes: u64::from(superblock.stripe_blocks) * BLOCK_BYTES,
+        first_byte: superblock.checkpoint_offset(0, 0),
+        origins: superblock.origins.iter().map(origin).collect(),
+        lanes: walks.iter().map(lane).collect(),
+        damage,
+    })
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Knows for each sector what a read may return.
+//!
+//! A sector is a register: a read returns what was there at some moment between its submission and
+//! its answer. So a write is out of the question for a read if another one began after it had ended
+//! and ended before the read began. A write also *has ended* once a read has returned it. After a
+//! crash a sector holds any write that no durable write has replaced in this sense; which one, the first
+//! read tells for good. The rule never blames an innocent engine; it overlooks a few
+//! exotic orders of writes that overlap.
+
+use std::fmt;
+
+use crate::stamp::{Content, SECTOR, identify};
+
+/// Something a read returned that it may not.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// Number of the origin.
+    pub origin: usize,
+    /// The sector.
+    pub sector: u64,
+    /// What was found.
+    pub found: Content,
+    /// What would have been right.
+    pub allowed: Vec<Content>,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { origin, sector, found, allowed } = self;
+        let block = sector / 8;
+        write!(f, "origin {origin} sector {sector} (block {block}): found {found:?}, allowed {allowed:?}")
+    }
+}
+
+/// One write, discard or write-zeroes.
+#[derive(Clone, Copy, Debug)]
+struct Op {
+    start: u64,
+    end: Option<u64>,
+    /// It failed: perhaps it happened, perhaps not.
+    failed: bool,
+    /// The moment from which it must survive a crash.
+    durable: bool,
+    origin: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    op: u32,
+    content: Content,
+    /// When a read returned it first.
+    seen: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Sector {
+    /// What it may have held in the beginning or after the last crash.
+    base: Vec<Content>,
+    entries: Vec<Entry>,
+}
+
+/// The history of all sectors.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    origins: Vec<Vec<Sector>>,
+    ops: Vec<Op>,
+    now: u64,
+    /// Acknowledged writes that no flush has covered.
+    undurable: Vec<u32>,
+    /// Starts of reads in flight: what they may still return is kept.
+    reads: Vec<u64>,
+}
+
+impl Oracle {
+    /// All sectors of these origins (sizes in sectors) hold write 0.
+    #[must_use]
+    pub fn new(sectors: &[u64]) -> Self {
+        let fresh = Sector { base: vec![Content::Write(0)], entries: Vec::new() };
+        Self {
+            origins: sectors.iter().map(|&sectors| vec![fresh.clone(); sectors as usize]).collect(),
+            ops: vec![Op { start: 0, end: Some(0), failed: false, durable: true, origin: usize::MAX }],
+            now: 1,
+            undurable: Vec::new(),
+            reads: Vec::new(),
+        }
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    /// A write (its number is its stamp), discard ([`Content::Any`]) or write-zeroes begins; returns its number.
+    pub fn begin_write(&mut self, origin: usize, sector: u64, sectors: u64, special: Option<Content>) -> u32 {
+        let start = self.tick();
+        let op = self.ops.len() as u32;
+        self.ops.push(Op { start, end: None, failed: false, durable: false, origin });
+        let content = special.unwrap_or(Content::Write(op));
+        let floor = self.reads.iter().copied().min().unwrap_or(start);
+        for at in sector..sector + sectors {
+            let cell = &mut self.origins[origin][at as usize];
+            cell.forget(&self.ops, floor);
+            cell.entries.push(Entry { op, content, seen: None });
+        }
+        op
+    }
+
+    /// A write was answered. `durable`: it must survive a crash from now on.
+    pub fn end_write(&mut self, op: u32, ok: bool, durable: bool) {
+        let end = self.tick();
+        let it = &mut self.ops[op as usize];
+        (it.end, it.failed, it.durable) = (Some(end), !ok, ok && durable);
+        if ok && !durable {
+            self.undurable.push(op);
+        }
+    }
+
+    /// A FLUSH or a read begins; give the number back at its end.
+    pub fn begin_read(&mut self) -> u64 {
+        let start = self.tick();
+        self.reads.push(start);
+        start
+    }
+
+    /// A FLUSH of this origin that began at `start` was acknowledged (`ok`) or failed.
+    pub fn end_flush(&mut self, origin: usize, start: u64, ok: bool) {
+        self.abandon_read(start);
+        if !ok {
+            return;
+        }
+        let ops = &mut self.ops;
+        self.undurable.retain(|&op| {
+            let it = &mut ops[op as usize];
+            it.durable |= it.origin == origin && it.end.is_some_and(|end| end < start);
+            !it.durable
+        });
+    }
+
+    /// A read failed.
+    pub fn abandon_read(&mut self, start: u64) {
+        let at = self.reads.iter().position(|it| *it == start).expect("a read that began");
+        self.reads.swap_remove(at);
+    }
+
+    /// A read that began at `start` returned these bytes.
+    ///
+    /// # Errors
+    /// The first sector that can't be so.
+    pub fn end_read(&mut self, origin: usize, sector: u64, start: u64, bytes: &[u8]) -> Result<(), Violation> {
+        self.abandon_read(start);
+        let now = self.tick();
+        for (at, bytes) in (sector..).zip(bytes.chunks_exact(SECTOR)) {
+            let found = identify(origin, at, bytes);
+            let cell = &mut self.origins[origin][at as usize];
+            cell.read(&self.ops, start, now, found).map_err(|allowed| Violation { origin, sector: at, found, allowed })?;
+        }
+        Ok(())
+    }
+
+    /// What a sector may hold if it is read now and nothing is in flight.
+    #[must_use]
+    pub fn allowed(&self, origin: usize, sector: u64) -> Vec<Content> {
+        self.origins[origin][sector as usize].allowed(&self.ops, self.now)
+    }
+
+    /// A clean stop: all that was acknowledged is durable.
+    pub fn stop(&mut self) {
+        for op in self.undurable.drain(..) {
+            self.ops[op as usize].durable = true;
+        }
+    }
+
+    /// The power was cut.
+    pub fn crash(&mut self) {
+        for cell in self.origins.iter_mut().flatten() {
+            if !cell.entries.is_empty() {
+                cell.base = cell.survivors(&self.ops);
+                cell.entries.clear();
+            }
+        }
+        self.undurable.clear();
+        self.reads.clear();
+    }
+}
+
+impl Sector {
+    /// Whether something that ended at `end` was certainly replaced before `moment`.
+    fn replaced(&self, ops: &[Op], end: Option<u64>, moment: u64, durable: bool) -> bool {
+        let Some(end) = end else { return false };
+        self.entries.iter().any(|entry| {
+            let op = &ops[entry.op as usize];
+            let ended = if op.failed { entry.seen } else { entry.seen.into_iter().chain(op.end).min() };
+            op.start > end && ended.is_some_and(|ended| ended <= moment) && (op.durable || !durable)
+        })
+    }
+
+    fn end_of(&self, ops: &[Op], entry: &Entry) -> Option<u64> {
+        entry.seen.into_iter().chain(ops[entry.op as usize].end).min()
+    }
+
+    fn allowed(&self, ops: &[Op], start: u64) -> Vec<Content> {
+        let base = if self.replaced(ops, Some(0), start, false) { &[][..] } else { &self.base[..] };
+        let current = |entry: &&Entry| !self.replaced(ops, self.end_of(ops, entry), start, false);
+        base.iter().copied().chain(self.entries.iter().filter(current).map(|entry| entry.content)).collect()
+    }
+
+    fn read(&mut self, ops: &[Op], start: u64, now: u64, found: Content) -> Result<(), Vec<Content>> {
+        let allowed = self.allowed(ops, start);
+        if allowed.contains(&Content::Any) {
+            return Ok(());
+        }
+        if found == Content::Any || !allowed.contains(&found) {
+            return Err(allowed);
+        }
+        // Zeroes may be of several writes: then nothing is learned.
+        let mut entries = self.entries.iter_mut().filter(|entry| entry.content == found);
+        match (self.base.contains(&found), entries.next()) {
+            (true, None) => self.base = vec![found],
+            (false, Some(entry)) if entries.next().is_none() => entry.seen = entry.seen.or(Some(now)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn survivors(&self, ops: &[Op]) -> Vec<Content> {
+        let base = if self.replaced(ops, Some(0), u64::MAX, true) { &[][..] } else { &self.base[..] };
+        let current = |entry: &&Entry| !self.replaced(ops, self.end_of(ops, entry), u64::MAX, true);
+        let mut all: Vec<_> = base.to_vec();
+        all.extend(self.entries.iter().filter(current).map(|entry| entry.content));
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Drops what no read and no crash can bring up any more.
+    fn forget(&mut self, ops: &[Op], floor: u64) {
+        if self.entries.len() < 2 {
+            return;
+        }
+        let gone = |end| self.replaced(ops, end, floor, true);
+        let base_gone = gone(Some(0));
+        let keep: Vec<Entry> = self.entries.iter().filter(|entry| !gone(self.end_of(ops, entry))).copied().collect();
+        self.entries = keep;
+        if base_gone {
+            self.base.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

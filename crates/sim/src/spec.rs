@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a world is made of: sizes, origins, options.
+
+use flashfront_device::sim::RamSpec;
+use flashfront_engine::format::{OriginRecord, Superblock, checkpoint_blocks};
+use flashfront_engine::{BLOCK_BYTES, Mode, Options, OriginId};
+
+/// One origin of a world.
+#[derive(Clone, Copy, Debug)]
+pub struct OriginSpec {
+    /// Its size, a multiple of its logical block.
+    pub size_bytes: u64,
+    /// 512 or 4096.
+    pub logical_block_bytes: u32,
+    /// Its mode in the beginning.
+    pub mode: Mode,
+}
+
+/// What a world is made of.
+#[derive(Clone, Debug)]
+pub struct WorldSpec {
+    /// Of the disks' jitter.
+    pub seed: u64,
+    /// Lanes of the cache.
+    pub lanes: u32,
+    /// Blocks of a segment.
+    pub segment_blocks: u32,
+    /// Segments of a lane.
+    pub segments_per_lane: u32,
+    /// Blocks of a stripe.
+    pub stripe_blocks: u32,
+    /// The origins.
+    pub origins: Vec<OriginSpec>,
+    /// Time of one I/O of the cache device, and up to as much again.
+    pub cache_ns: u64,
+    /// Time of one I/O of an origin, and up to as much again.
+    pub origin_ns: u64,
+    /// The engine's options; `origin_block_bytes` is filled in from the origins.
+    pub options: Options,
+    /// Walk the engine's invariants after each input.
+    pub check: bool,
+}
+
+impl Default for WorldSpec {
+    /// One lane of 48 segments of 16 blocks (3 MiB) before one origin of 8 MiB, writeback.
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            lanes: 1,
+            segment_blocks: 16,
+            segments_per_lane: 48,
+            stripe_blocks: 64,
+            origins: vec![OriginSpec { size_bytes: 8 << 20, logical_block_bytes: 512, mode: Mode::Writeback }],
+            cache_ns: 50_000,
+            origin_ns: 1_000_000,
+            options: Options::default(),
+            check: true,
+        }
+    }
+}
+
+impl WorldSpec {
+    /// The superblock of such a cache, freshly formatted.
+    #[must_use]
+    pub fn superblock(&self) -> Superblock {
+        let area = checkpoint_blocks(self.segments_per_lane, self.segment_blocks);
+        let lane = 2 * area + u64::from(self.segments_per_lane) * u64::from(self.segment_blocks);
+        let record = |(id, origin): (usize, &OriginSpec)| OriginRecord {
+            id: OriginId(id as u16),
+            mode: origin.mode,
+            size_bytes: origin.size_bytes,
+            name: format!("origin{id}"),
+            identity: String::new(),
+            fingerprint: 0,
+            changed_ns: 0,
+        };
+        Superblock {
+            uuid: *b"a cache of tests",
+            update: 1,
+            epoch: 0,
+            clean: true,
+            dirty_blocks: 0,
+            cache_bytes: (2 + u64::from(self.lanes) * lane) * BLOCK_BYTES,
+            lanes: self.lanes,
+            segment_blocks: self.segment_blocks,
+            segments_per_lane: self.segments_per_lane,
+            checkpoint_blocks: area as u32,
+            stripe_blocks: self.stripe_blocks,
+            first_block: 1,
+            origins: self.origins.iter().enumerate().map(record).collect(),
+        }
+    }
+
+    /// The options with what the origins demand.
+    #[must_use]
+    pub fn engine_options(&self) -> Options {
+        let unit = |(id, origin): (usize, &OriginSpec)| (OriginId(id as u16), origin.logical_block_bytes);
+        let origin_block_bytes = self.origins.iter().enumerate().map(unit).collect();
+        Options { origin_block_bytes, ..self.options.clone() }
+    }
+
+    pub(crate) fn cache_disk(&self, size_bytes: u64) -> RamSpec {
+        RamSpec {
+            size_bytes,
+            logical_block_bytes: 4096,
+            latency_ns: self.cache_ns,
+            jitter_ns: self.cache_ns,
+            seed: self.seed ^ 0xcac4e,
+            ..RamSpec::default()
+        }
+    }
+
+    pub(crate) fn origin_disk(&self, at: usize) -> RamSpec {
+        RamSpec {
+            size_bytes: self.origins[at].size_bytes,
+            logical_block_bytes: self.origins[at].logical_block_bytes,
+            latency_ns: self.origin_ns,
+            jitter_ns: self.origin_ns,
+            seed: self.seed ^ 0x0419 ^ (at as u64) << 32,
+            ..RamSpec::default()
+        }
+    }
+}

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One engine, its disks, and a clock that jumps from event to event.
+//!
+//! The world carries out what the engine wants, as a daemon does, and watches that the engine keeps
+//! its side of the contract: buffers in flight aren't changed, timers aren't in the past, counters only
+//! grow, `check()` holds after each input.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use flashfront_device::sim::{Fate, RamDisk, RamSpec};
+use flashfront_device::{Arena, Device, DeviceIo, Done, Rng};
+use flashfront_engine::format::Superblock;
+use flashfront_engine::{
+    BLOCK_BYTES, BLOCK_SECTORS, Control, Counters, DeviceId, Effect, Effects, Engine, Event, Input, Io, Lba,
+    Memory, Op, OpenError, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span, Time, Token,
+};
+
+use crate::spec::WorldSpec;
+use crate::stamp::{SECTOR, stamp};
+
+const BLOCK: u32 = BLOCK_BYTES as u32;
+/// Buffers of the clients and of the engine.
+const ARENA_BYTES: u64 = 512 << 20;
+/// Steps without an answer or an event for the operator after which the engine is stuck.
+const STEPS_MAX: u64 = 200_000;
+
+/// How a request ended.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Which.
+    pub id: RequestId,
+    /// How it went.
+    pub result: Result<(), RequestError>,
+    /// What a read found.
+    pub data: Vec<u8>,
+}
+
+/// What [`Event::Ready`] said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Blocks in the cache.
+    pub blocks_cached: u64,
+    /// Dirty ones.
+    pub blocks_dirty: u64,
+    /// Commits replayed.
+    pub commits_replayed: u64,
+}
+
+/// A request in flight.
+struct Flying {
+    request: Request,
+    blocks: u32,
+}
+
+/// A world.
+pub struct World {
+    /// What it is made of.
+    pub spec: WorldSpec,
+    /// The engine; there is none before the first opening.
+    pub engine: Option<Engine>,
+    /// All payload.
+    pub arena: Arena,
+    /// The cache device.
+    pub cache: RamDisk,
+    /// The origins.
+    pub origins: Vec<RamDisk>,
+    /// The time.
+    pub now: Time,
+    /// Answers not yet taken.
+    pub answers: Vec<Answer>,
+    /// Events not yet taken.
+    pub events: Vec<Event>,
+    /// Inputs since the beginning.
+    pub steps: u64,
+    /// Over all effects so far.
+    hash: DefaultHasher,
+    effects: Effects,
+    flying: BTreeMap<u64, Flying>,
+    next_id: u64,
+    /// Checksums of the buffers that are being written.
+    writing: BTreeMap<Token, (Span, u32)>,
+    counters: Counters,
+    stuck: u64,
+    timer_done: Option<Time>,
+}
+
+impl World {
+    /// A freshly formatted cache before origins whose sectors all hold write 0.
+    #[must_use]
+    pub fn format(spec: WorldSpec) -> Self {
+        let superblock = spec.superblock();
+        let mut cache = RamDisk::new(spec.cache_disk(superblock.cache_bytes));
+        for (offset, block) in superblock.empty_checkpoints() {
+            cache.poke(offset, &block);
+        }
+        write_superblock(&mut cache, &superblock);
+        let origins = (0..spec.origins.len()).map(|at| fresh_origin(at, spec.origin_disk(at))).collect();
+        Self::on(spec, cache, origins, Time(0))
+    }
+
+    /// A world on disks that exist.
+    #[must_use]
+    pub fn on(spec: WorldSpec, cache: RamDisk, origins: Vec<RamDisk>, now: Time) -> Self {
+        Self {
+            spec,
+            engine: None,
+            arena: Arena::new(ARENA_BYTES),
+            cache,
+            origins,
+            now,
+            answers: Vec::new(),
+            events: Vec::new(),
+            steps: 0,
+            hash: DefaultHasher::new(),
+            effects: Effects::default(),
+            flying: BTreeMap::new(),
+            next_id: 1,
+            writing: BTreeMap::new(),
+            counters: Counters::default(),
+            stuck: 0,
+            timer_done: None,
+        }
+    }
+
+    /// Begins to open the cache: the next steps replay it.
+    pub fn begin_open(&mut self) {
+        let mut superblock = read_superblock(&self.cache);
+        superblock.epoch += 1;
+        superblock.update += 1;
+        superblock.clean = false;
+        write_superblock(&mut self.cache, &superblock);
+        let engine = Engine::new(superblock, self.spec.engine_options(), self.now);
+        self.engine = Some(engine.expect("the origins of a test can be indexed"));
+        self.input(Input::Timer);
+    }
+
+    /// Opens the cache.
+    ///
+    /// # Errors
+    /// Why the engine can't.
+    pub fn open(&mut self) -> Result<Opened, OpenError> {
+        self.begin_open();
+        loop {
+            for event in std::mem::take(&mut self.events) {
+                match event {
+                    Event::Ready { blocks_cached, blocks_dirty, commits_replayed } => {
+                        return Ok(Opened { blocks_cached, blocks_dirty, commits_replayed });
+                    }
+                    Event::OpenFailed(error) => return Err(error),
+                    _ => {}
+                }
+            }
+            assert!(self.step(), "nothing happens, but the engine is not open");
+        }
+    }
+
+    /// The engine.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        self.engine.as_ref().expect("an opened world")
+    }
+
+    /// Submits a request. A write is stamped with `write`, or zeroes for `None`.
+    pub fn submit(&mut self, op: RequestOp, origin: usize, lba: u64, sectors: u64, fua: bool, write: Option<u32>) -> RequestId {
+        let id = RequestId(self.next_id);
+        self.next_id += 1;
+        let payload = matches!(op, RequestOp::Read | RequestOp::Write);
+        let head = lba % BLOCK_SECTORS;
+        let blocks = if payload { (head + sectors).div_ceil(BLOCK_SECTORS) as u32 } else { 0 };
+        let buf = payload.then(|| self.arena.try_alloc(blocks * BLOCK).expect("the arena is large enough"));
+        if let Some(buf) = buf {
+            let bytes = self.arena.bytes_mut(Span::new(buf, 0, blocks * BLOCK));
+            // What is around the payload is garbage, as in a daemon.
+            bytes.fill(0xa5);
+            if op == RequestOp::Write {
+                let from = head as usize * SECTOR;
+                let payload = &mut bytes[from..from + sectors as usize * SECTOR];
+                for (sector, bytes) in (lba..).zip(payload.chunks_exact_mut(SECTOR)) {
+                    match write {
+                        Some(write) => stamp(origin, sector, write, bytes),
+                        None => bytes.fill(0),
+                    }
+                }
+            }
+        }
+        let request = Request { id, origin: OriginId(origin as u16), op, lba: Lba(lba), sectors, buf, fua };
+        self.flying.insert(id.0, Flying { request, blocks });
+        self.input(Input::Request(request));
+        id
+    }
+
+    /// Gives the engine an order.
+    pub fn control(&mut self, control: Control) {
+        self.input(Input::Control(control));
+    }
+
+    /// Requests not answered.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.flying.len()
+    }
+
+    /// When something happens next; `None`: never.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Time> {
+        let timer = self.engine.as_ref().and_then(Engine::next_timer);
+        let disks = self.origins.iter().map(Device::next_event).chain([self.cache.next_event(), timer]);
+        disks.flatten().min()
+    }
+
+    /// Jumps to the next event and handles it; false if nothing will ever happen.
+    pub fn step(&mut self) -> bool {
+        let Some(next) = self.next_event() else { return false };
+        self.now = self.now.max(next);
+        self.stuck += 1;
+        assert!(
+            self.stuck < STEPS_MAX,
+            "livelock at {:?}: {} requests in flight, {:?}",
+            self.now,
+            self.flying.len(),
+            self.engine().status()
+        );
+        let mut done = Vec::new();
+        self.cache.poll(self.now, &mut self.arena, &mut done);
+        for origin in &mut self.origins {
+            origin.poll(self.now, &mut self.arena, &mut done);
+        }
+        if done.is_empty() {
+            assert_ne!(self.timer_done, Some(self.now), "the engine's timer stays in the past");
+            self.timer_done = Some(self.now);
+            self.input(Input::Timer);
+        }
+        for Done { token, result } in done {
+            if let Some((span, sum)) = self.writing.remove(&token) {
+                assert_eq!(self.arena.checksum(span), sum, "{token:?}: a buffer was changed while it was written");
+            }
+            self.input(Input::IoDone { token, result });
+        }
+        true
+    }
+
+    /// Steps until `done` says so, or nothing happens any more.
+    pub fn drive_until(&mut self, mut done: impl FnMut(&Self) -> bool) -> bool {
+        while !done(self) {
+            if !self.step() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Steps until all requests are answered.
+    ///
+    /// # Panics
+    /// If one never is.
+    pub fn finish_requests(&mut self) {
+        let all = self.drive_until(|world| world.flying.is_empty());
+        assert!(all, "{} requests are never answered: {:?}", self.flying.len(), self.engine().status());
+    }
+
+    /// Lets time pass: handles all that happens within `ns`.
+    pub fn pass(&mut self, ns: u64) {
+        let end = self.now.plus_ns(ns);
+        while self.next_event().is_some_and(|next| next <= end) {
+            self.step();
+        }
+        self.now = end;
+    }
+
+    /// Drains and waits for the end.
+    pub fn drain(&mut self) {
+        self.control(Control::Drain(true));
+        let drained = self.drive_until(|world| world.events.contains(&Event::Drained));
+        assert!(drained, "the drain never ends: {:?}", self.engine().status());
+    }
+
+    /// Stops cleanly. The engine is gone; the disks are as they are.
+    pub fn stop(&mut self) {
+        self.control(Control::Stop);
+        let stopped = self.drive_until(|world| world.events.contains(&Event::Stopped));
+        assert!(stopped, "the stop never ends: {:?}", self.engine().status());
+        let disks = self.origins.iter().map(RamDisk::in_flight).sum::<usize>() + self.cache.in_flight();
+        assert_eq!(disks, 0, "stopped with I/O in flight");
+        self.engine = None;
+    }
+
+    /// The world after a power cut now; it is not open.
+    #[must_use]
+    pub fn crash(&self, seed: u64, cache: Fate, origins: Fate) -> Self {
+        let mut rng = Rng::new(seed);
+        let cache = self.cache.crash(rng.next_u64(), cache);
+        let origins = self.origins.iter().map(|origin| origin.crash(rng.next_u64(), origins)).collect();
+        let spec = WorldSpec { seed: rng.next_u64(), ..self.spec.clone() };
+        let mut next = Self::on(spec, cache, origins, self.now);
+        next.hash = self.hash.clone();
+        next.steps = self.steps;
+        next
+    }
+
+    /// A number over all effects so far.
+    #[must_use]
+    pub fn effects_hash(&self) -> u64 {
+        self.hash.finish()
+    }
+
+    /// Gives the engine an input and carries out what it wants.
+    pub fn input(&mut self, input: Input) {
+        self.steps += 1;
+        let engine = self.engine.as_mut().expect("an opened world");
+        let mut effects = std::mem::take(&mut self.effects);
+        engine.apply(self.now, input, &mut self.arena, &mut effects);
+        if self.spec.check {
+            engine.check();
+            let counters = engine.status().counters;
+            assert_grown(&self.counters, &counters);
+            self.counters = counters;
+        }
+        for effect in effects.0.drain(..) {
+            self.note(&effect);
+            match effect {
+                Effect::Io(io) => self.carry_out(io),
+                Effect::Reply { id, result } => self.answer(id, result),
+                Effect::Event(event) => {
+                    self.stuck = 0;
+                    self.events.push(event);
+                }
+            }
+        }
+        self.effects = effects;
+    }
+
+    /// Takes an effect into the hash.
+    fn note(&mut self, effect: &Effect) {
+        let now = self.now.0;
+        match *effect {
+            Effect::Io(Io { token, device, op, offset, len, span }) => {
+                let device = if let DeviceId::Origin(id) = device { i64::from(id.0) } else { -1 };
+                let sum = span.filter(|_| op == Op::Write).map(|span| self.arena.checksum(span));
+                (now, token.0, device, op as u8, offset, len, sum).hash(&mut self.hash);
+            }
+            Effect::Reply { id, result } => (now, id.0, result.is_ok()).hash(&mut self.hash),
+            Effect::Event(event) => (now, format!("{event:?}")).hash(&mut self.hash),
+        }
+    }
+
+    fn carry_out(&mut self, io: Io) {
+        let Io { token, device, op, offset, len, span } = io;
+        match (op, span) {
+            (Op::Write, Some(span)) => {
+                self.writing.insert(token, (span, self.arena.checksum(span)));
+            }
+            // Nobody may look at it before it is read.
+            (Op::Read, Some(span)) => self.arena.bytes_mut(span).fill(0x5a),
+            _ => {}
+        }
+        let disk = match device {
+            DeviceId::Cache => &mut self.cache,
+            DeviceId::Origin(id) => &mut self.origins[usize::from(id.0)],
+        };
+        disk.submit(self.now, DeviceIo { token, op, offset, len, span }, &mut self.arena);
+    }
+
+    fn answer(&mut self, id: RequestId, result: Result<(), RequestError>) {
+        self.stuck = 0;
+        let Flying { request, blocks } = self.flying.remove(&id.0).expect("one answer for each request");
+        let mut data = Vec::new();
+        if let Some(buf) = request.buf {
+            if request.op == RequestOp::Read && result.is_ok() {
+                let from = (request.lba.0 % BLOCK_SECTORS * SECTOR_BYTES) as u32;
+                let len = (request.sectors * SECTOR_BYTES) as u32;
+                data.extend_from_slice(self.arena.bytes(Span::new(buf, from, len)));
+            }
+            // The engine has let go of it.
+            self.arena.bytes_mut(Span::new(buf, 0, blocks * BLOCK)).fill(0x99);
+            self.arena.free(buf);
+        }
+        self.answers.push(Answer { id, result, data });
+    }
+}
+
+fn fresh_origin(at: usize, spec: RamSpec) -> RamDisk {
+    let mut disk = RamDisk::new(spec);
+    let mut bytes = [0; SECTOR];
+    for sector in 0..spec.size_bytes / SECTOR_BYTES {
+        stamp(at, sector, 0, &mut bytes);
+        disk.poke(sector * SECTOR_BYTES, &bytes);
+    }
+    disk
+}
+
+/// The newest sound copy.
+fn read_superblock(cache: &RamDisk) -> Superblock {
+    let read = |offset| {
+        let mut block = vec![0; BLOCK as usize];
+        cache.peek(offset, &mut block);
+        Superblock::decode(&block).ok()
+    };
+    let copies = Superblock::offsets(cache.geometry().size_bytes).map(read);
+    copies.into_iter().flatten().max_by_key(|copy| copy.update).expect("one copy of the superblock is whole")
+}
+
+fn write_superblock(cache: &mut RamDisk, superblock: &Superblock) {
+    for offset in Superblock::offsets(superblock.cache_bytes) {
+        cache.poke(offset, &superblock.encode());
+    }
+}
+
+/// Invariant 9.
+fn assert_grown(old: &Counters, new: &Counters) {
+    let numbers = |counters: &Counters| {
+        let text = format!("{counters:?}");
+        let digits = text.split(|c: char| !c.is_ascii_digit()).filter_map(|it| it.parse::<u64>().ok());
+        digits.collect::<Vec<_>>()
+    };
+    if old != new {
+        assert!(numbers(old).iter().zip(numbers(new)).all(|(old, new)| *old <= new), "a counter fell: {old:?} {new:?}");
+    }
+}
