@@ -73,6 +73,15 @@ pub(crate) fn span(seconds: u64) -> String {
     }
 }
 
+/// An error with its causes, but for those that the error before already tells.
+pub(crate) fn error(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |told, cause| match cause.to_string() {
+        cause if told.contains(&cause) => told,
+        cause if told.is_empty() => cause,
+        cause => format!("{told}: {cause}"),
+    })
+}
+
 /// Whether the reader of our output has gone.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
@@ -142,6 +151,14 @@ mod tests {
         assert_eq!(span(59), "59 s");
         assert_eq!(span(3600), "1 h 0 min");
         assert_eq!(span(90_000), "1 d 1 h");
+    }
+
+    #[test]
+    fn no_cause_is_told_twice() {
+        let cause = io::Error::from(io::ErrorKind::NotFound);
+        let told = format!("/x: {cause}");
+        let inner = anyhow::Error::new(cause).context(told.clone()).context("serving");
+        assert_eq!(error(&inner), format!("serving: {told}"));
     }
 
     #[test]

@@ -5,17 +5,18 @@ use std::io::IsTerminal;
 
 use tracing::Level;
 
-/// Starts it; warnings and news of a daemon by default.
-pub(crate) fn start(verbose: u8, quiet: bool) {
-    let level = match (quiet, verbose) {
-        (true, _) => Level::ERROR,
-        (false, 0) => Level::INFO,
-        (false, 1) => Level::DEBUG,
-        (false, _) => Level::TRACE,
+/// Starts it: -1 = errors, 0 = warnings, 1 = news, 2 and more = details.
+pub(crate) fn start(level: i8) {
+    let max = match level {
+        ..0 => Level::ERROR,
+        0 => Level::WARN,
+        1 => Level::INFO,
+        2 => Level::DEBUG,
+        _ => Level::TRACE,
     };
     tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_target(verbose > 0)
+        .with_max_level(max)
+        .with_target(level > 1)
         .without_time()
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)

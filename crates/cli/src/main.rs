@@ -65,7 +65,9 @@ enum Verb {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    log::start(cli.verbose, cli.quiet);
+    // A daemon's log is its news; of other verbs only what is wrong is worth a line.
+    let news = matches!(cli.verb, Verb::Serve(_));
+    log::start(if cli.quiet { -1 } else { i8::from(news) + cli.verbose.min(3) as i8 });
     let done = match cli.verb {
         Verb::Try(verb) => verb.run(),
         Verb::Format(verb) => verb.run(),
@@ -80,7 +82,7 @@ fn main() -> ExitCode {
     done.unwrap_or_else(|error| {
         // A reader that has gone (`flashfront dump | head`) needs no message.
         if !human::is_broken_pipe(&error) {
-            eprintln!("flashfront: {error:#}");
+            eprintln!("flashfront: {}", human::error(&error));
         }
         ExitCode::FAILURE
     })

@@ -103,13 +103,16 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
         None => writeln!(out, "hits        {hits} of the blocks read")?,
     }
     writeln!(out)?;
-    writeln!(out, "            {:>16} {:>14}", "since the start", "per second")?;
+    let second = if before.is_some() { "per second" } else { "" };
+    let head = format!("{:>28} {second:>14}", "since the start");
+    writeln!(out, "{}", head.trim_end())?;
     let mut line = |name: &str, value: u64, old: fn(&StatusReport) -> u64, size: bool| {
         let text = |value| if size { human::bytes(value) } else { human::count(value) };
         let rate = before.map_or_else(String::new, |(before, seconds)| {
             text((value.saturating_sub(old(before)) as f64 / seconds) as u64)
         });
-        writeln!(out, "{name:<12}{:>16} {rate:>14}", text(value)).map(|()| ())
+        let line = format!("{name:<12}{:>16} {rate:>14}", text(value));
+        writeln!(out, "{}", line.trim_end())
     };
     line("reads", now.reads, |it| it.counters.reads, false)?;
     line("writes", now.writes, |it| it.counters.writes, false)?;

@@ -55,11 +55,14 @@ impl Geometry {
         let block = u64::from(self.logical_block_bytes);
         let end = io.offset.checked_add(io.len).expect("an I/O ends within 2^64 bytes");
         assert!(io.len > 0 && end <= self.size_bytes, "bug: {io:?} is outside a device of {} bytes", self.size_bytes);
-        assert!((io.offset | io.len) % block == 0, "bug: {io:?} is not aligned to blocks of {block} bytes");
+        assert!((io.offset | io.len).is_multiple_of(block), "bug: {io:?} is not aligned to blocks of {block} bytes");
         if matches!(io.op, Op::Read | Op::Write) {
             let span = io.span.expect("bug: a read or write without memory");
             assert_eq!(u64::from(span.len), io.len, "bug: {io:?} has memory of another length");
-            assert!(u64::from(span.offset) % block == 0, "bug: the memory of {io:?} is not aligned to {block} bytes");
+            assert!(
+                u64::from(span.offset).is_multiple_of(block),
+                "bug: the memory of {io:?} is not aligned to {block} bytes"
+            );
         }
     }
 }

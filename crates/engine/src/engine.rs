@@ -371,7 +371,7 @@ impl Coordinator {
         }
         for at in 0..cx.shared.origins.len() {
             let origin = &mut cx.shared.origins[at];
-            if origin.flush.wanted > origin.flush.issued && !origin.flush.in_flight {
+            if origin.flush.due() {
                 origin.flush.issued += 1;
                 origin.flush.in_flight = true;
                 origin.unflushed = false;
@@ -401,8 +401,10 @@ impl Coordinator {
             }
             Life::Stopping => {
                 if self.requests.is_empty() && self.throttle.is_empty() {
-                    // From here on destage and reclaim start nothing new.
-                    cx.shared.stopping = true;
+                    // From here on destage and reclaim start nothing new. Direct writes are made durable.
+                    if !core::mem::replace(&mut cx.shared.stopping, true) {
+                        cx.shared.origins.iter_mut().filter(|it| it.unflushed).for_each(|it| it.flush.want());
+                    }
                     self.close(lanes, cx);
                 }
             }
@@ -422,8 +424,9 @@ impl Coordinator {
             lane.seal_all(cx);
         }
         self.flush_devices(lanes, cx);
-        let quiet = lanes.iter().all(|lane| lane.idle() && lane.log.quiet() && lane.checkpoint.resting());
-        if cx.shared.cache_failed && lanes.iter().all(|lane| lane.pieces.is_empty()) {
+        let flushed = cx.shared.origins.iter().all(|origin| origin.flush.idle());
+        let quiet = flushed && lanes.iter().all(|lane| lane.idle() && lane.log.quiet() && lane.checkpoint.resting());
+        if cx.shared.cache_failed && flushed && lanes.iter().all(|lane| lane.pieces.is_empty()) {
             self.life = Life::Stopped;
             cx.event(Event::Stopped);
         } else if quiet && self.persist.idle() && !self.cache_flushing {

@@ -60,9 +60,24 @@ pub(crate) struct FlushGate {
 }
 
 impl FlushGate {
-    /// Joins the next flush to be issued: it covers everything completed by now.
-    pub(crate) fn join(&mut self, waiter: FlushWaiter) {
+    /// Asks for a flush of everything completed by now.
+    pub(crate) const fn want(&mut self) {
         self.wanted = self.issued + 1;
+    }
+
+    /// Whether one should be issued now.
+    pub(crate) const fn due(&self) -> bool {
+        self.wanted > self.issued && !self.in_flight
+    }
+
+    /// Whether none is in flight or wanted.
+    pub(crate) const fn idle(&self) -> bool {
+        self.wanted <= self.issued && !self.in_flight
+    }
+
+    /// Joins the next flush to be issued.
+    pub(crate) fn join(&mut self, waiter: FlushWaiter) {
+        self.want();
         self.waiters.push((self.wanted, waiter));
     }
 

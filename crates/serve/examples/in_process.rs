@@ -131,7 +131,10 @@ fn raw(path: &Path, op: Op, bytes: u64, depth: usize, total: u64, random: bool) 
         }
         device.kick();
         if device.next_event().is_none() {
-            poll.poll(&mut events, Some(Duration::from_secs(10)))?;
+            match poll.poll(&mut events, Some(Duration::from_secs(10))) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => other?,
+            }
         }
         device.poll(Time(0), &mut arena, &mut done);
         for Done { token, result } in done.drain(..) {

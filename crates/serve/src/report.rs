@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// What the daemon knows and the engine does not.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// How I/O is done: `uring` or `threads`.
+    /// How I/O is done: `io_uring` or `threads`.
     pub backend: String,
     /// The names of the volumes; the index is the origin's id.
     pub volumes: Vec<String>,
@@ -109,7 +109,7 @@ pub struct StatusReport {
     pub pid: u32,
     /// Seconds since it was ready.
     pub uptime_s: u64,
-    /// How I/O is done: `uring` or `threads`.
+    /// How I/O is done: `io_uring` or `threads`.
     pub backend: String,
     /// The mode of all volumes, or `mixed`.
     pub mode: String,

@@ -85,11 +85,16 @@ pub(super) fn summary(outcome: &Outcome, kept: Option<&Path>) -> Result<String, 
     let (without, with) = (&outcome.without, &outcome.with);
     let mut out = String::new();
     let times = |better: f64, worse: f64| {
-        if better > 0.0 && worse > 0.0 { format!("{:.1} x", better / worse) } else { String::new() }
+        match better / worse {
+            ratio if !ratio.is_finite() => String::new(),
+            ratio if ratio >= 100.0 => format!("{} x", human::count(ratio as u64)),
+            ratio => format!("{ratio:.1} x"),
+        }
     };
     let us = |us: f64| human::latency((us * 1e3) as u64);
     let mut row = |name: &str, left: String, right: String, note: String| {
-        writeln!(out, "{name:<22}{left:>16}{right:>16}   {note}")
+        let line = format!("{name:<22}{left:>16}{right:>16}   {note}");
+        writeln!(out, "{}", line.trim_end())
     };
     row("", "without cache".to_owned(), "with cache".to_owned(), String::new())?;
     let iops = |phase: &Phase| human::count(phase.iops as u64);

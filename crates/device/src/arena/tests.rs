@@ -121,7 +121,7 @@ fn copy_zero_checksum() {
     arena.copy(Span::new(a, 0, 9), b, 512);
     assert_eq!(arena.bytes(Span::new(b, 512, 9)), b"123456789");
     arena.zero(Span::new(b, 513, 3));
-    assert_eq!(arena.bytes(Span::new(b, 512, 9)), b"1\0\0\056789");
+    assert_eq!(arena.bytes(Span::new(b, 512, 9)), b"1\x00\x00\x0056789");
 }
 
 #[test]

@@ -64,7 +64,12 @@ fn what_real_tools_write_is_recognised() {
         ("mkfs.ext2", &["-q", "-F", "-L", "home", "-U", UUID], "", &["ext2 file system \"home\" (UUID)"]),
         ("mkfs.ext3", &["-q", "-F", "-L", "home", "-U", UUID], "", &["ext3 file system \"home\" (UUID)"]),
         ("mkfs.ext4", &["-q", "-F", "-L", "home", "-U", UUID], "", &["ext4 file system \"home\" (UUID)"]),
-        ("mkfs.xfs", &["-q", "-L", "data", "-m", "uuid=12345678-9abc-def0-1234-56789abcdef0"], "", &["XFS file system \"data\" (UUID)"]),
+        (
+            "mkfs.xfs",
+            &["-q", "-L", "data", "-m", "uuid=12345678-9abc-def0-1234-56789abcdef0"],
+            "",
+            &["XFS file system \"data\" (UUID)"],
+        ),
         ("mkfs.btrfs", &["-q", "-L", "data", "-U", UUID], "", &["btrfs file system \"data\" (UUID)"]),
         ("mkswap", &["-L", "swap", "-U", UUID], "", &["swap area \"swap\" (UUID)"]),
         ("mkfs.fat", &["-F", "32", "-n", "BOOT"], "", &["FAT32 file system \"BOOT\""]),

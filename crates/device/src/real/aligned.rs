@@ -20,7 +20,8 @@ unsafe impl Sync for AlignedBuf {}
 
 impl AlignedBuf {
     pub(crate) fn new(bytes: usize) -> Self {
-        let layout = Layout::from_size_align(bytes.max(4096), 4096).expect("a buffer is smaller than the address space");
+        let layout =
+            Layout::from_size_align(bytes.max(4096), 4096).expect("a buffer is smaller than the address space");
         // SAFETY: the size is not zero.
         let ptr = unsafe { alloc_zeroed(layout) };
         let Some(ptr) = NonNull::new(ptr) else { handle_alloc_error(layout) };

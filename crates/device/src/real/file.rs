@@ -6,10 +6,11 @@
 //! synchronous helpers here serve `format`, `check` and the superblock, before the pump runs;
 //! they take any memory and, for reads, any range.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, StatxFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
@@ -21,6 +22,11 @@ use crate::real::aligned::AlignedBuf;
 
 /// Bytes that the synchronous helpers move at a time.
 const BOUNCE_BYTES: usize = 1 << 20;
+
+/// How long a device may be busy before that is an error. A killed daemon's ring is taken down
+/// by the kernel after the process is gone, when its I/O has ended, and holds the lock until then.
+const BUSY_WAIT: Duration = Duration::from_secs(2);
+const BUSY_STEP: Duration = Duration::from_millis(10);
 
 /// An open and locked device.
 #[derive(Debug)]
@@ -46,17 +52,10 @@ impl DeviceFile {
         if !is_block && !meta.is_file() {
             return Err(OpenError::Kind { path: path.into() });
         }
-        let write = access == Access::Exclusive;
-        // O_EXCL without O_CREAT has a meaning on block devices only (open(2)).
-        let flags = if is_block && write { OFlags::EXCL } else { OFlags::empty() };
-        let opened = OpenOptions::new().read(true).write(write).custom_flags(flags.bits() as i32).open(path);
-        let file = opened.map_err(|error| match Errno::from_io_error(&error) {
-            Some(Errno::BUSY) => OpenError::Busy { path: path.into() },
-            _ => fail("open")(error),
+        let file = open_soon(path, is_block, access).map_err(|(doing, errno)| match errno {
+            Errno::BUSY | Errno::WOULDBLOCK => OpenError::Busy { path: path.into() },
+            _ => fail(doing)(errno.into()),
         })?;
-        if !lock(&file, access).map_err(|errno| fail("lock")(errno.into()))? {
-            return Err(OpenError::Busy { path: path.into() });
-        }
         let size_bytes = size_bytes(&file).map_err(fail("get the size of"))?;
         if size_bytes == 0 || size_bytes % 512 != 0 {
             return Err(OpenError::Size { path: path.into(), size_bytes });
@@ -64,7 +63,10 @@ impl DeviceFile {
         let identity = Identity::of(&file, size_bytes).map_err(fail("stat"))?;
         let direct = direct(&file, is_block, size_bytes).map_err(fail("set up direct I/O on"))?;
         let notice = direct.is_none().then(|| {
-            format!("{}: no direct I/O here; going through the page cache, which costs memory and speed", path.display())
+            format!(
+                "{}: no direct I/O here; going through the page cache, which costs memory and speed",
+                path.display()
+            )
         });
         let rotational = is_block.then(|| rotational(&file)).flatten();
         let geometry = Geometry { size_bytes, logical_block_bytes: direct.unwrap_or(512), rotational };
@@ -154,7 +156,7 @@ impl DeviceFile {
         let block = u64::from(self.geometry.logical_block_bytes);
         let len = data.len() as u64;
         let end = offset.checked_add(len).filter(|end| *end <= self.geometry.size_bytes);
-        if end.is_none() || (offset | len) % block != 0 {
+        if end.is_none() || !(offset | len).is_multiple_of(block) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!("{len} bytes at {offset} are not whole blocks of {block} bytes within {}", self.path.display()),
@@ -177,6 +179,30 @@ impl DeviceFile {
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
+}
+
+/// Opens and locks, and waits a little for a process that is on its way out.
+fn open_soon(path: &Path, is_block: bool, access: Access) -> Result<File, (&'static str, Errno)> {
+    let start = Instant::now();
+    loop {
+        match open_now(path, is_block, access) {
+            Err((_, Errno::BUSY | Errno::WOULDBLOCK)) if start.elapsed() < BUSY_WAIT => std::thread::sleep(BUSY_STEP),
+            result => return result,
+        }
+    }
+}
+
+fn open_now(path: &Path, is_block: bool, access: Access) -> Result<File, (&'static str, Errno)> {
+    let mode = match access {
+        // O_EXCL without O_CREAT has a meaning on block devices only (open(2)).
+        Access::Exclusive if is_block => OFlags::RDWR | OFlags::EXCL,
+        Access::Exclusive => OFlags::RDWR,
+        Access::ReadOnly => OFlags::RDONLY,
+    };
+    let file =
+        rustix::fs::open(path, mode | OFlags::CLOEXEC, rustix::fs::Mode::empty()).map_err(|errno| ("open", errno))?;
+    lock(&file, access).map_err(|errno| ("lock", errno))?;
+    Ok(file.into())
 }
 
 /// Size of a file or block device: where its end is.

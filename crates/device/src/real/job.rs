@@ -31,12 +31,27 @@ static ZEROES: LazyLock<AlignedBuf> = LazyLock::new(|| AlignedBuf::new(ZERO_BYTE
 /// One system call's worth of work.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    Read { offset: u64, len: u32, to: NonNull<u8> },
-    Write { offset: u64, len: u32, from: NonNull<u8> },
+    Read {
+        offset: u64,
+        len: u32,
+        to: NonNull<u8>,
+    },
+    Write {
+        offset: u64,
+        len: u32,
+        from: NonNull<u8>,
+    },
     SyncData,
-    Fallocate { mode: FallocateFlags, offset: u64, len: u64 },
+    Fallocate {
+        mode: FallocateFlags,
+        offset: u64,
+        len: u64,
+    },
     /// The ioctl that only a thread can wait for.
-    BlkDiscard { offset: u64, len: u64 },
+    BlkDiscard {
+        offset: u64,
+        len: u64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,13 +89,7 @@ pub(super) struct Job {
 unsafe impl Send for Job {}
 
 impl Job {
-    pub(super) fn new(
-        file: &Arc<DeviceFile>,
-        device: u32,
-        fixed_file: bool,
-        io: &DeviceIo,
-        arena: &Arena,
-    ) -> Self {
+    pub(super) fn new(file: &Arc<DeviceFile>, device: u32, fixed_file: bool, io: &DeviceIo, arena: &Arena) -> Self {
         let way = match io.op {
             Op::Read => Way::Read,
             Op::Write => Way::Write,

@@ -6,6 +6,7 @@
 //! what udev honours on block devices. Both end with the process, however it ends.
 
 use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -21,18 +22,16 @@ pub enum Access {
     ReadOnly,
 }
 
-/// Locks the file for as long as it is open. False if somebody else has it.
-pub(super) fn lock(file: &File, access: Access) -> Result<bool, Errno> {
+/// Locks the file for as long as it is open. `WOULDBLOCK` if somebody else has it.
+pub(super) fn lock(file: impl AsFd, access: Access) -> Result<(), Errno> {
     let operation = match access {
         Access::Exclusive => FlockOperation::NonBlockingLockExclusive,
         Access::ReadOnly => FlockOperation::NonBlockingLockShared,
     };
     match flock(file, operation) {
-        Ok(()) => Ok(true),
-        Err(Errno::WOULDBLOCK) => Ok(false),
         // Network file systems without locks: nothing to guard with.
-        Err(Errno::NOLCK | Errno::OPNOTSUPP) => Ok(true),
-        Err(errno) => Err(errno),
+        Err(Errno::NOLCK | Errno::OPNOTSUPP) => Ok(()),
+        result => result,
     }
 }
 

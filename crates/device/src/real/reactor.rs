@@ -13,7 +13,7 @@ use super::error::OpenError;
 use super::file::DeviceFile;
 use super::job::Job;
 use super::lock::Access;
-use super::threads::{Threads, WORKERS};
+use super::threads::{Threads, WORKERS, eventfd};
 use super::uring::Uring;
 use crate::{Arena, Device, DeviceIo, Done, Geometry};
 
@@ -99,7 +99,9 @@ impl Reactor {
             // ENOSYS (not built), EPERM (sysctl kernel.io_uring_disabled, seccomp), EACCES, ENOMEM
             // (RLIMIT_MEMLOCK before 5.12): whatever it is, threads need none of it.
             Prefer::Auto => Self::uring(true).or_else(|error| {
-                Self::threads(Some(format!("io_uring is not available here ({error}); using I/O threads, which cost more CPU")))
+                Self::threads(Some(format!(
+                    "io_uring is not available here ({error}); using I/O threads, which cost more CPU"
+                )))
             }),
         }
     }
@@ -112,7 +114,7 @@ impl Reactor {
     }
 
     fn threads(notice: Option<String>) -> Result<Self, ReactorError> {
-        let threads = Threads::new(WORKERS).map_err(ReactorError::Threads)?;
+        let threads = eventfd().and_then(|wake| Threads::new(WORKERS, wake)).map_err(ReactorError::Threads)?;
         let wake = threads.wake_fd().try_clone_to_owned().map_err(ReactorError::Threads)?;
         Ok(Self::with(Backend::Threads(threads), wake, "threads", notice))
     }
@@ -146,7 +148,14 @@ impl Reactor {
             Backend::Threads(_) => false,
         };
         drop(shared);
-        RealDevice { shared: self.shared.clone(), number: number as u32, fixed_file, file, batch: Vec::new(), in_flight: 0 }
+        RealDevice {
+            shared: self.shared.clone(),
+            number: number as u32,
+            fixed_file,
+            file,
+            batch: Vec::new(),
+            in_flight: 0,
+        }
     }
 
     /// Readable when some device of this reactor has something to poll. Level-triggered.
@@ -198,7 +207,14 @@ impl RealDevice {
 #[cfg(test)]
 impl RealDevice {
     /// Submits a job after a test has changed it.
-    pub(super) fn queue(&mut self, op: flashfront_engine::Op, offset: u64, len: u64, arena: &Arena, change: fn(&mut Job)) {
+    pub(super) fn queue(
+        &mut self,
+        op: flashfront_engine::Op,
+        offset: u64,
+        len: u64,
+        arena: &Arena,
+        change: fn(&mut Job),
+    ) {
         let io = DeviceIo { token: flashfront_engine::Token(0), op, offset, len, span: None };
         let mut job = Job::new(&self.file, self.number, self.fixed_file, &io, arena);
         change(&mut job);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use flashfront_engine::DeviceError;
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
 use super::job::{Job, Step};
@@ -46,14 +46,19 @@ struct Todo {
     stopping: bool,
 }
 
+/// A descriptor that many can signal and one can sleep on.
+pub(super) fn eventfd() -> io::Result<OwnedFd> {
+    Ok(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+}
+
 /// A worker that panicked while holding a lock left the data whole: all changes are single pushes and pops.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Threads {
-    pub(super) fn new(workers: usize) -> io::Result<Self> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    /// So many workers, which signal `wake` ([`eventfd`]).
+    pub(super) fn new(workers: usize, wake: OwnedFd) -> io::Result<Self> {
         let pool = Pool { todo: Mutex::default(), changed: Condvar::new(), done: Mutex::default(), wake };
         let mut threads = Self { pool: Arc::new(pool), workers: Vec::with_capacity(workers) };
         for number in 0..workers {
@@ -80,7 +85,7 @@ impl Threads {
         }
     }
 
-    /// Everything that has ended since the last call.
+    /// Everything that has ended since the last call; clears the eventfd.
     pub(super) fn reap(&mut self) -> Vec<(u32, Done)> {
         let mut done = locked(&self.pool.done);
         if !done.is_empty() {
@@ -88,6 +93,11 @@ impl Threads {
             let _ = rustix::io::read(&self.pool.wake, &mut [0; 8]);
         }
         std::mem::take(&mut *done)
+    }
+
+    /// Everything that has ended since the last call, for an owner who clears the eventfd himself.
+    pub(super) fn take(&mut self) -> Vec<(u32, Done)> {
+        std::mem::take(&mut *locked(&self.pool.done))
     }
 }
 
@@ -169,7 +179,11 @@ fn perform(job: &Job) -> Result<u32, Errno> {
             let range = [offset, len];
             // SAFETY: the ioctl reads two u64 from the pointer.
             let status = unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD as _, &raw const range) };
-            if status == 0 { Ok(0) } else { Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)) }
+            if status == 0 {
+                Ok(0)
+            } else {
+                Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
+            }
         }
     }
 }

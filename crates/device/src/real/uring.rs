@@ -16,12 +16,11 @@ use std::sync::Arc;
 
 use io_uring::types::{Fd, Fixed, FsyncFlags};
 use io_uring::{IoUring, opcode, squeue};
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use super::file::DeviceFile;
 use super::job::{Job, Step};
-use super::threads::Threads;
+use super::threads::{Threads, eventfd};
 use crate::{Chunk, Done};
 
 const SUBMISSIONS: u32 = 256;
@@ -30,8 +29,6 @@ const COMPLETIONS: u32 = 1024;
 /// Chunks that can be registered: 16 GiB of arena. What lies beyond uses the plain opcodes.
 const CHUNKS_MAX: u32 = 4096;
 const FILES_MAX: u32 = 64;
-/// `user_data` of the poll of the side thread's eventfd.
-const SIDE: u64 = u64::MAX;
 
 /// A ring and what is in it.
 pub(super) struct Uring {
@@ -48,18 +45,18 @@ pub(super) struct Uring {
     buffers: bool,
     /// Registered chunks by number; `None` where none is, or registration failed.
     chunks: Vec<Option<Arc<Chunk>>>,
-    /// One thread for what only a thread can wait for (BLKDISCARD).
+    /// One thread for what only a thread can wait for (BLKDISCARD). It signals `wake` itself.
     side: Threads,
     side_in_flight: usize,
-    side_polled: bool,
 }
 
 impl Uring {
     /// A ring with the best flags this kernel knows. `fixed` = register files and buffers.
     pub(super) fn new(fixed: bool) -> io::Result<Self> {
         let ring = build()?;
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let wake = eventfd()?;
         ring.submitter().register_eventfd(wake.as_raw_fd())?;
+        let side = Threads::new(1, wake.try_clone()?)?;
         let files = fixed && ring.submitter().register_files_sparse(FILES_MAX).is_ok();
         let buffers = fixed && ring.submitter().register_buffers_sparse(CHUNKS_MAX).is_ok();
         Ok(Self {
@@ -72,9 +69,8 @@ impl Uring {
             files,
             buffers,
             chunks: Vec::new(),
-            side: Threads::new(1)?,
+            side,
             side_in_flight: 0,
-            side_polled: false,
         })
     }
 
@@ -113,8 +109,7 @@ impl Uring {
     }
 
     fn free_slot(&mut self) -> Option<u32> {
-        // One completion entry is left for the poll of the side thread.
-        if self.free.is_empty() && self.slots.len() < COMPLETIONS as usize - 1 {
+        if self.free.is_empty() && self.slots.len() < COMPLETIONS as usize {
             self.slots.push(None);
             return Some(self.slots.len() as u32 - 1);
         }
@@ -182,7 +177,9 @@ impl Uring {
                 // for a moment. What is queued stays queued.
                 Err(error) => match Errno::from_io_error(&error) {
                     Some(Errno::INTR | Errno::AGAIN | Errno::BUSY) => std::thread::yield_now(),
-                    Some(Errno::EXIST) => panic!("bug: a reactor is driven by another thread than the one that submitted first"),
+                    Some(Errno::EXIST) => {
+                        panic!("bug: a reactor is driven by another thread than the one that submitted first")
+                    }
                     _ => panic!("bug: io_uring_enter: {error}"),
                 },
             }
@@ -207,17 +204,21 @@ impl Uring {
             self.kick();
         }
         let mut any = false;
+        if self.side_in_flight > 0 {
+            for (device, done) in self.side.take() {
+                self.side_in_flight -= 1;
+                any = true;
+                end(device, done);
+            }
+        }
         loop {
             let next = self.ring.completion().next();
             let Some(completion) = next else { return any };
             any = true;
-            if completion.user_data() == SIDE {
-                self.reap_aside(end);
-                continue;
-            }
             let number = completion.user_data() as u32;
             let job = self.slots[number as usize].as_mut().expect("a completion belongs to a job in flight");
-            let outcome = u32::try_from(completion.result()).map_err(|_| Errno::from_raw_os_error(-completion.result()));
+            let outcome =
+                u32::try_from(completion.result()).map_err(|_| Errno::from_raw_os_error(-completion.result()));
             match job.advance(outcome) {
                 Some(result) => {
                     end(job.device, Done { token: job.token, result });
@@ -232,26 +233,8 @@ impl Uring {
     /// Moves a job from its slot to the side thread.
     fn start_aside(&mut self, number: u32) {
         self.side.start(self.slots[number as usize].take().into_iter());
-        self.free.push(number);
         self.side_in_flight += 1;
-        self.poll_aside();
-    }
-
-    fn poll_aside(&mut self) {
-        if self.side_in_flight > 0 && !self.side_polled {
-            self.side_polled = true;
-            let fd = Fd(self.side.wake_fd().as_raw_fd());
-            self.push(&opcode::PollAdd::new(fd, libc::POLLIN as u32).build().user_data(SIDE));
-        }
-    }
-
-    fn reap_aside(&mut self, end: &mut dyn FnMut(u32, Done)) {
-        self.side_polled = false;
-        for (device, done) in self.side.reap() {
-            self.side_in_flight -= 1;
-            end(device, done);
-        }
-        self.poll_aside();
+        self.free.push(number);
     }
 
     fn in_flight(&self) -> usize {

@@ -50,7 +50,8 @@ impl Image {
         if byte == 0 {
             // Whole pages are forgotten, the two ends overwritten.
             let (first, last) = (offset.div_ceil(PAGE_BYTES as u64), (offset + len) / PAGE_BYTES as u64);
-            let inside: Vec<_> = if first < last { self.pages.range(first..last).map(|(page, _)| *page).collect() } else { Vec::new() };
+            let inside: Vec<_> =
+                if first < last { self.pages.range(first..last).map(|(page, _)| *page).collect() } else { Vec::new() };
             for page in inside {
                 self.pages.remove(&page);
             }

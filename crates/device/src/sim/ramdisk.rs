@@ -296,6 +296,5 @@ impl Device for RamDisk {
     }
 }
 
-
 #[cfg(test)]
 mod tests;

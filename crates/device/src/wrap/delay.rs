@@ -63,15 +63,7 @@ impl<D: Device> Delay<D> {
             DelaySpec::Hdd(spec) => (Box::new(Hdd::new(spec, size_bytes)), true),
             DelaySpec::Ssd(spec) => (Box::new(Ssd::new(spec)), false),
         };
-        Self {
-            inner,
-            pace,
-            rotational,
-            held: BTreeMap::new(),
-            submitted: 0,
-            ended: Vec::new(),
-            fetched: Vec::new(),
-        }
+        Self { inner, pace, rotational, held: BTreeMap::new(), submitted: 0, ended: Vec::new(), fetched: Vec::new() }
     }
 
     /// The device behind.

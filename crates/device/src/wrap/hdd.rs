@@ -146,7 +146,9 @@ impl Pace for Hdd {
     fn submit(&mut self, now: Time, number: u64, io: &DeviceIo) {
         let write = io.op == Op::Write;
         match io.op {
-            Op::Flush if self.serving.is_some_and(|(_, busy)| busy.write) || self.queue.iter().any(|queued| queued.write) => {
+            Op::Flush
+                if self.serving.is_some_and(|(_, busy)| busy.write) || self.queue.iter().any(|queued| queued.write) =>
+            {
                 self.flushes.push((number, now));
             }
             // A disk remaps discards and zeroes in its tables, if at all.

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which backend is chosen: by preference, by environment, and when the kernel refuses io_uring.
+//! Which backend is chosen: by preference, by environment, and when the kernel refuses io_uring;
+//! and what a killed process leaves.
 //!
-//! Environment and seccomp are a process's own, so those tests run this program again as a child.
+//! Environment, seccomp and a kill are a process's own, so those tests run this program again as
+//! a child.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
-use flashfront_device::real::{Prefer, Reactor, ReactorError};
+use flashfront_device::real::{Access, DeviceFile, Prefer, Reactor, ReactorError};
+use flashfront_engine::{Memory, Op, Span};
 
-/// What a child is to do before it makes a reactor: unset, `plain` or `seccomp`.
+/// What a child is to do: `plain`, `seccomp` (refuse itself io_uring first), or a path to write to.
 const CHILD: &str = "FLASHFRONT_TEST_CHILD";
 
 #[test]
@@ -35,14 +39,39 @@ fn refused_io_uring_means_threads_and_a_notice() {
     assert!(output.contains("backend threads notice true"), "{output}");
     // Asked for explicitly, it is an error that names the way out.
     let output = child("seccomp", "uring");
-    assert!(output.contains("error the kernel refuses io_uring") && output.contains("FLASHFRONT_IO=threads"), "{output}");
+    assert!(
+        output.contains("error the kernel refuses io_uring") && output.contains("FLASHFRONT_IO=threads"),
+        "{output}"
+    );
 }
 
-fn child(kind: &str, force: &str) -> String {
+/// A process that is killed with I/O in flight must not leave its devices busy: the daemon is
+/// started again at once.
+#[test]
+fn a_killed_process_frees_its_devices() {
+    for force in ["uring", "threads"] {
+        let folder = crate::rig::folder();
+        let path = crate::rig::file(folder.path(), "disk", 64 << 20);
+        for _ in 0..3 {
+            let mut child = command(path.to_str().unwrap(), force).stdout(Stdio::piped()).spawn().unwrap();
+            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            assert!(lines.any(|line| line.unwrap().ends_with("writing")), "the child did not begin");
+            child.kill().unwrap();
+            child.wait().unwrap();
+            DeviceFile::open(&path, Access::Exclusive).unwrap();
+        }
+    }
+}
+
+fn command(kind: &str, force: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "backend::child_main", "--ignored", "--nocapture", "--test-threads=1"]);
     command.env(CHILD, kind).env("FLASHFRONT_IO", force);
-    let output = command.output().unwrap();
+    command
+}
+
+fn child(kind: &str, force: &str) -> String {
+    let output = command(kind, force).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{text}");
     text
@@ -51,8 +80,11 @@ fn child(kind: &str, force: &str) -> String {
 #[test]
 #[ignore = "the child of the tests above"]
 fn child_main() {
-    if std::env::var(CHILD).as_deref() == Ok("seccomp") {
-        refuse_io_uring();
+    match std::env::var(CHILD).unwrap_or_default().as_str() {
+        "plain" => {}
+        "seccomp" => refuse_io_uring(),
+        "" => panic!("this is the child of other tests; it does nothing alone"),
+        path => write_for_ever(path.as_ref()),
     }
     match Reactor::new(Prefer::Auto) {
         Ok(reactor) => {
@@ -69,6 +101,22 @@ fn child_main() {
             println!("error {error}");
         }
     }
+}
+
+/// 64 writes in flight until it is killed.
+fn write_for_ever(path: &std::path::Path) -> ! {
+    let mut rig = crate::rig::Rig::real(path, Prefer::Auto);
+    let span = Span::new(rig.arena.alloc(65536), 0, 65536);
+    for i in 0.. {
+        rig.submit(Op::Write, i % 1024 * 65536, 65536, Some(span));
+        if i >= 64 {
+            rig.wait();
+        }
+        if i == 1000 {
+            println!("writing");
+        }
+    }
+    unreachable!("2^64 writes")
 }
 
 /// As the seccomp profiles of Docker and Podman do: io_uring_setup returns EPERM in this process.

@@ -20,7 +20,10 @@ impl Loop {
         let folder = folder();
         let backing = file(folder.path(), "backing", 64 << 20);
         let sector = sector_bytes.to_string();
-        let made = run("losetup", &["--find", "--show", "--direct-io=on", "--sector-size", &sector, backing.to_str().unwrap()]);
+        let made = run(
+            "losetup",
+            &["--find", "--show", "--direct-io=on", "--sector-size", &sector, backing.to_str().unwrap()],
+        );
         match made {
             Ok(path) => Some(Self { path: path.into(), _folder: folder }),
             Err(why) => {
@@ -66,27 +69,65 @@ fn sectors_of_4096_bytes() {
 }
 
 #[test]
-fn busy_and_mounted_devices_are_refused() {
+fn devices_in_use_are_refused() {
     let Some(device) = Loop::new(512) else { return };
     let open = |access| DeviceFile::open(&device.path, access);
     let held = open(Access::Exclusive).unwrap();
     assert!(held.is_block_device() && held.changed_ns().unwrap().is_none());
     assert!(matches!(open(Access::Exclusive), Err(OpenError::Busy { .. })));
     drop(held);
+}
 
-    let path = device.path.to_str().unwrap();
+/// Calls `test` with the folder of a file system made on the device; says aloud if that can't be had.
+fn with_ext4(device: &Loop, test: impl FnOnce(&Path)) {
     let place = folder();
-    let mounted = run("mkfs.ext4", &["-q", path]).and_then(|_| run("mount", &[path, place.path().to_str().unwrap()]));
+    let (path, place) = (device.path.to_str().unwrap(), place.path());
+    let mounted =
+        run("mkfs.ext4", &["-q", "-b", "4096", path]).and_then(|_| run("mount", &[path, place.to_str().unwrap()]));
     if let Err(why) = mounted {
         eprintln!("skipped: cannot mount an ext4: {why}");
         return;
     }
-    let refused = open(Access::Exclusive);
-    let looked_at = open(Access::ReadOnly).map(|_| ());
-    run("umount", &[place.path().to_str().unwrap()]).unwrap();
-    assert!(matches!(refused, Err(OpenError::Busy { .. })), "mounted, and opened: {refused:?}");
-    looked_at.unwrap();
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(place)));
+    run("umount", &[place.to_str().unwrap()]).unwrap();
+    if let Err(panic) = result {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+#[test]
+fn mounted_devices_are_refused() {
+    let Some(device) = Loop::new(512) else { return };
+    let open = |access| DeviceFile::open(&device.path, access);
+    with_ext4(&device, |_| {
+        let refused = open(Access::Exclusive);
+        assert!(matches!(refused, Err(OpenError::Busy { .. })), "mounted, and opened: {refused:?}");
+        // Looking is allowed.
+        open(Access::ReadOnly).unwrap();
+    });
     open(Access::Exclusive).unwrap();
+}
+
+/// A file on a disk of 4 KiB sectors can be written in whole sectors only: its geometry says so. A file
+/// whose last sector is cut off can't be written directly at all.
+#[test]
+fn files_on_4096_byte_sectors() {
+    let Some(device) = Loop::new(4096) else { return };
+    with_ext4(&device, |folder| {
+        for prefer in BACKENDS {
+            let path = file(folder, "disk", 32 << 20);
+            assert_eq!(DeviceFile::open(&path, Access::Exclusive).unwrap().geometry().logical_block_bytes, 4096);
+            crate::conformance::suite(Rig::real(&path, prefer));
+            let path = file(folder, "odd", (4 << 20) + 512);
+            let odd = DeviceFile::open(&path, Access::Exclusive).unwrap();
+            assert_eq!(odd.geometry().logical_block_bytes, 512);
+            assert!(odd.notice().is_some());
+            odd.write_at(4 << 20, &[7; 512]).unwrap();
+            let mut bytes = [0; 512];
+            odd.read_at(4 << 20, &mut bytes).unwrap();
+            assert_eq!((bytes, odd.file().metadata().unwrap().len()), ([7; 512], (4 << 20) + 512));
+        }
+    });
 }
 
 #[test]

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use flashfront_device::Rng;
 use flashfront_device::real::Prefer;
 use flashfront_device::sim::{RamDisk, RamSpec};
 use flashfront_device::wrap::{Delay, DelaySpec, HddSpec, SsdSpec};
-use flashfront_device::Rng;
 use flashfront_engine::{DeviceError, Memory, Op, Span, Token};
 
 use crate::rig::{Rig, file, folder, pattern};

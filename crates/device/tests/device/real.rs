@@ -33,13 +33,14 @@ fn a_device_in_use_is_refused() {
     let link = folder.path().join("link");
     std::fs::hard_link(&path, &link).unwrap();
     let held = open(&path).unwrap();
-    for (path, access) in [(&path, Access::Exclusive), (&path, Access::ReadOnly), (&link, Access::Exclusive)] {
+    for (path, access) in [(&link, Access::Exclusive), (&path, Access::ReadOnly)] {
         let error = DeviceFile::open(path, access).unwrap_err();
         assert!(matches!(error, OpenError::Busy { .. }), "{error}");
         assert!(error.to_string().contains("in use by another process (a running flashfront, or mounted)"));
     }
     drop(held);
-    let readers = [DeviceFile::open(&path, Access::ReadOnly).unwrap(), DeviceFile::open(&path, Access::ReadOnly).unwrap()];
+    let readers =
+        [DeviceFile::open(&path, Access::ReadOnly).unwrap(), DeviceFile::open(&path, Access::ReadOnly).unwrap()];
     assert!(matches!(open(&path), Err(OpenError::Busy { .. })));
     drop(readers);
     open(&path).unwrap();
@@ -73,7 +74,6 @@ fn the_offline_helpers_take_any_range() {
         let mut direct = vec![0; len];
         let mut plain = vec![1; len];
         device.read_at(offset, &mut direct).unwrap();
-        device.file().try_clone().unwrap();
         std::fs::File::open(&path).unwrap().read_exact_at(&mut plain, offset).unwrap();
         assert!(direct == plain, "{len} bytes at {offset}");
     }

@@ -126,7 +126,8 @@ pub(crate) fn file(folder: &Path, name: &str, size_bytes: u64) -> std::path::Pat
 
 /// Runs a program; its standard output, or why there is none.
 pub(crate) fn run(program: &str, args: &[&str]) -> Result<String, String> {
-    let output = std::process::Command::new(program).args(args).output().map_err(|error| format!("{program}: {error}"))?;
+    let output =
+        std::process::Command::new(program).args(args).output().map_err(|error| format!("{program}: {error}"))?;
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     } else {

@@ -14,7 +14,7 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-pub use check::{CheckReport, Damage, DamageKind, check};
+pub use check::{CheckError, CheckReport, Damage, DamageKind, check};
 pub use detach::{DetachError, DetachReport, detach};
 pub use dump::{DumpReport, dump};
 pub use format::{FormatError, FormatOptions, FormatReport, format};

@@ -73,6 +73,13 @@ pub fn run(plan: Plan, seed: u64) -> Outcome {
     Outcome { hash: life.world.effects_hash(), steps: life.world.steps, answers: life.answers }
 }
 
+fn dbgp(origin: usize, at: u64, sectors: u64, f: impl FnOnce() -> String) {
+    let Ok(t) = std::env::var("TRACE") else { return };
+    let (o, s) = t.split_once(':').expect("o:s");
+    let (o, s): (usize, u64) = (o.parse().expect("n"), s.parse().expect("n"));
+    if origin == 99 || origin == o && at <= s && s < at + sectors { eprintln!("{} [{at}+{sectors}]", f()); }
+}
+
 impl Life {
     fn one_in(&mut self, n: u64) -> bool {
         n > 0 && self.rng.below(n) == 0
@@ -115,9 +122,11 @@ impl Life {
     }
 
     fn submit(&mut self) {
+        // DEBUG
         let origin = self.rng.below(self.plan.spec.origins.len() as u64) as usize;
         if self.one_in(self.plan.flush_every) {
             let start = self.oracle.begin_read();
+            dbgp(origin, 0, 1 << 60, || format!("{:?} FLUSH BEGIN {start}", self.world.now));
             let id = self.world.submit(RequestOp::Flush, origin, 0, 0, false, None);
             self.asked.insert(id, Asked::Flush { origin, start });
             return;
@@ -125,6 +134,7 @@ impl Life {
         let (at, sectors) = self.place(origin);
         if self.rng.below(100) < self.plan.reads {
             let start = self.oracle.begin_read();
+            dbgp(origin, at, sectors, || format!("{:?} BEGIN READ {start}", self.world.now));
             let id = self.world.submit(RequestOp::Read, origin, at, sectors, false, None);
             self.asked.insert(id, Asked::Read { origin, sector: at, start });
             return;
@@ -146,6 +156,8 @@ impl Life {
             (RequestOp::Write, None, at, sectors)
         };
         let write = self.oracle.begin_write(origin, at, sectors, content);
+        dbgp(origin, at, sectors, || format!("{write} durable {durable} {:?} {:?}", self.modes, self.world.engine().status().origins));
+        dbgp(origin, at, sectors, || format!("{:?} BEGIN {op:?} {write} fua {fua}", self.world.now));
         let id = self.world.submit(op, origin, at, sectors, fua, Some(write));
         self.asked.insert(id, Asked::Write { op: write, durable });
     }
@@ -163,6 +175,7 @@ impl Life {
             5 => Control::SetSequentialBypass { bytes: self.rng.below(1 << 20) },
             n => Control::Drain(n == 6),
         };
+        dbgp(origin, 0, 1<<60, || format!("{:?} {order:?}", self.world.now));
         self.world.control(order);
     }
 
@@ -173,11 +186,12 @@ impl Life {
             assert_eq!(answer.result, Ok(()), "no device failed: {:?}", self.asked[&answer.id]);
             match self.asked.remove(&answer.id).expect("asked for") {
                 Asked::Read { origin, sector, start } => {
+                    dbgp(origin, sector, answer.data.len() as u64 / 512, || { let t = std::env::var("TRACE").expect("t"); let s: u64 = t.split_once(':').expect("x").1.parse().expect("n"); let i = (s - sector) as usize * 512; format!("{:?} END READ {start} {:?} allowed {:?}", self.world.now, crate::stamp::identify(origin, s, &answer.data[i..i + 512]), self.oracle.allowed(origin, s))});
                     let verdict = self.oracle.end_read(origin, sector, start, &answer.data);
                     verdict.unwrap_or_else(|violation| panic!("read at {:?}: {violation}", self.world.now));
                 }
-                Asked::Write { op, durable } => self.oracle.end_write(op, true, durable),
-                Asked::Flush { origin, start } => self.oracle.end_flush(origin, start, true),
+                Asked::Write { op, durable } => { dbgp(99, 0, 0, || format!("{:?} END write {op}", self.world.now)); self.oracle.end_write(op, true, durable)},
+                Asked::Flush { origin, start } => { dbgp(origin, 0, 1 << 60, || format!("{:?} FLUSH END {start}", self.world.now)); self.oracle.end_flush(origin, start, true)},
             }
         }
     }
@@ -206,6 +220,38 @@ impl Life {
     }
 
     fn crash(&mut self) {
+        dbgp(99, 0, 0, || format!("CRASH"));
+        if let Ok(t) = std::env::var("TRACE") {
+            let (o, s) = t.split_once(':').expect("o:s");
+            let (o, s): (u16, u64) = (o.parse().expect("n"), s.parse().expect("n"));
+            let size = self.plan.spec.superblock().cache_bytes;
+            use flashfront_engine::format::*;
+            use flashfront_engine::*;
+            let key = Key { origin: OriginId(o), block: Block(s / 8) };
+            for b in 1..size / 4096 {
+                let mut block = vec![0; 4096];
+                self.world.cache.peek(b * 4096, &mut block);
+                if let Some(h) = CommitHeader::decode(&block) {
+                    let mut n = 0;
+                    let e: Vec<String> = h.entries.iter().filter_map(|e| {
+                        n += u64::from(e.has_data());
+                        match *e {
+                            Entry::Dirty { key: k, .. } | Entry::Clean { key: k, .. } | Entry::Cleaned { key: k, .. } if k == key => {
+                                let mut d = vec![0; 4096];
+                                self.world.cache.peek((b + n) * 4096, &mut d);
+                                let i = (s % 8) as usize * 512;
+                                Some(format!("{e:?} {:?}", crate::stamp::identify(o as usize, s, &d[i..i + 512])))
+                            }
+                            Entry::Invalidate { key: k, blocks } if k.origin == key.origin && k.block <= key.block && key.block.0 < k.block.0 + u64::from(blocks) => Some(format!("{e:?}")),
+                            Entry::Freed { .. } => Some(format!("{e:?}")),
+                            _ => None,
+                        }
+                    }).collect();
+                    eprintln!("C lane {} epoch {} seq {} durable {} stream {} block {b} heads {:?} {e:?}", h.lane, h.epoch, h.seq, h.durable_seq, h.stream, h.heads);
+                }
+                if let Some(h) = CheckpointHeader::decode(&block) { eprintln!("K {h:?}"); }
+            }
+        }
         const FATES: [Fate; 4] = [Fate::Kept, Fate::Lost, Fate::Torn, Fate::Mixed];
         let (cache, origins) = (FATES[self.rng.below(4) as usize], FATES[self.rng.below(4) as usize]);
         self.world = self.world.crash(self.rng.next_u64(), cache, origins);

@@ -87,7 +87,9 @@ fn unflushed_and_flying_writes_are_kept_lost_or_torn() {
     let mut world = world();
     world.run(Op::Write, 0, 1).unwrap();
     world.submit(Op::Write, LEN, 2);
-    let seen = |fate, offset| (0..100).map(|seed| sectors(&world.disk.crash(seed, fate), offset)).collect::<std::collections::BTreeSet<_>>();
+    let seen = |fate, offset| {
+        (0..100).map(|seed| sectors(&world.disk.crash(seed, fate), offset)).collect::<std::collections::BTreeSet<_>>()
+    };
     for (offset, byte) in [(0, 1), (LEN, 2)] {
         assert_eq!(seen(Fate::Kept, offset), [vec![byte; 16]].into());
         assert_eq!(seen(Fate::Lost, offset), [vec![0; 16]].into());
@@ -96,7 +98,11 @@ fn unflushed_and_flying_writes_are_kept_lost_or_torn() {
             assert!(seen.len() > 20, "{fate:?}: {} ways", seen.len());
             assert!(seen.contains(&vec![byte; 16]) && seen.contains(&vec![0; 16]));
             // A prefix, a suffix, and holes.
-            for shape in [|s: &[bool]| s[0] && !s[15], |s: &[bool]| !s[0] && s[15], |s: &[bool]| s.windows(3).any(|w| w == [true, false, true])] {
+            for shape in [
+                |s: &[bool]| s[0] && !s[15],
+                |s: &[bool]| !s[0] && s[15],
+                |s: &[bool]| s.windows(3).any(|w| w == [true, false, true]),
+            ] {
                 assert!(seen.iter().any(|s| shape(&s.iter().map(|x| *x == byte).collect::<Vec<_>>())), "{fate:?}");
             }
         }
@@ -219,7 +225,12 @@ fn corruption_is_one_bit_and_stays() {
     let mut world = world();
     world.run(Op::Write, 0, 1).unwrap();
     for flushed in [false, true] {
-        let before = if flushed { world.run(Op::Flush, 0, 0).unwrap(); 777 } else { 776 };
+        let before = if flushed {
+            world.run(Op::Flush, 0, 0).unwrap();
+            777
+        } else {
+            776
+        };
         world.disk.corrupt(before);
         for disk in [world.disk.crash(0, Fate::Kept), world.disk.clone()] {
             let mut byte = [0];

@@ -90,8 +90,9 @@ fn a_flush_ends_after_the_writes_before_it() {
         let mut device = Delay::new(inner, spec);
         let mut arena = Arena::new(64 << 20);
         let span = Span::new(arena.alloc(4096), 0, 4096);
-        let mut write = |device: &mut Delay<RamDisk>, token, arena: &mut Arena| {
-            let io = DeviceIo { token: Token(token), op: Op::Write, offset: token * 999_424, len: 4096, span: Some(span) };
+        let write = |device: &mut Delay<RamDisk>, token, arena: &mut Arena| {
+            let io =
+                DeviceIo { token: Token(token), op: Op::Write, offset: token * 999_424, len: 4096, span: Some(span) };
             device.submit(Time(0), io, arena);
         };
         (0..8).for_each(|token| write(&mut device, token, &mut arena));
@@ -123,7 +124,11 @@ fn nothing_ends_before_the_inner_device() {
     let mut device = Delay::new(inner, DelaySpec::Ssd(SsdSpec::default()));
     let mut arena = Arena::new(4 << 20);
     let span = Span::new(arena.alloc(4096), 0, 4096);
-    device.submit(Time(0), DeviceIo { token: Token(1), op: Op::Read, offset: 0, len: 4096, span: Some(span) }, &mut arena);
+    device.submit(
+        Time(0),
+        DeviceIo { token: Token(1), op: Op::Read, offset: 0, len: 4096, span: Some(span) },
+        &mut arena,
+    );
     let mut done = Vec::new();
     device.poll(Time(4_999_999), &mut arena, &mut done);
     assert!(done.is_empty());
