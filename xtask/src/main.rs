@@ -4,6 +4,7 @@
 //! Nothing but the standard library, so that it builds in seconds on a bare machine and CI needs
 //! nothing but rustup.
 
+mod bench;
 mod ci;
 mod no_std;
 mod run;
@@ -18,7 +19,8 @@ struct Verb {
     run: fn(&[String]) -> Result<(), run::Failed>,
 }
 
-const VERBS: [Verb; 4] = [
+const VERBS: [Verb; 5] = [
+    Verb { name: "bench", summary: "speed as ratios on this machine; --keep writes bench/runs", run: bench::bench },
     Verb {
         name: "ci",
         summary: "everything CI runs once the tools are installed",

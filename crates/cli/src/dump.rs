@@ -35,7 +35,13 @@ impl Dump {
 
 fn text(report: &DumpReport) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
-    writeln!(out, "cache       {} ({}), format version {}", report.cache.display(), human::bytes(report.cache_bytes), report.version)?;
+    writeln!(
+        out,
+        "cache       {} ({}), format version {}",
+        report.cache.display(),
+        human::bytes(report.cache_bytes),
+        report.version
+    )?;
     writeln!(out, "uuid        {}", report.uuid)?;
     let stop = if report.clean_stop { "clean stop" } else { "no clean stop" };
     writeln!(out, "superblock  update {}, epoch {}, {stop}", report.update, report.epoch)?;
@@ -51,7 +57,14 @@ fn text(report: &DumpReport) -> Result<String, std::fmt::Error> {
     )?;
     for origin in &report.origins {
         let identity = if origin.identity.is_empty() { "none" } else { &origin.identity };
-        writeln!(out, "origin {:<4} {} ({}), {}", origin.id, origin.name, human::bytes(origin.size_bytes), origin.mode)?;
+        writeln!(
+            out,
+            "origin {:<4} {} ({}), {}",
+            origin.id,
+            origin.name,
+            human::bytes(origin.size_bytes),
+            origin.mode
+        )?;
         writeln!(out, "            identity {identity}, fingerprint {}", origin.fingerprint)?;
         writeln!(
             out,

@@ -73,7 +73,12 @@ fn text(report: &FormatReport) -> Result<String, std::fmt::Error> {
     writeln!(out, "origin      {} ({})", report.origin.display(), human::bytes(report.origin_bytes))?;
     writeln!(out, "volume      {}, {}", report.name, report.mode)?;
     let segments = human::count(report.segments);
-    writeln!(out, "log         {segments} segments of {}, {} lane(s)", human::bytes(report.segment_bytes), report.lanes)?;
+    writeln!(
+        out,
+        "log         {segments} segments of {}, {} lane(s)",
+        human::bytes(report.segment_bytes),
+        report.lanes
+    )?;
     let (room, index) = (human::blocks(report.capacity_blocks), human::bytes(report.index_bytes));
     writeln!(out, "room for    {room}, with an index of {index} in RAM")?;
     writeln!(out, "uuid        {}", report.uuid)?;
@@ -81,6 +86,9 @@ fn text(report: &FormatReport) -> Result<String, std::fmt::Error> {
         writeln!(out, "note        {notice}")?;
     }
     let (cache, origin) = (report.cache.display(), report.origin.display());
-    writeln!(out, "next        flashfront serve --cache {cache} --origin {origin} --nbd unix:/run/flashfront-nbd.sock")?;
+    writeln!(
+        out,
+        "next        flashfront serve --cache {cache} --origin {origin} --nbd unix:/run/flashfront-nbd.sock"
+    )?;
     Ok(out)
 }

@@ -91,7 +91,7 @@ impl Serve {
             return Ok(ExitCode::SUCCESS);
         }
         let config = self.into_config()?;
-        let hooks = Hooks { ready: Some(Box::new(|uris| ready(uris))), ..Hooks::default() };
+        let hooks = Hooks { ready: Some(Box::new(ready)), ..Hooks::default() };
         let stop = hooks.stop.clone();
         interrupt::on_signal(move || stop.stop())?;
         match daemon::run(&config, hooks)? {
@@ -129,7 +129,9 @@ impl Serve {
                     volume.name = self.name.unwrap_or_else(|| volume.name.clone());
                     volume.mode = self.mode.or(volume.mode);
                 }
-                _ => anyhow::bail!("--origin, --mode and --name speak of one volume, and the file has several; change the file"),
+                _ => anyhow::bail!(
+                    "--origin, --mode and --name speak of one volume, and the file has several; change the file"
+                ),
             }
         }
         if !self.nbd.is_empty() {

@@ -96,10 +96,17 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
     let of = |part, whole| format!("{} of {}", human::blocks(part), human::blocks(whole));
     writeln!(out, "cached      {} {}", human::bar(filled, 30), of(report.blocks_cached, report.capacity_blocks))?;
     let dirty = share(report.blocks_dirty, report.dirty_limit_blocks);
-    writeln!(out, "dirty       {} {} allowed", human::bar(dirty, 30), of(report.blocks_dirty, report.dirty_limit_blocks))?;
+    writeln!(
+        out,
+        "dirty       {} {} allowed",
+        human::bar(dirty, 30),
+        of(report.blocks_dirty, report.dirty_limit_blocks)
+    )?;
     let hits = human::percent(report.hit_ratio());
     match before.and_then(|(before, _)| recent_hits(report, before)) {
-        Some(recent) => writeln!(out, "hits        {hits} since the start, {} in the last second", human::percent(Some(recent)))?,
+        Some(recent) => {
+            writeln!(out, "hits        {hits} since the start, {} in the last second", human::percent(Some(recent)))?
+        }
         None => writeln!(out, "hits        {hits} of the blocks read")?,
     }
     writeln!(out)?;
@@ -126,11 +133,7 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
     line("bypassed", now.bypassed_sequential, |it| it.counters.bypassed_sequential, false)?;
     line("throttled", now.throttled_writes, |it| it.counters.throttled_writes, false)?;
     writeln!(out)?;
-    writeln!(
-        out,
-        "clients     {} connected, {} requests in flight",
-        report.clients, report.requests_in_flight
-    )?;
+    writeln!(out, "clients     {} connected, {} requests in flight", report.clients, report.requests_in_flight)?;
     writeln!(
         out,
         "memory      {} resident; index {}, buffers {}",

@@ -106,12 +106,8 @@ impl Try {
             human::print(&show::intro())?;
         }
         let mut world = World::new(self.keep.as_deref()).context("can't make the demo volume")?;
-        let mut stage = Stage {
-            load: Load::connect(&world.place(), SEED)?,
-            control: world.control()?,
-            quiet: self.json,
-            stop,
-        };
+        let mut stage =
+            Stage { load: Load::connect(&world.place(), SEED)?, control: world.control()?, quiet: self.json, stop };
         let part = |share: u64| Duration::from_millis(self.seconds * 1000 * share / 12);
         let (without, _) = stage.phase("without cache", part(3))?;
         stage.control.set_mode(Mode::Writeback)?;

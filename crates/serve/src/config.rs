@@ -202,14 +202,9 @@ impl Config {
     /// # Errors
     /// The file can't be read, or says something unknown.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
-        toml::from_str(&text).map_err(|source| ConfigError::Parse {
-            path: path.to_owned(),
-            source: Box::new(source),
-        })
+        let text =
+            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        toml::from_str(&text).map_err(|source| ConfigError::Parse { path: path.to_owned(), source: Box::new(source) })
     }
 
     /// Checks the values against each other.
@@ -240,9 +235,7 @@ impl Config {
             }
         }
         if self.buffer_bytes.0 < BUFFER_BYTES_MIN {
-            return Err(ConfigError::BufferSmall {
-                given: self.buffer_bytes,
-            });
+            return Err(ConfigError::BufferSmall { given: self.buffer_bytes });
         }
         self.check_places()
     }
@@ -255,24 +248,17 @@ impl Config {
         if let Some(http) = self.http
             && !http.ip().is_loopback()
         {
-            return Err(ConfigError::NotLoopback {
-                place: format!("http {http}"),
-            });
+            return Err(ConfigError::NotLoopback { place: format!("http {http}") });
         }
         for Listener { nbd } in &self.listeners {
             let Listen::Tcp { host, port } = nbd else {
                 continue;
             };
-            let mut addresses = (host.as_str(), *port).to_socket_addrs().map_err(|source| {
-                ConfigError::Resolve {
-                    at: nbd.clone(),
-                    source,
-                }
-            })?;
+            let mut addresses = (host.as_str(), *port)
+                .to_socket_addrs()
+                .map_err(|source| ConfigError::Resolve { at: nbd.clone(), source })?;
             if addresses.any(|address| !address.ip().is_loopback()) {
-                return Err(ConfigError::NotLoopback {
-                    place: nbd.to_string(),
-                });
+                return Err(ConfigError::NotLoopback { place: nbd.to_string() });
             }
         }
         Ok(())
@@ -307,9 +293,7 @@ pub(crate) mod mode_option {
         mode.map(Mode::name).serialize(to)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<Mode>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Mode>, D::Error> {
         let Some(name) = Option::<String>::deserialize(from)? else {
             return Ok(None);
         };
@@ -329,8 +313,7 @@ mod durability {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Durability, D::Error> {
         let name = String::deserialize(from)?;
         let known = Durability::ALL.map(Durability::name).join(", ");
-        Durability::from_name(&name).ok_or_else(|| {
-            D::Error::custom(format!("`{name}` is not a durability; there are {known}"))
-        })
+        Durability::from_name(&name)
+            .ok_or_else(|| D::Error::custom(format!("`{name}` is not a durability; there are {known}")))
     }
 }

@@ -112,9 +112,7 @@ impl Caller {
     #[must_use]
     pub fn call(&self, command: Command) -> Response {
         let (reply, answer) = mpsc::channel();
-        let error = |message: &str| Response::Error {
-            message: message.to_owned(),
-        };
+        let error = |message: &str| Response::Error { message: message.to_owned() };
         let sent = self.calls.send(ControlCall { command, reply });
         if sent.is_err() || self.waker.wake().is_err() {
             return error("the daemon is stopping");

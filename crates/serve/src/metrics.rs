@@ -57,13 +57,8 @@ impl Http {
     /// The port is taken, or the kernel refuses.
     pub fn start(address: SocketAddr, caller: Caller) -> Result<Self, HttpError> {
         let fail = |source| HttpError { address, source };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .build()
-            .map_err(fail)?;
-        let listener = runtime
-            .block_on(tokio::net::TcpListener::bind(address))
-            .map_err(fail)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(fail)?;
+        let listener = runtime.block_on(tokio::net::TcpListener::bind(address)).map_err(fail)?;
         let address = listener.local_addr().map_err(fail)?;
         let (stop, stopped) = oneshot::channel::<()>();
         let serve = move || {
@@ -80,15 +75,8 @@ impl Http {
             // A scrape that waits for the pump must not hold up the stop.
             runtime.shutdown_background();
         };
-        let thread = std::thread::Builder::new()
-            .name("http".to_owned())
-            .spawn(serve)
-            .map_err(fail)?;
-        Ok(Self {
-            address,
-            stop: Some(stop),
-            thread: Some(thread),
-        })
+        let thread = std::thread::Builder::new().name("http".to_owned()).spawn(serve).map_err(fail)?;
+        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Where it listens; tells the port if 0 was asked for.
@@ -118,10 +106,7 @@ fn router(caller: Caller) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
-        .with_state(Scraped {
-            caller,
-            places: Arc::new(Semaphore::new(SCRAPES_MAX)),
-        })
+        .with_state(Scraped { caller, places: Arc::new(Semaphore::new(SCRAPES_MAX)) })
 }
 
 /// Asks the pump without blocking the runtime.
@@ -147,9 +132,7 @@ async fn metrics(State(scraped): State<Scraped>) -> HttpResponse {
 /// Whether the I/O loop turns. Lost blocks are not ill health: restarting would not help.
 async fn healthz(State(scraped): State<Scraped>) -> HttpResponse {
     match ask(scraped).await {
-        Ok(report) if report.opening => {
-            (StatusCode::SERVICE_UNAVAILABLE, "replaying the cache\n").into_response()
-        }
+        Ok(report) if report.opening => (StatusCode::SERVICE_UNAVAILABLE, "replaying the cache\n").into_response(),
         Ok(_) => "ok\n".into_response(),
         Err(message) => (StatusCode::SERVICE_UNAVAILABLE, message + "\n").into_response(),
     }
@@ -162,21 +145,13 @@ pub fn encode(report: &StatusReport) -> String {
     registry.register(
         "build",
         "The running program",
-        Info::new([
-            ("version", report.version.clone()),
-            ("backend", report.backend.clone()),
-        ]),
+        Info::new([("version", report.version.clone()), ("backend", report.backend.clone())]),
     );
     let dirty = Family::<[(&str, String); 2], Gauge>::default();
     let size = Family::<[(&str, String); 2], Gauge>::default();
     for volume in &report.volumes {
-        let labels = [
-            ("volume", volume.name.clone()),
-            ("mode", volume.mode.clone()),
-        ];
-        dirty
-            .get_or_create(&labels)
-            .set(signed(volume.blocks_dirty));
+        let labels = [("volume", volume.name.clone()), ("mode", volume.mode.clone())];
+        dirty.get_or_create(&labels).set(signed(volume.blocks_dirty));
         size.get_or_create(&labels).set(signed(volume.size_bytes));
     }
     registry.register("volume_blocks_dirty", "Dirty blocks of the volume", dirty);
@@ -203,77 +178,24 @@ impl Collector for Numbers {
             // The encoder ends the help with a full stop of its own.
             let help = help.trim_end_matches('.');
             let counter = ConstCounter::new(value);
-            counter.encode(encoder.encode_descriptor(
-                name,
-                help,
-                None,
-                counter.metric_type(),
-            )?)?;
+            counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
         }
         let gauges = [
             ("blocks_cached", "Blocks in the cache", report.blocks_cached),
-            (
-                "blocks_dirty",
-                "Dirty blocks in the cache",
-                report.blocks_dirty,
-            ),
-            (
-                "dirty_limit_blocks",
-                "The most that may be dirty",
-                report.dirty_limit_blocks,
-            ),
-            (
-                "capacity_blocks",
-                "Blocks the log has room for",
-                report.capacity_blocks,
-            ),
-            (
-                "segments_free",
-                "Segments ready to be written",
-                report.segments_free,
-            ),
+            ("blocks_dirty", "Dirty blocks in the cache", report.blocks_dirty),
+            ("dirty_limit_blocks", "The most that may be dirty", report.dirty_limit_blocks),
+            ("capacity_blocks", "Blocks the log has room for", report.capacity_blocks),
+            ("segments_free", "Segments ready to be written", report.segments_free),
             ("segments", "All segments", report.segments),
-            (
-                "lost_blocks",
-                "Blocks whose only copy is corrupt",
-                report.lost_blocks,
-            ),
-            (
-                "draining",
-                "Whether a drain is going on",
-                u64::from(report.draining),
-            ),
-            (
-                "rss_bytes",
-                "Resident memory of the process",
-                report.rss_bytes,
-            ),
-            (
-                "index_bytes",
-                "Bytes of index, dirty set and ghost",
-                report.index_bytes,
-            ),
-            (
-                "buffer_bytes",
-                "Buffer bytes the engine holds",
-                report.buffer_bytes,
-            ),
-            (
-                "request_buffer_bytes",
-                "Buffer bytes held for clients",
-                report.request_buffer_bytes,
-            ),
-            (
-                "requests_in_flight",
-                "Requests not yet answered",
-                report.requests_in_flight,
-            ),
+            ("lost_blocks", "Blocks whose only copy is corrupt", report.lost_blocks),
+            ("draining", "Whether a drain is going on", u64::from(report.draining)),
+            ("rss_bytes", "Resident memory of the process", report.rss_bytes),
+            ("index_bytes", "Bytes of index, dirty set and ghost", report.index_bytes),
+            ("buffer_bytes", "Buffer bytes the engine holds", report.buffer_bytes),
+            ("request_buffer_bytes", "Buffer bytes held for clients", report.request_buffer_bytes),
+            ("requests_in_flight", "Requests not yet answered", report.requests_in_flight),
             ("clients", "Clients connected", report.clients),
-            (
-                "uptime_seconds",
-                "Time since the daemon was ready",
-                report.uptime_s,
-            ),
+            ("uptime_seconds", "Time since the daemon was ready", report.uptime_s),
         ];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(value);
@@ -294,24 +216,12 @@ mod tests {
 
     fn report() -> StatusReport {
         let status = Status {
-            counters: Counters {
-                read_hits: u64::MAX,
-                writes: 7,
-                ..Counters::default()
-            },
-            origins: vec![OriginStatus {
-                id: OriginId(0),
-                mode: Mode::Writeback,
-                size_bytes: 4096,
-                blocks_dirty: 5,
-            }],
+            counters: Counters { read_hits: u64::MAX, writes: 7, ..Counters::default() },
+            origins: vec![OriginStatus { id: OriginId(0), mode: Mode::Writeback, size_bytes: 4096, blocks_dirty: 5 }],
             blocks_dirty: 5,
             ..Status::default()
         };
-        let facts = Facts {
-            volumes: vec!["da\"ta".to_owned()],
-            ..Facts::default()
-        };
+        let facts = Facts { volumes: vec!["da\"ta".to_owned()], ..Facts::default() };
         StatusReport::new(&status, &facts)
     }
 
@@ -326,10 +236,7 @@ mod tests {
             "flashfront_volume_blocks_dirty{volume=\"da\\\"ta\",mode=\"writeback\"} 5",
             "# EOF",
         ] {
-            assert!(
-                text.lines().any(|l| l == line),
-                "{line} is missing from\n{text}"
-            );
+            assert!(text.lines().any(|l| l == line), "{line} is missing from\n{text}");
         }
     }
 
@@ -339,10 +246,7 @@ mod tests {
         let value = serde_json::to_value(report()).unwrap();
         for (key, value) in value.as_object().unwrap() {
             if value.is_number() && !["pid", "uptime_s"].contains(&key.as_str()) {
-                assert!(
-                    text.contains(&format!("flashfront_{key}")),
-                    "{key} is missing"
-                );
+                assert!(text.contains(&format!("flashfront_{key}")), "{key} is missing");
             }
         }
     }
@@ -360,11 +264,7 @@ mod tests {
         let http = Http::start(([127, 0, 0, 1], 0).into(), caller).unwrap();
         let get = |path: &str| {
             let mut stream = std::net::TcpStream::connect(http.address()).unwrap();
-            write!(
-                stream,
-                "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-            )
-            .unwrap();
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
             let mut text = String::new();
             stream.read_to_string(&mut text).unwrap();
             text

@@ -202,22 +202,14 @@ impl StatusReport {
 }
 
 fn volume_name(facts: &Facts, id: u16) -> String {
-    facts
-        .volumes
-        .get(usize::from(id))
-        .cloned()
-        .unwrap_or_else(|| format!("origin-{id}"))
+    facts.volumes.get(usize::from(id)).cloned().unwrap_or_else(|| format!("origin-{id}"))
 }
 
 fn common_mode(mut modes: impl Iterator<Item = Mode>) -> String {
     let Some(first) = modes.next() else {
         return "none".to_owned();
     };
-    if modes.all(|mode| mode == first) {
-        first.name().to_owned()
-    } else {
-        "mixed".to_owned()
-    }
+    if modes.all(|mode| mode == first) { first.name().to_owned() } else { "mixed".to_owned() }
 }
 
 /// Neighbouring blocks become one range, whatever order they come in.
@@ -228,9 +220,7 @@ fn merge_lost(lost: &[Key], facts: &Facts) -> Vec<LostRange> {
     let mut ranges: Vec<(Key, u64)> = Vec::new();
     for key in keys {
         match ranges.last_mut() {
-            Some((first, blocks))
-                if first.origin == key.origin && first.block.0 + *blocks == key.block.0 =>
-            {
+            Some((first, blocks)) if first.origin == key.origin && first.block.0 + *blocks == key.block.0 => {
                 *blocks += 1;
             }
             _ => ranges.push((key, 1)),
@@ -266,10 +256,7 @@ mod tests {
     use super::*;
 
     fn key(origin: u16, block: u64) -> Key {
-        Key {
-            origin: OriginId(origin),
-            block: Block(block),
-        }
+        Key { origin: OriginId(origin), block: Block(block) }
     }
 
     fn status() -> Status {
@@ -287,10 +274,7 @@ mod tests {
 
     #[test]
     fn keys_are_a_contract() {
-        let facts = Facts {
-            volumes: vec!["data".to_owned()],
-            ..Facts::default()
-        };
+        let facts = Facts { volumes: vec!["data".to_owned()], ..Facts::default() };
         let value = serde_json::to_value(StatusReport::new(&status(), &facts)).unwrap();
         for key in [
             "mode",
@@ -331,27 +315,14 @@ mod tests {
 
     #[test]
     fn lost_neighbours_become_one_range() {
-        let facts = Facts {
-            volumes: vec!["a".to_owned(), "b".to_owned()],
-            ..Facts::default()
-        };
-        let range = |origin: &str, lba, blocks| LostRange {
-            origin: origin.to_owned(),
-            lba,
-            blocks,
-        };
-        assert_eq!(
-            merge_lost(&status().lost, &facts),
-            [range("a", 72, 3), range("a", 160, 1), range("b", 168, 1)]
-        );
+        let facts = Facts { volumes: vec!["a".to_owned(), "b".to_owned()], ..Facts::default() };
+        let range = |origin: &str, lba, blocks| LostRange { origin: origin.to_owned(), lba, blocks };
+        assert_eq!(merge_lost(&status().lost, &facts), [range("a", 72, 3), range("a", 160, 1), range("b", 168, 1)]);
     }
 
     #[test]
     fn different_modes_are_mixed() {
-        assert_eq!(
-            common_mode([Mode::Writeback, Mode::Passthrough].into_iter()),
-            "mixed"
-        );
+        assert_eq!(common_mode([Mode::Writeback, Mode::Passthrough].into_iter()), "mixed");
         assert_eq!(common_mode([].into_iter()), "none");
     }
 

@@ -84,12 +84,10 @@ impl Live {
 pub(super) fn summary(outcome: &Outcome, kept: Option<&Path>) -> Result<String, std::fmt::Error> {
     let (without, with) = (&outcome.without, &outcome.with);
     let mut out = String::new();
-    let times = |better: f64, worse: f64| {
-        match better / worse {
-            ratio if !ratio.is_finite() => String::new(),
-            ratio if ratio >= 100.0 => format!("{} x", human::count(ratio as u64)),
-            ratio => format!("{ratio:.1} x"),
-        }
+    let times = |better: f64, worse: f64| match better / worse {
+        ratio if !ratio.is_finite() => String::new(),
+        ratio if ratio >= 100.0 => format!("{} x", human::count(ratio as u64)),
+        ratio => format!("{ratio:.1} x"),
     };
     let us = |us: f64| human::latency((us * 1e3) as u64);
     let mut row = |name: &str, left: String, right: String, note: String| {
@@ -118,7 +116,10 @@ pub(super) fn summary(outcome: &Outcome, kept: Option<&Path>) -> Result<String, 
     match kept {
         Some(dir) => {
             let dir = dir.display();
-            writeln!(out, "  flashfront serve --cache {dir}/cache.img --origin {dir}/origin.img --nbd unix:{dir}/nbd.sock --control {dir}/control.sock")?;
+            writeln!(
+                out,
+                "  flashfront serve --cache {dir}/cache.img --origin {dir}/origin.img --nbd unix:{dir}/nbd.sock --control {dir}/control.sock"
+            )?;
             writeln!(out, "  flashfront status --watch --control {dir}/control.sock    (in another terminal)")?;
             writeln!(out, "  flashfront check {dir}/cache.img                          (when it is stopped)")?;
         }
@@ -126,6 +127,9 @@ pub(super) fn summary(outcome: &Outcome, kept: Option<&Path>) -> Result<String, 
             writeln!(out, "  flashfront try --keep DIR            the same, and keep the files to play with")?;
         }
     }
-    writeln!(out, "  flashfront format --help             a cache for a device of yours; the origin keeps what it holds")?;
+    writeln!(
+        out,
+        "  flashfront format --help             a cache for a device of yours; the origin keeps what it holds"
+    )?;
     Ok(out)
 }

@@ -83,7 +83,7 @@ fn child_main() {
     match std::env::var(CHILD).unwrap_or_default().as_str() {
         "plain" => {}
         "seccomp" => refuse_io_uring(),
-        "" => panic!("this is the child of other tests; it does nothing alone"),
+        "" => return eprintln!("nothing to do: this is the child of other tests"),
         path => write_for_ever(path.as_ref()),
     }
     match Reactor::new(Prefer::Auto) {

@@ -3,8 +3,7 @@
 
 use super::*;
 
-const LEAST: &str =
-    "cache = \"/c\"\n[[volume]]\nname = \"v\"\norigin = \"/o\"\n[[listen]]\nnbd = \"unix:/s\"\n";
+const LEAST: &str = "cache = \"/c\"\n[[volume]]\nname = \"v\"\norigin = \"/o\"\n[[listen]]\nnbd = \"unix:/s\"\n";
 
 fn parse(text: &str) -> Result<Config, toml::de::Error> {
     toml::from_str(text)
@@ -40,10 +39,7 @@ fn an_unknown_key_is_refused_with_its_line() {
     ] {
         let message = parse(&text).unwrap_err().to_string();
         assert!(message.contains("unknown field"), "{message}");
-        assert!(
-            message.contains("TOML parse error at line") && message.contains('^'),
-            "{message}"
-        );
+        assert!(message.contains("TOML parse error at line") && message.contains('^'), "{message}");
     }
 }
 
@@ -59,18 +55,11 @@ fn a_bad_value_is_refused_with_what_would_do() {
         ("durability = \"never\"", "flush, always"),
         ("max_dirty_age = \"soon\"", "30s"),
     ] {
-        let message = parse(&format!("{LEAST}[policy]\n{line}\n"))
-            .unwrap_err()
-            .to_string();
+        let message = parse(&format!("{LEAST}[policy]\n{line}\n")).unwrap_err().to_string();
         assert!(message.contains(hint), "{line}: {message}");
     }
     let mode = LEAST.replace("origin = \"/o\"", "origin = \"/o\"\nmode = \"fast\"");
-    assert!(
-        parse(&mode)
-            .unwrap_err()
-            .to_string()
-            .contains("writeback, writethrough")
-    );
+    assert!(parse(&mode).unwrap_err().to_string().contains("writeback, writethrough"));
 }
 
 #[test]
@@ -87,9 +76,7 @@ fn values_are_checked_against_each_other() {
     assert!(with(&|c| c.volumes[0].name = "a/b".to_owned()).contains("can't be used"));
     assert!(with(&|c| c.buffer_bytes = Size(1 << 20)).contains("64 MiB"));
     assert!(with(&|c| c.http = Some(([0, 0, 0, 0], 80).into())).contains("--insecure"));
-    assert!(
-        with(&|c| c.listeners[0].nbd = Listen::parse("tcp:0.0.0.0:1").unwrap()).contains("--insecure")
-    );
+    assert!(with(&|c| c.listeners[0].nbd = Listen::parse("tcp:0.0.0.0:1").unwrap()).contains("--insecure"));
 }
 
 #[test]
@@ -105,9 +92,7 @@ fn loopback_needs_no_permission_and_insecure_gives_it() {
 
 #[test]
 fn a_missing_file_is_named() {
-    let error = Config::read(Path::new("/nowhere/f.toml"))
-        .unwrap_err()
-        .to_string();
+    let error = Config::read(Path::new("/nowhere/f.toml")).unwrap_err().to_string();
     assert!(error.contains("/nowhere/f.toml"), "{error}");
 }
 

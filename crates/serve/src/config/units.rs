@@ -16,17 +16,13 @@ use serde::{Deserialize, Serialize};
 #[non_exhaustive]
 pub enum UnitError {
     /// Not a size.
-    #[error(
-        "`{0}` is not a size; write a number and a unit, as in \"512 KiB\", \"4M\" (= 4 MiB) or \"1.5 GiB\""
-    )]
+    #[error("`{0}` is not a size; write a number and a unit, as in \"512 KiB\", \"4M\" (= 4 MiB) or \"1.5 GiB\"")]
     Size(String),
     /// Neither a share nor a size.
     #[error("`{0}` is neither a share from 1% to 100% nor a size; write \"50%\" or \"20 GiB\"")]
     DirtyLimit(String),
     /// Not a span of time.
-    #[error(
-        "`{0}` is not a span of time; write a number and a unit, as in \"30s\", \"5min\" or \"1h\""
-    )]
+    #[error("`{0}` is not a span of time; write a number and a unit, as in \"30s\", \"5min\" or \"1h\"")]
     Age(String),
 }
 
@@ -68,27 +64,18 @@ impl FromStr for Size {
         let lone = trimmed
             .strip_suffix(['k', 'K', 'm', 'M', 'g', 'G', 't', 'T', 'p', 'P'])
             .is_some_and(|rest| rest.trim_end().ends_with(|c: char| c.is_ascii_digit()));
-        let spelled = if lone {
-            format!("{trimmed}iB")
-        } else {
-            trimmed.to_owned()
-        };
+        let spelled = if lone { format!("{trimmed}iB") } else { trimmed.to_owned() };
         if !spelled.starts_with(|c: char| c.is_ascii_digit()) {
             return Err(error());
         }
-        spelled
-            .parse::<bytesize::ByteSize>()
-            .map(|size| Self(size.0))
-            .map_err(|_| error())
+        spelled.parse::<bytesize::ByteSize>().map(|size| Self(size.0)).map_err(|_| error())
     }
 }
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-        let exact = units
-            .into_iter()
-            .find(|(shift, _)| self.0 != 0 && self.0.trailing_zeros() >= *shift);
+        let exact = units.into_iter().find(|(shift, _)| self.0 != 0 && self.0.trailing_zeros() >= *shift);
         match exact {
             Some((shift, unit)) => write!(f, "{} {unit}", self.0 >> shift),
             None => write!(f, "{} B", self.0),
@@ -125,18 +112,10 @@ impl FromStr for DirtyLimit {
         let error = || UnitError::DirtyLimit(text.to_owned());
         if let Some(percent) = text.trim().strip_suffix('%') {
             let percent = percent.trim().parse().map_err(|_| error())?;
-            return if (1..=100).contains(&percent) {
-                Ok(Self::Percent(percent))
-            } else {
-                Err(error())
-            };
+            return if (1..=100).contains(&percent) { Ok(Self::Percent(percent)) } else { Err(error()) };
         }
         let size: Size = text.parse().map_err(|_| error())?;
-        if size.0 < flashfront_engine::BLOCK_BYTES {
-            Err(error())
-        } else {
-            Ok(Self::Size(size))
-        }
+        if size.0 < flashfront_engine::BLOCK_BYTES { Err(error()) } else { Ok(Self::Size(size)) }
     }
 }
 
@@ -158,9 +137,7 @@ impl FromStr for Age {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        humantime::parse_duration(text.trim())
-            .map(Self)
-            .map_err(|_| UnitError::Age(text.to_owned()))
+        humantime::parse_duration(text.trim()).map(Self).map_err(|_| UnitError::Age(text.to_owned()))
     }
 }
 

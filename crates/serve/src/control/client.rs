@@ -54,19 +54,11 @@ impl Client {
     /// # Errors
     /// Nobody does, or this user may not.
     pub fn connect(path: &Path) -> Result<Self, ClientError> {
-        let fail = |source| ClientError::Connect {
-            path: path.to_owned(),
-            source,
-        };
+        let fail = |source| ClientError::Connect { path: path.to_owned(), source };
         let stream = UnixStream::connect(path).map_err(fail)?;
         // Longer than the daemon waits for its own loop, so that it has the last word.
-        stream
-            .set_read_timeout(Some(2 * ANSWER_TIMEOUT))
-            .map_err(fail)?;
-        Ok(Self {
-            path: path.to_owned(),
-            stream: BufReader::new(stream),
-        })
+        stream.set_read_timeout(Some(2 * ANSWER_TIMEOUT)).map_err(fail)?;
+        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
     /// Asks, and waits for the answer.
@@ -84,10 +76,7 @@ impl Client {
         };
         let mut line = serde_json::to_string(command).map_err(answer(&self.path))?;
         line.push('\n');
-        self.stream
-            .get_mut()
-            .write_all(line.as_bytes())
-            .map_err(gone(&self.path))?;
+        self.stream.get_mut().write_all(line.as_bytes()).map_err(gone(&self.path))?;
         line.clear();
         if self.stream.read_line(&mut line).map_err(gone(&self.path))? == 0 {
             return Err(gone(&self.path)(io::ErrorKind::UnexpectedEof.into()));
@@ -105,9 +94,7 @@ impl Client {
     pub fn status(&mut self) -> Result<StatusReport, ClientError> {
         match self.call(&Command::Status)? {
             Response::Status(report) => Ok(*report),
-            other => Err(ClientError::Refused(format!(
-                "an answer to another question: {other:?}"
-            ))),
+            other => Err(ClientError::Refused(format!("an answer to another question: {other:?}"))),
         }
     }
 }

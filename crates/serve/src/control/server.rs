@@ -40,40 +40,18 @@ impl Server {
     }
 
     /// As [`Server::start`], with another patience.
-    pub(super) fn with_timeout(
-        path: &Path,
-        caller: Caller,
-        timeout: Duration,
-    ) -> Result<Self, BindError> {
-        let fail = |source: io::Error| BindError::Io {
-            path: path.to_owned(),
-            source,
-        };
+    pub(super) fn with_timeout(path: &Path, caller: Caller, timeout: Duration) -> Result<Self, BindError> {
+        let fail = |source: io::Error| BindError::Io { path: path.to_owned(), source };
         let (listener, file) = bind(path)?;
         let mut listener = mio::net::UnixListener::from_std(listener);
         let poll = Poll::new().map_err(fail)?;
-        poll.registry()
-            .register(&mut listener, SOCKET, Interest::READABLE)
-            .map_err(fail)?;
+        poll.registry().register(&mut listener, SOCKET, Interest::READABLE).map_err(fail)?;
         let stop = Arc::new(Waker::new(poll.registry(), STOP).map_err(fail)?);
         let clients = Arc::new(Clients::default());
-        let acceptor = Acceptor {
-            poll,
-            listener,
-            clients: Arc::clone(&clients),
-            caller,
-            timeout,
-        };
-        let thread = std::thread::Builder::new()
-            .name("control".to_owned())
-            .spawn(move || acceptor.run())
-            .map_err(fail)?;
-        Ok(Self {
-            stop,
-            clients,
-            thread: Some(thread),
-            _file: file,
-        })
+        let acceptor = Acceptor { poll, listener, clients: Arc::clone(&clients), caller, timeout };
+        let thread =
+            std::thread::Builder::new().name("control".to_owned()).spawn(move || acceptor.run()).map_err(fail)?;
+        Ok(Self { stop, clients, thread: Some(thread), _file: file })
     }
 }
 
@@ -113,10 +91,7 @@ impl Clients {
     /// Waits for a free place; false if the server ends.
     fn wait_for_place(&self) -> bool {
         let full = |list: &mut List| list.streams.len() >= CONNECTIONS_MAX && !list.closed;
-        let list = self
-            .left
-            .wait_while(self.lock(), full)
-            .unwrap_or_else(PoisonError::into_inner);
+        let list = self.left.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
         !list.closed
     }
 
@@ -202,16 +177,13 @@ impl Acceptor {
         let Some(id) = self.clients.add(stream.try_clone()?) else {
             return Ok(None);
         };
-        let (clients, caller, timeout) =
-            (Arc::clone(&self.clients), self.caller.clone(), self.timeout);
-        let spawned = std::thread::Builder::new()
-            .name("control-client".to_owned())
-            .spawn(move || {
-                if let Err(error) = talk(stream, &caller, timeout) {
-                    tracing::debug!("control client: {error}");
-                }
-                clients.remove(id);
-            });
+        let (clients, caller, timeout) = (Arc::clone(&self.clients), self.caller.clone(), self.timeout);
+        let spawned = std::thread::Builder::new().name("control-client".to_owned()).spawn(move || {
+            if let Err(error) = talk(stream, &caller, timeout) {
+                tracing::debug!("control client: {error}");
+            }
+            clients.remove(id);
+        });
         if spawned.is_err() {
             self.clients.remove(id);
         }
@@ -233,9 +205,7 @@ fn talk(mut stream: UnixStream, caller: &Caller, timeout: Duration) -> io::Resul
         };
         let response = match serde_json::from_slice(&line) {
             Ok(command) => caller.call(command),
-            Err(error) => Response::Error {
-                message: format!("not a command: {error}"),
-            },
+            Err(error) => Response::Error { message: format!("not a command: {error}") },
         };
         send(&mut stream, &response)?;
     }
@@ -254,11 +224,7 @@ enum Line {
 }
 
 /// Reads up to the next newline; `received` keeps what came after it.
-fn read_line(
-    stream: &mut UnixStream,
-    received: &mut Vec<u8>,
-    timeout: Duration,
-) -> io::Result<Line> {
+fn read_line(stream: &mut UnixStream, received: &mut Vec<u8>, timeout: Duration) -> io::Result<Line> {
     let deadline = Instant::now() + timeout;
     let mut scanned = 0;
     loop {

@@ -57,14 +57,9 @@ impl Drop for SocketFile {
 /// # Errors
 /// [`BindError`]; then nothing was changed, but that a stale socket may be gone.
 pub fn bind(path: &Path) -> Result<(UnixListener, SocketFile), BindError> {
-    let fail = |source: io::Error| BindError::Io {
-        path: path.to_owned(),
-        source,
-    };
+    let fail = |source: io::Error| BindError::Io { path: path.to_owned(), source };
     let Ok(address) = SocketAddrUnix::new(path) else {
-        return Err(BindError::TooLong {
-            path: path.to_owned(),
-        });
+        return Err(BindError::TooLong { path: path.to_owned() });
     };
     make_room(path)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -82,10 +77,7 @@ pub fn bind(path: &Path) -> Result<(UnixListener, SocketFile), BindError> {
 
 /// Removes a socket that nobody listens on.
 fn make_room(path: &Path) -> Result<(), BindError> {
-    let fail = |source: io::Error| BindError::Io {
-        path: path.to_owned(),
-        source,
-    };
+    let fail = |source: io::Error| BindError::Io { path: path.to_owned(), source };
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(fail(error)),
@@ -95,9 +87,7 @@ fn make_room(path: &Path) -> Result<(), BindError> {
         Ok(_) => {}
     }
     match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(fail)
-        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path).map_err(fail),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         // Connected, full queue, another type of socket, no permission: somebody's.
         _ => Err(BindError::InUse(path.to_owned())),

@@ -28,9 +28,7 @@ impl World {
             let mut seen = Vec::new();
             for call in calls {
                 let response = match call.command {
-                    Command::Set { .. } => Response::Error {
-                        message: "no".to_owned(),
-                    },
+                    Command::Set { .. } => Response::Error { message: "no".to_owned() },
                     _ => Response::Done,
                 };
                 seen.push(call.command);
@@ -38,11 +36,7 @@ impl World {
             }
             seen
         });
-        Self {
-            dir,
-            server: Some(server),
-            pump: Some(pump),
-        }
+        Self { dir, server: Some(server), pump: Some(pump) }
     }
 
     fn path(&self) -> PathBuf {
@@ -72,10 +66,7 @@ fn ask(stream: &UnixStream, line: &str) -> String {
 fn commands_reach_the_pump_and_answers_come_back() {
     let world = World::new(LINE_TIMEOUT);
     let mut client = Client::connect(&world.path()).unwrap();
-    assert_eq!(
-        client.call(&Command::Drain { start: true }).unwrap(),
-        Response::Done
-    );
+    assert_eq!(client.call(&Command::Drain { start: true }).unwrap(), Response::Done);
     let set = Command::Set {
         volume: Some("v".to_owned()),
         mode: Some(Mode::Writearound),
@@ -105,10 +96,7 @@ fn nonsense_is_answered_and_the_connection_goes_on() {
         let answer = ask(&stream, line);
         assert!(answer.contains("not a command"), "{line:?}: {answer}");
     }
-    assert_eq!(
-        ask(&stream, "{\"command\":\"stop\"}\n"),
-        "{\"reply\":\"done\"}\n"
-    );
+    assert_eq!(ask(&stream, "{\"command\":\"stop\"}\n"), "{\"reply\":\"done\"}\n");
     drop(stream);
     assert_eq!(world.end(), [Command::Stop]);
 }
@@ -119,9 +107,7 @@ fn a_command_may_come_in_pieces_and_two_in_one() {
     let stream = world.raw();
     (&stream).write_all(b"{\"comm").unwrap();
     assert_eq!(ask(&stream, "and\":\"stop\"}\n"), "{\"reply\":\"done\"}\n");
-    (&stream)
-        .write_all(b"{\"command\":\"stop\"}\n{\"command\":\"stop\"}\n")
-        .unwrap();
+    (&stream).write_all(b"{\"command\":\"stop\"}\n{\"command\":\"stop\"}\n").unwrap();
     let mut lines = BufReader::new(&stream).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "{\"reply\":\"done\"}");
     assert_eq!(lines.next().unwrap().unwrap(), "{\"reply\":\"done\"}");
@@ -178,10 +164,7 @@ fn the_end_does_not_wait_for_idle_clients() {
 #[test]
 fn the_socket_is_its_owners() {
     let world = World::new(LINE_TIMEOUT);
-    let mode = std::fs::metadata(world.path())
-        .unwrap()
-        .permissions()
-        .mode();
+    let mode = std::fs::metadata(world.path()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
 
@@ -209,19 +192,11 @@ fn what_is_not_a_socket_is_left_alone() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
     let long = dir.path().join("x".repeat(120));
     assert!(matches!(bind(&long), Err(BindError::TooLong { .. })));
-    assert!(matches!(
-        bind(&dir.path().join("no/s")),
-        Err(BindError::Io { .. })
-    ));
+    assert!(matches!(bind(&dir.path().join("no/s")), Err(BindError::Io { .. })));
 }
 
 #[test]
 fn a_missing_daemon_is_named() {
-    let error = Client::connect(Path::new("/nowhere/s"))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("/nowhere/s") && error.contains("flashfront serve"),
-        "{error}"
-    );
+    let error = Client::connect(Path::new("/nowhere/s")).unwrap_err().to_string();
+    assert!(error.contains("/nowhere/s") && error.contains("flashfront serve"), "{error}");
 }

@@ -109,7 +109,9 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckRep
         Ok(stored) => stored,
         // Ours once, but neither copy is whole: that is what a check is to tell.
         Err(SuperblockReadError::Unusable { first, last, last_offset, .. })
-            if [first, last].iter().any(|it| matches!(it, SuperblockError::Damaged { .. } | SuperblockError::Nonsense(_)))
+            if [first, last]
+                .iter()
+                .any(|it| matches!(it, SuperblockError::Damaged { .. } | SuperblockError::Nonsense(_)))
                 && ![first, last].iter().any(|it| matches!(it, SuperblockError::Newer { .. })) =>
         {
             report.damage = [(0, first), (last_offset, last)].map(superblock_damage).into();

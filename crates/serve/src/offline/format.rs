@@ -153,8 +153,7 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
     if !config::name_is_usable(&options.name) || options.name.len() > 32 {
         return Err(FormatError::BadName(options.name.clone()));
     }
-    let same =
-        || FormatError::SameDevice { cache: options.cache.clone(), origin: options.origin.clone() };
+    let same = || FormatError::SameDevice { cache: options.cache.clone(), origin: options.origin.clone() };
     // Before the locks, which would only say "busy".
     if same_file(&options.cache, &options.origin) {
         return Err(same());
@@ -172,11 +171,10 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
         return Err(FormatError::Occupied { path: options.cache.clone(), found: destroyed.join("; ") });
     }
     let mut superblock = new_superblock(options, &layout, &origin, cache_bytes)?;
-    let index_bytes = index_bytes(&superblock)
-        .map_err(|error| FormatError::Engine { path: options.cache.clone(), error })?;
+    let index_bytes =
+        index_bytes(&superblock).map_err(|error| FormatError::Engine { path: options.cache.clone(), error })?;
 
-    write(&cache, &mut superblock)
-        .map_err(|source| FormatError::Write { path: options.cache.clone(), source })?;
+    write(&cache, &mut superblock).map_err(|source| FormatError::Write { path: options.cache.clone(), source })?;
     let back = superblock::read(&cache)
         .map_err(|error| FormatError::Verify { path: options.cache.clone(), error: Box::new(error) })?;
     debug_assert_eq!(back.superblock, superblock);
@@ -211,8 +209,7 @@ fn same_file(one: &Path, other: &Path) -> bool {
 
 /// What is on the device, with a word about dirty data if it is a cache of ours.
 fn occupants(cache: &DeviceFile) -> Result<Vec<String>, FormatError> {
-    let found = probe_device(cache)
-        .map_err(|source| FormatError::Read { path: cache.path().to_owned(), source })?;
+    let found = probe_device(cache).map_err(|source| FormatError::Read { path: cache.path().to_owned(), source })?;
     let mut found: Vec<String> = found.into_iter().map(|found| found.what).collect();
     found.dedup();
     if let Ok(stored) = superblock::read(cache) {

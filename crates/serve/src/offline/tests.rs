@@ -347,13 +347,9 @@ fn any_flipped_bit_is_found() {
     let before = bench.check();
     assert!(before.ok, "{before:?}");
     let places = bench.live_places();
-    for kind in [
-        DamageKind::Superblock,
-        DamageKind::Checkpoint,
-        DamageKind::Log,
-        DamageKind::CleanData,
-        DamageKind::DirtyData,
-    ] {
+    for kind in
+        [DamageKind::Superblock, DamageKind::Checkpoint, DamageKind::Log, DamageKind::CleanData, DamageKind::DirtyData]
+    {
         assert!(places.iter().any(|(it, _)| *it == kind), "no {kind:?} to damage");
     }
     let mut rng = flashfront_device::Rng::new(3);

@@ -177,7 +177,8 @@ impl Reader<'_> {
                     continue;
                 }
                 let mask = (u64::MAX >> (64 - u32::from(head.checksum_bits.clamp(1, 32)))) as u32;
-                let live = Live { slot: entry.slot, dirty: entry.dirty, checksum: entry.checksum & mask, checksum_mask: mask };
+                let live =
+                    Live { slot: entry.slot, dirty: entry.dirty, checksum: entry.checksum & mask, checksum_mask: mask };
                 walk.live.insert(entry.key, live);
             }
         }
@@ -278,7 +279,8 @@ impl Reader<'_> {
         if let Some((seq, slot)) = proof {
             walk.torn = None;
             let offset = self.superblock.slot_offset(walk.lane, slot);
-            let expected = format!("commit {end} of lane {}, which commit {seq} at this place calls durable", walk.lane);
+            let expected =
+                format!("commit {end} of lane {}, which commit {seq} at this place calls durable", walk.lane);
             self.report(DamageKind::Log, offset, &expected, "a log that ends before it");
         }
     }

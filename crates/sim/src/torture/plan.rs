@@ -42,20 +42,20 @@ impl Plan {
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         let rng = &mut Rng::new(seed);
-        let lanes = pick(rng, &[1, 1, 2, 4]);
-        let segment_blocks = pick(rng, &[16, 16, 32, 64]);
-        let segments_per_lane = 24 + rng.below(41) as u32;
+        let lanes = pick(rng, &[1, 1, 1, 2, 2, 4]);
+        let segment_blocks = pick(rng, &[16, 16, 16, 32, 64]);
+        let segments_per_lane = pick(rng, &[16, 24, 24, 32, 64]);
         let origins = 1 + rng.below(2) as usize;
-        let capacity = u64::from(lanes * segment_blocks * segments_per_lane) * 4096;
+        let capacity = u64::from(lanes * segment_blocks * segments_per_lane);
         let mode = pick(rng, &[Mode::Writeback, Mode::Writeback, Mode::Writeback, Mode::Writethrough, Mode::Writearound]);
         let origin = |rng: &mut Rng| {
             let logical_block_bytes = pick(rng, &[512, 512, 4096]);
-            let size = capacity * (80 + rng.below(200)) / 100 / origins as u64;
-            let size_bytes = size.clamp(2 << 20, 24 << 20) / u64::from(logical_block_bytes) * u64::from(logical_block_bytes);
+            let size = capacity * 4096 * (60 + rng.below(200)) / 100 / origins as u64;
+            let size_bytes = size.clamp(1 << 20, 12 << 20) / u64::from(logical_block_bytes) * u64::from(logical_block_bytes);
             OriginSpec { size_bytes, logical_block_bytes, mode }
         };
         let origins: Vec<_> = (0..origins).map(|_| origin(rng)).collect();
-        let dirty_limit_blocks = pick(rng, &[None, None, Some(capacity / 4096 / 8), Some(capacity / 4096)]);
+        let dirty_limit_blocks = pick(rng, &[None, None, Some(capacity / 8), Some(capacity)]);
         let options = Options {
             admission: &admission::ALL[rng.below(admission::ALL.len() as u64) as usize],
             replacement: &replacement::ALL[rng.below(replacement::ALL.len() as u64) as usize],
@@ -80,15 +80,19 @@ impl Plan {
         };
         let small = spec.origins.iter().map(|origin| origin.size_bytes / 512).min().unwrap_or(1);
         let sectors_max = pick(rng, &[8, 64, 256, 2048]);
+        let generations = 1 + rng.below(4);
+        // The whole cache is replaced several times, if that isn't too many requests.
+        let blocks = capacity * pick(rng, &[1, 4, 8]);
+        let requests = (blocks * 16 / sectors_max).clamp(50, 1500) / generations;
         Self {
-            generations: 1 + rng.below(4),
-            requests: pick(rng, &[50, 150, 400]) * 64 / sectors_max.clamp(64, 256),
+            generations,
+            requests,
             depth: pick(rng, &[1, 4, 16, 32]),
             reads: pick(rng, &[10, 40, 80]),
             sectors_max,
-            hot_sectors: pick(rng, &[64, 2048, small]).min(small),
+            hot_sectors: pick(rng, &[64, 4096, small, small]).min(small),
             flush_every: pick(rng, &[4, 20, 1000]),
-            control_every: pick(rng, &[0, 50, 10]),
+            control_every: pick(rng, &[0, 100, 10]),
             special_every: pick(rng, &[0, 20, 5]),
             fua_every: pick(rng, &[0, 10, 2]),
             spec,

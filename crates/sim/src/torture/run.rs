@@ -273,6 +273,7 @@ impl Life {
             self.world.finish_requests();
             self.take_answers();
         }
+        eprintln!("Z {:?}", self.world.engine().status());
         self.world.drain();
         self.world.stop();
         self.take_answers();
