@@ -52,7 +52,10 @@ pub(crate) fn bench(args: &[String]) -> Result<(), Failed> {
     let json = stdout_of(Command::new(in_process).arg(&dir).arg(ROUNDS.to_string()))?;
     let mut summary = String::from("| what | ours / theirs | rounds |\n|---|--:|---|\n");
     for (key, what) in [
-        ("write_ratio_median", "4 KiB random write, writeback, 32 in flight, in process / raw 512 KiB sequential write"),
+        (
+            "write_ratio_median",
+            "4 KiB random write, writeback, 32 in flight, in process / raw 512 KiB sequential write",
+        ),
         ("read_ratio_median", "4 KiB random read hits, 32 in flight, in process / raw 4 KiB random read"),
     ] {
         let _ = writeln!(summary, "| {what} | {:.2} | {ROUNDS} |", number(&json, key));
@@ -160,7 +163,10 @@ fn fio(socket: &Path, job: &[&str], field: usize, timed: bool) -> Result<f64, Fa
 fn keep(json: &str, summary: &str) -> Result<(), Failed> {
     let say = |program: &str, args: &[&str]| stdout_of(Command::new(program).args(args).current_dir(root()));
     let (date, host) = (say("date", &["+%F"])?, say("uname", &["-n"])?);
-    let machine = say("sh", &["-c", "uname -srm; nproc; grep -m1 'model name' /proc/cpuinfo; free -m | head -2; df -T . | tail -1"])?;
+    let machine = say(
+        "sh",
+        &["-c", "uname -srm; nproc; grep -m1 'model name' /proc/cpuinfo; free -m | head -2; df -T . | tail -1"],
+    )?;
     let commit = say("git", &["rev-parse", "--short", "HEAD"])?;
     let dir = root().join(format!("bench/runs/{}-{}", date.trim(), host.trim()));
     let setup = format!(
@@ -168,7 +174,10 @@ fn keep(json: &str, summary: &str) -> Result<(), Failed> {
         commit.trim(),
         date.trim()
     );
-    let summary = format!("# Speed, {}\n\nMedians of ratios, ours over theirs, in one run. Absolute figures of a shared machine mean little.\n\n{summary}", date.trim());
+    let summary = format!(
+        "# Speed, {}\n\nMedians of ratios, ours over theirs, in one run. Absolute figures of a shared machine mean little.\n\n{summary}",
+        date.trim()
+    );
     fs::create_dir_all(&dir).map_err(|error| Failed::File { path: dir.clone(), error })?;
     for (name, text) in [("setup.md", setup.as_str()), ("raw.json", json), ("summary.md", &summary)] {
         let path = dir.join(name);

@@ -13,51 +13,16 @@ struct Step {
 }
 
 const STEPS: [Step; 7] = [
-    Step {
-        name: "format",
-        cargo: &["fmt", "--all", "--check"],
-    },
-    Step {
-        name: "tidy",
-        cargo: &["x", "tidy"],
-    },
-    Step {
-        name: "no-std",
-        cargo: &["x", "no-std"],
-    },
-    Step {
-        name: "clippy",
-        cargo: &[
-            "clippy",
-            "--quiet",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ],
-    },
-    Step {
-        name: "unit, property, conformance",
-        cargo: &["x", "test"],
-    },
-    Step {
-        name: "release build",
-        cargo: &["build", "--release", "-p", "flashfront-cli"],
-    },
+    Step { name: "format", cargo: &["fmt", "--all", "--check"] },
+    Step { name: "tidy", cargo: &["x", "tidy"] },
+    Step { name: "no-std", cargo: &["x", "no-std"] },
+    Step { name: "clippy", cargo: &["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"] },
+    Step { name: "unit, property, conformance", cargo: &["x", "test"] },
+    Step { name: "release build", cargo: &["build", "--release", "-p", "flashfront-cli"] },
     // Two at a time: each test is a client, a daemon and often a file system.
     Step {
         name: "end to end",
-        cargo: &[
-            "test",
-            "--release",
-            "-p",
-            "flashfront-cli",
-            "--test",
-            "e2e",
-            "--",
-            "--test-threads=2",
-        ],
+        cargo: &["test", "--release", "-p", "flashfront-cli", "--test", "e2e", "--", "--test-threads=2"],
     },
 ];
 

@@ -21,26 +21,10 @@ struct Verb {
 
 const VERBS: [Verb; 5] = [
     Verb { name: "bench", summary: "speed as ratios on this machine; --keep writes bench/runs", run: bench::bench },
-    Verb {
-        name: "ci",
-        summary: "everything CI runs once the tools are installed",
-        run: ci::ci,
-    },
-    Verb {
-        name: "test",
-        summary: "unit, property and conformance tests; not end to end",
-        run: ci::test,
-    },
-    Verb {
-        name: "tidy",
-        summary: "the rules of the house that no compiler checks",
-        run: tidy::tidy,
-    },
-    Verb {
-        name: "no-std",
-        summary: "proves that the engine pulls in no std",
-        run: no_std::no_std,
-    },
+    Verb { name: "ci", summary: "everything CI runs once the tools are installed", run: ci::ci },
+    Verb { name: "test", summary: "unit, property and conformance tests; not end to end", run: ci::test },
+    Verb { name: "tidy", summary: "the rules of the house that no compiler checks", run: tidy::tidy },
+    Verb { name: "no-std", summary: "proves that the engine pulls in no std", run: no_std::no_std },
 ];
 
 fn main() -> ExitCode {
@@ -53,11 +37,7 @@ fn main() -> ExitCode {
             eprintln!("  {:8} {}", verb.name, verb.summary);
         }
         let asked_for_help = ["help", "--help", "-h"].contains(&name.as_str());
-        return if asked_for_help {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        };
+        return if asked_for_help { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     };
     match (verb.run)(&rest) {
         Ok(()) => ExitCode::SUCCESS,

@@ -48,48 +48,24 @@ pub(crate) fn no_std(_args: &[String]) -> Result<(), Failed> {
     }
     // With --target, RUSTFLAGS reach the engine but not the proc macros, which need std to run.
     let flags = format!("--sysroot={}", sysroot.display());
-    run(cargo([
-        "build",
-        "--quiet",
-        "--release",
-        "--package",
-        ENGINE.0,
-        "--target",
-        &host,
-        "--target-dir",
-    ])
-    .arg(place.join("build"))
-    .env("RUSTFLAGS", flags)
-    .env_remove("CARGO_ENCODED_RUSTFLAGS"))?;
-    println!(
-        "no-std: {} and its dependencies build without std",
-        ENGINE.0
-    );
+    run(cargo(["build", "--quiet", "--release", "--package", ENGINE.0, "--target", &host, "--target-dir"])
+        .arg(place.join("build"))
+        .env("RUSTFLAGS", flags)
+        .env_remove("CARGO_ENCODED_RUSTFLAGS"))?;
+    println!("no-std: {} and its dependencies build without std", ENGINE.0);
     Ok(())
 }
 
 /// The engine must say itself that it has no std and no unsafe code.
 fn attributes() -> Result<Vec<String>, Failed> {
     let lib = read(&root().join(ENGINE.1).join("src/lib.rs"))?;
-    let missing = ATTRIBUTES
-        .into_iter()
-        .filter(|wanted| !lib.lines().any(|line| line.trim() == *wanted));
-    Ok(missing
-        .map(|wanted| format!("{}/src/lib.rs lacks {wanted}", ENGINE.1))
-        .collect())
+    let missing = ATTRIBUTES.into_iter().filter(|wanted| !lib.lines().any(|line| line.trim() == *wanted));
+    Ok(missing.map(|wanted| format!("{}/src/lib.rs lacks {wanted}", ENGINE.1)).collect())
 }
 
 /// The engine's dependencies, and their features, must all be on the list.
 fn dependencies() -> Result<Vec<String>, Failed> {
-    let tree = [
-        "tree",
-        "--package",
-        ENGINE.0,
-        "--edges",
-        "normal,no-proc-macro",
-        "--prefix",
-        "none",
-    ];
+    let tree = ["tree", "--package", ENGINE.0, "--edges", "normal,no-proc-macro", "--prefix", "none"];
     let tree = stdout_of(cargo(tree).args(["--format", "{p}|{f}|"]))?;
     Ok(not_allowed(&tree))
 }
@@ -98,19 +74,10 @@ fn not_allowed(tree: &str) -> Vec<String> {
     let mut findings = Vec::new();
     for line in tree.lines() {
         let mut fields = line.split('|');
-        let package = fields
-            .next()
-            .and_then(|it| it.split(' ').next())
-            .unwrap_or_default();
-        let features = fields
-            .next()
-            .unwrap_or_default()
-            .split(',')
-            .filter(|it| !it.is_empty());
+        let package = fields.next().and_then(|it| it.split(' ').next()).unwrap_or_default();
+        let features = fields.next().unwrap_or_default().split(',').filter(|it| !it.is_empty());
         match ALLOWED.iter().find(|(name, _)| *name == package) {
-            None => findings.push(format!(
-                "dependency {package} is not on the list in xtask/src/no_std.rs"
-            )),
+            None => findings.push(format!("dependency {package} is not on the list in xtask/src/no_std.rs")),
             Some((_, allowed)) => findings.extend(
                 features
                     .filter(|feature| !allowed.contains(feature))
@@ -130,11 +97,7 @@ fn host() -> Result<String, Failed> {
 
 /// Makes a sysroot for `host` that links to core and alloc of the real one, and to nothing else.
 fn sysroot_without_std(place: &Path, host: &str) -> Result<PathBuf, Failed> {
-    let real = stdout_of(
-        Command::new("rustc")
-            .args(["--print", "sysroot"])
-            .current_dir(root()),
-    )?;
+    let real = stdout_of(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root()))?;
     let libraries = Path::new("lib/rustlib").join(host).join("lib");
     let from = Path::new(real.trim()).join(&libraries);
     let sysroot = place.join("sysroot");
@@ -150,10 +113,7 @@ fn sysroot_without_std(place: &Path, host: &str) -> Result<PathBuf, Failed> {
     for entry in fs::read_dir(&from).map_err(failed(&from))? {
         let entry = entry.map_err(failed(&from))?;
         let name = entry.file_name();
-        if SYSROOT
-            .iter()
-            .any(|prefix| name.to_string_lossy().starts_with(prefix))
-        {
+        if SYSROOT.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
             std::os::unix::fs::symlink(entry.path(), to.join(&name)).map_err(failed(&to))?;
         }
     }
@@ -166,34 +126,14 @@ fn probes(place: &Path, sysroot: &Path) -> Result<Vec<String>, Failed> {
     for (krate, builds) in [("alloc", true), ("std", false)] {
         let source = place.join(format!("probe_{krate}.rs"));
         let text = format!("#![no_std]\nextern crate {krate};\n");
-        fs::write(&source, text).map_err(|error| Failed::File {
-            path: source.clone(),
-            error,
-        })?;
+        fs::write(&source, text).map_err(|error| Failed::File { path: source.clone(), error })?;
         let mut rustc = Command::new("rustc");
-        rustc
-            .args([
-                "--crate-type=lib",
-                "--emit=metadata",
-                "--edition=2024",
-                "--out-dir",
-            ])
-            .arg(place);
-        rustc
-            .arg("--sysroot")
-            .arg(sysroot)
-            .arg(&source)
-            .current_dir(root())
-            .stderr(Stdio::null());
-        let status = rustc.status().map_err(|error| Failed::Start {
-            program: "rustc".into(),
-            error,
-        })?;
+        rustc.args(["--crate-type=lib", "--emit=metadata", "--edition=2024", "--out-dir"]).arg(place);
+        rustc.arg("--sysroot").arg(sysroot).arg(&source).current_dir(root()).stderr(Stdio::null());
+        let status = rustc.status().map_err(|error| Failed::Start { program: "rustc".into(), error })?;
         if status.success() != builds {
             let verb = if builds { "fails to build" } else { "builds" };
-            findings.push(format!(
-                "the check itself is broken: a crate with {krate} {verb}"
-            ));
+            findings.push(format!("the check itself is broken: a crate with {krate} {verb}"));
         }
     }
     Ok(findings)
@@ -205,19 +145,13 @@ mod tests {
 
     #[test]
     fn a_listed_tree_is_allowed() {
-        assert_eq!(
-            not_allowed("hashbrown v0.17.1||\nzerocopy v0.8.1|derive|\n"),
-            Vec::<String>::new()
-        );
+        assert_eq!(not_allowed("hashbrown v0.17.1||\nzerocopy v0.8.1|derive|\n"), Vec::<String>::new());
     }
 
     #[test]
     fn an_unlisted_package_or_feature_is_not() {
         let findings = not_allowed("hashbrown v0.17.1|default-hasher|\nlibc v0.2.1||\n");
         assert_eq!(findings.len(), 2, "{findings:?}");
-        assert!(
-            findings[0].contains("default-hasher") && findings[1].contains("libc"),
-            "{findings:?}"
-        );
+        assert!(findings[0].contains("default-hasher") && findings[1].contains("libc"), "{findings:?}");
     }
 }

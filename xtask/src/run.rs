@@ -10,17 +10,11 @@ use std::process::Command;
 #[derive(Debug)]
 pub(crate) enum Failed {
     /// A program could not be started.
-    Start {
-        program: String,
-        error: std::io::Error,
-    },
+    Start { program: String, error: std::io::Error },
     /// A program ended badly; it has said why itself.
     Exit { line: String, code: Option<i32> },
     /// A file could not be read or written.
-    File {
-        path: PathBuf,
-        error: std::io::Error,
-    },
+    File { path: PathBuf, error: std::io::Error },
     /// This many findings, printed already.
     Findings(usize),
 }
@@ -31,10 +25,7 @@ impl fmt::Display for Failed {
             Self::Start { program, error } => {
                 write!(f, "can't start {program}: {error}; install it")
             }
-            Self::Exit {
-                line,
-                code: Some(code),
-            } => write!(f, "exit code {code} from: {line}"),
+            Self::Exit { line, code: Some(code) } => write!(f, "exit code {code} from: {line}"),
             Self::Exit { line, code: None } => write!(f, "killed by a signal: {line}"),
             Self::File { path, error } => write!(f, "{}: {error}", path.display()),
             Self::Findings(count) => write!(f, "{count} findings; see above"),
@@ -44,9 +35,7 @@ impl fmt::Display for Failed {
 
 /// The root of the repository: the folder above xtask's.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask lies in the repository")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository")
 }
 
 /// Cargo, started in the root; the one that runs us, if one does.
@@ -58,22 +47,14 @@ pub(crate) fn cargo<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Comma
 
 /// Runs `command` with our own stdout and stderr.
 pub(crate) fn run(command: &mut Command) -> Result<(), Failed> {
-    let status = command
-        .status()
-        .map_err(|error| not_started(command, error))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(ended(command, status.code()))
-    }
+    let status = command.status().map_err(|error| not_started(command, error))?;
+    if status.success() { Ok(()) } else { Err(ended(command, status.code())) }
 }
 
 /// Runs `command`; its stdout, as text.
 pub(crate) fn stdout_of(command: &mut Command) -> Result<String, Failed> {
     command.stderr(std::process::Stdio::inherit());
-    let output = command
-        .output()
-        .map_err(|error| not_started(command, error))?;
+    let output = command.output().map_err(|error| not_started(command, error))?;
     if !output.status.success() {
         return Err(ended(command, output.status.code()));
     }
@@ -82,17 +63,11 @@ pub(crate) fn stdout_of(command: &mut Command) -> Result<String, Failed> {
 
 /// Reads a file of the repository as text.
 pub(crate) fn read(path: &Path) -> Result<String, Failed> {
-    std::fs::read_to_string(path).map_err(|error| Failed::File {
-        path: path.into(),
-        error,
-    })
+    std::fs::read_to_string(path).map_err(|error| Failed::File { path: path.into(), error })
 }
 
 fn not_started(command: &Command, error: std::io::Error) -> Failed {
-    Failed::Start {
-        program: command.get_program().to_string_lossy().into_owned(),
-        error,
-    }
+    Failed::Start { program: command.get_program().to_string_lossy().into_owned(), error }
 }
 
 fn ended(command: &Command, code: Option<i32>) -> Failed {

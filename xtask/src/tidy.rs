@@ -33,19 +33,11 @@ pub(crate) struct Finding {
 
 impl Finding {
     fn new(path: &str, line: usize, text: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            text: text.into(),
-            warning: false,
-        }
+        Self { path: path.to_owned(), line, text: text.into(), warning: false }
     }
 
     fn warning(path: &str, text: impl Into<String>) -> Self {
-        Self {
-            warning: true,
-            ..Self::new(path, 0, text)
-        }
+        Self { warning: true, ..Self::new(path, 0, text) }
     }
 }
 
@@ -83,12 +75,7 @@ fn files() -> Result<Vec<File>, Failed> {
         .lines()
         .filter(|path| !path.ends_with("Cargo.lock") && Path::new(path).is_relative())
         // Deleted but not yet so in git, or not text: nothing to say about it.
-        .filter_map(|path| {
-            Some(File {
-                path: path.into(),
-                text: std::fs::read_to_string(root().join(path)).ok()?,
-            })
-        })
+        .filter_map(|path| Some(File { path: path.into(), text: std::fs::read_to_string(root().join(path)).ok()? }))
         .collect();
     files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(files)

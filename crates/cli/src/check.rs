@@ -65,7 +65,13 @@ fn text(report: &CheckReport) -> Result<String, std::fmt::Error> {
             (Some(origin), Some(lba)) => format!(" (volume {origin}, sector {lba})"),
             _ => String::new(),
         };
-        let (name, then) = explain(damage.kind);
+        let (name, then) = match damage.kind {
+            // No copy could be read.
+            DamageKind::Superblock if report.uuid.is_none() => {
+                ("superblock", "the cache can't be opened; what only it holds is lost")
+            }
+            kind => explain(kind),
+        };
         let (offset, expected, found) = (damage.offset, &damage.expected, &damage.found);
         writeln!(out, "DAMAGED     {name} at byte {offset}{place}: expected {expected}, found {found}; {then}")?;
     }

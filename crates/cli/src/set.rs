@@ -8,8 +8,8 @@ use flashfront_engine::Mode;
 use flashfront_serve::config::{DirtyLimit, Size};
 use flashfront_serve::control::{Client, Command};
 
-use crate::choice;
 use crate::status::Socket;
+use crate::{choice, human};
 
 /// Change mode, dirty limit or sequential bypass of a running daemon.
 ///
@@ -34,6 +34,9 @@ pub(crate) struct Set {
     /// Streams longer than this bypass the cache; 0B = never.
     #[arg(long, value_name = "SIZE")]
     sequential_bypass: Option<Size>,
+    /// Print the daemon's status afterwards, as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 impl Set {
@@ -45,6 +48,9 @@ impl Set {
             dirty_limit: self.dirty_limit,
             sequential_bypass: self.sequential_bypass,
         })?;
+        if self.json {
+            human::print_json(&client.status()?)?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

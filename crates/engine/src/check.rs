@@ -49,5 +49,7 @@ pub(crate) fn check(lanes: &[Lane], shared: &Shared) {
         dirty += lane_dirty;
     }
     assert_eq!(shared.dirty, dirty, "dirty blocks counted wrong");
+    let is_dirty = |flat| lanes.iter().any(|lane| lane.index.get(flat).is_some_and(|found| found.dirty));
+    assert!(shared.lost.iter().all(|flat| is_dirty(*flat)), "a block that is not dirty can't be lost");
     assert!(shared.origins.iter().zip(&dirty_of).all(|(origin, dirty)| origin.dirty == *dirty), "dirty per origin");
 }

@@ -425,11 +425,11 @@ impl Coordinator {
         }
         self.flush_devices(lanes, cx);
         let flushed = cx.shared.origins.iter().all(|origin| origin.flush.idle());
-        let quiet = flushed && lanes.iter().all(|lane| lane.idle() && lane.log.quiet() && lane.checkpoint.resting());
-        if cx.shared.cache_failed && flushed && lanes.iter().all(|lane| lane.pieces.is_empty()) {
+        let idle = flushed && self.persist.idle() && !self.cache_flushing && lanes.iter().all(Lane::idle);
+        if idle && cx.shared.cache_failed {
             self.life = Life::Stopped;
             cx.event(Event::Stopped);
-        } else if quiet && self.persist.idle() && !self.cache_flushing {
+        } else if idle && lanes.iter().all(|lane| lane.log.quiet() && lane.checkpoint.resting()) {
             self.life = Life::Closing;
             lanes.iter_mut().for_each(|lane| lane.begin_checkpoint(cx));
         }

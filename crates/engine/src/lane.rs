@@ -115,6 +115,8 @@ pub(crate) struct Lane {
     pub(crate) run_ranges: BTreeMap<Flat, u32>,
     /// Dirty blocks to destage before all others.
     pub(crate) urgent: BTreeSet<Flat>,
+    /// Dirty blocks of a run that could not be read: they are tried one by one.
+    pub(crate) suspect: BTreeSet<Flat>,
     /// Blocks that are no longer in the index, while the log doesn't say so durably.
     pub(crate) unrecorded: BTreeSet<Flat>,
     pub(crate) reclaim: Reclaim,
@@ -143,6 +145,7 @@ impl Lane {
             runs: Slab::new(),
             run_ranges: BTreeMap::new(),
             urgent: BTreeSet::new(),
+            suspect: BTreeSet::new(),
             unrecorded: BTreeSet::new(),
             reclaim: Reclaim::default(),
             checkpoint: Checkpoint::default(),
@@ -246,6 +249,7 @@ impl Lane {
             self.dirty.remove(flat);
             cx.shared.lost.remove(&flat);
             self.urgent.remove(&flat);
+            self.suspect.remove(&flat);
             self.count_dirty(flat, -1, cx);
         }
     }
@@ -257,6 +261,7 @@ impl Lane {
         self.dirty.remove(flat);
         cx.shared.lost.remove(&flat);
         self.urgent.remove(&flat);
+        self.suspect.remove(&flat);
         self.count_dirty(flat, -1, cx);
     }
 

@@ -120,6 +120,9 @@ impl Lane {
             let span = blocks_span(buf, buf_block + block, 1);
             let sound = result.is_ok() && self.index.kept(cx.shared.checksum(cx.mem, flat, span)) == expected;
             if sound {
+                if !cx.shared.lost.is_empty() {
+                    self.found_again(flat, slot + nth as u32, cx);
+                }
                 continue;
             }
             if self.damaged(flat, slot + nth as u32, result, cx) {
@@ -151,9 +154,9 @@ impl Lane {
             cx.event(Event::Corrupt { key, dirty: found.dirty });
         }
         if found.dirty {
+            // What can't be read now may be readable again; destage finds out.
             if result.is_ok() {
-                cx.shared.lost.insert(flat);
-                self.urgent.remove(&flat);
+                self.lose(flat, slot, cx);
             }
             return true;
         }
@@ -162,6 +165,22 @@ impl Lane {
         self.log.note(Entry::Invalidate { key: cx.shared.key(flat), blocks: 1 });
         self.await_durable(Waiter::Dropped(flat), cx);
         false
+    }
+
+    /// A dirty block is lost, if it is still in that slot: until it is written anew, or can be read after all.
+    pub(crate) fn lose(&mut self, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
+        if self.index.get(flat).is_some_and(|found| found.dirty && found.slot == slot) {
+            cx.shared.lost.insert(flat);
+            self.urgent.remove(&flat);
+        }
+    }
+
+    /// A block was read soundly from that slot: if it was lost, it no longer is.
+    fn found_again(&mut self, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
+        if self.index.get(flat).is_some_and(|found| found.slot == slot) && cx.shared.lost.remove(&flat) {
+            self.suspect.remove(&flat);
+            self.urgent.insert(flat);
+        }
     }
 
     fn read_step(&mut self, at: usize, cx: &mut Cx<'_>) {

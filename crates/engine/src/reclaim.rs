@@ -64,10 +64,11 @@ impl Lane {
             return;
         }
         self.resume_victims(cx);
-        let coming = self.reclaim.victims.len() + self.reclaim.freeing.len();
+        let mut victims = self.reclaim.victims.len() - self.stuck_victims(cx);
+        let coming = victims + self.reclaim.freeing.len();
         let watermark = self.reclaim.watermark(&self.log);
         let mut wanted = watermark.saturating_sub(self.log.free_segments() + coming);
-        while wanted > 0 && self.reclaim.victims.len() < VICTIMS_MAX {
+        while wanted > 0 && victims < VICTIMS_MAX {
             let covered = self.checkpoint.covers;
             let segments = &self.log.segments;
             let evictable = |id: SegmentId| {
@@ -88,7 +89,24 @@ impl Lane {
                 self.victim_step(id, cx);
             }
             wanted -= 1;
+            victims += 1;
         }
+    }
+
+    /// Victims in which only lost blocks are left: they wait until those are written anew, and must not
+    /// keep the others from being reclaimed.
+    fn stuck_victims(&self, cx: &Cx<'_>) -> usize {
+        if cx.shared.lost.is_empty() {
+            return 0;
+        }
+        let slots = self.log.segment_slots();
+        let mut lost_in: BTreeMap<u32, u32> = BTreeMap::new();
+        for found in cx.shared.lost.iter().filter_map(|flat| self.index.get(*flat)) {
+            *lost_in.entry(found.slot / slots).or_default() += 1;
+        }
+        lost_in.iter().filter(|(id, lost)| {
+            self.reclaim.victims.contains_key(id) && self.log.segments[**id as usize].dirty == **lost
+        }).count()
     }
 
     /// Goes on with victims whose dirty blocks are destaged or rewritten.

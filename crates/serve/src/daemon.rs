@@ -265,7 +265,9 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     let pump = Pump::new(engine, arena, devices, poll, calls).map_err(failed("epoll"))?;
     let uris = frontends.iter().map(|frontend| frontend.uri()).collect();
     let mut daemon = Daemon { pump, config, backend, started: Instant::now(), ready: None, stop: hooks.stop.clone() };
-    daemon.replay()?;
+    if !daemon.replay()? {
+        return Ok(Ended::AtOnce);
+    }
     daemon.pump.serve(exports, frontends).map_err(failed("epoll"))?;
     let uris: Vec<String> = uris;
     if let Some(ready) = hooks.ready.take() {
@@ -443,8 +445,8 @@ impl Daemon<'_> {
         self.pump.turn(PATIENCE).map_err(failed("epoll"))
     }
 
-    /// Opens the engine.
-    fn replay(&mut self) -> Result<(), ServeError> {
+    /// Opens the engine; false if a stop was asked for meanwhile.
+    fn replay(&mut self) -> Result<bool, ServeError> {
         self.pump.apply(Input::Timer);
         loop {
             let news: Vec<Event> = self.pump.news().collect();
@@ -456,7 +458,7 @@ impl Daemon<'_> {
                             self.config.cache.display(),
                             self.started.elapsed().as_millis()
                         );
-                        return Ok(());
+                        return Ok(true);
                     }
                     Event::OpenFailed(error) => {
                         return Err(ServeError::Open { path: self.config.cache.clone(), error });
@@ -465,6 +467,10 @@ impl Daemon<'_> {
                 }
             }
             self.answer_calls();
+            if self.stop.times() > 0 {
+                // Nothing was served yet, so there is nothing to finish: the next start replays again.
+                return Ok(false);
+            }
             self.turn()?;
         }
     }

@@ -70,6 +70,7 @@ pub struct Oracle {
     undurable: Vec<u32>,
     /// Starts of reads in flight: what they may still return is kept.
     reads: Vec<u64>,
+    forgiving: bool,
 }
 
 impl Oracle {
@@ -83,6 +84,7 @@ impl Oracle {
             now: 1,
             undurable: Vec::new(),
             reads: Vec::new(),
+            forgiving: false,
         }
     }
 
@@ -153,7 +155,7 @@ impl Oracle {
         for (at, bytes) in (sector..).zip(bytes.chunks_exact(SECTOR)) {
             let found = identify(origin, at, bytes);
             let cell = &mut self.origins[origin][at as usize];
-            cell.read(&self.ops, start, now, found).map_err(|allowed| Violation { origin, sector: at, found, allowed })?;
+            cell.read(&self.ops, start, now, found, self.forgiving).map_err(|allowed| Violation { origin, sector: at, found, allowed })?;
         }
         Ok(())
     }
@@ -162,6 +164,11 @@ impl Oracle {
     #[must_use]
     pub fn allowed(&self, origin: usize, sector: u64) -> Vec<Content> {
         self.origins[origin][sector as usize].allowed(&self.ops, self.now)
+    }
+
+    /// From now on what the first read after a crash returned need not stay.
+    pub fn forgive_time_travel(&mut self) {
+        self.forgiving = true;
     }
 
     /// A clean stop: all that was acknowledged is durable.
@@ -205,7 +212,7 @@ impl Sector {
         base.iter().copied().chain(self.entries.iter().filter(current).map(|entry| entry.content)).collect()
     }
 
-    fn read(&mut self, ops: &[Op], start: u64, now: u64, found: Content) -> Result<(), Vec<Content>> {
+    fn read(&mut self, ops: &[Op], start: u64, now: u64, found: Content, forgiving: bool) -> Result<(), Vec<Content>> {
         let allowed = self.allowed(ops, start);
         if allowed.contains(&Content::Any) {
             return Ok(());
@@ -216,7 +223,7 @@ impl Sector {
         // Zeroes may be of several writes: then nothing is learned.
         let mut entries = self.entries.iter_mut().filter(|entry| entry.content == found);
         match (self.base.contains(&found), entries.next()) {
-            (true, None) => self.base = vec![found],
+            (true, None) if !forgiving => self.base = vec![found],
             (false, Some(entry)) if entries.next().is_none() => entry.seen = entry.seen.or(Some(now)),
             _ => {}
         }

@@ -8,12 +8,8 @@ const FORMAT_SOURCE: &str = "crates/engine/src/format";
 const FORMAT_DOCUMENT: &str = "docs/format.md";
 
 /// Paths of the machine that a session happens to work on; a reader of the repository hasn't got them.
-const ELSEWHERE: [&str; 4] = [
-    concat!("/wo", "rk/main"),
-    concat!("/wo", "rk/shared"),
-    concat!("../", "shared"),
-    concat!(".libr", "ary/"),
-];
+const ELSEWHERE: [&str; 4] =
+    [concat!("/wo", "rk/main"), concat!("/wo", "rk/shared"), concat!("../", "shared"), concat!(".libr", "ary/")];
 
 pub(super) fn check(files: &[File]) -> Vec<Finding> {
     let mut findings = invariants(files);
@@ -26,11 +22,7 @@ fn elsewhere(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (number, line) in (1..).zip(file.text.lines()) {
         if let Some(path) = ELSEWHERE.into_iter().find(|path| line.contains(path)) {
-            findings.push(Finding::new(
-                &file.path,
-                number,
-                format!("\"{path}\" is not in the repository"),
-            ));
+            findings.push(Finding::new(&file.path, number, format!("\"{path}\" is not in the repository")));
         }
     }
     findings
@@ -48,29 +40,17 @@ fn invariants(files: &[File]) -> Vec<Finding> {
         let proof = item.rsplit_once('—').map_or("", |(_, proof)| proof);
         let tests: Vec<&str> = proof.split('`').skip(1).step_by(2).collect();
         if tests.is_empty() {
-            findings.push(Finding::new(
-                ARCHITECTURE,
-                number,
-                "an invariant ends with: — `name_of_its_test`",
-            ));
+            findings.push(Finding::new(ARCHITECTURE, number, "an invariant ends with: — `name_of_its_test`"));
         }
         for test in tests {
             let function = test.rsplit("::").next().unwrap_or(test);
             if !files.iter().any(|file| is_test(file, function)) {
-                findings.push(Finding::new(
-                    ARCHITECTURE,
-                    number,
-                    format!("there is no test `{function}`"),
-                ));
+                findings.push(Finding::new(ARCHITECTURE, number, format!("there is no test `{function}`")));
             }
         }
     }
     if count == 0 {
-        findings.push(Finding::new(
-            ARCHITECTURE,
-            0,
-            "a section \"Invariants\" with a numbered list is missing",
-        ));
+        findings.push(Finding::new(ARCHITECTURE, 0, "a section \"Invariants\" with a numbered list is missing"));
     }
     findings
 }
@@ -98,14 +78,9 @@ fn numbered_items(text: &str, heading: &str) -> Vec<(usize, String)> {
     for (number, line) in (1..).zip(text.lines()) {
         if line.starts_with('#') {
             inside = line.ends_with(heading);
-        } else if inside
-            && line
-                .trim_start_matches(|c: char| c.is_ascii_digit())
-                .starts_with(". ")
-        {
+        } else if inside && line.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with(". ") {
             items.push((number, line.to_owned()));
-        } else if let Some((_, item)) = items.last_mut().filter(|_| inside && line.starts_with(' '))
-        {
+        } else if let Some((_, item)) = items.last_mut().filter(|_| inside && line.starts_with(' ')) {
             item.push(' ');
             item.push_str(line.trim());
         }
@@ -120,21 +95,11 @@ fn on_media_structs(files: &[File]) -> Vec<Finding> {
     };
     let sources = files.iter().filter(|file| {
         let rest = file.path.strip_prefix(FORMAT_SOURCE);
-        rest.is_some_and(|rest| {
-            rest == ".rs" || rest.starts_with('/') && !rest.ends_with("tests.rs")
-        })
+        rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/') && !rest.ends_with("tests.rs"))
     });
-    let missing = sources
-        .flat_map(structs_from_bytes)
-        .filter(|(_, _, name)| !document.text.contains(name.as_str()));
+    let missing = sources.flat_map(structs_from_bytes).filter(|(_, _, name)| !document.text.contains(name.as_str()));
     missing
-        .map(|(path, line, name)| {
-            Finding::new(
-                &path,
-                line,
-                format!("{name} is not described in {FORMAT_DOCUMENT}"),
-            )
-        })
+        .map(|(path, line, name)| Finding::new(&path, line, format!("{name} is not described in {FORMAT_DOCUMENT}")))
         .collect()
 }
 
@@ -144,10 +109,7 @@ fn structs_from_bytes(file: &File) -> Vec<(String, usize, String)> {
     for (number, line) in (1..).zip(file.text.lines().map(str::trim)) {
         if line.starts_with("#[derive(") {
             derived = line.contains("FromBytes");
-        } else if let Some((_, rest)) = line
-            .split_once("struct ")
-            .filter(|(before, _)| !before.starts_with("//"))
-        {
+        } else if let Some((_, rest)) = line.split_once("struct ").filter(|(before, _)| !before.starts_with("//")) {
             let name: String = rest.chars().take_while(|c| c.is_alphanumeric()).collect();
             if std::mem::take(&mut derived) {
                 structs.push((file.path.clone(), number, name));
@@ -162,24 +124,16 @@ mod tests {
     use super::*;
 
     fn file(path: &str, text: &str) -> File {
-        File {
-            path: path.into(),
-            text: text.into(),
-        }
+        File { path: path.into(), text: text.into() }
     }
 
     #[test]
     fn an_invariant_needs_a_test_that_exists() {
-        let text = "# A\n## Invariants\n1. Good\n   thing — `module::proved`\n2. Bad — `unproved`\n3. None\n## B\n4. x\n";
-        let test = concat!(
-            "#[",
-            "test]\n#[cfg(unix)]\nfn proved() {}\nfn unproved() {}\n"
-        );
+        let text =
+            "# A\n## Invariants\n1. Good\n   thing — `module::proved`\n2. Bad — `unproved`\n3. None\n## B\n4. x\n";
+        let test = concat!("#[", "test]\n#[cfg(unix)]\nfn proved() {}\nfn unproved() {}\n");
         let files = [file(ARCHITECTURE, text), file("crates/a/src/x.rs", test)];
-        let lines: Vec<usize> = invariants(&files)
-            .iter()
-            .map(|finding| finding.line)
-            .collect();
+        let lines: Vec<usize> = invariants(&files).iter().map(|finding| finding.line).collect();
         assert_eq!(lines, [5, 6]);
     }
 
@@ -191,10 +145,7 @@ mod tests {
     #[test]
     fn every_on_media_struct_is_described() {
         let source = "#[derive(FromBytes)]\n#[repr(C)]\npub struct Told {\n#[derive(FromBytes)]\nstruct Untold;\n#[derive(Debug)]\nstruct Other;";
-        let files = [
-            file("crates/engine/src/format.rs", source),
-            file(FORMAT_DOCUMENT, "`Told`"),
-        ];
+        let files = [file("crates/engine/src/format.rs", source), file(FORMAT_DOCUMENT, "`Told`")];
         let findings = on_media_structs(&files);
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert!(findings[0].text.contains("Untold"), "{findings:?}");
@@ -202,9 +153,6 @@ mod tests {
 
     #[test]
     fn paths_of_one_machine_are_found() {
-        assert_eq!(
-            elsewhere(&file("a.md", concat!("see ../", "shared/x\nfine\n"))).len(),
-            1
-        );
+        assert_eq!(elsewhere(&file("a.md", concat!("see ../", "shared/x\nfine\n"))).len(), 1);
     }
 }

@@ -10,25 +10,12 @@ const DENY: &str = "deny.toml";
 
 pub(super) fn check() -> Result<Vec<Finding>, Failed> {
     let allowed = allowed(&read(&root().join(DENY))?);
-    let tree = [
-        "tree",
-        "--workspace",
-        "--edges",
-        "all",
-        "--target",
-        "all",
-        "--prefix",
-        "none",
-    ];
+    let tree = ["tree", "--workspace", "--edges", "all", "--target", "all", "--prefix", "none"];
     let tree = stdout_of(cargo(tree).args(["--quiet", "--no-dedupe", "--format", "{p}|{l}"]))?;
     let mut findings: Vec<Finding> = Vec::new();
     for (package, licence) in tree.lines().filter_map(|line| line.split_once('|')) {
         if !satisfied(licence, &allowed) {
-            let finding = Finding::new(
-                "Cargo.lock",
-                0,
-                format!("{package}: \"{licence}\" is not allowed by {DENY}"),
-            );
+            let finding = Finding::new("Cargo.lock", 0, format!("{package}: \"{licence}\" is not allowed by {DENY}"));
             if !findings.contains(&finding) {
                 findings.push(finding);
             }
@@ -39,19 +26,9 @@ pub(super) fn check() -> Result<Vec<Finding>, Failed> {
 
 /// The quoted names of `allow = [...]` below `[licenses]`.
 fn allowed(deny: &str) -> Vec<String> {
-    let licences = deny
-        .split("\n[licenses]")
-        .nth(1)
-        .and_then(|section| section.split("\n[").next());
-    let list = licences
-        .and_then(|section| section.split("allow = [").nth(1))
-        .and_then(|it| it.split(']').next());
-    list.unwrap_or_default()
-        .split('"')
-        .skip(1)
-        .step_by(2)
-        .map(str::to_owned)
-        .collect()
+    let licences = deny.split("\n[licenses]").nth(1).and_then(|section| section.split("\n[").next());
+    let list = licences.and_then(|section| section.split("allow = [").nth(1)).and_then(|it| it.split(']').next());
+    list.unwrap_or_default().split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
 /// Whether an SPDX expression can be met with allowed licences alone.
@@ -66,11 +43,9 @@ fn satisfied(expression: &str, allowed: &[String]) -> bool {
         let inner = satisfied(expression.get(open + 1..close).unwrap_or_default(), allowed);
         expression.replace_range(open..=close, if inner { TRUE } else { "no" });
     }
-    expression.split(" OR ").any(|all| {
-        all.split(" AND ")
-            .map(str::trim)
-            .all(|one| one == TRUE || allowed.iter().any(|name| name == one))
-    })
+    expression
+        .split(" OR ")
+        .any(|all| all.split(" AND ").map(str::trim).all(|one| one == TRUE || allowed.iter().any(|name| name == one)))
 }
 
 /// Stands for a part of an expression that is met; no licence has this name.
@@ -82,16 +57,9 @@ mod tests {
 
     #[test]
     fn expressions_are_judged_as_spdx_means_them() {
-        let allowed =
-            allowed("[bans]\n\n[licenses]\nallow = [\n  \"MIT\", # x\n  \"Zlib\",\n]\n[sources]\n");
+        let allowed = allowed("[bans]\n\n[licenses]\nallow = [\n  \"MIT\", # x\n  \"Zlib\",\n]\n[sources]\n");
         assert_eq!(allowed, ["MIT", "Zlib"]);
-        for good in [
-            "MIT",
-            "MIT OR GPL-3.0",
-            "GPL-3.0/MIT",
-            "(MIT OR X) AND Zlib",
-            "X OR (MIT AND Zlib)",
-        ] {
+        for good in ["MIT", "MIT OR GPL-3.0", "GPL-3.0/MIT", "(MIT OR X) AND Zlib", "X OR (MIT AND Zlib)"] {
             assert!(satisfied(good, &allowed), "{good}");
         }
         for bad in ["", "GPL-3.0", "MIT AND GPL-3.0", "(MIT OR X) AND X", "MIT)"] {

@@ -27,30 +27,18 @@ const SYNONYMS: [(&str, &str); 7] = [
 ];
 
 pub(super) fn check(files: &[File]) -> Vec<Finding> {
-    files
-        .iter()
-        .filter(|file| file.path.ends_with(".rs"))
-        .flat_map(check_file)
-        .collect()
+    files.iter().filter(|file| file.path.ends_with(".rs")).flat_map(check_file).collect()
 }
 
 fn check_file(file: &File) -> Vec<Finding> {
     let mut findings = Vec::new();
     let first = file.text.lines().next().unwrap_or_default();
     if first != SPDX {
-        findings.push(Finding::new(
-            &file.path,
-            1,
-            format!("the first line must be: {SPDX}"),
-        ));
+        findings.push(Finding::new(&file.path, 1, format!("the first line must be: {SPDX}")));
     }
     let about = file.text.lines().nth(1).unwrap_or_default();
     if !about.starts_with("//! ") && !file.path.ends_with("/tests.rs") {
-        findings.push(Finding::new(
-            &file.path,
-            2,
-            "say in `//!` lines what this file does",
-        ));
+        findings.push(Finding::new(&file.path, 2, "say in `//!` lines what this file does"));
     }
     let tests_from = tests_from(file);
     findings.extend(length(file, tests_from));
@@ -60,22 +48,14 @@ fn check_file(file: &File) -> Vec<Finding> {
             found(format!("no {word} in the tree: do it, or open an issue"));
         }
         if line.contains(concat!("[", "allow(")) {
-            found(
-                "use #[expect(lint, reason = \"...\")]: it tells when it is no longer needed"
-                    .into(),
-            );
+            found("use #[expect(lint, reason = \"...\")]: it tells when it is no longer needed".into());
         }
         if let Some((synonym, word)) = synonym(&file.path, line) {
-            found(format!(
-                "\"{synonym}\" is called \"{word}\" here (glossary in ARCHITECTURE.md)"
-            ));
+            found(format!("\"{synonym}\" is called \"{word}\" here (glossary in ARCHITECTURE.md)"));
         }
         if number >= tests_from {
             if line.contains(concat!("sle", "ep(")) && !line.contains("// pacing: ") {
-                found(
-                    "tests wait for what they need, not for time; else say why: `// pacing: ...`"
-                        .into(),
-                );
+                found("tests wait for what they need, not for time; else say why: `// pacing: ...`".into());
             }
         } else if line.contains(concat!("unwrap_", "unchecked")) || says_nothing(line) {
             found("say in expect(\"...\") why it can't fail".into());
@@ -92,65 +72,41 @@ fn tests_from(file: &File) -> usize {
     let lines: Vec<&str> = file.text.lines().collect();
     // `mod tests;` has its code elsewhere; a single `use` for tests ends nothing either.
     let cut = lines.windows(2).position(|pair| {
-        pair[0] == concat!("#[cfg", "(test)]")
-            && pair[1].starts_with("mod ")
-            && pair[1].ends_with('{')
+        pair[0] == concat!("#[cfg", "(test)]") && pair[1].starts_with("mod ") && pair[1].ends_with('{')
     });
     cut.map_or(usize::MAX, |index| index + 1)
 }
 
 fn length(file: &File, tests_from: usize) -> Option<Finding> {
     let lines = file.text.lines().count().min(tests_from - 1);
-    let allowed = LONG
-        .iter()
-        .find(|(path, _)| *path == file.path)
-        .map_or(LINES_MAX, |(_, lines)| *lines);
+    let allowed = LONG.iter().find(|(path, _)| *path == file.path).map_or(LINES_MAX, |(_, lines)| *lines);
     if lines > allowed {
-        let text =
-            format!("{lines} lines of code, at most {allowed}: cut it by what its parts hold");
+        let text = format!("{lines} lines of code, at most {allowed}: cut it by what its parts hold");
         return Some(Finding::new(&file.path, 0, text));
     }
     if lines > LINES_WARN {
-        return Some(Finding::warning(
-            &file.path,
-            format!("{lines} lines of code; aim for 100 to 300"),
-        ));
+        return Some(Finding::warning(&file.path, format!("{lines} lines of code; aim for 100 to 300")));
     }
     None
 }
 
 fn unfinished(line: &str) -> Option<&'static str> {
-    [
-        concat!("TO", "DO"),
-        concat!("FIX", "ME"),
-        concat!("XX", "X"),
-    ]
-    .into_iter()
-    .find(|word| {
-        line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-            .any(|it| it == *word)
-    })
+    [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")]
+        .into_iter()
+        .find(|word| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|it| it == *word))
 }
 
 fn synonym(path: &str, line: &str) -> Option<(&'static str, &'static str)> {
     let ours = path.starts_with("crates/")
         && path.contains("/src/")
         && !["/rival/", "/probe/"].iter().any(|it| path.contains(it));
-    let line = if ours {
-        line.to_ascii_lowercase()
-    } else {
-        String::new()
-    };
-    SYNONYMS
-        .into_iter()
-        .find(|(synonym, _)| line.contains(synonym))
+    let line = if ours { line.to_ascii_lowercase() } else { String::new() };
+    SYNONYMS.into_iter().find(|(synonym, _)| line.contains(synonym))
 }
 
 /// An `expect` of one word or none gives no reason; it dodges the lint against `unwrap`.
 fn says_nothing(line: &str) -> bool {
-    let reason = line
-        .split_once(concat!(".exp", "ect(\""))
-        .and_then(|(_, rest)| rest.split_once('"'));
+    let reason = line.split_once(concat!(".exp", "ect(\"")).and_then(|(_, rest)| rest.split_once('"'));
     reason.is_some_and(|(reason, _)| !reason.trim().contains(' '))
 }
 
@@ -159,22 +115,13 @@ mod tests {
     use super::*;
 
     fn findings(path: &str, body: &str) -> Vec<String> {
-        let file = File {
-            path: path.into(),
-            text: format!("{SPDX}\n//! A file.\n{body}"),
-        };
-        check_file(&file)
-            .into_iter()
-            .map(|finding| finding.to_string())
-            .collect()
+        let file = File { path: path.into(), text: format!("{SPDX}\n//! A file.\n{body}") };
+        check_file(&file).into_iter().map(|finding| finding.to_string()).collect()
     }
 
     #[test]
     fn a_good_file_has_no_findings() {
-        assert_eq!(
-            findings("crates/a/src/x.rs", "fn f() {}\n"),
-            Vec::<String>::new()
-        );
+        assert_eq!(findings("crates/a/src/x.rs", "fn f() {}\n"), Vec::<String>::new());
     }
 
     #[test]
@@ -194,15 +141,9 @@ mod tests {
     #[test]
     fn what_tests_may_do_is_no_finding() {
         let good = [
-            (
-                "crates/a/tests/x.rs",
-                concat!("thread::sle", "ep(tick); // pacing: a poll"),
-            ),
+            ("crates/a/tests/x.rs", concat!("thread::sle", "ep(tick); // pacing: a poll")),
             ("crates/a/src/x/tests.rs", concat!("x.exp", "ect(\"bug\");")),
-            (
-                "crates/sim/src/rival/bcache.rs",
-                "// bcache calls it write-back.",
-            ),
+            ("crates/sim/src/rival/bcache.rs", "// bcache calls it write-back."),
         ];
         for (path, line) in good {
             assert_eq!(findings(path, line), Vec::<String>::new(), "{path}: {line}");
@@ -212,25 +153,15 @@ mod tests {
     #[test]
     fn tests_do_not_count_as_lines_of_code() {
         let code = "fn f() {}\n".repeat(LINES_WARN - 2);
-        let tests = format!(
-            "{}{}",
-            concat!("#[cfg", "(test)]\nmod tests {\n"),
-            "fn t() {}\n".repeat(LINES_MAX)
-        );
-        assert_eq!(
-            findings("crates/a/src/x.rs", &format!("{code}{tests}")),
-            Vec::<String>::new()
-        );
+        let tests = format!("{}{}", concat!("#[cfg", "(test)]\nmod tests {\n"), "fn t() {}\n".repeat(LINES_MAX));
+        assert_eq!(findings("crates/a/src/x.rs", &format!("{code}{tests}")), Vec::<String>::new());
         let more = "fn f() {}\n".repeat(LINES_MAX);
         assert_eq!(findings("crates/a/src/x.rs", &more).len(), 1);
     }
 
     #[test]
     fn the_first_lines_are_wanted() {
-        let file = File {
-            path: "xtask/src/x.rs".into(),
-            text: "fn main() {}\n".into(),
-        };
+        let file = File { path: "xtask/src/x.rs".into(), text: "fn main() {}\n".into() };
         assert_eq!(check_file(&file).len(), 2);
     }
 }

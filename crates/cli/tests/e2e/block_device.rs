@@ -42,18 +42,9 @@ impl BlockDevice {
     pub(crate) fn attach(volume: &Volume, block_bytes: u32) -> Self {
         let fuse = Fuse::mount(volume);
         let mut losetup = tool("losetup");
-        losetup.args([
-            "--find",
-            "--show",
-            "--direct-io=on",
-            "--sector-size",
-            &block_bytes.to_string(),
-        ]);
+        losetup.args(["--find", "--show", "--direct-io=on", "--sector-size", &block_bytes.to_string()]);
         let path = must(losetup.arg(fuse.file()));
-        Self {
-            path: path.trim().into(),
-            _fuse: fuse,
-        }
+        Self { path: path.trim().into(), _fuse: fuse }
     }
 }
 
@@ -77,22 +68,12 @@ impl Fuse {
         std::fs::remove_file(&pid_file).ok();
         std::fs::create_dir_all(&dir).expect("a mount point can be made");
         let mut nbdfuse = tool("nbdfuse");
-        nbdfuse
-            .arg("--pidfile")
-            .arg(&pid_file)
-            .arg(dir.join("disk"))
-            .arg(volume.uri());
-        let child = nbdfuse
-            .stdin(Stdio::null())
-            .spawn()
-            .expect("nbdfuse can be started");
+        nbdfuse.arg("--pidfile").arg(&pid_file).arg(dir.join("disk")).arg(volume.uri());
+        let child = nbdfuse.stdin(Stdio::null()).spawn().expect("nbdfuse can be started");
         let mut fuse = Self { dir, child };
         let end = Instant::now() + LIMIT;
         while !(pid_file.exists() && fuse.file().exists()) {
-            let ended = fuse
-                .child
-                .try_wait()
-                .expect("our own child can be waited for");
+            let ended = fuse.child.try_wait().expect("our own child can be waited for");
             assert!(ended.is_none(), "nbdfuse has ended: {ended:?}");
             assert!(Instant::now() < end, "nbdfuse is not ready after {LIMIT:?}");
             thread::sleep(Duration::from_millis(5)); // pacing: a poll; nbdfuse has no other sign

@@ -19,21 +19,10 @@ fn nbdinfo_sees_what_is_offered() {
     let export = &info["exports"][0];
     assert_eq!(export["export-size"].as_u64(), Some(64 * MIB), "{info}");
     assert_eq!(export["is_read_only"], false, "{info}");
-    for ability in [
-        "can_flush",
-        "can_fua",
-        "can_trim",
-        "can_zero",
-        "can_multi_conn",
-    ] {
+    for ability in ["can_flush", "can_fua", "can_trim", "can_zero", "can_multi_conn"] {
         assert_eq!(export[ability], true, "{ability}: {info}");
     }
-    let list = must(
-        tool("nbdinfo")
-            .arg("--list")
-            .arg("--json")
-            .arg(volume.uri()),
-    );
+    let list = must(tool("nbdinfo").arg("--list").arg("--json").arg(volume.uri()));
     let list: Value = serde_json::from_str(&list).expect("nbdinfo speaks JSON");
     assert_eq!(list["exports"].as_array().map(Vec::len), Some(1), "{list}");
     volume.stop();
@@ -50,11 +39,7 @@ fn nbdcopy_brings_in_and_takes_out_the_same() {
         // Data with holes of zeroes in it, so that nbdcopy uses WRITE_ZEROES too.
         let mut random = Random::new(7);
         let piece = |nth: u64| {
-            if nth % 4 == 3 {
-                vec![0; MIB as usize]
-            } else {
-                random.bytes(MIB as usize)
-            }
+            if nth % 4 == 3 { vec![0; MIB as usize] } else { random.bytes(MIB as usize) }
         };
         let bytes: Vec<u8> = (0..128).flat_map(piece).collect();
         fs::write(&image, bytes).expect("the image can be written");
@@ -105,16 +90,8 @@ fn qemu_sees_a_disk_like_a_plain_file() {
 /// 1 MiB, often in the same few MiB so that later ones meet earlier ones.
 fn command(random: &mut Random) -> String {
     let bytes = (1 + random.below(2048)) * 512;
-    let bytes = if random.below(3) > 0 {
-        bytes.min(9 * 512)
-    } else {
-        bytes
-    };
-    let span = if random.below(2) == 0 {
-        4 * MIB
-    } else {
-        255 * MIB
-    };
+    let bytes = if random.below(3) > 0 { bytes.min(9 * 512) } else { bytes };
+    let span = if random.below(2) == 0 { 4 * MIB } else { 255 * MIB };
     let offset = random.below(span / 512) * 512;
     let pattern = 1 + random.below(255);
     match random.below(10) {

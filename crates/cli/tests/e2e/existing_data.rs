@@ -14,19 +14,9 @@ pub(crate) fn sources() -> PathBuf {
 /// A volume whose origin holds ext4 with files, and a copy of that origin.
 fn with_ext4() -> (Volume, PathBuf) {
     let volume = Volume::new(32, 256);
-    must(
-        tool("mkfs.ext4")
-            .args(["-q", "-F", "-d"])
-            .arg(sources())
-            .arg(&volume.origin),
-    );
+    must(tool("mkfs.ext4").args(["-q", "-F", "-d"]).arg(sources()).arg(&volume.origin));
     let copy = volume.place.file("copy.img");
-    must(
-        tool("cp")
-            .arg("--sparse=always")
-            .arg(&volume.origin)
-            .arg(&copy),
-    );
+    must(tool("cp").arg("--sparse=always").arg(&volume.origin).arg(&copy));
     (volume, copy)
 }
 
@@ -62,29 +52,18 @@ fn detach_refuses_as_long_as_the_cache_holds_the_only_copy() {
     volume.start();
     // Every other block of 32 MiB: more than is destaged before the stop below.
     let mut client = volume.connect();
-    let expected = std::fs::File::options()
-        .write(true)
-        .open(&copy)
-        .expect("the copy is ours");
+    let expected = std::fs::File::options().write(true).open(&copy).expect("the copy is ours");
     for block in (0..8192_u64).step_by(2) {
         let offset = 128 * MIB + block * 4096;
-        client
-            .write_at(offset, &[0x5a; 4096], false)
-            .expect("the volume can be written");
-        std::os::unix::fs::FileExt::write_all_at(&expected, &[0x5a; 4096], offset)
-            .expect("the copy is ours");
+        client.write_at(offset, &[0x5a; 4096], false).expect("the volume can be written");
+        std::os::unix::fs::FileExt::write_all_at(&expected, &[0x5a; 4096], offset).expect("the copy is ours");
     }
     client.flush().expect("the volume can be flushed");
     let dirty = volume.gauge("blocks_dirty");
     volume.stop();
     if dirty > 0 {
         let mut command = flashfront();
-        command
-            .arg("detach")
-            .arg("--cache")
-            .arg(&volume.cache)
-            .arg("--origin")
-            .arg(&volume.origin);
+        command.arg("detach").arg("--cache").arg(&volume.cache).arg("--origin").arg(&volume.origin);
         crate::refusal::assert_refused(&volume.place, &mut command, &["dirty", "drain"]);
     }
     volume.start();
@@ -95,12 +74,5 @@ fn detach_refuses_as_long_as_the_cache_holds_the_only_copy() {
 }
 
 fn detach(volume: &Volume) {
-    must(
-        flashfront()
-            .arg("detach")
-            .arg("--cache")
-            .arg(&volume.cache)
-            .arg("--origin")
-            .arg(&volume.origin),
-    );
+    must(flashfront().arg("detach").arg("--cache").arg(&volume.cache).arg("--origin").arg(&volume.origin));
 }

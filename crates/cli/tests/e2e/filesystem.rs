@@ -35,23 +35,14 @@ fn xfs_with_4096_byte_blocks() {
 
 fn file_system(kind: &str, block_bytes: u32, mode: &str) {
     let mkfs = format!("mkfs.{kind}");
-    let fsck = if kind == "ext4" {
-        "e2fsck"
-    } else {
-        "xfs_repair"
-    };
-    if skip_without_block_devices() || skip_without(&[&mkfs, fsck, "git", "tar", "diff", "fstrim"])
-    {
+    let fsck = if kind == "ext4" { "e2fsck" } else { "xfs_repair" };
+    if skip_without_block_devices() || skip_without(&[&mkfs, fsck, "git", "tar", "diff", "fstrim"]) {
         return;
     }
     let mut volume = Volume::served(CACHE_MIB, ORIGIN_MIB, mode);
     let archive = pack_sources(&volume);
     let device = BlockDevice::attach(&volume, block_bytes);
-    must(
-        tool(&mkfs)
-            .arg(if kind == "ext4" { "-F" } else { "-f" })
-            .arg(&device.path),
-    );
+    must(tool(&mkfs).arg(if kind == "ext4" { "-F" } else { "-f" }).arg(&device.path));
 
     let mount = Mount::new(&device, &volume);
     let tree = mount.dir.join("tree");
@@ -62,10 +53,7 @@ fn file_system(kind: &str, block_bytes: u32, mode: &str) {
     must(tool("rm").arg("-rf").arg(tree.join(".git")));
     let trimmed = output(tool("fstrim").arg("--verbose").arg(&mount.dir));
     if !trimmed.status.success() {
-        skip(&format!(
-            "fstrim on this kernel: {}",
-            String::from_utf8_lossy(&trimmed.stderr).trim()
-        ));
+        skip(&format!("fstrim on this kernel: {}", String::from_utf8_lossy(&trimmed.stderr).trim()));
     }
     mount.unmount();
     must(&mut check(kind, &device.path));
@@ -74,20 +62,9 @@ fn file_system(kind: &str, block_bytes: u32, mode: &str) {
     let mount = Mount::new(&device, &volume);
     let reference = volume.place.file("reference");
     unpack(&archive, &reference);
-    must(
-        tool("diff")
-            .args(["-r", "--no-dereference"])
-            .arg(&reference)
-            .arg(mount.dir.join("tree")),
-    );
-    must(&mut git(
-        &mount.dir.join("clone"),
-        &["fsck", "--full", "--strict"],
-    ));
-    let differing = must(&mut git(
-        &mount.dir.join("clone"),
-        &["status", "--porcelain"],
-    ));
+    must(tool("diff").args(["-r", "--no-dereference"]).arg(&reference).arg(mount.dir.join("tree")));
+    must(&mut git(&mount.dir.join("clone"), &["fsck", "--full", "--strict"]));
+    let differing = must(&mut git(&mount.dir.join("clone"), &["status", "--porcelain"]));
     assert_eq!(differing, "", "{}", volume.stderr());
     mount.unmount();
     drop(device);
@@ -103,16 +80,8 @@ fn file_system(kind: &str, block_bytes: u32, mode: &str) {
 
 /// A check that changes nothing and fails at the least finding.
 fn check(kind: &str, device: &Path) -> Command {
-    let mut command = if kind == "ext4" {
-        tool("e2fsck")
-    } else {
-        tool("xfs_repair")
-    };
-    command.args(if kind == "ext4" {
-        ["-f", "-n"].as_slice()
-    } else {
-        ["-n"].as_slice()
-    });
+    let mut command = if kind == "ext4" { tool("e2fsck") } else { tool("xfs_repair") };
+    command.args(if kind == "ext4" { ["-f", "-n"].as_slice() } else { ["-n"].as_slice() });
     if kind == "xfs" && device.is_file() {
         command.arg("-f");
     }
@@ -125,26 +94,15 @@ fn check(kind: &str, device: &Path) -> Command {
 fn pack_sources(volume: &Volume) -> PathBuf {
     let archive = volume.place.file("sources.tar");
     let mut tar = tool("tar");
-    tar.arg("-cf")
-        .arg(&archive)
-        .arg("-C")
-        .arg(crate::existing_data::sources())
-        .arg(".");
+    tar.arg("-cf").arg(&archive).arg("-C").arg(crate::existing_data::sources()).arg(".");
     let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
     let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from).or(home);
     let mut room = SOURCES_BYTES;
-    for registry in cargo
-        .iter()
-        .flat_map(|cargo| folders(&cargo.join("registry/src")))
-    {
+    for registry in cargo.iter().flat_map(|cargo| folders(&cargo.join("registry/src"))) {
         tar.arg("-C").arg(&registry);
         for krate in folders(&registry) {
             let line = must(tool("du").args(["-s", "--block-size=1"]).arg(&krate));
-            let bytes = line
-                .split('\t')
-                .next()
-                .and_then(|it| it.parse().ok())
-                .unwrap_or(u64::MAX);
+            let bytes = line.split('\t').next().and_then(|it| it.parse().ok()).unwrap_or(u64::MAX);
             if bytes < room {
                 room -= bytes;
                 tar.arg(krate.file_name().expect("a folder has a name"));
@@ -158,10 +116,7 @@ fn pack_sources(volume: &Volume) -> PathBuf {
 /// The folders in `dir`, sorted; none if there is no `dir`.
 fn folders(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut folders: Vec<PathBuf> = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.is_dir())
-        .collect();
+    let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
     folders.sort();
     folders
 }
@@ -177,12 +132,7 @@ fn clone(tree: &Path, to: &Path) {
     must(&mut git(tree, &["add", "--all", "--force"]));
     let who = ["-c", "user.name=Test", "-c", "user.email=test@example.org"];
     must(git(tree, &who).args(["commit", "--quiet", "--message", "Sources"]));
-    must(
-        tool("git")
-            .args(["clone", "--quiet", "--no-local"])
-            .arg(tree)
-            .arg(to),
-    );
+    must(tool("git").args(["clone", "--quiet", "--no-local"]).arg(tree).arg(to));
     let found = must(&mut git(to, &["grep", "-l", "SPDX-License-Identifier"]));
     assert!(found.lines().count() > 10, "git grep finds {found:?}");
 }

@@ -64,47 +64,23 @@ fn verify(mode: &str) {
 
 fn run(volume: &Volume, pattern: &str, seed: u64) {
     let mut fio = tool("fio");
-    fio.args([
-        "--name=verify",
-        "--ioengine=nbd",
-        "--iodepth=32",
-        "--output-format=json",
-        SIZES,
-    ]);
-    fio.args([
-        "--blockalign=512",
-        "--verify=crc32c",
-        "--verify_fatal=1",
-        "--verify_backlog=256",
-    ]);
-    fio.arg(format!("--uri={}", volume.uri()))
-        .arg(format!("--size={DATA_MIB}m"));
-    fio.arg(format!("--rw={pattern}"))
-        .arg(format!("--randseed={seed}"));
+    fio.args(["--name=verify", "--ioengine=nbd", "--iodepth=32", "--output-format=json", SIZES]);
+    fio.args(["--blockalign=512", "--verify=crc32c", "--verify_fatal=1", "--verify_backlog=256"]);
+    fio.arg(format!("--uri={}", volume.uri())).arg(format!("--size={DATA_MIB}m"));
+    fio.arg(format!("--rw={pattern}")).arg(format!("--randseed={seed}"));
     // Its state file goes where nothing is left behind.
-    fio.arg("--verify_state_save=0")
-        .current_dir(volume.place.dir());
+    fio.arg("--verify_state_save=0").current_dir(volume.place.dir());
     let text = must(&mut fio);
     // fio may print notes around its report.
     let report = text.find('{').map_or("", |start| &text[start..]);
-    let report = serde_json::Deserializer::from_str(report)
-        .into_iter::<Value>()
-        .next();
-    let report = report
-        .and_then(Result::ok)
-        .unwrap_or_else(|| panic!("fio says no JSON: {text}"));
+    let report = serde_json::Deserializer::from_str(report).into_iter::<Value>().next();
+    let report = report.and_then(Result::ok).unwrap_or_else(|| panic!("fio says no JSON: {text}"));
     let job = &report["jobs"][0];
     assert_eq!(job["error"], 0, "{job}");
     // It must have written about everything, and read all of it back.
-    let (written, read) = (
-        job["write"]["io_bytes"].as_u64(),
-        job["read"]["io_bytes"].as_u64(),
-    );
+    let (written, read) = (job["write"]["io_bytes"].as_u64(), job["read"]["io_bytes"].as_u64());
     let enough = Some((DATA_MIB << 20) * 9 / 10);
-    assert!(
-        written >= enough && read >= enough,
-        "{pattern}: written {written:?}, read {read:?}"
-    );
+    assert!(written >= enough && read >= enough, "{pattern}: written {written:?}, read {read:?}");
 }
 
 fn copy_of_volume(volume: &Volume, to: &std::path::Path) {
@@ -113,10 +89,7 @@ fn copy_of_volume(volume: &Volume, to: &std::path::Path) {
     let bytes = client.info().size_bytes;
     let mut piece = vec![0; 1 << 20];
     for offset in (0..bytes).step_by(piece.len()) {
-        client
-            .read_at(offset, &mut piece)
-            .expect("the volume can be read");
-        std::os::unix::fs::FileExt::write_all_at(&file, &piece, offset)
-            .expect("the copy can be written");
+        client.read_at(offset, &mut piece).expect("the volume can be read");
+        std::os::unix::fs::FileExt::write_all_at(&file, &piece, offset).expect("the copy can be written");
     }
 }

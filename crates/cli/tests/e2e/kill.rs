@@ -37,17 +37,14 @@ enum Moment {
 #[test]
 fn flushed_writes_survive_kill_9() {
     // Another seed for each run; the one of a failure is in its message.
-    let seed = std::env::var("FLASHFRONT_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
+    let seed = std::env::var("FLASHFRONT_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
     println!("seed: FLASHFRONT_SEED={seed}");
     let mut random = Random::new(seed);
     let mut volume = Volume::new(CACHE_MIB, ORIGIN_MIB);
     must(&mut volume.format());
-    let records: Vec<_> = (0..WRITERS)
-        .map(|nth| Mutex::new(Record::new(seed, nth * PART_SECTORS, PART_SECTORS)))
-        .collect();
+    let records: Vec<_> =
+        (0..WRITERS).map(|nth| Mutex::new(Record::new(seed, nth * PART_SECTORS, PART_SECTORS))).collect();
 
     for round in 0..KILLS {
         let moment = match round % 9 {
@@ -67,18 +64,10 @@ fn flushed_writes_survive_kill_9() {
         }
         volume.start();
         for record in &records {
-            verify_after_crash(
-                &volume,
-                &mut lock(record),
-                &format!("seed {seed}, kill {round}, {moment:?}"),
-            );
+            verify_after_crash(&volume, &mut lock(record), &format!("seed {seed}, kill {round}, {moment:?}"));
         }
         // Every third time the next daemon finds a cache that was stopped well.
-        if round % 3 == 0 {
-            volume.stop()
-        } else {
-            volume.kill9()
-        }
+        if round % 3 == 0 { volume.stop() } else { volume.kill9() }
     }
 
     volume.assert_sound();
@@ -97,13 +86,7 @@ fn flushed_writes_survive_kill_9() {
 }
 
 /// Writers write; after a random number of acknowledged requests the daemon is killed.
-fn write_until_killed(
-    volume: &mut Volume,
-    records: &[Mutex<Record>],
-    moment: Moment,
-    seed: u64,
-    wait: Duration,
-) {
+fn write_until_killed(volume: &mut Volume, records: &[Mutex<Record>], moment: Moment, seed: u64, wait: Duration) {
     let answered = Answered::default();
     let goal = 1 + seed % 600;
     let clients: Vec<Client> = records.iter().map(|_| volume.connect()).collect();
@@ -126,9 +109,7 @@ fn write_until_killed(
         match moment {
             Moment::Draining => {
                 let mut command = volume.ask("drain");
-                command
-                    .stdout(std::process::Stdio::null())
-                    .stderr(std::process::Stdio::null());
+                command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
                 drain = Some(command.spawn().expect("flashfront can be started"));
             }
             Moment::Stopping => volume.signal(rustix::process::Signal::TERM),
@@ -156,24 +137,13 @@ fn write_forever(
     };
     loop {
         // Mostly less than a block, or not aligned to one; sometimes long; often in a hot place.
-        let count = if random.below(12) == 0 {
-            1 + random.below(512)
-        } else {
-            1 + random.below(24)
-        };
-        let span = if random.below(2) == 0 {
-            sectors / 16
-        } else {
-            sectors
-        };
+        let count = if random.below(12) == 0 { 1 + random.below(512) } else { 1 + random.below(24) };
+        let span = if random.below(2) == 0 { sectors / 16 } else { sectors };
         let sector = first + random.below(span - count);
         match random.below(16) {
             0 => {
                 // A FLUSH covers what was acknowledged to other connections too.
-                let before: Vec<_> = records
-                    .iter()
-                    .map(|record| lock(record).acknowledged())
-                    .collect();
+                let before: Vec<_> = records.iter().map(|record| lock(record).acknowledged()).collect();
                 client.flush()?;
                 for (record, before) in records.iter().zip(&before) {
                     lock(record).flushed(before);
@@ -202,20 +172,11 @@ fn verify_after_crash(volume: &Volume, record: &mut Record, when: &str) {
     let mut bytes = vec![0; record.sectors() as usize * SECTOR];
     for (nth, piece) in bytes.chunks_mut(MIB as usize).enumerate() {
         let offset = record.first() * SECTOR as u64 + nth as u64 * MIB;
-        client
-            .read_at(offset, piece)
-            .unwrap_or_else(|error| panic!("{when}: {error}\n{}", volume.stderr()));
+        client.read_at(offset, piece).unwrap_or_else(|error| panic!("{when}: {error}\n{}", volume.stderr()));
     }
     let wrong = record.wrong_after_crash(record.first(), &bytes);
-    assert!(
-        wrong.is_none(),
-        "{when}: {}\n{}",
-        wrong.unwrap_or_default(),
-        volume.stderr()
-    );
-    client
-        .flush()
-        .unwrap_or_else(|error| panic!("{when}: {error}"));
+    assert!(wrong.is_none(), "{when}: {}\n{}", wrong.unwrap_or_default(), volume.stderr());
+    client.flush().unwrap_or_else(|error| panic!("{when}: {error}"));
     record.adopt(record.first(), &bytes);
 }
 
@@ -245,19 +206,10 @@ impl Answered {
     /// Waits until `goal` requests are answered, or nobody asks any more.
     fn wait_for(&self, goal: u64) {
         let guard = lock(&self.lock);
-        let waiting = |_: &mut ()| {
-            self.count.load(Ordering::SeqCst) < goal && self.gone.load(Ordering::SeqCst) == 0
-        };
+        let waiting = |_: &mut ()| self.count.load(Ordering::SeqCst) < goal && self.gone.load(Ordering::SeqCst) == 0;
         let limit = Duration::from_secs(60);
-        let (_guard, timeout) = self
-            .changed
-            .wait_timeout_while(guard, limit, waiting)
-            .expect("no client has panicked");
-        assert!(
-            !timeout.timed_out(),
-            "the daemon answers {:?} of {goal} requests",
-            self.count
-        );
+        let (_guard, timeout) = self.changed.wait_timeout_while(guard, limit, waiting).expect("no client has panicked");
+        assert!(!timeout.timed_out(), "the daemon answers {:?} of {goal} requests", self.count);
     }
 }
 
@@ -274,12 +226,7 @@ fn a_file_system_survives_kill_9() {
     let mut volume = Volume::new(CACHE_MIB, 8 * CACHE_MIB);
     must(&mut volume.format());
     let image = volume.place.sparse("image.img", 8 * CACHE_MIB * MIB);
-    must(
-        tool("mkfs.ext4")
-            .args(["-q", "-F", "-d"])
-            .arg(crate::existing_data::sources())
-            .arg(&image),
-    );
+    must(tool("mkfs.ext4").args(["-q", "-F", "-d"]).arg(crate::existing_data::sources()).arg(&image));
     volume.start();
     must(tool("nbdcopy").arg("--flush").arg(&image).arg(volume.uri()));
     volume.kill9();

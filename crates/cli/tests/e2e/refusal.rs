@@ -30,17 +30,11 @@ pub(crate) fn refused(place: &Place, command: &mut Command, words: &[&str]) -> R
     if !output.stdout.is_empty() {
         return Err(format!("stdout is for scripts, and it failed: {said}"));
     }
-    if let Some(word) = words
-        .iter()
-        .find(|word| !stderr.contains(&word.to_lowercase()))
-    {
+    if let Some(word) = words.iter().find(|word| !stderr.contains(&word.to_lowercase())) {
         return Err(format!("the message doesn't say {word:?}: {said}"));
     }
     let after = place.hashes();
-    let changed: Vec<_> = after
-        .iter()
-        .filter(|(path, hash)| before.get(*path) != Some(hash))
-        .collect();
+    let changed: Vec<_> = after.iter().filter(|(path, hash)| before.get(*path) != Some(hash)).collect();
     if !changed.is_empty() || before.len() != after.len() {
         return Err(format!("files were changed, {changed:?}: {said}"));
     }
@@ -65,10 +59,6 @@ impl Table {
     #[track_caller]
     pub(crate) fn assert(self) {
         let (wrong, cases) = (self.wrong.len(), self.cases);
-        assert!(
-            self.wrong.is_empty(),
-            "{wrong} of {cases} cases:\n{}",
-            self.wrong.join("\n")
-        );
+        assert!(self.wrong.is_empty(), "{wrong} of {cases} cases:\n{}", self.wrong.join("\n"));
     }
 }

@@ -39,11 +39,7 @@ pub(crate) struct Record {
 impl Record {
     /// Of a disk of zeroes.
     pub(crate) fn new(seed: u64, first: u64, sectors: u64) -> Self {
-        Self {
-            seed,
-            first,
-            sectors: vec![Known::default(); sectors as usize],
-        }
+        Self { seed, first, sectors: vec![Known::default(); sectors as usize] }
     }
 
     pub(crate) fn first(&self) -> u64 {
@@ -76,10 +72,7 @@ impl Record {
 
     /// What is acknowledged now: for [`Record::flushed`], if a FLUSH sent from now on is answered.
     pub(crate) fn acknowledged(&self) -> Vec<u32> {
-        self.sectors
-            .iter()
-            .map(|known| known.acknowledged)
-            .collect()
+        self.sectors.iter().map(|known| known.acknowledged).collect()
     }
 
     /// A FLUSH sent after `acknowledged` was taken has been answered.
@@ -92,9 +85,7 @@ impl Record {
     /// What is wrong with these bytes as the content of `sector` and those after it, read while
     /// the disk lived: exactly what was acknowledged last.
     pub(crate) fn wrong_alive(&self, sector: u64, bytes: &[u8]) -> Option<String> {
-        self.wrong(sector, bytes, |known, version| {
-            version == known.acknowledged
-        })
+        self.wrong(sector, bytes, |known, version| version == known.acknowledged)
     }
 
     /// The same, read after a crash: something written, no older than what was durable.
@@ -107,29 +98,17 @@ impl Record {
         for (number, bytes) in (sector..).zip(bytes.chunks(SECTOR)) {
             let found = version_of(self.seed, number, bytes).expect("judged before");
             let known = self.known(number);
-            *known = Known {
-                durable: found,
-                acknowledged: found,
-                issued: known.issued,
-                dead: known.issued,
-            };
+            *known = Known { durable: found, acknowledged: found, issued: known.issued, dead: known.issued };
         }
     }
 
-    fn wrong(
-        &self,
-        sector: u64,
-        bytes: &[u8],
-        allowed: impl Fn(&Known, u32) -> bool,
-    ) -> Option<String> {
+    fn wrong(&self, sector: u64, bytes: &[u8], allowed: impl Fn(&Known, u32) -> bool) -> Option<String> {
         for (number, bytes) in (sector..).zip(bytes.chunks(SECTOR)) {
             let known = &self.sectors[(number - self.first) as usize];
             let found = version_of(self.seed, number, bytes);
             if !found.is_some_and(|version| allowed(known, version)) {
                 let head = &bytes[..24];
-                return Some(format!(
-                    "sector {number}: found {found:?} (starts {head:02x?}), known {known:?}"
-                ));
+                return Some(format!("sector {number}: found {found:?} (starts {head:02x?}), known {known:?}"));
             }
         }
         None
@@ -145,8 +124,7 @@ fn stamp(seed: u64, sector: u64, version: u32) -> [u8; SECTOR] {
     if version > 0 {
         bytes[..8].copy_from_slice(&sector.to_le_bytes());
         bytes[8..16].copy_from_slice(&u64::from(version).to_le_bytes());
-        let mut noise =
-            Random::new(seed ^ sector.rotate_left(24) ^ u64::from(version).rotate_left(48));
+        let mut noise = Random::new(seed ^ sector.rotate_left(24) ^ u64::from(version).rotate_left(48));
         bytes[16..].copy_from_slice(&noise.bytes(SECTOR - 16));
     }
     bytes
@@ -164,43 +142,22 @@ fn a_record_tells_old_torn_and_misplaced_sectors_from_good_ones() {
     let mut record = Record::new(1, 100, 8);
     let first = record.issue(101, 2);
     assert!(record.wrong_after_crash(101, &first).is_none(), "issued");
-    assert!(
-        record.wrong_alive(101, &first).is_some(),
-        "not acknowledged"
-    );
+    assert!(record.wrong_alive(101, &first).is_some(), "not acknowledged");
     record.acknowledge(101, 2);
     assert!(record.wrong_alive(101, &first).is_none(), "acknowledged");
-    assert!(
-        record.wrong_after_crash(101, &[0; 2 * SECTOR]).is_none(),
-        "not durable"
-    );
+    assert!(record.wrong_after_crash(101, &[0; 2 * SECTOR]).is_none(), "not durable");
     let before_flush = record.acknowledged();
     let second = record.issue(102, 1);
     record.acknowledge(102, 1);
     record.flushed(&before_flush);
-    assert!(
-        record.wrong_after_crash(101, &[0; SECTOR]).is_some(),
-        "lost though flushed"
-    );
-    assert!(
-        record.wrong_after_crash(102, &first[SECTOR..]).is_none(),
-        "older, but flushed last"
-    );
-    assert!(
-        record.wrong_after_crash(103, &second).is_some(),
-        "another place"
-    );
+    assert!(record.wrong_after_crash(101, &[0; SECTOR]).is_some(), "lost though flushed");
+    assert!(record.wrong_after_crash(102, &first[SECTOR..]).is_none(), "older, but flushed last");
+    assert!(record.wrong_after_crash(103, &second).is_some(), "another place");
     let mut torn = second.clone();
     torn[256..].fill(0);
     assert!(record.wrong_after_crash(102, &torn).is_some(), "torn");
     record.adopt(102, &first[SECTOR..]);
-    assert!(
-        record.wrong_alive(102, &first[SECTOR..]).is_none(),
-        "adopted"
-    );
+    assert!(record.wrong_alive(102, &first[SECTOR..]).is_none(), "adopted");
     assert!(record.wrong_alive(102, &second).is_some(), "resurrected");
-    assert!(
-        record.wrong_after_crash(102, &second).is_some(),
-        "resurrected by a second crash"
-    );
+    assert!(record.wrong_after_crash(102, &second).is_some(), "resurrected by a second crash");
 }

@@ -55,8 +55,15 @@ impl Lane {
         let mut at = first;
         while at < end && versions.len() < RUN_BLOCKS_MAX as usize {
             let Some(version) = self.destageable(at, cx) else { break };
+            let suspect = self.suspect.contains(&at);
+            if suspect && at > first {
+                break;
+            }
             versions.push(version);
             at = Flat(at.0 + 1);
+            if suspect {
+                break;
+            }
         }
         let blocks = versions.len() as u32;
         if blocks == 0 {
@@ -113,7 +120,13 @@ impl Lane {
         if let Err(error) = read {
             let offset = cx.shared.superblock.slot_offset(self.id as u32, self.runs[run].versions[0].0);
             cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Read, offset, error });
-            self.drop_run(run, true, cx);
+            let end = Flat(first.0 + self.runs[run].versions.len() as u64);
+            if self.suspect.contains(&first) {
+                self.lose(first, self.runs[run].versions[0].0, cx);
+            } else {
+                self.suspect.extend((first.0..end.0).map(Flat));
+            }
+            self.drop_run(run, false, cx);
             return;
         }
         let blocks = self.runs[run].versions.len() as u32;

@@ -74,7 +74,7 @@ fn values_are_checked_against_each_other() {
     assert!(with(&|c| c.volumes.push(c.volumes[0].clone())).contains("two volumes"));
     assert!(with(&|c| c.volumes[0].origin = c.cache.clone()).contains("two devices"));
     assert!(with(&|c| c.volumes[0].name = "a/b".to_owned()).contains("can't be used"));
-    assert!(with(&|c| c.buffer_bytes = Size(1 << 20)).contains("64 MiB"));
+    assert!(with(&|c| c.buffer_bytes = Size(1 << 20)).contains("72 MiB"));
     assert!(with(&|c| c.http = Some(([0, 0, 0, 0], 80).into())).contains("--insecure"));
     assert!(with(&|c| c.listeners[0].nbd = Listen::parse("tcp:0.0.0.0:1").unwrap()).contains("--insecure"));
 }

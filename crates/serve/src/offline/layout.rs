@@ -33,7 +33,10 @@ pub enum LayoutError {
     #[error("{0} lanes are not possible; take 1 to {LANES_MAX}")]
     Lanes(u32),
     /// The device is too small.
-    #[error("the cache device is too small: {} bytes, and {lanes} lane(s) with segments of {} need at least {}; take a larger device, or smaller segments (--segment 64K needs least)", found, Size(*segment_bytes), Size(*least))]
+    #[error(
+        "the cache device is too small: it has {found} bytes, and {lanes} lane(s) with segments of {} need at least {} MiB; take a larger device, fewer lanes or smaller segments",
+        Size(*segment_bytes), least.div_ceil(1 << 20)
+    )]
     TooSmall {
         /// What it has.
         found: u64,

@@ -29,6 +29,10 @@ pub struct Plan {
     pub control_every: u64,
     /// One request in so many is a discard or write-zeroes; 0 = none.
     pub special_every: u64,
+    /// One request in so many comes with an I/O that fails, somewhere; 0 = none.
+    pub faults_every: u64,
+    /// The cache device's writes and flushes fail too.
+    pub cache_faults: bool,
     /// One write in so many has FUA; 0 = none.
     pub fua_every: u64,
 }
@@ -95,6 +99,8 @@ impl Plan {
             control_every: pick(rng, &[0, 100, 10]),
             special_every: pick(rng, &[0, 20, 5]),
             fua_every: pick(rng, &[0, 10, 2]),
+            faults_every: pick(rng, &[0, 0, 0, 5, 50]),
+            cache_faults: rng.below(4) == 0,
             spec,
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
-use flashfront_engine::{Control, Durability, Mode, OriginId, RequestId, RequestOp, SECTOR_BYTES};
+use flashfront_engine::{Control, DeviceError, Durability, Mode, Op, OriginId, RequestId, RequestOp, SECTOR_BYTES};
 
 use super::Plan;
 use crate::oracle::Oracle;
@@ -96,12 +96,39 @@ impl Life {
             if self.one_in(self.plan.control_every) {
                 self.control();
             }
+            if self.one_in(self.plan.faults_every) {
+                self.order_fault();
+            }
             if self.one_in(40) {
                 let ns = self.rng.below(300_000_000);
                 self.world.pass(ns);
             }
             self.take_answers();
         }
+    }
+
+    /// One I/O from now on will fail.
+    fn order_fault(&mut self) {
+        let (nth, at) = (self.rng.below(8), self.rng.below(self.modes.len() as u64 + 1) as usize);
+        let op = [Op::Read, Op::Write, Op::Flush][self.rng.below(3) as usize];
+        let rarely = self.one_in(4);
+        match self.world.origins.get_mut(at) {
+            Some(origin) => origin.faults.fail_nth(nth, Some(op), DeviceError::Io),
+            None if op == Op::Read || (self.plan.cache_faults && rarely) => {
+                self.world.cache.faults.fail_nth(nth, Some(op), DeviceError::Io);
+                if op != Op::Read {
+                    // Data that found no place in the log may reach the origin and be older again after the
+                    // next opening: no flush of it is ever acknowledged.
+                    self.oracle.forgive_time_travel();
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn heal(&mut self) {
+        self.world.cache.faults.heal();
+        self.world.origins.iter_mut().for_each(|origin| origin.faults.heal());
     }
 
     fn place(&mut self, origin: usize) -> (u64, u64) {
@@ -180,18 +207,21 @@ impl Life {
     }
 
     fn take_answers(&mut self) {
+        for e in &self.world.events { dbgp(99, 0, 0, || format!("{:?} EVENT {e:?}", self.world.now)); }
         self.world.events.clear();
         for answer in std::mem::take(&mut self.world.answers) {
             self.answers += 1;
-            assert_eq!(answer.result, Ok(()), "no device failed: {:?}", self.asked[&answer.id]);
+            let ok = answer.result.is_ok();
+            assert!(ok || self.plan.faults_every > 0, "no device failed, but {:?} did", self.asked[&answer.id]);
             match self.asked.remove(&answer.id).expect("asked for") {
+                Asked::Read { start, .. } if !ok => self.oracle.abandon_read(start),
                 Asked::Read { origin, sector, start } => {
                     dbgp(origin, sector, answer.data.len() as u64 / 512, || { let t = std::env::var("TRACE").expect("t"); let s: u64 = t.split_once(':').expect("x").1.parse().expect("n"); let i = (s - sector) as usize * 512; format!("{:?} END READ {start} {:?} allowed {:?}", self.world.now, crate::stamp::identify(origin, s, &answer.data[i..i + 512]), self.oracle.allowed(origin, s))});
                     let verdict = self.oracle.end_read(origin, sector, start, &answer.data);
                     verdict.unwrap_or_else(|violation| panic!("read at {:?}: {violation}", self.world.now));
                 }
-                Asked::Write { op, durable } => { dbgp(99, 0, 0, || format!("{:?} END write {op}", self.world.now)); self.oracle.end_write(op, true, durable)},
-                Asked::Flush { origin, start } => { dbgp(origin, 0, 1 << 60, || format!("{:?} FLUSH END {start}", self.world.now)); self.oracle.end_flush(origin, start, true)},
+                Asked::Write { op, durable } => { dbgp(99, 0, 0, || format!("{:?} END write {op} ok {ok}", self.world.now)); self.oracle.end_write(op, ok, durable)},
+                Asked::Flush { origin, start } => { dbgp(origin, 0, 1 << 60, || format!("{:?} FLUSH END {start} ok {ok}", self.world.now)); self.oracle.end_flush(origin, start, ok)},
             }
         }
     }
@@ -201,8 +231,11 @@ impl Life {
         if self.one_in(4) {
             self.world.finish_requests();
             self.take_answers();
+            self.heal();
             self.world.stop();
-            self.oracle.stop();
+            if self.plan.faults_every == 0 {
+                self.oracle.stop();
+            }
         }
         self.crash();
         while self.one_in(3) {
@@ -220,6 +253,7 @@ impl Life {
     }
 
     fn crash(&mut self) {
+        self.heal();
         dbgp(99, 0, 0, || format!("CRASH"));
         if let Ok(t) = std::env::var("TRACE") {
             let (o, s) = t.split_once(':').expect("o:s");
@@ -261,6 +295,7 @@ impl Life {
 
     /// Reads everything, drains, stops; then the origins alone must hold all.
     fn end(&mut self) {
+        self.heal();
         self.world.finish_requests();
         self.take_answers();
         for origin in 0..self.modes.len() {

@@ -29,16 +29,8 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Starts `serve`; nothing is known of it yet.
     pub(crate) fn spawn(serve: &mut Command, log: &Path) -> Self {
-        let stderr = File::options()
-            .create(true)
-            .append(true)
-            .open(log)
-            .expect("the log can be written");
-        let spawned = serve
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(stderr)
-            .spawn();
+        let stderr = File::options().create(true).append(true).open(log).expect("the log can be written");
+        let spawned = serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn();
         let mut child = spawned.expect("flashfront can be started");
         let stdout = child.stdout.take().expect("the pipe was asked for");
         let (send, lines) = mpsc::channel();
@@ -57,12 +49,7 @@ impl Daemon {
                 kill_process(pid, Signal::KILL).ok();
             }
         });
-        Self {
-            child,
-            lines,
-            log: log.to_owned(),
-            _watch: watch,
-        }
+        Self { child, lines, log: log.to_owned(), _watch: watch }
     }
 
     /// Waits until clients may connect; the URI it names.
@@ -71,10 +58,7 @@ impl Daemon {
         match self.lines.recv_timeout(LIMIT) {
             Ok(line) => match line.strip_prefix("ready ") {
                 Some(uri) => uri.to_owned(),
-                None => panic!(
-                    "instead of `ready URI` the daemon said {line:?}\n{}",
-                    self.stderr()
-                ),
+                None => panic!("instead of `ready URI` the daemon said {line:?}\n{}", self.stderr()),
             },
             Err(why) => panic!("the daemon is not ready: {why}\n{}", self.stderr()),
         }
@@ -89,14 +73,9 @@ impl Daemon {
     #[track_caller]
     pub(crate) fn ended(&mut self) -> ExitStatus {
         match self.lines.recv_timeout(LIMIT) {
-            Err(RecvTimeoutError::Disconnected) => {
-                self.child.wait().expect("our own child can be waited for")
-            }
+            Err(RecvTimeoutError::Disconnected) => self.child.wait().expect("our own child can be waited for"),
             Err(RecvTimeoutError::Timeout) => panic!("the daemon does not end\n{}", self.stderr()),
-            Ok(line) => panic!(
-                "the daemon says more than it may: {line:?}\n{}",
-                self.stderr()
-            ),
+            Ok(line) => panic!("the daemon says more than it may: {line:?}\n{}", self.stderr()),
         }
     }
 
@@ -105,11 +84,7 @@ impl Daemon {
     pub(crate) fn stop(mut self) {
         self.signal(Signal::TERM);
         let status = self.ended();
-        assert!(
-            status.success(),
-            "after SIGTERM: {status}\n{}",
-            self.stderr()
-        );
+        assert!(status.success(), "after SIGTERM: {status}\n{}", self.stderr());
         assert!(!self.stderr().contains("panicked"), "{}", self.stderr());
     }
 

@@ -16,10 +16,7 @@ pub(crate) fn flashfront() -> Command {
     let program = std::env::var_os("FLASHFRONT_BIN");
     let mut command = Command::new(program.unwrap_or_else(|| env!("CARGO_BIN_EXE_flashfront").into()));
     // A test must not depend on where a user keeps things.
-    command
-        .env_remove("XDG_RUNTIME_DIR")
-        .env_remove("RUST_LOG")
-        .env("NO_COLOR", "1");
+    command.env_remove("XDG_RUNTIME_DIR").env_remove("RUST_LOG").env("NO_COLOR", "1");
     command
 }
 
@@ -28,9 +25,7 @@ pub(crate) fn tool(name: &str) -> Command {
     let mut command = Command::new(name);
     command.env("PATH", path()).env("LC_ALL", "C");
     // A git that some user's settings change is not the git we test with.
-    command
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .env("GIT_CONFIG_NOSYSTEM", "1");
+    command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
     command
 }
 
@@ -43,60 +38,33 @@ fn path() -> OsString {
 /// Runs to the end; what it said, and how it ended.
 pub(crate) fn output(command: &mut Command) -> Output {
     let line = format!("{command:?}");
-    let spawned = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
+    let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = spawned.unwrap_or_else(|error| panic!("{line}: {error}"));
     let (send, receive) = mpsc::channel();
     let read = |index: usize, pipe: Option<Box<dyn Read + Send>>| {
         let send = send.clone();
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
-            pipe.expect("the pipe was asked for")
-                .read_to_end(&mut bytes)
-                .expect("a pipe can be read");
+            pipe.expect("the pipe was asked for").read_to_end(&mut bytes).expect("a pipe can be read");
             // Nobody listens after the time limit.
             send.send((index, bytes)).ok();
         });
     };
-    read(
-        0,
-        child
-            .stdout
-            .take()
-            .map(|it| Box::new(it) as Box<dyn Read + Send>),
-    );
-    read(
-        1,
-        child
-            .stderr
-            .take()
-            .map(|it| Box::new(it) as Box<dyn Read + Send>),
-    );
+    read(0, child.stdout.take().map(|it| Box::new(it) as Box<dyn Read + Send>));
+    read(1, child.stderr.take().map(|it| Box::new(it) as Box<dyn Read + Send>));
     let end = Instant::now() + LIMIT;
     let mut said = [Vec::new(), Vec::new()];
     for _ in 0..2 {
-        let Ok((index, bytes)) =
-            receive.recv_timeout(end.saturating_duration_since(Instant::now()))
-        else {
+        let Ok((index, bytes)) = receive.recv_timeout(end.saturating_duration_since(Instant::now())) else {
             child.kill().expect("our own child can be killed");
             child.wait().expect("our own child can be waited for");
-            panic!(
-                "{line}: not done after {LIMIT:?}; said {}",
-                String::from_utf8_lossy(&said.concat())
-            );
+            panic!("{line}: not done after {LIMIT:?}; said {}", String::from_utf8_lossy(&said.concat()));
         };
         said[index] = bytes;
     }
     let status = child.wait().expect("our own child can be waited for");
     let [stdout, stderr] = said;
-    Output {
-        status,
-        stdout,
-        stderr,
-    }
+    Output { status, stdout, stderr }
 }
 
 /// Runs to the end, which must be a good one; its stdout.
@@ -110,10 +78,7 @@ pub(crate) fn must(command: &mut Command) -> String {
 
 /// An output, for a message.
 pub(crate) fn show(output: &Output) -> String {
-    let (stdout, stderr) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     format!("{}\nstdout: {stdout}\nstderr: {stderr}", output.status)
 }
 
@@ -122,16 +87,13 @@ pub(crate) fn skip(why: &str) {
     let thread = std::thread::current();
     let line = format!("\nskipped: {}: {why}\n", thread.name().unwrap_or("a test"));
     // Past the test runner, which keeps to itself what passing tests print.
-    std::io::stderr()
-        .write_all(line.as_bytes())
-        .expect("stderr is open");
+    std::io::stderr().write_all(line.as_bytes()).expect("stderr is open");
 }
 
 /// Whether the running test must be skipped for want of a program; says so.
 pub(crate) fn skip_without(programs: &[&str]) -> bool {
     let path = path();
-    let has =
-        |name: &str| std::env::split_paths(&path).any(|dir| Path::new(&dir).join(name).is_file());
+    let has = |name: &str| std::env::split_paths(&path).any(|dir| Path::new(&dir).join(name).is_file());
     let missing: Vec<&str> = programs.iter().copied().filter(|name| !has(name)).collect();
     if missing.is_empty() {
         return false;

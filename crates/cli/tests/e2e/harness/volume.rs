@@ -51,33 +51,21 @@ impl Volume {
     /// `format` of this volume, to be run.
     pub(crate) fn format(&self) -> Command {
         let mut command = flashfront();
-        command
-            .arg("format")
-            .arg("--cache")
-            .arg(&self.cache)
-            .arg("--origin")
-            .arg(&self.origin);
+        command.arg("format").arg("--cache").arg(&self.cache).arg("--origin").arg(&self.origin);
         command
     }
 
     /// `serve` of this volume, to be run.
     pub(crate) fn serve(&self) -> Command {
         let mut command = self.serve_nowhere();
-        command
-            .arg("--nbd")
-            .arg(format!("unix:{}", self.socket.display()));
+        command.arg("--nbd").arg(format!("unix:{}", self.socket.display()));
         command
     }
 
     /// `serve` of this volume without an address for clients.
     pub(crate) fn serve_nowhere(&self) -> Command {
         let mut command = flashfront();
-        command
-            .arg("serve")
-            .arg("--cache")
-            .arg(&self.cache)
-            .arg("--origin")
-            .arg(&self.origin);
+        command.arg("serve").arg("--cache").arg(&self.cache).arg("--origin").arg(&self.origin);
         command.arg("--control").arg(&self.control);
         command
     }
@@ -119,10 +107,7 @@ impl Volume {
     /// Sends the daemon a signal.
     #[track_caller]
     pub(crate) fn signal(&self, signal: Signal) {
-        self.daemon
-            .as_ref()
-            .expect("the volume is served")
-            .signal(signal);
+        self.daemon.as_ref().expect("the volume is served").signal(signal);
     }
 
     /// Waits for the daemon's end, which must be a good one.
@@ -149,17 +134,14 @@ impl Volume {
     #[track_caller]
     pub(crate) fn status(&self) -> Value {
         let text = must(self.ask("status").arg("--json"));
-        serde_json::from_str(&text)
-            .unwrap_or_else(|error| panic!("status says no JSON, {error}: {text}"))
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("status says no JSON, {error}: {text}"))
     }
 
     /// A number of `status --json`.
     #[track_caller]
     pub(crate) fn gauge(&self, key: &str) -> u64 {
         let status = self.status();
-        status[key]
-            .as_u64()
-            .unwrap_or_else(|| panic!("status has no number {key}: {status}"))
+        status[key].as_u64().unwrap_or_else(|| panic!("status has no number {key}: {status}"))
     }
 
     /// `drain`; nothing is dirty afterwards.
@@ -176,11 +158,7 @@ impl Volume {
         let report: Value = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|error| panic!("check says no JSON, {error}: {}", show(&output)));
         assert_eq!(report["ok"], true, "{report}\n{}", self.stderr());
-        assert_eq!(
-            report["damage"].as_array().map(Vec::len),
-            Some(0),
-            "{report}"
-        );
+        assert_eq!(report["damage"].as_array().map(Vec::len), Some(0), "{report}");
         assert!(output.status.success(), "{}", show(&output));
     }
 
@@ -194,16 +172,9 @@ impl Volume {
         let (mut seen, mut wanted) = (vec![0; MIB as usize], vec![0; MIB as usize]);
         for offset in (0..bytes).step_by(MIB as usize) {
             let len = (bytes - offset).min(MIB) as usize;
-            client
-                .read_at(offset, &mut seen[..len])
-                .expect("the volume can be read");
-            file.read_exact(&mut wanted[..len])
-                .expect("the file can be read");
-            assert!(
-                seen[..len] == wanted[..len],
-                "the MiB at {offset} differs\n{}",
-                self.stderr()
-            );
+            client.read_at(offset, &mut seen[..len]).expect("the volume can be read");
+            file.read_exact(&mut wanted[..len]).expect("the file can be read");
+            assert!(seen[..len] == wanted[..len], "the MiB at {offset} differs\n{}", self.stderr());
         }
         client.disconnect().expect("the daemon is there");
     }
