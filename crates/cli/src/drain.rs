@@ -100,7 +100,12 @@ fn text(outcome: &Outcome, interrupted: bool) -> String {
             outcome.lost_blocks
         )
     } else {
-        format!("ended by somebody else: {written} written, {left} still dirty\n")
+        // A busy volume is dirty again at once, and the status doesn't tell that from a drain that
+        // another operator stopped. Either way the origin is not complete now, so this is no success.
+        format!(
+            "the drain is over, but {left} are dirty (again): clients go on writing, or another operator stopped it. \
+             Stop the clients, or run `flashfront set --mode writethrough`, and drain again\n"
+        )
     }
 }
 
@@ -117,7 +122,7 @@ mod tests {
         assert!(text(&outcome(0, 0), false).contains("nothing is dirty"));
         assert!(text(&outcome(5, 0), true).contains("again"));
         assert!(text(&outcome(2, 2), false).contains("2 lost blocks"));
-        assert!(text(&outcome(5, 2), false).contains("somebody else"));
+        assert!(text(&outcome(5, 2), false).contains("--mode writethrough"));
     }
 
     #[test]

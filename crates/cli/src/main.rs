@@ -65,9 +65,14 @@ enum Verb {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    // A daemon's log is its news; of other verbs only what is wrong is worth a line.
-    let news = matches!(cli.verb, Verb::Serve(_));
-    log::start(if cli.quiet { -1 } else { i8::from(news) + cli.verbose.min(3) as i8 });
+    // A daemon's log is its news; of other verbs only what is wrong is worth a line, and the demo's
+    // daemon is nobody's.
+    let usual = match cli.verb {
+        Verb::Serve(_) => 1,
+        Verb::Try(_) => -1,
+        _ => 0,
+    };
+    log::start(if cli.quiet { -1 } else { usual + cli.verbose.min(4) as i8 });
     let done = match cli.verb {
         Verb::Try(verb) => verb.run(),
         Verb::Format(verb) => verb.run(),

@@ -101,6 +101,13 @@ impl Serve {
                 human::blocks(blocks_dirty)
             ),
             Ended::AtOnce => tracing::warn!("stopped at once; the next start replays the log"),
+            Ended::CacheFailed { blocks_dirty: 0 } => anyhow::bail!(
+                "stopped; the cache device had failed. The origin is complete; this cache is not to be served again"
+            ),
+            Ended::CacheFailed { blocks_dirty } => anyhow::bail!(
+                "stopped; the cache device had failed, and {} of dirty data did not reach the origin",
+                human::blocks(blocks_dirty)
+            ),
         }
         Ok(ExitCode::SUCCESS)
     }

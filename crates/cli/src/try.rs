@@ -76,7 +76,7 @@ struct Interrupted;
 
 impl std::fmt::Display for Interrupted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("interrupted; everything made for the demo has been removed")
+        f.write_str("interrupted; but for what --keep keeps, everything made for the demo has been removed")
     }
 }
 

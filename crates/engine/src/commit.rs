@@ -92,6 +92,15 @@ pub(crate) enum Place {
     Device,
 }
 
+/// An entry without a block, to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Note {
+    /// About a range that is locked until this is durable, or about a segment.
+    Entry(Entry),
+    /// A block was dropped because it was damaged; it may come back at any time.
+    Dropped(Flat),
+}
+
 struct Open {
     buf: Buf,
     /// Blocks of the buffer, with the header's.
@@ -141,7 +150,7 @@ pub(crate) struct Log {
     /// Those who wait for what is in no sealed commit yet.
     unsealed_waiters: Vec<Waiter>,
     /// Entries without blocks, for the next commit.
-    notes: VecDeque<Entry>,
+    notes: VecDeque<Note>,
     cleaned: VecDeque<(Flat, u32)>,
     cleaned_since: Option<Time>,
     /// The last commit that was sealed because somebody waited.
@@ -250,9 +259,10 @@ impl Log {
 
     /// Whether a slot is in a commit that is not sealed: its bytes may still change in place.
     pub(crate) fn unsealed(&self, slot: u32) -> bool {
-        self.tails.iter().filter_map(|tail| tail.open.as_ref()).any(|open| {
-            slot > open.header_slot && slot - open.header_slot <= open.blocks.len() as u32
-        })
+        self.tails
+            .iter()
+            .filter_map(|tail| tail.open.as_ref())
+            .any(|open| slot > open.header_slot && slot - open.header_slot <= open.blocks.len() as u32)
     }
 
     /// Whether a slot is in a segment that will be free soon.
@@ -280,8 +290,8 @@ impl Log {
     }
 
     /// Puts an entry without a block into the next commit.
-    pub(crate) fn note(&mut self, entry: Entry) {
-        self.notes.push_back(entry);
+    pub(crate) fn note(&mut self, note: Note) {
+        self.notes.push_back(note);
     }
 
     /// Remembers to record that a version is on the origin. Lost in a crash it does no harm.
@@ -475,8 +485,16 @@ impl Lane {
             });
         }
         if stream == Stream::Writes {
-            let room = COMMIT_ENTRIES_MAX - entries.len();
-            entries.extend(log.notes.drain(..room.min(log.notes.len())));
+            while entries.len() < COMMIT_ENTRIES_MAX
+                && let Some(note) = log.notes.pop_front()
+            {
+                // Entries come after the blocks of their commit: a block that has come back is left alone.
+                match note {
+                    Note::Entry(entry) => entries.push(entry),
+                    Note::Dropped(flat) if self.index.get(flat).is_some() => {}
+                    Note::Dropped(flat) => entries.push(Entry::Invalidate { key: cx.shared.key(flat), blocks: 1 }),
+                }
+            }
             while entries.len() < COMMIT_ENTRIES_MAX
                 && let Some((flat, slot)) = log.cleaned.pop_front()
             {
@@ -569,7 +587,7 @@ impl Lane {
         let waited_for = !log.unsealed_waiters.is_empty() || !log.notes.is_empty();
         let in_flight = log.group_seq > log.durable_seq;
         let crowded = log.cleaned.len() >= CLEANED_WAITING_MAX;
-        let frees = log.notes.iter().any(|note| matches!(note, Entry::Freed { .. }));
+        let frees = log.notes.iter().any(|note| matches!(note, Note::Entry(Entry::Freed { .. })));
         if (due || crowded || (waited_for && !in_flight)) && self.open(Stream::Writes, frees, cx) {
             self.seal_now(Stream::Writes, cx);
             if waited_for {

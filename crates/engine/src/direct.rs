@@ -10,7 +10,7 @@
 
 use alloc::vec::Vec;
 
-use crate::commit::Waiter;
+use crate::commit::{Note, Waiter};
 use crate::format::{Entry, Stream};
 use crate::index::Flat;
 use crate::io::{DeviceError, Op, RequestError};
@@ -67,7 +67,7 @@ impl Lane {
         }
         cached.iter().for_each(|flat| self.unmap(*flat, cx));
         let (key, blocks) = (cx.shared.key(first), self.pieces[at].blocks);
-        self.log.note(Entry::Invalidate { key, blocks });
+        self.log.note(Note::Entry(Entry::Invalidate { key, blocks }));
         let waits = self.await_durable(Waiter::Invalidated(at), cx);
         debug_assert!(waits, "a noted entry is not durable yet");
     }

@@ -124,16 +124,6 @@ impl DirtySet {
         }
         None
     }
-
-    /// How many of the blocks `from .. to` are in the set.
-    pub(crate) fn count(&self, from: Flat, to: Flat) -> u64 {
-        let (mut count, mut at) = (0, from);
-        while let Some(next) = self.next(at).filter(|next| *next < to) {
-            count += 1;
-            at = Flat(next.0 + 1);
-        }
-        count
-    }
 }
 
 fn next_bit(words: &[u64], low: u16) -> Option<u16> {

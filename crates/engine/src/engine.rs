@@ -194,6 +194,7 @@ impl Engine {
             segments_free: self.lanes.iter().map(|lane| lane.log.free_segments() as u64).sum(),
             segments: self.lanes.iter().map(|lane| lane.log.segments.len() as u64).sum(),
             draining: shared.draining,
+            cache_failed: shared.cache_failed,
             lost: shared.lost.iter().map(|flat| shared.key(*flat)).collect(),
             buffer_bytes: shared.buffer_bytes,
             index_bytes: self.lanes.iter().map(Lane::table_bytes).sum(),

@@ -268,7 +268,9 @@ pub struct Superblock {
     pub epoch: u64,
     /// Whether the last daemon stopped cleanly, so that the stale guard's data is current.
     pub clean: bool,
-    /// Dirty blocks at the last clean stop; means nothing if the stop was not clean.
+    /// The last daemon stopped because the cache device failed: its log may be older than the origin.
+    pub failed: bool,
+    /// Dirty blocks at the last stop; means nothing after a crash.
     pub dirty_blocks: u64,
     /// Size of the cache device.
     pub cache_bytes: u64,
@@ -329,7 +331,7 @@ impl Superblock {
         media.update = self.update.into();
         media.epoch = self.epoch.into();
         media.cache_bytes = self.cache_bytes.into();
-        media.flags = u32::from(self.clean).into();
+        media.flags = (u32::from(self.clean) | u32::from(self.failed) << 1).into();
         media.dirty_blocks = self.dirty_blocks.into();
         media.lanes = self.lanes.into();
         media.segment_blocks = self.segment_blocks.into();
@@ -394,6 +396,7 @@ impl Superblock {
             update: media.update.get(),
             epoch: media.epoch.get(),
             clean: media.flags.get() & 1 != 0,
+            failed: media.flags.get() & 2 != 0,
             dirty_blocks: media.dirty_blocks.get(),
             cache_bytes: media.cache_bytes.get(),
             lanes: media.lanes.get(),
@@ -674,8 +677,8 @@ impl CheckpointHeader {
     #[must_use]
     pub fn decode(block: &[u8]) -> Option<Self> {
         let media = CheckpointMedia::ref_from_bytes(block).ok()?;
-        let sound = media.magic == CHECKPOINT_MAGIC
-            && block_crc(block, offset_of!(CheckpointMedia, crc)) == media.crc.get();
+        let sound =
+            media.magic == CHECKPOINT_MAGIC && block_crc(block, offset_of!(CheckpointMedia, crc)) == media.crc.get();
         sound.then(|| Self {
             cache_tag: media.cache_tag.get(),
             epoch: media.epoch.get(),

@@ -76,7 +76,7 @@ enum At {
 
 impl Index {
     /// An index for keys below `keys` and slots below `slots`; `None` if they need more than 64 bits
-    /// an entry (only with origins of exabytes).
+    /// an entry (origins of more than 256 TiB together).
     pub(crate) fn new(keys: u64, slots: u64) -> Option<Self> {
         let bucket_count = (slots * 100).div_ceil(LOAD_PERCENT * WAYS as u64).max(16);
         let mix = Mix::new(keys);

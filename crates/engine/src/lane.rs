@@ -74,21 +74,50 @@ impl Piece {
 /// What an I/O in flight is for.
 pub(crate) enum LaneIo {
     /// Blocks of a read piece from the cache device.
-    ReadCache { piece: usize, at: u32, slot: u32, checksums: Vec<u32> },
+    ReadCache {
+        piece: usize,
+        at: u32,
+        slot: u32,
+        checksums: Vec<u32>,
+    },
     /// Blocks of a read piece from the origin.
-    ReadOrigin { piece: usize },
+    ReadOrigin {
+        piece: usize,
+    },
     /// The old content of a block that is written in part.
-    Merge { piece: usize, block: u32, buf: Buf, from: Option<Found> },
+    Merge {
+        piece: usize,
+        block: u32,
+        buf: Buf,
+        from: Option<Found>,
+    },
     /// A direct write, discard or zero.
-    Direct { piece: usize },
-    Commit { seq: u64 },
+    Direct {
+        piece: usize,
+    },
+    Commit {
+        seq: u64,
+    },
     /// Blocks of a destage run from the cache device.
-    RunRead { run: usize },
-    RunWrite { run: usize },
+    RunRead {
+        run: usize,
+    },
+    RunWrite {
+        run: usize,
+    },
     /// A commit header of a segment under reclaim.
-    ReclaimHeader { segment: u32, slot: u32, buf: Buf },
+    ReclaimHeader {
+        segment: u32,
+        slot: u32,
+        buf: Buf,
+    },
     /// A block that may survive.
-    Survivor { segment: u32, flat: Flat, found: Found, buf: Buf },
+    Survivor {
+        segment: u32,
+        flat: Flat,
+        found: Found,
+        buf: Buf,
+    },
     Checkpoint,
     Recover,
 }

@@ -73,7 +73,8 @@ impl Locks {
     }
 
     /// Locks held or waited for.
-    pub(crate) fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.by_start.len()
     }
 

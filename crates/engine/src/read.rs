@@ -8,9 +8,9 @@
 use alloc::vec::Vec;
 
 use crate::admission::View;
-use crate::commit::{Place, Waiter};
+use crate::commit::{Note, Place, Waiter};
 use crate::event::Event;
-use crate::format::{Entry, Stream};
+use crate::format::Stream;
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::lane::{Lane, LaneIo};
@@ -136,13 +136,7 @@ impl Lane {
 
     /// A block of the cache device could not be read, or is not what was written there. Returns
     /// whether its data is lost; otherwise the origin has it.
-    pub(crate) fn damaged(
-        &mut self,
-        flat: Flat,
-        slot: u32,
-        result: Result<(), DeviceError>,
-        cx: &mut Cx<'_>,
-    ) -> bool {
+    pub(crate) fn damaged(&mut self, flat: Flat, slot: u32, result: Result<(), DeviceError>, cx: &mut Cx<'_>) -> bool {
         // A block that has left this slot since was clean: its data is on the origin.
         let Some(found) = self.index.get(flat).filter(|found| found.slot == slot) else { return false };
         if let Err(error) = result {
@@ -162,7 +156,7 @@ impl Lane {
         }
         self.unmap(flat, cx);
         self.unrecorded.insert(flat);
-        self.log.note(Entry::Invalidate { key: cx.shared.key(flat), blocks: 1 });
+        self.log.note(Note::Dropped(flat));
         self.await_durable(Waiter::Dropped(flat), cx);
         false
     }

@@ -11,7 +11,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::commit::{Log, Segment, State, Waiter};
+use crate::commit::{Log, Note, Segment, State, Waiter};
 use crate::event::Event;
 use crate::format::{CommitHeader, Entry, Stream};
 use crate::index::{Flat, Found};
@@ -104,16 +104,20 @@ impl Lane {
         for found in cx.shared.lost.iter().filter_map(|flat| self.index.get(*flat)) {
             *lost_in.entry(found.slot / slots).or_default() += 1;
         }
-        lost_in.iter().filter(|(id, lost)| {
-            self.reclaim.victims.contains_key(id) && self.log.segments[**id as usize].dirty == **lost
-        }).count()
+        lost_in
+            .iter()
+            .filter(|(id, lost)| {
+                self.reclaim.victims.contains_key(id) && self.log.segments[**id as usize].dirty == **lost
+            })
+            .count()
     }
 
     /// Goes on with victims whose dirty blocks are destaged or rewritten.
     fn resume_victims(&mut self, cx: &mut Cx<'_>) {
         let resumable = |id: &u32, victim: &Victim| victim.pending == 0 && self.log.segments[*id as usize].dirty == 0;
         let victims = &self.reclaim.victims;
-        let resumable: Vec<u32> = victims.iter().filter(|(id, victim)| resumable(id, victim)).map(|(id, _)| *id).collect();
+        let resumable: Vec<u32> =
+            victims.iter().filter(|(id, victim)| resumable(id, victim)).map(|(id, _)| *id).collect();
         for id in resumable {
             self.victim_step(id, cx);
         }
@@ -258,7 +262,7 @@ impl Lane {
         self.replacement.freed(SegmentId(segment));
         self.log.segments[segment as usize].state = State::Freeing;
         self.reclaim.freeing.insert(segment, victim.blocks);
-        self.log.note(Entry::Freed { segment });
+        self.log.note(Note::Entry(Entry::Freed { segment }));
         self.await_durable(Waiter::Freed(segment), cx);
     }
 

@@ -224,9 +224,8 @@ impl Lane {
 
     fn next_body_read(&mut self, it: &mut Recovery, header: CheckpointHeader, cx: &Cx<'_>) -> Option<(u64, u32)> {
         let segments = self.log.segments.len() as u64;
-        let blocks = 1
-            + segments.div_ceil(CHECKPOINT_AGES_MAX as u64)
-            + header.entries.div_ceil(CHECKPOINT_ENTRIES_MAX as u64);
+        let blocks =
+            1 + segments.div_ceil(CHECKPOINT_AGES_MAX as u64) + header.entries.div_ceil(CHECKPOINT_ENTRIES_MAX as u64);
         it.batch = (blocks.saturating_sub(u64::from(it.block)) as u32).min(BATCH_BLOCKS);
         let area = cx.shared.superblock.checkpoint_offset(self.id as u32, it.area);
         (it.batch > 0).then(|| (area + u64::from(it.block) * BLOCK_BYTES, it.batch))
@@ -276,7 +275,8 @@ impl Lane {
             let is_next = |header: &CommitHeader| {
                 header.seq == seq && header.epoch == epoch && header.cache_tag == tag && header.lane == lane
             };
-            let stream = (0..STREAMS).find(|&s| it.candidates[s].as_ref().and_then(Option::as_ref).is_some_and(is_next))?;
+            let stream =
+                (0..STREAMS).find(|&s| it.candidates[s].as_ref().and_then(Option::as_ref).is_some_and(is_next))?;
             let header = it.candidates[stream].take()??;
             let slot = it.heads[stream];
             let slots = (self.log.segments.len() as u32) * self.log.segment_slots();

@@ -94,6 +94,8 @@ pub struct Status {
     pub segments: u64,
     /// Whether a drain is going on.
     pub draining: bool,
+    /// Whether the cache device failed, so that nothing new is trusted to it.
+    pub cache_failed: bool,
     /// Blocks whose only copy is corrupt; reads of them fail until they are written anew.
     pub lost: Vec<Key>,
     /// Buffer bytes the engine holds.

@@ -115,6 +115,18 @@ pub enum ServeError {
         /// Dirty blocks.
         dirty: u64,
     },
+    /// The last run ended with the cache device failing.
+    #[error(
+        "{path}: this cache device failed in the last run, so its log may hold dirty blocks that are older than the origin. {advice}",
+        path = path.display(),
+        advice = if *dirty == 0 { "All data was on the origin by then: nothing is lost by making a new cache with `flashfront format --force`".to_owned() } else { format!("{dirty} blocks had not reached the origin; if the origin was not changed since, --accept-changed-origin replays them") }
+    )]
+    CacheFailed {
+        /// The cache device.
+        path: PathBuf,
+        /// Dirty blocks at the end.
+        dirty: u64,
+    },
     /// Replay is not possible.
     #[error("{path}: {error}", path = path.display())]
     Open {
@@ -191,11 +203,14 @@ impl StopHandle {
 /// Changes a device into a slower or faultier one.
 pub type Wrap = Box<dyn Fn(Box<dyn Device>) -> Box<dyn Device> + Send>;
 
+/// Is told the URIs.
+pub type Ready = Box<dyn FnOnce(&[String]) + Send>;
+
 /// What the caller wants to do on the way.
 #[derive(Default)]
 pub struct Hooks {
     /// Called once with the URIs when clients may connect.
-    pub ready: Option<Box<dyn FnOnce(&[String]) + Send>>,
+    pub ready: Option<Ready>,
     /// Asks for a stop.
     pub stop: StopHandle,
     /// Wraps the cache device.
@@ -214,6 +229,11 @@ pub enum Ended {
     },
     /// At once; the next start replays the log.
     AtOnce,
+    /// Because the cache device failed: the log is not to be replayed without a thought.
+    CacheFailed {
+        /// Dirty blocks that did not reach their origin.
+        blocks_dirty: u64,
+    },
 }
 
 /// What is open before anything is written.
@@ -242,7 +262,7 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     let http = config.http.map(|address| Http::start(address, caller)).transpose()?;
 
     let Opened { cache, origins, mut superblock, .. } = opened;
-    (superblock.clean, superblock.epoch) = (false, superblock.epoch + 1);
+    (superblock.clean, superblock.failed, superblock.epoch) = (false, false, superblock.epoch + 1);
     for (record, volume) in superblock.origins.iter_mut().zip(&config.volumes) {
         record.mode = volume.mode.unwrap_or(record.mode);
     }
@@ -289,6 +309,9 @@ fn open(config: &Config) -> Result<Opened, ServeError> {
         );
     }
     let superblock = stored.superblock;
+    if superblock.failed && (superblock.dirty_blocks == 0 || !config.accept_changed_origin) {
+        return Err(ServeError::CacheFailed { path: config.cache.clone(), dirty: superblock.dirty_blocks });
+    }
     let count = superblock.origins.len();
     if count == 0 {
         return Err(ServeError::Detached(config.cache.clone()));
@@ -512,7 +535,8 @@ impl Daemon<'_> {
     /// Leaves the stale guard's data.
     fn close(self, clean: bool) -> Result<Ended, ServeError> {
         let mut superblock = self.pump.engine().superblock().clone();
-        let blocks_dirty = self.pump.engine().status().blocks_dirty;
+        let status = self.pump.engine().status();
+        let blocks_dirty = status.blocks_dirty;
         let config = self.config;
         // Closes the devices and gives up their locks.
         drop(self.pump);
@@ -526,10 +550,11 @@ impl Daemon<'_> {
             origin.sync().map_err(what())?;
             stale::record(&origin, record).map_err(what())?;
         }
-        (superblock.clean, superblock.dirty_blocks) = (true, blocks_dirty);
+        (superblock.clean, superblock.failed) = (!status.cache_failed, status.cache_failed);
+        superblock.dirty_blocks = blocks_dirty;
         superblock::write(&cache, &mut superblock)
             .map_err(failed(format!("{}: superblock", config.cache.display())))?;
-        Ok(Ended::Clean { blocks_dirty })
+        Ok(if status.cache_failed { Ended::CacheFailed { blocks_dirty } } else { Ended::Clean { blocks_dirty } })
     }
 
     fn answer_calls(&mut self) {
@@ -542,7 +567,9 @@ impl Daemon<'_> {
 
     fn answer(&mut self, command: Command) -> Response {
         match command {
-            Command::Status => Response::Status(Box::new(StatusReport::new(&self.pump.engine().status(), &self.facts()))),
+            Command::Status => {
+                Response::Status(Box::new(StatusReport::new(&self.pump.engine().status(), &self.facts())))
+            }
             Command::Drain { start } => {
                 self.pump.apply(Input::Control(Control::Drain(start)));
                 Response::Done

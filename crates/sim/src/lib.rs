@@ -2,16 +2,18 @@
 //! Virtual time: the production engine over virtual disks, and what must be true of it.
 //!
 //! [`World`] joins one engine with its disks and a clock that jumps from event to event;
-//! [`Oracle`] knows what every read may return; [`torture`] makes a whole random life of a cache
+//! [`Oracle`] knows what every read may return, [`Client`] asks and lets it judge; [`torture`] makes a whole random life of a cache
 //! out of one seed. No threads, no clock, no files: the same seed gives the same run.
 #![forbid(unsafe_code)]
 
+mod client;
 mod oracle;
 mod spec;
 mod stamp;
 pub mod torture;
 mod world;
 
+pub use client::Client;
 pub use oracle::{Oracle, Violation};
 pub use spec::{OriginSpec, WorldSpec};
 pub use stamp::{Content, identify, stamp};

@@ -155,7 +155,12 @@ impl Oracle {
         for (at, bytes) in (sector..).zip(bytes.chunks_exact(SECTOR)) {
             let found = identify(origin, at, bytes);
             let cell = &mut self.origins[origin][at as usize];
-            cell.read(&self.ops, start, now, found, self.forgiving).map_err(|allowed| Violation { origin, sector: at, found, allowed })?;
+            cell.read(&self.ops, start, now, found, self.forgiving).map_err(|allowed| Violation {
+                origin,
+                sector: at,
+                found,
+                allowed,
+            })?;
         }
         Ok(())
     }

@@ -79,6 +79,7 @@ impl WorldSpec {
             update: 1,
             epoch: 0,
             clean: true,
+            failed: false,
             dirty_blocks: 0,
             cache_bytes: (2 + u64::from(self.lanes) * lane) * BLOCK_BYTES,
             lanes: self.lanes,

@@ -5,7 +5,7 @@
 //! up of two is told from a sound one.
 
 /// Bytes of a sector.
-pub const SECTOR: usize = flashfront_engine::SECTOR_BYTES as usize;
+pub(crate) const SECTOR: usize = flashfront_engine::SECTOR_BYTES as usize;
 
 /// What the bytes of a sector are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

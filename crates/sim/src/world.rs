@@ -12,8 +12,8 @@ use flashfront_device::sim::{Fate, RamDisk, RamSpec};
 use flashfront_device::{Arena, Device, DeviceIo, Done, Rng};
 use flashfront_engine::format::Superblock;
 use flashfront_engine::{
-    BLOCK_BYTES, BLOCK_SECTORS, Control, Counters, DeviceId, Effect, Effects, Engine, Event, Input, Io, Lba,
-    Memory, Op, OpenError, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span, Time, Token,
+    BLOCK_BYTES, BLOCK_SECTORS, Control, Counters, DeviceId, Effect, Effects, Engine, Event, Input, Io, Lba, Memory,
+    Op, OpenError, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span, Time, Token,
 };
 
 use crate::spec::WorldSpec;
@@ -162,7 +162,15 @@ impl World {
     }
 
     /// Submits a request. A write is stamped with `write`, or zeroes for `None`.
-    pub fn submit(&mut self, op: RequestOp, origin: usize, lba: u64, sectors: u64, fua: bool, write: Option<u32>) -> RequestId {
+    pub fn submit(
+        &mut self,
+        op: RequestOp,
+        origin: usize,
+        lba: u64,
+        sectors: u64,
+        fua: bool,
+        write: Option<u32>,
+    ) -> RequestId {
         let id = RequestId(self.next_id);
         self.next_id += 1;
         let payload = matches!(op, RequestOp::Read | RequestOp::Write);

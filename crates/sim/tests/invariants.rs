@@ -132,9 +132,8 @@ fn dirty_until_durable() {
     assert_eq!(world.engine().status().blocks_dirty, 4);
     // The flush after it fails: still dirty, although the origin has the bytes.
     world.origins[0].faults.fail_nth(0, Some(Op::Flush), DeviceError::Io);
-    let failures = |world: &World| {
-        world.events.iter().filter(|event| matches!(event, Event::DestageFailed { .. })).count()
-    };
+    let failures =
+        |world: &World| world.events.iter().filter(|event| matches!(event, Event::DestageFailed { .. })).count();
     world.drive_until(|world| failures(world) == 2);
     assert_eq!(world.engine().status().blocks_dirty, 4, "clean before the origin's flush");
     let mut after = world.crash(1, Fate::Lost, Fate::Lost);
@@ -325,8 +324,7 @@ fn crash_keeps_a_prefix() {
             }
             let mut after = world.crash(seed, fate, Fate::Kept);
             after.open().expect("opens after a crash");
-            let kept: Vec<bool> =
-                (1..=12).map(|n| read(&mut after, u64::from(n)) == Ok(Content::Write(n))).collect();
+            let kept: Vec<bool> = (1..=12).map(|n| read(&mut after, u64::from(n)) == Ok(Content::Write(n))).collect();
             let first_lost = kept.iter().position(|kept| !kept).unwrap_or(12);
             assert!(kept[first_lost..].iter().all(|kept| !kept), "{fate:?} {seed}: {kept:?} is no prefix");
         }

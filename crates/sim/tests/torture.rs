@@ -20,7 +20,7 @@ fn random_lives() {
     for seed in seeds {
         let plan = Plan::from_seed(seed);
         match std::panic::catch_unwind(|| run(plan, seed)) {
-            Ok(outcome) => { eprintln!("S {seed} {outcome:?}"); steps += outcome.steps },
+            Ok(outcome) => steps += outcome.steps,
             Err(_) => {
                 eprintln!("FAILED: FLASHFRONT_SEED={seed} cargo test -p flashfront-sim --test torture");
                 failed.push(seed);

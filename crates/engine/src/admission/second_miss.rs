@@ -35,7 +35,7 @@ impl SecondMiss {
         let x = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         let x = x ^ (x >> 31);
-        let set = (u128::from(x) * self.sets.len() as u128 >> 64) as usize;
+        let set = ((u128::from(x) * self.sets.len() as u128) >> 64) as usize;
         // 0 means empty.
         (set, (x as u16).max(1))
     }

@@ -41,8 +41,7 @@ pub(crate) fn runs_allowed(view: View) -> u32 {
 mod tests {
     use super::*;
 
-    const CALM: View =
-        View { dirty: 10, limit: 1000, idle: false, urgent: false, aged: false, foreground_reads: 0 };
+    const CALM: View = View { dirty: 10, limit: 1000, idle: false, urgent: false, aged: false, foreground_reads: 0 };
 
     #[test]
     fn busy_and_little_dirty_waits_and_idle_does_not() {

@@ -260,6 +260,7 @@ fn new_superblock(
         update: 0,
         epoch: 0,
         clean: true,
+        failed: false,
         dirty_blocks: 0,
         cache_bytes,
         lanes: layout.lanes,

@@ -51,11 +51,13 @@ impl Plan {
         let segments_per_lane = pick(rng, &[16, 24, 24, 32, 64]);
         let origins = 1 + rng.below(2) as usize;
         let capacity = u64::from(lanes * segment_blocks * segments_per_lane);
-        let mode = pick(rng, &[Mode::Writeback, Mode::Writeback, Mode::Writeback, Mode::Writethrough, Mode::Writearound]);
+        let mode =
+            pick(rng, &[Mode::Writeback, Mode::Writeback, Mode::Writeback, Mode::Writethrough, Mode::Writearound]);
         let origin = |rng: &mut Rng| {
             let logical_block_bytes = pick(rng, &[512, 512, 4096]);
             let size = capacity * 4096 * (60 + rng.below(200)) / 100 / origins as u64;
-            let size_bytes = size.clamp(1 << 20, 12 << 20) / u64::from(logical_block_bytes) * u64::from(logical_block_bytes);
+            let size_bytes =
+                size.clamp(1 << 20, 12 << 20) / u64::from(logical_block_bytes) * u64::from(logical_block_bytes);
             OriginSpec { size_bytes, logical_block_bytes, mode }
         };
         let origins: Vec<_> = (0..origins).map(|_| origin(rng)).collect();

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A world whose every answer is judged by the oracle.
+
+use std::collections::BTreeMap;
+
+use flashfront_device::sim::Fate;
+use flashfront_engine::{Durability, Event, Mode, RequestError, RequestId, RequestOp, SECTOR_BYTES};
+
+use crate::oracle::Oracle;
+use crate::spec::WorldSpec;
+use crate::stamp::Content;
+use crate::world::{Opened, World};
+
+/// What was asked, and what the oracle must be told at the end.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Read { origin: usize, sector: u64, start: u64 },
+    Write { op: u32, durable: bool },
+    Flush { origin: usize, start: u64 },
+}
+
+/// Clients of one cache.
+pub struct Client {
+    /// The world they live in.
+    pub world: World,
+    /// What they know.
+    pub oracle: Oracle,
+    asked: BTreeMap<RequestId, Asked>,
+    /// Requests answered, ever.
+    pub answers: u64,
+    /// Requests that failed, with what was asked, since [`Client::take_failed`].
+    failed: Vec<(RequestId, RequestError)>,
+    /// Events that were seen, since [`Client::take_events`].
+    events: Vec<Event>,
+}
+
+impl Client {
+    /// A fresh cache, opened.
+    #[must_use]
+    pub fn fresh(spec: WorldSpec) -> Self {
+        let sectors: Vec<u64> = spec.origins.iter().map(|origin| origin.size_bytes / SECTOR_BYTES).collect();
+        let mut world = World::format(spec);
+        world.open().expect("a fresh cache opens");
+        let oracle = Oracle::new(&sectors);
+        Self { world, oracle, asked: BTreeMap::new(), answers: 0, failed: Vec::new(), events: Vec::new() }
+    }
+
+    /// Sectors of an origin.
+    #[must_use]
+    pub fn sectors(&self, origin: usize) -> u64 {
+        self.world.spec.origins[origin].size_bytes / SECTOR_BYTES
+    }
+
+    /// Begins a read.
+    pub fn read(&mut self, origin: usize, sector: u64, sectors: u64) -> RequestId {
+        let start = self.oracle.begin_read();
+        let id = self.world.submit(RequestOp::Read, origin, sector, sectors, false, None);
+        self.asked.insert(id, Asked::Read { origin, sector, start });
+        id
+    }
+
+    /// Begins a write.
+    pub fn write(&mut self, origin: usize, sector: u64, sectors: u64, fua: bool) -> RequestId {
+        self.change(RequestOp::Write, origin, sector, sectors, fua)
+    }
+
+    /// Begins a write, a discard or write-zeroes.
+    pub fn change(&mut self, op: RequestOp, origin: usize, sector: u64, sectors: u64, fua: bool) -> RequestId {
+        let content = match op {
+            RequestOp::Discard => Some(Content::Any),
+            RequestOp::WriteZeroes { .. } => Some(Content::Zero),
+            _ => None,
+        };
+        let status = self.world.engine().status();
+        let always = self.world.spec.options.durability == Durability::Always;
+        let durable = fua || (always && status.origins[origin].mode == Mode::Writeback);
+        // A discard promises nothing about content.
+        let durable = durable && op != RequestOp::Discard;
+        let write = self.oracle.begin_write(origin, sector, sectors, content);
+        let id = self.world.submit(op, origin, sector, sectors, fua, Some(write));
+        self.asked.insert(id, Asked::Write { op: write, durable });
+        id
+    }
+
+    /// Begins a FLUSH.
+    pub fn flush(&mut self, origin: usize) -> RequestId {
+        let start = self.oracle.begin_read();
+        let id = self.world.submit(RequestOp::Flush, origin, 0, 0, false, None);
+        self.asked.insert(id, Asked::Flush { origin, start });
+        id
+    }
+
+    /// Lets the oracle judge all answers that have come.
+    ///
+    /// # Panics
+    /// When a read returned what it may not.
+    pub fn judge(&mut self) {
+        self.events.append(&mut self.world.events);
+        for answer in std::mem::take(&mut self.world.answers) {
+            self.answers += 1;
+            let ok = answer.result.is_ok();
+            if let Err(error) = answer.result {
+                self.failed.push((answer.id, error));
+            }
+            match self.asked.remove(&answer.id).expect("asked for") {
+                Asked::Read { start, .. } if !ok => self.oracle.abandon_read(start),
+                Asked::Read { origin, sector, start } => {
+                    let verdict = self.oracle.end_read(origin, sector, start, &answer.data);
+                    verdict.unwrap_or_else(|violation| panic!("read at {:?}: {violation}", self.world.now));
+                }
+                Asked::Write { op, durable } => self.oracle.end_write(op, ok, durable),
+                Asked::Flush { origin, start } => self.oracle.end_flush(origin, start, ok),
+            }
+        }
+    }
+
+    /// Waits until at most so many requests are in flight.
+    ///
+    /// # Panics
+    /// If one is never answered.
+    pub fn finish_to(&mut self, in_flight: usize) {
+        let reached = self.world.drive_until(|world| world.in_flight() <= in_flight);
+        assert!(reached, "requests are never answered: {:?}", self.world.engine().status());
+        self.judge();
+    }
+
+    /// Waits for all answers.
+    pub fn finish(&mut self) {
+        self.finish_to(0);
+    }
+
+    /// What failed since the last call.
+    pub fn take_failed(&mut self) -> Vec<(RequestId, RequestError)> {
+        self.judge();
+        std::mem::take(&mut self.failed)
+    }
+
+    /// What the operator was told since the last call.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        self.judge();
+        std::mem::take(&mut self.events)
+    }
+
+    /// Reads everything.
+    pub fn read_all(&mut self) {
+        for origin in 0..self.world.origins.len() {
+            let all = self.sectors(origin);
+            for at in (0..all).step_by(1024) {
+                self.read(origin, at, 1024.min(all - at));
+                self.finish_to(4);
+            }
+        }
+        self.finish();
+    }
+
+    /// Drains and stops; then the bare origins must hold everything.
+    ///
+    /// # Panics
+    /// If they don't.
+    pub fn leave(&mut self) {
+        self.finish();
+        self.world.drain();
+        self.world.stop();
+        self.judge();
+        self.judge_origins();
+    }
+
+    /// Judges the origins as they are, without the cache.
+    ///
+    /// # Panics
+    /// If they lack something.
+    pub fn judge_origins(&mut self) {
+        for (origin, disk) in self.world.origins.iter().enumerate() {
+            let mut bytes = vec![0; self.world.spec.origins[origin].size_bytes as usize];
+            disk.peek(0, &mut bytes);
+            let start = self.oracle.begin_read();
+            let verdict = self.oracle.end_read(origin, 0, start, &bytes);
+            verdict.unwrap_or_else(|violation| panic!("the bare origin: {violation}"));
+        }
+    }
+
+    /// Stops cleanly; the world is not open then.
+    pub fn stop(&mut self) {
+        self.finish();
+        self.world.stop();
+        self.judge();
+        self.oracle.stop();
+    }
+
+    /// Cuts the power; the world is not open then.
+    pub fn crash(&mut self, seed: u64, cache: Fate, origins: Fate) {
+        self.judge();
+        self.world = self.world.crash(seed, cache, origins);
+        self.oracle.crash();
+        self.asked.clear();
+    }
+
+    /// Opens the cache again.
+    ///
+    /// # Panics
+    /// If it can't be opened.
+    pub fn open(&mut self) -> Opened {
+        let opened = self.world.open();
+        opened.unwrap_or_else(|error| panic!("the cache does not open: {error}"))
+    }
+}
