@@ -76,6 +76,8 @@ pub(crate) enum Waiter {
     Piece(usize),
     /// A direct write whose range was dropped from the cache.
     Invalidated(usize),
+    /// A direct write that replaced lost blocks.
+    Replaced(usize),
     /// A segment that was freed.
     Freed(u32),
     /// A destage run whose blocks must not reach the origin before.
@@ -634,8 +636,9 @@ impl Lane {
                 self.pieces[at].error = result.err();
                 self.finish(at, cx);
             }
-            Waiter::Invalidated(at) => match result {
-                Ok(()) => self.write_origin(at, cx),
+            Waiter::Invalidated(at) | Waiter::Replaced(at) => match result {
+                Ok(()) if waiter == Waiter::Invalidated(at) => self.write_origin(at, cx),
+                Ok(()) => self.direct_written(at, cx),
                 Err(error) => {
                     let range = self.pieces[at].first.0..self.pieces[at].end().0;
                     self.unrecorded.extend(range.map(Flat));

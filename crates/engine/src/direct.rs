@@ -6,7 +6,7 @@
 //!    happens next (a discard drops them instead: its range has no content to keep).
 //! 2. Destage of the range that is in flight ends, so that it can't land on the new data.
 //! 3. Cached blocks are dropped, and the entry that says so is durable, before
-//! 4. the origin is written. Then the write is acknowledged; with FUA after the origin's flush.
+//! 4. the origin is written. Lost blocks that it replaces are dropped now, durably. Then the write is acknowledged; with FUA after the origin's flush.
 
 use alloc::vec::Vec;
 
@@ -55,7 +55,11 @@ impl Lane {
             self.awaiting_clean.push(at);
             return;
         }
-        let known = |flat: &Flat| self.index.get(*flat).is_some() || self.unrecorded.contains(flat);
+        // Lost blocks are dropped only when the origin has the new ones.
+        let lost = &cx.shared.lost;
+        let known = |flat: &Flat| {
+            (self.index.get(*flat).is_some() && !lost.contains(flat)) || self.unrecorded.contains(flat)
+        };
         let cached: Vec<Flat> = (first.0..end.0).map(Flat).filter(known).collect();
         if cached.is_empty() {
             self.write_origin(at, cx);
@@ -105,7 +109,22 @@ impl Lane {
             self.fail(at, RequestError::Io, cx);
             return;
         }
-        if kind == PieceKind::Direct && cx.shared.origins[origin].mode == Mode::Writethrough {
+        let lost: Vec<Flat> = cx.shared.lost.range(self.pieces[at].first..self.pieces[at].end()).copied().collect();
+        if lost.is_empty() {
+            self.direct_written(at, cx);
+            return;
+        }
+        lost.into_iter().for_each(|flat| self.unmap(flat, cx));
+        let (key, blocks) = (cx.shared.key(self.pieces[at].first), self.pieces[at].blocks);
+        self.log.note(Note::Entry(Entry::Invalidate { key, blocks }));
+        self.await_durable(Waiter::Replaced(at), cx);
+    }
+
+    /// The origin has the new content, and the log knows of nothing older.
+    pub(crate) fn direct_written(&mut self, at: usize, cx: &mut Cx<'_>) {
+        let origin = cx.shared.origin_of(self.pieces[at].first);
+        let through = cx.shared.origins[origin].mode == Mode::Writethrough;
+        if through && self.pieces[at].kind == PieceKind::Direct {
             self.keep_written(at, cx);
         }
         let waiter = FlushWaiter::Piece(self.id, at);

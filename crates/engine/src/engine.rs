@@ -410,7 +410,9 @@ impl Coordinator {
                 }
             }
             Life::Closing => {
-                if lanes_idle(lanes) && lanes.iter().all(|lane| lane.checkpoint.resting()) && self.persist.idle() {
+                // A checkpoint that waits for a failed device waits for ever.
+                let over = cx.shared.cache_failed || lanes.iter().all(|lane| lane.checkpoint.resting());
+                if over && lanes_idle(lanes) && self.persist.idle() && !self.cache_flushing {
                     self.life = Life::Stopped;
                     cx.event(Event::Stopped);
                 }

@@ -4,11 +4,12 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{Daemon, Volume, flashfront, must, output, show};
+use crate::harness::{Daemon, MIB, Random, Volume, flashfront, must, output, show};
 
 /// What scripts may rely on.
 const CONTRACT: [&str; 14] = [
@@ -183,6 +184,38 @@ fn tcp_on_loopback_and_metrics() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(answer.contains("flashfront_") && answer.contains("blocks_dirty"), "{answer}");
     daemon.stop();
+}
+
+#[test]
+fn garbage_on_the_sockets_harms_nobody() {
+    let mut volume = Volume::served(32, 64, "writeback");
+    let mut good = volume.connect();
+    good.write_at(0, &[4; 4096], true).expect("the volume can be written");
+    let before = volume.gauge("rss_bytes");
+    let mut random = Random::new(3);
+    for nth in 0..200_usize {
+        for socket in [&volume.socket, &volume.control] {
+            let mut client = UnixStream::connect(socket).expect("the daemon listens");
+            // A client that speaks NBD up to some point, and then anything; or anything at once.
+            let mut bytes = Vec::new();
+            if nth % 2 == 0 {
+                bytes.extend(3_u32.to_be_bytes());
+                bytes.extend(b"IHAVEOPT");
+                bytes.extend((nth as u32 % 12).to_be_bytes());
+                bytes.extend(((nth as u32) << 26).to_be_bytes());
+            }
+            bytes.extend(random.bytes(nth * 7));
+            // The daemon may hang up before it has read all.
+            client.write_all(&bytes).ok();
+        }
+    }
+    let mut bytes = [0; 4096];
+    good.read_at(0, &mut bytes).expect("the volume can be read");
+    assert_eq!(bytes, [4; 4096]);
+    let grown = volume.gauge("rss_bytes").saturating_sub(before);
+    assert!(grown < 64 * MIB, "{grown} bytes more after 400 bad clients");
+    volume.stop();
+    volume.assert_sound();
 }
 
 /// A port that was free a moment ago.

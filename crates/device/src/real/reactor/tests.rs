@@ -32,7 +32,7 @@ fn submit(device: &mut RealDevice, arena: &mut Arena, token: u64, op: Op, offset
     device.kick();
 }
 
-fn sleep(reactor: &Reactor) {
+fn wait_for_wake(reactor: &Reactor) {
     poll(&mut [PollFd::new(&reactor.wake_fd(), PollFlags::IN)], None).unwrap();
 }
 
@@ -58,7 +58,7 @@ fn devices_and_arenas_are_kept_apart() {
                 while done.is_empty() {
                     device.poll(Time(0), arena, &mut done);
                     if done.is_empty() && device.next_event().is_none() {
-                        sleep(&reactor);
+                        wait_for_wake(&reactor);
                     }
                 }
                 assert_eq!(done.len(), 1);
@@ -82,7 +82,7 @@ fn fetched_for_another_device_is_announced() {
         submit(&mut a, &mut arena, 1, Op::Read, 0, buf);
         let mut done = Vec::new();
         while a.next_event().is_none() {
-            sleep(&reactor);
+            wait_for_wake(&reactor);
             b.poll(Time(0), &mut arena, &mut done);
             assert!(done.is_empty());
         }
@@ -130,7 +130,7 @@ fn made_on_one_thread_used_on_another() {
             let mut done = Vec::new();
             submit(&mut device, &mut arena, 1, Op::Write, 0, buf);
             while done.is_empty() {
-                sleep(&reactor);
+                wait_for_wake(&reactor);
                 device.poll(Time(0), &mut arena, &mut done);
             }
             done[0].result.unwrap();
@@ -153,7 +153,7 @@ fn the_wake_descriptor_falls_silent() {
             submit(&mut device, &mut arena, i, Op::Write, i * 4096, buf);
             let mut done = Vec::new();
             while done.is_empty() {
-                sleep(&reactor);
+                wait_for_wake(&reactor);
                 device.poll(Time(0), &mut arena, &mut done);
             }
             // As the pump does: poll until there is nothing, then sleep. A late signal may cost
