@@ -57,9 +57,8 @@ impl Lane {
         }
         // Lost blocks are dropped only when the origin has the new ones.
         let lost = &cx.shared.lost;
-        let known = |flat: &Flat| {
-            (self.index.get(*flat).is_some() && !lost.contains(flat)) || self.unrecorded.contains(flat)
-        };
+        let known =
+            |flat: &Flat| (self.index.get(*flat).is_some() && !lost.contains(flat)) || self.unrecorded.contains(flat);
         let cached: Vec<Flat> = (first.0..end.0).map(Flat).filter(known).collect();
         if cached.is_empty() {
             self.write_origin(at, cx);

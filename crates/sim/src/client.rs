@@ -190,9 +190,17 @@ impl Client {
     /// Cuts the power; the world is not open then.
     pub fn crash(&mut self, seed: u64, cache: Fate, origins: Fate) {
         self.judge();
-        self.world = self.world.crash(seed, cache, origins);
-        self.oracle.crash();
-        self.asked.clear();
+        *self = self.crashed(seed, cache, origins);
+    }
+
+    /// What a power cut now would leave; answers that were not judged are forgotten.
+    #[must_use]
+    pub fn crashed(&self, seed: u64, cache: Fate, origins: Fate) -> Self {
+        let mut oracle = self.oracle.clone();
+        oracle.crash();
+        let world = self.world.crash(seed, cache, origins);
+        let (answers, asked) = (self.answers, BTreeMap::new());
+        Self { world, oracle, asked, answers, failed: Vec::new(), events: Vec::new() }
     }
 
     /// Opens the cache again.

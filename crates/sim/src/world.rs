@@ -125,6 +125,7 @@ impl World {
 
     /// Begins to open the cache: the next steps replay it.
     pub fn begin_open(&mut self) {
+        self.counters = Counters::default();
         let mut superblock = read_superblock(&self.cache);
         superblock.epoch += 1;
         superblock.update += 1;
@@ -159,6 +160,12 @@ impl World {
     #[must_use]
     pub fn engine(&self) -> &Engine {
         self.engine.as_ref().expect("an opened world")
+    }
+
+    /// The engine's counters after the last input (with [`WorldSpec::check`]).
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// Submits a request. A write is stamped with `write`, or zeroes for `None`.

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Power cuts: what survives, and in which order.
+
+use flashfront_device::Rng;
+use flashfront_device::sim::Fate;
+use flashfront_engine::{Mode, RequestOp, admission};
+use flashfront_sim::{Client, Content, WorldSpec, identify};
+
+use super::{FATES, anything, place, small};
+
+/// Invariant 1: a power cut at every single event of a workload, with each fate.
+#[test]
+fn a_cut_at_every_event_keeps_what_was_flushed() {
+    let workload = |client: &mut Client, upto: u64| {
+        let mut rng = Rng::new(7);
+        let first = client.world.steps;
+        for nth in 0..40 {
+            let (at, sectors) = place(&mut rng, 400, 24);
+            client.write(0, at, sectors, nth % 7 == 0);
+            if nth % 5 == 4 {
+                client.flush(0);
+            }
+            while client.world.in_flight() > 3 {
+                if client.world.steps - first >= upto {
+                    return false;
+                }
+                client.world.step();
+                client.judge();
+            }
+        }
+        client.finish();
+        true
+    };
+    let mut cuts = 0;
+    for cut in 0.. {
+        let mut client = Client::fresh(small(Mode::Writeback, 1));
+        let whole = workload(&mut client, cut);
+        for (nth, fate) in FATES.into_iter().enumerate() {
+            let mut after = client.crashed(cut * 4 + nth as u64, fate, FATES[(nth + cut as usize) % 4]);
+            after.open();
+            after.read_all();
+        }
+        cuts = cut;
+        if whole {
+            break;
+        }
+    }
+    assert!(cuts > 50, "{cuts} cuts are too few to be a sweep");
+}
+
+/// What survives of a lane's log is a prefix of it.
+#[test]
+fn what_survives_is_always_a_prefix() {
+    let mut cut_short = 0;
+    for seed in 0..60 {
+        let mut client = Client::fresh(WorldSpec { seed, ..small(Mode::Writeback, 8) });
+        for nth in 0..120 {
+            client.write(0, nth * 8, 8, false);
+            client.finish();
+        }
+        let mut rng = Rng::new(seed);
+        client.world.pass(rng.below(400_000));
+        client.crash(seed, FATES[seed as usize % 4], Fate::Lost);
+        client.open();
+        let world = &mut client.world;
+        world.submit(RequestOp::Read, 0, 0, 120 * 8, false, None);
+        world.finish_requests();
+        let data = world.answers.pop().expect("an answer").data;
+        let survived = |nth: u64| identify(0, nth * 8, &data[nth as usize * 4096..][..512]) != Content::Write(0);
+        let prefix = (0..120).take_while(|nth| survived(*nth)).count() as u64;
+        assert!((prefix..120).all(|nth| !survived(nth)), "seed {seed}: a hole after {prefix} writes");
+        cut_short += u64::from(prefix < 120);
+    }
+    assert!(cut_short > 20, "only {cut_short} power cuts lost anything: the test proves little");
+}
+
+/// Replay changes nothing until it is over: it may be cut as often as you like.
+#[test]
+fn replay_may_be_cut_again_and_again() {
+    let mut client = Client::fresh(small(Mode::Writeback, 2));
+    let mut rng = Rng::new(3);
+    for _ in 0..300 {
+        anything(&mut client, &mut rng, 2000, 40);
+        client.finish_to(8);
+    }
+    for (nth, fate) in FATES.into_iter().enumerate() {
+        let mut first = client.crashed(nth as u64, fate, fate);
+        for steps in 0..200 {
+            first.world.begin_open();
+            let over = (0..steps).any(|_| !first.world.step());
+            first.crash(steps + 1000 * nth as u64, fate, fate);
+            if over {
+                break;
+            }
+        }
+        first.open();
+        first.read_all();
+        first.leave();
+    }
+}
+
+/// After a crash the cache is as warm as before, but for what was not written yet.
+#[test]
+fn a_crash_leaves_the_cache_warm() {
+    let mut spec = small(Mode::Writeback, 8);
+    spec.options.admission = admission::by_name("always").expect("a policy");
+    let mut client = Client::fresh(spec);
+    let mut rng = Rng::new(5);
+    for _ in 0..200 {
+        let (at, sectors) = place(&mut rng, 4000, 60);
+        if rng.below(3) == 0 {
+            client.write(0, at, sectors, false)
+        } else {
+            client.read(0, at, sectors)
+        };
+        client.finish_to(4);
+    }
+    client.flush(0);
+    client.finish();
+    let before = client.world.engine().status();
+    client.crash(1, Fate::Lost, Fate::Lost);
+    let opened = client.open();
+    // At most one open commit each of promoted blocks and survivors was in RAM.
+    assert!(opened.blocks_cached + 2 * 16 >= before.blocks_cached, "{opened:?} after {before:?}");
+    assert!(opened.blocks_dirty >= before.blocks_dirty, "{opened:?} after {before:?}");
+    client.read_all();
+}
+
+/// A clean stop keeps what is dirty, exactly.
+#[test]
+fn dirty_bits_are_exact_after_a_clean_stop() {
+    let mut client = Client::fresh(small(Mode::Writeback, 8));
+    let mut rng = Rng::new(9);
+    for _ in 0..150 {
+        anything(&mut client, &mut rng, 3000, 30);
+        client.finish_to(4);
+    }
+    client.finish();
+    client.world.pass(150_000_000);
+    client.world.control(flashfront_engine::Control::Stop);
+    let before = client.world.engine().status();
+    client.stop();
+    let opened = client.open();
+    assert_eq!((opened.blocks_cached, opened.blocks_dirty), (before.blocks_cached, before.blocks_dirty));
+    assert_eq!(opened.commits_replayed, 0, "a clean stop leaves nothing to replay");
+    client.read_all();
+    client.leave();
+}
