@@ -28,6 +28,9 @@ pub const COMMIT_ENTRIES_MAX: usize = 252;
 pub const CHECKPOINT_ENTRIES_MAX: usize = 255;
 /// Segment ages of one checkpoint block.
 pub const CHECKPOINT_AGES_MAX: usize = 510;
+/// Fewest segments of a lane: two for each stream, the reserve of "freed" entries, and some to fill. The
+/// random lives of crates/sim go down to it.
+pub const SEGMENTS_MIN: u32 = 16;
 /// Streams of a lane: each has its own open segment (see [`Stream`]).
 pub const STREAMS: usize = 3;
 /// "No place" in a [`CommitHeader::heads`].
@@ -420,7 +423,11 @@ impl Superblock {
             Err(SuperblockError::Nonsense("segment_blocks"))
         } else if self.stripe_blocks == 0 {
             Err(SuperblockError::Nonsense("stripe_blocks"))
-        } else if self.first_block == 0 || slots >= u64::from(NO_SLOT) || end > self.cache_bytes / BLOCK_BYTES {
+        } else if self.segments_per_lane < SEGMENTS_MIN
+            || self.first_block == 0
+            || slots >= u64::from(NO_SLOT)
+            || end > self.cache_bytes / BLOCK_BYTES
+        {
             Err(SuperblockError::Nonsense("segments_per_lane"))
         } else if u64::from(self.checkpoint_blocks) < checkpoint_blocks(self.segments_per_lane, self.segment_blocks) {
             Err(SuperblockError::Nonsense("checkpoint_blocks"))

@@ -13,7 +13,7 @@ fn random_lives() {
         Some(seed) => seed..seed + 1,
         None => {
             let first = number("FLASHFRONT_FIRST_SEED").unwrap_or(0);
-            first..first + number("FLASHFRONT_SEEDS").unwrap_or(150)
+            first..first + number("FLASHFRONT_SEEDS").unwrap_or(100)
         }
     };
     let (mut steps, mut failed) = (0, Vec::new());
