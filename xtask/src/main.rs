@@ -20,7 +20,7 @@ struct Verb {
 }
 
 const VERBS: [Verb; 5] = [
-    Verb { name: "bench", summary: "speed as ratios on this machine; --keep writes bench/runs", run: bench::bench },
+    Verb { name: "bench", summary: "speed (in-process, nbd), memory, recovery; --keep writes bench/runs", run: bench::bench },
     Verb { name: "ci", summary: "everything CI runs once the tools are installed", run: ci::ci },
     Verb { name: "test", summary: "unit, property and conformance tests; not end to end", run: ci::test },
     Verb { name: "tidy", summary: "the rules of the house that no compiler checks", run: tidy::tidy },

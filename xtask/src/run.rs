@@ -15,6 +15,8 @@ pub(crate) enum Failed {
     Exit { line: String, code: Option<i32> },
     /// A file could not be read or written.
     File { path: PathBuf, error: std::io::Error },
+    /// An argument that makes no sense.
+    Usage(String),
     /// This many findings, printed already.
     Findings(usize),
 }
@@ -28,6 +30,7 @@ impl fmt::Display for Failed {
             Self::Exit { line, code: Some(code) } => write!(f, "exit code {code} from: {line}"),
             Self::Exit { line, code: None } => write!(f, "killed by a signal: {line}"),
             Self::File { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Usage(what) => write!(f, "{what}"),
             Self::Findings(count) => write!(f, "{count} findings; see above"),
         }
     }

@@ -33,7 +33,15 @@ impl Check {
             bar.set_position(done);
         });
         bar.finish_and_clear();
-        let report = report?;
+        let report = match report {
+            Err(error) if self.json => {
+                if let Some(report) = error.report(&self.cache) {
+                    human::print_json(&report)?;
+                }
+                return Err(error.into());
+            }
+            report => report?,
+        };
         if self.json {
             human::print_json(&report)?;
         } else {
@@ -45,7 +53,11 @@ impl Check {
 
 fn text(report: &CheckReport) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
-    let stop = if report.clean_stop { "cleanly stopped" } else { "not cleanly stopped, will be replayed" };
+    let stop = match (report.cache_failed, report.clean_stop) {
+        (true, _) => "its device FAILED in the last run",
+        (false, true) => "cleanly stopped",
+        (false, false) => "not cleanly stopped, will be replayed",
+    };
     if let Some(uuid) = &report.uuid {
         writeln!(out, "cache       {} ({uuid}), {stop}", report.cache.display())?;
         writeln!(

@@ -46,13 +46,13 @@ impl Drain {
         let mut client = Client::connect(&self.socket.path())?;
         let interrupt = Interrupt::new()?;
         let started = Instant::now();
-        let before = client.status()?.blocks_dirty;
+        let before = client.status()?;
         client.call(&Command::Drain { start: true })?;
-        let bar = bar(before)?;
+        let bar = bar(before.blocks_dirty)?;
         let (report, interrupted) = loop {
             let report = client.status()?;
             // New dirty data may come from partial blocks; the bar never runs past its end.
-            bar.set_position(before.saturating_sub(report.blocks_dirty) * BLOCK_BYTES);
+            bar.set_position(before.blocks_dirty.saturating_sub(report.blocks_dirty) * BLOCK_BYTES);
             if !report.draining {
                 break (report, false);
             }
@@ -62,13 +62,7 @@ impl Drain {
             }
         };
         bar.finish_and_clear();
-        let outcome = Outcome {
-            drained: is_drained(&report),
-            blocks_written: before.saturating_sub(report.blocks_dirty),
-            blocks_left: report.blocks_dirty,
-            lost_blocks: report.lost_blocks,
-            seconds: started.elapsed().as_secs_f64(),
-        };
+        let outcome = Outcome::new(&before, &report, started.elapsed());
         if self.json {
             human::print_json(&outcome)?;
         } else {
@@ -78,9 +72,18 @@ impl Drain {
     }
 }
 
-/// Lost blocks count as dirty and can't be written; nothing else may be left.
-fn is_drained(report: &StatusReport) -> bool {
-    report.blocks_dirty == 0
+impl Outcome {
+    fn new(before: &StatusReport, after: &StatusReport, time: Duration) -> Self {
+        Self {
+            // The daemon counts the moments at which nothing was dirty: on a busy volume none of them lasts
+            // until somebody looks.
+            drained: after.counters.drains > before.counters.drains || after.blocks_dirty == 0,
+            blocks_written: after.counters.destaged_blocks.saturating_sub(before.counters.destaged_blocks),
+            blocks_left: after.blocks_dirty,
+            lost_blocks: after.lost_blocks,
+            seconds: time.as_secs_f64(),
+        }
+    }
 }
 
 fn bar(blocks: u64) -> anyhow::Result<ProgressBar> {
@@ -90,39 +93,56 @@ fn bar(blocks: u64) -> anyhow::Result<ProgressBar> {
 
 fn text(outcome: &Outcome, interrupted: bool) -> String {
     let (written, left) = (human::blocks(outcome.blocks_written), human::blocks(outcome.blocks_left));
-    if outcome.drained {
+    let lost = outcome.lost_blocks;
+    if outcome.drained && outcome.blocks_left == 0 {
         format!("drained: {written} written in {:.1} s; nothing is dirty\n", outcome.seconds)
+    } else if outcome.drained {
+        format!(
+            "drained: {written} written in {:.1} s; clients go on writing, so {left} are dirty again. \
+             To end with a complete origin, stop the clients and drain once more\n",
+            outcome.seconds
+        )
     } else if interrupted {
         format!("stopped: {written} written, {left} still dirty; run `flashfront drain` again to go on\n")
-    } else if outcome.blocks_left == outcome.lost_blocks {
+    } else if lost > 0 {
         format!(
-            "drained but for {} lost blocks ({left}): they are corrupt on the cache device; see `flashfront status`\n",
-            outcome.lost_blocks
+            "drained but for {lost} lost blocks ({} of {left} dirty): they are corrupt on the cache device; see `flashfront status`\n",
+            human::blocks(lost)
         )
     } else {
-        // A busy volume is dirty again at once, and the status doesn't tell that from a drain that
-        // another operator stopped. Either way the origin is not complete now, so this is no success.
-        format!(
-            "the drain is over, but {left} are dirty (again): clients go on writing, or another operator stopped it. \
-             Stop the clients, or run `flashfront set --mode writethrough`, and drain again\n"
-        )
+        format!("stopped by another operator: {written} written, {left} still dirty; run `flashfront drain` again\n")
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use flashfront_engine::Status;
+    use flashfront_serve::report::Facts;
+
     use super::*;
 
-    fn outcome(left: u64, lost: u64) -> Outcome {
-        Outcome { drained: left == 0, blocks_written: 256, blocks_left: left, lost_blocks: lost, seconds: 1.0 }
+    fn outcome(drained: bool, left: u64, lost: u64) -> Outcome {
+        Outcome { drained, blocks_written: 256, blocks_left: left, lost_blocks: lost, seconds: 1.0 }
     }
 
     #[test]
     fn the_end_is_told_as_it_is() {
-        assert!(text(&outcome(0, 0), false).contains("nothing is dirty"));
-        assert!(text(&outcome(5, 0), true).contains("again"));
-        assert!(text(&outcome(2, 2), false).contains("2 lost blocks"));
-        assert!(text(&outcome(5, 2), false).contains("--mode writethrough"));
+        assert!(text(&outcome(true, 0, 0), false).contains("nothing is dirty"));
+        assert!(text(&outcome(true, 5, 0), false).contains("dirty again"));
+        assert!(text(&outcome(false, 5, 0), true).contains("stopped: "));
+        assert!(text(&outcome(false, 2, 2), false).contains("2 lost blocks"));
+        assert!(text(&outcome(false, 5, 0), false).contains("another operator"));
+    }
+
+    #[test]
+    fn an_empty_moment_counts_however_short() {
+        let before = StatusReport::new(&Status { blocks_dirty: 9, ..Status::default() }, &Facts::default());
+        let mut after = before.clone();
+        assert!(!Outcome::new(&before, &after, Duration::ZERO).drained);
+        (after.counters.drains, after.counters.destaged_blocks) = (1, 12);
+        let outcome = Outcome::new(&before, &after, Duration::ZERO);
+        assert!(outcome.drained);
+        assert_eq!((outcome.blocks_written, outcome.blocks_left), (12, 9));
     }
 
     #[test]

@@ -43,7 +43,11 @@ fn text(report: &DumpReport) -> Result<String, std::fmt::Error> {
         report.version
     )?;
     writeln!(out, "uuid        {}", report.uuid)?;
-    let stop = if report.clean_stop { "clean stop" } else { "no clean stop" };
+    let stop = match (report.cache_failed, report.clean_stop) {
+        (true, _) => "the device FAILED in the last run",
+        (false, true) => "clean stop",
+        (false, false) => "no clean stop",
+    };
     writeln!(out, "superblock  update {}, epoch {}, {stop}", report.update, report.epoch)?;
     writeln!(
         out,

@@ -39,6 +39,9 @@ pub(crate) struct Format {
     /// Independent logs, fixed for the life of the cache [default: 1, 4 from 64 GiB on].
     #[arg(long, value_name = "N")]
     lanes: Option<u32>,
+    /// Do not discard (TRIM) a block device first; for thin volumes that are to keep their space.
+    #[arg(long)]
+    no_discard: bool,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -54,6 +57,7 @@ impl Format {
             force: self.force,
             segment: self.segment,
             lanes: self.lanes,
+            discard: !self.no_discard,
         })?;
         if self.json {
             human::print_json(&report)?;
@@ -81,6 +85,9 @@ fn text(report: &FormatReport) -> Result<String, std::fmt::Error> {
     )?;
     let (room, index) = (human::blocks(report.capacity_blocks), human::bytes(report.index_bytes));
     writeln!(out, "room for    {room}, with an index of {index} in RAM")?;
+    if report.discarded_bytes > 0 {
+        writeln!(out, "discarded   {} (TRIM): the device may reuse it", human::bytes(report.discarded_bytes))?;
+    }
     writeln!(out, "uuid        {}", report.uuid)?;
     for notice in &report.notices {
         writeln!(out, "note        {notice}")?;

@@ -3,6 +3,8 @@
 
 use std::io;
 
+use anyhow::Context;
+
 /// A size in binary units with three digits or so.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -84,28 +86,21 @@ pub(crate) fn error(error: &anyhow::Error) -> String {
 
 /// Whether the reader of our output has gone.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
-        let json = cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
-        kind.or(json) == Some(io::ErrorKind::BrokenPipe)
-    })
+    error.chain().any(|cause| cause.downcast_ref::<io::Error>().map(io::Error::kind) == Some(io::ErrorKind::BrokenPipe))
 }
 
 /// Prints a value as one line of JSON.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    use std::io::Write;
-    let mut stdout = io::stdout().lock();
-    serde_json::to_writer(&mut stdout, value)?;
-    writeln!(stdout)?;
-    Ok(stdout.flush()?)
+    let mut text = serde_json::to_string(value)?;
+    text.push('\n');
+    print(&text)
 }
 
 /// Prints text as it is.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     use std::io::Write;
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    Ok(stdout.flush()?)
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("stdout")
 }
 
 #[cfg(test)]

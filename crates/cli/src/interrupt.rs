@@ -1,21 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ctrl-C and SIGTERM as a value that can be waited for.
+//! Ctrl-C, SIGTERM and SIGHUP as a value that can be waited for.
+//!
+//! SIGHUP is the end of the terminal, which ends a program in its foreground: cleanly, as Ctrl-C does.
+//! What was ignored when the program was started stays ignored (`nohup`, and Ctrl-C for a script's
+//! background jobs), but for SIGTERM.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::Context;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Calls `heard` for every SIGINT and SIGTERM from now on, in a thread of its own.
+/// Calls `heard` for every such signal from now on, in a thread of its own.
 pub(crate) fn on_signal(mut heard: impl FnMut() + Send + 'static) -> anyhow::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("can't listen to signals")?;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let wanted = [SIGINT, SIGHUP].into_iter().filter(|signal| !is_ignored(&status, *signal));
+    let mut signals = Signals::new(wanted.chain([SIGTERM])).context("can't listen to signals")?;
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || signals.forever().for_each(|_| heard()))
         .context("can't start a thread")?;
     Ok(())
+}
+
+/// Whether /proc/PID/status says that the process ignores the signal. Where /proc is not mounted none is.
+fn is_ignored(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// The first signal ends the waits.
@@ -35,5 +48,17 @@ impl Interrupt {
     /// Waits for a signal, at most so long; true if there was one.
     pub(crate) fn wait(&self, at_most: Duration) -> bool {
         !matches!(self.0.recv_timeout(at_most), Err(RecvTimeoutError::Timeout))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_seen() {
+        let status = "Name:\tx\nSigBlk:\t0000000000000003\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000002\n";
+        assert!(is_ignored(status, SIGHUP));
+        assert!(!is_ignored(status, SIGINT) && !is_ignored("", SIGHUP));
     }
 }

@@ -20,5 +20,7 @@ pub(crate) fn start(level: i8) {
         .without_time()
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
+        // It would say so on stderr, which panics: a daemon outlives the reader of its log.
+        .log_internal_errors(false)
         .init();
 }

@@ -5,6 +5,7 @@
 //! stderr. Exit code: 0 done, 1 not done (or damage found), 2 wrong usage.
 #![forbid(unsafe_code)]
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{ArgAction, Parser, Subcommand};
@@ -54,7 +55,7 @@ Taking the cache off again:
 enum Verb {
     Try(r#try::Try),
     Format(format::Format),
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     Status(status::Status),
     Set(set::Set),
     Drain(drain::Drain),
@@ -87,7 +88,8 @@ fn main() -> ExitCode {
     done.unwrap_or_else(|error| {
         // A reader that has gone (`flashfront dump | head`) needs no message.
         if !human::is_broken_pipe(&error) {
-            eprintln!("flashfront: {}", human::error(&error));
+            // With stderr closed or full there is nobody left to tell, but the exit code.
+            let _ = writeln!(std::io::stderr(), "flashfront: {}", human::error(&error));
         }
         ExitCode::FAILURE
     })
@@ -125,6 +127,7 @@ mod tests {
             "flashfront format --cache C --origin O --mode writethrough --force --segment 512K --lanes 2 --json",
             "flashfront serve --cache C --origin O --nbd unix:/s --control /c --http 127.0.0.1:9 --mode writeback",
             "flashfront serve --cache C --origin O --nbd tcp:0.0.0.0:10809 --insecure --accept-changed-origin",
+            "flashfront serve --cache C --origin O --nbd tcp:0.0.0.0:10809 --tls-certificates D --tls-verify-peer",
             "flashfront serve --config /etc/flashfront.toml",
             "flashfront serve --print-config",
             "flashfront status --control /c --json",

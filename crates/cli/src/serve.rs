@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use flashfront_engine::{Durability, Mode};
-use flashfront_serve::config::{self, Age, Config, DirtyLimit, Listener, Size, Volume};
+use flashfront_serve::config::{self, Age, Config, DirtyLimit, Listener, Size, TlsFiles, Volume};
 use flashfront_serve::daemon::{self, Ended, Hooks};
 use flashfront_serve::frontend::nbd::Listen;
 
@@ -26,6 +26,7 @@ use crate::{choice, human, interrupt};
 Examples:
   flashfront serve --cache ssd.img --origin disk.img --nbd unix:/tmp/disk.sock
   flashfront serve --cache /dev/nvme0n1p4 --origin /dev/sdb --nbd tcp:127.0.0.1:10809 --http 127.0.0.1:9809
+  flashfront serve --cache C --origin O --nbd tcp:0.0.0.0:10809 --tls-certificates /etc/flashfront/pki
   flashfront serve --print-config > flashfront.toml; flashfront serve --config flashfront.toml")]
 pub(crate) struct Serve {
     /// The cache device, made by `flashfront format`.
@@ -43,6 +44,12 @@ pub(crate) struct Serve {
     /// Address of /metrics (Prometheus) and /healthz [default: none].
     #[arg(long, value_name = "ADDR:PORT")]
     http: Option<SocketAddr>,
+    /// Serve NBD with TLS: folder of server-cert.pem and server-key.pem. TCP clients must then use it.
+    #[arg(long, value_name = "DIR")]
+    tls_certificates: Option<PathBuf>,
+    /// Serve only clients with a certificate of the authority in ca-cert.pem, in the same folder.
+    #[arg(long)]
+    tls_verify_peer: bool,
     /// Listen on other than loopback addresses although nothing is encrypted.
     #[arg(long)]
     insecure: bool,
@@ -147,6 +154,16 @@ impl Serve {
         config.control = self.control.unwrap_or(config.control);
         config.http = self.http.or(config.http);
         config.insecure |= self.insecure;
+        match (self.tls_certificates, &mut config.tls) {
+            (Some(certificates), Some(tls)) => tls.certificates = certificates,
+            (Some(certificates), none) => *none = Some(TlsFiles { certificates, verify_peer: false }),
+            (None, _) => {}
+        }
+        match &mut config.tls {
+            Some(tls) => tls.verify_peer |= self.tls_verify_peer,
+            None if self.tls_verify_peer => anyhow::bail!("--tls-verify-peer needs --tls-certificates DIR"),
+            None => {}
+        }
         config.accept_changed_origin = self.accept_changed_origin;
         config.buffer_bytes = self.buffer_bytes.unwrap_or(config.buffer_bytes);
         let policy = &mut config.policy;
@@ -219,7 +236,11 @@ mod tests {
         assert!(message(&["--cache", "/c", "--origin", "/c", "--nbd", "unix:/s"]).contains("two devices"));
         let open = ["--cache", "/c", "--origin", "/o", "--nbd", "tcp:0.0.0.0:1"];
         assert!(message(&open).contains("--insecure"));
+        assert!(message(&open).contains("--tls-certificates"));
         config(&[&open[..], &["--insecure"]].concat()).unwrap();
+        let tls = config(&[&open[..], &["--tls-certificates", "/pki", "--tls-verify-peer"]].concat()).unwrap().tls;
+        assert_eq!(tls, Some(TlsFiles { certificates: "/pki".into(), verify_peer: true }));
+        assert!(message(&[&LEAST[..], &["--tls-verify-peer"]].concat()).contains("--tls-certificates"));
         assert!(message(&["--config", "/nowhere/f.toml"]).contains("/nowhere/f.toml"));
     }
 }

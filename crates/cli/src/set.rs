@@ -23,7 +23,7 @@ pub(crate) struct Set {
     #[command(flatten)]
     socket: Socket,
     /// Which volume's mode to change [default: all].
-    #[arg(long)]
+    #[arg(long, requires = "mode")]
     volume: Option<String>,
     /// How writes are treated from now on.
     #[arg(long, value_parser = choice::mode())]

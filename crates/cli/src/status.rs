@@ -87,6 +87,9 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
     };
     let up = human::span(report.uptime_s);
     writeln!(out, "flashfront {}  pid {}  {}  up {up}  {state}", report.version, report.pid, report.backend)?;
+    if report.cache_failed {
+        writeln!(out, "FAILED      the cache device takes nothing new: drain, stop, and do not serve it again")?;
+    }
     for volume in &report.volumes {
         let (size, dirty) = (human::bytes(volume.size_bytes), human::blocks(volume.blocks_dirty));
         writeln!(out, "volume      {}  {size}  {}  {dirty} dirty", volume.name, volume.mode)?;
@@ -177,14 +180,16 @@ mod tests {
         report.counters.read_hits = 3;
         report.counters.read_misses = 1;
         report.blocks_dirty = 250;
+        report.cache_failed = true;
         report.lost_blocks = 2;
         report.lost = vec![LostRange { origin: "data".to_owned(), lba: 8, blocks: 2 }];
         let text = table(&report, Some((&before, 2.0))).unwrap();
         assert!(text.contains("[###############...............]"), "{text}");
         assert!(text.contains("75.0 % since the start"), "{text}");
         assert!(text.contains("1,500"), "{text}");
+        assert!(text.contains("FAILED"), "{text}");
         assert!(text.contains("sector 8, 2 blocks"), "{text}");
         let plain = table(&before, None).unwrap();
-        assert!(plain.contains("hits        - of") && !plain.contains("LOST"), "{plain}");
+        assert!(plain.contains("hits        - of") && !plain.contains("LOST") && !plain.contains("FAILED"), "{plain}");
     }
 }

@@ -105,7 +105,12 @@ impl Try {
         if !self.json {
             human::print(&show::intro())?;
         }
-        let mut world = World::new(self.keep.as_deref()).context("can't make the demo volume")?;
+        let place = match self.keep {
+            Some(_) => "--keep names",
+            None => "TMPDIR or --keep names",
+        };
+        let mut world = World::new(self.keep.as_deref())
+            .with_context(|| format!("can't make the demo volume in the folder that {place}"))?;
         let mut stage =
             Stage { load: Load::connect(&world.place(), SEED)?, control: world.control()?, quiet: self.json, stop };
         let part = |share: u64| Duration::from_millis(self.seconds * 1000 * share / 12);

@@ -2,7 +2,7 @@
 //! What every device can do, be it real, virtual or wrapped: take I/O, and say later how it went.
 //!
 //! Nothing here blocks. The caller submits any number of I/Os, kicks once per batch, and polls;
-//! between polls it sleeps on the device's wake descriptor (real devices) or until
+//! between polls it sleeps in `Reactor::wait` (real devices) or until
 //! [`Device::next_event`] (virtual and delayed ones). Completions come in any order. An I/O that
 //! is outside the device or not aligned to its logical block is a bug of the caller: it asserts.
 
@@ -72,15 +72,14 @@ pub trait Device {
     /// Takes one I/O. It may wait for [`Device::kick`] before it starts.
     fn submit(&mut self, now: Time, io: DeviceIo, arena: &mut Arena);
 
-    /// Starts everything submitted so far (one system call for the batch on a real device).
+    /// Starts everything submitted so far. With io_uring it starts in the reactor's next wait: one
+    /// system call for all devices, and for the sleep.
     fn kick(&mut self);
 
     /// Appends what has ended to `done`. Never waits.
     fn poll(&mut self, now: Time, arena: &mut Arena, done: &mut Vec<Done>);
 
     /// When [`Device::poll`] will have something, if that is known: virtual and delayed devices.
-    /// Ask every device before sleeping on the wake descriptor: a moment that has passed means
-    /// that something is there already (fetched by the poll of another device).
     fn next_event(&self) -> Option<Time>;
 
     /// What the device is. Does not change while it is open.

@@ -50,6 +50,7 @@ pub(crate) struct Checkpoint {
     /// The flush in flight was issued when this checkpoint wanted one.
     pub(crate) flushing: bool,
     heads: [u32; STREAMS],
+    next_segments: [u32; STREAMS],
     /// Next block of the area to write.
     block: u32,
     ages_written: usize,
@@ -94,6 +95,7 @@ impl Lane {
             phase: Phase::Body,
             seq: self.log.next_seq,
             heads: self.log.heads(),
+            next_segments: self.log.next_segments(),
             block: 1,
             buf: Some(buf),
             ..Checkpoint::default()
@@ -174,6 +176,7 @@ impl Lane {
             seq: self.checkpoint.seq,
             entries: self.checkpoint.entries,
             heads: self.checkpoint.heads,
+            next_segments: self.checkpoint.next_segments,
             lane: self.id as u16,
             checksum_bits: self.index.checksum_bits(),
         };

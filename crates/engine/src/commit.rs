@@ -14,6 +14,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
+use crate::canary::Canary;
 use crate::event::Event;
 use crate::format::{COMMIT_ENTRIES_MAX, CommitHeader, Entry, NO_SLOT, STREAMS, Stream, Superblock};
 use crate::index::{Flat, Found};
@@ -291,6 +292,19 @@ impl Log {
         }
     }
 
+    /// The segments that the streams will most likely fill behind their heads'.
+    pub(crate) fn next_segments(&self) -> [u32; STREAMS] {
+        core::array::from_fn(|stream| self.segment_after_head(stream))
+    }
+
+    /// The segment that a stream fills behind its head's: its reserved one; or if the head is there
+    /// already, the next that any stream will take.
+    fn segment_after_head(&self, stream: usize) -> u32 {
+        let reserved = self.tails[stream].next_segment;
+        let after = reserved.filter(|next| self.head(stream) / self.segment_slots != *next);
+        after.or_else(|| self.free.front().copied()).unwrap_or(NO_SLOT)
+    }
+
     /// Puts an entry without a block into the next commit.
     pub(crate) fn note(&mut self, note: Note) {
         self.notes.push_back(note);
@@ -438,7 +452,7 @@ impl Lane {
         if tail.open.is_none() || tail.awaited_flushes > 0 {
             return;
         }
-        if stream == Stream::Promoted {
+        if stream == Stream::Promoted && !cx.shared.planted(Canary::FillNotFlushed) {
             let waiter = FlushWaiter::Promoted(self.id);
             let waits = |origin: &mut Origin| u32::from(origin.await_durable(waiter));
             tail.awaited_flushes = cx.shared.origins.iter_mut().map(waits).sum();
@@ -520,6 +534,7 @@ impl Lane {
             seq,
             durable_seq: log.durable_seq,
             heads: log.heads(),
+            next_segment: log.segment_after_head(stream as usize),
             lane: self.id as u16,
             stream: stream as u8,
             entries,
@@ -564,6 +579,10 @@ impl Lane {
 
     /// Waits until everything appended so far is durable; false if it is already.
     pub(crate) fn await_durable(&mut self, waiter: Waiter, cx: &mut Cx<'_>) -> bool {
+        let clients = matches!(waiter, Waiter::Request(_) | Waiter::Piece(_));
+        if clients && cx.shared.planted(Canary::AcknowledgedEarly) {
+            return false;
+        }
         let log = &mut self.log;
         if log.tails[Stream::Writes as usize].open.is_some() || !log.notes.is_empty() {
             log.unsealed_waiters.push(waiter);

@@ -5,6 +5,7 @@
 //! handled, `settle` lets everything move that can, until nothing does.
 
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 
 use slab::Slab;
 
@@ -168,6 +169,13 @@ impl Engine {
         all.filter(|at| *at > self.coordinator.now).min()
     }
 
+    /// The dirty limits, in blocks, that this cache can hold; one beyond them is taken as the nearest
+    /// of them, so a caller who wants to refuse it must ask here.
+    #[must_use]
+    pub fn dirty_limits(superblock: &Superblock) -> RangeInclusive<u64> {
+        dirty_limits(capacity_blocks(superblock))
+    }
+
     /// The superblock as it is now.
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
@@ -215,9 +223,16 @@ fn capacity_blocks(superblock: &Superblock) -> u64 {
     u64::from(superblock.lanes) * u64::from(superblock.segments_per_lane) * u64::from(superblock.segment_blocks)
 }
 
-/// Reclaim needs room: at least an eighth of the cache is never dirty. And a request must fit.
+/// The dirty limits that a cache of that capacity can hold. Reclaim needs room: at least an eighth of
+/// the cache is never dirty. And a request must fit.
+fn dirty_limits(capacity: u64) -> RangeInclusive<u64> {
+    let least = crate::types::REQUEST_BYTES_MAX / BLOCK_BYTES + 1;
+    least..=(capacity - capacity / 8).max(least)
+}
+
 fn clamp_dirty_limit(blocks: u64, capacity: u64) -> u64 {
-    blocks.min(capacity - capacity / 8).max(crate::types::REQUEST_BYTES_MAX / BLOCK_BYTES + 1)
+    let limits = dirty_limits(capacity);
+    blocks.clamp(*limits.start(), *limits.end())
 }
 
 impl Coordinator {
@@ -238,7 +253,13 @@ impl Coordinator {
                 cx.shared.dirty_limit = clamp_dirty_limit(blocks, capacity_blocks(&cx.shared.superblock));
             }
             Control::SetSequentialBypass { bytes } => cx.shared.options.sequential_bypass_bytes = bytes,
-            Control::Drain(on) => cx.shared.draining = on,
+            Control::Drain(on) => {
+                cx.shared.draining = on;
+                if on {
+                    // What could not be read may be readable by now: it is tried once more.
+                    cx.shared.lost.clear();
+                }
+            }
             Control::Stop => {
                 if self.life == Life::Serving {
                     self.life = Life::Stopping;
@@ -307,7 +328,8 @@ impl Coordinator {
                 // Reclaim first: it tells destage what is urgent.
                 lanes.iter_mut().for_each(|lane| lane.reclaim_step(cx));
                 self.throttle.step(lanes, &self.router, self.destager.ns_per_block, cx);
-                self.destager.step(lanes, &self.router, self.requests.len(), cx);
+                let starved = self.throttle.starved(cx.shared);
+                self.destager.step(lanes, &self.router, self.requests.len(), starved, cx);
                 for lane in &mut *lanes {
                     if cx.shared.cache_failed {
                         lane.fail_waiters(cx);
@@ -397,6 +419,7 @@ impl Coordinator {
             Life::Serving => {
                 if cx.shared.draining && cx.shared.dirty == cx.shared.lost.len() as u64 && cx.shared.reserved == 0 {
                     cx.shared.draining = false;
+                    cx.shared.counters.drains += u64::from(cx.shared.lost.is_empty());
                     cx.event(Event::Drained);
                 }
             }

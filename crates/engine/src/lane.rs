@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use slab::Slab;
 
 use crate::admission::Admission;
+use crate::canary::Canary;
 use crate::checkpoint::Checkpoint;
 use crate::commit::Log;
 use crate::destage::Run;
@@ -198,7 +199,12 @@ impl Lane {
     pub(crate) fn run_ready(&mut self, cx: &mut Cx<'_>) {
         while let Some(at) = self.ready.pop_front() {
             match self.pieces[at].kind {
-                PieceKind::Read => self.start_read(at, cx),
+                PieceKind::Read => {
+                    if cx.shared.planted(Canary::FillOverNewer) {
+                        self.unlock(at);
+                    }
+                    self.start_read(at, cx);
+                }
                 PieceKind::Write => self.start_write(at, cx),
                 PieceKind::Direct => self.start_direct(at, cx),
                 PieceKind::Discard | PieceKind::Zero => self.clear_way(at, cx),

@@ -16,6 +16,7 @@ extern crate alloc;
 
 pub mod admission;
 mod bypass;
+mod canary;
 mod check;
 mod checkpoint;
 mod commit;
@@ -45,6 +46,8 @@ mod throttle;
 mod types;
 mod write;
 
+#[cfg(feature = "canary")]
+pub use canary::Canary;
 pub use engine::Engine;
 pub use event::Event;
 pub use io::{

@@ -31,6 +31,9 @@ pub struct Options {
     pub drop_clean: bool,
     /// Smallest unit that each origin can write; 512 for those not listed.
     pub origin_block_bytes: Vec<(OriginId, u32)>,
+    /// The bug that is planted.
+    #[cfg(feature = "canary")]
+    pub canary: Option<crate::Canary>,
 }
 
 impl Default for Options {
@@ -45,6 +48,8 @@ impl Default for Options {
             commit_age_max_ns: 1_000_000_000,
             drop_clean: false,
             origin_block_bytes: Vec::new(),
+            #[cfg(feature = "canary")]
+            canary: None,
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use alloc::vec::Vec;
 
+use crate::canary::Canary;
 use crate::admission::View;
 use crate::commit::{Note, Place, Waiter};
 use crate::event::Event;
@@ -118,8 +119,8 @@ impl Lane {
             let block = block + nth as u32;
             let flat = Flat(first.0 + u64::from(block));
             let span = blocks_span(buf, buf_block + block, 1);
-            let sound = result.is_ok() && self.index.kept(cx.shared.checksum(cx.mem, flat, span)) == expected;
-            if sound {
+            let same = self.index.kept(cx.shared.checksum(cx.mem, flat, span)) == expected;
+            if result.is_ok() && (same || cx.shared.planted(Canary::ChecksumIgnored)) {
                 if !cx.shared.lost.is_empty() {
                     self.found_again(flat, slot + nth as u32, cx);
                 }
@@ -196,7 +197,7 @@ impl Lane {
         let piece = &self.pieces[at];
         let flat = Flat(piece.first.0 + u64::from(block));
         let span = blocks_span(piece.buf.expect("a read has a buffer"), piece.buf_block + block, 1);
-        if self.index.get(flat).is_some() {
+        if self.index.get(flat).is_some() && !cx.shared.planted(Canary::FillOverNewer) {
             return;
         }
         let view = View { room: self.log.free_segments() > self.reclaim.watermark(&self.log) };

@@ -11,6 +11,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use crate::canary::Canary;
 use crate::commit::{Log, Note, Segment, State, Waiter};
 use crate::event::Event;
 use crate::format::{CommitHeader, Entry, Stream};
@@ -59,7 +60,7 @@ impl Reclaim {
 impl Lane {
     /// Starts reclaim of segments, as far as more free ones are needed.
     pub(crate) fn reclaim_step(&mut self, cx: &mut Cx<'_>) {
-        self.free_unpinned();
+        self.free_unpinned(cx);
         if cx.shared.stopping || cx.shared.cache_failed {
             return;
         }
@@ -276,13 +277,14 @@ impl Lane {
             }
         }
         self.reclaim.pinned.push(segment);
-        self.free_unpinned();
+        self.free_unpinned(cx);
     }
 
-    fn free_unpinned(&mut self) {
+    fn free_unpinned(&mut self, cx: &Cx<'_>) {
+        let early = cx.shared.planted(Canary::FreedWhileRead);
         let (log, freeing) = (&mut self.log, &mut self.reclaim.freeing);
         self.reclaim.pinned.retain(|&segment| {
-            let pinned = log.segments[segment as usize].pins > 0;
+            let pinned = log.segments[segment as usize].pins > 0 && !early;
             if !pinned {
                 log.give_free(segment);
                 freeing.remove(&segment);

@@ -5,21 +5,29 @@
 //! number, and goes on from the places that it names. Commits that were durable when a later one was
 //! sealed need no check; the data of the others is read and verified, and the first that is torn ends
 //! the log, whatever may be whole behind it: what survives is a prefix (test: `crash_keeps_a_prefix`).
+//! A log that ends before a commit that was durable is damaged, and the cache is not opened.
+
+mod ahead;
+mod replay;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::canary::Canary;
 use crate::format::{
     CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, CommitHeader, Entry, NO_SLOT, STREAMS,
     decode_checkpoint_ages, decode_checkpoint_entries,
 };
-use crate::index::{Flat, Found};
+use crate::index::Found;
 use crate::io::{DeviceError, DeviceId, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::Buf;
 use crate::shared::{Cx, Up, blocks_span};
 use crate::types::{BLOCK_BYTES, SegmentId};
+
+use ahead::{Ahead, Window};
+use replay::Freed;
 
 /// Why a cache can't be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +46,15 @@ pub enum OpenError {
         lane: u32,
         /// First byte of the block on the cache device.
         offset: u64,
+    },
+    /// A commit is missing or damaged though it was durable once.
+    LogDamaged {
+        /// The lane.
+        lane: u32,
+        /// The commit's number.
+        commit: u64,
+        /// The last commit that is known to have been durable.
+        durable: u64,
     },
     /// The cache device can't be read.
     Read {
@@ -64,6 +81,12 @@ impl fmt::Display for OpenError {
                 f,
                 "lane {lane}: the checkpoint block at byte {offset} of the cache device is damaged; run `flashfront check`"
             ),
+            Self::LogDamaged { lane, commit, durable } => write!(
+                f,
+                "lane {lane}: commit {commit} of the log is damaged or missing, though a later one says that all up to \
+                 {durable} were durable: the cache device has decayed, or it lost what it had flushed; serving what is \
+                 before it would be serving old data; run `flashfront check` on the cache device"
+            ),
             Self::Read { offset, error } => write!(f, "can't read the cache device at byte {offset}: {error:?}"),
             Self::NoFreeSegments { lane } => write!(f, "lane {lane}: no free segments to write to"),
         }
@@ -81,8 +104,10 @@ enum Phase {
     /// Reading the head of area 0, then of area 1.
     Area(u32),
     Body,
-    /// Reading the header at the head of this stream.
+    /// Reading the header at the head of this stream, and perhaps what is behind it.
     Head(usize),
+    /// Looking behind the end of the log.
+    Ahead,
     /// Reading the data of the first commit that is not known to be durable.
     Verify,
 }
@@ -101,14 +126,20 @@ pub(crate) struct Recovery {
     heads: [u32; STREAMS],
     /// What was read at each head: not yet, nothing sound, or a header.
     candidates: [Option<Option<CommitHeader>>; STREAMS],
+    /// What is in the buffer of the log.
+    window: Window,
+    /// Data blocks of each stream's last commit.
+    data_blocks: [u32; STREAMS],
+    /// Where each stream goes on when its segment is full.
+    next_segments: [u32; STREAMS],
+    ahead: Ahead,
     /// First byte of the read in flight.
     reading: u64,
     next_seq: u64,
     durable_seq: u64,
     /// Commits read but not applied, with the slots of their headers.
     pending: VecDeque<(CommitHeader, u32)>,
-    /// Slot -> block + 1, made when the first commit is applied.
-    owners: Vec<u64>,
+    freed: Freed,
     commits: u64,
 }
 
@@ -129,11 +160,15 @@ impl Lane {
                 entries_read: 0,
                 heads: [NO_SLOT; STREAMS],
                 candidates: Default::default(),
+                window: Window::default(),
+                data_blocks: [u32::MAX; STREAMS],
+                next_segments: [NO_SLOT; STREAMS],
+                ahead: Ahead::default(),
                 reading: 0,
                 next_seq: 1,
                 durable_seq: 0,
                 pending: VecDeque::new(),
-                owners: Vec::new(),
+                freed: Freed::default(),
                 commits: 0,
             }
             .into(),
@@ -159,7 +194,16 @@ impl Lane {
                 recovery.pending.clear();
                 Ok(None)
             }
-            Err(error) => Err(OpenError::Read { offset: recovery.reading, error }),
+            // Nor is what lies behind the end needed, if nothing there can be read.
+            Err(_) if recovery.phase == Phase::Ahead => {
+                recovery.window = Window::default();
+                self.recover_step(&mut recovery, cx)
+            }
+            Err(error) => match (recovery.phase, recovery.window.first_alone()) {
+                // It may be a block behind the header that can't be read.
+                (Phase::Head(_), Some(slot)) => Ok(Some((cx.shared.superblock.slot_offset(self.id as u32, slot), 1))),
+                _ => Err(OpenError::Read { offset: recovery.reading, error }),
+            },
         };
         match step {
             Err(error) => {
@@ -195,19 +239,25 @@ impl Lane {
                     return Ok(None);
                 }
                 self.index.limit_checksum_bits(header.checksum_bits);
-                (it.heads, it.next_seq, it.phase) = (header.heads, header.seq, Phase::Body);
+                (it.heads, it.next_segments) = (header.heads, header.next_segments);
+                (it.next_seq, it.phase) = (header.seq, Phase::Body);
                 Ok(self.next_body_read(it, header, cx))
             }
             Phase::Body => {
                 let Some(header) = it.header else { return Ok(None) };
                 self.take_body(it, header, cx)?;
-                Ok(self.next_body_read(it, header, cx).or_else(|| self.next_head_read(it, cx)))
+                match self.next_body_read(it, header, cx).or_else(|| self.next_head_read(it, cx)) {
+                    None => self.look_ahead(it, cx),
+                    read => Ok(read),
+                }
             }
-            Phase::Head(stream) => {
-                let header = CommitHeader::decode(cx.mem.bytes(blocks_span(it.buf, 0, 1)));
-                it.candidates[stream] = Some(header);
-                let next = self.next_head_read(it, cx);
-                Ok(next.or_else(|| self.next_verify_read(it, cx)))
+            Phase::Head(_) => match self.next_head_read(it, cx) {
+                None => self.look_ahead(it, cx),
+                read => Ok(read),
+            },
+            Phase::Ahead => {
+                self.take_ahead(it, cx);
+                self.look_ahead(it, cx)
             }
             Phase::Verify => {
                 if self.front_is_whole(it, cx) {
@@ -268,8 +318,12 @@ impl Lane {
         let epoch = it.header.map_or(0, |header| header.epoch);
         loop {
             if let Some(stream) = (0..STREAMS).find(|&s| it.heads[s] != NO_SLOT && it.candidates[s].is_none()) {
-                it.phase = Phase::Head(stream);
-                return Some((cx.shared.superblock.slot_offset(self.id as u32, it.heads[stream]), 1));
+                let Some(at) = it.window.place(it.heads[stream]) else {
+                    it.phase = Phase::Head(stream);
+                    return Some(self.read_window(it, it.heads[stream], it.data_blocks[stream], cx));
+                };
+                it.candidates[stream] = Some(CommitHeader::decode(cx.mem.bytes(blocks_span(it.buf, at, 1))));
+                continue;
             }
             let (tag, lane, seq) = (cx.shared.cache_tag, self.id as u16, it.next_seq);
             let is_next = |header: &CommitHeader| {
@@ -292,15 +346,17 @@ impl Lane {
                 }
             }
             it.next_seq += 1;
+            (it.data_blocks[stream], it.next_segments[stream]) = (header.data_blocks(), header.next_segment);
             it.durable_seq = it.durable_seq.max(header.durable_seq);
             it.pending.push_back((header, slot));
-            while let Some((front, _)) = it.pending.front()
-                && front.seq <= it.durable_seq
-            {
-                if let Some((header, slot)) = it.pending.pop_front() {
-                    self.apply(it, &header, slot, cx);
-                }
-            }
+            self.apply_durable(it, cx);
+        }
+    }
+
+    /// Applies the commits that are known to be whole.
+    fn apply_durable(&mut self, it: &mut Recovery, cx: &mut Cx<'_>) {
+        while let Some((header, slot)) = it.pending.pop_front_if(|(front, _)| front.seq <= it.durable_seq) {
+            self.apply(it, &header, slot, cx);
         }
     }
 
@@ -313,6 +369,9 @@ impl Lane {
     /// Whether the data of the first pending commit, just read, is what its header says.
     fn front_is_whole(&self, it: &Recovery, cx: &Cx<'_>) -> bool {
         let Some((header, _)) = it.pending.front() else { return false };
+        if cx.shared.planted(Canary::TornReplayed) {
+            return true;
+        }
         let mut block = 0;
         header.entries.iter().all(|entry| {
             block += u32::from(entry.has_data());
@@ -326,59 +385,6 @@ impl Lane {
         })
     }
 
-    /// Does to the index what the commit did to it.
-    fn apply(&mut self, it: &mut Recovery, header: &CommitHeader, slot: u32, cx: &mut Cx<'_>) {
-        if it.owners.is_empty() {
-            it.owners = alloc::vec![0; self.log.segments.len() * self.log.segment_slots() as usize];
-            self.index.for_each(|flat, found| it.owners[found.slot as usize] = flat.0 + 1);
-        }
-        it.commits += 1;
-        self.log.segment_of(slot).last_seq = header.seq;
-        let mut at = slot;
-        for entry in &header.entries {
-            at += u32::from(entry.has_data());
-            match *entry {
-                Entry::Dead => {}
-                Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
-                    let Some(flat) = cx.shared.flat(key) else { continue };
-                    self.disown(it, flat);
-                    let (dirty, checksum) = (matches!(entry, Entry::Dirty { .. }), self.index.kept(checksum));
-                    self.map(flat, Found { slot: at, dirty, hits: 0, checksum }, cx);
-                    it.owners[at as usize] = flat.0 + 1;
-                }
-                Entry::Invalidate { key, blocks } => {
-                    let Some(first) = cx.shared.flat(key) else { continue };
-                    for flat in (first.0..first.0 + u64::from(blocks)).map(Flat) {
-                        self.disown(it, flat);
-                        self.unmap(flat, cx);
-                    }
-                }
-                Entry::Cleaned { key, slot } => {
-                    let Some(flat) = cx.shared.flat(key) else { continue };
-                    if self.index.get(flat).is_some_and(|found| found.slot == slot && found.dirty) {
-                        self.clean(flat, slot, cx);
-                    }
-                }
-                Entry::Freed { segment } => {
-                    let slots = self.log.segment_slots() as usize;
-                    let from = segment as usize * slots;
-                    for owner in it.owners.get_mut(from..from + slots).into_iter().flatten() {
-                        if let Some(flat) = core::mem::take(owner).checked_sub(1) {
-                            self.unmap(Flat(flat), cx);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Forgets where a block was.
-    fn disown(&self, it: &mut Recovery, flat: Flat) {
-        if let Some(found) = self.index.get(flat) {
-            it.owners[found.slot as usize] = 0;
-        }
-    }
-
     fn drop_clean_blocks(&mut self, cx: &mut Cx<'_>) {
         let mut clean = Vec::new();
         self.index.for_each(|flat, found| {
@@ -389,8 +395,9 @@ impl Lane {
         clean.into_iter().for_each(|flat| self.unmap(flat, cx));
     }
 
-    fn end_recovery(&mut self, it: Recovery, cx: &mut Cx<'_>) {
+    fn end_recovery(&mut self, mut it: Recovery, cx: &mut Cx<'_>) {
         cx.free(it.buf, COMMIT_BLOCKS_MAX);
+        self.forget_freed(&mut it, cx);
         if cx.shared.options.drop_clean {
             self.drop_clean_blocks(cx);
         }

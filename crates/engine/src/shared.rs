@@ -8,6 +8,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::bypass::Streams;
+use crate::canary::Canary;
 use crate::event::Event;
 use crate::format::{Superblock, seal_checksum};
 use crate::index::Flat;
@@ -154,6 +155,11 @@ impl Shared {
         let at = self.superblock.origins.iter().position(|record| record.id == key.origin)?;
         let origin = &self.origins[at];
         (key.block.0 < origin.blocks).then(|| Flat(origin.base.0 + key.block.0))
+    }
+
+    /// Whether this bug is planted: never, but in tests of the tests.
+    pub(crate) fn planted(&self, canary: Canary) -> bool {
+        self.options.planted(canary)
     }
 
     /// Which origin a flat key belongs to.

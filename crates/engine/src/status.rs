@@ -58,6 +58,8 @@ pub struct Counters {
     pub corrupt_blocks: u64,
     /// Writes that had to wait for the dirty limit.
     pub throttled_writes: u64,
+    /// Drains completed: at the end of each nothing was dirty.
+    pub drains: u64,
 }
 
 /// One origin of the cache.

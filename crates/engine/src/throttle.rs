@@ -54,6 +54,12 @@ impl Throttle {
         shared.dirty - shared.lost.len() as u64 + shared.reserved + blocks > shared.dirty_limit
     }
 
+    /// Whether a write can only pass when something has been destaged, however little is dirty: a
+    /// long one before a small limit.
+    pub(crate) fn starved(&self, shared: &Shared) -> bool {
+        self.waiting.front().is_some_and(|piece| self.over_limit(u64::from(piece.blocks), shared))
+    }
+
     /// Lets through what may pass.
     pub(crate) fn step(&mut self, lanes: &mut [Lane], router: &Router, ns_per_block: u64, cx: &mut Cx<'_>) {
         while let Some(piece) = self.waiting.front() {

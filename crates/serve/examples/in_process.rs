@@ -111,10 +111,6 @@ fn raw(path: &Path, op: Op, bytes: u64, depth: usize, total: u64, random: bool) 
     let mut device = reactor.open(path, Access::Exclusive)?;
     let mut arena = Arena::new(256 << 20);
     let mut bufs: Vec<Buf> = (0..depth).map(|_| arena.alloc(bytes as u32)).collect();
-    let poll = mio::Poll::new()?;
-    let fd = std::os::fd::AsRawFd::as_raw_fd(&reactor.wake_fd());
-    poll.registry().register(&mut mio::unix::SourceFd(&fd), mio::Token(0), mio::Interest::READABLE)?;
-    let (mut poll, mut events) = (poll, mio::Events::with_capacity(8));
     let places = device.geometry().size_bytes / bytes;
     let (mut next, mut done_bytes, mut state) = (0, 0, 1u64);
     let mut done: Vec<Done> = Vec::new();
@@ -130,12 +126,7 @@ fn raw(path: &Path, op: Op, bytes: u64, depth: usize, total: u64, random: bool) 
             next += 1;
         }
         device.kick();
-        if device.next_event().is_none() {
-            match poll.poll(&mut events, Some(Duration::from_secs(10))) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => other?,
-            }
-        }
+        reactor.wait(None, None)?;
         device.poll(Time(0), &mut arena, &mut done);
         for Done { token, result } in done.drain(..) {
             result.map_err(|error| format!("raw {op:?}: {error:?}"))?;
@@ -158,7 +149,7 @@ fn open_cache(cache: &Path, origin: &Path, load: &Shared) -> Outcome<Pump> {
     let (_, calls) = Caller::new(Arc::new(mio::Waker::new(poll.registry(), mio::Token(1))?));
     let options = Options { sequential_bypass_bytes: 0, ..Options::default() };
     let engine = Engine::new(superblock, options, Time(0))?;
-    let mut pump = Pump::new(engine, Arena::with_reserve(256 << 20, 128 << 20), devices, poll, calls)?;
+    let mut pump = Pump::new(engine, Arena::with_reserve(256 << 20, 128 << 20), devices, poll, calls);
     pump.apply(Input::Timer);
     wait_for(&mut pump, |event| matches!(event, Event::Ready { .. }))?;
     let export = Export {
@@ -249,6 +240,7 @@ fn measure(cache: &Path, origin: &Path, rounds: usize) -> Outcome<serde_json::Va
             force: true,
             segment: None,
             lanes: None,
+            discard: true,
         })?;
         let load = Shared(std::rc::Rc::new(std::cell::RefCell::new(Load {
             op: RequestOp::Write,

@@ -43,6 +43,9 @@ pub struct Config {
     /// Listen on other than loopback addresses without encryption.
     #[serde(default)]
     pub insecure: bool,
+    /// Serve NBD inside TLS.
+    #[serde(default)]
+    pub tls: Option<TlsFiles>,
     /// RAM for payload; the index comes on top.
     #[serde(default = "buffer_bytes")]
     pub buffer_bytes: Size,
@@ -85,6 +88,17 @@ pub struct Listener {
 
 fn listen<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Listen, D::Error> {
     Listen::parse(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+}
+
+/// What TLS is set up from; nbdkit's words for it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsFiles {
+    /// The folder of `server-cert.pem`, `server-key.pem` and perhaps `ca-cert.pem`.
+    pub certificates: PathBuf,
+    /// Serve only clients with a certificate of the authority in `ca-cert.pem`.
+    #[serde(default)]
+    pub verify_peer: bool,
 }
 
 /// How the cache behaves. Nothing of it is in the on-media format.
@@ -159,12 +173,14 @@ pub enum ConfigError {
     CacheIsOrigin(PathBuf),
     /// Unencrypted traffic to other machines.
     #[error(
-        "{place} is reachable from other machines and the traffic is not encrypted; listen on 127.0.0.1 or a unix socket, or say --insecure if the network is trusted"
+        "{0} is reachable from other machines and the traffic is not encrypted; set up TLS with --tls-certificates DIR, or listen on 127.0.0.1 or a unix socket, or say --insecure if the network is trusted"
     )]
-    NotLoopback {
-        /// Where.
-        place: String,
-    },
+    NotLoopback(Listen),
+    /// The same of the metrics, which have no TLS.
+    #[error(
+        "http {0} is reachable from other machines and is never encrypted; listen on 127.0.0.1, or say --insecure if the network is trusted"
+    )]
+    HttpNotLoopback(SocketAddr),
     /// A host name nobody knows.
     #[error("{at}: {source}")]
     Resolve {
@@ -190,6 +206,7 @@ impl Config {
             control: control_path(),
             http: None,
             insecure: false,
+            tls: None,
             buffer_bytes: buffer_bytes(),
             accept_changed_origin: false,
             volumes: Vec::new(),
@@ -249,7 +266,10 @@ impl Config {
         if let Some(http) = self.http
             && !http.ip().is_loopback()
         {
-            return Err(ConfigError::NotLoopback { place: format!("http {http}") });
+            return Err(ConfigError::HttpNotLoopback(http));
+        }
+        if self.tls.is_some() {
+            return Ok(());
         }
         for Listener { nbd } in &self.listeners {
             let Listen::Tcp { host, port } = nbd else {
@@ -259,7 +279,7 @@ impl Config {
                 .to_socket_addrs()
                 .map_err(|source| ConfigError::Resolve { at: nbd.clone(), source })?;
             if addresses.any(|address| !address.ip().is_loopback()) {
-                return Err(ConfigError::NotLoopback { place: nbd.to_string() });
+                return Err(ConfigError::NotLoopback(nbd.clone()));
             }
         }
         Ok(())

@@ -26,7 +26,7 @@ mod tests;
 
 pub use client::{Client, ClientError};
 pub use server::Server;
-pub use socket::{BindError, bind};
+pub use socket::{BindError, SocketFile, bind};
 
 /// The longest line either way but for a status with many lost ranges.
 pub const LINE_BYTES_MAX: usize = 64 << 10;

@@ -3,7 +3,7 @@
 //!
 //! `daemon` is the life of a daemon from config to clean stop, `pump` its one I/O thread, `frontend`
 //! how clients reach it, `control` and `metrics` how operators do, `superblock` and `stale` what is
-//! read and written before and after.
+//! read and written before and after, `storage` tells paths apart that lead to the same.
 
 pub mod config;
 pub mod control;
@@ -13,5 +13,8 @@ pub mod metrics;
 pub mod offline;
 pub mod pump;
 pub mod report;
+#[cfg(test)]
+mod rig;
 pub mod stale;
+pub mod storage;
 pub mod superblock;

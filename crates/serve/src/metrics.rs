@@ -189,6 +189,7 @@ impl Collector for Numbers {
             ("segments", "All segments", report.segments),
             ("lost_blocks", "Blocks whose only copy is corrupt", report.lost_blocks),
             ("draining", "Whether a drain is going on", u64::from(report.draining)),
+            ("cache_failed", "Whether the cache device failed", u64::from(report.cache_failed)),
             ("rss_bytes", "Resident memory of the process", report.rss_bytes),
             ("index_bytes", "Bytes of index, dirty set and ghost", report.index_bytes),
             ("buffer_bytes", "Buffer bytes the engine holds", report.buffer_bytes),

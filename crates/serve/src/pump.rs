@@ -15,17 +15,19 @@ use flashfront_device::{Arena, Device, DeviceIo, Done};
 use flashfront_engine::{
     Buf, DeviceId, Effect, Effects, Engine, Event, Input, Memory, OriginId, Request, RequestId, Time,
 };
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll, Token};
 
 use crate::control::ControlCall;
 use crate::frontend::{Core, Export, Frontend, TokenRange};
 
-const REACTOR: Token = Token(0);
 /// Somebody in another thread has something to say: commands, or a stop.
 pub(crate) const WAKER: Token = Token(1);
 const FIRST_FRONTEND_TOKEN: usize = 16;
 const EVENTS_MAX: usize = 256;
+/// Completions handled before replies are sent and new I/O is started. A virtio disk ends up to 32
+/// I/Os by one interrupt; handled as one batch, they leave the device idle for that time (4 KiB
+/// reads at queue depth 32: 0.8 of the raw device; by eights: see bench/runs).
+const BATCH: usize = 8;
 
 /// The devices of a cache.
 pub struct Devices {
@@ -82,7 +84,9 @@ pub struct Pump {
     exports: Vec<Export>,
     requests: VecDeque<Request>,
     effects: Effects,
-    done: Vec<Done>,
+    /// Ended I/O, not yet told to the engine; fetched into `fetched` first.
+    done: VecDeque<Done>,
+    fetched: Vec<Done>,
     calls: Receiver<ControlCall>,
     started: Instant,
     now: Time,
@@ -93,19 +97,9 @@ pub struct Pump {
 
 impl Pump {
     /// A pump over an engine that is not open yet.
-    ///
-    /// # Errors
-    /// When the kernel refuses to watch the devices.
-    pub fn new(
-        engine: Engine,
-        arena: Arena,
-        devices: Devices,
-        poll: Poll,
-        calls: Receiver<ControlCall>,
-    ) -> io::Result<Self> {
-        let fd = devices.reactor.wake_fd().as_raw_fd();
-        poll.registry().register(&mut SourceFd(&fd), REACTOR, Interest::READABLE)?;
-        Ok(Self {
+    #[must_use]
+    pub fn new(engine: Engine, arena: Arena, devices: Devices, poll: Poll, calls: Receiver<ControlCall>) -> Self {
+        Self {
             engine,
             arena,
             devices,
@@ -115,13 +109,14 @@ impl Pump {
             exports: Vec::new(),
             requests: VecDeque::new(),
             effects: Effects::default(),
-            done: Vec::new(),
+            done: VecDeque::new(),
+            fetched: Vec::new(),
             calls,
             started: Instant::now(),
             now: Time(0),
             news: VecDeque::new(),
             freed: false,
-        })
+        }
     }
 
     /// Offers volumes to clients through front-ends.
@@ -228,9 +223,13 @@ impl Pump {
     pub fn turn(&mut self, patience: Duration) -> io::Result<()> {
         let busy = self.end_turn();
         let wait = if busy { Duration::ZERO } else { self.wait(patience) };
-        match self.poll.poll(&mut self.events, Some(wait)) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => other?,
+        let sockets = self.devices.reactor.wait(Some(self.poll.as_raw_fd()), Some(wait))?;
+        self.events.clear();
+        if sockets {
+            match self.poll.poll(&mut self.events, Some(Duration::ZERO)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => other?,
+            }
         }
         self.tick();
         self.collect_completions();
@@ -261,15 +260,16 @@ impl Pump {
     }
 
     fn collect_completions(&mut self) {
-        let mut done = std::mem::take(&mut self.done);
-        self.devices.cache.poll(self.now, &mut self.arena, &mut done);
+        self.devices.cache.poll(self.now, &mut self.arena, &mut self.fetched);
         for (_, origin) in &mut self.devices.origins {
-            origin.poll(self.now, &mut self.arena, &mut done);
+            origin.poll(self.now, &mut self.arena, &mut self.fetched);
         }
-        for Done { token, result } in done.drain(..) {
-            self.apply(Input::IoDone { token, result });
+        self.done.extend(self.fetched.drain(..));
+        for _ in 0..BATCH.min(self.done.len()) {
+            if let Some(Done { token, result }) = self.done.pop_front() {
+                self.apply(Input::IoDone { token, result });
+            }
         }
-        self.done = done;
     }
 
     /// Sends replies and starts I/O; says whether there is more to do at once.
@@ -289,7 +289,7 @@ impl Pump {
         }
         self.apply_requests();
         self.kick();
-        busy || self.freed
+        busy || self.freed || !self.done.is_empty()
     }
 
     fn kick(&mut self) {

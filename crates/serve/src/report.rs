@@ -74,6 +74,7 @@ counters! {
     checkpoints: "Checkpoints completed.",
     corrupt_blocks: "Blocks whose checksum did not match.",
     throttled_writes: "Writes that had to wait for the dirty limit.",
+    drains: "Drains completed: at the end of each nothing was dirty.",
 }
 
 /// One volume.
@@ -117,6 +118,9 @@ pub struct StatusReport {
     pub opening: bool,
     /// Whether a drain is going on.
     pub draining: bool,
+    /// Whether the cache device failed, so that nothing new is trusted to it.
+    #[serde(default)]
+    pub cache_failed: bool,
     /// Blocks in the cache.
     pub blocks_cached: u64,
     /// Dirty ones among them.
@@ -174,6 +178,7 @@ impl StatusReport {
             mode: common_mode(status.origins.iter().map(|origin| origin.mode)),
             opening: facts.opening,
             draining: status.draining,
+            cache_failed: status.cache_failed,
             blocks_cached: status.blocks_cached,
             blocks_dirty: status.blocks_dirty,
             dirty_limit_blocks: status.dirty_limit_blocks,
@@ -298,6 +303,8 @@ mod tests {
             "backend",
             "volumes",
             "draining",
+            "drains",
+            "cache_failed",
         ] {
             assert!(value.get(key).is_some(), "{key} is missing");
         }

@@ -145,9 +145,9 @@ impl Client {
     pub fn read_all(&mut self) {
         for origin in 0..self.world.origins.len() {
             let all = self.sectors(origin);
-            for at in (0..all).step_by(1024) {
-                self.read(origin, at, 1024.min(all - at));
-                self.finish_to(4);
+            for at in (0..all).step_by(256) {
+                self.read(origin, at, 256.min(all - at));
+                self.finish_to(3);
             }
         }
         self.finish();
@@ -165,6 +165,21 @@ impl Client {
         self.judge_origins();
     }
 
+    /// The same, where devices have failed: of blocks that are reported as lost the origin may hold anything.
+    ///
+    /// # Panics
+    /// If the origins lack anything else.
+    pub fn leave_but_lost(&mut self) {
+        self.finish();
+        self.world.drain();
+        for key in self.world.engine().status().lost {
+            self.oracle.excuse(usize::from(key.origin.0), key.block.0);
+        }
+        self.world.stop();
+        self.judge();
+        self.judge_origins();
+    }
+
     /// Judges the origins as they are, without the cache.
     ///
     /// # Panics
@@ -172,7 +187,7 @@ impl Client {
     pub fn judge_origins(&mut self) {
         for (origin, disk) in self.world.origins.iter().enumerate() {
             let mut bytes = vec![0; self.world.spec.origins[origin].size_bytes as usize];
-            disk.peek(0, &mut bytes);
+            disk.inner().peek(0, &mut bytes);
             let start = self.oracle.begin_read();
             let verdict = self.oracle.end_read(origin, 0, start, &bytes);
             verdict.unwrap_or_else(|violation| panic!("the bare origin: {violation}"));

@@ -58,6 +58,8 @@ struct Sector {
     /// What it may have held in the beginning or after the last crash.
     base: Vec<Content>,
     entries: Vec<Entry>,
+    /// All that was ever written here; kept only if asked for.
+    past: Vec<Content>,
 }
 
 /// The history of all sectors.
@@ -71,13 +73,15 @@ pub struct Oracle {
     /// Starts of reads in flight: what they may still return is kept.
     reads: Vec<u64>,
     forgiving: bool,
+    remembering: bool,
+    distrusting: bool,
 }
 
 impl Oracle {
     /// All sectors of these origins (sizes in sectors) hold write 0.
     #[must_use]
     pub fn new(sectors: &[u64]) -> Self {
-        let fresh = Sector { base: vec![Content::Write(0)], entries: Vec::new() };
+        let fresh = Sector { base: vec![Content::Write(0)], entries: Vec::new(), past: Vec::new() };
         Self {
             origins: sectors.iter().map(|&sectors| vec![fresh.clone(); sectors as usize]).collect(),
             ops: vec![Op { start: 0, end: Some(0), failed: false, durable: true, origin: usize::MAX }],
@@ -85,6 +89,8 @@ impl Oracle {
             undurable: Vec::new(),
             reads: Vec::new(),
             forgiving: false,
+            remembering: false,
+            distrusting: false,
         }
     }
 
@@ -103,6 +109,9 @@ impl Oracle {
         for at in sector..sector + sectors {
             let cell = &mut self.origins[origin][at as usize];
             cell.forget(&self.ops, floor);
+            if self.remembering {
+                cell.past.push(content);
+            }
             cell.entries.push(Entry { op, content, seen: None });
         }
         op
@@ -176,6 +185,30 @@ impl Oracle {
         self.forgiving = true;
     }
 
+    /// From now on all that is written is kept in mind, for [`Oracle::distrust`].
+    pub fn remember(&mut self) {
+        self.remembering = true;
+    }
+
+    /// The cache device lies: after the next crash a sector may hold anything that was ever written there,
+    /// though never anything else.
+    ///
+    /// # Panics
+    /// If nothing was kept in mind.
+    pub fn distrust(&mut self) {
+        assert!(self.remembering, "only what was remembered can be allowed");
+        (self.distrusting, self.forgiving) = (true, true);
+    }
+
+    /// A block is reported as lost: what the origin has there is no promise.
+    pub fn excuse(&mut self, origin: usize, block: u64) {
+        let sectors = &mut self.origins[origin];
+        let end = sectors.len().min(block as usize * 8 + 8);
+        for cell in &mut sectors[block as usize * 8..end] {
+            (cell.base, cell.entries) = (vec![Content::Any], Vec::new());
+        }
+    }
+
     /// A clean stop: all that was acknowledged is durable.
     pub fn stop(&mut self) {
         for op in self.undurable.drain(..) {
@@ -189,6 +222,12 @@ impl Oracle {
             if !cell.entries.is_empty() {
                 cell.base = cell.survivors(&self.ops);
                 cell.entries.clear();
+            }
+            if self.distrusting {
+                cell.base.push(Content::Write(0));
+                cell.base.extend_from_slice(&cell.past);
+                cell.base.sort_unstable();
+                cell.base.dedup();
             }
         }
         self.undurable.clear();

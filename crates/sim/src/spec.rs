@@ -97,7 +97,12 @@ impl WorldSpec {
     pub fn engine_options(&self) -> Options {
         let unit = |(id, origin): (usize, &OriginSpec)| (OriginId(id as u16), origin.logical_block_bytes);
         let origin_block_bytes = self.origins.iter().enumerate().map(unit).collect();
-        Options { origin_block_bytes, ..self.options.clone() }
+        Options {
+            origin_block_bytes,
+            #[cfg(feature = "canary")]
+            canary: crate::canary::planted(),
+            ..self.options.clone()
+        }
     }
 
     pub(crate) fn cache_disk(&self, size_bytes: u64) -> RamSpec {

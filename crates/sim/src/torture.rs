@@ -1,9 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One seed = one whole life of a cache: geometry, options, clients, mode switches, power cuts, all at
-//! random, every answer judged by the oracle.
+//! One seed = one whole life of a cache: geometry, options, clients, mode switches, faulty devices, power
+//! cuts, all at random, every answer judged by the oracle.
 
+mod life;
 mod plan;
-mod run;
+mod trouble;
 
-pub use plan::Plan;
-pub use run::{Outcome, run};
+use crate::panics;
+
+pub use life::{Outcome, run};
+pub use plan::{Change, ClientPlan, Plan, Trouble, What};
+
+/// Lives a seed's life, with its plan changed so.
+///
+/// # Errors
+/// The promise that was broken.
+pub fn live(seed: u64, changes: &[Change]) -> Result<Outcome, String> {
+    let mut plan = Plan::from_seed(seed);
+    changes.iter().for_each(|change| plan.change(*change));
+    panics::caught(|| run(plan, seed))
+}
+
+/// Makes a failing life smaller: halves and drops what can be, as long as something still fails. Returns
+/// the changes, and how the smallest life fails.
+#[must_use]
+pub fn shrink(seed: u64, mut changes: Vec<Change>, mut failure: String) -> (Vec<Change>, String) {
+    loop {
+        let mut plan = Plan::from_seed(seed);
+        changes.iter().for_each(|change| plan.change(*change));
+        let smaller = plan.smaller().into_iter().find_map(|change| {
+            let mut tried: Vec<Change> = changes.iter().copied().filter(|it| it.what() != change.what()).collect();
+            tried.push(change);
+            live(seed, &tried).err().map(|failure| (tried, failure))
+        });
+        match smaller {
+            Some(found) => (changes, failure) = found,
+            None => return (changes, failure),
+        }
+    }
+}

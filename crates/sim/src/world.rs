@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use flashfront_device::sim::{Fate, RamDisk, RamSpec};
+use flashfront_device::wrap::{Faults, Inject};
 use flashfront_device::{Arena, Device, DeviceIo, Done, Rng};
 use flashfront_engine::format::Superblock;
 use flashfront_engine::{
@@ -62,9 +63,9 @@ pub struct World {
     /// All payload.
     pub arena: Arena,
     /// The cache device.
-    pub cache: RamDisk,
+    pub cache: Inject<RamDisk>,
     /// The origins.
-    pub origins: Vec<RamDisk>,
+    pub origins: Vec<Inject<RamDisk>>,
     /// The time.
     pub now: Time,
     /// Answers not yet taken.
@@ -83,6 +84,8 @@ pub struct World {
     counters: Counters,
     stuck: u64,
     timer_done: Option<Time>,
+    /// Replay is over.
+    ready: bool,
 }
 
 impl World {
@@ -95,13 +98,17 @@ impl World {
             cache.poke(offset, &block);
         }
         write_superblock(&mut cache, &superblock);
-        let origins = (0..spec.origins.len()).map(|at| fresh_origin(at, spec.origin_disk(at))).collect();
+        let origins: Vec<_> = (0..spec.origins.len()).map(|at| fresh_origin(at, spec.origin_disk(at))).collect();
+        let seed = spec.seed;
+        let faulty = |disk, nth: u64| Inject::new(disk, Faults::seeded(seed ^ nth << 16));
+        let cache = faulty(cache, 1);
+        let origins = (2..).zip(origins).map(|(nth, disk)| faulty(disk, nth)).collect();
         Self::on(spec, cache, origins, Time(0))
     }
 
     /// A world on disks that exist.
     #[must_use]
-    pub fn on(spec: WorldSpec, cache: RamDisk, origins: Vec<RamDisk>, now: Time) -> Self {
+    pub fn on(spec: WorldSpec, cache: Inject<RamDisk>, origins: Vec<Inject<RamDisk>>, now: Time) -> Self {
         Self {
             spec,
             engine: None,
@@ -120,17 +127,24 @@ impl World {
             counters: Counters::default(),
             stuck: 0,
             timer_done: None,
+            ready: false,
         }
+    }
+
+    /// Whether there is a whole superblock to begin with.
+    #[must_use]
+    pub fn can_open(&self) -> bool {
+        read_superblock(self.cache.inner()).is_some()
     }
 
     /// Begins to open the cache: the next steps replay it.
     pub fn begin_open(&mut self) {
-        self.counters = Counters::default();
-        let mut superblock = read_superblock(&self.cache);
+        (self.counters, self.ready) = (Counters::default(), false);
+        let mut superblock = read_superblock(self.cache.inner()).expect("one copy of the superblock is whole");
         superblock.epoch += 1;
         superblock.update += 1;
         superblock.clean = false;
-        write_superblock(&mut self.cache, &superblock);
+        write_superblock(self.cache.inner_mut(), &superblock);
         let engine = Engine::new(superblock, self.spec.engine_options(), self.now);
         self.engine = Some(engine.expect("the origins of a test can be indexed"));
         self.input(Input::Timer);
@@ -216,6 +230,18 @@ impl World {
         self.flying.len()
     }
 
+    /// Whether this request is not answered.
+    #[must_use]
+    pub fn waits(&self, id: RequestId) -> bool {
+        self.flying.contains_key(&id.0)
+    }
+
+    /// Whether replay is over, and the engine there.
+    #[must_use]
+    pub const fn serving(&self) -> bool {
+        self.ready && self.engine.is_some()
+    }
+
     /// When something happens next; `None`: never.
     #[must_use]
     pub fn next_event(&self) -> Option<Time> {
@@ -295,7 +321,7 @@ impl World {
         self.control(Control::Stop);
         let stopped = self.drive_until(|world| world.events.contains(&Event::Stopped));
         assert!(stopped, "the stop never ends: {:?}", self.engine().status());
-        let disks = self.origins.iter().map(RamDisk::in_flight).sum::<usize>() + self.cache.in_flight();
+        let disks = self.origins.iter().chain([&self.cache]).map(|disk| disk.inner().in_flight()).sum::<usize>();
         assert_eq!(disks, 0, "stopped with I/O in flight");
         self.engine = None;
     }
@@ -304,8 +330,9 @@ impl World {
     #[must_use]
     pub fn crash(&self, seed: u64, cache: Fate, origins: Fate) -> Self {
         let mut rng = Rng::new(seed);
-        let cache = self.cache.crash(rng.next_u64(), cache);
-        let origins = self.origins.iter().map(|origin| origin.crash(rng.next_u64(), origins)).collect();
+        let cache = self.cache.around(self.cache.inner().crash(rng.next_u64(), cache));
+        let cut = |origin: &Inject<RamDisk>| origin.around(origin.inner().crash(rng.next_u64(), origins));
+        let origins = self.origins.iter().map(cut).collect();
         let spec = WorldSpec { seed: rng.next_u64(), ..self.spec.clone() };
         let mut next = Self::on(spec, cache, origins, self.now);
         next.hash = self.hash.clone();
@@ -338,6 +365,7 @@ impl World {
                 Effect::Reply { id, result } => self.answer(id, result),
                 Effect::Event(event) => {
                     self.stuck = 0;
+                    self.ready |= matches!(event, Event::Ready { .. });
                     self.events.push(event);
                 }
             }
@@ -405,14 +433,14 @@ fn fresh_origin(at: usize, spec: RamSpec) -> RamDisk {
 }
 
 /// The newest sound copy.
-fn read_superblock(cache: &RamDisk) -> Superblock {
+fn read_superblock(cache: &RamDisk) -> Option<Superblock> {
     let read = |offset| {
         let mut block = vec![0; BLOCK as usize];
         cache.peek(offset, &mut block);
         Superblock::decode(&block).ok()
     };
     let copies = Superblock::offsets(cache.geometry().size_bytes).map(read);
-    copies.into_iter().flatten().max_by_key(|copy| copy.update).expect("one copy of the superblock is whole")
+    copies.into_iter().flatten().max_by_key(|copy| copy.update)
 }
 
 fn write_superblock(cache: &mut RamDisk, superblock: &Superblock) {

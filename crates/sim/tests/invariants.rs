@@ -51,7 +51,7 @@ fn read(world: &mut World, block: u64) -> Result<Content, RequestError> {
 
 fn on_origin(world: &World, block: u64) -> Content {
     let mut bytes = [0; 512];
-    world.origins[0].peek(block * BLOCK_BYTES, &mut bytes);
+    world.origins[0].inner().peek(block * BLOCK_BYTES, &mut bytes);
     identify(0, block * 8, &bytes)
 }
 
@@ -150,7 +150,7 @@ fn find_on_cache(world: &World, block: u64) -> u64 {
     let size = world.spec.superblock().cache_bytes;
     let mut bytes = [0; 512];
     for offset in (0..size).step_by(BLOCK_BYTES as usize) {
-        world.cache.peek(offset, &mut bytes);
+        world.cache.inner().peek(offset, &mut bytes);
         if matches!(identify(0, block * 8, &bytes), Content::Write(_)) {
             return offset;
         }
@@ -171,13 +171,13 @@ fn corruption_never_leaves() {
     flush(&mut world);
     let newer = (0..world.spec.superblock().cache_bytes).step_by(4096).find(|&offset| {
         let mut bytes = [0; 512];
-        world.cache.peek(offset, &mut bytes);
+        world.cache.inner().peek(offset, &mut bytes);
         identify(0, 24, &bytes) == Content::Write(3)
     });
     let newer = newer.expect("the new version is on the cache device");
     assert_ne!(newer, dirty, "the log never overwrites in place");
-    world.cache.corrupt(newer + 1000);
-    world.cache.corrupt(clean + 2000);
+    world.cache.inner_mut().corrupt(newer + 1000);
+    world.cache.inner_mut().corrupt(clean + 2000);
     assert_eq!(read(&mut world, 4), Ok(Content::Write(2)), "a corrupt clean block is read from the origin");
     assert_eq!(read(&mut world, 3), Err(RequestError::Io), "a corrupt dirty block is an error");
     assert_eq!(read(&mut world, 2), Ok(Content::Write(0)), "its neighbours are not");

@@ -1,32 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Random lives of a cache. `FLASHFRONT_SEEDS=N` lives N of them, `FLASHFRONT_SEED=S` only that one.
+//! A few random lives, always the same ones: `cargo x torture` lives fresh ones by the thousand.
 
-use flashfront_sim::torture::{Plan, run};
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
-}
+use flashfront_sim::torture::{Change, live, shrink};
 
 #[test]
 fn random_lives() {
-    let seeds = match number("FLASHFRONT_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => {
-            let first = number("FLASHFRONT_FIRST_SEED").unwrap_or(0);
-            first..first + number("FLASHFRONT_SEEDS").unwrap_or(100)
-        }
-    };
-    let (mut steps, mut failed) = (0, Vec::new());
-    for seed in seeds {
-        let plan = Plan::from_seed(seed);
-        match std::panic::catch_unwind(|| run(plan, seed)) {
-            Ok(outcome) => steps += outcome.steps,
-            Err(_) => {
-                eprintln!("FAILED: FLASHFRONT_SEED={seed} cargo test -p flashfront-sim --test torture");
-                failed.push(seed);
-            }
-        }
+    for seed in 0..24 {
+        let outcome = live(seed, &[]).unwrap_or_else(|failure| panic!("cargo x torture --seed {seed}: {failure}"));
+        assert!(outcome.steps > 100 && outcome.answers > 0, "{outcome:?}");
     }
-    eprintln!("{steps} inputs");
-    assert!(failed.is_empty(), "failed seeds: {failed:?}");
+}
+
+/// A life that fails is made smaller, and the smaller one still fails.
+#[test]
+fn a_changed_plan_is_another_life() {
+    let changes: Vec<Change> = ["requests=9", "clients=1", "generations=1"].map(|it| it.parse().unwrap()).to_vec();
+    let (small, whole) = (live(3, &changes).unwrap(), live(3, &[]).unwrap());
+    assert!(small.answers < whole.answers && small == live(3, &changes).unwrap());
+    assert!("requests".parse::<Change>().is_err() && "clowns=3".parse::<Change>().unwrap_err().contains("generations"));
+    let text: Vec<String> = changes.iter().map(Change::to_string).collect();
+    assert_eq!(text, ["requests=9", "clients=1", "generations=1"]);
+    let _ = shrink;
 }

@@ -166,7 +166,7 @@ impl Load {
         let pending = self.pending.remove(&answer.cookie).context("the server answered twice")?;
         let latency = pending.begun.elapsed();
         if let Err(errno) = answer.result {
-            anyhow::bail!("the demo volume failed a request: {errno}");
+            anyhow::bail!("the demo volume failed a request: {errno}; is the file system that holds its files full?");
         }
         let versions = self.versions.entry(pending.block).or_default();
         if pending.write {

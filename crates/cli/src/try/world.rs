@@ -58,6 +58,7 @@ impl World {
             force: false,
             segment: None,
             lanes: None,
+            discard: true,
         })?;
         world.serve()?;
         Ok(world)

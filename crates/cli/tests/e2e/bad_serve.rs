@@ -135,7 +135,7 @@ fn serve_refuses_a_second_daemon() {
     let mut same_socket = other.serve_nowhere();
     same_socket.arg("--nbd").arg(format!("unix:{}", volume.socket.display()));
     let name = volume.socket.display().to_string();
-    assert_refused(&other.place, &mut same_socket, &[&name, "another server"]);
+    assert_refused(&other.place, &mut same_socket, &[&name, "in use"]);
 
     // The first one has not noticed anything.
     let mut client = volume.connect();
@@ -165,8 +165,10 @@ fn serve_refuses_what_is_misspelt_or_unsafe() {
     let volume = formatted();
     let place = &volume.place;
     let mut table = Table::default();
-    let flags: [(&str, &[&str], &[&str]); 6] = [
-        ("every address", &["--nbd", "tcp:0.0.0.0:0"], &["0.0.0.0", "--insecure"]),
+    let flags: [(&str, &[&str], &[&str]); 8] = [
+        ("dirty limit too low", &["--nbd", "tcp:127.0.0.1:0", "--dirty-limit", "1MiB"], &["1 MiB", "1028 KiB"]),
+        ("dirty limit too high", &["--nbd", "tcp:127.0.0.1:0", "--dirty-limit", "100%"], &["100%", "87%"]),
+        ("every address", &["--nbd", "tcp:0.0.0.0:0"], &["0.0.0.0", "--insecure", "--tls-certificates"]),
         ("every address, IPv6", &["--nbd", "tcp:[::]:0"], &["::", "--insecure"]),
         ("no scheme", &["--nbd", "/tmp/socket"], &["/tmp/socket", "unix:"]),
         ("no port", &["--nbd", "tcp:localhost"], &["tcp:localhost", "port"]),
@@ -241,7 +243,10 @@ fn the_other_verbs_refuse_too() {
 
     volume.start();
     let before = volume.status();
-    let words: [(&[&str], &str); 6] = [
+    let words: [(&[&str], &str); 9] = [
+        (&["--dirty-limit", "4KiB", "--mode", "writethrough"], "1028 KiB"),
+        (&["--dirty-limit", "100%"], "87%"),
+        (&["--dirty-limit", "20%", "--volume", "data"], "--mode"),
         (&["--dirty-limit", "banana"], "banana"),
         (&["--dirty-limit", "130%"], "130%"),
         (&["--dirty-limit", "-5"], "-5"),

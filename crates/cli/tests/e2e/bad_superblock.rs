@@ -87,14 +87,36 @@ fn no_good_superblock_is_too_few() {
         let (volume, _) = stopped();
         change(&volume, &COPIES, damage);
         assert_refused(&volume.place, &mut volume.serve(), &["cache.img"]);
-        // Zeroes are no cache device to `check`; what was one is reported, copy by copy.
-        let report = output(flashfront().arg("check").arg(&volume.cache).arg("--json"));
-        let said = show(&report);
-        let json: Option<serde_json::Value> = serde_json::from_slice(&report.stdout).ok();
-        let damage = json.as_ref().map(|json| (json["ok"].as_bool(), json["damage"].as_array().map(Vec::len)));
-        assert!(!report.status.success(), "{said}");
-        assert!(damage == Some((Some(false), Some(2))) || said.contains("cache.img"), "{said}");
+        assert_eq!(damage_in_json(&volume), 2, "each copy is reported");
     }
+}
+
+/// `check --json` must fail and list damage; in how many places.
+#[track_caller]
+fn damage_in_json(volume: &Volume) -> usize {
+    let report = output(flashfront().arg("check").arg(&volume.cache).arg("--json"));
+    let said = show(&report);
+    let json: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap_or_else(|_| panic!("no JSON: {said}"));
+    assert_eq!((report.status.code(), json["ok"].as_bool()), (Some(1), Some(false)), "{said}");
+    json["damage"].as_array().map_or(0, Vec::len)
+}
+
+#[test]
+fn check_speaks_json_about_whatever_the_device_holds() {
+    let (volume, _) = stopped();
+    let file = File::options().write(true).open(&volume.cache).expect("the file is ours");
+    file.set_len(CACHE_MIB * MIB / 2).expect("the file is ours");
+    assert_eq!(damage_in_json(&volume), 1, "truncated");
+    file.set_len(CACHE_MIB * MIB * 2).expect("the file is ours");
+    assert_eq!(damage_in_json(&volume), 1, "grown");
+    file.set_len(CACHE_MIB * MIB).expect("the file is ours");
+    file.write_all_at(b"mere text", 0).expect("the file is ours");
+    assert_eq!(damage_in_json(&volume), 2, "both copies gone, one by truncation");
+    file.set_len(512).expect("the file is ours");
+    assert_eq!(damage_in_json(&volume), 2, "a sector");
+    // What could not even be opened has no content to speak of.
+    std::fs::remove_file(&volume.cache).expect("the file is ours");
+    assert_refused(&volume.place, flashfront().arg("check").arg(&volume.cache).arg("--json"), &["cache.img"]);
 }
 
 #[test]
@@ -103,6 +125,7 @@ fn a_newer_format_is_refused() {
     change(&volume, &COPIES, from_the_future);
     assert_refused(&volume.place, &mut volume.serve(), &["cache.img", "version", "99"]);
     assert_refused(&volume.place, flashfront().arg("check").arg(&volume.cache), &["version", "99"]);
+    assert_eq!(damage_in_json(&volume), 2);
     // Nor is it overwritten by mistake.
     assert_refused(&volume.place, &mut volume.format(), &["flashfront", "--force"]);
     must(volume.format().arg("--force"));

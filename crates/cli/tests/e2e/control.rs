@@ -5,6 +5,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -134,6 +136,35 @@ fn drain_empties_a_volume_in_use() {
     assert_eq!(volume.gauge("blocks_dirty"), 0);
     // It is over: a write is dirty again, and at once readable.
     client.write_at(0, &[6; 4096], true).expect("the volume can be written");
+    volume.stop();
+    volume.assert_sound();
+}
+
+#[test]
+fn drain_ends_well_on_a_volume_that_is_dirty_again_at_once() {
+    let mut volume = Volume::served(32, 64, "writeback");
+    let busy = Arc::new(AtomicBool::new(true));
+    let mut client = volume.connect();
+    let writer = std::thread::spawn({
+        let busy = Arc::clone(&busy);
+        move || {
+            for block in 0_u64.. {
+                client.write_at(block * 7 % 8192 * 4096, &[5; 4096], false).expect("the volume can be written");
+                if !busy.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        }
+    });
+    for nth in 1..=3 {
+        let before = volume.gauge("drains");
+        let report = must(volume.ask("drain").arg("--json"));
+        let report: Value = serde_json::from_str(&report).unwrap_or_else(|error| panic!("{error}: {report}"));
+        assert_eq!(report["drained"], true, "drain {nth}: {report}");
+        assert_eq!(volume.gauge("drains"), before + 1);
+    }
+    busy.store(false, Ordering::Relaxed);
+    writer.join().expect("the writer ends well");
     volume.stop();
     volume.assert_sound();
 }

@@ -7,6 +7,7 @@
 //! from then on they stay there.
 
 mod aligned;
+mod discard;
 mod error;
 mod file;
 mod fingerprint;
@@ -16,6 +17,7 @@ mod reactor;
 mod threads;
 mod uring;
 
+pub use discard::discard;
 pub use error::OpenError;
 pub use file::DeviceFile;
 pub use fingerprint::{Fingerprint, fingerprint};

@@ -3,9 +3,10 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use flashfront_engine::Time;
 
@@ -13,7 +14,7 @@ use super::error::OpenError;
 use super::file::DeviceFile;
 use super::job::Job;
 use super::lock::Access;
-use super::threads::{Threads, WORKERS, eventfd};
+use super::threads::{Threads, WORKERS};
 use super::uring::Uring;
 use crate::{Arena, Device, DeviceIo, Done, Geometry};
 
@@ -74,7 +75,6 @@ struct Shared {
 #[derive(Debug)]
 pub struct Reactor {
     shared: Arc<Mutex<Shared>>,
-    wake: OwnedFd,
     backend_name: &'static str,
     notice: Option<String>,
 }
@@ -108,20 +108,17 @@ impl Reactor {
 
     /// `fixed` = register files and buffers.
     pub(super) fn uring(fixed: bool) -> io::Result<Self> {
-        let uring = Uring::new(fixed)?;
-        let wake = uring.wake_fd().try_clone_to_owned()?;
-        Ok(Self::with(Backend::Uring(Box::new(uring)), wake, "io_uring", None))
+        Ok(Self::with(Backend::Uring(Box::new(Uring::new(fixed)?)), "io_uring", None))
     }
 
     fn threads(notice: Option<String>) -> Result<Self, ReactorError> {
-        let threads = eventfd().and_then(|wake| Threads::new(WORKERS, wake)).map_err(ReactorError::Threads)?;
-        let wake = threads.wake_fd().try_clone_to_owned().map_err(ReactorError::Threads)?;
-        Ok(Self::with(Backend::Threads(threads), wake, "threads", notice))
+        let threads = Threads::new(WORKERS).map_err(ReactorError::Threads)?;
+        Ok(Self::with(Backend::Threads(threads), "threads", notice))
     }
 
-    fn with(backend: Backend, wake: OwnedFd, backend_name: &'static str, notice: Option<String>) -> Self {
+    fn with(backend: Backend, backend_name: &'static str, notice: Option<String>) -> Self {
         let shared = Shared { backend, ended: Vec::new() };
-        Self { shared: Arc::new(Mutex::new(shared)), wake, backend_name, notice }
+        Self { shared: Arc::new(Mutex::new(shared)), backend_name, notice }
     }
 
     /// Opens and locks a device, for I/O through this reactor.
@@ -158,10 +155,31 @@ impl Reactor {
         }
     }
 
-    /// Readable when some device of this reactor has something to poll. Level-triggered.
-    #[must_use]
-    pub fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
+    /// Hands the kernel what the devices were given, and sleeps until some device has something to
+    /// poll, `watched` is readable, a signal has come or the time is over (`None` = never). Says
+    /// whether `watched` was seen readable; it must be the same descriptor at every call.
+    ///
+    /// # Errors
+    /// When the kernel refuses to wait.
+    pub fn wait(&self, watched: Option<RawFd>, timeout: Option<Duration>) -> io::Result<bool> {
+        let mut shared = locked(&self.shared);
+        let Shared { backend, ended } = &mut *shared;
+        let unpolled = ended.iter().flatten().any(|list| !list.is_empty());
+        let timeout = if unpolled { Some(Duration::ZERO) } else { timeout };
+        let mut end = |device: u32, done| {
+            // `None`: the device was dropped.
+            if let Some(Some(list)) = ended.get_mut(device as usize) {
+                list.push(done);
+            }
+        };
+        match backend {
+            Backend::Uring(uring) => Ok(uring.wait(watched, timeout, &mut end)),
+            Backend::Threads(threads) => {
+                let readable = threads.wait(watched, timeout)?;
+                threads.reap().into_iter().for_each(|(device, done)| end(device, done));
+                Ok(readable)
+            }
+        }
     }
 
     /// The backend in use: `io_uring` or `threads`.
@@ -235,38 +253,21 @@ impl Device for RealDevice {
         self.in_flight += self.batch.len();
         let mut shared = locked(&self.shared);
         match &mut shared.backend {
-            Backend::Uring(uring) => {
-                uring.start(self.batch.drain(..));
-                uring.kick();
-            }
+            Backend::Uring(uring) => uring.start(self.batch.drain(..)),
             Backend::Threads(threads) => threads.start(self.batch.drain(..)),
         }
     }
 
     fn poll(&mut self, _now: Time, _arena: &mut Arena, done: &mut Vec<Done>) {
-        let mut shared = locked(&self.shared);
-        let Shared { backend, ended } = &mut *shared;
-        let mut end = |device: u32, done| {
-            // `None`: the device was dropped.
-            if let Some(Some(list)) = ended.get_mut(device as usize) {
-                list.push(done);
-            }
-        };
-        match backend {
-            Backend::Uring(uring) => uring.reap(&mut end),
-            Backend::Threads(threads) => threads.reap().into_iter().for_each(|(device, done)| end(device, done)),
-        }
-        if let Some(list) = &mut ended[self.number as usize] {
+        if let Some(list) = &mut locked(&self.shared).ended[self.number as usize] {
             self.in_flight -= list.len();
             done.append(list);
         }
     }
 
-    /// At once, if another device's poll has fetched completions of this one: the wake descriptor
-    /// does not tell of those any more.
+    /// [`Reactor::wait`] knows.
     fn next_event(&self) -> Option<Time> {
-        let fetched = locked(&self.shared).ended[self.number as usize].as_ref().is_some_and(|list| !list.is_empty());
-        fetched.then_some(Time(0))
+        None
     }
 
     fn geometry(&self) -> Geometry {

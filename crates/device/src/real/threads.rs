@@ -3,18 +3,20 @@
 //!
 //! Each worker does one job at a time with plain system calls. An eventfd tells the pump that
 //! something has ended. Slower than io_uring by two context switches per I/O, same results.
-#![expect(unsafe_code, reason = "I/O on the arena's memory, and one ioctl")]
+#![expect(unsafe_code, reason = "I/O on the arena's memory")]
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use flashfront_engine::DeviceError;
-use rustix::event::EventfdFlags;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
+use super::discard::blkdiscard;
 use super::job::{Job, Step};
 use crate::Done;
 
@@ -46,19 +48,15 @@ struct Todo {
     stopping: bool,
 }
 
-/// A descriptor that many can signal and one can sleep on.
-pub(super) fn eventfd() -> io::Result<OwnedFd> {
-    Ok(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
-}
-
 /// A worker that panicked while holding a lock left the data whole: all changes are single pushes and pops.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Threads {
-    /// So many workers, which signal `wake` ([`eventfd`]).
-    pub(super) fn new(workers: usize, wake: OwnedFd) -> io::Result<Self> {
+    /// So many workers.
+    pub(super) fn new(workers: usize) -> io::Result<Self> {
+        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let pool = Pool { todo: Mutex::default(), changed: Condvar::new(), done: Mutex::default(), wake };
         let mut threads = Self { pool: Arc::new(pool), workers: Vec::with_capacity(workers) };
         for number in 0..workers {
@@ -70,6 +68,7 @@ impl Threads {
         Ok(threads)
     }
 
+    /// Readable while there is something to [`Threads::reap`].
     pub(super) fn wake_fd(&self) -> BorrowedFd<'_> {
         self.pool.wake.as_fd()
     }
@@ -95,9 +94,19 @@ impl Threads {
         std::mem::take(&mut *done)
     }
 
-    /// Everything that has ended since the last call, for an owner who clears the eventfd himself.
-    pub(super) fn take(&mut self) -> Vec<(u32, Done)> {
-        std::mem::take(&mut *locked(&self.pool.done))
+    /// Sleeps until something has ended, `watched` is readable or the time is over. Says whether
+    /// `watched` is readable.
+    pub(super) fn wait(&self, watched: Option<RawFd>, timeout: Option<Duration>) -> io::Result<bool> {
+        let mut fds = Vec::from([PollFd::from_borrowed_fd(self.wake_fd(), PollFlags::IN)]);
+        // SAFETY: the kernel is asked about the descriptor and nothing else; of a closed one it says so.
+        let watched = watched.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
+        fds.extend(watched.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        // Longer than a timespec can say is for ever.
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        match rustix::event::poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(fds.get(1).is_some_and(|fd| !fd.revents().is_empty())),
+            Err(errno) => Err(errno.into()),
+        }
     }
 }
 
@@ -173,17 +182,6 @@ fn perform(job: &Job) -> Result<u32, Errno> {
         }
         Step::SyncData => rustix::fs::fdatasync(file).map(|()| 0),
         Step::Fallocate { mode, offset, len } => rustix::fs::fallocate(file, mode, offset, len).map(|()| 0),
-        Step::BlkDiscard { offset, len } => {
-            // linux/fs.h: #define BLKDISCARD _IO(0x12,119), argument uint64_t range[2].
-            const BLKDISCARD: libc::c_ulong = 0x1277;
-            let range = [offset, len];
-            // SAFETY: the ioctl reads two u64 from the pointer.
-            let status = unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD as _, &raw const range) };
-            if status == 0 {
-                Ok(0)
-            } else {
-                Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
-            }
-        }
+        Step::BlkDiscard { offset, len } => blkdiscard(file, offset, len).map(|()| 0),
     }
 }

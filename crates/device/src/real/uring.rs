@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! I/O by io_uring: one ring for all devices of a thread, registered files and buffers.
 //!
+//! One system call per turn of the pump: [`Uring::wait`] hands over what was queued, sleeps, and
+//! lets the kernel post what has ended; the sockets are waited for by the ring as well.
+//!
 //! No more jobs are in flight than the completion queue has entries, so it can't overflow; the
 //! others wait in a list. Registration is an optimisation: where the kernel refuses (an old one, or
 //! RLIMIT_MEMLOCK) the plain opcodes do the same. The ring is made disabled and enabled by the
@@ -11,21 +14,26 @@
 use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
-use io_uring::types::{Fd, Fixed, FsyncFlags};
+use io_uring::types::{Fd, Fixed, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use rustix::io::Errno;
 
 use super::file::DeviceFile;
 use super::job::{Job, Step};
-use super::threads::{Threads, eventfd};
+use super::threads::Threads;
 use crate::{Chunk, Done};
 
 const SUBMISSIONS: u32 = 256;
-/// Also the most jobs in flight.
 const COMPLETIONS: u32 = 1024;
+/// Jobs in flight; two entries are left for the watches.
+const JOBS_MAX: usize = COMPLETIONS as usize - 2;
+/// `user_data` of the watch on the caller's descriptor, and of the one on the side thread's.
+const WATCH: u64 = u64::MAX;
+const WATCH_SIDE: u64 = u64::MAX - 1;
 /// Chunks that can be registered: 16 GiB of arena. What lies beyond uses the plain opcodes.
 const CHUNKS_MAX: u32 = 4096;
 const FILES_MAX: u32 = 64;
@@ -33,10 +41,11 @@ const FILES_MAX: u32 = 64;
 /// A ring and what is in it.
 pub(super) struct Uring {
     ring: IoUring,
-    /// Signalled by the kernel when there may be completions. The ring's own descriptor won't do:
-    /// with DEFER_TASKRUN it doesn't wake who sleeps on it (seen on 6.18).
-    wake: OwnedFd,
     enabled: bool,
+    /// The ring waits for the caller's descriptor.
+    watching: bool,
+    /// That descriptor was seen readable.
+    readable: bool,
     /// Jobs in flight by `user_data`. Not dropped while the kernel may use them.
     slots: ManuallyDrop<Vec<Option<Job>>>,
     free: Vec<u32>,
@@ -45,24 +54,24 @@ pub(super) struct Uring {
     buffers: bool,
     /// Registered chunks by number; `None` where none is, or registration failed.
     chunks: Vec<Option<Arc<Chunk>>>,
-    /// One thread for what only a thread can wait for (BLKDISCARD). It signals `wake` itself.
+    /// One thread for what only a thread can wait for (BLKDISCARD).
     side: Threads,
     side_in_flight: usize,
+    watching_side: bool,
 }
 
 impl Uring {
     /// A ring with the best flags this kernel knows. `fixed` = register files and buffers.
     pub(super) fn new(fixed: bool) -> io::Result<Self> {
         let ring = build()?;
-        let wake = eventfd()?;
-        ring.submitter().register_eventfd(wake.as_raw_fd())?;
-        let side = Threads::new(1, wake.try_clone()?)?;
+        let side = Threads::new(1)?;
         let files = fixed && ring.submitter().register_files_sparse(FILES_MAX).is_ok();
         let buffers = fixed && ring.submitter().register_buffers_sparse(CHUNKS_MAX).is_ok();
         Ok(Self {
             ring,
-            wake,
             enabled: false,
+            watching: false,
+            readable: false,
             slots: ManuallyDrop::new(Vec::new()),
             free: Vec::new(),
             backlog: VecDeque::new(),
@@ -71,12 +80,8 @@ impl Uring {
             chunks: Vec::new(),
             side,
             side_in_flight: 0,
+            watching_side: false,
         })
-    }
-
-    /// A descriptor that becomes readable whenever something has come to reap.
-    pub(super) fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
     }
 
     /// Registers a device's file, if the kernel agrees; says whether.
@@ -93,7 +98,7 @@ impl Uring {
         self.ring.submitter().register_files_update(device, &[fd]).is_ok()
     }
 
-    /// Takes jobs; [`Uring::kick`] hands them to the kernel.
+    /// Takes jobs; [`Uring::wait`] hands them to the kernel.
     pub(super) fn start(&mut self, jobs: impl Iterator<Item = Job>) {
         self.backlog.extend(jobs);
         self.fill();
@@ -109,7 +114,7 @@ impl Uring {
     }
 
     fn free_slot(&mut self) -> Option<u32> {
-        if self.free.is_empty() && self.slots.len() < COMPLETIONS as usize {
+        if self.free.is_empty() && self.slots.len() < JOBS_MAX {
             self.slots.push(None);
             return Some(self.slots.len() as u32 - 1);
         }
@@ -133,7 +138,7 @@ impl Uring {
         // SAFETY: file and memory of the entry belong to a job in `slots`, which is kept until
         // its completion has been reaped.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
-            self.kick();
+            self.submit();
         }
     }
 
@@ -163,12 +168,77 @@ impl Uring {
         same.then_some(number as u16)
     }
 
-    /// Gives the kernel everything queued, and lets it post what has completed.
-    pub(super) fn kick(&mut self) {
-        if !self.enabled {
-            self.ring.submitter().register_enable_rings().expect("a ring made disabled can be enabled");
-            self.enabled = true;
+    /// Hands over what was queued, sleeps until something has ended, `watched` is readable or
+    /// the time is over, and passes everything that has ended to `end`. Says whether `watched`
+    /// was seen readable. It must be the same descriptor at every call.
+    pub(super) fn wait(
+        &mut self,
+        watched: Option<RawFd>,
+        timeout: Option<Duration>,
+        end: &mut dyn FnMut(u32, Done),
+    ) -> bool {
+        // One-shot and armed again: then readiness from before the arming counts too.
+        if let Some(fd) = watched
+            && !std::mem::replace(&mut self.watching, true)
+        {
+            self.watch(fd, WATCH);
         }
+        if self.side_in_flight > 0 && !std::mem::replace(&mut self.watching_side, true) {
+            self.watch(self.side.wake_fd().as_raw_fd(), WATCH_SIDE);
+        }
+        self.enter(timeout);
+        self.reap(end);
+        // Follow-up steps, and jobs that waited for a slot: the kernel's before the caller turns to other things.
+        self.fill();
+        if !self.ring.submission().is_empty() {
+            self.submit();
+        }
+        std::mem::take(&mut self.readable)
+    }
+
+    fn watch(&mut self, fd: RawFd, user_data: u64) {
+        self.push(&opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32).build().user_data(user_data));
+    }
+
+    /// Hands over what is queued and sleeps until there is a completion; no call if there is
+    /// nothing to hand over, to post or to wait for.
+    fn enter(&mut self, timeout: Option<Duration>) {
+        self.enable();
+        let mut submission = self.ring.submission();
+        let idle = submission.is_empty() && !submission.taskrun() && !submission.cq_overflow();
+        submission.sync();
+        drop(submission);
+        let wait = timeout != Some(Duration::ZERO) && self.ring.completion().is_empty();
+        let done = match timeout {
+            _ if !wait && idle => return,
+            _ if !wait => self.ring.submit(),
+            None => self.ring.submit_and_wait(1),
+            Some(timeout) => {
+                let timeout = Timespec::from(timeout);
+                self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout))
+            }
+        };
+        // ETIME: the time is over. EINTR: a signal, whose handler may have left work. EAGAIN and
+        // EBUSY as in `submit`; the caller comes again.
+        match done.map_err(|error| (Errno::from_io_error(&error), error)) {
+            Ok(_) | Err((Some(Errno::TIME | Errno::INTR), _)) => {}
+            Err((Some(Errno::AGAIN | Errno::BUSY), _)) => std::thread::yield_now(),
+            Err((Some(Errno::EXIST), _)) => {
+                panic!("bug: a reactor is driven by another thread than the one that submitted first")
+            }
+            Err((_, error)) => panic!("bug: io_uring_enter: {error}"),
+        }
+    }
+
+    fn enable(&mut self) {
+        if !std::mem::replace(&mut self.enabled, true) {
+            self.ring.submitter().register_enable_rings().expect("a ring made disabled can be enabled");
+        }
+    }
+
+    /// Gives the kernel everything queued.
+    fn submit(&mut self) {
+        self.enable();
         loop {
             match self.ring.submit() {
                 Ok(_) if self.ring.submission().is_empty() => return,
@@ -186,47 +256,35 @@ impl Uring {
         }
     }
 
-    /// Passes everything that has ended to `end`.
-    pub(super) fn reap(&mut self, end: &mut dyn FnMut(u32, Done)) {
-        // The eventfd is cleared only when there is nothing, and then one more look is due: a
-        // completion may have come in between. So none is missed, and under load, when there
-        // is always something, nothing is spent on it.
-        while !self.reap_posted(end) && rustix::io::read(&self.wake, &mut [0; 8]).is_ok() {}
-        self.fill();
-        if !self.ring.submission().is_empty() {
-            self.kick();
+    /// Passes everything that is posted to `end`.
+    fn reap(&mut self, end: &mut dyn FnMut(u32, Done)) {
+        loop {
+            let next = self.ring.completion().next();
+            let Some(completion) = next else { return };
+            match completion.user_data() {
+                WATCH => (self.watching, self.readable) = (false, true),
+                WATCH_SIDE => {
+                    self.watching_side = false;
+                    for (device, done) in self.side.reap() {
+                        self.side_in_flight -= 1;
+                        end(device, done);
+                    }
+                }
+                number => self.ended(number as u32, completion.result(), end),
+            }
         }
     }
 
-    /// Works off the completion queue; false if it was empty.
-    fn reap_posted(&mut self, end: &mut dyn FnMut(u32, Done)) -> bool {
-        if self.ring.submission().taskrun() {
-            self.kick();
-        }
-        let mut any = false;
-        if self.side_in_flight > 0 {
-            for (device, done) in self.side.take() {
-                self.side_in_flight -= 1;
-                any = true;
-                end(device, done);
+    /// The kernel has done a step of the job in this slot.
+    fn ended(&mut self, number: u32, outcome: i32, end: &mut dyn FnMut(u32, Done)) {
+        let job = self.slots[number as usize].as_mut().expect("a completion belongs to a job in flight");
+        match job.advance(u32::try_from(outcome).map_err(|_| Errno::from_raw_os_error(-outcome))) {
+            Some(result) => {
+                end(job.device, Done { token: job.token, result });
+                self.slots[number as usize] = None;
+                self.free.push(number);
             }
-        }
-        loop {
-            let next = self.ring.completion().next();
-            let Some(completion) = next else { return any };
-            any = true;
-            let number = completion.user_data() as u32;
-            let job = self.slots[number as usize].as_mut().expect("a completion belongs to a job in flight");
-            let outcome =
-                u32::try_from(completion.result()).map_err(|_| Errno::from_raw_os_error(-completion.result()));
-            match job.advance(outcome) {
-                Some(result) => {
-                    end(job.device, Done { token: job.token, result });
-                    self.slots[number as usize] = None;
-                    self.free.push(number);
-                }
-                None => self.push_step(number),
-            }
+            None => self.push_step(number),
         }
     }
 
@@ -266,7 +324,7 @@ impl std::fmt::Debug for Uring {
 }
 
 /// A ring with the best flags this kernel knows: completions are posted when we ask (6.1), or at
-/// least without interrupting us (5.19), or anyhow (5.10).
+/// least without interrupting us (5.19), or anyhow (5.11).
 fn build() -> io::Result<IoUring> {
     let mut refused = None;
     for flags in [2, 1, 0] {
@@ -278,7 +336,8 @@ fn build() -> io::Result<IoUring> {
             _ => &mut builder,
         };
         match builder.build(SUBMISSIONS) {
-            Ok(ring) => return Ok(ring),
+            Ok(ring) if ring.params().is_feature_ext_arg() => return Ok(ring),
+            Ok(_) => return Err(io::Error::other("this kernel's io_uring can't wait with a timeout (5.11 can)")),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => refused = Some(error),
             Err(error) => return Err(error),
         }

@@ -2,6 +2,7 @@
 //! The bytes of a virtual disk, stored sparsely: pages never written read as zeroes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 const PAGE_BYTES: usize = 4096;
 
@@ -21,10 +22,11 @@ impl Content {
     }
 }
 
-/// A disk's bytes. A sorted map: equal histories give equal images, byte for byte.
+/// A disk's bytes. A sorted map: equal histories give equal images, byte for byte. A clone shares the
+/// pages until one of the two writes them, so that a crash sweep can clone at every event.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Image {
-    pages: BTreeMap<u64, Box<[u8; PAGE_BYTES]>>,
+    pages: BTreeMap<u64, Arc<[u8; PAGE_BYTES]>>,
 }
 
 impl Image {
@@ -41,7 +43,7 @@ impl Image {
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) {
         for (page, at, range) in pieces(offset, data.len() as u64) {
             let range = range.start as usize..range.end as usize;
-            let bytes = self.pages.entry(page).or_insert_with(|| Box::new([0; PAGE_BYTES]));
+            let bytes = Arc::make_mut(self.pages.entry(page).or_insert_with(|| Arc::new([0; PAGE_BYTES])));
             bytes[at..at + range.len()].copy_from_slice(&data[range]);
         }
     }
@@ -61,7 +63,7 @@ impl Image {
             if byte == 0 && !self.pages.contains_key(&page) {
                 continue;
             }
-            let bytes = self.pages.entry(page).or_insert_with(|| Box::new([0; PAGE_BYTES]));
+            let bytes = Arc::make_mut(self.pages.entry(page).or_insert_with(|| Arc::new([0; PAGE_BYTES])));
             bytes[at..at + part].fill(byte);
         }
     }

@@ -6,12 +6,11 @@
 //! completed. [`RamDisk::crash`] makes the disk that the power cut left: each unflushed write and
 //! each write in flight is kept, lost or torn on its own. Same calls, same seed: same disk.
 //!
-//! What a real disk may do and this one doesn't: lie about flushes, misdirect writes, tear
-//! within a 512-byte sector.
+//! What a real disk may do and this one doesn't: fail, lie about flushes and misdirect writes, for
+//! which there is [`crate::wrap::Inject`]; tear within a 512-byte sector.
 
-use flashfront_engine::{DeviceError, Memory, Op, Span, Time};
+use flashfront_engine::{Memory, Op, Span, Time};
 
-use super::fault::Faults;
 use super::image::{Content, Image};
 use crate::{Arena, Device, DeviceIo, Done, Geometry, Rng};
 
@@ -75,7 +74,6 @@ enum Work {
     Write(Write),
     /// Makes the first so many writes that were ever completed durable.
     Flush(u64),
-    Fail(DeviceError),
 }
 
 #[derive(Clone, Debug)]
@@ -100,8 +98,6 @@ pub struct RamDisk {
     flushed: u64,
     pending: Vec<Pending>,
     submitted: u64,
-    /// The faults ordered for it.
-    pub faults: Faults,
 }
 
 impl RamDisk {
@@ -118,7 +114,6 @@ impl RamDisk {
             flushed: 0,
             pending: Vec::new(),
             submitted: 0,
-            faults: Faults::default(),
         }
     }
 
@@ -151,6 +146,12 @@ impl RamDisk {
         }
     }
 
+    /// Whether a power cut now would cost anything: something is unflushed or being written.
+    #[must_use]
+    pub fn at_risk(&self) -> bool {
+        !self.unflushed.is_empty() || self.pending.iter().any(|pending| matches!(pending.work, Work::Write(_)))
+    }
+
     /// I/Os submitted and not completed.
     #[must_use]
     pub fn in_flight(&self) -> usize {
@@ -164,7 +165,7 @@ impl RamDisk {
     }
 
     /// The disk after a power cut now: nothing in flight, everything on it durable. The seed
-    /// decides what the fate leaves open. Faults that were ordered stay ordered.
+    /// decides what the fate leaves open.
     #[must_use]
     pub fn crash(&self, seed: u64, fate: Fate) -> Self {
         let mut rng = Rng::new(seed);
@@ -191,19 +192,10 @@ impl RamDisk {
                 (Fate::Torn, _) | (Fate::Mixed, _) => tear(&mut image, write, &mut rng),
             }
         }
-        Self {
-            live: image.clone(),
-            durable: image,
-            rng,
-            faults: self.faults.clone(),
-            ..Self::new(RamSpec { seed, ..self.spec })
-        }
+        Self { live: image.clone(), durable: image, rng, ..Self::new(RamSpec { seed, ..self.spec }) }
     }
 
     fn work(&mut self, io: &DeviceIo, arena: &Arena) -> Work {
-        if let Some(error) = self.faults.next(io) {
-            return Work::Fail(error);
-        }
         let fill = |byte| Work::Write(Write { offset: io.offset, content: Content::Fill { byte, len: io.len } });
         let span = || io.span.expect("checked on submission");
         match io.op {
@@ -221,11 +213,7 @@ impl RamDisk {
 
     fn complete(&mut self, pending: Pending, arena: &mut Arena) -> Done {
         let token = pending.io.token;
-        if self.faults.gone() {
-            return Done { token, result: Err(DeviceError::Gone) };
-        }
         match pending.work {
-            Work::Fail(error) => return Done { token, result: Err(error) },
             Work::Read(span) => self.live.read(pending.io.offset, arena.bytes_mut(span)),
             Work::Write(write) => {
                 self.live.apply(write.offset, &write.content, 0, write.content.len());

@@ -3,8 +3,10 @@
 
 mod delay;
 mod hdd;
+mod inject;
 mod ssd;
 
 pub use delay::{Delay, DelaySpec};
 pub use hdd::HddSpec;
+pub use inject::{ALWAYS_PPM, Fault, Faults, Inject, Rule, SpecError};
 pub use ssd::SsdSpec;

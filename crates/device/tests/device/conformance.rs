@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use flashfront_device::Rng;
 use flashfront_device::real::Prefer;
 use flashfront_device::sim::{RamDisk, RamSpec};
-use flashfront_device::wrap::{Delay, DelaySpec, HddSpec, SsdSpec};
+use flashfront_device::wrap::{Delay, DelaySpec, Faults, HddSpec, Inject, SsdSpec};
 use flashfront_engine::{DeviceError, Memory, Op, Span, Token};
 
 use crate::rig::{Rig, file, folder, pattern};
@@ -188,12 +188,24 @@ devices! {
         suite(Rig::new(Delay::new(ram(512), DelaySpec::Hdd(spec)), None));
     },
     delay_ssd: suite(Rig::new(Delay::new(ram(4096), DelaySpec::Ssd(SsdSpec::default())), None)),
+    inject_nothing: suite(Rig::new(Inject::new(ram(512), Faults::default()), None)),
+    inject_stalls: {
+        let stalls = "stall,p=0.05,hold=20ms".parse().unwrap();
+        suite(Rig::new(Inject::new(ram(4096), stalls), None));
+    },
+    inject_stalls_real: {
+        use flashfront_device::real::{Access, Reactor};
+        let folder = folder();
+        let reactor = Reactor::new(Prefer::Auto).unwrap();
+        let device = reactor.open(&file(folder.path(), "disk", SIZE), Access::Exclusive).unwrap();
+        let stalls = "stall,p=0.01,hold=2ms".parse().unwrap();
+        suite(Rig::new(Inject::new(device, stalls), Some(reactor)));
+    },
     delay_ssd_real: {
         use flashfront_device::real::{Access, Reactor};
         let folder = folder();
         let reactor = Reactor::new(Prefer::Auto).unwrap();
         let device = reactor.open(&file(folder.path(), "disk", SIZE), Access::Exclusive).unwrap();
-        let wake = reactor.wake_fd().try_clone_to_owned().unwrap();
-        suite(Rig::new(Delay::new(device, DelaySpec::Ssd(SsdSpec::default())), Some(wake)));
+        suite(Rig::new(Delay::new(device, DelaySpec::Ssd(SsdSpec::default())), Some(reactor)));
     },
 }

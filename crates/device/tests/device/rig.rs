@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A device with memory and a clock: submits I/O and waits for it, in real or virtual time.
 
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use flashfront_device::real::{Access, Prefer, Reactor};
 use flashfront_device::{Arena, Device, DeviceIo, Done};
 use flashfront_engine::{DeviceError, Memory, Op, Span, Time, Token};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Both backends: all tests of real devices run on each.
 pub(crate) const BACKENDS: [Prefer; 2] = [Prefer::Uring, Prefer::Threads];
@@ -17,24 +15,24 @@ pub(crate) const BACKENDS: [Prefer; 2] = [Prefer::Uring, Prefer::Threads];
 pub(crate) struct Rig {
     pub(crate) device: Box<dyn Device>,
     pub(crate) arena: Arena,
-    /// Real devices: what to sleep on.
-    pub(crate) wake: Option<OwnedFd>,
+    /// Real devices: what to sleep in.
+    pub(crate) reactor: Option<Reactor>,
     start: Instant,
     now: Time,
     tokens: u64,
 }
 
 impl Rig {
-    pub(crate) fn new(device: impl Device + 'static, wake: Option<OwnedFd>) -> Self {
+    pub(crate) fn new(device: impl Device + 'static, reactor: Option<Reactor>) -> Self {
         let arena = Arena::new(64 << 20);
-        Self { device: Box::new(device), arena, wake, start: Instant::now(), now: Time(0), tokens: 0 }
+        Self { device: Box::new(device), arena, reactor, start: Instant::now(), now: Time(0), tokens: 0 }
     }
 
     /// A real device, alone on its reactor.
     pub(crate) fn real(path: &Path, prefer: Prefer) -> Self {
         let reactor = Reactor::new(prefer).unwrap();
         let device = reactor.open(path, Access::Exclusive).unwrap();
-        Self::new(device, Some(reactor.wake_fd().try_clone_to_owned().unwrap()))
+        Self::new(device, Some(reactor))
     }
 
     pub(crate) fn block(&self) -> u64 {
@@ -60,11 +58,10 @@ impl Rig {
             }
             assert!(Instant::now() < deadline, "an I/O never ended");
             let event = self.device.next_event();
-            if let Some(wake) = &self.wake {
+            if let Some(reactor) = &self.reactor {
                 let now = Time(self.start.elapsed().as_nanos() as u64);
                 let sleep = event.map_or(Duration::from_secs(5), |event| Duration::from_nanos(event.since_ns(now)));
-                let sleep = Timespec::try_from(sleep).unwrap();
-                poll(&mut [PollFd::new(wake, PollFlags::IN)], Some(&sleep)).unwrap();
+                reactor.wait(None, Some(sleep)).unwrap();
                 self.now = Time(self.start.elapsed().as_nanos() as u64);
             } else {
                 self.now = self.now.max(event.expect("an I/O is in flight and nothing will happen"));

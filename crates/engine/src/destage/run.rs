@@ -4,9 +4,10 @@
 
 use alloc::vec::Vec;
 
+use crate::canary::Canary;
 use crate::commit::{Place, Waiter};
 use crate::event::Event;
-use crate::index::Flat;
+use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::{Buf, Span};
@@ -147,7 +148,8 @@ impl Lane {
         // If the origin were ahead of the log a crash would bring the older version back to life in the
         // cache, and an eviction the newer one.
         let needs = self.log.last_seq_of(self.runs[run].versions.iter().map(|version| version.0));
-        if needs > self.log.durable_seq && !cx.shared.cache_failed {
+        let ahead = cx.shared.cache_failed || cx.shared.planted(Canary::OriginAhead);
+        if needs > self.log.durable_seq && !ahead {
             self.log.set_aside(Waiter::Run(run), needs);
         } else {
             self.write_run(run, cx);
@@ -173,6 +175,11 @@ impl Lane {
         if let Some(buf) = self.runs[run].buf.take() {
             cx.free(buf, blocks);
         }
+        if cx.shared.planted(Canary::CleanEarly) {
+            cx.shared.up.push(Up::RunDropped);
+            self.run_flushed(run, Ok(()), cx);
+            return;
+        }
         cx.shared.up.push(Up::RunWritten { lane: self.id, run, origin, blocks });
     }
 
@@ -187,7 +194,9 @@ impl Lane {
         let mut cleaned = 0;
         for (flat, (slot, _)) in (first.0..).map(Flat).zip(versions) {
             // Only if it hasn't been rewritten: a newer version is in another slot.
-            if self.index.get(flat).is_some_and(|found| found.dirty && found.slot == slot) {
+            let unlooked = cx.shared.planted(Canary::CleanWithoutLook);
+            let found = self.index.get(flat).filter(|found| found.dirty && (found.slot == slot || unlooked));
+            if let Some(Found { slot, .. }) = found {
                 self.clean(flat, slot, cx);
                 self.log.note_cleaned(flat, slot, cx.now);
                 cleaned += 1;

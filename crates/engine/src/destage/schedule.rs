@@ -107,7 +107,7 @@ impl Destager {
         Some(self.retry.map_or(self.last_request.plus_ns(IDLE_AFTER_NS), |(at, _)| at))
     }
 
-    fn allowed(&self, lanes: &[Lane], requests: usize, cx: &Cx<'_>) -> u32 {
+    fn allowed(&self, lanes: &[Lane], requests: usize, starved: bool, cx: &Cx<'_>) -> u32 {
         let shared = &*cx.shared;
         if shared.stopping || self.retry.is_some_and(|(at, _)| cx.now < at) {
             return 0;
@@ -117,15 +117,22 @@ impl Destager {
             dirty: shared.dirty,
             limit: shared.dirty_limit,
             idle: requests == 0 && cx.now.since_ns(self.last_request) >= IDLE_AFTER_NS,
-            urgent: shared.draining || leaving || lanes.iter().any(|lane| !lane.urgent.is_empty()),
+            urgent: shared.draining || leaving || starved || lanes.iter().any(|lane| !lane.urgent.is_empty()),
             aged: cx.now.since_ns(self.sweep_began) >= shared.options.dirty_age_max_ns / 2,
             foreground_reads: shared.origins.iter().map(|origin| origin.foreground_reads).sum(),
         })
     }
 
-    /// Starts runs and flushes. `requests`: clients' requests in flight.
-    pub(crate) fn step(&mut self, lanes: &mut [Lane], router: &Router, requests: usize, cx: &mut Cx<'_>) {
-        let allowed = self.allowed(lanes, requests, cx);
+    /// Starts runs and flushes. `requests`: clients' requests in flight; `starved`: a write waits for it.
+    pub(crate) fn step(
+        &mut self,
+        lanes: &mut [Lane],
+        router: &Router,
+        requests: usize,
+        starved: bool,
+        cx: &mut Cx<'_>,
+    ) {
+        let allowed = self.allowed(lanes, requests, starved, cx);
         let mut tries = 0;
         while self.runs < allowed && tries < TRIES_PER_STEP {
             tries += 1;

@@ -16,7 +16,7 @@ fn the_reference_shows_the_defaults() {
     assert_eq!(config.buffer_bytes, buffer_bytes());
     assert!(!config.insecure);
     config.check().unwrap();
-    for key in ["admission", "replacement", "control", "http"] {
+    for key in ["admission", "replacement", "control", "http", "[tls]", "certificates", "verify_peer"] {
         assert!(REFERENCE.contains(key), "{key} is not documented");
     }
 }
@@ -76,7 +76,8 @@ fn values_are_checked_against_each_other() {
     assert!(with(&|c| c.volumes[0].name = "a/b".to_owned()).contains("can't be used"));
     assert!(with(&|c| c.buffer_bytes = Size(1 << 20)).contains("72 MiB"));
     assert!(with(&|c| c.http = Some(([0, 0, 0, 0], 80).into())).contains("--insecure"));
-    assert!(with(&|c| c.listeners[0].nbd = Listen::parse("tcp:0.0.0.0:1").unwrap()).contains("--insecure"));
+    let beyond = with(&|c| c.listeners[0].nbd = Listen::parse("tcp:0.0.0.0:1").unwrap());
+    assert!(beyond.contains("--insecure") && beyond.contains("--tls-certificates"), "{beyond}");
 }
 
 #[test]
@@ -88,6 +89,21 @@ fn loopback_needs_no_permission_and_insecure_gives_it() {
     config.listeners[0].nbd = Listen::parse("tcp:0.0.0.0:10809").unwrap();
     config.insecure = true;
     config.check().unwrap();
+}
+
+#[test]
+fn tls_opens_nbd_to_other_machines_and_nothing_else() {
+    let mut config = parse(&format!("{LEAST}[tls]\ncertificates = \"/pki\"\n")).unwrap();
+    assert_eq!(config.tls, Some(TlsFiles { certificates: "/pki".into(), verify_peer: false }));
+    config.listeners[0].nbd = Listen::parse("tcp:0.0.0.0:10809").unwrap();
+    config.check().unwrap();
+    config.http = Some(([0, 0, 0, 0], 80).into());
+    assert!(config.check().unwrap_err().to_string().contains("http 0.0.0.0:80"));
+    assert!(parse(&format!("{LEAST}[tls]\nverify_peer = true\n")).unwrap_err().to_string().contains("certificates"));
+    // The reference's own lines, with their marks taken off.
+    let text = REFERENCE.replace("# [tls]", "[tls]").replace("# certificates", "certificates");
+    let config = parse(&text.replace("# verify_peer", "verify_peer")).unwrap();
+    assert!(!config.tls.unwrap().verify_peer);
 }
 
 #[test]
@@ -110,7 +126,7 @@ fn sizes_are_read_as_people_write_them() {
     ] {
         assert_eq!(text.parse::<Size>().unwrap(), Size(bytes), "{text}");
     }
-    for text in ["", " ", "MiB", "-1", "4 QiB", "1x", "four"] {
+    for text in ["", " ", "MiB", "-1", "4 QiB", "1x", "four", "8 EiB", "99999999999999999999T", "1e400"] {
         assert!(text.parse::<Size>().is_err(), "{text}");
     }
 }

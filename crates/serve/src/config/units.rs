@@ -68,7 +68,9 @@ impl FromStr for Size {
         if !spelled.starts_with(|c: char| c.is_ascii_digit()) {
             return Err(error());
         }
-        spelled.parse::<bytesize::ByteSize>().map(|size| Self(size.0)).map_err(|_| error())
+        let size = spelled.parse::<bytesize::ByteSize>().map_err(|_| error())?.0;
+        // What no file can have as its size; bytesize makes the largest number of all that is larger.
+        if i64::try_from(size).is_ok() { Ok(Self(size)) } else { Err(error()) }
     }
 }
 

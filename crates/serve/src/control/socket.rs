@@ -31,13 +31,21 @@ pub enum BindError {
         path: PathBuf,
     },
     /// The kernel refuses.
-    #[error("{path}: can't make the socket: {source}", path = path.display())]
+    #[error("{path}: can't make the socket: {source}{hint}", path = path.display(), hint = hint(source))]
     Io {
         /// Where.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
+}
+
+fn hint(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::NotFound => "; make its folder first",
+        io::ErrorKind::PermissionDenied => "; choose a folder that this user may write to",
+        _ => "",
+    }
 }
 
 /// The file of a listening socket: goes away with it. Drop it after the listener.

@@ -64,6 +64,9 @@ pub struct CheckReport {
     pub uuid: Option<String>,
     /// Whether the last daemon stopped cleanly.
     pub clean_stop: bool,
+    /// Whether the cache device failed in the last run; then `blocks_dirty` may count blocks that have
+    /// reached the origin.
+    pub cache_failed: bool,
     /// Blocks in the cache.
     pub blocks_cached: u64,
     /// Dirty ones among them.
@@ -98,6 +101,30 @@ pub enum CheckError {
     },
 }
 
+impl CheckError {
+    /// The same as a report, if it speaks of what the device holds: for scripts, which want one form for
+    /// all that a check can find. `None` if the device could not be opened at all.
+    #[must_use]
+    pub fn report(&self, cache: &Path) -> Option<CheckReport> {
+        let damage = match self {
+            Self::Open(OpenError::Size { size_bytes, .. }) => {
+                vec![damage_at_0("a device of whole sectors".to_owned(), format!("{size_bytes} bytes"))]
+            }
+            Self::Open(_) => return None,
+            Self::Superblock(SuperblockReadError::Unusable { first, last, last_offset, .. }) => {
+                [(0, *first), (*last_offset, *last)].map(superblock_damage).into()
+            }
+            Self::Superblock(SuperblockReadError::Resized { expected, found, .. }) => {
+                vec![damage_at_0(format!("a device of {expected} bytes"), format!("{found} bytes"))]
+            }
+            Self::Superblock(SuperblockReadError::Read { source, .. }) | Self::Read { source, .. } => {
+                vec![damage_at_0("a superblock".to_owned(), format!("read error: {source}"))]
+            }
+        };
+        Some(CheckReport { cache: cache.to_owned(), damage, ..CheckReport::default() })
+    }
+}
+
 /// Checks a stopped cache. `progress` hears of bytes done and all bytes.
 ///
 /// # Errors
@@ -124,7 +151,7 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckRep
     reader.damage.extend(stored.damaged.map(superblock_damage));
     older_copy(&mut reader).map_err(|source| CheckError::Read { path: path.to_owned(), source })?;
     report.uuid = Some(super::uuid_text(&superblock.uuid));
-    report.clean_stop = superblock.clean;
+    (report.clean_stop, report.cache_failed) = (superblock.clean, superblock.failed);
     let walks: Vec<LaneWalk> = (0..superblock.lanes).map(|lane| reader.lane(lane)).collect();
     let all: u64 = walks.iter().map(|walk| walk.live.len() as u64).sum();
     for walk in &walks {
@@ -143,14 +170,11 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckRep
 }
 
 fn superblock_damage((offset, error): (u64, SuperblockError)) -> Damage {
-    Damage {
-        kind: DamageKind::Superblock,
-        offset,
-        origin: None,
-        lba: None,
-        expected: "a superblock".to_owned(),
-        found: error.to_string(),
-    }
+    Damage { offset, ..damage_at_0("a superblock".to_owned(), error.to_string()) }
+}
+
+fn damage_at_0(expected: String, found: String) -> Damage {
+    Damage { kind: DamageKind::Superblock, offset: 0, origin: None, lba: None, expected, found }
 }
 
 /// A copy that is whole but older than the other is what a crash between the two writes leaves. After

@@ -2,7 +2,7 @@
 //! Takes a cache off its origin, so that what it holds can never come back.
 //!
 //! Dirty data is a refusal: it is counted by reading checkpoint and log, and not believed from the
-//! superblock. Then both superblocks are wiped; the origin is opened to be sure which one it is, and is
+//! superblock (but for a device that failed). Then both superblocks are wiped; the origin is opened to be sure which one it is, and is
 //! not written (invariant 10).
 
 use std::io;
@@ -17,6 +17,7 @@ use super::uuid_text;
 use super::walk::Reader;
 use crate::config::Size;
 use crate::stale::{self, Verdict};
+use crate::storage::{self, AttachedError};
 use crate::superblock::{self, SuperblockReadError};
 
 /// What was detached.
@@ -39,6 +40,9 @@ pub enum DetachError {
     /// A device can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// A file that a loop device uses.
+    #[error(transparent)]
+    Attached(#[from] AttachedError),
     /// It is no cache.
     #[error(transparent)]
     Superblock(#[from] SuperblockReadError),
@@ -65,6 +69,16 @@ pub enum DetachError {
     /// The cache holds what the origin does not have.
     #[error("{cache} holds {dirty} dirty blocks ({}) that {origin} does not have; start `flashfront serve`, run `flashfront drain`, stop it, and detach then. --force gives them up for ever", Size(*dirty * BLOCK_BYTES), cache = cache.display(), origin = origin.display())]
     Dirty {
+        /// The cache device.
+        cache: PathBuf,
+        /// The origin.
+        origin: PathBuf,
+        /// How many.
+        dirty: u64,
+    },
+    /// The cache device failed before everything had reached the origin.
+    #[error("{cache} failed in its last run, when {dirty} blocks ({}) had not reached {origin}; --force gives them up for ever. To replay its log instead, older blocks and all: `flashfront serve --accept-changed-origin`", Size(*dirty * BLOCK_BYTES), cache = cache.display(), origin = origin.display())]
+    CacheFailed {
         /// The cache device.
         cache: PathBuf,
         /// The origin.
@@ -103,6 +117,7 @@ pub enum DetachError {
 /// # Errors
 /// [`DetachError`].
 pub fn detach(cache_path: &Path, origin_path: &Path, force: bool) -> Result<DetachReport, DetachError> {
+    storage::check_not_attached(cache_path)?;
     let cache = DeviceFile::open(cache_path, Access::Exclusive)?;
     let origin = DeviceFile::open(origin_path, Access::Exclusive)?;
     let superblock = superblock::read(&cache)?.superblock;
@@ -119,23 +134,36 @@ pub fn detach(cache_path: &Path, origin_path: &Path, force: bool) -> Result<Deta
             size: Size(record.size_bytes),
         });
     }
-    let mut reader = Reader { device: &cache, superblock: &superblock, damage: Vec::new() };
-    let walks: Vec<_> = (0..superblock.lanes).map(|lane| reader.lane(lane)).collect();
-    let dirty = walks.iter().flat_map(|walk| walk.live.values()).filter(|live| live.dirty).count() as u64;
-    let places = reader.damage.len();
+    let (dirty, places) = dirty(&cache, &superblock);
+    let (cache_path, origin_path) = (cache_path.to_owned(), origin_path.to_owned());
     if !force && places > 0 {
-        return Err(DetachError::Damaged { cache: cache_path.to_owned(), places });
+        return Err(DetachError::Damaged { cache: cache_path, places });
     }
     if !force && dirty > 0 {
-        return Err(DetachError::Dirty { cache: cache_path.to_owned(), origin: origin_path.to_owned(), dirty });
+        return Err(match superblock.failed {
+            true => DetachError::CacheFailed { cache: cache_path, origin: origin_path, dirty },
+            false => DetachError::Dirty { cache: cache_path, origin: origin_path, dirty },
+        });
     }
-    wipe(&cache).map_err(|source| DetachError::Write { path: cache_path.to_owned(), source })?;
+    wipe(&cache).map_err(|source| DetachError::Write { path: cache_path.clone(), source })?;
     Ok(DetachReport {
         uuid: uuid_text(&superblock.uuid),
-        cache: cache_path.to_owned(),
-        origin: origin_path.to_owned(),
+        cache: cache_path,
+        origin: origin_path,
         blocks_given_up: dirty,
     })
+}
+
+/// Dirty blocks, and damaged places that may hide more. The log of a device that failed ends
+/// at the failure and doesn't know what was destaged after it; there the last daemon's count is better.
+fn dirty(cache: &DeviceFile, superblock: &Superblock) -> (u64, usize) {
+    if superblock.failed {
+        return (superblock.dirty_blocks, 0);
+    }
+    let mut reader = Reader { device: cache, superblock, damage: Vec::new() };
+    let walks: Vec<_> = (0..superblock.lanes).map(|lane| reader.lane(lane)).collect();
+    let dirty = walks.iter().flat_map(|walk| walk.live.values()).filter(|live| live.dirty).count();
+    (dirty as u64, reader.damage.len())
 }
 
 /// Zeroes both superblocks.

@@ -29,6 +29,8 @@ pub struct DumpReport {
     pub epoch: u64,
     /// Whether the last daemon stopped cleanly.
     pub clean_stop: bool,
+    /// Whether the cache device failed in the last run.
+    pub cache_failed: bool,
     /// Size of the cache device.
     pub cache_bytes: u64,
     /// Segment size.
@@ -170,6 +172,7 @@ pub fn dump(path: &Path) -> Result<DumpReport, CheckError> {
         update: superblock.update,
         epoch: superblock.epoch,
         clean_stop: superblock.clean,
+        cache_failed: superblock.failed,
         cache_bytes: superblock.cache_bytes,
         segment_bytes: u64::from(superblock.segment_blocks) * BLOCK_BYTES,
         segments_per_lane: superblock.segments_per_lane,

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use flashfront_device::probe::probe_device;
-use flashfront_device::real::{Access, DeviceFile, OpenError};
+use flashfront_device::real::{Access, DeviceFile, OpenError, discard};
 use flashfront_engine::format::{OriginRecord, Superblock};
 use flashfront_engine::{BLOCK_BYTES, Engine, Mode, Options, OriginId, Time};
 use serde::Serialize;
@@ -18,6 +18,7 @@ use serde::Serialize;
 use super::layout::{Layout, LayoutError, STRIPE_BLOCKS};
 use super::uuid_text;
 use crate::config::Size;
+use crate::storage::{self, AttachedError};
 use crate::superblock::{self, SuperblockReadError};
 use crate::{config, stale};
 
@@ -42,6 +43,8 @@ pub struct FormatOptions {
     pub segment: Option<Size>,
     /// Lanes; chosen for the device if there is none.
     pub lanes: Option<u32>,
+    /// Tell a block device that nothing on it is needed any more.
+    pub discard: bool,
 }
 
 /// What was made.
@@ -71,6 +74,8 @@ pub struct FormatReport {
     pub capacity_blocks: u64,
     /// RAM that the index will take.
     pub index_bytes: u64,
+    /// Bytes discarded (TRIM); 0 on files, and on devices that can't.
+    pub discarded_bytes: u64,
     /// What was destroyed.
     pub destroyed: Vec<String>,
     /// What the operator should know.
@@ -84,6 +89,9 @@ pub enum FormatError {
     /// A device can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// A file that a loop device uses.
+    #[error(transparent)]
+    Attached(#[from] AttachedError),
     /// Cache and origin are one.
     #[error("{cache} and {origin} are the same device; a cache needs a device of its own", cache = cache.display(), origin = origin.display())]
     SameDevice {
@@ -155,9 +163,11 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
     }
     let same = || FormatError::SameDevice { cache: options.cache.clone(), origin: options.origin.clone() };
     // Before the locks, which would only say "busy".
-    if same_file(&options.cache, &options.origin) {
+    if storage::is_same(&options.cache, &options.origin) {
         return Err(same());
     }
+    storage::check_not_attached(&options.cache)?;
+    storage::check_not_attached(&options.origin)?;
     let cache = DeviceFile::open(&options.cache, Access::Exclusive)?;
     let origin = DeviceFile::open(&options.origin, Access::Exclusive)?;
     if cache.identity().same_device(origin.identity()) {
@@ -174,11 +184,15 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
     let index_bytes =
         index_bytes(&superblock).map_err(|error| FormatError::Engine { path: options.cache.clone(), error })?;
 
-    write(&cache, &mut superblock).map_err(|source| FormatError::Write { path: options.cache.clone(), source })?;
+    let write_error = |source| FormatError::Write { path: options.cache.clone(), source };
+    wipe(&cache).map_err(write_error)?;
+    let (discarded_bytes, notice) = if options.discard { discard_log(&cache, &superblock) } else { (0, None) };
+    write(&cache, &mut superblock).map_err(write_error)?;
     let back = superblock::read(&cache)
         .map_err(|error| FormatError::Verify { path: options.cache.clone(), error: Box::new(error) })?;
     debug_assert_eq!(back.superblock, superblock);
     let mut notices: Vec<String> = [&cache, &origin].iter().filter_map(|it| it.notice()).map(str::to_owned).collect();
+    notices.extend(notice);
     if origin.geometry().size_bytes < cache_bytes {
         notices.push("the cache device is larger than the origin; the rest of it will stay unused".to_owned());
     }
@@ -195,16 +209,10 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
         segments: u64::from(layout.lanes) * u64::from(layout.segments_per_lane),
         capacity_blocks: layout.capacity_blocks(),
         index_bytes,
+        discarded_bytes,
         destroyed,
         notices,
     })
-}
-
-/// Whether both paths lead to one file or device node.
-fn same_file(one: &Path, other: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let place = |path: &Path| std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok();
-    place(one).is_some_and(|it| place(other) == Some(it))
 }
 
 /// What is on the device, with a word about dirty data if it is a cache of ours.
@@ -215,6 +223,13 @@ fn occupants(cache: &DeviceFile) -> Result<Vec<String>, FormatError> {
     if let Ok(stored) = superblock::read(cache) {
         match (stored.superblock.clean, stored.superblock.dirty_blocks) {
             (true, 0) => {}
+            (_, 0) if stored.superblock.failed => {
+                found.push("its device failed in the last run, after all data had reached the origin".to_owned());
+            }
+            (_, dirty) if stored.superblock.failed => found.push(format!(
+                "its device failed in the last run, and {dirty} blocks ({}) had not reached the origin",
+                Size(dirty * BLOCK_BYTES)
+            )),
             (true, dirty) => found.push(format!(
                 "{dirty} dirty blocks ({}) that its origin does not have (serve and drain it first)",
                 Size(dirty * BLOCK_BYTES)
@@ -279,12 +294,35 @@ fn index_bytes(superblock: &Superblock) -> Result<u64, flashfront_engine::OpenEr
     Ok(engine.status().index_bytes)
 }
 
-/// Wipes old signatures, then writes checkpoints, then superblocks, each durable before the next.
+/// Wipes the signatures of what was there, so that a power cut from here on leaves nothing that looks whole.
+fn wipe(cache: &DeviceFile) -> io::Result<()> {
+    let zeroes = vec![0; WIPE_BYTES as usize];
+    cache.write_at(0, &zeroes)?;
+    cache.write_at(cache.geometry().size_bytes - WIPE_BYTES, &zeroes)?;
+    cache.sync()
+}
+
+/// Discards all between the superblocks, if it is a block device that can: an SSD writes faster and wears
+/// less when it knows what is free. How many bytes, and what went wrong, which is no reason to stop.
+///
+/// A file stays as it is, since a cache that was made whole (`fallocate`) must not become sparse.
+fn discard_log(cache: &DeviceFile, superblock: &Superblock) -> (u64, Option<String>) {
+    if !cache.is_block_device() {
+        return (0, None);
+    }
+    let [_, last] = Superblock::offsets(superblock.cache_bytes);
+    let first = superblock.checkpoint_offset(0, 0);
+    match discard(cache, first, last - first) {
+        Ok(true) => (last - first, None),
+        Ok(false) => (0, None),
+        Err(error) => {
+            (0, Some(format!("{}: discard (TRIM) failed: {error}; the cache works without", cache.path().display())))
+        }
+    }
+}
+
+/// Writes checkpoints, then superblocks, each durable before the next.
 fn write(cache: &DeviceFile, superblock: &mut Superblock) -> io::Result<()> {
-    let wipe = vec![0; WIPE_BYTES as usize];
-    cache.write_at(0, &wipe)?;
-    cache.write_at(superblock.cache_bytes - WIPE_BYTES, &wipe)?;
-    cache.sync()?;
     for (offset, block) in superblock.empty_checkpoints() {
         cache.write_at(offset, &block)?;
     }

@@ -5,135 +5,15 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::mpsc;
-use std::thread::JoinHandle;
 
 use flashfront_device::real::{Access, DeviceFile};
-use flashfront_device::{Arena, Device, DeviceIo, Done, Geometry};
-use flashfront_engine::{BLOCK_BYTES, DeviceError, Mode, Op, Time, Token};
+use flashfront_engine::BLOCK_BYTES;
 
 use super::*;
-use crate::config::{Config, Listener, Size, Volume};
-use crate::control;
-use crate::daemon::{self, Ended, Hooks, ServeError, StopHandle, Wrap};
-use crate::frontend::nbd::{Client, Listen};
-
-const ORIGIN_BYTES: u64 = 32 << 20;
-const CACHE_BYTES: u64 = 16 << 20;
-
-/// Two files in a folder.
-struct Bench {
-    dir: tempfile::TempDir,
-}
-
-/// A device that fails all writes.
-struct Frozen {
-    inner: Box<dyn Device>,
-    refused: Vec<Token>,
-}
-
-impl Device for Frozen {
-    fn submit(&mut self, now: Time, io: DeviceIo, arena: &mut Arena) {
-        match io.op {
-            Op::Write | Op::Zero | Op::Discard => self.refused.push(io.token),
-            Op::Read | Op::Flush => self.inner.submit(now, io, arena),
-        }
-    }
-
-    fn kick(&mut self) {
-        self.inner.kick();
-    }
-
-    fn poll(&mut self, now: Time, arena: &mut Arena, done: &mut Vec<Done>) {
-        done.extend(self.refused.drain(..).map(|token| Done { token, result: Err(DeviceError::Io) }));
-        self.inner.poll(now, arena, done);
-    }
-
-    fn next_event(&self) -> Option<Time> {
-        if self.refused.is_empty() { self.inner.next_event() } else { Some(Time(0)) }
-    }
-
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-}
-
-/// A daemon over them.
-struct Served {
-    stop: StopHandle,
-    thread: JoinHandle<Result<Ended, ServeError>>,
-    nbd: Client,
-    control: control::Client,
-}
+use crate::config::Size;
+use crate::rig::{Bench, CACHE_BYTES, ORIGIN_BYTES};
 
 impl Bench {
-    fn new() -> Self {
-        let bench = Self { dir: tempfile::tempdir().unwrap() };
-        File::create(bench.origin()).unwrap().set_len(ORIGIN_BYTES).unwrap();
-        File::create(bench.cache()).unwrap().set_len(CACHE_BYTES).unwrap();
-        bench
-    }
-
-    fn formatted() -> Self {
-        let bench = Self::new();
-        format(&bench.options()).unwrap();
-        bench
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn origin(&self) -> PathBuf {
-        self.path("origin")
-    }
-
-    fn cache(&self) -> PathBuf {
-        self.path("cache")
-    }
-
-    fn options(&self) -> FormatOptions {
-        FormatOptions {
-            cache: self.cache(),
-            origin: self.origin(),
-            name: "data".to_owned(),
-            mode: Mode::Writeback,
-            force: false,
-            segment: None,
-            lanes: None,
-        }
-    }
-
-    fn serve(&self) -> Served {
-        self.serve_with(None)
-    }
-
-    /// With an origin that takes no writes, so that dirty data stays dirty.
-    fn serve_frozen(&self) -> Served {
-        self.serve_with(Some(Box::new(|inner| Box::new(Frozen { inner, refused: Vec::new() }))))
-    }
-
-    fn serve_with(&self, wrap_origin: Option<Wrap>) -> Served {
-        let mut config = Config::new(self.cache());
-        config.control = self.path("control");
-        config.volumes.push(Volume { name: "data".to_owned(), origin: self.origin(), mode: None });
-        let place = Listen::Unix(self.path("nbd"));
-        config.listeners.push(Listener { nbd: place.clone() });
-        let (ready, is_ready) = mpsc::channel();
-        let stop = StopHandle::default();
-        let hooks = Hooks {
-            ready: Some(Box::new(move |_| ready.send(()).unwrap())),
-            stop: stop.clone(),
-            wrap_origin,
-            ..Hooks::default()
-        };
-        let control = config.control.clone();
-        let thread = std::thread::spawn(move || daemon::run(&config, hooks));
-        is_ready.recv().unwrap();
-        let nbd = Client::connect(&place, "", true).unwrap();
-        Served { stop, thread, nbd, control: control::Client::connect(&control).unwrap() }
-    }
-
     /// Flips one bit, hands the file to `look`, and flips it back.
     fn flipped<T>(&self, offset: u64, bit: u8, look: impl FnOnce() -> T) -> T {
         let file = File::options().read(true).write(true).open(self.cache()).unwrap();
@@ -180,30 +60,6 @@ impl Bench {
             places.extend(headers.into_iter().map(|slot| (DamageKind::Log, superblock.slot_offset(lane, slot))));
         }
         places
-    }
-}
-
-impl Served {
-    /// Writes `blocks` blocks from `first` on, each with its own content, and makes them durable.
-    fn write(&mut self, first: u64, blocks: u64) {
-        for block in first..first + blocks {
-            let content = vec![block as u8 ^ 0x5a; BLOCK_BYTES as usize];
-            self.nbd.write_at(block * BLOCK_BYTES, &content, false).unwrap();
-        }
-        self.nbd.flush().unwrap();
-    }
-
-    fn stop(self) {
-        self.nbd.disconnect().unwrap();
-        self.stop.stop();
-        assert!(matches!(self.thread.join().unwrap().unwrap(), Ended::Clean { .. }));
-    }
-
-    /// As a crash would leave it.
-    fn stop_at_once(self) {
-        self.stop.stop();
-        self.stop.stop();
-        assert_eq!(self.thread.join().unwrap().unwrap(), Ended::AtOnce);
     }
 }
 
@@ -285,7 +141,7 @@ fn check_agrees_with_the_daemon() {
     served.write(150, 20);
     let mut one = vec![0; BLOCK_BYTES as usize];
     served.nbd.read_at(5000 * BLOCK_BYTES, &mut one).unwrap();
-    let status = served.control.status().unwrap();
+    let status = served.status();
     served.stop();
     let report = bench.check();
     assert!(report.ok && report.clean_stop && report.torn_lanes.is_empty(), "{report:?}");
@@ -300,7 +156,7 @@ fn a_crash_is_not_damage() {
     let mut served = bench.serve_frozen();
     served.write(0, 300);
     served.write(300, 10);
-    let status = served.control.status().unwrap();
+    let status = served.status();
     served.stop_at_once();
     let report = bench.check();
     assert!(report.ok && !report.clean_stop, "{report:?}");
@@ -336,10 +192,7 @@ fn any_flipped_bit_is_found() {
     let bench = Bench::formatted();
     let mut served = bench.serve();
     served.write(0, 40);
-    served.control.call(&control::Command::Drain { start: true }).unwrap();
-    while served.control.status().unwrap().draining {
-        std::thread::yield_now();
-    }
+    served.drain();
     served.stop();
     let mut served = bench.serve_frozen();
     served.write(40, 30);
@@ -374,8 +227,15 @@ fn both_superblocks_gone_is_damage_and_none_is_no_cache() {
     let report = bench.flipped(first + 200, 1, || bench.flipped(last + 200, 1, || bench.check()));
     assert!(!report.ok);
     assert_eq!(report.damage.len(), 2, "{report:?}");
-    let no_cache = check(&bench.origin(), &mut |_, _| {}).unwrap_err().to_string();
-    assert!(no_cache.contains("format"), "{no_cache}");
+    let no_cache = check(&bench.origin(), &mut |_, _| {}).unwrap_err();
+    assert!(no_cache.to_string().contains("format"), "{no_cache}");
+    // Scripts get the same form for all that is about content.
+    let report = no_cache.report(&bench.origin()).unwrap();
+    assert!(!report.ok && report.damage.len() == 2, "{report:?}");
+    File::options().write(true).open(bench.cache()).unwrap().set_len(CACHE_BYTES * 2).unwrap();
+    let report = check(&bench.cache(), &mut |_, _| {}).unwrap_err().report(&bench.cache()).unwrap();
+    assert!(!report.ok && report.damage[0].found.contains("33554432"), "{report:?}");
+    assert_eq!(check(&bench.path("nothing"), &mut |_, _| {}).unwrap_err().report(&bench.path("nothing")), None);
 }
 
 #[test]
@@ -412,10 +272,7 @@ fn detach_leaves_a_complete_origin_and_no_cache() {
     let bench = Bench::formatted();
     let mut served = bench.serve();
     served.write(7, 50);
-    served.control.call(&control::Command::Drain { start: true }).unwrap();
-    while served.control.status().unwrap().draining {
-        std::thread::yield_now();
-    }
+    served.drain();
     served.stop();
     detach(&bench.cache(), &bench.origin(), false).unwrap();
     assert!(check(&bench.cache(), &mut |_, _| {}).is_err());

@@ -1,10 +1,47 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a seed decides before anything runs.
+//! What a seed decides before anything runs, and what of it can be taken away to make a failure smaller.
+
+use std::fmt;
 
 use flashfront_device::Rng;
 use flashfront_engine::{Durability, Mode, Options, admission, replacement};
 
 use crate::spec::{OriginSpec, WorldSpec};
+
+/// What may go wrong with the devices, besides the power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Nothing.
+    None,
+    /// The origins and the reads of the cache device fail, with an error: now and then, in ranges, late, in
+    /// part; an origin is gone for a while.
+    Errors,
+    /// The cache device's writes and flushes fail too, or it is gone for good.
+    CacheDies,
+    /// The cache device lies: rot, flipped bits, lost and misdirected writes, flushes that do nothing.
+    CacheLies,
+}
+
+/// One client: what it asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientPlan {
+    /// Requests in flight at most.
+    pub depth: usize,
+    /// Of a hundred requests so many are reads.
+    pub reads: u64,
+    /// Longest request in sectors.
+    pub sectors_max: u64,
+    /// Requests go to this many sectors at the start of each origin most of the time.
+    pub hot_sectors: u64,
+    /// One request in so many is a FLUSH.
+    pub flush_every: u64,
+    /// One write in so many has FUA; 0 = none.
+    pub fua_every: u64,
+    /// One request in so many is a discard or write-zeroes; 0 = none.
+    pub special_every: u64,
+    /// Goes on where its last request ended.
+    pub sequential: bool,
+}
 
 /// The life of one cache.
 #[derive(Clone, Debug)]
@@ -15,26 +52,18 @@ pub struct Plan {
     pub generations: u64,
     /// Requests of one opening.
     pub requests: u64,
-    /// Requests in flight at most.
-    pub depth: u64,
-    /// Of a hundred requests so many are reads.
-    pub reads: u64,
-    /// Longest request in sectors.
-    pub sectors_max: u64,
-    /// Requests go to this many sectors at the start of each origin most of the time.
-    pub hot_sectors: u64,
-    /// One request in so many is a FLUSH.
-    pub flush_every: u64,
+    /// Who asks.
+    pub clients: Vec<ClientPlan>,
     /// One request in so many is followed by a control command; 0 = none.
     pub control_every: u64,
-    /// One request in so many is a discard or write-zeroes; 0 = none.
-    pub special_every: u64,
-    /// One request in so many comes with an I/O that fails, somewhere; 0 = none.
+    /// What goes wrong.
+    pub trouble: Trouble,
+    /// One request in so many comes with a fault that is ordered.
     pub faults_every: u64,
-    /// The cache device's writes and flushes fail too.
-    pub cache_faults: bool,
-    /// One write in so many has FUA; 0 = none.
-    pub fua_every: u64,
+    /// One request in so many is followed by a pause; 0 = none.
+    pub pause_every: u64,
+    /// The longest pause.
+    pub pause_ns: u64,
 }
 
 fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
@@ -46,64 +75,180 @@ impl Plan {
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         let rng = &mut Rng::new(seed);
-        let lanes = pick(rng, &[1, 1, 1, 2, 2, 4]);
-        let segment_blocks = pick(rng, &[16, 16, 16, 32, 64]);
-        let segments_per_lane = pick(rng, &[16, 24, 24, 32, 64]);
-        let origins = 1 + rng.below(2) as usize;
-        let capacity = u64::from(lanes * segment_blocks * segments_per_lane);
-        let mode =
-            pick(rng, &[Mode::Writeback, Mode::Writeback, Mode::Writeback, Mode::Writethrough, Mode::Writearound]);
-        let origin = |rng: &mut Rng| {
-            let logical_block_bytes = pick(rng, &[512, 512, 4096]);
-            let size = capacity * 4096 * (60 + rng.below(200)) / 100 / origins as u64;
-            let size_bytes =
-                size.clamp(1 << 20, 12 << 20) / u64::from(logical_block_bytes) * u64::from(logical_block_bytes);
-            OriginSpec { size_bytes, logical_block_bytes, mode }
-        };
-        let origins: Vec<_> = (0..origins).map(|_| origin(rng)).collect();
-        let dirty_limit_blocks = pick(rng, &[None, None, Some(capacity / 8), Some(capacity)]);
-        let options = Options {
-            admission: &admission::ALL[rng.below(admission::ALL.len() as u64) as usize],
-            replacement: &replacement::ALL[rng.below(replacement::ALL.len() as u64) as usize],
-            durability: pick(rng, &[Durability::Flush, Durability::Flush, Durability::Always]),
-            dirty_limit_blocks,
-            sequential_bypass_bytes: pick(rng, &[0, 64 << 10, 512 << 10]),
-            dirty_age_max_ns: pick(rng, &[600_000_000_000, 100_000_000]),
-            commit_age_max_ns: pick(rng, &[1_000_000_000, 2_000_000]),
-            ..Options::default()
-        };
-        let spec = WorldSpec {
-            seed: rng.next_u64(),
-            lanes,
-            segment_blocks,
-            segments_per_lane,
-            stripe_blocks: pick(rng, &[8, 64, 256]),
-            origins,
-            cache_ns: pick(rng, &[1_000, 50_000, 2_000_000]),
-            origin_ns: pick(rng, &[1_000, 200_000, 5_000_000]),
-            options,
-            check: true,
-        };
+        let spec = world(rng);
+        let capacity = u64::from(spec.lanes * spec.segment_blocks * spec.segments_per_lane);
         let small = spec.origins.iter().map(|origin| origin.size_bytes / 512).min().unwrap_or(1);
-        let sectors_max = pick(rng, &[8, 64, 256, 2048]);
+        let clients: Vec<ClientPlan> = (0..1 + rng.below(4)).map(|_| client(rng, small)).collect();
+        let longest = clients.iter().map(|client| client.sectors_max).max().unwrap_or(8);
         let generations = 1 + rng.below(4);
         // The whole cache is replaced several times, if that isn't too many requests.
         let blocks = capacity * pick(rng, &[1, 4, 8]);
-        let requests = (blocks * 16 / sectors_max).clamp(50, 1500) / generations;
         Self {
             generations,
-            requests,
-            depth: pick(rng, &[1, 4, 16, 32]),
-            reads: pick(rng, &[10, 40, 80]),
-            sectors_max,
-            hot_sectors: pick(rng, &[64, 4096, small, small]).min(small),
-            flush_every: pick(rng, &[4, 20, 1000]),
+            requests: (blocks * 16 / longest).clamp(50, 1500) / generations,
+            clients,
             control_every: pick(rng, &[0, 100, 10]),
-            special_every: pick(rng, &[0, 20, 5]),
-            fua_every: pick(rng, &[0, 10, 2]),
-            faults_every: pick(rng, &[0, 0, 0, 5, 50]),
-            cache_faults: rng.below(4) == 0,
+            trouble: pick(
+                rng,
+                &[Trouble::None, Trouble::None, Trouble::Errors, Trouble::Errors, Trouble::CacheDies, Trouble::CacheLies],
+            ),
+            faults_every: pick(rng, &[5, 20, 100]),
+            pause_every: pick(rng, &[0, 40, 15]),
+            pause_ns: pick(rng, &[300_000_000, 20_000_000_000, 7_200_000_000_000]),
             spec,
         }
+    }
+
+    /// Takes something away or makes it less, as [`Change`] says.
+    pub fn change(&mut self, change: Change) {
+        match change.what {
+            What::Generations => self.generations = change.value.max(1),
+            What::Requests => self.requests = change.value.max(1),
+            What::Clients => self.clients.truncate(change.value.max(1) as usize),
+            What::Depth => self.clients.iter_mut().for_each(|it| it.depth = change.value.max(1) as usize),
+            What::Controls => self.control_every = change.value,
+            What::Specials => self.clients.iter_mut().for_each(|it| it.special_every = change.value),
+            What::Pauses => self.pause_every = change.value,
+            What::Faults if change.value == 0 => self.trouble = Trouble::None,
+            What::Faults => self.faults_every = change.value,
+        }
+    }
+
+    /// Changes that make this plan smaller, the largest steps first.
+    #[must_use]
+    pub fn smaller(&self) -> Vec<Change> {
+        let depth = self.clients.iter().map(|it| it.depth).max().unwrap_or(1) as u64;
+        let halved = |what, value: u64| (value > 1).then_some(Change { what, value: value / 2 });
+        let none = |what, present: bool| present.then_some(Change { what, value: 0 });
+        let all = [
+            none(What::Faults, self.trouble != Trouble::None),
+            none(What::Controls, self.control_every > 0),
+            none(What::Specials, self.clients.iter().any(|it| it.special_every > 0)),
+            none(What::Pauses, self.pause_every > 0),
+            halved(What::Generations, self.generations),
+            halved(What::Clients, self.clients.len() as u64),
+            halved(What::Requests, self.requests),
+            (self.requests > 8).then(|| Change { what: What::Requests, value: self.requests * 7 / 8 }),
+            halved(What::Depth, depth),
+        ];
+        all.into_iter().flatten().collect()
+    }
+}
+
+/// What of a plan can be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// [`Plan::generations`].
+    Generations,
+    /// [`Plan::requests`].
+    Requests,
+    /// How many clients.
+    Clients,
+    /// All clients' depth.
+    Depth,
+    /// [`Plan::control_every`].
+    Controls,
+    /// All clients' discards and zeroes.
+    Specials,
+    /// [`Plan::pause_every`].
+    Pauses,
+    /// [`Plan::faults_every`]; 0 = no trouble at all.
+    Faults,
+}
+
+/// One change of a plan, as it is written: `requests=20`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    what: What,
+    value: u64,
+}
+
+const WHATS: [(&str, What); 8] = [
+    ("generations", What::Generations),
+    ("requests", What::Requests),
+    ("clients", What::Clients),
+    ("depth", What::Depth),
+    ("controls", What::Controls),
+    ("specials", What::Specials),
+    ("pauses", What::Pauses),
+    ("faults", What::Faults),
+];
+
+impl Change {
+    /// What is changed.
+    #[must_use]
+    pub const fn what(&self) -> What {
+        self.what
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = WHATS.iter().find(|(_, what)| *what == self.what).map_or("", |(name, _)| name);
+        write!(f, "{name}={}", self.value)
+    }
+}
+
+impl std::str::FromStr for Change {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('=').and_then(|(name, value)| {
+            let what = WHATS.iter().find(|(it, _)| *it == name)?.1;
+            Some(Self { what, value: value.parse().ok()? })
+        });
+        let names = WHATS.map(|(name, _)| name).join(", ");
+        parts.ok_or_else(|| format!("`{text}` is no change of a plan; one is NAME=NUMBER, names are {names}"))
+    }
+}
+
+fn world(rng: &mut Rng) -> WorldSpec {
+    let lanes = pick(rng, &[1, 1, 1, 2, 2, 4]);
+    let segment_blocks = pick(rng, &[16, 16, 16, 32, 64]);
+    let segments_per_lane = pick(rng, &[16, 24, 24, 32, 64]);
+    let origins = 1 + rng.below(2);
+    let capacity = u64::from(lanes * segment_blocks * segments_per_lane);
+    let mode = pick(rng, &[Mode::Writeback, Mode::Writeback, Mode::Writeback, Mode::Writethrough, Mode::Writearound]);
+    let origin = |rng: &mut Rng| {
+        let logical_block_bytes = pick(rng, &[512, 512, 4096]);
+        let size = capacity * 4096 * (60 + rng.below(200)) / 100 / origins;
+        let unit = u64::from(logical_block_bytes);
+        OriginSpec { size_bytes: size.clamp(1 << 20, 12 << 20) / unit * unit, logical_block_bytes, mode }
+    };
+    let origins: Vec<_> = (0..origins).map(|_| origin(rng)).collect();
+    let options = Options {
+        admission: &admission::ALL[rng.below(admission::ALL.len() as u64) as usize],
+        replacement: &replacement::ALL[rng.below(replacement::ALL.len() as u64) as usize],
+        durability: pick(rng, &[Durability::Flush, Durability::Flush, Durability::Always]),
+        dirty_limit_blocks: pick(rng, &[None, None, Some(capacity / 8), Some(capacity)]),
+        sequential_bypass_bytes: pick(rng, &[0, 64 << 10, 512 << 10]),
+        dirty_age_max_ns: pick(rng, &[600_000_000_000, 100_000_000]),
+        commit_age_max_ns: pick(rng, &[1_000_000_000, 2_000_000]),
+        ..Options::default()
+    };
+    WorldSpec {
+        seed: rng.next_u64(),
+        lanes,
+        segment_blocks,
+        segments_per_lane,
+        stripe_blocks: pick(rng, &[8, 64, 256]),
+        origins,
+        cache_ns: pick(rng, &[1_000, 50_000, 2_000_000]),
+        origin_ns: pick(rng, &[1_000, 200_000, 5_000_000]),
+        options,
+        check: true,
+    }
+}
+
+fn client(rng: &mut Rng, small: u64) -> ClientPlan {
+    ClientPlan {
+        depth: pick(rng, &[1, 4, 16, 32]),
+        reads: pick(rng, &[10, 40, 80]),
+        sectors_max: pick(rng, &[8, 64, 256, 2048]),
+        hot_sectors: pick(rng, &[64, 4096, small, small]).min(small),
+        flush_every: pick(rng, &[4, 20, 1000]),
+        fua_every: pick(rng, &[0, 10, 2]),
+        special_every: pick(rng, &[0, 20, 5]),
+        sequential: rng.below(5) == 0,
     }
 }

@@ -14,7 +14,7 @@ fn copies(client: &Client) -> Vec<(u64, u64)> {
     let superblock = client.world.spec.superblock();
     for offset in (superblock.slot_offset(0, 0)..superblock.cache_bytes).step_by(4096) {
         let mut bytes = vec![0; 4096];
-        client.world.cache.peek(offset, &mut bytes);
+        client.world.cache.inner().peek(offset, &mut bytes);
         let Some(header) = CommitHeader::decode(&bytes) else { continue };
         let mut at = offset;
         for entry in header.entries {
@@ -45,7 +45,7 @@ fn rot_of_every_copy_is_seen() {
     // 100 clean blocks; each rots.
     let rotten = copies(&client);
     assert_eq!(rotten.len(), 100);
-    rotten.iter().for_each(|(block, at)| client.world.cache.corrupt(at + block * 40 % 4096));
+    rotten.iter().for_each(|(block, at)| client.world.cache.inner_mut().corrupt(at + block * 40 % 4096));
     client.read(0, 0, 800);
     client.finish();
     assert!(client.take_failed().is_empty(), "the origin has it all");
@@ -56,7 +56,7 @@ fn rot_of_every_copy_is_seen() {
     client.write(0, 80, 80, true);
     client.finish();
     let (block, at) = copies(&client)[15];
-    client.world.cache.corrupt(at + 77);
+    client.world.cache.inner_mut().corrupt(at + 77);
     let bad = client.read(0, 80, 80);
     let good = [client.read(0, 80, 40), client.read(0, 128, 32)];
     client.finish();
@@ -91,7 +91,7 @@ fn a_failed_rewrite_leaves_a_lost_block_lost() {
     client.write(0, 80, 8, true);
     client.finish();
     let (block, at) = copies(&client)[0];
-    client.world.cache.corrupt(at);
+    client.world.cache.inner_mut().corrupt(at);
     client.read(0, 80, 8);
     client.finish();
     client.world.control(Control::SetMode { origin: OriginId(0), mode: Mode::Writethrough });
@@ -119,7 +119,7 @@ fn lost_blocks_do_not_stop_the_cache() {
     client.flush(0);
     client.finish();
     let segments: Vec<(u64, u64)> = copies(&client).into_iter().step_by(16).collect();
-    segments.iter().for_each(|(_, at)| client.world.cache.corrupt(at + 9));
+    segments.iter().for_each(|(_, at)| client.world.cache.inner_mut().corrupt(at + 9));
     client.world.drain();
     let lost: Vec<Key> = segments.iter().map(|(block, _)| key(*block)).collect();
     assert_eq!(client.world.engine().status().lost, lost);
@@ -153,9 +153,9 @@ fn rotten_headers_do_not_stop_reclaim() {
     let mut rotten = 0;
     for offset in (superblock.slot_offset(0, 0)..superblock.cache_bytes).step_by(4096) {
         let mut bytes = vec![0; 4096];
-        client.world.cache.peek(offset, &mut bytes);
+        client.world.cache.inner().peek(offset, &mut bytes);
         if CommitHeader::decode(&bytes).is_some() {
-            client.world.cache.corrupt(offset + 100);
+            client.world.cache.inner_mut().corrupt(offset + 100);
             rotten += 1;
         }
     }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the state machine without a kernel, and of the last resorts with one.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use flashfront_engine::{DeviceError, Memory, Op, Span, Time, Token};
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::{Job, RETRIES_MAX, Step, Way};
@@ -117,13 +115,12 @@ fn last_resorts_work() {
     for prefer in [Prefer::Uring, Prefer::Threads] {
         let mut world = world();
         let reactor = Reactor::new(prefer).unwrap();
-        let wake = reactor.wake_fd().try_clone_to_owned().unwrap();
         let path = world.file.path().with_extension("2");
         std::fs::write(&path, vec![0x77; 4 << 20]).unwrap();
         let mut device = reactor.open(&path, Access::Exclusive).unwrap();
 
         device.queue(Op::Zero, 4096, (3 << 20) - 8192, &world.arena, Job::last_resort);
-        assert_eq!(end(&mut device, &wake, &mut world.arena), Ok(()));
+        assert_eq!(end(&mut device, &reactor, &mut world.arena), Ok(()));
         let mut bytes = vec![0; 4 << 20];
         device.file().read_at(0, &mut bytes).unwrap();
         assert!(bytes[..4096].iter().all(|byte| *byte == 0x77));
@@ -132,7 +129,7 @@ fn last_resorts_work() {
 
         for _ in 0..3 {
             device.queue(Op::Discard, 4096, 4096, &world.arena, Job::last_resort);
-            assert_eq!(end(&mut device, &wake, &mut world.arena), Err(DeviceError::Unsupported));
+            assert_eq!(end(&mut device, &reactor, &mut world.arena), Err(DeviceError::Unsupported));
         }
     }
 }
@@ -153,11 +150,10 @@ fn blkdiscard_works_on_a_block_device() {
     for (i, prefer) in [Prefer::Uring, Prefer::Threads].into_iter().enumerate() {
         let mut arena = Arena::new(8 << 20);
         let reactor = Reactor::new(prefer).unwrap();
-        let wake = reactor.wake_fd().try_clone_to_owned().unwrap();
         let mut device = reactor.open(path.as_ref(), Access::Exclusive).unwrap();
         let at = (i as u64) << 20;
         device.queue(Op::Discard, at, 65536, &arena, Job::last_resort);
-        assert_eq!(end(&mut device, &wake, &mut arena), Ok(()));
+        assert_eq!(end(&mut device, &reactor, &mut arena), Ok(()));
         let mut bytes = vec![0; 65536 + 512];
         device.file().read_at(at, &mut bytes).unwrap();
         assert!(bytes[..65536].iter().all(|byte| *byte == 0) && bytes[65536..].iter().all(|byte| *byte == 0x77));
@@ -165,7 +161,7 @@ fn blkdiscard_works_on_a_block_device() {
     assert!(losetup(&["--detach", &path]).unwrap().status.success());
 }
 
-fn end(device: &mut crate::real::RealDevice, wake: &OwnedFd, arena: &mut Arena) -> Result<(), DeviceError> {
+fn end(device: &mut crate::real::RealDevice, reactor: &Reactor, arena: &mut Arena) -> Result<(), DeviceError> {
     use crate::Device;
     device.kick();
     let mut done = Vec::new();
@@ -174,6 +170,6 @@ fn end(device: &mut crate::real::RealDevice, wake: &OwnedFd, arena: &mut Arena) 
         if let Some(done) = done.first() {
             return done.result;
         }
-        poll(&mut [PollFd::new(wake, PollFlags::IN)], None).unwrap();
+        reactor.wait(None, None).unwrap();
     }
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of what devices of one reactor share, and of the ring without registration.
 
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::time::{Duration, Instant};
+
 use flashfront_engine::{Buf, Memory, Op, Span, Time, Token};
-use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{Prefer, Reactor, RealDevice};
 use crate::real::Access;
@@ -32,8 +35,8 @@ fn submit(device: &mut RealDevice, arena: &mut Arena, token: u64, op: Op, offset
     device.kick();
 }
 
-fn wait_for_wake(reactor: &Reactor) {
-    poll(&mut [PollFd::new(&reactor.wake_fd(), PollFlags::IN)], None).unwrap();
+fn wait(reactor: &Reactor) {
+    assert!(!reactor.wait(None, None).unwrap());
 }
 
 /// Two devices, two arenas whose chunks have the same numbers: every completion and every byte
@@ -57,8 +60,8 @@ fn devices_and_arenas_are_kept_apart() {
                 let mut done = Vec::new();
                 while done.is_empty() {
                     device.poll(Time(0), arena, &mut done);
-                    if done.is_empty() && device.next_event().is_none() {
-                        wait_for_wake(&reactor);
+                    if done.is_empty() {
+                        wait(&reactor);
                     }
                 }
                 assert_eq!(done.len(), 1);
@@ -70,10 +73,9 @@ fn devices_and_arenas_are_kept_apart() {
     }
 }
 
-/// What one device's poll fetched for another is announced by `next_event`, since the wake
-/// descriptor is silent about it.
+/// What has ended is kept until its device is polled, and nobody sleeps on it.
 #[test]
-fn fetched_for_another_device_is_announced() {
+fn nobody_sleeps_while_something_is_unpolled() {
     for reactor in reactors() {
         let folder = folder();
         let (mut a, mut b) = (open(&reactor, &folder, "a"), open(&reactor, &folder, "b"));
@@ -81,14 +83,13 @@ fn fetched_for_another_device_is_announced() {
         let buf = arena.alloc(4096);
         submit(&mut a, &mut arena, 1, Op::Read, 0, buf);
         let mut done = Vec::new();
-        while a.next_event().is_none() {
-            wait_for_wake(&reactor);
+        for _ in 0..3 {
+            wait(&reactor);
             b.poll(Time(0), &mut arena, &mut done);
             assert!(done.is_empty());
         }
         a.poll(Time(0), &mut arena, &mut done);
         assert_eq!(done.len(), 1);
-        assert_eq!(a.next_event(), None);
     }
 }
 
@@ -130,7 +131,7 @@ fn made_on_one_thread_used_on_another() {
             let mut done = Vec::new();
             submit(&mut device, &mut arena, 1, Op::Write, 0, buf);
             while done.is_empty() {
-                wait_for_wake(&reactor);
+                wait(&reactor);
                 device.poll(Time(0), &mut arena, &mut done);
             }
             done[0].result.unwrap();
@@ -141,33 +142,57 @@ fn made_on_one_thread_used_on_another() {
     }
 }
 
-/// Idle means silent: a wake descriptor left readable would make the pump spin.
+/// The watched descriptor ends the sleep whether it became readable before or during it, as often as it does, and
+/// I/O beside it is not lost.
 #[test]
-fn the_wake_descriptor_falls_silent() {
+fn the_watched_descriptor_ends_the_sleep() {
     for reactor in reactors() {
         let folder = folder();
         let mut device = open(&reactor, &folder, "a");
         let mut arena = Arena::new(8 << 20);
         let buf = arena.alloc(4096);
-        for i in 0..100 {
+        let (here, mut there) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (ask, asked) = std::sync::mpsc::channel();
+        let writer = std::thread::spawn(move || asked.iter().for_each(|()| there.write_all(b"x").unwrap()));
+        for i in 0..200 {
             submit(&mut device, &mut arena, i, Op::Write, i * 4096, buf);
-            let mut done = Vec::new();
-            while done.is_empty() {
-                wait_for_wake(&reactor);
+            ask.send(()).unwrap();
+            let (mut done, mut readable) = (Vec::new(), false);
+            while done.is_empty() || !readable {
+                readable |= reactor.wait(Some(here.as_raw_fd()), None).unwrap();
                 device.poll(Time(0), &mut arena, &mut done);
             }
-            // As the pump does: poll until there is nothing, then sleep. A late signal may cost
-            // one more turn, never an endless one.
-            let mut turns = 0;
-            loop {
-                device.poll(Time(0), &mut arena, &mut done);
-                let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-                if poll(&mut [PollFd::new(&reactor.wake_fd(), PollFlags::IN)], Some(&now)).unwrap() == 0 {
-                    break;
-                }
-                turns += 1;
-                assert!(turns < 10, "{}: the wake descriptor never falls silent", reactor.backend_name());
-            }
+            (&here).read_exact(&mut [0]).unwrap();
         }
+        drop(ask);
+        writer.join().unwrap();
+    }
+}
+
+/// Idle means asleep: with nothing in flight only the time ends a wait, and no readiness is left over.
+#[test]
+fn idle_means_asleep() {
+    for reactor in reactors() {
+        let folder = folder();
+        let mut device = open(&reactor, &folder, "a");
+        let mut arena = Arena::new(8 << 20);
+        let buf = arena.alloc(4096);
+        let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+        submit(&mut device, &mut arena, 1, Op::Write, 0, buf);
+        (&there).write_all(b"x").unwrap();
+        let (mut done, mut readable) = (Vec::new(), false);
+        while done.is_empty() || !readable {
+            readable |= reactor.wait(Some(here.as_raw_fd()), None).unwrap();
+            device.poll(Time(0), &mut arena, &mut done);
+        }
+        (&here).read_exact(&mut [0]).unwrap();
+        // A late signal may cost one more turn, never an endless one.
+        let patience = Duration::from_millis(20);
+        let slept = (0..10).any(|_| {
+            let start = Instant::now();
+            reactor.wait(Some(here.as_raw_fd()), Some(patience)).unwrap();
+            start.elapsed() >= patience
+        });
+        assert!(slept, "{}: never sleeps", reactor.backend_name());
     }
 }

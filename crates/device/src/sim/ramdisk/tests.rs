@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of what a power cut leaves, of faults, and of reproducibility.
+//! Tests of what a power cut leaves, and of reproducibility.
 
 use flashfront_engine::{DeviceError, Memory, Op, Span, Time, Token};
 
@@ -190,34 +190,6 @@ fn completions_reorder_and_a_seed_reproduces_everything() {
     };
     assert_eq!(history(1), history(1));
     assert_ne!(history(1), history(2));
-}
-
-#[test]
-fn faults_hit_what_they_were_ordered_for() {
-    let mut world = world();
-    world.disk.faults.fail_nth(1, Some(Op::Write), DeviceError::NoSpace);
-    assert_eq!(world.run(Op::Write, 0, 1), Ok(()));
-    assert_eq!(world.run(Op::Read, 0, 0), Ok(()));
-    assert_eq!(world.run(Op::Write, 0, 2), Err(DeviceError::NoSpace));
-    assert_eq!(sectors(&world.disk, 0), [1; 16]);
-    assert_eq!(world.run(Op::Write, 0, 3), Ok(()));
-
-    world.disk.faults.fail_range(4096..4097, Some(Op::Read), DeviceError::Io);
-    assert_eq!(world.run(Op::Read, 0, 0), Err(DeviceError::Io));
-    assert_eq!(world.run(Op::Write, 0, 4), Ok(()));
-    assert_eq!(world.run(Op::Read, LEN, 0), Ok(()));
-    world.disk.faults.heal();
-    assert_eq!(world.run(Op::Read, 0, 0), Ok(()));
-
-    // A failed flush makes nothing durable.
-    world.disk.faults.fail_nth(0, Some(Op::Flush), DeviceError::Io);
-    assert_eq!(world.run(Op::Flush, 0, 0), Err(DeviceError::Io));
-    assert_eq!(sectors(&world.disk.crash(0, Fate::Lost), 0), [0; 16]);
-
-    world.submit(Op::Write, 0, 5);
-    world.disk.faults.lose_device();
-    assert_eq!(world.settle()[0].result, Err(DeviceError::Gone));
-    assert_eq!(world.run(Op::Read, 0, 0), Err(DeviceError::Gone));
 }
 
 #[test]

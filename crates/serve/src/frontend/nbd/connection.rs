@@ -16,7 +16,7 @@ use flashfront_engine::{Buf, Lba, Request, RequestOp, SECTOR_BYTES};
 use super::super::{Core, Export};
 use super::CONNECTION_BYTES_MAX;
 use super::check::check;
-use super::handshake::{Handshake, OPTION_BYTES_MAX, Step};
+use super::handshake::{Handshake, OPTION_BYTES_MAX, Security, Step};
 use super::outbox::{Outbox, Sent};
 use super::payload::{Payload, direct};
 use super::pending::{Kind, Piece, PieceId, Table};
@@ -37,6 +37,8 @@ pub(super) enum Wait {
     Own,
     /// For buffers.
     Room,
+    /// For its replies to be sent, and then for [`Connection::enter_tls`].
+    Tls,
     /// For the replies to be sent; then the connection is over.
     End,
 }
@@ -53,6 +55,8 @@ pub(super) struct Received {
 #[derive(Debug)]
 pub(super) enum Phase {
     Handshake(Handshake),
+    /// TLS was asked for; the handshake as it goes on inside.
+    StartTls(Handshake),
     Commands,
     Payload(Payload),
     /// This many bytes of a refused write are still to come.
@@ -84,12 +88,12 @@ pub(super) struct Connection {
 
 impl Connection {
     /// A new client; its greeting is ready to be sent.
-    pub(super) fn new(number: u16) -> Self {
+    pub(super) fn new(number: u16, security: Security) -> Self {
         let mut outbox = Outbox::default();
         outbox.say(Handshake::greet);
         Self {
             number,
-            phase: Phase::Handshake(Handshake::default()),
+            phase: Phase::Handshake(Handshake::new(security)),
             export: None,
             structured: false,
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
@@ -105,7 +109,15 @@ impl Connection {
     }
 
     pub(super) fn in_handshake(&self) -> bool {
-        matches!(self.phase, Phase::Handshake(_))
+        matches!(self.phase, Phase::Handshake(_) | Phase::StartTls(_))
+    }
+
+    /// All bytes that follow, either way, are inside TLS.
+    pub(super) fn enter_tls(&mut self) {
+        if let Phase::StartTls(handshake) = self.phase {
+            debug_assert!(self.start == self.end && self.outbox.is_empty(), "plain bytes are left");
+            self.phase = Phase::Handshake(handshake);
+        }
     }
 
     /// Whether there is something to send.
@@ -172,6 +184,7 @@ impl Connection {
         loop {
             let wait = match self.phase {
                 Phase::Handshake(_) => self.handshake(core),
+                Phase::StartTls(_) => Some(Wait::Tls),
                 Phase::Commands => self.command(core, may_alloc),
                 Phase::Payload(payload) => self.payload(payload, core, may_alloc),
                 Phase::Skip(left) => self.skip(left),
@@ -231,6 +244,10 @@ impl Connection {
                 self.export = Some(exports[export].clone());
                 self.structured = structured;
                 self.phase = Phase::Commands;
+            }
+            Step::StartTls(took) => {
+                self.start += took;
+                self.phase = Phase::StartTls(handshake.encrypted());
             }
             Step::End => self.phase = Phase::Ending,
         }

@@ -3,8 +3,8 @@
 //!
 //! No I/O: takes the bytes that are there, appends the answers. Options longer than
 //! [`OPTION_BYTES_MAX`] are skipped unread, so nothing is kept but what the caller's read buffer
-//! holds. TLS would start here, at STARTTLS; until then that option is unsupported, as an
-//! unknown one.
+//! holds. At STARTTLS the caller goes on inside TLS, and all that was agreed on before is
+//! forgotten: anybody on the way may have said it.
 
 use super::super::Export;
 use super::PAYLOAD_BYTES_MAX;
@@ -17,9 +17,23 @@ pub(super) const OPTION_BYTES_MAX: u32 = 64 << 10;
 const NAME_BYTES_MAX: usize = 4096;
 const OPTION_HEADER_BYTES: usize = 16;
 
+/// What there is to be said about TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Security {
+    /// There is none.
+    Off,
+    /// The client may ask for it (the protocol's SELECTIVETLS).
+    Offered,
+    /// The client must ask for it before all else (the protocol's FORCEDTLS).
+    Required,
+    /// We are inside it.
+    On,
+}
+
 /// Where a client is in its handshake.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Handshake {
+    security: Security,
     greeted: bool,
     no_zeroes: bool,
     structured: bool,
@@ -36,11 +50,22 @@ pub(super) enum Step {
     Took(usize),
     /// The client has chosen; these many are done with, and requests follow.
     Start { took: usize, export: usize, structured: bool },
+    /// These many are done with; once the answer is sent, the conversation goes on inside TLS.
+    StartTls(usize),
     /// Send what is queued and close.
     End,
 }
 
 impl Handshake {
+    pub(super) fn new(security: Security) -> Self {
+        Self { security, greeted: false, no_zeroes: false, structured: false, skip: 0 }
+    }
+
+    /// The same, inside TLS. Only the client's flags still count: they are not said again.
+    pub(super) fn encrypted(self) -> Self {
+        Self { greeted: self.greeted, no_zeroes: self.no_zeroes, ..Self::new(Security::On) }
+    }
+
     /// The server's first words.
     pub(super) fn greet(out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC.to_be_bytes());
@@ -75,6 +100,14 @@ impl Handshake {
         if magic != OPTION_MAGIC {
             return Step::End;
         }
+        if self.security == Security::Required && !matches!(option, option::STARTTLS | option::ABORT) {
+            if option == option::EXPORT_NAME {
+                return Step::End;
+            }
+            self.skip = u64::from(len);
+            wire::encode_answer(out, option, answer::TLS_REQUIRED, b"this server wants TLS first");
+            return Step::Took(OPTION_HEADER_BYTES);
+        }
         if len > OPTION_BYTES_MAX {
             self.skip = u64::from(len);
             wire::encode_answer(out, option, answer::TOO_BIG, b"option longer than 64 KiB");
@@ -101,7 +134,7 @@ impl Handshake {
                 Some(export) if option == option::GO => Step::Start { took, export, structured: self.structured },
                 _ => Step::Took(took),
             },
-            option::LIST | option::STRUCTURED_REPLY if !data.is_empty() => {
+            option::LIST | option::STRUCTURED_REPLY | option::STARTTLS if !data.is_empty() => {
                 wire::encode_answer(out, option, answer::INVALID, b"this option has no data");
                 Step::Took(took)
             }
@@ -119,10 +152,23 @@ impl Handshake {
                 wire::encode_answer(out, option, answer::ACK, &[]);
                 Step::Took(took)
             }
-            option::STARTTLS => {
-                wire::encode_answer(out, option, answer::UNSUPPORTED, b"this server has no TLS");
-                Step::Took(took)
-            }
+            option::STARTTLS => match self.security {
+                Security::Off => {
+                    wire::encode_answer(out, option, answer::UNSUPPORTED, b"this server has no TLS");
+                    Step::Took(took)
+                }
+                Security::On => {
+                    wire::encode_answer(out, option, answer::INVALID, b"TLS has started already");
+                    Step::Took(took)
+                }
+                // A client waits for the answer before it says more. So this was said by somebody
+                // else, to be taken for the client's first words inside TLS (CVE-2021-3716).
+                Security::Offered | Security::Required if input.len() > took => Step::End,
+                Security::Offered | Security::Required => {
+                    wire::encode_answer(out, option, answer::ACK, &[]);
+                    Step::StartTls(took)
+                }
+            },
             _ => {
                 wire::encode_answer(out, option, answer::UNSUPPORTED, &[]);
                 Step::Took(took)

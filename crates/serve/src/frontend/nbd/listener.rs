@@ -5,6 +5,7 @@
 //! takes less than offered, which on Linux means the same and saves a system call). Connections
 //! that found no buffers wait in one queue, first come first served, so that a long read isn't
 //! starved by short ones; one that holds buffers and does nothing is closed while others wait.
+//! TLS handshakes, whose signatures cost a millisecond each, go on one per turn.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,18 +15,26 @@ use mio::{Interest, Registry, event::Event, event::Source};
 
 use super::super::{Core, Frontend, TokenRange};
 use super::connection::{Connection, Wait};
-use super::listen::{Acceptor, BindError, Listen, Stream};
+use super::handshake::Security;
+use super::listen::{Acceptor, BindError, Listen};
 use super::pending::PieceId;
+use super::stream::Stream;
+use super::tls::Tls;
 use super::watch::Since;
 
 /// Bytes taken from one client before the others have their turn.
 const TURN_BYTES: usize = 4 << 20;
+/// What a receive counts as at least. Without TLS only the last one has less; in TLS a client may
+/// send records of one byte, or of none.
+const RECEIVE_BYTES_MIN: usize = 128 << 10;
 
 /// What an operator may choose.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct NbdOptions {
     /// Serve TCP on addresses other than loopback, without TLS.
     pub insecure: bool,
+    /// Serve inside TLS: over TCP always, over a unix socket if the client asks for it.
+    pub tls: Option<Tls>,
     /// Clients at a time; more are hung up on.
     pub connections_max: u16,
     /// The export that [`Frontend::uri`] names; empty = the default one.
@@ -34,7 +43,7 @@ pub struct NbdOptions {
 
 impl Default for NbdOptions {
     fn default() -> Self {
-        Self { insecure: false, connections_max: 64, uri_export: String::new() }
+        Self { insecure: false, tls: None, connections_max: 64, uri_export: String::new() }
     }
 }
 
@@ -52,6 +61,18 @@ pub(super) struct Peer {
     pub(super) since: Since,
 }
 
+impl Peer {
+    /// Whether there is something to send.
+    pub(super) fn has_output(&self) -> bool {
+        self.connection.has_output() || self.stream.as_ref().is_some_and(Stream::holds_output)
+    }
+
+    /// Whether everything is said and sent.
+    fn is_over(&self) -> bool {
+        self.connection.is_over() && !self.has_output()
+    }
+}
+
 /// The NBD front-end.
 #[derive(Debug)]
 pub struct Nbd {
@@ -62,6 +83,8 @@ pub struct Nbd {
     pub(super) acceptable: bool,
     pub(super) peers: Vec<Option<Peer>>,
     dirty: Vec<u16>,
+    /// A TLS handshake went on in this turn.
+    shook: bool,
     /// Connections without buffers, in the order they asked.
     pub(super) waiting: VecDeque<u16>,
     pub(super) timer: Option<Time>,
@@ -76,7 +99,7 @@ impl Nbd {
     /// # Errors
     /// See [`BindError`].
     pub fn bind(listen: &Listen, options: NbdOptions) -> Result<Self, BindError> {
-        let (acceptor, at) = Acceptor::bind(listen, options.insecure)?;
+        let (acceptor, at) = Acceptor::bind(listen, options.insecure || options.tls.is_some())?;
         let peers = (0..options.connections_max).map(|_| None).collect();
         Ok(Self {
             acceptor: Some(acceptor),
@@ -86,6 +109,7 @@ impl Nbd {
             acceptable: false,
             peers,
             dirty: Vec::new(),
+            shook: false,
             waiting: VecDeque::new(),
             timer: None,
             look: false,
@@ -105,13 +129,21 @@ impl Nbd {
         self.peers.iter().flatten().count()
     }
 
+    fn security(&self) -> Security {
+        match (&self.options.tls, &self.at) {
+            (None, _) => Security::Off,
+            (Some(_), Listen::Unix(_)) => Security::Offered,
+            (Some(_), Listen::Tcp { .. }) => Security::Required,
+        }
+    }
+
     fn accept(&mut self, registry: &Registry) {
         while self.acceptable {
             let Some(acceptor) = &self.acceptor else {
                 return;
             };
-            let mut stream = match acceptor.accept() {
-                Ok(stream) => stream,
+            let mut socket = match acceptor.accept() {
+                Ok(socket) => socket,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.acceptable = false;
                     return;
@@ -123,7 +155,7 @@ impl Nbd {
                     return;
                 }
             };
-            // No place: dropping the stream is a clear answer, a silent wait is not.
+            // No place: dropping the socket is a clear answer, a silent wait is not.
             let Some(index) = self.peers.iter().position(Option::is_none) else {
                 continue;
             };
@@ -131,12 +163,12 @@ impl Nbd {
                 continue;
             };
             let interest = Interest::READABLE | Interest::WRITABLE;
-            if stream.register(registry, token, interest).is_err() {
+            if socket.register(registry, token, interest).is_err() {
                 continue;
             }
             self.peers[index] = Some(Peer {
-                stream: Some(stream),
-                connection: Connection::new(index as u16),
+                stream: Some(Stream::Plain(socket)),
+                connection: Connection::new(index as u16, self.security()),
                 readable: false,
                 writable: true,
                 closing: false,
@@ -170,11 +202,18 @@ impl Nbd {
         let may_alloc = self.waiting.front().is_none_or(|&first| first == number);
         let before = peer.connection.in_flight();
         let mut bytes = 0;
+        let mut shakes = false;
         let mut hangup = None;
         loop {
             peer.wait = peer.connection.advance(core, may_alloc);
             if peer.wait != Wait::Input || !peer.readable || bytes >= TURN_BYTES {
                 break;
+            }
+            if stream.is_handshaking() && !shakes {
+                if std::mem::replace(&mut self.shook, true) {
+                    break;
+                }
+                shakes = true;
             }
             match peer.connection.receive(core, |into| stream.receive(into)) {
                 Ok(received) if received.bytes == 0 => {
@@ -182,10 +221,10 @@ impl Nbd {
                     break;
                 }
                 Ok(received) => {
-                    bytes += received.bytes;
-                    peer.readable = !received.short || peer.closing;
+                    bytes += received.bytes.max(RECEIVE_BYTES_MIN);
+                    peer.readable = !received.short || peer.closing || stream.may_have_more();
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => bytes += RECEIVE_BYTES_MIN,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => peer.readable = false,
                 Err(_) => {
                     hangup = Some(false);
@@ -243,8 +282,16 @@ impl Nbd {
         let Some(stream) = &mut peer.stream else {
             return;
         };
-        while peer.writable && peer.connection.has_output() {
-            match peer.connection.transmit(core, |from| stream.send(from)) {
+        while peer.writable {
+            let sent = if stream.holds_output() {
+                peer.connection.progress += 1;
+                stream.flush()
+            } else if peer.connection.has_output() {
+                peer.connection.transmit(core, |from| stream.send(from))
+            } else {
+                return;
+            };
+            match sent {
                 Ok(true) => {}
                 Ok(false) => peer.writable = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -257,15 +304,35 @@ impl Nbd {
         }
     }
 
+    /// Goes on inside TLS with a client that asked for it and has been told so.
+    fn enter_tls(&mut self, number: u16, core: &mut dyn Core) {
+        let Some(peer) = &mut self.peers[usize::from(number)] else {
+            return;
+        };
+        if peer.wait != Wait::Tls || peer.has_output() {
+            return;
+        }
+        let (Some(tls), Some(Stream::Plain(socket))) = (&self.options.tls, peer.stream.take()) else {
+            return self.hang_up(number, core);
+        };
+        match tls.start(socket) {
+            Ok(stream) => {
+                peer.stream = Some(Stream::Tls(Box::new(stream)));
+                peer.connection.enter_tls();
+                peer.wait = Wait::Input;
+            }
+            Err(_) => self.hang_up(number, core),
+        }
+    }
+
     /// Gives up the place of a client that is done with.
     fn reap(&mut self, number: u16, registry: &Registry) {
         let place = &mut self.peers[usize::from(number)];
         if let Some(peer) = place
-            && peer.connection.is_over()
+            && peer.is_over()
         {
             if let Some(stream) = &mut peer.stream {
-                // It is closed next, which does the same.
-                drop(stream.deregister(registry));
+                stream.close(registry);
             }
             *place = None;
         }
@@ -274,15 +341,15 @@ impl Nbd {
     /// Whether the next turn has something to do for a client without any event.
     fn has_work(&self, number: u16) -> bool {
         self.peers[usize::from(number)].as_ref().is_some_and(|peer| {
-            let can_send = peer.writable && peer.connection.has_output();
-            can_send || peer.connection.is_over()
+            let can_send = peer.writable && peer.has_output();
+            can_send || peer.is_over()
         })
     }
 }
 
 impl Frontend for Nbd {
     fn uri(&self) -> String {
-        self.at.uri(&self.options.uri_export)
+        self.at.uri(&self.options.uri_export, self.options.tls.is_some())
     }
 
     fn tokens_max(&self) -> usize {
@@ -343,6 +410,7 @@ impl Frontend for Nbd {
             };
             peer.dirty = false;
             self.transmit(number, core);
+            self.enter_tls(number, core);
             let Some(peer) = &self.peers[usize::from(number)] else {
                 continue;
             };
@@ -366,6 +434,7 @@ impl Frontend for Nbd {
             self.look = false;
             self.watch(now, core);
         }
+        self.shook = false;
         // What was queued above is sent in the next turn, which must not wait for events.
         more | self.dirty.iter().any(|&number| self.has_work(number))
     }

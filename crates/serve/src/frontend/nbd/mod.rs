@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The NBD front-end: fixed newstyle, simple and structured replies, unix sockets and TCP.
+//! The NBD front-end: fixed newstyle, simple and structured replies, unix sockets, TCP, and TLS.
 //!
-//! `handshake` and `connection` are the protocol without I/O (bytes in, bytes out), `listen`
-//! and `listener` the sockets, `client` the other end, `wire` what both ends share. Source of all
+//! `handshake` and `connection` are the protocol without I/O (bytes in, bytes out), `listen`,
+//! `stream` and `listener` the sockets, `tls` what is around them on request, `client` the other
+//! end, `wire` what both ends share. Source of all
 //! numbers: doc/proto.md of github.com/NetworkBlockDevice/nbd.
 //! Bounds: a client, however hostile, gets at most [`REQUESTS_MAX`] requests and
-//! [`CONNECTION_BYTES_MAX`] of buffers (tests: `hostile_*`); one that doesn't read is not read.
+//! [`CONNECTION_BYTES_MAX`] of buffers (tests: `hostile_*`), and inside TLS half a MiB on top; one
+//! that doesn't read is not read.
 
 mod check;
 mod client;
@@ -17,14 +19,17 @@ mod outbox;
 mod payload;
 mod pending;
 mod reply;
+mod stream;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod watch;
 mod wire;
 
 pub use client::{Answer, Client, ClientError, ClientOp, ExportInfo};
 pub use listen::{BindError, Listen, ListenError};
 pub use listener::{Nbd, NbdOptions};
+pub use tls::{Tls, TlsError};
 pub use wire::Errno;
 
 /// Requests of one connection that are accepted and whose replies are not sent completely.

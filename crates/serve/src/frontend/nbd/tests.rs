@@ -10,5 +10,7 @@ mod server;
 mod sessions;
 mod talk;
 mod throughput;
+#[cfg(feature = "tls")]
+mod tls;
 mod tools;
 mod turns;

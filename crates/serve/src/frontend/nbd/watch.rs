@@ -50,7 +50,7 @@ impl Nbd {
             };
             peer.since.moved = Some(moved);
             peer.since.progress = progress;
-            let holds = if self.stopping { peer.connection.has_output() } else { peer.connection.holds_for_client() };
+            let holds = if self.stopping { peer.has_output() } else { peer.connection.holds_for_client() };
             if contended && holds && now.since_ns(moved) >= limit_ns {
                 late.push(number as u16);
             }

@@ -47,6 +47,7 @@ pub(super) mod answer {
     pub(in super::super) const ERROR: u32 = 1 << 31;
     pub(in super::super) const UNSUPPORTED: u32 = ERROR + 1;
     pub(in super::super) const INVALID: u32 = ERROR + 3;
+    pub(in super::super) const TLS_REQUIRED: u32 = ERROR + 5;
     pub(in super::super) const UNKNOWN: u32 = ERROR + 6;
     pub(in super::super) const BLOCK_SIZE_REQUIRED: u32 = ERROR + 8;
     pub(in super::super) const TOO_BIG: u32 = ERROR + 9;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::super::connection::Wait;
+use super::super::handshake::Security;
 use super::super::wire::{self, command, option};
 use super::super::{CONNECTION_BYTES_MAX, REQUESTS_MAX};
 use super::ram::Ram;
@@ -14,14 +15,15 @@ use super::talk::{Talk, client_flags, hello, info_data, replies, request};
 /// Longer than any answer that must be kept for a client that reads nothing.
 const UNREAD_MAX: usize = 80 << 10;
 
-/// Says `bytes` while reading, executing and cutting as `whims` tell; then hangs up.
-fn torment(structured: Option<bool>, bytes: &[u8], whims: &[u8]) {
+/// A disk whose buffers don't last for everything.
+fn ram() -> Ram {
     let mut ram = Ram::new(4 << 20, 512);
     ram.buffers.budget_bytes = 80 << 20;
-    let mut talk = match structured {
-        Some(structured) => Talk::started(ram, structured),
-        None => Talk::new(ram),
-    };
+    ram
+}
+
+/// Says `bytes` while reading, executing and cutting as `whims` tell; then hangs up.
+fn torment(mut talk: Talk, bytes: &[u8], whims: &[u8]) {
     let mut rest = bytes;
     for &whim in whims.iter().cycle().take(400) {
         let wait = talk.connection.advance(&mut talk.ram, whim & 0x80 == 0);
@@ -32,6 +34,9 @@ fn torment(structured: Option<bool>, bytes: &[u8], whims: &[u8]) {
         }
         if whim & 2 == 0 {
             talk.read(usize::from(whim) * 64, &mut || 1000);
+        }
+        if wait == Wait::Tls && !talk.connection.has_output() {
+            talk.connection.enter_tls();
         }
         if wait == Wait::Input && !rest.is_empty() {
             let cut = usize::from(whim >> 2) * usize::from(whim >> 2) * 4;
@@ -79,7 +84,11 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..2000),
         whims in whims(),
     ) {
-        torment(structured, &bytes, &whims);
+        let talk = match structured {
+            Some(structured) => Talk::started(ram(), structured),
+            None => Talk::new(ram()),
+        };
+        torment(talk, &bytes, &whims);
     }
 
     #[test]
@@ -87,6 +96,7 @@ proptest! {
         options in prop::collection::vec((0u32..14, prop::collection::vec(any::<u8>(), 0..60), any::<u16>()), 0..30),
         tail in stream(),
         whims in whims(),
+        security in prop::sample::select(vec![Security::Off, Security::Offered, Security::Required, Security::On]),
     ) {
         let mut bytes = client_flags();
         for (kind, mut data, tweak) in options {
@@ -100,7 +110,7 @@ proptest! {
             }
         }
         bytes.extend(tail);
-        torment(None, &bytes, &whims);
+        torment(Talk::secured(ram(), security), &bytes, &whims);
     }
 
     #[test]
@@ -120,7 +130,7 @@ proptest! {
                 _ => {}
             }
         }
-        torment(None, &bytes, &whims);
+        torment(Talk::new(ram()), &bytes, &whims);
     }
 }
 

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use super::super::{BindError, Listen, Nbd, NbdOptions};
+use crate::control::BindError as SocketError;
 
 fn bind(path: &Path) -> Result<Nbd, BindError> {
     Nbd::bind(&Listen::Unix(path.to_owned()), NbdOptions::default())
@@ -22,11 +23,13 @@ fn addresses_are_read_and_written() {
         ("tcp:[::1]:10809", "nbd://[::1]:10809"),
     ] {
         let listen = Listen::parse(text).unwrap();
-        assert_eq!(listen.uri(""), uri);
+        assert_eq!(listen.uri("", false), uri);
         assert_eq!(listen.to_string(), text);
     }
-    assert_eq!(Listen::parse("unix:/s").unwrap().uri("a?b"), "nbd+unix:///a%3Fb?socket=/s");
-    assert_eq!(Listen::parse("tcp:h:1").unwrap().uri("v1"), "nbd://h:1/v1");
+    assert_eq!(Listen::parse("unix:/s").unwrap().uri("a?b", false), "nbd+unix:///a%3Fb?socket=/s");
+    assert_eq!(Listen::parse("tcp:h:1").unwrap().uri("v1", false), "nbd://h:1/v1");
+    assert_eq!(Listen::parse("tcp:[::1]:1").unwrap().uri("v1", true), "nbds://[::1]:1/v1");
+    assert_eq!(Listen::parse("unix:/s").unwrap().uri("", true), "nbd+unix:///?socket=/s");
 }
 
 #[test]
@@ -53,7 +56,8 @@ fn tcp_beyond_this_machine_is_refused() {
         let listen = Listen::parse(text).unwrap();
         let error = Nbd::bind(&listen, NbdOptions::default()).unwrap_err();
         assert!(matches!(error, BindError::Insecure(_)), "{error}");
-        assert!(error.to_string().contains("--insecure"), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("--insecure") && text.contains("--tls-certificates"), "{text}");
     }
     let options = NbdOptions { insecure: true, ..NbdOptions::default() };
     let nbd = Nbd::bind(&Listen::parse("tcp:0.0.0.0:0").unwrap(), options).unwrap();
@@ -77,7 +81,7 @@ fn a_dead_daemons_socket_is_replaced_and_a_living_ones_is_not() {
     assert!(path.exists(), "std leaves the file, as a killed daemon does");
     let living = bind(&path).unwrap();
     let error = bind(&path).unwrap_err();
-    assert!(matches!(error, BindError::InUse(_)), "{error}");
+    assert!(matches!(error, BindError::Unix(SocketError::InUse(_))), "{error}");
     assert!(path.exists());
     drop(living);
     bind(&path).unwrap();
@@ -89,7 +93,7 @@ fn another_kind_of_file_is_left_alone() {
     let path = dir.path().join("file");
     fs::write(&path, "precious").unwrap();
     let error = bind(&path).unwrap_err();
-    assert!(matches!(error, BindError::NotASocket(_)), "{error}");
+    assert!(matches!(error, BindError::Unix(SocketError::NotASocket(_))), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"precious");
     let nowhere = bind(&dir.path().join("no/such/dir")).unwrap_err();
     assert!(nowhere.to_string().contains("no/such/dir"), "{nowhere}");

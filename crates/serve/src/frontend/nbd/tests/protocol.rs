@@ -19,7 +19,11 @@ fn ram() -> Ram {
 
 /// The kinds of the answers to `options`, and whether the connection goes on.
 fn answers(ram: Ram, options: &[(u32, Vec<u8>)]) -> (Vec<(u32, u32)>, bool) {
-    let mut talk = Talk::new(ram);
+    answers_in(Talk::new(ram), options)
+}
+
+/// The same of another conversation at its beginning.
+pub(super) fn answers_in(mut talk: Talk, options: &[(u32, Vec<u8>)]) -> (Vec<(u32, u32)>, bool) {
     let mut out = client_flags();
     for (option, data) in options {
         wire::encode_option(&mut out, *option, data);

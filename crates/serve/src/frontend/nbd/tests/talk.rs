@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::super::connection::{Connection, Wait};
+use super::super::handshake::Security;
 use super::super::pending::PieceId;
 use super::super::wire::{self, Fields, RequestHeader, handshake_flag, info, option};
 use super::ram::Ram;
@@ -25,7 +26,11 @@ pub(super) struct Heard {
 
 impl Talk {
     pub(super) fn new(ram: Ram) -> Self {
-        Self { connection: Connection::new(0), ram, said: Vec::new() }
+        Self::secured(ram, Security::Off)
+    }
+
+    pub(super) fn secured(ram: Ram, security: Security) -> Self {
+        Self { connection: Connection::new(0, security), ram, said: Vec::new() }
     }
 
     /// A connection after its handshake, which is taken out of `said`.
@@ -50,7 +55,7 @@ impl Talk {
                 Wait::Input if bytes.is_empty() => return,
                 Wait::Input => bytes = &bytes[self.say(bytes, cut())..],
                 Wait::Own | Wait::Room => assert!(moved > 0, "stuck: {wait:?}"),
-                Wait::End => return,
+                Wait::Tls | Wait::End => return,
             }
         }
     }

@@ -16,19 +16,23 @@ use super::super::{BUFFER_BYTES_MIN, Listen, Nbd, NbdOptions};
 use super::ram::Ram;
 use super::talk::{hello, request};
 
-struct Turns {
-    nbd: Nbd,
+pub(super) struct Turns {
+    pub(super) nbd: Nbd,
     poll: Poll,
     ram: Ram,
-    path: PathBuf,
+    pub(super) path: PathBuf,
     _dir: TempDir,
 }
 
 impl Turns {
     fn new(ram: Ram) -> Self {
+        Self::with(ram, NbdOptions::default())
+    }
+
+    pub(super) fn with(ram: Ram, options: NbdOptions) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
-        let mut nbd = Nbd::bind(&Listen::Unix(path.clone()), NbdOptions::default()).unwrap();
+        let mut nbd = Nbd::bind(&Listen::Unix(path.clone()), options).unwrap();
         let poll = Poll::new().unwrap();
         let count = nbd.tokens_max();
         nbd.register(poll.registry(), TokenRange { first: 0, count }).unwrap();
@@ -36,19 +40,19 @@ impl Turns {
     }
 
     /// Turns until nothing moves any more. Requests stay in the queue.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
+        while self.turn() {}
+    }
+
+    /// One turn; whether anything moved.
+    pub(super) fn turn(&mut self) -> bool {
         let mut events = Events::with_capacity(64);
-        loop {
-            self.poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
-            for event in &events {
-                self.nbd.ready(event, self.poll.registry(), &mut self.ram);
-            }
-            let now = Time(0);
-            let more = self.nbd.turn_end(now, self.poll.registry(), &mut self.ram);
-            if !more && events.is_empty() {
-                return;
-            }
+        self.poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+        for event in &events {
+            self.nbd.ready(event, self.poll.registry(), &mut self.ram);
         }
+        let more = self.nbd.turn_end(Time(0), self.poll.registry(), &mut self.ram);
+        more || !events.is_empty()
     }
 
     /// Carries out the first `count` requests of the queue.

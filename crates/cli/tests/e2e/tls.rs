@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! NBD inside TLS, to clients whose TLS is another one's: libnbd's and qemu's is GnuTLS.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+
+use crate::harness::{Daemon, MIB, Random, Volume, assert_same, must, output, show, skip_without, tool};
+use crate::refusal::{Table, refused};
+
+/// The folder of a server, of a client with a certificate, and of one that only knows the authority.
+struct Pki {
+    server: PathBuf,
+    client: PathBuf,
+    anybody: PathBuf,
+}
+
+/// Makes an authority, and what it certifies, in folders at `place` whose names begin with `name`.
+fn pki(place: &Path, name: &str) -> Pki {
+    let folder = |kind: &str| {
+        let path = place.join(format!("{name}-{kind}"));
+        fs::create_dir(&path).expect("the folder is ours");
+        path
+    };
+    let made = Pki { server: folder("server"), client: folder("client"), anybody: folder("anybody") };
+    let key = || KeyPair::generate().expect("a key can be made");
+    let params = |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        CertificateParams::new(names).expect("these names are in order")
+    };
+    let mut authority = params(&[]);
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let authority_key = key();
+    let root = authority.self_signed(&authority_key).expect("it can sign").pem();
+    let issuer = Issuer::new(authority, authority_key);
+    for (dir, file, usage) in [
+        (&made.server, "server", ExtendedKeyUsagePurpose::ServerAuth),
+        (&made.client, "client", ExtendedKeyUsagePurpose::ClientAuth),
+    ] {
+        let key = key();
+        let mut params = params(&["localhost", "127.0.0.1"]);
+        params.extended_key_usages = vec![usage];
+        let certificate = params.signed_by(&key, &issuer).expect("it can sign");
+        fs::write(dir.join(format!("{file}-cert.pem")), certificate.pem()).expect("the folder is ours");
+        let path = dir.join(format!("{file}-key.pem"));
+        fs::write(&path, key.serialize_pem()).expect("the folder is ours");
+        fs::set_permissions(path, Permissions::from_mode(0o600)).expect("the file is ours");
+    }
+    for dir in [&made.server, &made.client, &made.anybody] {
+        fs::write(dir.join("ca-cert.pem"), &root).expect("the folder is ours");
+    }
+    made
+}
+
+/// A formatted volume, served inside TLS at `at`; the URI it names.
+fn serve(volume: &Volume, at: &str, pki: &Pki, flags: &[&str]) -> (Daemon, String) {
+    must(&mut volume.format());
+    let mut command = volume.serve_nowhere();
+    command.arg("--nbd").arg(at).arg("--tls-certificates").arg(&pki.server).args(flags);
+    let daemon = Daemon::spawn(&mut command, &volume.log);
+    let uri = daemon.ready();
+    (daemon, uri)
+}
+
+/// That URI with a client's folder, as libnbd wants it.
+fn with(uri: &str, folder: &Path) -> String {
+    let mark = if uri.contains('?') { '&' } else { '?' };
+    format!("{uri}{mark}tls-certificates={}", folder.display())
+}
+
+#[test]
+fn libnbd_copies_in_and_out_inside_tls() {
+    if skip_without(&["nbdinfo", "nbdcopy"]) {
+        return;
+    }
+    let volume = Volume::new(32, 64);
+    let pki = pki(volume.place.dir(), "one");
+    let (daemon, uri) = serve(&volume, "tcp:localhost:0", &pki, &[]);
+    assert!(uri.starts_with("nbds://localhost:"), "{uri}");
+    let inside = with(&uri, &pki.anybody);
+    let info = must(tool("nbdinfo").arg("--json").arg(&inside));
+    let info: serde_json::Value = serde_json::from_str(&info).expect("nbdinfo speaks JSON");
+    assert_eq!(info["TLS"], true, "{info}");
+    assert_eq!(info["structured"], true, "{info}");
+
+    let (image, back) = (volume.place.file("image.img"), volume.place.file("back.img"));
+    fs::write(&image, Random::new(3).bytes(64 * MIB as usize)).expect("the image can be written");
+    let many = ["--connections=4", "--requests=64", "--request-size=1048576"];
+    must(tool("nbdcopy").args(many).arg("--flush").arg(&image).arg(&inside));
+    must(tool("nbdcopy").args(many).arg(&inside).arg(&back));
+    assert_same(&image, &back);
+
+    // Without TLS nobody gets anywhere, and is told why.
+    let plain = uri.replace("nbds://", "nbd://");
+    let refusal = output(tool("nbdinfo").arg(&plain));
+    let said = show(&refusal);
+    assert!(!refusal.status.success() && said.contains("TLS"), "{said}");
+    must(&mut volume.ask("drain"));
+    daemon.stop();
+    volume.assert_sound();
+    assert_same(&image, &volume.origin);
+}
+
+#[test]
+fn only_certified_clients_get_in_if_so_wanted() {
+    if skip_without(&["nbdinfo"]) {
+        return;
+    }
+    let volume = Volume::new(32, 64);
+    let (pki, other) = (pki(volume.place.dir(), "one"), pki(volume.place.dir(), "other"));
+    // Beyond this machine, which TLS allows; the test stays on it.
+    let (daemon, uri) = serve(&volume, "tcp:0.0.0.0:0", &pki, &["--tls-verify-peer"]);
+    let uri = uri.replace("nbds://0.0.0.0:", "nbds://localhost:");
+    must(tool("nbdinfo").arg(with(&uri, &pki.client)));
+    // A client of another authority, which trusts ours so that it gets that far.
+    fs::copy(pki.anybody.join("ca-cert.pem"), other.client.join("ca-cert.pem")).expect("the files are ours");
+    for stranger in [&pki.anybody, &other.client] {
+        let refusal = output(tool("nbdinfo").arg(with(&uri, stranger)));
+        assert!(!refusal.status.success(), "{}: {}", stranger.display(), show(&refusal));
+    }
+    // And a client that doesn't trust us leaves.
+    let refusal = output(tool("nbdinfo").arg(with(&uri, &other.anybody)));
+    assert!(!refusal.status.success(), "{}", show(&refusal));
+    must(tool("nbdinfo").arg(with(&uri, &pki.client)));
+    daemon.stop();
+}
+
+#[test]
+fn a_unix_socket_is_served_with_and_without_tls() {
+    if skip_without(&["nbdinfo"]) {
+        return;
+    }
+    let volume = Volume::new(32, 64);
+    let pki = pki(volume.place.dir(), "one");
+    let (daemon, uri) = serve(&volume, &format!("unix:{}", volume.socket.display()), &pki, &[]);
+    assert_eq!(uri, volume.uri());
+    let plain = must(tool("nbdinfo").arg("--json").arg(&uri));
+    assert!(plain.contains("\"TLS\": false"), "{plain}");
+    let inside = uri.replace("nbd+unix:///", "nbds+unix://localhost/");
+    let inside = must(tool("nbdinfo").arg("--json").arg(with(&inside, &pki.anybody)));
+    assert!(inside.contains("\"TLS\": true"), "{inside}");
+    daemon.stop();
+}
+
+#[test]
+fn qemu_reads_what_it_wrote_inside_tls() {
+    if skip_without(&["qemu-io"]) {
+        return;
+    }
+    let volume = Volume::new(32, 64);
+    let pki = pki(volume.place.dir(), "one");
+    let (daemon, uri) = serve(&volume, "tcp:localhost:0", &pki, &["--tls-verify-peer"]);
+    let port = uri.rsplit(':').next().expect("it has a port");
+    let said = must(
+        tool("qemu-io")
+            .arg("--object")
+            .arg(format!("tls-creds-x509,id=tls,endpoint=client,dir={}", pki.client.display()))
+            .args(["-c", "write -P 7 0 32M", "-c", "aio_write -P 8 1536 9728", "-c", "aio_flush", "-c", "flush"])
+            .args(["-c", "read -P 7 0 1536", "-c", "read -P 8 1536 9728", "-c", "read -P 7 11264 1M"])
+            .args(["-c", "read -P 0 32M 32M", "--image-opts"])
+            .arg(format!("driver=nbd,host=localhost,port={port},tls-creds=tls")),
+    );
+    assert!(!said.contains("failed") && said.contains("33554432"), "{said}");
+    daemon.stop();
+    volume.assert_sound();
+}
+
+#[test]
+fn what_tls_needs_is_asked_for_before_anything_else() {
+    let volume = Volume::new(32, 64);
+    must(&mut volume.format());
+    let mut table = Table::default();
+    let mut case = |name: &str, pki: &Path, flags: &[&str], words: &[&str]| {
+        let mut command = volume.serve();
+        command.arg("--tls-certificates").arg(pki).args(flags);
+        table.case(name, refused(&volume.place, &mut command, words));
+        assert!(!volume.socket.exists() && !volume.control.exists(), "{name}: a socket was made");
+    };
+    case("no folder", &volume.place.file("nowhere"), &[], &["nowhere/server-cert.pem", "--tls-certificates"]);
+    let keyless = pki(volume.place.dir(), "keyless").server;
+    fs::remove_file(keyless.join("server-key.pem")).expect("the file is ours");
+    case("no key", &keyless, &[], &["server-key.pem", "No such file"]);
+    let open = pki(volume.place.dir(), "open").server;
+    fs::set_permissions(open.join("server-key.pem"), Permissions::from_mode(0o644)).expect("the file is ours");
+    case("a key that is no secret", &open, &[], &["server-key.pem", "chmod"]);
+    let lonely = pki(volume.place.dir(), "lonely").server;
+    fs::remove_file(lonely.join("ca-cert.pem")).expect("the file is ours");
+    case("no authority", &lonely, &["--tls-verify-peer"], &["ca-cert.pem", "--tls-verify-peer"]);
+    let swapped = pki(volume.place.dir(), "swapped").server;
+    fs::copy(lonely.join("server-key.pem"), swapped.join("server-key.pem")).expect("the files are ours");
+    case("another's key", &swapped, &[], &["server-key.pem", "server-cert.pem"]);
+    let mut alone = volume.serve();
+    alone.arg("--tls-verify-peer");
+    table.case("verify without TLS", refused(&volume.place, &mut alone, &["--tls-certificates"]));
+    table.assert();
+}

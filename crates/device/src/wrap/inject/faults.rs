@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The faults ordered for a device: rules that say which I/O meets which fault, and what is rotten.
+//!
+//! All chance comes from one seeded source, drawn in the order of the I/Os: the same rules, seed and
+//! I/Os give the same faults.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use flashfront_engine::{DeviceError, Op};
+
+use crate::{DeviceIo, Rng};
+
+/// A million: [`Rule::chance_ppm`] of an I/O that certainly meets its fault.
+pub const ALWAYS_PPM: u32 = 1_000_000;
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing is done; this error.
+    Error(DeviceError),
+    /// The device is gone, with all that is in flight, for this time or for good.
+    Gone {
+        /// How long.
+        for_ns: Option<u64>,
+    },
+    /// After this time an error; a write may have happened all the same.
+    Timeout {
+        /// How long.
+        hold_ns: u64,
+    },
+    /// Done rightly, but the news of it comes only after this time.
+    Stall {
+        /// How long.
+        hold_ns: u64,
+    },
+    /// Only the first part is done, perhaps nothing; then an error.
+    Short,
+    /// One bit flips on the way: of what is read, or of what is written.
+    Flip,
+    /// One bit of what is read has flipped on the medium, and stays so until it is written over. The
+    /// device behind is not changed: the rot ends with this wrapper.
+    Rot,
+    /// Another place of the device is read or written.
+    Misdirect,
+    /// Acknowledged and not done; with [`Op::Flush`]: a device that lies about its cache.
+    Lost,
+}
+
+impl Fault {
+    /// The fault's name in a spec.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error(DeviceError::Io) => "eio",
+            Self::Error(DeviceError::NoSpace) => "nospace",
+            Self::Error(DeviceError::Unsupported) => "unsupported",
+            Self::Gone { .. } | Self::Error(DeviceError::Gone) => "gone",
+            Self::Timeout { .. } => "timeout",
+            Self::Stall { .. } => "stall",
+            Self::Short => "short",
+            Self::Flip => "flip",
+            Self::Rot => "rot",
+            Self::Misdirect => "misdirect",
+            Self::Lost => "lost",
+        }
+    }
+
+    /// Whether it can happen to this kind of I/O.
+    #[must_use]
+    pub const fn can_hit(self, op: Op) -> bool {
+        match self {
+            Self::Error(_) | Self::Gone { .. } | Self::Timeout { .. } | Self::Stall { .. } => true,
+            Self::Short => !matches!(op, Op::Flush),
+            Self::Flip | Self::Misdirect => matches!(op, Op::Read | Op::Write),
+            Self::Rot => matches!(op, Op::Read),
+            Self::Lost => !matches!(op, Op::Read),
+        }
+    }
+
+    /// Whether the device lies: no error tells that something is wrong.
+    #[must_use]
+    pub const fn silent(self) -> bool {
+        matches!(self, Self::Flip | Self::Rot | Self::Misdirect | Self::Lost)
+    }
+}
+
+/// Which I/O meets a fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// What goes wrong.
+    pub fault: Fault,
+    /// Only I/O of this kind. `None`: whatever the fault can happen to; of lost ones only writes.
+    pub op: Option<Op>,
+    /// Only I/O that touches these bytes. `None`: any, and flushes.
+    pub bytes: Option<Range<u64>>,
+    /// How many matching I/Os pass before the first that may be hit.
+    pub after: u64,
+    /// Of a million matching I/Os so many are hit.
+    pub chance_ppm: u32,
+    /// How often it hits at most.
+    pub times: u64,
+}
+
+impl Rule {
+    /// This fault for every I/O that it can happen to.
+    #[must_use]
+    pub const fn always(fault: Fault) -> Self {
+        Self { fault, op: None, bytes: None, after: 0, chance_ppm: ALWAYS_PPM, times: u64::MAX }
+    }
+
+    fn matches(&self, io: &DeviceIo) -> bool {
+        let op = match (self.op, self.fault) {
+            (Some(op), _) => op == io.op,
+            (None, Fault::Lost) => io.op == Op::Write,
+            (None, _) => true,
+        };
+        let touches = |bytes: &Range<u64>| io.offset < bytes.end && bytes.start < io.offset + io.len;
+        op && self.fault.can_hit(io.op) && self.bytes.as_ref().is_none_or(touches)
+    }
+}
+
+/// The faults ordered for a device.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    rules: Vec<Rule>,
+    rng: Rng,
+    /// Byte -> the bits of it that are flipped at rest.
+    rotten: BTreeMap<u64, u8>,
+    gone: bool,
+    hits: BTreeMap<&'static str, u64>,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self::seeded(0)
+    }
+}
+
+impl Faults {
+    /// None yet; chance is this seed's.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        let (rules, hits) = (Vec::new(), BTreeMap::new());
+        Self { rules, rng: Rng::new(seed), rotten: BTreeMap::new(), gone: false, hits }
+    }
+
+    /// Orders a fault. Of several that match an I/O the one that was ordered first hits.
+    pub fn order(&mut self, rule: Rule) {
+        self.rules.push(rule);
+    }
+
+    /// The `nth` I/O submitted from now on (0 = the next one) fails once; with an `op`, only I/Os
+    /// of that kind count.
+    pub fn fail_nth(&mut self, nth: u64, op: Option<Op>, error: DeviceError) {
+        self.order(Rule { op, after: nth, times: 1, ..Rule::always(Fault::Error(error)) });
+    }
+
+    /// Every I/O that touches these bytes fails, until [`Faults::heal`]; with an `op`, only I/Os of that kind.
+    pub fn fail_range(&mut self, bytes: Range<u64>, op: Option<Op>, error: DeviceError) {
+        self.order(Rule { op, bytes: Some(bytes), ..Rule::always(Fault::Error(error)) });
+    }
+
+    /// The device is gone: every I/O fails with [`DeviceError::Gone`], also those in flight.
+    pub fn lose_device(&mut self) {
+        self.gone = true;
+    }
+
+    /// The device is back.
+    pub fn return_device(&mut self) {
+        self.gone = false;
+    }
+
+    /// Takes all orders back, and the device is there. What is rotten stays so.
+    pub fn heal(&mut self) {
+        self.rules.clear();
+        self.gone = false;
+    }
+
+    /// Whether any fault is ordered.
+    #[must_use]
+    pub fn ordered(&self) -> bool {
+        self.gone || !self.rules.is_empty()
+    }
+
+    /// How many faults have hit so far, by name.
+    #[must_use]
+    pub const fn hits(&self) -> &BTreeMap<&'static str, u64> {
+        &self.hits
+    }
+
+    pub(super) const fn gone(&self) -> bool {
+        self.gone
+    }
+
+    pub(super) const fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+
+    /// What an I/O being submitted meets, and the bytes that the order spoke of. Every rule that matches
+    /// counts it.
+    pub(super) fn next(&mut self, io: &DeviceIo) -> Option<(Fault, Range<u64>)> {
+        let (rng, mut hit) = (&mut self.rng, None);
+        for rule in self.rules.iter_mut().filter(|rule| rule.matches(io)) {
+            if rule.after > 0 {
+                rule.after -= 1;
+            } else if hit.is_none()
+                && rule.times > 0
+                && (rule.chance_ppm >= ALWAYS_PPM || rng.below(u64::from(ALWAYS_PPM)) < u64::from(rule.chance_ppm))
+            {
+                rule.times -= 1;
+                let whole = io.offset..io.offset + io.len;
+                let bytes = rule
+                    .bytes
+                    .as_ref()
+                    .map_or(whole.clone(), |bytes| bytes.start.max(whole.start)..bytes.end.min(whole.end));
+                hit = Some((rule.fault, bytes));
+            }
+        }
+        self.rules.retain(|rule| rule.times > 0);
+        if let Some((fault, _)) = &hit {
+            *self.hits.entry(fault.name()).or_default() += 1;
+        }
+        hit
+    }
+
+    /// A byte and a bit of this range, at random.
+    pub(super) fn any_bit(&mut self, bytes: &Range<u64>) -> (u64, u8) {
+        (bytes.start + self.rng.below(bytes.end - bytes.start), 1 << self.rng.below(8))
+    }
+
+    pub(super) fn rot(&mut self, byte: u64, bit: u8) {
+        *self.rotten.entry(byte).or_default() ^= bit;
+    }
+
+    /// What is rotten in this range.
+    pub(super) fn rotten_in(&self, bytes: Range<u64>) -> impl Iterator<Item = (u64, u8)> {
+        self.rotten.range(bytes).map(|(byte, bits)| (*byte, *bits))
+    }
+
+    /// The range is written anew.
+    pub(super) fn renewed(&mut self, bytes: Range<u64>) {
+        if !self.rotten.is_empty() {
+            self.rotten.retain(|byte, _| !bytes.contains(byte));
+        }
+    }
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Planted bugs, each the mistake of a tired evening, to prove that the tests would see it.
+//!
+//! With the feature `canary` one of them can be chosen when an engine is made; `cargo x torture --canaries`
+//! demands that each is caught. Without it [`Options::planted`] is `false` at compile time and
+//! nothing of them is left. No release build can have the feature: it needs `debug_assertions`.
+
+use crate::options::Options;
+
+#[cfg(all(feature = "canary", not(debug_assertions)))]
+compile_error!("the feature `canary` plants bugs: it is for tests only, never for a release build");
+
+macro_rules! canaries {
+    ($($name:ident, $text:literal, $summary:literal;)*) => {
+        /// A planted bug.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Canary {
+            $(#[doc = $summary] $name,)*
+        }
+
+        #[cfg(feature = "canary")]
+        impl Canary {
+            /// All of them: what to choose, its name, what it does.
+            pub const ALL: &'static [(Self, &'static str, &'static str)] = &[$((Self::$name, $text, $summary),)*];
+        }
+    };
+}
+
+canaries! {
+    AcknowledgedEarly, "acknowledged-early", "FLUSH and FUA are acknowledged before their commit is durable";
+    CleanEarly, "clean-early", "destaged blocks are clean before the origin's flush";
+    CleanWithoutLook, "clean-without-look", "a block rewritten during its destage becomes clean all the same";
+    FillOverNewer, "fill-over-newer", "a read that missed puts its block over a newer write";
+    NotInvalidated, "not-invalidated", "a direct write does not record that the cached blocks are void";
+    DestageOvertakes, "destage-overtakes", "a direct write does not wait for destage of its range that is in flight";
+    OriginAhead, "origin-ahead", "a block is destaged before its commit is durable";
+    FillNotFlushed, "fill-not-flushed", "clean blocks are committed before the origin has flushed them";
+    ChecksumIgnored, "checksum-ignored", "what is read from the cache device is not verified";
+    TornReplayed, "torn-replayed", "replay goes on past a torn commit";
+    OneLaneFlushed, "one-lane-flushed", "FLUSH waits for the first lane only";
+    FreedWhileRead, "freed-while-read", "a segment is written anew while somebody reads from it";
+}
+
+impl Options {
+    /// Whether this bug is planted.
+    #[cfg(feature = "canary")]
+    pub(crate) fn planted(&self, canary: Canary) -> bool {
+        self.canary == Some(canary)
+    }
+
+    /// Whether this bug is planted: never.
+    #[cfg(not(feature = "canary"))]
+    #[expect(clippy::unused_self, reason = "the same call with the feature")]
+    pub(crate) const fn planted(&self, _: Canary) -> bool {
+        false
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Checkpoints, decoded: the head, the index entries and the ages of segments.
+
+use alloc::vec::Vec;
+use core::mem::offset_of;
+
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use super::{
+    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CHECKPOINT_MAGIC, CheckpointAgesMedia, CheckpointEntriesMedia,
+    CheckpointEntryMedia, CheckpointMedia, STREAMS, block_crc, split_key,
+};
+use crate::types::Key;
+
+/// The head of a checkpoint, decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointHeader {
+    /// The cache it belongs to.
+    pub cache_tag: u64,
+    /// The opening it was written in.
+    pub epoch: u64,
+    /// The higher of two is the newer.
+    pub generation: u64,
+    /// Replay starts with this commit; 0 in a cache that was never opened: no body, no log.
+    pub seq: u64,
+    /// Index entries that follow.
+    pub entries: u64,
+    /// Where the streams' next commits start.
+    pub heads: [u32; STREAMS],
+    /// The segments that they will most likely fill behind those: see [`super::CommitHeader`].
+    pub next_segments: [u32; STREAMS],
+    /// Its lane.
+    pub lane: u16,
+    /// Bits of each checksum that the entries hold.
+    pub checksum_bits: u8,
+}
+
+impl CheckpointHeader {
+    /// Writes the block of 4096 bytes.
+    pub fn encode_into(&self, block: &mut [u8]) {
+        let mut media = CheckpointMedia::new_zeroed();
+        media.magic = CHECKPOINT_MAGIC;
+        media.cache_tag = self.cache_tag.into();
+        media.epoch = self.epoch.into();
+        media.generation = self.generation.into();
+        media.seq = self.seq.into();
+        media.entries = self.entries.into();
+        media.heads = self.heads.map(U32::new);
+        media.next_segments = self.next_segments.map(U32::new);
+        media.lane = self.lane.into();
+        media.checksum_bits = self.checksum_bits;
+        media.crc = block_crc(media.as_bytes(), offset_of!(CheckpointMedia, crc)).into();
+        block.copy_from_slice(media.as_bytes());
+    }
+
+    /// Reads a block of 4096 bytes; `None` if it is not a whole, sound header.
+    #[must_use]
+    pub fn decode(block: &[u8]) -> Option<Self> {
+        let media = CheckpointMedia::ref_from_bytes(block).ok()?;
+        let sound =
+            media.magic == CHECKPOINT_MAGIC && block_crc(block, offset_of!(CheckpointMedia, crc)) == media.crc.get();
+        sound.then(|| Self {
+            cache_tag: media.cache_tag.get(),
+            epoch: media.epoch.get(),
+            generation: media.generation.get(),
+            seq: media.seq.get(),
+            entries: media.entries.get(),
+            heads: media.heads.map(U32::get),
+            next_segments: media.next_segments.map(U32::get),
+            lane: media.lane.get(),
+            checksum_bits: media.checksum_bits,
+        })
+    }
+}
+
+/// One index entry of a checkpoint, decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointEntry {
+    /// Which block.
+    pub key: Key,
+    /// Whether the origin lacks it.
+    pub dirty: bool,
+    /// How often it was seen again, 0 to 3.
+    pub hits: u8,
+    /// Where it is.
+    pub slot: u32,
+    /// The low bits of its [`seal_checksum`], as many as the index keeps.
+    pub checksum: u32,
+}
+
+/// Writes a block of at most [`CHECKPOINT_ENTRIES_MAX`] index entries.
+pub fn encode_checkpoint_entries(generation: u64, entries: &[CheckpointEntry], block: &mut [u8]) {
+    let mut media = CheckpointEntriesMedia::new_zeroed();
+    media.count = (entries.len() as u32).into();
+    media.generation = generation.into();
+    for (to, from) in media.entries.iter_mut().zip(entries) {
+        let key = u64::from(from.key.origin.0) << 48 | from.key.block.0;
+        to.what = (u64::from(from.dirty) << 62 | u64::from(from.hits & 3) << 60 | key).into();
+        to.slot = from.slot.into();
+        to.checksum = from.checksum.into();
+    }
+    media.crc = block_crc(media.as_bytes(), offset_of!(CheckpointEntriesMedia, crc)).into();
+    block.copy_from_slice(media.as_bytes());
+}
+
+/// Reads a block of index entries; `None` if damaged or of another generation.
+#[must_use]
+pub fn decode_checkpoint_entries(generation: u64, block: &[u8]) -> Option<Vec<CheckpointEntry>> {
+    let media = CheckpointEntriesMedia::ref_from_bytes(block).ok()?;
+    let count = media.count.get() as usize;
+    let sound = count <= CHECKPOINT_ENTRIES_MAX
+        && media.generation.get() == generation
+        && block_crc(block, offset_of!(CheckpointEntriesMedia, crc)) == media.crc.get();
+    sound.then(|| {
+        let decode = |entry: &CheckpointEntryMedia| CheckpointEntry {
+            key: split_key(entry.what.get()),
+            dirty: entry.what.get() >> 62 & 1 != 0,
+            hits: (entry.what.get() >> 60 & 3) as u8,
+            slot: entry.slot.get(),
+            checksum: entry.checksum.get(),
+        };
+        media.entries[..count].iter().map(decode).collect()
+    })
+}
+
+/// Writes a block of at most [`CHECKPOINT_AGES_MAX`] segment ages.
+pub fn encode_checkpoint_ages(generation: u64, ages: &[u64], block: &mut [u8]) {
+    let mut media = CheckpointAgesMedia::new_zeroed();
+    media.count = (ages.len() as u32).into();
+    media.generation = generation.into();
+    for (to, from) in media.ages.iter_mut().zip(ages) {
+        *to = (*from).into();
+    }
+    media.crc = block_crc(media.as_bytes(), offset_of!(CheckpointAgesMedia, crc)).into();
+    block.copy_from_slice(media.as_bytes());
+}
+
+/// Reads a block of segment ages; `None` if damaged or of another generation.
+#[must_use]
+pub fn decode_checkpoint_ages(generation: u64, block: &[u8]) -> Option<Vec<u64>> {
+    let media = CheckpointAgesMedia::ref_from_bytes(block).ok()?;
+    let count = media.count.get() as usize;
+    let sound = count <= CHECKPOINT_AGES_MAX
+        && media.generation.get() == generation
+        && block_crc(block, offset_of!(CheckpointAgesMedia, crc)) == media.crc.get();
+    sound.then(|| media.ages[..count].iter().map(|age| age.get()).collect())
+}

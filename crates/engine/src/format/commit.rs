@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Commit headers, decoded: what a commit holds and where the log goes on.
+
+use alloc::vec::Vec;
+use core::mem::offset_of;
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use super::{COMMIT_ENTRIES_MAX, COMMIT_MAGIC, CommitMedia, EntryMedia, STREAMS, block_crc, split_key};
+use crate::types::Key;
+
+/// One entry of a commit, decoded. The first three take a block of the commit each, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// The block was superseded before the commit was sealed.
+    Dead,
+    /// A block that the origin does not have yet.
+    Dirty {
+        /// Which.
+        key: Key,
+        /// [`seal_checksum`] of its data.
+        checksum: u32,
+    },
+    /// A block that the origin has too.
+    Clean {
+        /// Which.
+        key: Key,
+        /// [`seal_checksum`] of its data.
+        checksum: u32,
+    },
+    /// These blocks are no longer in the cache.
+    Invalidate {
+        /// The first.
+        key: Key,
+        /// How many.
+        blocks: u32,
+    },
+    /// The version of this block in that slot is on the origin.
+    Cleaned {
+        /// Which.
+        key: Key,
+        /// Which version: a newer one in another slot stays dirty.
+        slot: u32,
+    },
+    /// The segment holds nothing that is needed, and will be written anew.
+    Freed {
+        /// Which.
+        segment: u32,
+    },
+}
+
+impl Entry {
+    /// Whether the entry stands for a block of the commit.
+    #[must_use]
+    pub const fn has_data(&self) -> bool {
+        matches!(self, Self::Dead | Self::Dirty { .. } | Self::Clean { .. })
+    }
+
+    fn encode(self) -> EntryMedia {
+        let what = |kind: u64, key: Key| U64::new(kind << 60 | u64::from(key.origin.0) << 48 | key.block.0);
+        let (what, crc, arg) = match self {
+            Self::Dead => (U64::new(0), 0, 0),
+            Self::Dirty { key, checksum } => (what(1, key), checksum, 0),
+            Self::Clean { key, checksum } => (what(2, key), checksum, 0),
+            Self::Invalidate { key, blocks } => (what(3, key), 0, blocks),
+            Self::Cleaned { key, slot } => (what(4, key), 0, slot),
+            Self::Freed { segment } => (U64::new(5 << 60), 0, segment),
+        };
+        EntryMedia { what, crc: crc.into(), arg: arg.into() }
+    }
+
+    fn decode(media: &EntryMedia) -> Option<Self> {
+        let what = media.what.get();
+        let key = split_key(what);
+        let (checksum, arg) = (media.crc.get(), media.arg.get());
+        Some(match what >> 60 {
+            0 => Self::Dead,
+            1 => Self::Dirty { key, checksum },
+            2 => Self::Clean { key, checksum },
+            3 => Self::Invalidate { key, blocks: arg },
+            4 => Self::Cleaned { key, slot: arg },
+            5 => Self::Freed { segment: arg },
+            _ => return None,
+        })
+    }
+}
+
+/// A commit header, decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitHeader {
+    /// The cache it belongs to.
+    pub cache_tag: u64,
+    /// The opening it was written in.
+    pub epoch: u64,
+    /// Its number in its lane.
+    pub seq: u64,
+    /// All commits up to this one were durable when it was sealed.
+    pub durable_seq: u64,
+    /// Where each stream's next commit after this one will start.
+    pub heads: [u32; STREAMS],
+    /// The segment that its stream will most likely fill behind its head's: where to look for what
+    /// follows, should the stream's next header be damaged.
+    pub next_segment: u32,
+    /// Its lane.
+    pub lane: u16,
+    /// Its stream's number.
+    pub stream: u8,
+    /// What it holds.
+    pub entries: Vec<Entry>,
+}
+
+impl CommitHeader {
+    /// Blocks of data behind the header.
+    #[must_use]
+    pub fn data_blocks(&self) -> u32 {
+        self.entries.iter().filter(|entry| entry.has_data()).count() as u32
+    }
+
+    /// Writes the block of 4096 bytes.
+    pub fn encode_into(&self, block: &mut [u8]) {
+        let mut media = CommitMedia::new_zeroed();
+        media.magic = COMMIT_MAGIC;
+        media.cache_tag = self.cache_tag.into();
+        media.epoch = self.epoch.into();
+        media.seq = self.seq.into();
+        media.durable_seq = self.durable_seq.into();
+        media.heads = self.heads.map(U32::new);
+        media.next_segment = self.next_segment.into();
+        media.lane = self.lane.into();
+        media.stream = self.stream;
+        media.entry_count = (self.entries.len() as u16).into();
+        media.data_blocks = (self.data_blocks() as u16).into();
+        for (to, from) in media.entries.iter_mut().zip(&self.entries) {
+            *to = from.encode();
+        }
+        media.crc = block_crc(media.as_bytes(), offset_of!(CommitMedia, crc)).into();
+        block.copy_from_slice(media.as_bytes());
+    }
+
+    /// Reads a block of 4096 bytes; `None` if it is not a whole, sound header.
+    #[must_use]
+    pub fn decode(block: &[u8]) -> Option<Self> {
+        let media = CommitMedia::ref_from_bytes(block).ok()?;
+        let count = usize::from(media.entry_count.get());
+        if media.magic != COMMIT_MAGIC
+            || count > COMMIT_ENTRIES_MAX
+            || usize::from(media.stream) >= STREAMS
+            || block_crc(block, offset_of!(CommitMedia, crc)) != media.crc.get()
+        {
+            return None;
+        }
+        let entries = media.entries[..count].iter().map(Entry::decode).collect::<Option<Vec<_>>>()?;
+        let it = Self {
+            cache_tag: media.cache_tag.get(),
+            epoch: media.epoch.get(),
+            seq: media.seq.get(),
+            durable_seq: media.durable_seq.get(),
+            heads: media.heads.map(U32::get),
+            next_segment: media.next_segment.get(),
+            lane: media.lane.get(),
+            stream: media.stream,
+            entries,
+        };
+        (it.data_blocks() == u32::from(media.data_blocks.get())).then_some(it)
+    }
+}

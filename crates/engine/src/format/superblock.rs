@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Superblocks, decoded: what a cache is, and where on its device everything lies.
+//!
+//! A layout that makes no sense is refused here, so that nobody else has to doubt it.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::mem::offset_of;
+
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use super::{
+    BLOCK_LEN, CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, MAGIC, NO_SLOT, ORIGINS_MAX,
+    SEGMENTS_MIN, STREAMS, SuperblockMedia, VERSION, block_crc,
+};
+use crate::types::{BLOCK_BYTES, Mode, OriginId};
+
+/// Why a superblock was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SuperblockError {
+    /// The magic is not ours: the device holds something else, or nothing.
+    Foreign,
+    /// Written by a newer Flashfront.
+    Newer {
+        /// The version found.
+        found: u32,
+    },
+    /// The checksum does not match.
+    Damaged {
+        /// The checksum stored.
+        expected: u32,
+        /// The checksum computed.
+        found: u32,
+    },
+    /// The checksum matches, but a field makes no sense.
+    Nonsense(&'static str),
+}
+
+impl fmt::Display for SuperblockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign => write!(f, "no Flashfront superblock (wrong magic)"),
+            Self::Newer { found } => {
+                write!(f, "format version {found} is newer than this program's ({VERSION}): use a newer flashfront")
+            }
+            Self::Damaged { expected, found } => {
+                write!(f, "damaged superblock (checksum {expected:#010x} expected, {found:#010x} found)")
+            }
+            Self::Nonsense(field) => write!(f, "superblock field `{field}` makes no sense"),
+        }
+    }
+}
+
+impl core::error::Error for SuperblockError {}
+
+/// One origin of a cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OriginRecord {
+    /// Its id.
+    pub id: OriginId,
+    /// How writes to it are treated.
+    pub mode: Mode,
+    /// Its size when it was added, a multiple of 512.
+    pub size_bytes: u64,
+    /// Its name as a volume; at most 32 bytes.
+    pub name: String,
+    /// Serial number or the like; at most 64 bytes; empty if it has none.
+    pub identity: String,
+    /// Hash of sampled blocks at the last clean stop (stale guard).
+    pub fingerprint: u64,
+    /// Time of last change of a file at the last clean stop, ns since 1970; 0 if unknown.
+    pub changed_ns: u64,
+}
+
+/// A superblock, decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Names this cache.
+    pub uuid: [u8; 16],
+    /// Number of this update; the copy with the higher one is the newer.
+    pub update: u64,
+    /// Number of times the cache was opened for writing; commits carry it.
+    pub epoch: u64,
+    /// Whether the last daemon stopped cleanly, so that the stale guard's data is current.
+    pub clean: bool,
+    /// The last daemon stopped because the cache device failed: its log may be older than the origin.
+    pub failed: bool,
+    /// Dirty blocks at the last stop; means nothing after a crash.
+    pub dirty_blocks: u64,
+    /// Size of the cache device.
+    pub cache_bytes: u64,
+    /// Independent logs.
+    pub lanes: u32,
+    /// Blocks of a segment.
+    pub segment_blocks: u32,
+    /// Segments of each lane.
+    pub segments_per_lane: u32,
+    /// Blocks of one checkpoint area (each lane has two).
+    pub checkpoint_blocks: u32,
+    /// Blocks of a stripe: origins are dealt to lanes in stripes.
+    pub stripe_blocks: u32,
+    /// Block where lane 0 starts.
+    pub first_block: u32,
+    /// The origins.
+    pub origins: Vec<OriginRecord>,
+}
+
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+fn put_text(to: &mut [u8], from: &str) {
+    let mut end = from.len().min(to.len());
+    while !from.is_char_boundary(end) {
+        end -= 1;
+    }
+    to[..end].copy_from_slice(&from.as_bytes()[..end]);
+}
+
+impl Superblock {
+    /// Where the two copies are on a device of that size, in bytes.
+    #[must_use]
+    pub const fn offsets(cache_bytes: u64) -> [u64; 2] {
+        [0, cache_bytes / BLOCK_BYTES * BLOCK_BYTES - BLOCK_BYTES]
+    }
+
+    /// What commits carry to show which cache they belong to.
+    #[must_use]
+    pub fn cache_tag(&self) -> u64 {
+        let (mut tag, mut shift) = (0, 0);
+        for &byte in &self.uuid[..8] {
+            tag |= u64::from(byte) << shift;
+            shift += 8;
+        }
+        tag
+    }
+
+    /// The block of 4096 bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut media = SuperblockMedia::new_zeroed();
+        media.magic = MAGIC;
+        media.version = VERSION.into();
+        media.uuid = self.uuid;
+        media.update = self.update.into();
+        media.epoch = self.epoch.into();
+        media.cache_bytes = self.cache_bytes.into();
+        media.flags = (u32::from(self.clean) | u32::from(self.failed) << 1).into();
+        media.dirty_blocks = self.dirty_blocks.into();
+        media.lanes = self.lanes.into();
+        media.segment_blocks = self.segment_blocks.into();
+        media.segments_per_lane = self.segments_per_lane.into();
+        media.checkpoint_blocks = self.checkpoint_blocks.into();
+        media.stripe_blocks = self.stripe_blocks.into();
+        media.first_block = self.first_block.into();
+        media.origin_count = (self.origins.len() as u32).into();
+        for (to, from) in media.origins.iter_mut().zip(&self.origins) {
+            to.id = from.id.0.into();
+            to.mode = from.mode as u8;
+            to.size_bytes = from.size_bytes.into();
+            to.fingerprint = from.fingerprint.into();
+            to.changed_ns = from.changed_ns.into();
+            put_text(&mut to.name, &from.name);
+            put_text(&mut to.identity, &from.identity);
+        }
+        media.crc = block_crc(media.as_bytes(), offset_of!(SuperblockMedia, crc)).into();
+        media.as_bytes().to_vec()
+    }
+
+    /// Reads a block of 4096 bytes.
+    ///
+    /// # Errors
+    /// When it is not a superblock that this code can use.
+    pub fn decode(block: &[u8]) -> Result<Self, SuperblockError> {
+        let Ok(media) = SuperblockMedia::ref_from_bytes(block) else {
+            return Err(SuperblockError::Foreign);
+        };
+        if media.magic != MAGIC {
+            return Err(SuperblockError::Foreign);
+        }
+        let found = block_crc(block, offset_of!(SuperblockMedia, crc));
+        if found != media.crc.get() {
+            return Err(SuperblockError::Damaged { expected: media.crc.get(), found });
+        }
+        if media.version.get() != VERSION {
+            return Err(SuperblockError::Newer { found: media.version.get() });
+        }
+        let count = media.origin_count.get() as usize;
+        if count > ORIGINS_MAX {
+            return Err(SuperblockError::Nonsense("origin_count"));
+        }
+        let mut origins = Vec::new();
+        for origin in &media.origins[..count] {
+            let mode = Mode::ALL.get(usize::from(origin.mode)).ok_or(SuperblockError::Nonsense("origin.mode"))?;
+            if origin.id.get() >= 1 << 12 {
+                return Err(SuperblockError::Nonsense("origin.id"));
+            }
+            origins.push(OriginRecord {
+                id: OriginId(origin.id.get()),
+                mode: *mode,
+                size_bytes: origin.size_bytes.get(),
+                name: text(&origin.name),
+                identity: text(&origin.identity),
+                fingerprint: origin.fingerprint.get(),
+                changed_ns: origin.changed_ns.get(),
+            });
+        }
+        let it = Self {
+            uuid: media.uuid,
+            update: media.update.get(),
+            epoch: media.epoch.get(),
+            clean: media.flags.get() & 1 != 0,
+            failed: media.flags.get() & 2 != 0,
+            dirty_blocks: media.dirty_blocks.get(),
+            cache_bytes: media.cache_bytes.get(),
+            lanes: media.lanes.get(),
+            segment_blocks: media.segment_blocks.get(),
+            segments_per_lane: media.segments_per_lane.get(),
+            checkpoint_blocks: media.checkpoint_blocks.get(),
+            stripe_blocks: media.stripe_blocks.get(),
+            first_block: media.first_block.get(),
+            origins,
+        };
+        it.layout_is_sound().map(|()| it)
+    }
+
+    fn layout_is_sound(&self) -> Result<(), SuperblockError> {
+        let lane_blocks = self.lane_blocks();
+        let end = u64::from(self.first_block) + u64::from(self.lanes) * lane_blocks + 1;
+        let slots = u64::from(self.segments_per_lane) * u64::from(self.segment_blocks);
+        if self.lanes == 0 || self.lanes > 256 {
+            Err(SuperblockError::Nonsense("lanes"))
+        } else if !(8..=4096).contains(&self.segment_blocks) {
+            Err(SuperblockError::Nonsense("segment_blocks"))
+        } else if self.stripe_blocks == 0 {
+            Err(SuperblockError::Nonsense("stripe_blocks"))
+        } else if self.segments_per_lane < SEGMENTS_MIN
+            || self.first_block == 0
+            || slots >= u64::from(NO_SLOT)
+            || end > self.cache_bytes / BLOCK_BYTES
+        {
+            Err(SuperblockError::Nonsense("segments_per_lane"))
+        } else if u64::from(self.checkpoint_blocks) < checkpoint_blocks(self.segments_per_lane, self.segment_blocks) {
+            Err(SuperblockError::Nonsense("checkpoint_blocks"))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn lane_blocks(&self) -> u64 {
+        2 * u64::from(self.checkpoint_blocks) + u64::from(self.segments_per_lane) * u64::from(self.segment_blocks)
+    }
+
+    /// First byte of a checkpoint area (0 or 1) of a lane.
+    #[must_use]
+    pub fn checkpoint_offset(&self, lane: u32, area: u32) -> u64 {
+        (u64::from(self.first_block)
+            + u64::from(lane) * self.lane_blocks()
+            + u64::from(area) * u64::from(self.checkpoint_blocks))
+            * BLOCK_BYTES
+    }
+
+    /// What formatting writes besides the superblocks: for each lane an empty checkpoint in one area
+    /// and nothing in the other, as (first byte, block of 4096 bytes).
+    #[must_use]
+    pub fn empty_checkpoints(&self) -> Vec<(u64, Vec<u8>)> {
+        let mut blocks = Vec::new();
+        for lane in 0..self.lanes {
+            let header = CheckpointHeader {
+                cache_tag: self.cache_tag(),
+                epoch: self.epoch,
+                generation: 0,
+                seq: 0,
+                entries: 0,
+                heads: [NO_SLOT; STREAMS],
+                next_segments: [NO_SLOT; STREAMS],
+                lane: lane as u16,
+                checksum_bits: 32,
+            };
+            let mut block = alloc::vec![0; BLOCK_LEN];
+            header.encode_into(&mut block);
+            blocks.push((self.checkpoint_offset(lane, 0), block));
+            blocks.push((self.checkpoint_offset(lane, 1), alloc::vec![0; BLOCK_LEN]));
+        }
+        blocks
+    }
+
+    /// First byte of a slot of a lane.
+    #[must_use]
+    pub fn slot_offset(&self, lane: u32, slot: u32) -> u64 {
+        self.checkpoint_offset(lane, 2) + u64::from(slot) * BLOCK_BYTES
+    }
+}
+
+/// Blocks of a checkpoint area that holds any state of that many segments.
+#[must_use]
+pub fn checkpoint_blocks(segments: u32, segment_blocks: u32) -> u64 {
+    let slots = u64::from(segments) * u64::from(segment_blocks);
+    1 + u64::from(segments).div_ceil(CHECKPOINT_AGES_MAX as u64) + slots.div_ceil(CHECKPOINT_ENTRIES_MAX as u64)
+}

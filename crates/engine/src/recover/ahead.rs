@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reading the log: how much at once, and what is behind its end.
+//!
+//! The log ends where the next header is not. If a later one is there, and says that the missing one was
+//! durable, then it is no end but damage (test: `a_rotten_header_is_not_the_end_of_the_log`).
+
+use alloc::collections::VecDeque;
+
+use super::{COMMIT_BLOCKS_MAX, OpenError, Phase, Recovery};
+use crate::format::{CommitHeader, NO_SLOT, STREAMS};
+use crate::lane::Lane;
+use crate::shared::{Cx, blocks_span};
+
+/// Commits of up to so many data blocks are read many at a time: 64 blocks cost a device little more
+/// than one, and a log of small commits is as many times shorter to replay.
+const SMALL_COMMIT_BLOCKS: u32 = 31;
+const WINDOW_BLOCKS: u32 = 64;
+
+/// Consecutive slots that are in the buffer.
+#[derive(Default)]
+pub(super) struct Window {
+    first: u32,
+    blocks: u32,
+}
+
+impl Window {
+    /// The block of the buffer that holds this slot.
+    pub(super) fn place(&self, slot: u32) -> Option<u32> {
+        slot.checked_sub(self.first).filter(|at| *at < self.blocks)
+    }
+
+    /// Shrinks to the first slot and returns it; `None` if it was alone already.
+    pub(super) fn first_alone(&mut self) -> Option<u32> {
+        (self.blocks > 1).then(|| {
+            self.blocks = 1;
+            self.first
+        })
+    }
+}
+
+/// The search behind the end.
+#[derive(Default)]
+pub(super) struct Ahead {
+    begun: bool,
+    /// Slots to look through: first, count.
+    ranges: VecDeque<(u32, u32)>,
+    /// The last commit that a header found there says was durable.
+    durable_seq: u64,
+}
+
+impl Lane {
+    /// Reads a header at `slot`, and more if the last commit there was small.
+    pub(super) fn read_window(&self, it: &mut Recovery, slot: u32, data_blocks: u32, cx: &Cx<'_>) -> (u64, u32) {
+        let left = self.log.segment_slots() - slot % self.log.segment_slots();
+        let blocks = if data_blocks <= SMALL_COMMIT_BLOCKS { WINDOW_BLOCKS.min(left) } else { 1 };
+        it.window = Window { first: slot, blocks };
+        (cx.shared.superblock.slot_offset(self.id as u32, slot), blocks)
+    }
+
+    /// What to read next in search of commits behind the end; when all is read, judges.
+    pub(super) fn look_ahead(&mut self, it: &mut Recovery, cx: &mut Cx<'_>) -> Result<Option<(u64, u32)>, OpenError> {
+        it.phase = Phase::Ahead;
+        let slots = self.log.segment_slots();
+        if !core::mem::replace(&mut it.ahead.begun, true) {
+            for stream in 0..STREAMS {
+                let (head, next) = (it.heads[stream], it.next_segments[stream]);
+                if head != NO_SLOT {
+                    it.ahead.ranges.push_back((head, slots - head % slots));
+                }
+                if (next as usize) < self.log.segments.len() && (head == NO_SLOT || next != head / slots) {
+                    it.ahead.ranges.push_back((next * slots, slots));
+                }
+            }
+        }
+        if let Some((first, count)) = it.ahead.ranges.pop_front() {
+            let blocks = count.min(COMMIT_BLOCKS_MAX);
+            if blocks < count {
+                it.ahead.ranges.push_front((first + blocks, count - blocks));
+            }
+            it.window = Window { first, blocks };
+            return Ok(Some((cx.shared.superblock.slot_offset(self.id as u32, first), blocks)));
+        }
+        if it.ahead.durable_seq >= it.next_seq {
+            let (lane, commit, durable) = (self.id as u32, it.next_seq, it.ahead.durable_seq);
+            return Err(OpenError::LogDamaged { lane, commit, durable });
+        }
+        it.durable_seq = it.durable_seq.max(it.ahead.durable_seq);
+        self.apply_durable(it, cx);
+        Ok(self.next_verify_read(it, cx))
+    }
+
+    /// Looks through what was read.
+    pub(super) fn take_ahead(&self, it: &mut Recovery, cx: &Cx<'_>) {
+        let epoch = it.header.map_or(0, |header| header.epoch);
+        for nth in 0..it.window.blocks {
+            let Some(header) = CommitHeader::decode(cx.mem.bytes(blocks_span(it.buf, nth, 1))) else { continue };
+            let ours = header.cache_tag == cx.shared.cache_tag && usize::from(header.lane) == self.id;
+            if ours && header.epoch == epoch && header.seq >= it.next_seq {
+                it.ahead.durable_seq = it.ahead.durable_seq.max(header.durable_seq);
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What replay does to the index, commit by commit.
+//!
+//! A freed segment takes all its blocks with it. The index can't be asked which those are, and a table
+//! of every slot's block would cost as much memory as the index; so they stay for the time being, and a
+//! walk over the index takes out those of many segments at once. Until then a segment that was freed
+//! and written anew has a table of what is new in it.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::Recovery;
+use crate::format::{CommitHeader, Entry};
+use crate::index::{Flat, Found};
+use crate::lane::Lane;
+use crate::shared::Cx;
+
+/// The part of the segments that may be freed before the index is walked: the tables then take less
+/// than half a byte per block of the cache, and a walk is due four times at most in replay of a quarter.
+const WALK_PART: usize = 16;
+
+/// Segments freed since the last walk over the index; with the blocks (+ 1) that were written into
+/// their slots since.
+#[derive(Default)]
+pub(super) struct Freed(BTreeMap<u32, Option<Box<[u64]>>>);
+
+impl Lane {
+    /// Does to the index what the commit did to it.
+    pub(super) fn apply(&mut self, it: &mut Recovery, header: &CommitHeader, slot: u32, cx: &mut Cx<'_>) {
+        it.commits += 1;
+        self.log.segment_of(slot).last_seq = header.seq;
+        let slots = self.log.segment_slots();
+        let mut at = slot;
+        for entry in &header.entries {
+            at += u32::from(entry.has_data());
+            match *entry {
+                Entry::Dead => {}
+                Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
+                    let Some(flat) = cx.shared.flat(key) else { continue };
+                    if let Some(table) = it.freed.0.get_mut(&(at / slots)) {
+                        let table = table.get_or_insert_with(|| alloc::vec![0; slots as usize].into());
+                        table[(at % slots) as usize] = flat.0 + 1;
+                    }
+                    let (dirty, checksum) = (matches!(entry, Entry::Dirty { .. }), self.index.kept(checksum));
+                    self.map(flat, Found { slot: at, dirty, hits: 0, checksum }, cx);
+                }
+                Entry::Invalidate { key, blocks } => {
+                    let Some(first) = cx.shared.flat(key) else { continue };
+                    (first.0..first.0 + u64::from(blocks)).for_each(|flat| self.unmap(Flat(flat), cx));
+                }
+                Entry::Cleaned { key, slot } => {
+                    let Some(flat) = cx.shared.flat(key) else { continue };
+                    if self.index.get(flat).is_some_and(|found| found.slot == slot && found.dirty) {
+                        self.clean(flat, slot, cx);
+                    }
+                }
+                Entry::Freed { segment } => {
+                    it.freed.0.insert(segment, None);
+                    if it.freed.0.len() > self.log.segments.len() / WALK_PART {
+                        self.forget_freed(it, cx);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes out of the index what was in freed segments.
+    pub(super) fn forget_freed(&mut self, it: &mut Recovery, cx: &mut Cx<'_>) {
+        let freed = core::mem::take(&mut it.freed.0);
+        if freed.is_empty() {
+            return;
+        }
+        let slots = self.log.segment_slots();
+        let gone = |flat: Flat, slot: u32| match freed.get(&(slot / slots)) {
+            None => false,
+            Some(None) => true,
+            Some(Some(table)) => table[(slot % slots) as usize] != flat.0 + 1,
+        };
+        let mut blocks = Vec::new();
+        self.index.for_each(|flat, found| {
+            if gone(flat, found.slot) {
+                blocks.push(flat);
+            }
+        });
+        blocks.into_iter().for_each(|flat| self.unmap(flat, cx));
+    }
+}

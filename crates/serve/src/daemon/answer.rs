@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the operator asks of a running daemon, over the control socket and the metrics port.
+
+use flashfront_engine::{Control, Input};
+
+use super::{Daemon, limit};
+use crate::control::{Command, Response};
+use crate::report::{Facts, StatusReport};
+
+impl Daemon<'_> {
+    pub(super) fn answer_calls(&mut self) {
+        while let Some(call) = self.pump.call() {
+            let response = self.answer(call.command);
+            // A client that has gone is no error.
+            let _ = call.reply.send(response);
+        }
+    }
+
+    fn answer(&mut self, command: Command) -> Response {
+        match command {
+            Command::Status => {
+                Response::Status(Box::new(StatusReport::new(&self.pump.engine().status(), &self.facts())))
+            }
+            Command::Drain { start } => {
+                self.pump.apply(Input::Control(Control::Drain(start)));
+                Response::Done
+            }
+            Command::Stop => {
+                self.stop.stop();
+                Response::Done
+            }
+            Command::Set { volume, mode, dirty_limit, sequential_bypass } => {
+                let named = |at: &usize| volume.as_ref().is_none_or(|name| *name == self.config.volumes[*at].name);
+                let volumes: Vec<usize> = (0..self.config.volumes.len()).filter(named).collect();
+                if volumes.is_empty() {
+                    let known: Vec<&str> = self.config.volumes.iter().map(|volume| volume.name.as_str()).collect();
+                    let message = format!("no volume of that name; there are: {}", known.join(", "));
+                    return Response::Error { message };
+                }
+                // Everything is checked before anything is changed.
+                let limit = dirty_limit.map(|asked| limit::blocks(asked, self.pump.engine().superblock()));
+                let limit = match limit.transpose() {
+                    Ok(limit) => limit,
+                    Err(error) => return Response::Error { message: error.to_string() },
+                };
+                if let Some(mode) = mode {
+                    for at in volumes {
+                        let origin = self.pump.engine().superblock().origins[at].id;
+                        self.pump.apply(Input::Control(Control::SetMode { origin, mode }));
+                    }
+                }
+                if let Some(blocks) = limit {
+                    self.pump.apply(Input::Control(Control::SetDirtyLimit { blocks }));
+                }
+                if let Some(size) = sequential_bypass {
+                    self.pump.apply(Input::Control(Control::SetSequentialBypass { bytes: size.0 }));
+                }
+                Response::Done
+            }
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        let engine = self.pump.engine().status().buffer_bytes;
+        Facts {
+            backend: self.backend.to_owned(),
+            volumes: self.config.volumes.iter().map(|volume| volume.name.clone()).collect(),
+            uptime_s: self.ready.map_or(0, |ready| ready.elapsed().as_secs()),
+            clients: self.pump.clients(),
+            request_buffer_bytes: self.pump.buffer_bytes().saturating_sub(engine),
+            opening: self.ready.is_none(),
+        }
+    }
+}

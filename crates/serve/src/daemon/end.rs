@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A daemon's end: leaves the stale guard's data, or a mark if the cache device failed.
+//!
+//! A cache that failed is marked however the daemon was stopped, because its log may hold blocks that
+//! are older than the origin (tests: `daemon::tests`, and end to end `cache_failure`).
+
+use flashfront_device::real::{Access, DeviceFile};
+use flashfront_engine::format::Superblock;
+
+use super::error::failed;
+use super::{Daemon, Ended, ServeError};
+use crate::config::Config;
+use crate::{stale, superblock};
+
+impl Daemon<'_> {
+    /// Closes the devices, and writes what the next start must know.
+    pub(super) fn close(self, clean: bool) -> Result<Ended, ServeError> {
+        let mut superblock = self.pump.engine().superblock().clone();
+        let status = self.pump.engine().status();
+        let (config, blocks_dirty) = (self.config, status.blocks_dirty);
+        // Closes the devices and gives up their locks.
+        drop(self.pump);
+        superblock.dirty_blocks = blocks_dirty;
+        if status.cache_failed {
+            (superblock.clean, superblock.failed) = (false, true);
+            if let Err(error) = mark(config, &mut superblock) {
+                tracing::error!("{error}; so it can't be marked as failed: never serve this cache again");
+            }
+            return Ok(Ended::CacheFailed { blocks_dirty });
+        }
+        if !clean {
+            return Ok(Ended::AtOnce);
+        }
+        for (record, volume) in superblock.origins.iter_mut().zip(&config.volumes) {
+            let origin = DeviceFile::open(&volume.origin, Access::Exclusive)?;
+            let what = || failed(format!("{}: reading samples", volume.origin.display()));
+            origin.sync().map_err(what())?;
+            stale::record(&origin, record).map_err(what())?;
+        }
+        (superblock.clean, superblock.failed) = (true, false);
+        mark(config, &mut superblock)?;
+        Ok(Ended::Clean { blocks_dirty })
+    }
+}
+
+fn mark(config: &Config, superblock: &mut Superblock) -> Result<(), ServeError> {
+    let cache = DeviceFile::open(&config.cache, Access::Exclusive)?;
+    superblock::write(&cache, superblock)
+        .map_err(failed(format!("{}: can't write the superblock at the stop", config.cache.display())))
+}

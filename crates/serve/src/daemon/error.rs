@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Why a daemon can't start, or ended: what, where, and what to do.
+//!
+//! Nothing was changed by a start that was refused; only [`ServeError::Io`] can come later.
+
+use std::io;
+use std::path::PathBuf;
+
+use flashfront_device::real::{OpenError as DeviceOpenError, ReactorError};
+use flashfront_engine::{BLOCK_BYTES, OpenError};
+
+use super::limit::LimitError;
+use crate::config::{ConfigError, Size};
+use crate::control::BindError;
+use crate::frontend::nbd::{BindError as NbdBindError, TlsError};
+use crate::metrics::HttpError;
+use crate::storage::AttachedError;
+use crate::superblock::SuperblockReadError;
+
+/// Why the daemon could not start, or ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The config can't be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A device can't be opened.
+    #[error(transparent)]
+    Device(#[from] DeviceOpenError),
+    /// No way to do I/O.
+    #[error(transparent)]
+    Reactor(#[from] ReactorError),
+    /// A file that a loop device uses.
+    #[error(transparent)]
+    Attached(#[from] AttachedError),
+    /// The superblock can't be used.
+    #[error(transparent)]
+    Superblock(#[from] SuperblockReadError),
+    /// Cache and origin are one.
+    #[error("{cache} and {origin} are the same device; a cache needs a device of its own", cache = cache.display(), origin = origin.display())]
+    SameDevice {
+        /// The cache device.
+        cache: PathBuf,
+        /// The origin.
+        origin: PathBuf,
+    },
+    /// The cache has no origins.
+    #[error("{path}: this cache belongs to no origin (it was detached); make a new one with `flashfront format`", path = .0.display())]
+    Detached(PathBuf),
+    /// The volumes named are not those of the cache.
+    #[error(
+        "{cache}: the cache was formatted for {expected} origin(s), {given} given; name each origin that it was formatted for",
+        cache = cache.display()
+    )]
+    VolumeCount {
+        /// The cache device.
+        cache: PathBuf,
+        /// What the superblock says.
+        expected: usize,
+        /// What was given.
+        given: usize,
+    },
+    /// Another size than the cache knows.
+    #[error(
+        "{origin}: the origin has {found} bytes, but the cache {cache} was made for one of {expected} bytes: it is another device, or it was resized; to give up what the cache holds, format it anew",
+        origin = origin.display(), cache = cache.display()
+    )]
+    OriginSize {
+        /// The origin.
+        origin: PathBuf,
+        /// The cache device.
+        cache: PathBuf,
+        /// What the superblock says.
+        expected: u64,
+        /// What the device has.
+        found: u64,
+    },
+    /// Another device than the cache knows.
+    #[error(
+        "{origin} is not the origin that the cache {cache} was made for (that was {expected}); name the right one, or say --accept-changed-origin if you know that the content is the same",
+        origin = origin.display(), cache = cache.display()
+    )]
+    OtherOrigin {
+        /// The origin.
+        origin: PathBuf,
+        /// The cache device.
+        cache: PathBuf,
+        /// Its recorded identity.
+        expected: String,
+    },
+    /// Changed behind our back, and the cache holds dirty data.
+    #[error(
+        "{origin} was changed since the last clean stop, and the cache {cache} holds {dirty} dirty blocks ({size}) for its old content; writing them could destroy the new one. Restore the origin, or say --accept-changed-origin to keep the dirty blocks and write them over it",
+        origin = origin.display(), cache = cache.display(), size = Size(dirty * BLOCK_BYTES)
+    )]
+    OriginChanged {
+        /// The origin.
+        origin: PathBuf,
+        /// The cache device.
+        cache: PathBuf,
+        /// Dirty blocks.
+        dirty: u64,
+    },
+    /// The last run ended with the cache device failing.
+    #[error(
+        "{path}: this cache device failed in the last run, so its log may hold dirty blocks that are older than the origin. {advice}",
+        path = path.display(),
+        advice = failed_advice(*dirty)
+    )]
+    CacheFailed {
+        /// The cache device.
+        path: PathBuf,
+        /// Dirty blocks at the end.
+        dirty: u64,
+    },
+    /// Replay is not possible.
+    #[error("{path}: {error}", path = path.display())]
+    Open {
+        /// The cache device.
+        path: PathBuf,
+        /// Why.
+        error: OpenError,
+    },
+    /// Too little RAM for the lanes.
+    #[error("buffer_bytes must be at least {least} for a cache of {lanes} lanes", least = crate::config::Size(*least))]
+    BufferSmall {
+        /// Needed.
+        least: u64,
+        /// Lanes.
+        lanes: u32,
+    },
+    /// More RAM than there is.
+    #[error("buffer_bytes is {given}, but this machine has {most} of RAM; choose less, 128 MiB are enough for most")]
+    BufferLarge {
+        /// What was asked for.
+        given: Size,
+        /// What there is.
+        most: Size,
+    },
+    /// A dirty limit that the cache can't hold.
+    #[error("{path}: {error}", path = path.display())]
+    DirtyLimit {
+        /// The cache device.
+        path: PathBuf,
+        /// Why.
+        error: LimitError,
+    },
+    /// TLS can't be set up.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A front-end can't listen.
+    #[error(transparent)]
+    Nbd(#[from] NbdBindError),
+    /// The control socket can't be made.
+    #[error(transparent)]
+    Control(#[from] BindError),
+    /// No metrics.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    /// An unknown policy.
+    #[error("no {kind} policy is named `{name}`; there are: {known}")]
+    Policy {
+        /// Admission or replacement.
+        kind: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The kernel refuses.
+    #[error("{what}: {source}")]
+    Io {
+        /// Doing what.
+        what: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Says what was being done when the kernel refused.
+pub(super) fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> ServeError {
+    let what = what.into();
+    move |source| ServeError::Io { what, source }
+}
+
+fn failed_advice(dirty: u64) -> String {
+    let size = Size(dirty.saturating_mul(BLOCK_BYTES));
+    match dirty {
+        0 => "All data had reached the origin by then: take the cache off with `flashfront detach`, or make a new one with `flashfront format --force`; nothing is lost by either".to_owned(),
+        _ => format!(
+            "{dirty} blocks ({size}) had not reached the origin. `flashfront detach --force` or `flashfront format --force` gives them up; --accept-changed-origin replays the log as it is, if the origin was not changed since"
+        ),
+    }
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A daemon's start: opens and checks the devices, and makes of the config what the engine wants.
+//!
+//! Nothing is written here, so that whatever is refused is left as it was.
+
+use flashfront_device::Device;
+use flashfront_device::real::{Access, DeviceFile, Reactor};
+use flashfront_engine::Options;
+use flashfront_engine::format::{OriginRecord, Superblock};
+
+use super::error::failed;
+use super::{DESTAGE_BUFFER_BYTES, Hooks, LANE_BUFFER_BYTES, ServeError, Wrap, limit};
+use crate::config::{Config, Size, Volume};
+use crate::frontend::nbd::{BUFFER_BYTES_MIN, Nbd, NbdOptions, Tls};
+use crate::frontend::{Export, Frontend};
+use crate::pump::Devices;
+use crate::stale::{self, Verdict};
+use crate::{storage, superblock};
+
+/// What is open before anything is written.
+pub(super) struct Opened {
+    pub(super) cache: DeviceFile,
+    pub(super) origins: Vec<DeviceFile>,
+    pub(super) superblock: Superblock,
+    /// An origin was changed behind our back.
+    pub(super) drop_clean: bool,
+}
+
+pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
+    storage::check_not_attached(&config.cache)?;
+    let cache = DeviceFile::open(&config.cache, Access::Exclusive)?;
+    let stored = superblock::read(&cache)?;
+    if let Some((offset, error)) = &stored.damaged {
+        tracing::warn!(
+            "{}: the superblock at byte {offset} is unusable ({error}); using the other copy, and mending this one",
+            config.cache.display()
+        );
+    }
+    let superblock = stored.superblock;
+    if superblock.failed && (superblock.dirty_blocks == 0 || !config.accept_changed_origin) {
+        return Err(ServeError::CacheFailed { path: config.cache.clone(), dirty: superblock.dirty_blocks });
+    }
+    let count = superblock.origins.len();
+    if count == 0 {
+        return Err(ServeError::Detached(config.cache.clone()));
+    }
+    if count != config.volumes.len() {
+        let (cache, given) = (config.cache.clone(), config.volumes.len());
+        return Err(ServeError::VolumeCount { cache, expected: count, given });
+    }
+    let least = u64::from(superblock.lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES + BUFFER_BYTES_MIN;
+    if config.buffer_bytes.0 < least {
+        return Err(ServeError::BufferSmall { least, lanes: superblock.lanes });
+    }
+    let most = ram_bytes();
+    if config.buffer_bytes.0 > most {
+        return Err(ServeError::BufferLarge { given: config.buffer_bytes, most: Size(most) });
+    }
+    let mut opened = Opened { cache, origins: Vec::new(), superblock, drop_clean: false };
+    for (at, volume) in config.volumes.iter().enumerate() {
+        let path = &volume.origin;
+        let same = || ServeError::SameDevice { cache: config.cache.clone(), origin: path.clone() };
+        if storage::is_same(path, &config.cache) {
+            return Err(same());
+        }
+        storage::check_not_attached(path)?;
+        let origin = DeviceFile::open(path, Access::Exclusive)?;
+        if origin.identity().same_device(opened.cache.identity()) {
+            return Err(same());
+        }
+        opened.drop_clean |= guard(config, volume, &origin, &opened.superblock, at)?;
+        opened.origins.push(origin);
+    }
+    Ok(opened)
+}
+
+/// RAM of this machine.
+fn ram_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    u64::from(info.mem_unit).saturating_mul(info.totalram)
+}
+
+/// Asks the stale guard; says whether clean data must be dropped.
+fn guard(
+    config: &Config,
+    volume: &Volume,
+    origin: &DeviceFile,
+    superblock: &Superblock,
+    at: usize,
+) -> Result<bool, ServeError> {
+    let record = &superblock.origins[at];
+    let (path, cache) = (volume.origin.clone(), config.cache.clone());
+    let found = origin.geometry().size_bytes;
+    if found != record.size_bytes {
+        return Err(ServeError::OriginSize { origin: path, cache, expected: record.size_bytes, found });
+    }
+    let verdict = stale::compare(origin, record, superblock.clean)
+        .map_err(failed(format!("{}: reading samples", volume.origin.display())))?;
+    let (shown, accepted) = (volume.origin.display(), config.accept_changed_origin);
+    match verdict {
+        Verdict::Unchanged => Ok(false),
+        Verdict::Unknown => {
+            tracing::info!("{shown}: the last stop was not clean, so its content was not compared with the cache's");
+            Ok(false)
+        }
+        Verdict::Other if !accepted => {
+            Err(ServeError::OtherOrigin { origin: path, cache, expected: record.identity.clone() })
+        }
+        Verdict::Changed if superblock.dirty_blocks > 0 && !accepted => {
+            Err(ServeError::OriginChanged { origin: path, cache, dirty: superblock.dirty_blocks })
+        }
+        Verdict::Other | Verdict::Changed => {
+            tracing::warn!("{shown} was changed since the last clean stop: dropping all clean data of the cache");
+            Ok(true)
+        }
+    }
+}
+
+pub(super) fn options(config: &Config, opened: &Opened) -> Result<Options, ServeError> {
+    let policy = &config.policy;
+    let superblock = &opened.superblock;
+    let admission = choose("admission", policy.admission.as_deref(), flashfront_engine::admission::ALL)?;
+    let replacement = choose("replacement", policy.replacement.as_deref(), flashfront_engine::replacement::ALL)?;
+    let limit = limit::blocks_at_start(policy.dirty_limit, superblock)
+        .map_err(|error| ServeError::DirtyLimit { path: config.cache.clone(), error })?;
+    let units = superblock.origins.iter().zip(&opened.origins);
+    Ok(Options {
+        admission,
+        replacement,
+        durability: policy.durability,
+        dirty_limit_blocks: Some(limit),
+        sequential_bypass_bytes: policy.sequential_bypass.0,
+        dirty_age_max_ns: u64::try_from(policy.max_dirty_age.0.as_nanos()).unwrap_or(u64::MAX),
+        drop_clean: opened.drop_clean,
+        origin_block_bytes: units.map(|(record, file)| (record.id, file.geometry().logical_block_bytes)).collect(),
+        ..Options::default()
+    })
+}
+
+fn choose<Build>(
+    kind: &'static str,
+    name: Option<&str>,
+    all: &'static [flashfront_engine::policy::Spec<Build>],
+) -> Result<&'static flashfront_engine::policy::Spec<Build>, ServeError> {
+    let Some(name) = name else { return Ok(&all[0]) };
+    let known = || all.iter().map(|spec| spec.name).collect::<Vec<_>>().join(", ");
+    let found = all.iter().find(|spec| spec.name == name);
+    found.ok_or_else(|| ServeError::Policy { kind, name: name.to_owned(), known: known() })
+}
+
+pub(super) fn listen(config: &Config, tls: Option<&Tls>) -> Result<Vec<Box<dyn Frontend>>, ServeError> {
+    let mut frontends: Vec<Box<dyn Frontend>> = Vec::new();
+    let uri_export = if config.volumes.len() == 1 { String::new() } else { config.volumes[0].name.clone() };
+    for place in &config.listeners {
+        let options = NbdOptions {
+            insecure: config.insecure,
+            tls: tls.cloned(),
+            uri_export: uri_export.clone(),
+            ..NbdOptions::default()
+        };
+        frontends.push(Box::new(Nbd::bind(&place.nbd, options)?));
+    }
+    Ok(frontends)
+}
+
+pub(super) fn exports(config: &Config, superblock: &Superblock, origins: &[DeviceFile]) -> Vec<Export> {
+    let parts = config.volumes.iter().zip(&superblock.origins).zip(origins);
+    let export = |((volume, record), _): ((&Volume, &OriginRecord), &DeviceFile)| Export {
+        name: volume.name.clone(),
+        origin: record.id,
+        size_bytes: record.size_bytes,
+        // Smaller requests than the origin's unit are merged by the engine.
+        block_bytes: 512,
+        read_only: false,
+    };
+    parts.map(export).collect()
+}
+
+pub(super) fn attach(
+    reactor: Reactor,
+    cache: DeviceFile,
+    origins: Vec<DeviceFile>,
+    superblock: &Superblock,
+    hooks: &Hooks,
+) -> Devices {
+    let wrap = |hook: &Option<Wrap>, device: Box<dyn Device>| match hook {
+        Some(wrap) => wrap(device),
+        None => device,
+    };
+    let cache = wrap(&hooks.wrap_cache, Box::new(reactor.attach(cache)));
+    let ids = superblock.origins.iter().map(|record| record.id);
+    let origins = ids.zip(origins).map(|(id, file)| {
+        let device: Box<dyn Device> = Box::new(reactor.attach(file));
+        (id, wrap(&hooks.wrap_origin, device))
+    });
+    let origins = origins.collect();
+    Devices { cache, origins, reactor }
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Daemons whose cache device fails, and what becomes of the cache; options that can't be kept.
+
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use flashfront_device::real::{Access, DeviceFile};
+use flashfront_engine::format::Superblock;
+use flashfront_engine::{BLOCK_BYTES, Mode};
+
+use crate::config::{Config, DirtyLimit, Size};
+use crate::control::{self, Command};
+use crate::daemon::{Ended, Hooks, ServeError};
+use crate::offline::{DetachError, check, detach, format};
+use crate::rig::{Bench, Served, freezing};
+use crate::superblock;
+
+fn superblock(bench: &Bench) -> Superblock {
+    let cache = DeviceFile::open(&bench.cache(), Access::ReadOnly).unwrap();
+    superblock::read(&cache).unwrap().superblock
+}
+
+/// A served volume with ten dirty blocks that stay dirty as long as `origin` is on, whose cache device
+/// has failed since.
+fn failed_while_dirty(bench: &Bench, origin: &Arc<AtomicBool>) -> Served {
+    let cache = Arc::new(AtomicBool::new(false));
+    let (wrap_cache, wrap_origin) = (Some(freezing(&cache)), Some(freezing(origin)));
+    let mut served = bench.serve_with(bench.config(), Hooks { wrap_cache, wrap_origin, ..Hooks::default() });
+    served.write(0, 10);
+    assert!(!served.status().cache_failed);
+    cache.store(true, Ordering::SeqCst);
+    // In the log it can't become durable.
+    assert!(served.nbd.write_at(40 * BLOCK_BYTES, &[7; BLOCK_BYTES as usize], true).is_err());
+    assert!(served.status().cache_failed);
+    served
+}
+
+#[test]
+fn a_cache_that_failed_while_dirty_is_marked_and_refused() {
+    let bench = Bench::formatted();
+    let mut served = failed_while_dirty(&bench, &Arc::new(true.into()));
+    let dirty = served.status().blocks_dirty;
+    assert!(dirty >= 10, "{dirty}");
+    assert_eq!(served.end(), Ended::CacheFailed { blocks_dirty: dirty });
+    let marked = superblock(&bench);
+    assert_eq!((marked.failed, marked.clean, marked.dirty_blocks), (true, false, dirty));
+
+    let refusal = bench.refused(&bench.config());
+    assert!(matches!(refusal, ServeError::CacheFailed { dirty: found, .. } if found == dirty), "{refusal}");
+    let said = refusal.to_string();
+    for word in ["failed in the last run", &dirty.to_string(), "detach --force", "--accept-changed-origin"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert!(check(&bench.cache(), &mut |_, _| {}).unwrap().cache_failed);
+    let occupied = format(&bench.options()).unwrap_err().to_string();
+    assert!(occupied.contains("failed") && occupied.contains(&dirty.to_string()), "{occupied}");
+    let refusal = detach(&bench.cache(), &bench.origin(), false).unwrap_err();
+    assert!(matches!(refusal, DetachError::CacheFailed { dirty: found, .. } if found == dirty), "{refusal}");
+    assert_eq!(superblock(&bench), marked, "refusals change nothing");
+
+    // The operator's decision: replay it. What had been flushed is there.
+    let mut config = bench.config();
+    config.accept_changed_origin = true;
+    let mut served = bench.serve_with(config, Hooks::default());
+    served.assert_holds(0, 10);
+    served.drain();
+    served.stop();
+    assert!(!superblock(&bench).failed);
+}
+
+#[test]
+fn a_cache_that_failed_and_was_drained_comes_off_without_force() {
+    let bench = Bench::formatted();
+    let origin = Arc::new(AtomicBool::new(true));
+    let mut served = failed_while_dirty(&bench, &origin);
+    origin.store(false, Ordering::SeqCst);
+    served.drain();
+    assert_eq!(served.end(), Ended::CacheFailed { blocks_dirty: 0 });
+    // Replaying that log would write old blocks over new ones: not even by the operator's word.
+    let accepting = Config { accept_changed_origin: true, ..bench.config() };
+    for config in [bench.config(), accepting] {
+        let said = bench.refused(&config).to_string();
+        assert!(said.contains("nothing is lost") && said.contains("detach"), "{said}");
+    }
+    let report = detach(&bench.cache(), &bench.origin(), false).unwrap();
+    assert_eq!(report.blocks_given_up, 0);
+    let file = std::fs::File::open(bench.origin()).unwrap();
+    let mut bytes = vec![0; BLOCK_BYTES as usize];
+    for block in 0..10 {
+        file.read_exact_at(&mut bytes, block * BLOCK_BYTES).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == block as u8 ^ 0x5a), "block {block}");
+    }
+}
+
+#[test]
+fn a_stop_at_once_marks_a_failed_cache_too() {
+    let bench = Bench::formatted();
+    let served = failed_while_dirty(&bench, &Arc::new(true.into()));
+    served.stop.stop();
+    assert!(matches!(served.end(), Ended::CacheFailed { .. }));
+    assert!(superblock(&bench).failed);
+}
+
+#[test]
+fn a_dirty_limit_that_cannot_hold_is_refused() {
+    let bench = Bench::formatted();
+    let limit = |text: &str| text.parse::<DirtyLimit>().unwrap();
+    let before = superblock(&bench);
+    for text in ["4 KiB", "1 MiB", "1%", "100%", "1 TiB"] {
+        let mut config = bench.config();
+        config.policy.dirty_limit = limit(text);
+        let said = bench.refused(&config).to_string();
+        assert!(said.contains(text) && said.contains("257 blocks") && said.contains("1028 KiB"), "{text}: {said}");
+    }
+    assert_eq!(superblock(&bench), before, "refusals change nothing");
+
+    let mut served = bench.serve();
+    let before = served.status();
+    let set = |text, mode| Command::Set { volume: None, mode, dirty_limit: Some(limit(text)), sequential_bypass: None };
+    for text in ["4 KiB", "1 MiB", "1%", "100%", "1 TiB"] {
+        let refusal = served.control.call(&set(text, Some(Mode::Writethrough))).unwrap_err();
+        assert!(matches!(&refusal, control::ClientError::Refused(said) if said.contains("1028 KiB")), "{refusal}");
+    }
+    let after = served.status();
+    assert_eq!((&after.mode, after.dirty_limit_blocks), (&before.mode, before.dirty_limit_blocks));
+    served.control.call(&set("1028 KiB", None)).unwrap();
+    assert_eq!(served.status().dirty_limit_blocks, 257);
+    served.stop();
+}
+
+#[test]
+fn buffers_larger_than_the_machine_are_refused() {
+    let bench = Bench::formatted();
+    let mut config = bench.config();
+    config.buffer_bytes = Size(1 << 50);
+    let said = bench.refused(&config).to_string();
+    assert!(said.contains("1024 TiB") && said.contains("RAM"), "{said}");
+}
+
+#[test]
+fn every_drain_is_counted() {
+    let bench = Bench::formatted();
+    let mut served = bench.serve();
+    for nth in 0..3 {
+        assert_eq!(served.status().counters.drains, nth);
+        served.write(nth * 100, 50);
+        served.drain();
+    }
+    assert_eq!(served.status().counters.drains, 3);
+    served.stop();
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What tests of whole daemons share: two files, a daemon over them in a thread, devices that break.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use flashfront_device::{Arena, Device, DeviceIo, Done, Geometry};
+use flashfront_engine::{BLOCK_BYTES, DeviceError, Mode, Op, Time, Token};
+
+use crate::config::{Config, Listener, Volume};
+use crate::control;
+use crate::daemon::{self, Ended, Hooks, ServeError, StopHandle, Wrap};
+use crate::frontend::nbd::{Client, Listen};
+use crate::offline::{FormatOptions, format};
+use crate::report::StatusReport;
+
+pub(crate) const ORIGIN_BYTES: u64 = 32 << 20;
+pub(crate) const CACHE_BYTES: u64 = 16 << 20;
+
+/// Two files in a folder.
+pub(crate) struct Bench {
+    pub(crate) dir: tempfile::TempDir,
+}
+
+/// Makes devices that fail all writes from the moment on that the switch is on.
+pub(crate) fn freezing(switch: &Arc<AtomicBool>) -> Wrap {
+    let frozen = Arc::clone(switch);
+    Box::new(move |inner| Box::new(Freezing { inner, frozen: Arc::clone(&frozen), refused: Vec::new() }))
+}
+
+struct Freezing {
+    inner: Box<dyn Device>,
+    frozen: Arc<AtomicBool>,
+    refused: Vec<Token>,
+}
+
+impl Device for Freezing {
+    fn submit(&mut self, now: Time, io: DeviceIo, arena: &mut Arena) {
+        if self.frozen.load(Ordering::SeqCst) && !matches!(io.op, Op::Read | Op::Flush) {
+            self.refused.push(io.token);
+        } else {
+            self.inner.submit(now, io, arena);
+        }
+    }
+
+    fn kick(&mut self) {
+        self.inner.kick();
+    }
+
+    fn poll(&mut self, now: Time, arena: &mut Arena, done: &mut Vec<Done>) {
+        done.extend(self.refused.drain(..).map(|token| Done { token, result: Err(DeviceError::Io) }));
+        self.inner.poll(now, arena, done);
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        if self.refused.is_empty() { self.inner.next_event() } else { Some(Time(0)) }
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+}
+
+/// A daemon over them.
+pub(crate) struct Served {
+    pub(crate) stop: StopHandle,
+    pub(crate) thread: JoinHandle<Result<Ended, ServeError>>,
+    pub(crate) nbd: Client,
+    pub(crate) control: control::Client,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let bench = Self { dir: tempfile::tempdir().unwrap() };
+        File::create(bench.origin()).unwrap().set_len(ORIGIN_BYTES).unwrap();
+        File::create(bench.cache()).unwrap().set_len(CACHE_BYTES).unwrap();
+        bench
+    }
+
+    pub(crate) fn formatted() -> Self {
+        let bench = Self::new();
+        format(&bench.options()).unwrap();
+        bench
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn origin(&self) -> PathBuf {
+        self.path("origin")
+    }
+
+    pub(crate) fn cache(&self) -> PathBuf {
+        self.path("cache")
+    }
+
+    pub(crate) fn options(&self) -> FormatOptions {
+        FormatOptions {
+            cache: self.cache(),
+            origin: self.origin(),
+            name: "data".to_owned(),
+            mode: Mode::Writeback,
+            force: false,
+            segment: None,
+            lanes: None,
+            discard: true,
+        }
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        let mut config = Config::new(self.cache());
+        config.control = self.path("control");
+        config.volumes.push(Volume { name: "data".to_owned(), origin: self.origin(), mode: None });
+        config.listeners.push(Listener { nbd: Listen::Unix(self.path("nbd")) });
+        config
+    }
+
+    /// What a start says that must fail.
+    pub(crate) fn refused(&self, config: &Config) -> ServeError {
+        daemon::run(config, Hooks::default()).unwrap_err()
+    }
+
+    pub(crate) fn serve(&self) -> Served {
+        self.serve_with(self.config(), Hooks::default())
+    }
+
+    /// With an origin that takes no writes, so that dirty data stays dirty.
+    pub(crate) fn serve_frozen(&self) -> Served {
+        let wrap_origin = Some(freezing(&Arc::new(true.into())));
+        self.serve_with(self.config(), Hooks { wrap_origin, ..Hooks::default() })
+    }
+
+    pub(crate) fn serve_with(&self, config: Config, hooks: Hooks) -> Served {
+        let (ready, is_ready) = mpsc::channel();
+        let hooks = Hooks { ready: Some(Box::new(move |_| ready.send(()).unwrap())), ..hooks };
+        let (stop, place) = (hooks.stop.clone(), config.listeners[0].nbd.clone());
+        let control = config.control.clone();
+        let thread = std::thread::spawn(move || daemon::run(&config, hooks));
+        is_ready.recv().unwrap();
+        let nbd = Client::connect(&place, "", true).unwrap();
+        Served { stop, thread, nbd, control: control::Client::connect(&control).unwrap() }
+    }
+}
+
+impl Served {
+    /// Writes `blocks` blocks from `first` on, each with its own content, and makes them durable.
+    pub(crate) fn write(&mut self, first: u64, blocks: u64) {
+        for block in first..first + blocks {
+            let content = vec![block as u8 ^ 0x5a; BLOCK_BYTES as usize];
+            self.nbd.write_at(block * BLOCK_BYTES, &content, false).unwrap();
+        }
+        self.nbd.flush().unwrap();
+    }
+
+    /// Those blocks must have that content.
+    pub(crate) fn assert_holds(&mut self, first: u64, blocks: u64) {
+        let mut content = vec![0; BLOCK_BYTES as usize];
+        for block in first..first + blocks {
+            self.nbd.read_at(block * BLOCK_BYTES, &mut content).unwrap();
+            assert!(content.iter().all(|byte| *byte == block as u8 ^ 0x5a), "block {block}");
+        }
+    }
+
+    pub(crate) fn status(&mut self) -> StatusReport {
+        self.control.status().unwrap()
+    }
+
+    pub(crate) fn drain(&mut self) {
+        self.control.call(&control::Command::Drain { start: true }).unwrap();
+        while self.status().draining {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Asks for a stop; how it ended.
+    pub(crate) fn end(self) -> Ended {
+        drop(self.nbd);
+        self.stop.stop();
+        self.thread.join().unwrap().unwrap()
+    }
+
+    pub(crate) fn stop(self) {
+        self.nbd.disconnect().unwrap();
+        self.stop.stop();
+        assert!(matches!(self.thread.join().unwrap().unwrap(), Ended::Clean { .. }));
+    }
+
+    /// As a crash would leave it.
+    pub(crate) fn stop_at_once(self) {
+        self.stop.stop();
+        self.stop.stop();
+        assert_eq!(self.thread.join().unwrap().unwrap(), Ended::AtOnce);
+    }
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The proofs as a program, for `cargo x sweep` and `cargo x torture`: all cores, progress on stderr, one line
+//! at the end on stdout, and for each violation a line that reproduces it.
+#![forbid(unsafe_code)]
+
+mod prove;
+
+use std::process::ExitCode;
+
+use prove::{canaries, sweep, torture};
+
+const USAGE: &str = "\
+usage: flashfront-sim sweep [--point POINT]
+       flashfront-sim torture [--seconds N] [--seed S] [--with NAME=NUMBER,...]
+       flashfront-sim canaries";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let proved = match args.split_first() {
+        Some((&"sweep", rest)) => sweep::main(rest),
+        Some((&"torture", rest)) => torture::main(rest),
+        Some((&"canaries", rest)) => canaries::main(rest),
+        _ => Err(USAGE.to_owned()),
+    };
+    match proved {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}

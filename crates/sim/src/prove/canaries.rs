@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Plants each of the engine's canaries and demands that it is caught: by torture of the first seeds, or else
+//! by the crash sweep. With `--all` both look for each, to see who catches what.
+
+#[cfg(not(feature = "canary"))]
+pub(crate) fn main(_: &[&str]) -> Result<bool, String> {
+    Err("built without the feature `canary`; run `cargo x torture --canaries`".to_owned())
+}
+
+#[cfg(feature = "canary")]
+pub(crate) use with::main;
+
+#[cfg(feature = "canary")]
+mod with {
+    use std::ops::ControlFlow;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::time::Instant;
+
+    use flashfront_sim::canary::{Canary, plant};
+    use flashfront_sim::panics;
+    use flashfront_sim::sweep::{Share, WORKLOADS, sweep};
+    use flashfront_sim::torture::live;
+
+    use super::super::{on_all_cores, one_line};
+
+    /// Seeds that torture may take: what it lives in a CI's minute, about.
+    const SEEDS_MAX: u64 = 250;
+
+    pub(crate) fn main(args: &[&str]) -> Result<bool, String> {
+        let all = match args {
+            [] => false,
+            ["--all"] => true,
+            _ => return Err(crate::USAGE.to_owned()),
+        };
+        panics::keep();
+        let mut caught = 0;
+        for (canary, name, summary) in Canary::ALL {
+            plant(Some(*canary));
+            let begun = Instant::now();
+            let mut by = by_torture(name);
+            if all || by.is_none() {
+                by = [by, by_sweep(name)].into_iter().flatten().reduce(|a, b| format!("{a}; {b}"));
+            }
+            let seconds = begun.elapsed().as_secs_f64();
+            match by {
+                Some(by) => {
+                    caught += 1;
+                    println!("{name}: {summary}: caught in {seconds:.1} s, {by}");
+                }
+                None => println!("{name}: {summary}: NOT CAUGHT in {seconds:.1} s"),
+            }
+        }
+        plant(None);
+        println!("canaries: {caught} of {} caught", Canary::ALL.len());
+        Ok(caught == Canary::ALL.len())
+    }
+
+    fn by_torture(name: &str) -> Option<String> {
+        let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        let caught = on_all_cores(
+            |_, _| {
+                while !stop.load(Ordering::SeqCst) {
+                    let seed = next.fetch_add(1, Ordering::SeqCst);
+                    if seed >= SEEDS_MAX {
+                        break;
+                    }
+                    if let Err(failure) = live(seed, &[]) {
+                        stop.store(true, Ordering::SeqCst);
+                        return Some((seed, failure));
+                    }
+                }
+                None
+            },
+            |_| format!("{name}: {} seeds", next.load(Ordering::SeqCst)),
+        );
+        let (seed, failure) = caught.into_iter().flatten().min_by_key(|(seed, _)| *seed)?;
+        let short: String = one_line(&failure).chars().take(120).collect();
+        Some(format!("by torture, seed {seed}: {short}"))
+    }
+
+    fn by_sweep(name: &str) -> Option<String> {
+        let (cut, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        let caught = on_all_cores(
+            |nth, of| {
+                for workload in WORKLOADS {
+                    let mut found = None;
+                    let outcome = panics::caught(|| {
+                        sweep(workload, Share { of, nth }, &mut |outcome| {
+                            cut.fetch_add(1, Ordering::Relaxed);
+                            found = outcome.violations.first().cloned();
+                            let over = found.is_some() || stop.load(Ordering::SeqCst);
+                            if over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                        })
+                    });
+                    let found = match outcome {
+                        // The workload itself went wrong, without any power cut.
+                        Err(failure) => Some((workload.name.to_owned(), failure)),
+                        Ok(_) => found.map(|(point, failure)| (point.to_string(), failure)),
+                    };
+                    if found.is_some() || stop.load(Ordering::SeqCst) {
+                        stop.store(true, Ordering::SeqCst);
+                        return found;
+                    }
+                }
+                None
+            },
+            |_| format!("{name}: {} events cut", cut.load(Ordering::Relaxed)),
+        );
+        let (point, failure) = caught.into_iter().flatten().next()?;
+        let short: String = one_line(&failure).chars().take(120).collect();
+        Some(format!("by the sweep at {point}: {short}"))
+    }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where a workload plays: a client whose every event is shown to the one who cuts the power.
+
+use std::ops::ControlFlow;
+
+use flashfront_engine::{Control, Event, Mode, OriginId, RequestOp};
+
+use super::Workload;
+use crate::client::Client;
+
+/// Is shown the world after each event, with the event's number.
+pub(super) type Watch<'a> = dyn FnMut(&Client, u64) -> ControlFlow<()> + 'a;
+
+/// A client that is watched.
+pub struct Stage<'a> {
+    client: Client,
+    watch: &'a mut Watch<'a>,
+    event: u64,
+    /// Nobody watches any more: the rest is skipped.
+    over: bool,
+}
+
+/// Plays a workload, from a fresh cache to its end, or until the watcher has seen enough.
+pub(super) fn play<'a>(workload: &Workload, watch: &'a mut Watch<'a>) {
+    let client = Client::fresh((workload.world)());
+    let mut stage = Stage { client, watch, event: 0, over: false };
+    stage.shown();
+    (workload.run)(&mut stage);
+    stage.settle(0);
+}
+
+impl Stage<'_> {
+    fn shown(&mut self) {
+        if !self.over {
+            self.client.judge();
+            self.over = (self.watch)(&self.client, self.event).is_break();
+            self.event += 1;
+        }
+    }
+
+    fn step(&mut self) -> bool {
+        let more = !self.over && self.client.world.step();
+        if more {
+            self.shown();
+        }
+        more
+    }
+
+    /// Begins a write.
+    pub fn write(&mut self, origin: usize, sector: u64, sectors: u64, fua: bool) {
+        if !self.over {
+            self.client.write(origin, sector, sectors, fua);
+            self.shown();
+        }
+    }
+
+    /// Begins a read.
+    pub fn read(&mut self, origin: usize, sector: u64, sectors: u64) {
+        if !self.over {
+            self.client.read(origin, sector, sectors);
+            self.shown();
+        }
+    }
+
+    /// Begins a discard or write-zeroes.
+    pub fn change(&mut self, op: RequestOp, origin: usize, sector: u64, sectors: u64, fua: bool) {
+        if !self.over {
+            self.client.change(op, origin, sector, sectors, fua);
+            self.shown();
+        }
+    }
+
+    /// Begins a FLUSH.
+    pub fn flush(&mut self, origin: usize) {
+        if !self.over {
+            self.client.flush(origin);
+            self.shown();
+        }
+    }
+
+    /// Gives an order.
+    pub fn control(&mut self, control: Control) {
+        if !self.over {
+            self.client.world.control(control);
+            self.shown();
+        }
+    }
+
+    /// Switches an origin's mode.
+    pub fn mode(&mut self, origin: u16, mode: Mode) {
+        self.control(Control::SetMode { origin: OriginId(origin), mode });
+    }
+
+    /// Waits until at most so many requests are in flight.
+    pub fn settle(&mut self, in_flight: usize) {
+        while self.client.world.engine.is_some() && self.client.world.in_flight() > in_flight && self.step() {}
+    }
+
+    /// Lets time pass.
+    pub fn pass(&mut self, ns: u64) {
+        let end = self.client.world.now.plus_ns(ns);
+        while self.client.world.next_event().is_some_and(|next| next <= end) && self.step() {}
+        if !self.over {
+            self.client.world.pass(end.since_ns(self.client.world.now));
+        }
+    }
+
+    /// Waits for an event of the engine.
+    fn until(&mut self, event: Event) {
+        self.client.take_events();
+        while !self.over && !self.client.take_events().contains(&event) && self.step() {}
+    }
+
+    /// Drains: everything dirty goes to the origins.
+    pub fn drain(&mut self) {
+        self.control(Control::Drain(true));
+        self.until(Event::Drained);
+    }
+
+    /// Stops cleanly; nothing can be asked for any more.
+    pub fn stop(&mut self) {
+        self.settle(0);
+        self.control(Control::Stop);
+        self.until(Event::Stopped);
+        if !self.over {
+            self.client.world.engine = None;
+            self.client.oracle.stop();
+            self.shown();
+        }
+    }
+
+    /// Blocks evicted so far: what reclaim has done.
+    pub fn evicted(&self) -> u64 {
+        self.client.world.counters().evicted_blocks
+    }
+
+    /// Checkpoints finished so far.
+    pub fn checkpoints(&self) -> u64 {
+        self.client.world.counters().checkpoints
+    }
+
+    /// Asserts that the workload does what it is there for; if it is played to its end.
+    ///
+    /// # Panics
+    /// If it doesn't.
+    pub fn expect(&self, holds: bool, what: &str) {
+        assert!(self.over || holds, "this workload is there to see {what}, and does not");
+    }
+}

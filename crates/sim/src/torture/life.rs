@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Lives a plan: clients, faults, power cuts, and at the end a drain, a stop and a look at the bare origins.
+
+use std::collections::BTreeMap;
+
+use flashfront_device::Rng;
+use flashfront_device::sim::Fate;
+use flashfront_engine::{Control, Mode, OpenError, OriginId, RequestId, RequestOp};
+
+use super::{ClientPlan, Plan, Trouble, trouble};
+use crate::client::Client;
+
+/// The daemon's reserve for one lane and for destage: what the engine's buffers may take.
+const LANE_BUFFER_BYTES: u64 = 14 << 20;
+const DESTAGE_BUFFER_BYTES: u64 = 24 << 20;
+
+/// Lost blocks that are left alone.
+const LOST_MAX: usize = 3;
+
+/// How a life went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Over all effects.
+    pub hash: u64,
+    /// Inputs of the engine.
+    pub steps: u64,
+    /// Requests answered.
+    pub answers: u64,
+    /// Power cuts.
+    pub crashes: u64,
+    /// Faults that hit.
+    pub faults: u64,
+    /// Virtual time.
+    pub virtual_ns: u64,
+    /// The cache refused to open after its device had lied: loudly, so rightly.
+    pub refused: bool,
+}
+
+struct Life {
+    plan: Plan,
+    /// One source for each concern, so that a plan without faults asks for the same.
+    rng: Rng,
+    fault_rng: Rng,
+    control_rng: Rng,
+    client: Client,
+    /// Whose each request in flight is.
+    owners: BTreeMap<RequestId, usize>,
+    /// Where each client's last request ended.
+    streams: Vec<u64>,
+    crashes: u64,
+    /// The largest dirty limit since the opening; `None`: what replay found may exceed it.
+    limit: Option<u64>,
+}
+
+/// Lives the life of this seed.
+///
+/// # Panics
+/// When the engine breaks a promise; the message says what and where.
+#[must_use]
+pub fn run(plan: Plan, seed: u64) -> Outcome {
+    let mut client = Client::fresh(plan.spec.clone());
+    if plan.trouble == Trouble::CacheLies {
+        client.oracle.remember();
+    }
+    let limit = Some(client.world.engine().status().dirty_limit_blocks);
+    let mut life = Life {
+        rng: Rng::new(seed ^ 0x11fe),
+        fault_rng: Rng::new(seed ^ 0xfa_017),
+        control_rng: Rng::new(seed ^ 0xc0_27_01),
+        client,
+        owners: BTreeMap::new(),
+        streams: vec![0; plan.clients.len()],
+        crashes: 0,
+        limit,
+        plan,
+    };
+    for generation in 1..=life.plan.generations {
+        life.serve();
+        if generation < life.plan.generations && !life.fall() {
+            return life.outcome(true);
+        }
+    }
+    let ended = life.end();
+    life.outcome(!ended)
+}
+
+fn one_in(rng: &mut Rng, n: u64) -> bool {
+    n > 0 && rng.below(n) == 0
+}
+
+impl Life {
+    fn outcome(&self, refused: bool) -> Outcome {
+        let world = &self.client.world;
+        let devices = world.origins.iter().chain([&world.cache]);
+        Outcome {
+            hash: world.effects_hash(),
+            steps: world.steps,
+            answers: self.client.answers,
+            crashes: self.crashes,
+            faults: devices.flat_map(|device| device.faults.hits().values()).sum(),
+            virtual_ns: world.now.0,
+            refused,
+        }
+    }
+
+    /// One opening's requests.
+    fn serve(&mut self) {
+        for _ in 0..self.plan.requests {
+            let who = self.rng.below(self.plan.clients.len() as u64) as usize;
+            self.submit(who);
+            self.wait_for(who);
+            if one_in(&mut self.control_rng, self.plan.control_every) {
+                self.control();
+            }
+            if one_in(&mut self.fault_rng, self.plan.faults_every) {
+                trouble::order(self.plan.trouble, &mut self.fault_rng, &mut self.client);
+            }
+            if one_in(&mut self.rng, self.plan.pause_every) {
+                let ns = self.rng.below(self.plan.pause_ns);
+                self.client.world.pass(ns);
+            }
+            self.judge();
+            self.restore();
+        }
+    }
+
+    /// What an operator does when several blocks are listed as lost: restores them, from a backup say. A
+    /// lost block holds its segment, and a cache all of whose segments are held takes no writes.
+    fn restore(&mut self) {
+        let lost = self.client.world.engine().status().lost;
+        if lost.len() > LOST_MAX {
+            for key in lost {
+                let (origin, at) = (usize::from(key.origin.0), key.block.0 * 8);
+                let sectors = 8.min(self.client.sectors(origin) - at);
+                let id = self.client.write(origin, at, sectors, false);
+                self.owners.insert(id, 0);
+            }
+        }
+    }
+
+    /// Until this client may ask again.
+    fn wait_for(&mut self, who: usize) {
+        loop {
+            let waiting = self.owners.values().filter(|owner| **owner == who).count();
+            if waiting < self.plan.clients[who].depth {
+                return;
+            }
+            let all = self.owners.len();
+            self.client.finish_to(all - 1);
+            self.judge();
+        }
+    }
+
+    /// What must be true at every moment.
+    fn judge(&mut self) {
+        let failed = self.client.take_failed();
+        assert!(failed.is_empty() || self.plan.trouble != Trouble::None, "no device failed, but {failed:?} did");
+        let world = &self.client.world;
+        self.owners.retain(|id, _| world.waits(*id));
+        let status = world.engine().status();
+        let reserve = u64::from(self.plan.spec.lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES;
+        assert!(status.buffer_bytes <= reserve, "{} bytes of buffers, reserved are {reserve}", status.buffer_bytes);
+        if let Some(limit) = self.limit {
+            assert!(status.blocks_dirty <= limit, "{} blocks are dirty, the limit is {limit}", status.blocks_dirty);
+        }
+    }
+
+    fn heal(&mut self) {
+        self.client.world.cache.faults.heal();
+        self.client.world.origins.iter_mut().for_each(|origin| origin.faults.heal());
+    }
+
+    fn place(&mut self, origin: usize, who: usize) -> (u64, u64) {
+        let ClientPlan { sectors_max, hot_sectors, sequential, .. } = self.plan.clients[who];
+        let all = self.client.sectors(origin);
+        let longest = if one_in(&mut self.rng, 2) { 8 } else { sectors_max };
+        let sectors = 1 + self.rng.below(longest);
+        let sectors = if one_in(&mut self.rng, 3) { sectors.next_multiple_of(8) } else { sectors }.min(all);
+        let at = match self.rng.below(10) {
+            0 => all - sectors,
+            1 | 2 => self.streams[who],
+            3 => self.rng.below(all),
+            _ if sequential => self.streams[who],
+            _ => self.rng.below(hot_sectors),
+        };
+        let at = if one_in(&mut self.rng, 2) { at / 8 * 8 } else { at };
+        let at = if at + sectors > all { all - sectors } else { at };
+        self.streams[who] = at + sectors;
+        (at, sectors)
+    }
+
+    fn submit(&mut self, who: usize) {
+        let plan = self.plan.clients[who];
+        let origin = self.rng.below(self.plan.spec.origins.len() as u64) as usize;
+        let id = if one_in(&mut self.rng, plan.flush_every) {
+            self.client.flush(origin)
+        } else {
+            let (at, sectors) = self.place(origin, who);
+            if self.rng.below(100) < plan.reads {
+                self.client.read(origin, at, sectors)
+            } else {
+                let fua = one_in(&mut self.rng, plan.fua_every);
+                let (op, sectors) = self.change(origin, at, sectors, plan.special_every);
+                self.client.change(op, origin, at, sectors, fua)
+            }
+        };
+        self.owners.insert(id, who);
+    }
+
+    /// A write; or now and then something else, of which long ones go another way than short ones.
+    fn change(&mut self, origin: usize, at: u64, sectors: u64, special_every: u64) -> (RequestOp, u64) {
+        if !one_in(&mut self.rng, special_every) {
+            return (RequestOp::Write, sectors);
+        }
+        let longer = (sectors * 8).min(self.client.sectors(origin) - at);
+        let sectors = if one_in(&mut self.rng, 2) { sectors } else { longer };
+        let op = match self.rng.below(3) {
+            0 => RequestOp::Discard,
+            n => RequestOp::WriteZeroes { may_discard: n == 1 },
+        };
+        (op, sectors)
+    }
+
+    fn control(&mut self) {
+        let rng = &mut self.control_rng;
+        let origin = rng.below(self.plan.spec.origins.len() as u64) as u16;
+        let blocks = rng.below(self.client.world.engine().status().capacity_blocks);
+        let control = match rng.below(8) {
+            0..=3 => Control::SetMode { origin: OriginId(origin), mode: Mode::ALL[rng.below(4) as usize] },
+            4 => Control::SetDirtyLimit { blocks },
+            5 => Control::SetSequentialBypass { bytes: rng.below(1 << 20) },
+            n => Control::Drain(n == 6),
+        };
+        self.client.world.control(control);
+        let now = self.client.world.engine().status().dirty_limit_blocks;
+        self.limit = self.limit.map(|limit| limit.max(now));
+    }
+
+    /// The end of an opening: a power cut (perhaps another one during replay) or a clean stop. False: the
+    /// cache does not open any more, which only a device that lied excuses.
+    fn fall(&mut self) -> bool {
+        if one_in(&mut self.rng, 4) {
+            self.heal();
+            self.client.finish();
+            if self.plan.trouble == Trouble::None {
+                self.client.stop();
+            } else {
+                // After a failure a stop can't promise that all is durable.
+                self.client.world.stop();
+            }
+        }
+        self.crash();
+        while one_in(&mut self.rng, 3) && self.client.world.can_open() {
+            self.client.world.begin_open();
+            for _ in 0..self.rng.below(60) {
+                self.client.world.step();
+            }
+            self.crash();
+        }
+        self.reopen()
+    }
+
+    /// Opens what a crash left; false: it refuses.
+    fn reopen(&mut self) -> bool {
+        if !self.client.world.can_open() {
+            return self.refused(OpenError::NoCheckpoint { lane: 0 });
+        }
+        match self.client.world.open() {
+            Ok(opened) => {
+                let limit = self.client.world.engine().status().dirty_limit_blocks;
+                self.limit = (opened.blocks_dirty <= limit).then_some(limit);
+                true
+            }
+            Err(error) => self.refused(error),
+        }
+    }
+
+    fn refused(&self, error: OpenError) -> bool {
+        assert!(self.plan.trouble == Trouble::CacheLies, "the cache does not open: {error}");
+        false
+    }
+
+    fn crash(&mut self) {
+        const FATES: [Fate; 4] = [Fate::Kept, Fate::Lost, Fate::Torn, Fate::Mixed];
+        self.heal();
+        self.client.judge();
+        let (cache, origins) = (FATES[self.rng.below(4) as usize], FATES[self.rng.below(4) as usize]);
+        let seed = self.rng.next_u64();
+        let nothing_dirty = self.client.world.engine.as_ref().is_some_and(|engine| {
+            let status = engine.status();
+            status.blocks_dirty == 0 && status.requests_in_flight == 0 && self.client.world.serving()
+        });
+        self.client.crash(seed, cache, origins);
+        self.crashes += 1;
+        self.owners.clear();
+        if nothing_dirty {
+            // Invariant 7: the cache device could as well be gone.
+            self.client.judge_origins();
+        }
+    }
+
+    /// Reads everything, drains, stops; then the origins alone must hold all but what is reported as lost.
+    fn end(&mut self) -> bool {
+        self.heal();
+        self.client.finish();
+        self.client.take_failed();
+        self.client.read_all();
+        let failed = self.client.take_failed();
+        let status = self.client.world.engine().status();
+        let excused = !status.lost.is_empty() || status.cache_failed;
+        assert!(failed.is_empty() || excused, "all devices are well and nothing is listed as lost, but {failed:?} failed");
+        if status.cache_failed {
+            // What the log has not taken can't be promised to reach the origin.
+            self.client.world.stop();
+            self.client.judge();
+            self.crash();
+            if !self.reopen() {
+                return false;
+            }
+            self.client.read_all();
+        }
+        self.client.leave_but_lost();
+        true
+    }
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Faults at random, of the kinds that a plan allows.
+//!
+//! Each ends by itself (a number of hits, a time), so that nobody waits for ever. What the oracle is told
+//! with each is what the engine may then legitimately do; docs/testing.md has the table.
+
+use flashfront_device::wrap::{ALWAYS_PPM, Fault, Rule};
+use flashfront_device::{Device, Rng};
+use flashfront_engine::{DeviceError, Op};
+
+use super::Trouble;
+use crate::client::Client;
+
+/// Up to so long an origin is gone, or an I/O held back: longer than a SCSI timeout.
+const LONG_NS: u64 = 60_000_000_000;
+
+/// Orders a fault on one of the devices.
+pub(super) fn order(trouble: Trouble, rng: &mut Rng, client: &mut Client) {
+    let devices = client.world.origins.len() as u64 + 1;
+    let at = rng.below(devices) as usize;
+    match (trouble, at.checked_sub(1)) {
+        (Trouble::None, _) => {}
+        (Trouble::CacheLies, _) => {
+            let rule = lie(rng, client.world.cache.geometry().size_bytes);
+            // From now on nothing that a power cut leaves in the log is certain.
+            client.oracle.distrust();
+            client.world.cache.faults.order(rule);
+        }
+        (_, Some(origin)) => {
+            let rule = error(rng, client.world.spec.origins[origin].size_bytes, None);
+            client.world.origins[origin].faults.order(rule);
+        }
+        (Trouble::CacheDies, None) if rng.below(4) == 0 => {
+            // Data that found no place in the log may reach the origin and be older again after the
+            // next opening: no flush of it is ever acknowledged.
+            client.oracle.forgive_time_travel();
+            if rng.below(4) == 0 {
+                client.world.cache.faults.lose_device();
+            } else {
+                let op = [Op::Write, Op::Flush][rng.below(2) as usize];
+                let rule = error(rng, client.world.cache.geometry().size_bytes, Some(op));
+                client.world.cache.faults.order(rule);
+            }
+        }
+        (_, None) => {
+            let rule = error(rng, client.world.cache.geometry().size_bytes, Some(Op::Read));
+            client.world.cache.faults.order(rule);
+        }
+    }
+}
+
+/// A fault that the engine is told of.
+fn error(rng: &mut Rng, size_bytes: u64, op: Option<Op>) -> Rule {
+    let any = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::Zero];
+    let kinds = if rng.below(4) == 0 { 5 } else { 3 };
+    let op = op.unwrap_or(any[rng.below(kinds) as usize]);
+    let hold_ns = rng.below(LONG_NS);
+    let fault = match rng.below(10) {
+        0 if op != Op::Read => Fault::Error(DeviceError::NoSpace),
+        1 if matches!(op, Op::Discard | Op::Zero) => Fault::Error(DeviceError::Unsupported),
+        2 => Fault::Timeout { hold_ns },
+        3 => Fault::Stall { hold_ns },
+        4 if op != Op::Flush => Fault::Short,
+        5 if op != Op::Read => Fault::Gone { for_ns: Some(hold_ns) },
+        _ => Fault::Error(DeviceError::Io),
+    };
+    rule(rng, fault, Some(op), size_bytes)
+}
+
+/// A fault that nobody is told of.
+fn lie(rng: &mut Rng, size_bytes: u64) -> Rule {
+    let (fault, op) = match rng.below(8) {
+        0 | 1 => (Fault::Rot, Op::Read),
+        2 => (Fault::Flip, Op::Read),
+        3 => (Fault::Flip, Op::Write),
+        4 => (Fault::Misdirect, Op::Read),
+        5 => (Fault::Misdirect, Op::Write),
+        6 => (Fault::Lost, Op::Flush),
+        _ => (Fault::Lost, Op::Write),
+    };
+    rule(rng, fault, Some(op), size_bytes)
+}
+
+/// The nth one, some of them, or all in a range; a few times.
+fn rule(rng: &mut Rng, fault: Fault, op: Option<Op>, size_bytes: u64) -> Rule {
+    let rule = Rule { op, ..Rule::always(fault) };
+    let times = 1 + rng.below(4);
+    match rng.below(4) {
+        0 if op != Some(Op::Flush) => {
+            let start = rng.below(size_bytes);
+            Rule { bytes: Some(start..start + (1 << (9 + rng.below(10)))), times: 1 + rng.below(20), ..rule }
+        }
+        1 => Rule { chance_ppm: ALWAYS_PPM / 10, times: 1 + rng.below(10), ..rule },
+        _ => Rule { after: rng.below(8), times, ..rule },
+    }
+}

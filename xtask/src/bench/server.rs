@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The servers under test, and fio, their client.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::run::{Failed, root, run, stdout_of};
+
+/// A server that is killed when it is let go.
+pub(super) struct Server {
+    child: Child,
+    pub(super) socket: PathBuf,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Our binary, freshly built.
+pub(super) fn flashfront() -> Result<PathBuf, Failed> {
+    run(&mut crate::run::cargo(["build", "--release", "-p", "flashfront-cli"]))?;
+    Ok(root().join("target/release/flashfront"))
+}
+
+/// Formats a cache and serves it, with sequential bypass off.
+pub(super) fn ours(dir: &Path, cache: &Path, origin: &Path) -> Result<Server, Failed> {
+    let flashfront = flashfront()?;
+    let paths = ["--cache".as_ref(), cache.as_os_str(), "--origin".as_ref(), origin.as_os_str()];
+    run(Command::new(&flashfront).arg("format").args(paths).arg("--force").stdout(Stdio::null()))?;
+    let socket = dir.join("ours.sock");
+    let child = Command::new(&flashfront)
+        .arg("serve")
+        .args(paths)
+        .arg(format!("--nbd=unix:{}", socket.display()))
+        .arg("--control")
+        .arg(control(dir))
+        .args(["--sequential-bypass", "0"])
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut server = Server { child: started("flashfront", child)?, socket };
+    if let Some(stdout) = server.child.stdout.take() {
+        let mut ready = String::new();
+        let path = server.socket.clone();
+        BufReader::new(stdout).read_line(&mut ready).map_err(|error| Failed::File { path, error })?;
+    }
+    Ok(server)
+}
+
+/// The control socket of [`ours`].
+pub(super) fn control(dir: &Path) -> PathBuf {
+    dir.join("control.sock")
+}
+
+/// `nbdkit file` on a file.
+pub(super) fn nbdkit(dir: &Path, name: &str, file: &Path, options: &[&str]) -> Result<Server, Failed> {
+    let socket = dir.join(name);
+    let child = Command::new("nbdkit").arg("-f").arg("-U").arg(&socket).arg("file").arg(file).args(options).spawn();
+    let server = Server { child: started("nbdkit", child)?, socket };
+    while !server.socket.exists() {
+        // pacing: nbdkit has no way to say that it listens but its socket.
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    Ok(server)
+}
+
+fn started(program: &str, child: std::io::Result<Child>) -> Result<Child, Failed> {
+    child.map_err(|error| Failed::Start { program: program.into(), error })
+}
+
+/// Runs a job on a server; the field of fio's terse output (version 3) that is asked for.
+pub(super) fn fio(server: &Server, size: &str, job: &[&str], field: usize) -> Result<f64, Failed> {
+    let mut command = Command::new("fio");
+    command
+        .args(["--name=bench", "--ioengine=nbd", "--minimal", "--randrepeat=0", "--norandommap"])
+        .arg(format!("--size={size}"))
+        .arg(format!("--uri=nbd+unix:///?socket={}", server.socket.display()))
+        .args(job);
+    let text = stdout_of(&mut command)?;
+    let line = text.lines().find(|line| line.starts_with("3;")).unwrap_or_default();
+    Ok(line.split(';').nth(field).and_then(|it| it.parse().ok()).unwrap_or(f64::NAN))
+}
