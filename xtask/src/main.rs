@@ -7,6 +7,7 @@
 mod bench;
 mod ci;
 mod no_std;
+mod proof;
 mod run;
 mod tidy;
 
@@ -19,10 +20,24 @@ struct Verb {
     run: fn(&[String]) -> Result<(), run::Failed>,
 }
 
-const VERBS: [Verb; 5] = [
-    Verb { name: "bench", summary: "speed (in-process, nbd), memory, recovery; --keep writes bench/runs", run: bench::bench },
+const VERBS: [Verb; 7] = [
+    Verb {
+        name: "bench",
+        summary: "speed (in-process, nbd), memory, recovery; --keep writes bench/runs",
+        run: bench::bench,
+    },
     Verb { name: "ci", summary: "everything CI runs once the tools are installed", run: ci::ci },
     Verb { name: "test", summary: "unit, property and conformance tests; not end to end", run: ci::test },
+    Verb {
+        name: "sweep",
+        summary: "a power cut at every event of every workload; --point P: one again",
+        run: proof::sweep,
+    },
+    Verb {
+        name: "torture",
+        summary: "random lives: --seconds N, --seed S [--with CHANGES]; --canaries: planted bugs",
+        run: proof::torture,
+    },
     Verb { name: "tidy", summary: "the rules of the house that no compiler checks", run: tidy::tidy },
     Verb { name: "no-std", summary: "proves that the engine pulls in no std", run: no_std::no_std },
 ];

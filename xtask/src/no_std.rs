@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo x no-std`: proves that the engine has no std, hence no clock, thread, file or random hasher.
+//! `cargo x no-std`: proves that the engine has no std, hence no clock, thread, file or random hasher,
+//! and that the program's engine has no planted bugs.
 //!
 //! The proof is a build against a sysroot that holds core and alloc only: with it `extern crate
 //! std` is an error, in the engine and in everything it depends on. It needs no other target than
@@ -36,6 +37,7 @@ const ATTRIBUTES: [&str; 2] = ["#![no_std]", "#![forbid(unsafe_code)]"];
 pub(crate) fn no_std(_args: &[String]) -> Result<(), Failed> {
     let mut findings = attributes()?;
     findings.extend(dependencies()?);
+    findings.extend(crate::proof::no_canaries()?);
     let place = root().join("target/no-std");
     let host = host()?;
     let sysroot = sysroot_without_std(&place, &host)?;

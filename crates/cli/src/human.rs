@@ -4,6 +4,8 @@
 use std::io;
 
 use anyhow::Context;
+use flashfront_engine::BLOCK_SECTORS;
+use flashfront_serve::report::LostRange;
 
 /// A size in binary units with three digits or so.
 pub(crate) fn bytes(bytes: u64) -> String {
@@ -82,6 +84,14 @@ pub(crate) fn error(error: &anyhow::Error) -> String {
         cause if told.is_empty() => cause,
         cause => format!("{told}: {cause}"),
     })
+}
+
+/// Lost blocks, a line for each range.
+pub(crate) fn lost(word: &str, ranges: &[LostRange]) -> String {
+    let line = |it: &LostRange| {
+        format!("{word:<11} volume {}, {} sectors from {}\n", it.origin, it.blocks * BLOCK_SECTORS, it.lba)
+    };
+    ranges.iter().map(line).collect()
 }
 
 /// Whether the reader of our output has gone.

@@ -12,13 +12,16 @@ use clap::{ArgAction, Parser, Subcommand};
 
 mod check;
 mod choice;
+mod destage;
 mod detach;
 mod drain;
 mod dump;
 mod format;
 mod human;
+mod inject;
 mod interrupt;
 mod log;
+mod repair;
 mod serve;
 mod set;
 mod status;
@@ -60,7 +63,9 @@ enum Verb {
     Set(set::Set),
     Drain(drain::Drain),
     Detach(detach::Detach),
+    Destage(destage::Destage),
     Check(check::Check),
+    Repair(repair::Repair),
     Dump(dump::Dump),
 }
 
@@ -82,7 +87,9 @@ fn main() -> ExitCode {
         Verb::Set(verb) => verb.run(),
         Verb::Drain(verb) => verb.run(),
         Verb::Detach(verb) => verb.run(),
+        Verb::Destage(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
+        Verb::Repair(verb) => verb.run(),
         Verb::Dump(verb) => verb.run(),
     };
     done.unwrap_or_else(|error| {
@@ -135,7 +142,11 @@ mod tests {
             "flashfront set --control /c --mode writearound --dirty-limit 20%",
             "flashfront drain --control /c",
             "flashfront detach --cache C --origin O",
+            "flashfront destage --cache C --origin O --accept-changed-origin --json",
             "flashfront check C --json",
+            "flashfront repair C --dry-run",
+            "flashfront repair C --yes --keep-older --json",
+            "flashfront repair C --yes --drop-older",
             "flashfront dump C --json",
         ] {
             parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -157,6 +168,11 @@ mod tests {
             "flashfront set --dirty-limit 0%",
             "flashfront try --seconds 0",
             "flashfront check",
+            "flashfront destage --cache C",
+            "flashfront repair",
+            "flashfront repair C --json",
+            "flashfront repair C --yes --dry-run",
+            "flashfront repair C --keep-older --drop-older",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -16,6 +16,7 @@ use flashfront_serve::config::{self, Age, Config, DirtyLimit, Listener, Size, Tl
 use flashfront_serve::daemon::{self, Ended, Hooks};
 use flashfront_serve::frontend::nbd::Listen;
 
+use crate::inject::{self, Injection};
 use crate::{choice, human, interrupt};
 
 /// Serve a cached volume until stopped (SIGTERM: cleanly; twice: at once, replayed at the next start).
@@ -41,6 +42,10 @@ pub(crate) struct Serve {
     /// Control socket for status, set and drain [default: $XDG_RUNTIME_DIR/flashfront.sock, or /run/flashfront.sock].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// Folder that remembers failures of cache devices that can't be marked any more [default: /var/lib/flashfront
+    /// for root, else ~/.local/state/flashfront].
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     /// Address of /metrics (Prometheus) and /healthz [default: none].
     #[arg(long, value_name = "ADDR:PORT")]
     http: Option<SocketAddr>,
@@ -89,16 +94,26 @@ pub(crate) struct Serve {
     /// RAM for payload [default: 128 MiB].
     #[arg(long, value_name = "SIZE")]
     buffer_bytes: Option<Size>,
+    /// Make a device faulty, to test alarms: cache:FAULTS or origin:FAULTS, as in "cache:eio,op=read,p=0.001".
+    ///
+    /// FAULTS are rules separated by `;`. A rule is one of eio, nospace, unsupported, gone, timeout, stall, short,
+    /// flip, rot, misdirect, lost, and conditions separated by `,`: op=read|write|flush|discard|zero,
+    /// at=BYTES..BYTES, p=PROBABILITY, after=N, times=N, hold=TIME (timeout, stall), for=TIME (gone). A rule
+    /// seed=N makes chance repeatable. NEVER for data that you need.
+    #[arg(long, value_name = "DEVICE:FAULTS")]
+    inject: Vec<Injection>,
 }
 
 impl Serve {
-    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(mut self) -> anyhow::Result<ExitCode> {
         if self.print_config {
             human::print(config::REFERENCE)?;
             return Ok(ExitCode::SUCCESS);
         }
+        let injections = std::mem::take(&mut self.inject);
         let config = self.into_config()?;
-        let hooks = Hooks { ready: Some(Box::new(ready)), ..Hooks::default() };
+        let mut hooks = Hooks { ready: Some(Box::new(ready)), ..Hooks::default() };
+        inject::arm(injections, &mut hooks);
         let stop = hooks.stop.clone();
         interrupt::on_signal(move || stop.stop())?;
         match daemon::run(&config, hooks)? {
@@ -152,6 +167,7 @@ impl Serve {
             config.listeners = self.nbd.into_iter().map(|nbd| Listener { nbd }).collect();
         }
         config.control = self.control.unwrap_or(config.control);
+        config.state = self.state.or(config.state);
         config.http = self.http.or(config.http);
         config.insecure |= self.insecure;
         match (self.tls_certificates, &mut config.tls) {

@@ -14,6 +14,7 @@ macro_rules! canaries {
     ($($name:ident, $text:literal, $summary:literal;)*) => {
         /// A planted bug.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[cfg_attr(not(feature = "canary"), expect(unreachable_pub, reason = "public with the feature"))]
         pub enum Canary {
             $(#[doc = $summary] $name,)*
         }
@@ -32,7 +33,7 @@ canaries! {
     CleanWithoutLook, "clean-without-look", "a block rewritten during its destage becomes clean all the same";
     FillOverNewer, "fill-over-newer", "a read that missed puts its block over a newer write";
     NotInvalidated, "not-invalidated", "a direct write does not record that the cached blocks are void";
-    DestageOvertakes, "destage-overtakes", "a direct write does not wait for destage of its range that is in flight";
+    DirtyDropped, "dirty-dropped", "a direct write drops the dirty blocks of its range instead of destaging them first";
     OriginAhead, "origin-ahead", "a block is destaged before its commit is durable";
     FillNotFlushed, "fill-not-flushed", "clean blocks are committed before the origin has flushed them";
     ChecksumIgnored, "checksum-ignored", "what is read from the cache device is not verified";

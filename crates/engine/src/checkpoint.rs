@@ -216,7 +216,7 @@ impl Lane {
 
     /// Gives up; the other area still holds the last whole checkpoint. The cache device failed.
     fn abandon_checkpoint(&mut self, cx: &mut Cx<'_>) {
-        cx.shared.cache_failed = true;
+        cx.fail_cache();
         self.end_checkpoint(cx);
     }
 

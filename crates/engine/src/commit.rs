@@ -21,7 +21,7 @@ use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::{Buf, Span};
-use crate::shared::{Cx, FlushWaiter, Origin, blocks_span};
+use crate::shared::{Cx, FailureRecord, FlushWaiter, Origin, Up, blocks_span};
 use crate::types::{BLOCK_BYTES, SegmentId, Time};
 
 /// Commits of a lane in flight at once: 8 of 1 MiB keep a fast device busy.
@@ -363,6 +363,9 @@ impl Log {
 impl Lane {
     /// Appends a block to a stream and maps it there; false if there is no room now.
     pub(crate) fn append(&mut self, stream: Stream, flat: Flat, dirty: bool, from: Span, cx: &mut Cx<'_>) -> bool {
+        if cx.shared.cache_failed {
+            return false;
+        }
         if stream == Stream::Writes && self.overwrite_in_place(flat, from, cx) {
             return true;
         }
@@ -487,6 +490,10 @@ impl Lane {
     }
 
     fn seal_now(&mut self, stream: Stream, cx: &mut Cx<'_>) {
+        if cx.shared.cache_failed {
+            // It stays open, so that its blocks can still be read.
+            return;
+        }
         let log = &mut self.log;
         let Some(open) = log.tails[stream as usize].open.take() else { return };
         let first = open.header_slot + 1;
@@ -566,7 +573,7 @@ impl Lane {
             // The buffer stays, so that its blocks can still be read; nothing more is written.
             let offset = cx.shared.superblock.slot_offset(self.id as u32, log.sealed[at].header_slot);
             cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Write, offset, error });
-            cx.shared.cache_failed = true;
+            cx.fail_cache();
             return;
         }
         log.sealed[at].written = true;
@@ -579,6 +586,10 @@ impl Lane {
 
     /// Waits until everything appended so far is durable; false if it is already.
     pub(crate) fn await_durable(&mut self, waiter: Waiter, cx: &mut Cx<'_>) -> bool {
+        if cx.shared.cache_failed {
+            self.without_cache(waiter, cx);
+            return true;
+        }
         let clients = matches!(waiter, Waiter::Request(_) | Waiter::Piece(_));
         if clients && cx.shared.planted(Canary::AcknowledgedEarly) {
             return false;
@@ -591,9 +602,6 @@ impl Lane {
             log.set_aside(waiter, seq);
         } else {
             return false;
-        }
-        if cx.shared.cache_failed {
-            self.fail_waiters(cx);
         }
         true
     }
@@ -609,6 +617,7 @@ impl Lane {
         let in_flight = log.group_seq > log.durable_seq;
         let crowded = log.cleaned.len() >= CLEANED_WAITING_MAX;
         let frees = log.notes.iter().any(|note| matches!(note, Note::Entry(Entry::Freed { .. })));
+        let frees = frees || (waited_for && self.full_of_lost(cx));
         if (due || crowded || (waited_for && !in_flight)) && self.open(Stream::Writes, frees, cx) {
             self.seal_now(Stream::Writes, cx);
             if waited_for {
@@ -637,19 +646,45 @@ impl Lane {
         }
     }
 
-    /// Nothing will become durable any more: those who wait get an error.
-    pub(crate) fn fail_waiters(&mut self, cx: &mut Cx<'_>) {
+    /// The cache device failed: nothing will become durable on it any more.
+    pub(crate) fn leave_cache(&mut self, cx: &mut Cx<'_>) {
+        self.log.notes.clear();
+        self.log.cleaned.clear();
+        self.log.cleaned_since = None;
         let unsealed = core::mem::take(&mut self.log.unsealed_waiters);
         let sealed = core::mem::take(&mut self.log.waiters);
         for waiter in sealed.into_values().flatten().chain(unsealed) {
-            self.durable(waiter, Err(RequestError::Io), cx);
+            self.without_cache(waiter, cx);
+        }
+        if cx.shared.failure != FailureRecord::Unknown {
+            for waiter in core::mem::take(&mut self.awaiting_record) {
+                self.without_cache(waiter, cx);
+            }
+        }
+    }
+
+    /// Finds another way for one who waits for a commit. What should be durable has to be on the origin;
+    /// what should be forgotten durably is, once it is recorded that this cache must not be replayed.
+    fn without_cache(&mut self, waiter: Waiter, cx: &mut Cx<'_>) {
+        match waiter {
+            Waiter::Request(request) => {
+                cx.shared.up.push(Up::UntilDrained { waiter: FlushWaiter::Request(request) });
+            }
+            Waiter::Piece(at) => cx.shared.up.push(Up::UntilDrained { waiter: FlushWaiter::Piece(self.id, at) }),
+            Waiter::Run(_) => self.durable(waiter, Ok(()), cx),
+            Waiter::Freed(_) => {}
+            Waiter::Invalidated(_) | Waiter::Replaced(_) | Waiter::Dropped(_) => match cx.shared.failure {
+                FailureRecord::Unknown => self.awaiting_record.push(waiter),
+                FailureRecord::Durable => self.durable(waiter, Ok(()), cx),
+                FailureRecord::Impossible => self.durable(waiter, Err(RequestError::Io), cx),
+            },
         }
     }
 
     fn durable(&mut self, waiter: Waiter, result: Result<(), RequestError>, cx: &mut Cx<'_>) {
         match waiter {
             Waiter::Request(request) => {
-                cx.shared.up.push(crate::shared::Up::PieceDone { request, error: result.err() });
+                cx.shared.up.push(Up::PieceDone { request, error: result.err() });
             }
             Waiter::Piece(at) => {
                 self.pieces[at].error = result.err();
@@ -669,7 +704,6 @@ impl Lane {
                     self.freed_durable(segment, cx);
                 }
             }
-            // If the cache device failed the origin is the better place for the data.
             Waiter::Run(run) => self.write_run(run, cx),
             Waiter::Dropped(flat) => {
                 if result.is_ok() {

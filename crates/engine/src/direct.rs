@@ -6,7 +6,8 @@
 //!    happens next (a discard drops them instead: its range has no content to keep).
 //! 2. Destage of the range that is in flight ends, so that it can't land on the new data.
 //! 3. Cached blocks are dropped, and the entry that says so is durable, before
-//! 4. the origin is written. Lost blocks that it replaces are dropped now, durably. Then the write is acknowledged; with FUA after the origin's flush.
+//! 4. the origin is written. Lost blocks that it replaces are dropped after the origin's flush,
+//!    durably. Then the write is acknowledged; with FUA after the origin's flush.
 
 use alloc::vec::Vec;
 
@@ -33,7 +34,8 @@ impl Lane {
     /// Steps 1 to 3; called again whenever a run ends.
     pub(crate) fn clear_way(&mut self, at: usize, cx: &mut Cx<'_>) {
         let (first, end, kind) = (self.pieces[at].first, self.pieces[at].end(), self.pieces[at].kind);
-        let mut wait = self.run_overlaps(first, end) && !cx.shared.planted(Canary::DestageOvertakes);
+        let hasty = cx.shared.planted(Canary::DirtyDropped);
+        let mut wait = self.run_overlaps(first, end) && !hasty;
         if kind != PieceKind::Discard {
             let mut from = first;
             while let Some(dirty) = self.dirty.next(from).filter(|dirty| *dirty < end) {
@@ -47,7 +49,7 @@ impl Lane {
                     }
                 } else {
                     self.urgent.insert(dirty);
-                    wait = true;
+                    wait = !hasty;
                 }
                 from = Flat(dirty.0 + 1);
             }
@@ -63,10 +65,6 @@ impl Lane {
         let cached: Vec<Flat> = (first.0..end.0).map(Flat).filter(known).collect();
         if cached.is_empty() {
             self.write_origin(at, cx);
-            return;
-        }
-        if cx.shared.cache_failed {
-            self.fail(at, RequestError::Io, cx);
             return;
         }
         cached.iter().for_each(|flat| self.unmap(*flat, cx));
@@ -118,10 +116,23 @@ impl Lane {
             self.direct_written(at, cx);
             return;
         }
+        // Until the new ones are durable: after a power cut the origin may have something older than the lost
+        // ones, which were durable.
+        cx.shared.origins[origin].flush.join(FlushWaiter::Replacing(self.id, at));
+    }
+
+    /// The origin has flushed what replaces lost blocks: the log forgets them.
+    pub(crate) fn drop_replaced(&mut self, at: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        if result.is_err() {
+            self.fail(at, RequestError::Io, cx);
+            return;
+        }
+        let lost: Vec<Flat> = cx.shared.lost.range(self.pieces[at].first..self.pieces[at].end()).copied().collect();
         lost.into_iter().for_each(|flat| self.unmap(flat, cx));
         let (key, blocks) = (cx.shared.key(self.pieces[at].first), self.pieces[at].blocks);
         self.log.note(Note::Entry(Entry::Invalidate { key, blocks }));
-        self.await_durable(Waiter::Replaced(at), cx);
+        let waits = self.await_durable(Waiter::Replaced(at), cx);
+        debug_assert!(waits, "a noted entry is not durable yet");
     }
 
     /// The origin has the new content, and the log knows of nothing older.

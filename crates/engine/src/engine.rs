@@ -21,7 +21,7 @@ use crate::persist::{PERSIST_FLUSH, PERSIST_WRITE, Persist};
 use crate::recover::OpenError;
 use crate::request::Active;
 use crate::router::Router;
-use crate::shared::{COORDINATOR, Cx, FlushGate, FlushWaiter, Origin, Shared, Up};
+use crate::shared::{COORDINATOR, Cx, FailureRecord, FlushGate, FlushWaiter, Origin, Shared, Up};
 use crate::status::{Counters, OriginStatus, Status};
 use crate::throttle::Throttle;
 use crate::types::{BLOCK_BYTES, Time};
@@ -51,6 +51,8 @@ pub(crate) struct Coordinator {
     persist: Persist,
     /// A flush of the cache device is in flight.
     cache_flushing: bool,
+    /// The cache device failed: those who wait until all that can be destaged is.
+    until_drained: Vec<FlushWaiter>,
     life: Life,
     lanes_open: usize,
     commits_replayed: u64,
@@ -109,6 +111,8 @@ impl Engine {
             dirty: 0,
             reserved: 0,
             cache_failed: false,
+            failure: FailureRecord::Unknown,
+            volatile_lost: false,
             draining: false,
             stopping: false,
             buffer_bytes: 0,
@@ -122,6 +126,7 @@ impl Engine {
             destager: Destager::new(now),
             persist: Persist::default(),
             cache_flushing: false,
+            until_drained: Vec::new(),
             life: Life::Opening,
             lanes_open: 0,
             commits_replayed: 0,
@@ -149,7 +154,7 @@ impl Engine {
                     lanes[lane].io_done(io, result, &mut cx);
                 }
             }
-            Input::Control(control) => coordinator.control(control, &mut cx),
+            Input::Control(control) => coordinator.control(control, lanes, &mut cx),
             Input::Timer => {}
         }
         coordinator.settle(lanes, &mut cx);
@@ -240,7 +245,7 @@ impl Coordinator {
         self.life == Life::Serving
     }
 
-    fn control(&mut self, control: Control, cx: &mut Cx<'_>) {
+    fn control(&mut self, control: Control, lanes: &[Lane], cx: &mut Cx<'_>) {
         match control {
             Control::SetMode { origin, mode } => {
                 let at = cx.shared.superblock.origins.iter().position(|record| record.id == origin);
@@ -256,9 +261,14 @@ impl Coordinator {
             Control::Drain(on) => {
                 cx.shared.draining = on;
                 if on {
-                    // What could not be read may be readable by now: it is tried once more.
-                    cx.shared.lost.clear();
+                    // What could not be read may be readable by now: it is tried once more. But not what is
+                    // being replaced right now on the origin.
+                    let locked = |flat: &Flat| lanes.iter().any(|lane| lane.is_changing(*flat));
+                    cx.shared.lost.retain(locked);
                 }
+            }
+            Control::FailureRecorded { durable } => {
+                cx.shared.failure = if durable { FailureRecord::Durable } else { FailureRecord::Impossible };
             }
             Control::Stop => {
                 if self.life == Life::Serving {
@@ -281,7 +291,7 @@ impl Coordinator {
         if let Err(error) = result {
             // What the device dropped can't be known: it isn't trusted with anything new.
             cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Flush, offset: 0, error });
-            cx.shared.cache_failed = true;
+            cx.fail_cache();
         }
         for lane in lanes {
             lane.flushed(result, cx);
@@ -302,17 +312,49 @@ impl Coordinator {
             let device = DeviceId::Origin(cx.shared.superblock.origins[at].id);
             cx.event(Event::DeviceFailed { device, op: Op::Flush, offset: 0, error });
         }
-        let error = result.err().map(|_| RequestError::Io);
         let over: Vec<(u64, FlushWaiter)> = over;
         for (_, waiter) in over {
-            match waiter {
-                FlushWaiter::Request(request) => self.part_done(request, error, cx),
-                FlushWaiter::Piece(lane, piece) => {
-                    lanes[lane].pieces[piece].error = error;
-                    lanes[lane].finish(piece, cx);
-                }
-                FlushWaiter::Run(lane, run) => lanes[lane].run_flushed(run, result, cx),
-                FlushWaiter::Promoted(lane) => lanes[lane].promoted_flushed(result, cx),
+            self.flush_done(waiter, result, lanes, cx);
+        }
+    }
+
+    fn flush_done(
+        &mut self,
+        waiter: FlushWaiter,
+        result: Result<(), DeviceError>,
+        lanes: &mut [Lane],
+        cx: &mut Cx<'_>,
+    ) {
+        let error = result.err().map(|_| RequestError::Io);
+        match waiter {
+            FlushWaiter::Request(request) => self.part_done(request, error, cx),
+            FlushWaiter::Piece(lane, piece) => {
+                lanes[lane].pieces[piece].error = error;
+                lanes[lane].finish(piece, cx);
+            }
+            FlushWaiter::Replacing(lane, piece) => lanes[lane].drop_replaced(piece, result, cx),
+            FlushWaiter::Run(lane, run) => lanes[lane].run_flushed(run, result, cx),
+            FlushWaiter::Promoted(lane) => lanes[lane].promoted_flushed(result, cx),
+        }
+    }
+
+    /// After a failure of the cache device: what should be durable is, when nothing is left to destage and
+    /// the origin is flushed. What was lost without ever having been durable is an error, once.
+    fn go_on_drained(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        if self.until_drained.is_empty() || cx.shared.dirty > cx.shared.lost.len() as u64 {
+            return;
+        }
+        let lost = core::mem::take(&mut cx.shared.volatile_lost);
+        for waiter in core::mem::take(&mut self.until_drained) {
+            let origin = match waiter {
+                FlushWaiter::Piece(lane, piece) => cx.shared.origin_of(lanes[lane].pieces[piece].first),
+                FlushWaiter::Request(request) => self.requests[request].origin,
+                FlushWaiter::Replacing(..) | FlushWaiter::Run(..) | FlushWaiter::Promoted(_) => continue,
+            };
+            if lost {
+                self.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
+            } else if !cx.shared.origins[origin].await_durable(waiter) {
+                self.flush_done(waiter, Ok(()), lanes, cx);
             }
         }
     }
@@ -330,10 +372,12 @@ impl Coordinator {
                 self.throttle.step(lanes, &self.router, self.destager.ns_per_block, cx);
                 let starved = self.throttle.starved(cx.shared);
                 self.destager.step(lanes, &self.router, self.requests.len(), starved, cx);
+                if cx.shared.cache_failed {
+                    self.persist.mark_failed(cx);
+                    lanes.iter_mut().for_each(|lane| lane.leave_cache(cx));
+                    self.go_on_drained(lanes, cx);
+                }
                 for lane in &mut *lanes {
-                    if cx.shared.cache_failed {
-                        lane.fail_waiters(cx);
-                    }
                     lane.resume_awaiting_room(cx);
                     lane.commit_step(cx);
                     lane.checkpoint_step(cx);
@@ -360,8 +404,12 @@ impl Coordinator {
                     Up::RunDropped => self.destager.run_dropped(),
                     Up::DestageFailed { origin, error } => {
                         self.destager.failed(cx.now);
+                        for waiter in core::mem::take(&mut self.until_drained) {
+                            self.flush_done(waiter, Err(error), lanes, cx);
+                        }
                         cx.event(Event::DestageFailed { origin: cx.shared.superblock.origins[origin].id, error });
                     }
+                    Up::UntilDrained { waiter } => self.until_drained.push(waiter),
                     Up::Recovered { commits } => {
                         self.lanes_open += 1;
                         self.commits_replayed += commits;
@@ -424,7 +472,10 @@ impl Coordinator {
                 }
             }
             Life::Stopping => {
-                if self.requests.is_empty() && self.throttle.is_empty() {
+                // A cache that failed is not replayed, so what it holds has to be on the origin now.
+                let undrained = cx.shared.dirty > cx.shared.lost.len() as u64 && !self.destager.retrying();
+                let leaving = cx.shared.cache_failed && undrained;
+                if self.requests.is_empty() && self.throttle.is_empty() && !leaving {
                     // From here on destage and reclaim start nothing new. Direct writes are made durable.
                     if !core::mem::replace(&mut cx.shared.stopping, true) {
                         cx.shared.origins.iter_mut().filter(|it| it.unflushed).for_each(|it| it.flush.want());

@@ -37,6 +37,14 @@ pub enum Event {
         /// How.
         error: DeviceError,
     },
+    /// The cache device refused a write or a flush. From now on nothing new is put on it: clean data is
+    /// read from it as long as that goes, dirty data is destaged, writes go to the origin. The
+    /// superblock is marked, so that this cache isn't replayed later.
+    CacheFailed,
+    /// The mark can't be written: the caller has to remember elsewhere that this cache must not be
+    /// replayed, and answers with [`crate::Control::FailureRecorded`]. Until then writes of cached
+    /// blocks wait.
+    FailureUnmarked,
     /// Writing dirty data to an origin failed; it stays dirty and is tried again later.
     DestageFailed {
         /// The origin.

@@ -145,6 +145,12 @@ pub enum Control {
     /// Destage everything at full speed (`true`), or stop doing so. While it lasts new writes
     /// are treated as writethrough, so that it ends. [`Event::Drained`] tells the end.
     Drain(bool),
+    /// The answer to [`Event::FailureUnmarked`]: whether it is remembered durably that this cache must
+    /// not be replayed. If not, writes of cached blocks fail, since a replay would undo them.
+    FailureRecorded {
+        /// It is remembered.
+        durable: bool,
+    },
     /// Finish what is in flight, make everything durable, write a checkpoint, then emit
     /// [`Event::Stopped`]. Requests are refused from now on.
     Stop,

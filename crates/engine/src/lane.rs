@@ -13,7 +13,7 @@ use slab::Slab;
 use crate::admission::Admission;
 use crate::canary::Canary;
 use crate::checkpoint::Checkpoint;
-use crate::commit::Log;
+use crate::commit::{Log, Waiter};
 use crate::destage::Run;
 use crate::dirty::DirtySet;
 use crate::index::{Flat, Found, Index};
@@ -149,6 +149,8 @@ pub(crate) struct Lane {
     pub(crate) suspect: BTreeSet<Flat>,
     /// Blocks that are no longer in the index, while the log doesn't say so durably.
     pub(crate) unrecorded: BTreeSet<Flat>,
+    /// Those who wait until it is recorded that this cache must not be replayed.
+    pub(crate) awaiting_record: Vec<Waiter>,
     pub(crate) reclaim: Reclaim,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) recovery: Option<Box<Recovery>>,
@@ -177,6 +179,7 @@ impl Lane {
             urgent: BTreeSet::new(),
             suspect: BTreeSet::new(),
             unrecorded: BTreeSet::new(),
+            awaiting_record: Vec::new(),
             reclaim: Reclaim::default(),
             checkpoint: Checkpoint::default(),
             recovery: None,
@@ -305,6 +308,12 @@ impl Lane {
         let origin = &mut cx.shared.origins[at];
         origin.dirty = origin.dirty.wrapping_add_signed(change);
         cx.shared.dirty = cx.shared.dirty.wrapping_add_signed(change);
+    }
+
+    /// Whether a request in flight changes this block.
+    pub(crate) fn is_changing(&self, flat: Flat) -> bool {
+        let covers = |piece: &Piece| piece.kind != PieceKind::Read && (piece.first..piece.end()).contains(&flat);
+        self.pieces.iter().any(|(_, piece)| covers(piece))
     }
 
     /// Whether nothing of this lane is in flight.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes the superblock while the engine runs: when a mode changes.
+//! Writes the superblock while the engine runs: when a mode changes, and when the cache device fails.
 //!
 //! The last copy first, then the first one, each followed by a flush, so that one whole copy exists
 //! at every moment.
@@ -10,12 +10,23 @@ use crate::event::Event;
 use crate::format::Superblock;
 use crate::io::{DeviceError, DeviceId, Op};
 use crate::memory::Buf;
-use crate::shared::{COORDINATOR, Cx, blocks_span};
+use crate::shared::{COORDINATOR, Cx, FailureRecord, blocks_span};
 use crate::types::{Mode, OriginId};
 
 /// Numbers of the coordinator's I/O for the superblock.
 pub(crate) const PERSIST_WRITE: usize = 1 << 20;
 pub(crate) const PERSIST_FLUSH: usize = PERSIST_WRITE + 1;
+
+/// The mark that says that the cache device failed.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Mark {
+    #[default]
+    None,
+    Wanted,
+    Writing,
+    /// Written, or refused.
+    Over,
+}
 
 /// State of the superblock's writing.
 #[derive(Default)]
@@ -24,6 +35,7 @@ pub(crate) struct Persist {
     /// Copies still to write.
     copies: u32,
     wanted: bool,
+    mark: Mark,
     /// Mode changes to tell of when the write under way, and when the next one, is done.
     telling: Vec<(OriginId, Mode)>,
     changed: Vec<(OriginId, Mode)>,
@@ -39,11 +51,23 @@ impl Persist {
         self.changed.push((origin, mode));
     }
 
+    /// Marks the superblock, once, after the cache device failed.
+    pub(crate) fn mark_failed(&mut self, cx: &mut Cx<'_>) {
+        if self.mark == Mark::None {
+            (self.mark, self.wanted) = (Mark::Wanted, true);
+            (cx.shared.superblock.clean, cx.shared.superblock.failed) = (false, true);
+        }
+    }
+
     pub(crate) fn step(&mut self, cx: &mut Cx<'_>) {
         if !self.wanted || self.buf.is_some() {
             return;
         }
         self.wanted = false;
+        if self.mark == Mark::Wanted {
+            self.mark = Mark::Writing;
+            cx.shared.superblock.dirty_blocks = cx.shared.dirty;
+        }
         self.telling = core::mem::take(&mut self.changed);
         cx.shared.superblock.update += 1;
         let buf = cx.alloc(1);
@@ -65,7 +89,11 @@ impl Persist {
     pub(crate) fn io_done(&mut self, io: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         if let Err(error) = result {
             cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Write, offset: 0, error });
-            cx.shared.cache_failed = true;
+            cx.fail_cache();
+            if self.mark == Mark::Writing {
+                self.mark = Mark::Over;
+                cx.event(Event::FailureUnmarked);
+            }
             self.end(cx);
         } else if io == PERSIST_WRITE {
             cx.io(COORDINATOR, PERSIST_FLUSH, DeviceId::Cache, Op::Flush, 0, None);
@@ -74,6 +102,10 @@ impl Persist {
         } else {
             for (origin, mode) in core::mem::take(&mut self.telling) {
                 cx.event(Event::ModeChanged { origin, mode });
+            }
+            if self.mark == Mark::Writing {
+                self.mark = Mark::Over;
+                cx.shared.failure = FailureRecord::Durable;
             }
             self.end(cx);
         }

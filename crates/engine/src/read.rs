@@ -7,8 +7,8 @@
 
 use alloc::vec::Vec;
 
-use crate::canary::Canary;
 use crate::admission::View;
+use crate::canary::Canary;
 use crate::commit::{Note, Place, Waiter};
 use crate::event::Event;
 use crate::format::Stream;
@@ -165,6 +165,7 @@ impl Lane {
     /// A dirty block is lost, if it is still in that slot: until it is written anew, or can be read after all.
     pub(crate) fn lose(&mut self, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
         if self.index.get(flat).is_some_and(|found| found.dirty && found.slot == slot) {
+            cx.shared.volatile_lost |= self.log.last_seq_of([slot].into_iter()) > self.log.durable_seq;
             cx.shared.lost.insert(flat);
             self.urgent.remove(&flat);
         }

@@ -97,20 +97,33 @@ impl Lane {
     /// Victims in which only lost blocks are left: they wait until those are written anew, and must not
     /// keep the others from being reclaimed.
     fn stuck_victims(&self, cx: &Cx<'_>) -> usize {
-        if cx.shared.lost.is_empty() {
-            return 0;
-        }
+        let stuck = |id: &&u32| self.reclaim.victims.contains_key(id);
+        self.held_by_lost(cx).iter().filter(stuck).count()
+    }
+
+    /// Segments whose dirty blocks are all lost.
+    fn held_by_lost(&self, cx: &Cx<'_>) -> Vec<u32> {
         let slots = self.log.segment_slots();
         let mut lost_in: BTreeMap<u32, u32> = BTreeMap::new();
         for found in cx.shared.lost.iter().filter_map(|flat| self.index.get(*flat)) {
             *lost_in.entry(found.slot / slots).or_default() += 1;
         }
-        lost_in
-            .iter()
-            .filter(|(id, lost)| {
-                self.reclaim.victims.contains_key(id) && self.log.segments[**id as usize].dirty == **lost
-            })
-            .count()
+        lost_in.retain(|id, lost| self.log.segments[*id as usize].dirty == *lost);
+        lost_in.into_keys().collect()
+    }
+
+    /// Whether there will be no room until lost blocks are written anew: every segment that is
+    /// not free or open holds one, and nothing is on its way that could change that.
+    pub(crate) fn full_of_lost(&self, cx: &Cx<'_>) -> bool {
+        if cx.shared.lost.is_empty() || !self.runs.is_empty() {
+            return false;
+        }
+        let held = self.held_by_lost(cx);
+        (0..).zip(&self.log.segments).all(|(id, segment)| match segment.state {
+            State::Free | State::Open => true,
+            State::Closed | State::Victim => held.binary_search(&id).is_ok(),
+            State::Freeing => false,
+        })
     }
 
     /// Goes on with victims whose dirty blocks are destaged or rewritten.
@@ -196,6 +209,15 @@ impl Lane {
         }
         let index = &self.index;
         victim.blocks.retain(|&(flat, slot)| index.get(flat).is_some_and(|found| found.slot == slot));
+        if victim.known && victim.blocks.len() as u32 != self.log.segments[segment as usize].live {
+            // A header that is sound but not this segment's newest: the device lost a write, or misdirected one.
+            let at = segment * self.log.segment_slots();
+            let offset = cx.shared.superblock.slot_offset(self.id as u32, at);
+            cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Read, offset, error: DeviceError::Io });
+            self.find_blocks(segment);
+        }
+        let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
+        let index = &self.index;
         let mut survivors = Vec::new();
         let dirty = self.log.segments[segment as usize].dirty > 0;
         for &(flat, _) in &victim.blocks {

@@ -75,19 +75,25 @@ impl fmt::Display for OpenError {
         match self {
             Self::KeySpaceTooLarge => write!(f, "the origins are too large for this cache's index"),
             Self::NoCheckpoint { lane } => {
-                write!(f, "lane {lane}: no checkpoint found; run `flashfront check` on the cache device")
+                write!(
+                    f,
+                    "lane {lane}: no checkpoint found; `flashfront repair` salvages what is left on the cache device"
+                )
             }
             Self::CheckpointDamaged { lane, offset } => write!(
                 f,
-                "lane {lane}: the checkpoint block at byte {offset} of the cache device is damaged; run `flashfront check`"
+                "lane {lane}: the checkpoint block at byte {offset} of the cache device is damaged; `flashfront repair` salvages what is left"
             ),
             Self::LogDamaged { lane, commit, durable } => write!(
                 f,
                 "lane {lane}: commit {commit} of the log is damaged or missing, though a later one says that all up to \
                  {durable} were durable: the cache device has decayed, or it lost what it had flushed; serving what is \
-                 before it would be serving old data; run `flashfront check` on the cache device"
+                 before it would be serving old data; `flashfront repair` salvages what is left, and lists what is lost"
             ),
-            Self::Read { offset, error } => write!(f, "can't read the cache device at byte {offset}: {error:?}"),
+            Self::Read { offset, error } => write!(
+                f,
+                "can't read the cache device at byte {offset}: {error:?}; `flashfront repair` salvages what can be read"
+            ),
             Self::NoFreeSegments { lane } => write!(f, "lane {lane}: no free segments to write to"),
         }
     }

@@ -21,6 +21,7 @@ const PIECE_BLOCKS_MAX: u64 = 257;
 /// A request in flight.
 pub(crate) struct Active {
     id: RequestId,
+    pub(crate) origin: usize,
     /// Parts not done.
     pending: u32,
     error: Option<RequestError>,
@@ -56,7 +57,7 @@ impl Coordinator {
             return;
         }
         // One extra part, so that the request can't end before all parts are begun.
-        let active = Active { id: request.id, pending: 1, error: None, zeroes: Vec::new() };
+        let active = Active { id: request.id, origin, pending: 1, error: None, zeroes: Vec::new() };
         let at = self.requests.insert(active);
         let counters = &mut cx.shared.counters;
         match request.op {
@@ -113,7 +114,11 @@ impl Coordinator {
         let sequential = cutoff > 0 && stream_bytes > cutoff;
         let writeback = origin.mode == Mode::Writeback;
         let durable = fua || always_durable(range, cx);
-        if writeback && !cx.shared.draining && !(sequential && self.none_cached(range, lanes, cx)) {
+        if writeback
+            && !cx.shared.draining
+            && !cx.shared.cache_failed
+            && !(sequential && self.none_cached(range, lanes, cx))
+        {
             self.split(at, range, PieceKind::Write, durable, false, lanes, cx);
         } else {
             cx.shared.counters.bypassed_sequential += u64::from(sequential);

@@ -28,6 +28,8 @@ pub(crate) enum FlushWaiter {
     Request(usize),
     /// A piece of a lane.
     Piece(usize, usize),
+    /// A piece of a lane that has written over lost blocks, which may be dropped then.
+    Replacing(usize, usize),
     /// A destage run of a lane.
     Run(usize, usize),
     /// The promoted blocks of a lane, before they may be committed.
@@ -116,10 +118,22 @@ pub(crate) enum Up {
     RunWritten { lane: usize, run: usize, origin: usize, blocks: u32 },
     /// A destage run ended without being written.
     RunDropped,
+    /// The cache device failed under someone who waits for durability.
+    UntilDrained { waiter: FlushWaiter },
     /// The lane has replayed its log.
     Recovered { commits: u64 },
     /// The lane can't be replayed.
     OpenFailed(crate::recover::OpenError),
+}
+
+/// Whether it is known, wherever the next start will look, that this cache must not be replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailureRecord {
+    /// Not yet, or nothing has failed.
+    Unknown,
+    Durable,
+    /// It can't be recorded anywhere.
+    Impossible,
 }
 
 /// What the lanes share.
@@ -137,8 +151,11 @@ pub(crate) struct Shared {
     /// Blocks of accepted writes that are not in the log yet.
     pub(crate) reserved: u64,
     pub(crate) dirty_limit: u64,
-    /// A commit or a flush of the cache device failed: nothing new is trusted to it.
+    /// A write or a flush of the cache device failed: nothing new is trusted to it (see `failure`).
     pub(crate) cache_failed: bool,
+    pub(crate) failure: FailureRecord,
+    /// A block was lost that no FLUSH has covered: the next FLUSH must say so.
+    pub(crate) volatile_lost: bool,
     pub(crate) draining: bool,
     pub(crate) stopping: bool,
     pub(crate) buffer_bytes: u64,
@@ -209,6 +226,13 @@ impl Cx<'_> {
         }
         let token = Token((lane as u64) << 40 | op as u64);
         self.out.0.push(Effect::Io(Io { token, device, op: what, offset, len, span }));
+    }
+
+    /// The cache device can't be trusted with anything new.
+    pub(crate) fn fail_cache(&mut self) {
+        if !core::mem::replace(&mut self.shared.cache_failed, true) {
+            self.event(Event::CacheFailed);
+        }
     }
 
     pub(crate) fn event(&mut self, event: Event) {

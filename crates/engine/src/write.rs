@@ -138,7 +138,11 @@ impl Lane {
     /// Appends what is left of a piece; false if it has to wait for room.
     fn append_piece(&mut self, at: usize, cx: &mut Cx<'_>) -> bool {
         if cx.shared.cache_failed {
-            self.fail(at, RequestError::Io, cx);
+            // To the origin, then; as a whole, though a part of it may be in the open commit already.
+            let piece = &mut self.pieces[at];
+            piece.kind = PieceKind::Direct;
+            cx.shared.reserved -= u64::from(core::mem::take(&mut piece.reserved));
+            self.clear_way(at, cx);
             return true;
         }
         while self.pieces[at].next < self.pieces[at].blocks {
@@ -172,10 +176,15 @@ impl Lane {
     /// Lets waiting pieces go on, as far as there is room.
     pub(crate) fn resume_awaiting_room(&mut self, cx: &mut Cx<'_>) {
         while let Some(&at) = self.awaiting_room.front() {
-            if !self.append_piece(at, cx) {
+            let appended = self.append_piece(at, cx);
+            if !appended && !self.full_of_lost(cx) {
                 return;
             }
             self.awaiting_room.pop_front();
+            if !appended {
+                // An error is better than to wait for ever.
+                self.fail(at, RequestError::Io, cx);
+            }
         }
     }
 }

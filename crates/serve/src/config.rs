@@ -37,6 +37,9 @@ pub struct Config {
     /// Where `status`, `set` and `drain` reach the daemon.
     #[serde(default = "control_path")]
     pub control: PathBuf,
+    /// The folder that remembers failures of cache devices that can't be marked.
+    #[serde(default = "crate::failure::state_path")]
+    pub state: Option<PathBuf>,
     /// Where Prometheus finds `/metrics`; nowhere by default.
     #[serde(default)]
     pub http: Option<SocketAddr>,
@@ -204,6 +207,7 @@ impl Config {
         Self {
             cache,
             control: control_path(),
+            state: crate::failure::state_path(),
             http: None,
             insecure: false,
             tls: None,
@@ -230,11 +234,20 @@ impl Config {
     /// # Errors
     /// The first thing that can't work.
     pub fn check(&self) -> Result<(), ConfigError> {
-        if self.volumes.is_empty() {
-            return Err(ConfigError::NoVolume);
-        }
+        self.check_devices()?;
         if self.listeners.is_empty() {
             return Err(ConfigError::NoListen);
+        }
+        self.check_places()
+    }
+
+    /// What [`Config::check`] does, for somebody who serves nobody.
+    ///
+    /// # Errors
+    /// The first thing that can't work.
+    pub(crate) fn check_devices(&self) -> Result<(), ConfigError> {
+        if self.volumes.is_empty() {
+            return Err(ConfigError::NoVolume);
         }
         for (nth, volume) in self.volumes.iter().enumerate() {
             if !name_is_usable(&volume.name) {
@@ -255,7 +268,7 @@ impl Config {
         if self.buffer_bytes.0 < BUFFER_BYTES_MIN {
             return Err(ConfigError::BufferSmall { given: self.buffer_bytes });
         }
-        self.check_places()
+        Ok(())
     }
 
     /// Other machines see nothing unencrypted unless the operator says so.

@@ -6,21 +6,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use flashfront_device::real::{DeviceFile, Prefer, Reactor};
 use flashfront_device::{Arena, Device};
-use flashfront_engine::{Control, Engine, Event, Input, Time};
+use flashfront_engine::{Control, Engine, Event, Input, Options, Time};
 use mio::{Poll, Waker};
 
 use crate::config::Config;
-use crate::control::{Caller, Server};
+use crate::control::{Caller, ControlCall, Server};
 use crate::frontend::nbd::Tls;
 use crate::metrics::Http;
 use crate::pump::{Pump, WAKER};
-use crate::superblock;
+use crate::{failure, superblock};
 
 mod answer;
+mod destage;
 mod end;
 mod error;
 mod limit;
@@ -29,6 +31,7 @@ mod tell;
 #[cfg(test)]
 mod tests;
 
+pub use destage::{DestageReport, destage};
 pub use error::ServeError;
 use error::failed;
 pub use limit::LimitError;
@@ -124,31 +127,9 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
         // Asked for while the devices were being opened: the cache stays as it was left.
         return Ok(Ended::AtOnce);
     }
-
-    let Opened { cache, origins, mut superblock, .. } = opened;
-    (superblock.clean, superblock.failed, superblock.epoch) = (false, false, superblock.epoch + 1);
-    for (record, volume) in superblock.origins.iter_mut().zip(&config.volumes) {
-        record.mode = volume.mode.unwrap_or(record.mode);
-    }
-    superblock::write(&cache, &mut superblock).map_err(failed(format!("{}: superblock", cache.path().display())))?;
-
-    if let Some(notice) = reactor.notice() {
-        tracing::warn!("{notice}");
-    }
-    for notice in origins.iter().chain([&cache]).filter_map(DeviceFile::notice) {
-        tracing::warn!("{notice}");
-    }
-    let exports = exports(config, &superblock, &origins);
-    let reserve = u64::from(superblock.lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES;
-    let arena = Arena::with_reserve(config.buffer_bytes.0, reserve);
-    let backend = reactor.backend_name();
-    let devices = attach(reactor, cache, origins, &superblock, &hooks);
-    let engine = Engine::new(superblock, options, Time(0))
-        .map_err(|error| ServeError::Open { path: config.cache.clone(), error })?;
-    let pump = Pump::new(engine, arena, devices, poll, calls);
+    let exports = exports(config, &opened.superblock, &opened.origins);
+    let mut daemon = begin(config, opened, options, reactor, &hooks, poll, calls)?;
     let uris = frontends.iter().map(|frontend| frontend.uri()).collect();
-    let (started, stop) = (Instant::now(), hooks.stop.clone());
-    let mut daemon = Daemon { pump, config, backend, started, ready: None, stop, failure_told: false };
     if !daemon.replay()? {
         return Ok(Ended::AtOnce);
     }
@@ -163,6 +144,41 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     daemon.close(clean)
 }
 
+/// The first write: from here on the cache is in use, by a new epoch. Returns a daemon to be replayed.
+fn begin<'a>(
+    config: &'a Config,
+    opened: Opened,
+    options: Options,
+    reactor: Reactor,
+    hooks: &Hooks,
+    poll: Poll,
+    calls: Receiver<ControlCall>,
+) -> Result<Daemon<'a>, ServeError> {
+    let Opened { cache, origins, mut superblock, .. } = opened;
+    (superblock.clean, superblock.failed, superblock.epoch) = (false, false, superblock.epoch + 1);
+    for (record, volume) in superblock.origins.iter_mut().zip(&config.volumes) {
+        record.mode = volume.mode.unwrap_or(record.mode);
+    }
+    superblock::write(&cache, &mut superblock).map_err(failed(format!("{}: superblock", cache.path().display())))?;
+    failure::forget(config.state.as_deref(), &superblock);
+
+    if let Some(notice) = reactor.notice() {
+        tracing::warn!("{notice}");
+    }
+    for notice in origins.iter().chain([&cache]).filter_map(DeviceFile::notice) {
+        tracing::warn!("{notice}");
+    }
+    let reserve = u64::from(superblock.lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES;
+    let arena = Arena::with_reserve(config.buffer_bytes.0, reserve);
+    let backend = reactor.backend_name();
+    let devices = attach(reactor, cache, origins, &superblock, hooks);
+    let engine = Engine::new(superblock, options, Time(0))
+        .map_err(|error| ServeError::Open { path: config.cache.clone(), error })?;
+    let pump = Pump::new(engine, arena, devices, poll, calls);
+    let (started, stop) = (Instant::now(), hooks.stop.clone());
+    Ok(Daemon { pump, config, backend, started, ready: None, stop })
+}
+
 struct Daemon<'a> {
     pump: Pump,
     config: &'a Config,
@@ -170,8 +186,6 @@ struct Daemon<'a> {
     started: Instant,
     ready: Option<Instant>,
     stop: StopHandle,
-    /// The failure of the cache device was explained.
-    failure_told: bool,
 }
 
 impl Daemon<'_> {

@@ -8,6 +8,7 @@
 pub mod config;
 pub mod control;
 pub mod daemon;
+pub mod failure;
 pub mod frontend;
 pub mod metrics;
 pub mod offline;

@@ -5,7 +5,7 @@
 //! contract with scripts: keys are added, never renamed or removed (test: `keys_are_a_contract`).
 //! Units come last in a name; what has no unit is a count.
 
-use flashfront_engine::{BLOCK_SECTORS, Key, Mode, Status};
+use flashfront_engine::{BLOCK_SECTORS, Key, Mode, OriginId, Status};
 use serde::{Deserialize, Serialize};
 
 /// What the daemon knows and the engine does not.
@@ -187,7 +187,7 @@ impl StatusReport {
             segments: status.segments,
             counters: CounterReport::from(&status.counters),
             lost_blocks: status.lost.len() as u64,
-            lost: merge_lost(&status.lost, facts),
+            lost: lost_ranges(&status.lost, |id| volume_name(facts, id.0)),
             rss_bytes: rss_bytes(),
             index_bytes: status.index_bytes,
             buffer_bytes: status.buffer_bytes,
@@ -218,7 +218,7 @@ fn common_mode(mut modes: impl Iterator<Item = Mode>) -> String {
 }
 
 /// Neighbouring blocks become one range, whatever order they come in.
-fn merge_lost(lost: &[Key], facts: &Facts) -> Vec<LostRange> {
+pub(crate) fn lost_ranges(lost: &[Key], name: impl Fn(OriginId) -> String) -> Vec<LostRange> {
     let mut keys = lost.to_vec();
     keys.sort_unstable();
     keys.dedup();
@@ -233,11 +233,7 @@ fn merge_lost(lost: &[Key], facts: &Facts) -> Vec<LostRange> {
     }
     ranges
         .into_iter()
-        .map(|(first, blocks)| LostRange {
-            origin: volume_name(facts, first.origin.0),
-            lba: first.block.0 * BLOCK_SECTORS,
-            blocks,
-        })
+        .map(|(first, blocks)| LostRange { origin: name(first.origin), lba: first.block.0 * BLOCK_SECTORS, blocks })
         .collect()
 }
 
@@ -256,7 +252,7 @@ pub fn rss_bytes() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use flashfront_engine::{Block, OriginId, OriginStatus};
+    use flashfront_engine::{Block, OriginStatus};
 
     use super::*;
 
@@ -324,7 +320,10 @@ mod tests {
     fn lost_neighbours_become_one_range() {
         let facts = Facts { volumes: vec!["a".to_owned(), "b".to_owned()], ..Facts::default() };
         let range = |origin: &str, lba, blocks| LostRange { origin: origin.to_owned(), lba, blocks };
-        assert_eq!(merge_lost(&status().lost, &facts), [range("a", 72, 3), range("a", 160, 1), range("b", 168, 1)]);
+        assert_eq!(
+            lost_ranges(&status().lost, |id| volume_name(&facts, id.0)),
+            [range("a", 72, 3), range("a", 160, 1), range("b", 168, 1)]
+        );
     }
 
     #[test]

@@ -115,6 +115,7 @@ impl Bench {
     pub(crate) fn config(&self) -> Config {
         let mut config = Config::new(self.cache());
         config.control = self.path("control");
+        config.state = Some(self.path("state"));
         config.volumes.push(Volume { name: "data".to_owned(), origin: self.origin(), mode: None });
         config.listeners.push(Listener { nbd: Listen::Unix(self.path("nbd")) });
         config

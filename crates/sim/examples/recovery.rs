@@ -17,7 +17,8 @@ use flashfront_engine::format::{
     Superblock, checkpoint_blocks, encode_checkpoint_ages, encode_checkpoint_entries,
 };
 use flashfront_engine::{
-    BLOCK_BYTES, Block, DeviceId, Effect, Effects, Engine, Event, Input, Io, Key, Memory, Mode, Op, Options, OriginId, Time,
+    BLOCK_BYTES, Block, DeviceId, Effect, Effects, Engine, Event, Input, Io, Key, Memory, Mode, Op, Options, OriginId,
+    Time,
 };
 
 const BYTES_PER_SECOND: u64 = 3_000_000_000;
@@ -227,7 +228,9 @@ fn peak_rss() -> u64 {
 fn main() {
     let sizes: Vec<u64> = std::env::args().skip(1).map(|it| it.parse().expect("sizes in GiB")).collect();
     let sizes = if sizes.is_empty() { vec![64, 256, 1024] } else { sizes };
-    println!("| cache | lanes | blocks | commits replayed | read | device time | CPU | peak memory |\n|--:|--:|--:|--:|--:|--:|--:|--:|");
+    println!(
+        "| cache | lanes | blocks | commits replayed | read | device time | CPU | peak memory |\n|--:|--:|--:|--:|--:|--:|--:|--:|"
+    );
     for gib in sizes {
         let media = Media::new(gib);
         let began = Instant::now();

@@ -12,7 +12,8 @@ use prove::{canaries, sweep, torture};
 const USAGE: &str = "\
 usage: flashfront-sim sweep [--point POINT]
        flashfront-sim torture [--seconds N] [--seed S] [--with NAME=NUMBER,...]
-       flashfront-sim canaries";
+       flashfront-sim canaries [--all]
+       flashfront-sim canary NAME torture|sweep ...";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -21,6 +22,8 @@ fn main() -> ExitCode {
         Some((&"sweep", rest)) => sweep::main(rest),
         Some((&"torture", rest)) => torture::main(rest),
         Some((&"canaries", rest)) => canaries::main(rest),
+        Some((&"canary", [name, "torture", rest @ ..])) => canaries::plant(name).and_then(|()| torture::main(rest)),
+        Some((&"canary", [name, "sweep", rest @ ..])) => canaries::plant(name).and_then(|()| sweep::main(rest)),
         _ => Err(USAGE.to_owned()),
     };
     match proved {

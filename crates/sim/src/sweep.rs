@@ -79,7 +79,8 @@ impl FromStr for Point {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no point; one is as in writeback:17:torn/lost, or with :3:kept/kept after it");
+        let wrong =
+            || format!("`{text}` is no point; one is as in writeback:17:torn/lost, or with :3:kept/kept after it");
         let fate = |name: &str| FATES.iter().position(|(it, _)| *it == name);
         let cut = |event: &str, fates: &str| {
             let (cache, origins) = fates.split_once('/')?;

@@ -74,6 +74,8 @@ pub struct World {
     pub events: Vec<Event>,
     /// Inputs since the beginning.
     pub steps: u64,
+    /// It is remembered outside of the cache device that this cache must not be replayed.
+    pub recorded_failure: bool,
     /// Over all effects so far.
     hash: DefaultHasher,
     effects: Effects,
@@ -119,6 +121,7 @@ impl World {
             answers: Vec::new(),
             events: Vec::new(),
             steps: 0,
+            recorded_failure: false,
             hash: DefaultHasher::new(),
             effects: Effects::default(),
             flying: BTreeMap::new(),
@@ -137,8 +140,21 @@ impl World {
         read_superblock(self.cache.inner()).is_some()
     }
 
+    /// Whether the cache failed earlier, so that it must not be replayed, as a daemon looks it up.
+    #[must_use]
+    pub fn must_not_open(&self) -> bool {
+        self.recorded_failure || read_superblock(self.cache.inner()).is_some_and(|superblock| superblock.failed)
+    }
+
+    /// Puts an empty cache in the place of the one that failed.
+    pub fn replace_cache(&mut self) {
+        let fresh = Self::format(WorldSpec { seed: self.spec.seed ^ 0xf7e5, ..self.spec.clone() });
+        (self.cache, self.recorded_failure) = (fresh.cache, false);
+    }
+
     /// Begins to open the cache: the next steps replay it.
     pub fn begin_open(&mut self) {
+        assert!(!self.must_not_open(), "the cache failed, but is opened again");
         (self.counters, self.ready) = (Counters::default(), false);
         let mut superblock = read_superblock(self.cache.inner()).expect("one copy of the superblock is whole");
         superblock.epoch += 1;
@@ -337,6 +353,7 @@ impl World {
         let mut next = Self::on(spec, cache, origins, self.now);
         next.hash = self.hash.clone();
         next.steps = self.steps;
+        next.recorded_failure = self.recorded_failure;
         next
     }
 
@@ -371,6 +388,10 @@ impl World {
             }
         }
         self.effects = effects;
+        if !self.recorded_failure && self.events.contains(&Event::FailureUnmarked) {
+            self.recorded_failure = true;
+            self.control(Control::FailureRecorded { durable: true });
+        }
     }
 
     /// Takes an effect into the hash.

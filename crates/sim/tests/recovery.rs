@@ -51,7 +51,9 @@ fn a_rotten_header_is_not_the_end_of_the_log() {
                     assert_eq!(commit, seq);
                     assert!(durable >= seq);
                 }
-                other => assert!(nth == last, "commit {seq} of {last} rotten, in segments of {segment_blocks}: {other:?}"),
+                other => {
+                    assert!(nth == last, "commit {seq} of {last} rotten, in segments of {segment_blocks}: {other:?}")
+                }
             }
         }
     }

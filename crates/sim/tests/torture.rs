@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A few random lives, always the same ones: `cargo x torture` lives fresh ones by the thousand.
 
-use flashfront_sim::torture::{Change, live, shrink};
+use flashfront_sim::torture::{Change, live};
 
 #[test]
 fn random_lives() {
@@ -11,7 +11,7 @@ fn random_lives() {
     }
 }
 
-/// A life that fails is made smaller, and the smaller one still fails.
+/// What a reproducing line says is what is lived.
 #[test]
 fn a_changed_plan_is_another_life() {
     let changes: Vec<Change> = ["requests=9", "clients=1", "generations=1"].map(|it| it.parse().unwrap()).to_vec();
@@ -20,5 +20,19 @@ fn a_changed_plan_is_another_life() {
     assert!("requests".parse::<Change>().is_err() && "clowns=3".parse::<Change>().unwrap_err().contains("generations"));
     let text: Vec<String> = changes.iter().map(Change::to_string).collect();
     assert_eq!(text, ["requests=9", "clients=1", "generations=1"]);
-    let _ = shrink;
+}
+
+/// Lives that once failed, each for the reason beside it.
+#[test]
+fn what_failed_once() {
+    for (seed, why) in [
+        (20, "a long write before a small dirty limit waited for a destage that never began"),
+        (60, "reclaim trusted a sound but old header, left by a lost write, and freed a segment in use"),
+        (78, "writes waited for room for ever where every segment held a lost block"),
+        (236, "a destage that failed at the end of a sweep was not tried again before the next request"),
+        (1_795_248_388_664, "a direct write dropped a lost block before the origin had flushed the new one"),
+        (1_795_248_388_692, "the same, in another order"),
+    ] {
+        live(seed, &[]).unwrap_or_else(|failure| panic!("cargo x torture --seed {seed} ({why}): {failure}"));
+    }
 }

@@ -52,12 +52,13 @@ fn a_cache_device_that_fails_is_told_marked_and_refused() {
     daemon.ready();
     assert_eq!(volume.status()["cache_failed"], false);
 
-    // Until the file system is full; each block is acknowledged as durable, or not.
+    // Long after the file system is full: no client sees an error, and each block is durable somewhere.
     let mut client = volume.connect();
     let block = |nth: u64| [nth as u8 | 1; 4096];
-    let acknowledged = (0..4000_u64).take_while(|nth| client.write_at(nth * 3 * 4096, &block(*nth), true).is_ok());
-    let acknowledged = acknowledged.count() as u64;
-    assert!((100..4000).contains(&acknowledged), "{acknowledged} blocks of 6 MiB");
+    let acknowledged = 4000;
+    for nth in 0..acknowledged {
+        client.write_at(nth * 3 * 4096, &block(nth), true).expect("the origin takes what the cache can't");
+    }
     let status = volume.status();
     assert_eq!(status["cache_failed"], true, "{status}");
     assert!(must(&mut volume.ask("status")).contains("FAILED"));
@@ -94,4 +95,30 @@ fn a_cache_device_that_fails_is_told_marked_and_refused() {
     let json: Value = serde_json::from_slice(&report.stdout).unwrap_or_else(|_| panic!("{}", show(&report)));
     assert_eq!(json["cache_failed"], true, "{json}");
     must(flashfront().arg("detach").arg("--cache").arg(&volume.cache).arg("--origin").arg(&volume.origin));
+}
+
+/// The cache device takes no writes any more, not even its mark, and the daemon is killed: the state folder
+/// remembers, and what was acknowledged as durable is on the origin.
+#[test]
+fn a_failure_that_cannot_be_marked_is_remembered() {
+    let volume = Volume::new(32, 64);
+    must(&mut volume.format());
+    let daemon = Daemon::spawn(volume.serve().args(["--inject", "cache:eio,op=write,after=40"]), &volume.log);
+    daemon.ready();
+    let mut client = volume.connect();
+    let block = |nth: u64| [nth as u8 | 1; 4096];
+    for nth in 0..500 {
+        client.write_at(nth * 3 * 4096, &block(nth), true).expect("the origin takes what the cache can't");
+    }
+    assert_eq!(volume.status()["cache_failed"], true);
+    drop(client);
+    daemon.kill9();
+    let origin = File::open(&volume.origin).expect("the file is ours");
+    let mut bytes = [0; 4096];
+    for nth in 0..500 {
+        origin.read_exact_at(&mut bytes, nth * 3 * 4096).expect("the file is ours");
+        assert_eq!(bytes, block(nth), "block {nth} of the origin");
+    }
+    // The device is well again, and knows of nothing.
+    assert_refused(&volume.place, &mut volume.serve(), &["cache.img", "failed in the last run"]);
 }

@@ -17,6 +17,7 @@ mod filesystem;
 mod fio;
 mod format_discard;
 mod harness;
+mod inject;
 mod kill;
 mod refusal;
 mod stamps;

@@ -45,7 +45,9 @@ impl Lane {
     /// The version of a block that can be destaged now.
     fn destageable(&self, flat: Flat, cx: &Cx<'_>) -> Option<(u32, u32)> {
         let found = self.index.get(flat).filter(|found| found.dirty)?;
-        let free = !self.log.unsealed(found.slot) && !cx.shared.lost.contains(&flat) && self.run_end(flat).is_none();
+        // After a failure of the cache device nothing is changed in place any more.
+        let settled = cx.shared.cache_failed || !self.log.unsealed(found.slot);
+        let free = settled && !cx.shared.lost.contains(&flat) && self.run_end(flat).is_none();
         free.then_some((found.slot, found.checksum))
     }
 

@@ -107,12 +107,19 @@ impl Destager {
         Some(self.retry.map_or(self.last_request.plus_ns(IDLE_AFTER_NS), |(at, _)| at))
     }
 
+    /// Whether the last destage failed.
+    pub(crate) const fn retrying(&self) -> bool {
+        self.retry.is_some()
+    }
+
     fn allowed(&self, lanes: &[Lane], requests: usize, starved: bool, cx: &Cx<'_>) -> u32 {
         let shared = &*cx.shared;
-        if shared.stopping || self.retry.is_some_and(|(at, _)| cx.now < at) {
+        let nothing = shared.dirty == shared.lost.len() as u64;
+        if nothing || shared.stopping || self.retry.is_some_and(|(at, _)| cx.now < at) {
             return 0;
         }
         let leaving = shared.origins.iter().any(|origin| origin.mode != Mode::Writeback && origin.dirty > 0);
+        let leaving = leaving || shared.cache_failed;
         runs_allowed(View {
             dirty: shared.dirty,
             limit: shared.dirty_limit,
@@ -133,11 +140,16 @@ impl Destager {
         cx: &mut Cx<'_>,
     ) {
         let allowed = self.allowed(lanes, requests, starved, cx);
-        let mut tries = 0;
-        while self.runs < allowed && tries < TRIES_PER_STEP {
+        let (mut tries, mut sweeps_ended) = (0, 0);
+        // With nothing in flight nobody would come back here: then all is looked at, from the place of the
+        // sweep to its end and once more from the start.
+        while self.runs < allowed && (tries < TRIES_PER_STEP || self.runs == 0) {
             tries += 1;
             if !self.start_urgent(lanes, router, cx) && !self.start_next(lanes, router, cx) {
-                break;
+                sweeps_ended += 1;
+                if self.runs > 0 || sweeps_ended == 2 {
+                    break;
+                }
             }
         }
         if self.runs == 0 {

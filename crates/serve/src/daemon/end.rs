@@ -10,7 +10,7 @@ use flashfront_engine::format::Superblock;
 use super::error::failed;
 use super::{Daemon, Ended, ServeError};
 use crate::config::Config;
-use crate::{stale, superblock};
+use crate::{failure, stale, superblock};
 
 impl Daemon<'_> {
     /// Closes the devices, and writes what the next start must know.
@@ -23,8 +23,12 @@ impl Daemon<'_> {
         superblock.dirty_blocks = blocks_dirty;
         if status.cache_failed {
             (superblock.clean, superblock.failed) = (false, true);
-            if let Err(error) = mark(config, &mut superblock) {
-                tracing::error!("{error}; so it can't be marked as failed: never serve this cache again");
+            match mark(config, &mut superblock) {
+                Ok(()) => failure::forget(config.state.as_deref(), &superblock),
+                Err(error) => match failure::record(config.state.as_deref(), &superblock, blocks_dirty) {
+                    Ok(path) => tracing::warn!("{error}; {} remembers that the cache failed", path.display()),
+                    Err(second) => tracing::error!("{error}, nor remembered ({second}): never serve this cache again"),
+                },
             }
             return Ok(Ended::CacheFailed { blocks_dirty });
         }

@@ -15,7 +15,7 @@ use crate::frontend::nbd::{BUFFER_BYTES_MIN, Nbd, NbdOptions, Tls};
 use crate::frontend::{Export, Frontend};
 use crate::pump::Devices;
 use crate::stale::{self, Verdict};
-use crate::{storage, superblock};
+use crate::{failure, storage, superblock};
 
 /// What is open before anything is written.
 pub(super) struct Opened {
@@ -37,8 +37,11 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
         );
     }
     let superblock = stored.superblock;
-    if superblock.failed && (superblock.dirty_blocks == 0 || !config.accept_changed_origin) {
-        return Err(ServeError::CacheFailed { path: config.cache.clone(), dirty: superblock.dirty_blocks });
+    let recorded = failure::recorded(config.state.as_deref(), &superblock);
+    if let Some(dirty) = recorded.or_else(|| superblock.failed.then_some(superblock.dirty_blocks))
+        && (dirty == 0 || !config.accept_changed_origin)
+    {
+        return Err(ServeError::CacheFailed { path: config.cache.clone(), dirty });
     }
     let count = superblock.origins.len();
     if count == 0 {

@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the engine has to tell, as the operator's log.
 
-use flashfront_engine::{DeviceId, Event, OriginId};
+use flashfront_engine::{Control, Event, Input, OriginId};
 
 use super::Daemon;
+use crate::failure;
 
 impl Daemon<'_> {
     /// Writes the operator's log.
     pub(super) fn tell(&mut self, event: Event) {
         self.log(event);
-        // Several I/Os fail with the device; what follows from that is told once.
-        if matches!(event, Event::DeviceFailed { device: DeviceId::Cache, .. })
-            && !self.failure_told
-            && self.pump.engine().status().cache_failed
-        {
-            self.failure_told = true;
-            tracing::error!(
-                "{}: the cache device failed, and nothing new is trusted to it. What it can still be read of is being served, and destaged: run `flashfront drain`, then stop, and do not serve this cache again",
-                self.config.cache.display()
-            );
+        if event == Event::FailureUnmarked {
+            let (status, superblock) = (self.pump.engine().status(), self.pump.engine().superblock().clone());
+            let recorded = failure::record(self.config.state.as_deref(), &superblock, status.blocks_dirty);
+            match &recorded {
+                Ok(path) => {
+                    tracing::warn!("the cache device can't be marked as failed; {} remembers it", path.display())
+                }
+                Err(error) => tracing::error!(
+                    "the cache device can't be marked as failed, nor can that be remembered in the state folder \
+                     ({error}): writes of cached blocks fail, since a later start could undo them"
+                ),
+            }
+            self.pump.apply(Input::Control(Control::FailureRecorded { durable: recorded.is_ok() }));
         }
     }
 
@@ -38,6 +42,12 @@ impl Daemon<'_> {
                 name(key.origin),
                 key.block.0 * 8
             ),
+            Event::CacheFailed => tracing::error!(
+                "{}: the cache device failed, and nothing new is trusted to it. What can still be read of it is served and \
+                 destaged; everything else goes to the origin, at its speed. Run `flashfront drain` and stop; this cache will \
+                 not be served again",
+                self.config.cache.display()
+            ),
             Event::DeviceFailed { device, op, offset, error } => {
                 tracing::error!("{device:?}: {op:?} at byte {offset} failed: {error:?}");
             }
@@ -50,7 +60,7 @@ impl Daemon<'_> {
                 0 => tracing::info!("drained: nothing is dirty"),
                 lost => tracing::warn!("drained but for {lost} lost blocks; `flashfront status` lists them"),
             },
-            Event::Ready { .. } | Event::OpenFailed(_) | Event::Stopped => {}
+            Event::FailureUnmarked | Event::Ready { .. } | Event::OpenFailed(_) | Event::Stopped => {}
         }
     }
 }

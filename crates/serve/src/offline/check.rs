@@ -130,9 +130,14 @@ impl CheckError {
 /// # Errors
 /// [`CheckError`] if it is no cache, or in use. Damage is no error but in the report.
 pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport, CheckError> {
-    let device = DeviceFile::open(path, Access::ReadOnly)?;
+    check_open(&DeviceFile::open(path, Access::ReadOnly)?, progress)
+}
+
+/// The same for a device that is open.
+pub(super) fn check_open(device: &DeviceFile, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport, CheckError> {
+    let path = device.path();
     let mut report = CheckReport { cache: path.to_owned(), ..CheckReport::default() };
-    let stored = match superblock::read(&device) {
+    let stored = match superblock::read(device) {
         Ok(stored) => stored,
         // Ours once, but neither copy is whole: that is what a check is to tell.
         Err(SuperblockReadError::Unusable { first, last, last_offset, .. })
@@ -147,7 +152,7 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckRep
         Err(error) => return Err(error.into()),
     };
     let superblock = stored.superblock;
-    let mut reader = Reader { device: &device, superblock: &superblock, damage: Vec::new() };
+    let mut reader = Reader { device, superblock: &superblock, damage: Vec::new() };
     reader.damage.extend(stored.damaged.map(superblock_damage));
     older_copy(&mut reader).map_err(|source| CheckError::Read { path: path.to_owned(), source })?;
     report.uuid = Some(super::uuid_text(&superblock.uuid));
@@ -212,14 +217,14 @@ fn verify_lane(reader: &mut Reader<'_>, walk: &LaneWalk, verified: &mut dyn FnMu
 }
 
 /// A segment in RAM; where it can't be read as a whole, block by block.
-struct Segment {
+pub(super) struct Segment {
     lane: u32,
     first_slot: u32,
     blocks: Vec<Result<Vec<u8>, String>>,
 }
 
 impl Segment {
-    fn read(reader: &Reader<'_>, lane: u32, segment: u32) -> Self {
+    pub(super) fn read(reader: &Reader<'_>, lane: u32, segment: u32) -> Self {
         let slots = reader.superblock.segment_blocks;
         let first_slot = segment * slots;
         let offset = reader.superblock.slot_offset(lane, first_slot);
@@ -233,7 +238,7 @@ impl Segment {
         Self { lane, first_slot, blocks }
     }
 
-    fn block(&self, slot: u32) -> Result<&[u8], &str> {
+    pub(super) fn block(&self, slot: u32) -> Result<&[u8], &str> {
         match &self.blocks[(slot - self.first_slot) as usize] {
             Ok(block) => Ok(block),
             Err(error) => Err(error),

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is done to a cache while no daemon runs: make it, check it, show it, take it off.
+//! What is done to a cache while no daemon runs: make it, check it, repair it, show it, take it off.
 //!
 //! All of them lock the devices first, so that none runs beside a daemon. `walk` reads the media
-//! structures the way replay does, but goes on behind damage and writes nothing.
+//! structures the way replay does, but goes on behind damage and writes nothing; `salvage` and `chain` are
+//! what `repair` makes of what is left.
 
+mod chain;
 mod check;
 mod detach;
 mod dump;
 mod format;
+#[cfg(test)]
+mod harm;
 mod layout;
+mod repair;
+mod salvage;
 mod walk;
 
 #[cfg(test)]
@@ -19,6 +25,7 @@ pub use detach::{DetachError, DetachReport, detach};
 pub use dump::{DumpReport, dump};
 pub use format::{FormatError, FormatOptions, FormatReport, format};
 pub use layout::{LANES_MAX, LayoutError, SEGMENT_BYTES_DEFAULT};
+pub use repair::{Older, Repair, RepairError, RepairReport, UnknownLoss};
 
 /// A UUID in its usual spelling.
 #[must_use]

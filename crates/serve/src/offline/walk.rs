@@ -27,6 +27,8 @@ pub(super) struct Live {
     /// As many low bits of the checksum as are known.
     pub(super) checksum: u32,
     pub(super) checksum_mask: u32,
+    /// Perhaps superseded by what is lost: see `salvage`. Never set by a walk.
+    pub(super) older: bool,
 }
 
 /// What a lane holds.
@@ -82,7 +84,7 @@ impl Reader<'_> {
     }
 
     /// Whether the data behind a commit's header is what the header says.
-    fn data_is_whole(&self, header: &CommitHeader, lane: u32, slot: u32) -> bool {
+    pub(super) fn data_is_whole(&self, header: &CommitHeader, lane: u32, slot: u32) -> bool {
         let blocks = header.data_blocks();
         let Ok(data) = self.blocks(self.superblock.slot_offset(lane, slot) + BLOCK_BYTES, blocks) else {
             return false;
@@ -143,7 +145,7 @@ impl Reader<'_> {
         found.into_iter().max_by_key(|(_, head)| head.generation)
     }
 
-    fn body(&mut self, walk: &mut LaneWalk, area: u32, head: CheckpointHeader) {
+    pub(super) fn body(&mut self, walk: &mut LaneWalk, area: u32, head: CheckpointHeader) {
         let segments = u64::from(self.superblock.segments_per_lane);
         let slots = segments * u64::from(self.superblock.segment_blocks);
         let age_blocks = segments.div_ceil(CHECKPOINT_AGES_MAX as u64);
@@ -177,8 +179,13 @@ impl Reader<'_> {
                     continue;
                 }
                 let mask = (u64::MAX >> (64 - u32::from(head.checksum_bits.clamp(1, 32)))) as u32;
-                let live =
-                    Live { slot: entry.slot, dirty: entry.dirty, checksum: entry.checksum & mask, checksum_mask: mask };
+                let live = Live {
+                    slot: entry.slot,
+                    dirty: entry.dirty,
+                    checksum: entry.checksum & mask,
+                    checksum_mask: mask,
+                    older: false,
+                };
                 walk.live.insert(entry.key, live);
             }
         }
@@ -216,14 +223,14 @@ impl Reader<'_> {
                 next = header.seq;
                 break;
             }
+            walk.commits.push((header.seq, slot, header.data_blocks()));
             self.apply(walk, &mut owners, &header, slot);
         }
         self.look_behind(walk, head, next);
     }
 
-    fn apply(&self, walk: &mut LaneWalk, owners: &mut BTreeMap<u32, Key>, header: &CommitHeader, slot: u32) {
+    pub(super) fn apply(&self, walk: &mut LaneWalk, owners: &mut BTreeMap<u32, Key>, header: &CommitHeader, slot: u32) {
         let segment_slots = self.superblock.segment_blocks;
-        walk.commits.push((header.seq, slot, header.data_blocks()));
         walk.last_seq[(slot / segment_slots) as usize] = header.seq;
         let mut at = slot;
         let forget = |walk: &mut LaneWalk, owners: &mut BTreeMap<u32, Key>, key: Key| {
@@ -238,7 +245,7 @@ impl Reader<'_> {
                 Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
                     forget(walk, owners, key);
                     let dirty = matches!(entry, Entry::Dirty { .. });
-                    walk.live.insert(key, Live { slot: at, dirty, checksum, checksum_mask: u32::MAX });
+                    walk.live.insert(key, Live { slot: at, dirty, checksum, checksum_mask: u32::MAX, older: false });
                     owners.insert(at, key);
                 }
                 Entry::Invalidate { key, blocks } => {
@@ -266,12 +273,16 @@ impl Reader<'_> {
     fn look_behind(&mut self, walk: &mut LaneWalk, head: CheckpointHeader, end: u64) {
         let segment_slots = self.superblock.segment_blocks;
         let mut proof: Option<(u64, u32)> = None;
+        let mut later: Option<(u64, u32)> = None;
         for segment in 0..self.superblock.segments_per_lane {
             let mut slot = segment * segment_slots;
             while slot < (segment + 1) * segment_slots {
                 let Some(header) = self.header(walk.lane, slot) else { break };
                 if header.epoch == head.epoch && header.seq > end && header.durable_seq >= end {
                     proof = proof.filter(|(seq, _)| *seq < header.seq).or(Some((header.seq, slot)));
+                }
+                if header.epoch > head.epoch {
+                    later = later.filter(|(epoch, _)| *epoch < header.epoch).or(Some((header.epoch, slot)));
                 }
                 slot += header.data_blocks() + 1;
             }
@@ -282,6 +293,12 @@ impl Reader<'_> {
             let expected =
                 format!("commit {end} of lane {}, which commit {seq} at this place calls durable", walk.lane);
             self.report(DamageKind::Log, offset, &expected, "a log that ends before it");
+        }
+        // An opening writes its checkpoint before its first commit.
+        if let Some((epoch, slot)) = later {
+            let offset = self.superblock.slot_offset(walk.lane, slot);
+            let (expected, found) = (format!("no commit later than epoch {}, the checkpoint's", head.epoch), epoch);
+            self.report(DamageKind::Checkpoint, offset, &expected, &format!("a commit of epoch {found}"));
         }
     }
 }

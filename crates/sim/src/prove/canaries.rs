@@ -4,15 +4,23 @@
 
 #[cfg(not(feature = "canary"))]
 pub(crate) fn main(_: &[&str]) -> Result<bool, String> {
-    Err("built without the feature `canary`; run `cargo x torture --canaries`".to_owned())
+    Err(WITHOUT.to_owned())
 }
 
+#[cfg(not(feature = "canary"))]
+pub(crate) fn plant(_: &str) -> Result<(), String> {
+    Err(WITHOUT.to_owned())
+}
+
+#[cfg(not(feature = "canary"))]
+const WITHOUT: &str = "built without the feature `canary`; run `cargo x torture --canaries`";
+
 #[cfg(feature = "canary")]
-pub(crate) use with::main;
+pub(crate) use with::{main, plant_named as plant};
 
 #[cfg(feature = "canary")]
 mod with {
-    use std::ops::ControlFlow;
+    use std::ops::{ControlFlow, Not};
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::time::Instant;
 
@@ -23,8 +31,8 @@ mod with {
 
     use super::super::{on_all_cores, one_line};
 
-    /// Seeds that torture may take: what it lives in a CI's minute, about.
-    const SEEDS_MAX: u64 = 250;
+    /// Seeds that torture may take: what it lives in two minutes, about; most need a few.
+    const SEEDS_MAX: u64 = 400;
 
     pub(crate) fn main(args: &[&str]) -> Result<bool, String> {
         let all = match args {
@@ -37,7 +45,7 @@ mod with {
         for (canary, name, summary) in Canary::ALL {
             plant(Some(*canary));
             let begun = Instant::now();
-            let mut by = by_torture(name);
+            let mut by = by_torture(*canary, name);
             if all || by.is_none() {
                 by = [by, by_sweep(name)].into_iter().flatten().reduce(|a, b| format!("{a}; {b}"));
             }
@@ -55,7 +63,14 @@ mod with {
         Ok(caught == Canary::ALL.len())
     }
 
-    fn by_torture(name: &str) -> Option<String> {
+    pub(crate) fn plant_named(name: &str) -> Result<(), String> {
+        let found = Canary::ALL.iter().find(|it| it.1 == name);
+        let names: Vec<&str> = Canary::ALL.iter().map(|it| it.1).collect();
+        plant(Some(found.ok_or_else(|| format!("`{name}` is no canary; they are: {}", names.join(", ")))?.0));
+        Ok(())
+    }
+
+    fn by_torture(canary: Canary, name: &str) -> Option<String> {
         let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
         let caught = on_all_cores(
             |_, _| {
@@ -65,15 +80,22 @@ mod with {
                         break;
                     }
                     if let Err(failure) = live(seed, &[]) {
-                        stop.store(true, Ordering::SeqCst);
-                        return Some((seed, failure));
+                        return stop.swap(true, Ordering::SeqCst).not().then_some((seed, failure));
                     }
                 }
                 None
             },
             |_| format!("{name}: {} seeds", next.load(Ordering::SeqCst)),
         );
-        let (seed, failure) = caught.into_iter().flatten().min_by_key(|(seed, _)| *seed)?;
+        let (seed, failure) = caught.into_iter().flatten().next()?;
+        // What fails without the canary too says nothing of it.
+        plant(None);
+        let innocent = live(seed, &[]).is_ok();
+        plant(Some(canary));
+        if !innocent {
+            println!("FAILED: cargo x torture --seed {seed}, without any canary");
+            return None;
+        }
         let short: String = one_line(&failure).chars().take(120).collect();
         Some(format!("by torture, seed {seed}: {short}"))
     }

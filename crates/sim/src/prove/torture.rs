@@ -104,7 +104,10 @@ pub(crate) fn main(args: &[&str]) -> Result<bool, String> {
     );
     let sum = lock();
     let hours = sum.virtual_ns / 3_600_000_000_000;
-    println!("seeds from {first}; {hours} hours of virtual time; {} caches refused after their device had lied", sum.refused);
+    println!(
+        "seeds from {first}; {hours} hours of virtual time; {} caches refused after their device had lied",
+        sum.refused
+    );
     println!(
         "torture: {} seeds, {} operations, {} crashes, {} faults, {} violations",
         sum.seeds, sum.operations, sum.crashes, sum.faults, sum.violations

@@ -90,7 +90,14 @@ impl Plan {
             control_every: pick(rng, &[0, 100, 10]),
             trouble: pick(
                 rng,
-                &[Trouble::None, Trouble::None, Trouble::Errors, Trouble::Errors, Trouble::CacheDies, Trouble::CacheLies],
+                &[
+                    Trouble::None,
+                    Trouble::None,
+                    Trouble::Errors,
+                    Trouble::Errors,
+                    Trouble::CacheDies,
+                    Trouble::CacheLies,
+                ],
             ),
             faults_every: pick(rng, &[5, 20, 100]),
             pause_every: pick(rng, &[0, 40, 15]),

@@ -111,6 +111,51 @@ fn a_failed_rewrite_leaves_a_lost_block_lost() {
     client.leave();
 }
 
+/// A direct write over a lost block that was durable: until the origin has flushed the new data the log knows
+/// the block, so that no power cut uncovers what the origin had before both.
+#[test]
+fn a_lost_block_is_dropped_after_the_origins_flush() {
+    for cut in 0..40 {
+        let mut client = Client::fresh(small(Mode::Writeback, 2));
+        client.write(0, 80, 8, true);
+        client.finish();
+        // A later commit says that the first was durable: damage to the last one can't be told from a torn write.
+        client.write(0, 800, 8, true);
+        client.finish();
+        let (_, at) = copies(&client)[0];
+        client.world.cache.inner_mut().corrupt(at);
+        client.read(0, 80, 8);
+        client.finish();
+        assert_eq!(client.world.engine().status().lost, [key(10)]);
+        client.world.control(Control::SetMode { origin: OriginId(0), mode: Mode::Writethrough });
+        client.write(0, 80, 8, false);
+        super::events(&mut client, cut);
+        client.crash(cut, Fate::Lost, Fate::Lost);
+        client.open();
+        // The new data, or the lost block's error; never what was there before.
+        client.read(0, 80, 8);
+        client.finish();
+    }
+}
+
+/// A drain tries lost blocks once more.
+#[test]
+fn a_drain_tries_lost_blocks_again() {
+    let mut client = Client::fresh(lazy(2));
+    client.write(0, 0, 800, false);
+    client.flush(0);
+    client.finish();
+    client.world.cache.faults.fail_range(0..u64::MAX, Some(Op::Read), DeviceError::Io);
+    client.world.drain();
+    assert_eq!(client.world.engine().status().lost.len(), 100);
+    client.world.cache.faults.heal();
+    client.take_events();
+    client.world.drain();
+    let status = client.world.engine().status();
+    assert_eq!((status.lost.len(), status.blocks_dirty), (0, 0));
+    client.leave();
+}
+
 /// Rot is found by destage and reclaim too; lost blocks in many segments keep nothing else from moving.
 #[test]
 fn lost_blocks_do_not_stop_the_cache() {

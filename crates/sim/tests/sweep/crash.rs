@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Power cuts: what survives, and in which order.
+//! Power cuts: what survives, and in which order. (`cargo x sweep` cuts everywhere.)
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
@@ -7,46 +7,6 @@ use flashfront_engine::{Mode, RequestOp, admission};
 use flashfront_sim::{Client, Content, WorldSpec, identify};
 
 use super::{FATES, anything, place, small};
-
-/// Invariant 1: a power cut at every single event of a workload, with each fate.
-#[test]
-fn a_cut_at_every_event_keeps_what_was_flushed() {
-    let workload = |client: &mut Client, upto: u64| {
-        let mut rng = Rng::new(7);
-        let first = client.world.steps;
-        for nth in 0..40 {
-            let (at, sectors) = place(&mut rng, 400, 24);
-            client.write(0, at, sectors, nth % 7 == 0);
-            if nth % 5 == 4 {
-                client.flush(0);
-            }
-            while client.world.in_flight() > 3 {
-                if client.world.steps - first >= upto {
-                    return false;
-                }
-                client.world.step();
-                client.judge();
-            }
-        }
-        client.finish();
-        true
-    };
-    let mut cuts = 0;
-    for cut in 0.. {
-        let mut client = Client::fresh(small(Mode::Writeback, 1));
-        let whole = workload(&mut client, cut);
-        for (nth, fate) in FATES.into_iter().enumerate() {
-            let mut after = client.crashed(cut * 4 + nth as u64, fate, FATES[(nth + cut as usize) % 4]);
-            after.open();
-            after.read_all();
-        }
-        cuts = cut;
-        if whole {
-            break;
-        }
-    }
-    assert!(cuts > 50, "{cuts} cuts are too few to be a sweep");
-}
 
 /// What survives of a lane's log is a prefix of it.
 #[test]
@@ -72,31 +32,6 @@ fn what_survives_is_always_a_prefix() {
         cut_short += u64::from(prefix < 120);
     }
     assert!(cut_short > 20, "only {cut_short} power cuts lost anything: the test proves little");
-}
-
-/// Replay changes nothing until it is over: it may be cut as often as you like.
-#[test]
-fn replay_may_be_cut_again_and_again() {
-    let mut client = Client::fresh(small(Mode::Writeback, 2));
-    let mut rng = Rng::new(3);
-    for _ in 0..300 {
-        anything(&mut client, &mut rng, 2000, 40);
-        client.finish_to(8);
-    }
-    for (nth, fate) in FATES.into_iter().enumerate() {
-        let mut first = client.crashed(nth as u64, fate, fate);
-        for steps in 0..200 {
-            first.world.begin_open();
-            let over = (0..steps).any(|_| !first.world.step());
-            first.crash(steps + 1000 * nth as u64, fate, fate);
-            if over {
-                break;
-            }
-        }
-        first.open();
-        first.read_all();
-        first.leave();
-    }
 }
 
 /// After a crash the cache is as warm as before, but for what was not written yet.

@@ -1,42 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Devices that fail: every request is answered, a stop ends, and no answer is wrong.
+//! Reads that fail. Cache devices that fail for writes: tests/failure.rs.
 
-use flashfront_device::Rng;
-use flashfront_device::sim::Fate;
 use flashfront_engine::{DeviceError, Mode, Op};
-use flashfront_sim::{Client, WorldSpec};
+use flashfront_sim::Client;
 
-use super::{FATES, anything, lazy, small};
-
-/// The cache device's nth write or flush fails, or it is lost altogether.
-#[test]
-fn cache_failure_hangs_nobody() {
-    for (seed, mode) in (0..40).zip(Mode::ALL.into_iter().cycle()) {
-        let mut client = Client::fresh(WorldSpec { seed, lanes: 1 + seed as u32 % 2, ..small(mode, 2) });
-        let mut rng = Rng::new(seed);
-        client.oracle.forgive_time_travel();
-        for nth in 0..200 {
-            anything(&mut client, &mut rng, 1500, 40);
-            client.finish_to(8);
-            if nth == 60 {
-                let faults = &mut client.world.cache.faults;
-                match seed / 4 % 3 {
-                    0 => faults.fail_nth(seed % 5, Some(Op::Write), DeviceError::Io),
-                    1 => faults.fail_nth(seed % 5, Some(Op::Flush), DeviceError::NoSpace),
-                    _ => faults.lose_device(),
-                }
-            }
-        }
-        client.finish();
-        client.world.stop();
-        client.judge();
-        client.world.cache.faults.heal();
-        client.crash(seed, FATES[seed as usize % 4], Fate::Mixed);
-        client.open();
-        client.read_all();
-        client.leave();
-    }
-}
+use super::{lazy, small};
 
 /// An origin whose reads fail: an error for the client, and after that everything is as before.
 #[test]

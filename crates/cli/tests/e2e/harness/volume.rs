@@ -67,6 +67,7 @@ impl Volume {
         let mut command = flashfront();
         command.arg("serve").arg("--cache").arg(&self.cache).arg("--origin").arg(&self.origin);
         command.arg("--control").arg(&self.control);
+        command.arg("--state").arg(self.place.file("state"));
         command
     }
 

@@ -142,10 +142,10 @@ fn made_on_one_thread_used_on_another() {
     }
 }
 
-/// The watched descriptor ends the sleep whether it became readable before or during it, as often as it does, and
+/// The watched descriptor ends the wait whether it became readable before or during it, as often as it does, and
 /// I/O beside it is not lost.
 #[test]
-fn the_watched_descriptor_ends_the_sleep() {
+fn the_watched_descriptor_ends_the_wait() {
     for reactor in reactors() {
         let folder = folder();
         let mut device = open(&reactor, &folder, "a");
@@ -169,9 +169,9 @@ fn the_watched_descriptor_ends_the_sleep() {
     }
 }
 
-/// Idle means asleep: with nothing in flight only the time ends a wait, and no readiness is left over.
+/// Idle means waiting: with nothing in flight only the time ends a wait, and no readiness is left over.
 #[test]
-fn idle_means_asleep() {
+fn idle_means_waiting() {
     for reactor in reactors() {
         let folder = folder();
         let mut device = open(&reactor, &folder, "a");

@@ -5,7 +5,7 @@
 //! takes less than offered, which on Linux means the same and saves a system call). Connections
 //! that found no buffers wait in one queue, first come first served, so that a long read isn't
 //! starved by short ones; one that holds buffers and does nothing is closed while others wait.
-//! TLS handshakes, whose signatures cost a millisecond each, go on one per turn.
+//! TLS handshakes, whose signatures cost up to milliseconds (RSA), go on one per turn.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Makes of a damaged cache a sound one that holds what can be trusted, and says what is lost.
+//!
+//! Two steps, with the operator's decision between them: [`Repair::plan`] reads and verifies, and changes
+//! nothing; [`Repair::write`] does what the plan says. A sound cache is left alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use flashfront_device::real::{Access, DeviceFile, OpenError};
+use flashfront_engine::format::{STREAMS, Superblock};
+use flashfront_engine::{BLOCK_BYTES, Key, OriginId};
+use serde::Serialize;
+
+use super::chain::Held;
+use super::check::{self, CheckError, Damage, DamageKind, Segment};
+use super::salvage::Salvage;
+use super::walk::{Reader, checksum_of};
+use crate::report::{LostRange, lost_ranges};
+use crate::storage::{self, AttachedError};
+use crate::superblock::{self, SuperblockReadError};
+
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+/// An opening needs two segments for each stream.
+const FREE_SEGMENTS_MIN: usize = 2 * STREAMS;
+/// What repair makes room for: two more, to begin reclaim with.
+const FREE_SEGMENTS_WANTED: usize = FREE_SEGMENTS_MIN + 2;
+
+/// What becomes of dirty blocks that are older than something lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Older {
+    /// They stay dirty, and will be written to the origin.
+    Keep,
+    /// They are given up.
+    Drop,
+}
+
+/// Commits that are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct UnknownLoss {
+    /// The lane.
+    pub lane: u32,
+    /// The first of them.
+    pub first_commit: u64,
+    /// The last of them.
+    pub last_commit: u64,
+    /// Blocks whose newest version was in them, at most; which ones nobody knows.
+    pub blocks_at_most: u64,
+}
+
+/// What a repair found, and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RepairReport {
+    /// The cache device.
+    pub cache: PathBuf,
+    /// Names the cache.
+    pub uuid: String,
+    /// Something is to be repaired.
+    pub needed: bool,
+    /// It has been.
+    pub repaired: bool,
+    /// What is damaged, as `check` finds it.
+    pub damage: Vec<Damage>,
+    /// The cache device failed in the last run.
+    pub cache_failed: bool,
+    /// Clean blocks that stay in the cache.
+    pub clean_kept: u64,
+    /// Clean blocks that are dropped: damaged, doubtful, or in the way. They are on the origin.
+    pub clean_dropped: u64,
+    /// Dirty blocks that are sound and current; they stay.
+    pub dirty_kept: u64,
+    /// Dirty blocks whose data is gone.
+    pub lost_blocks: u64,
+    /// The same by place.
+    pub lost: Vec<LostRange>,
+    /// Dirty blocks that are sound, but older than something that is lost.
+    pub older_blocks: u64,
+    /// The same by place.
+    pub older: Vec<LostRange>,
+    /// What was done with them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub older_decision: Option<Older>,
+    /// Commits that are gone, with blocks that nobody can name.
+    pub unknown: Vec<UnknownLoss>,
+    /// Entries of a checkpoint that are gone; the blocks of those that were dirty are among the older ones.
+    pub unknown_entries: u64,
+}
+
+/// Why there is no repair.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RepairError {
+    /// The device can't be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A file that a loop device uses.
+    #[error(transparent)]
+    Attached(#[from] AttachedError),
+    /// No cache, or none of this program's, or none that is as large as its device.
+    #[error(transparent)]
+    Superblock(#[from] SuperblockReadError),
+    /// Neither superblock is left.
+    #[error("{cache}: neither copy of the superblock is sound, so nothing on the device can be placed, and it can't be repaired. The origin can be used by itself, but lacks what was dirty here. A copy of the device, if there is one, may be better; `flashfront format --force` makes a new cache", cache = .0.display())]
+    NoSuperblock(PathBuf),
+    /// The device can't be read.
+    #[error("{path}: can't be read: {source}", path = path.display())]
+    Read {
+        /// The cache device.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Dirty data in almost all segments.
+    #[error("{cache}: lane {lane} would have {free} free segments and needs {FREE_SEGMENTS_MIN}, so it can't be opened with all dirty data in it; nothing was changed", cache = cache.display())]
+    NoRoom {
+        /// The cache device.
+        cache: PathBuf,
+        /// The lane.
+        lane: u32,
+        /// What it would have.
+        free: usize,
+    },
+    /// Nobody has decided on the older blocks.
+    #[error("{blocks} dirty blocks are older than something that is lost: say whether to keep or to drop them")]
+    Undecided {
+        /// How many.
+        blocks: u64,
+    },
+    /// The device can't be written.
+    #[error("{path}: can't be written: {source}; run repair again", path = path.display())]
+    Write {
+        /// The cache device.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl From<CheckError> for RepairError {
+    fn from(error: CheckError) -> Self {
+        match error {
+            CheckError::Open(error) => Self::Open(error),
+            CheckError::Superblock(error) => Self::Superblock(error),
+            CheckError::Read { path, source } => Self::Read { path, source },
+        }
+    }
+}
+
+/// What is kept of a lane.
+#[derive(Debug)]
+struct Lane {
+    lane: u32,
+    epoch: u64,
+    seq: u64,
+    generation: u64,
+    areas: Vec<u32>,
+    held: BTreeMap<u32, Held>,
+}
+
+/// A plan; the cache device stays locked until it is dropped or written.
+#[derive(Debug)]
+pub struct Repair {
+    device: DeviceFile,
+    superblock: Superblock,
+    /// Empty if only a superblock is to be mended.
+    lanes: Vec<Lane>,
+    report: RepairReport,
+}
+
+impl Repair {
+    /// Reads and verifies a stopped cache, and says what a repair would do. `writable`: it may be
+    /// written later. `progress` hears of bytes done and all bytes, twice: of the check, and of the salvage.
+    ///
+    /// # Errors
+    /// [`RepairError`]; nothing is changed.
+    pub fn plan(path: &Path, writable: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Self, RepairError> {
+        if writable {
+            storage::check_not_attached(path)?;
+        }
+        let access = if writable { Access::Exclusive } else { Access::ReadOnly };
+        let device = DeviceFile::open(path, access)?;
+        let checked = check::check_open(&device, progress)?;
+        let Some(uuid) = checked.uuid.clone() else { return Err(RepairError::NoSuperblock(path.to_owned())) };
+        let superblock = superblock::read(&device)?.superblock;
+        let mut it = Self { device, superblock, lanes: Vec::new(), report: RepairReport::default() };
+        it.report = RepairReport { cache: path.to_owned(), uuid, cache_failed: checked.cache_failed, ..it.report };
+        let in_lanes = checked.damage.iter().any(|damage| damage.kind != DamageKind::Superblock);
+        it.report.needed = !checked.ok || checked.cache_failed;
+        if in_lanes || checked.cache_failed {
+            it.salvage(checked.blocks_cached, progress);
+        } else {
+            it.report.clean_kept = checked.blocks_cached - checked.blocks_dirty;
+            it.report.dirty_kept = checked.blocks_dirty;
+        }
+        it.report.damage = checked.damage;
+        Ok(it)
+    }
+
+    /// What was found.
+    #[must_use]
+    pub fn report(&self) -> &RepairReport {
+        &self.report
+    }
+
+    fn salvage(&mut self, cached: u64, progress: &mut dyn FnMut(u64, u64)) {
+        let (mut lost, mut older) = (Vec::new(), Vec::new());
+        let mut done = 0;
+        for lane in 0..self.superblock.lanes {
+            let mut reader = Reader { device: &self.device, superblock: &self.superblock, damage: Vec::new() };
+            let mut salvage = reader.salvage(lane);
+            for gap in salvage.gaps.iter().filter(|gap| gap.blocks_at_most > 0) {
+                let (first_commit, last_commit, blocks_at_most) = (gap.first, gap.last, gap.blocks_at_most);
+                self.report.unknown.push(UnknownLoss { lane, first_commit, last_commit, blocks_at_most });
+            }
+            self.report.unknown_entries += salvage.unknown_entries;
+            if self.superblock.failed {
+                // What was destaged after the failure the log doesn't know.
+                salvage.clean_doubtful = true;
+                salvage.walk.live.values_mut().for_each(|live| live.older = live.dirty);
+            }
+            let mut held = verified(&reader, &salvage, &mut lost, &mut |blocks| {
+                done += blocks;
+                progress(done.min(cached) * BLOCK_BYTES, cached * BLOCK_BYTES);
+            });
+            if self.superblock.failed && self.superblock.dirty_blocks == 0 {
+                // All that was dirty had reached the origin.
+                held.clear();
+                lost.clear();
+            }
+            make_room(&mut held, &self.superblock);
+            let report = &mut self.report;
+            let clean = held.values().filter(|held| !held.dirty).count() as u64;
+            report.clean_kept += clean;
+            report.clean_dropped += salvage.walk.live.values().filter(|live| !live.dirty).count() as u64 - clean;
+            report.dirty_kept += held.values().filter(|held| held.dirty && !held.older).count() as u64;
+            older.extend(held.values().filter(|held| held.older).map(|held| held.key));
+            let Salvage { epoch, seq, generation, areas, .. } = salvage;
+            self.lanes.push(Lane { lane, epoch, seq, generation, areas, held });
+        }
+        let name = |id: OriginId| {
+            let record = self.superblock.origins.iter().find(|record| record.id == id);
+            record.map_or_else(|| format!("origin-{}", id.0), |record| record.name.clone())
+        };
+        (self.report.lost_blocks, self.report.lost) = (lost.len() as u64, lost_ranges(&lost, name));
+        (self.report.older_blocks, self.report.older) = (older.len() as u64, lost_ranges(&older, name));
+    }
+}
+
+/// The blocks of a lane that are worth keeping and whose data is what it should be; dirty ones that are
+/// not go to `lost`.
+fn verified(
+    reader: &Reader<'_>,
+    salvage: &Salvage,
+    lost: &mut Vec<Key>,
+    progress: &mut dyn FnMut(u64),
+) -> BTreeMap<u32, Held> {
+    let lane = salvage.walk.lane;
+    let slots = reader.superblock.segment_blocks;
+    let mut wanted: Vec<(u32, Key)> = Vec::new();
+    for (key, live) in &salvage.walk.live {
+        let record = reader.superblock.origins.iter().find(|record| record.id == key.origin);
+        let exists = record.is_some_and(|it| key.block.0 < it.size_bytes.div_ceil(BLOCK_BYTES));
+        if exists && (live.dirty || !salvage.clean_doubtful) {
+            wanted.push((live.slot, *key));
+        }
+    }
+    wanted.sort_unstable();
+    let mut held = BTreeMap::new();
+    for part in wanted.chunk_by(|a, b| a.0 / slots == b.0 / slots) {
+        let segment = Segment::read(reader, lane, part[0].0 / slots);
+        for (slot, key) in part {
+            let live = &salvage.walk.live[key];
+            let found = segment.block(*slot).ok().map(|block| checksum_of(block, *key, reader.superblock));
+            match found.filter(|found| found & live.checksum_mask == live.checksum) {
+                // The first slot of a segment is a header's.
+                Some(checksum) if slot % slots != 0 => {
+                    held.insert(*slot, Held { key: *key, checksum, dirty: live.dirty, older: live.older });
+                }
+                _ if live.dirty => lost.push(*key),
+                _ => {}
+            }
+        }
+        progress(part.len() as u64);
+    }
+    held
+}
+
+/// Drops clean blocks, a segment's at a time and the fewest first, until there is room to open the lane.
+fn make_room(held: &mut BTreeMap<u32, Held>, superblock: &Superblock) {
+    let slots = superblock.segment_blocks;
+    let mut clean: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut dirty: BTreeSet<u32> = BTreeSet::new();
+    for (slot, held) in &*held {
+        *clean.entry(slot / slots).or_default() += 1;
+        if held.dirty {
+            dirty.insert(slot / slots);
+        }
+    }
+    let used = clean.len();
+    clean.retain(|segment, _| !dirty.contains(segment));
+    let mut by_count: Vec<(usize, u32)> = clean.into_iter().map(|(segment, count)| (count, segment)).collect();
+    by_count.sort_unstable();
+    let missing = (used + FREE_SEGMENTS_WANTED).saturating_sub(superblock.segments_per_lane as usize);
+    let dropped: BTreeSet<u32> = by_count.into_iter().take(missing).map(|(_, segment)| segment).collect();
+    held.retain(|slot, _| !dropped.contains(&(slot / slots)));
+}

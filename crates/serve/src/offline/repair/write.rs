@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Writes what a repair has found: a fresh checkpoint for each lane, headers where they are missing, and
+//! the superblocks last.
+//!
+//! Each checkpoint goes into the area that is not in use, and its head is written when its body is
+//! durable. Until then the lane is what it was, so that a repair that is cut off can be run again
+//! (test: `an_interrupted_repair_can_be_run_again`). The new checkpoints have no log behind them: their epoch and
+//! commit number are higher than any that can be found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use flashfront_engine::BLOCK_BYTES;
+use flashfront_engine::format::{
+    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointEntry, CheckpointHeader, NO_SLOT, STREAMS,
+    encode_checkpoint_ages, encode_checkpoint_entries,
+};
+
+use super::{FREE_SEGMENTS_MIN, Lane, Older, Repair, RepairError, RepairReport};
+use crate::offline::chain::Chain;
+use crate::offline::walk::Reader;
+use crate::superblock;
+
+const BLOCK_LEN: usize = BLOCK_BYTES as usize;
+/// Blocks written at once.
+const BATCH: usize = 256;
+
+impl Repair {
+    /// Carries the plan out. `older`: what becomes of dirty blocks that are older than something lost;
+    /// needed only if there are any.
+    ///
+    /// # Errors
+    /// [`RepairError`]; only [`RepairError::Write`] comes after the first change.
+    pub fn write(mut self, older: Option<Older>) -> Result<RepairReport, RepairError> {
+        if !self.report.needed {
+            return Ok(self.report);
+        }
+        let blocks = self.report.older_blocks;
+        if blocks > 0 {
+            let decision = older.ok_or(RepairError::Undecided { blocks })?;
+            self.report.older_decision = Some(decision);
+            if decision == Older::Drop {
+                self.lanes.iter_mut().for_each(|lane| lane.held.retain(|_, held| !held.older));
+            }
+        }
+        let segments = self.superblock.segments_per_lane as usize;
+        for lane in &self.lanes {
+            let used: BTreeSet<u32> = lane.held.keys().map(|slot| slot / self.superblock.segment_blocks).collect();
+            let free = segments - used.len();
+            if free < FREE_SEGMENTS_MIN {
+                return Err(RepairError::NoRoom { cache: self.report.cache, lane: lane.lane, free });
+            }
+        }
+        self.write_all().map_err(|source| RepairError::Write { path: self.report.cache.clone(), source })?;
+        self.report.repaired = true;
+        Ok(self.report)
+    }
+
+    fn write_all(&mut self) -> io::Result<()> {
+        let epoch = self.lanes.iter().map(|lane| lane.epoch).fold(self.superblock.epoch, u64::max) + 1;
+        for lane in &self.lanes {
+            self.write_lane(lane, epoch)?;
+        }
+        if !self.lanes.is_empty() {
+            let held = self.lanes.iter().flat_map(|lane| lane.held.values());
+            self.superblock.dirty_blocks = held.filter(|held| held.dirty).count() as u64;
+            self.superblock.epoch = epoch;
+            self.superblock.failed = false;
+        }
+        superblock::write(&self.device, &mut self.superblock)
+    }
+
+    fn write_lane(&self, lane: &Lane, epoch: u64) -> io::Result<()> {
+        let reader = Reader { device: &self.device, superblock: &self.superblock, damage: Vec::new() };
+        let chains: BTreeMap<u32, Chain> = {
+            let segments: BTreeSet<u32> = lane.held.keys().map(|slot| slot / self.superblock.segment_blocks).collect();
+            segments.into_iter().map(|segment| (segment, reader.chain(lane.lane, segment, &lane.held))).collect()
+        };
+        // Generation g lies in area g mod 2.
+        let area = lane.areas.first().map_or(0, |newest| 1 - newest);
+        let generation = lane.generation + 1 + u64::from((lane.generation + 1) % 2 != u64::from(area));
+        let start = self.superblock.checkpoint_offset(lane.lane, area);
+        let blocks = self.body(lane, generation, &chains);
+        for (nth, batch) in blocks.chunks(BATCH).enumerate() {
+            let at = start + (1 + nth * BATCH) as u64 * BLOCK_BYTES;
+            self.device.write_at(at, &batch.concat())?;
+        }
+        self.device.sync()?;
+        let header = CheckpointHeader {
+            cache_tag: self.superblock.cache_tag(),
+            epoch,
+            generation,
+            seq: lane.seq + 1,
+            entries: lane.held.len() as u64,
+            heads: [NO_SLOT; STREAMS],
+            next_segments: [NO_SLOT; STREAMS],
+            lane: lane.lane as u16,
+            checksum_bits: 32,
+        };
+        let mut block = vec![0; BLOCK_LEN];
+        header.encode_into(&mut block);
+        self.device.write_at(start, &block)?;
+        self.device.sync()?;
+        // From here on the lane is what it will be; the rest is for reclaim and for `check`.
+        for (slot, header) in chains.values().flat_map(|chain| &chain.rebuilt) {
+            header.encode_into(&mut block);
+            self.device.write_at(self.superblock.slot_offset(lane.lane, *slot), &block)?;
+        }
+        // Should the new head decay, then nobody is to take the old checkpoint for current.
+        let other = self.superblock.checkpoint_offset(lane.lane, 1 - area);
+        self.device.write_at(other, &vec![0; BLOCK_LEN])?;
+        self.device.sync()
+    }
+
+    fn body(&self, lane: &Lane, generation: u64, chains: &BTreeMap<u32, Chain>) -> Vec<Vec<u8>> {
+        let ages: Vec<u64> = (0..self.superblock.segments_per_lane)
+            .map(|segment| chains.get(&segment).map_or(0, |chain| chain.last_seq))
+            .collect();
+        let entries: Vec<CheckpointEntry> = lane
+            .held
+            .iter()
+            .map(|(slot, held)| CheckpointEntry {
+                key: held.key,
+                dirty: held.dirty,
+                hits: 0,
+                slot: *slot,
+                checksum: held.checksum,
+            })
+            .collect();
+        let mut blocks = Vec::new();
+        let mut add = |encode: &dyn Fn(&mut [u8])| {
+            let mut block = vec![0; BLOCK_LEN];
+            encode(&mut block);
+            blocks.push(block);
+        };
+        for part in ages.chunks(CHECKPOINT_AGES_MAX) {
+            add(&|block| encode_checkpoint_ages(generation, part, block));
+        }
+        for part in entries.chunks(CHECKPOINT_ENTRIES_MAX) {
+            add(&|block| encode_checkpoint_entries(generation, part, block));
+        }
+        blocks
+    }
+}

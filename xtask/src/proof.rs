@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo x sweep` and `cargo x torture`: build the virtual world and let it prove what it can.
+//!
+//! The program takes this one's place, so that Ctrl-C is its own to handle. Both are built as
+//! tests are, with all assertions; only `--canaries` asks for the feature that plants bugs.
+
+use std::os::unix::process::CommandExt as _;
+
+use crate::run::{Failed, cargo, stdout_of};
+
+const SIM: [&str; 5] = ["run", "--quiet", "--package", "flashfront-sim", "--bin=flashfront-sim"];
+
+/// The crash sweep; `--point` judges one point again.
+pub(crate) fn sweep(args: &[String]) -> Result<(), Failed> {
+    become_sim(&[], "sweep", args)
+}
+
+/// Random lives, or with `--canaries` the planted bugs.
+pub(crate) fn torture(args: &[String]) -> Result<(), Failed> {
+    match args.split_first() {
+        Some((first, rest)) if first == "--canaries" => become_sim(&["--features=canary"], "canaries", rest),
+        _ => become_sim(&[], "torture", args),
+    }
+}
+
+fn become_sim(features: &[&str], proof: &str, args: &[String]) -> Result<(), Failed> {
+    let error = cargo(SIM).args(features).arg("--").arg(proof).args(args).exec();
+    Err(Failed::Start { program: "cargo".into(), error })
+}
+
+/// What is wrong if the program that is shipped could have planted bugs: its engine must have no feature
+/// at all. (The engine itself refuses the feature in a release build.)
+pub(crate) fn no_canaries() -> Result<Vec<String>, Failed> {
+    let tree = ["tree", "--package", "flashfront-cli", "--edges", "normal", "--prefix", "none", "--format", "{p}|{f}|"];
+    Ok(planted(&stdout_of(&mut cargo(tree))?))
+}
+
+fn planted(tree: &str) -> Vec<String> {
+    let mut engines = tree.lines().filter(|line| line.starts_with("flashfront-engine ")).peekable();
+    if engines.peek().is_none() {
+        return vec!["the check itself is broken: the program has no engine".to_owned()];
+    }
+    let features = engines.filter_map(|line| line.split('|').nth(1)).filter(|features| !features.is_empty());
+    features.map(|features| format!("the program's engine is built with the feature {features}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_planted_engine_is_found() {
+        assert_eq!(planted("flashfront-cli v0.1.0|tls|\nflashfront-engine v0.1.0||\n"), Vec::<String>::new());
+        assert_eq!(planted("flashfront-engine v0.1.0|canary|\n").len(), 1);
+        assert_eq!(planted("flashfront-cli v0.1.0|tls|\n").len(), 1, "no engine");
+    }
+}
