@@ -112,13 +112,9 @@ impl Coordinator {
         let stream_bytes = origin.streams.note(range.lba, range.sectors);
         let cutoff = cx.shared.options.sequential_bypass_bytes;
         let sequential = cutoff > 0 && stream_bytes > cutoff;
-        let writeback = origin.mode == Mode::Writeback;
+        let cached = origin.mode == Mode::Writeback && !cx.shared.draining && !cx.shared.cache_failed;
         let durable = fua || always_durable(range, cx);
-        if writeback
-            && !cx.shared.draining
-            && !cx.shared.cache_failed
-            && !(sequential && self.none_cached(range, lanes, cx))
-        {
+        if cached && !(sequential && self.none_cached(range, lanes, cx)) {
             self.split(at, range, PieceKind::Write, durable, false, lanes, cx);
         } else {
             cx.shared.counters.bypassed_sequential += u64::from(sequential);

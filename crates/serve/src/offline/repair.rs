@@ -159,7 +159,8 @@ struct Lane {
     epoch: u64,
     seq: u64,
     generation: u64,
-    areas: Vec<u32>,
+    /// The area of the checkpoint that all this is known from.
+    area: Option<u32>,
     held: BTreeMap<u32, Held>,
 }
 
@@ -240,8 +241,9 @@ impl Repair {
             report.clean_dropped += salvage.walk.live.values().filter(|live| !live.dirty).count() as u64 - clean;
             report.dirty_kept += held.values().filter(|held| held.dirty && !held.older).count() as u64;
             older.extend(held.values().filter(|held| held.older).map(|held| held.key));
-            let Salvage { epoch, seq, generation, areas, .. } = salvage;
-            self.lanes.push(Lane { lane, epoch, seq, generation, areas, held });
+            let Salvage { epoch, seq, generation, .. } = salvage;
+            let area = salvage.walk.checkpoint.map(|(area, _)| area);
+            self.lanes.push(Lane { lane, epoch, seq, generation, area, held });
         }
         let name = |id: OriginId| {
             let record = self.superblock.origins.iter().find(|record| record.id == id);

@@ -55,8 +55,6 @@ pub(super) struct Salvage {
     pub(super) epoch: u64,
     pub(super) seq: u64,
     pub(super) generation: u64,
-    /// Areas whose head is sound, the newer first.
-    pub(super) areas: Vec<u32>,
 }
 
 impl Salvage {
@@ -105,7 +103,6 @@ impl Reader<'_> {
             self.add_older(&mut it, &headers, None);
             it
         });
-        it.areas = heads.iter().map(|(area, _)| *area).collect();
         it.epoch =
             heads.iter().map(|(_, head)| head.epoch).chain(headers.values().map(|it| it.epoch)).max().unwrap_or(0);
         it.seq = heads.iter().map(|(_, head)| head.seq).chain(headers.values().map(|it| it.seq)).max().unwrap_or(0);
@@ -184,6 +181,7 @@ impl Reader<'_> {
         (strict, least): (bool, u64),
     ) -> Salvage {
         let mut it = self.empty(lane);
+        it.walk.checkpoint = Some((area, head));
         if head.seq > 0 {
             self.body(&mut it.walk, area, head);
             it.unknown_entries = head.entries - head.entries.min(it.walk.live.len() as u64);

@@ -2,7 +2,7 @@
 //! Writes what a repair has found: a fresh checkpoint for each lane, headers where they are missing, and
 //! the superblocks last.
 //!
-//! Each checkpoint goes into the area that is not in use, and its head is written when its body is
+//! Each checkpoint goes into the area that nothing was taken from, and its head is written when its body is
 //! durable. Until then the lane is what it was, so that a repair that is cut off can be run again
 //! (test: `an_interrupted_repair_can_be_run_again`). The new checkpoints have no log behind them: their epoch and
 //! commit number are higher than any that can be found.
@@ -77,7 +77,7 @@ impl Repair {
             segments.into_iter().map(|segment| (segment, reader.chain(lane.lane, segment, &lane.held))).collect()
         };
         // Generation g lies in area g mod 2.
-        let area = lane.areas.first().map_or(0, |newest| 1 - newest);
+        let area = lane.area.map_or(0, |area| 1 - area);
         let generation = lane.generation + 1 + u64::from((lane.generation + 1) % 2 != u64::from(area));
         let start = self.superblock.checkpoint_offset(lane.lane, area);
         let blocks = self.body(lane, generation, &chains);
