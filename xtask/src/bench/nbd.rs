@@ -2,13 +2,13 @@
 //! The daemon beside `nbdkit file` on a file of the same size: the same fio jobs, in turns (A B A B), so that
 //! a machine that changes its speed changes both.
 //!
-//! nbdkit twice: as it comes, when it answers from the page cache, that is from as much RAM as there is; and
-//! with `cache=none`, when its data comes from the device, as ours does.
+//! And beside `qemu-nbd --cache=none`, because nbdkit answers from the page cache, that is from as much RAM as
+//! there is: with qemu-nbd each byte comes from the device, as ours does.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::server::{fio, nbdkit, ours};
+use super::server::{fio, nbdkit, ours, qemu_nbd};
 use super::{Found, fill};
 use crate::run::Failed;
 
@@ -30,18 +30,18 @@ const JOBS: [(&str, &[&str], usize); 6] = [
 ];
 
 pub(super) fn nbd(dir: &Path) -> Result<Found, Failed> {
-    let paths = ["nbd-origin", "nbd-cache", "nbdkit-file", "nbdkit-uncached"].map(|name| dir.join(name));
+    let paths = ["nbd-origin", "nbd-cache", "nbdkit-file", "qemu-file"].map(|name| dir.join(name));
     for (path, bytes) in paths.iter().zip([FILE_BYTES, CACHE_BYTES, FILE_BYTES, FILE_BYTES]) {
         fill(path, bytes)?;
     }
     let ours = ours(dir, &paths[1], &paths[0])?;
-    let theirs = [nbdkit(dir, "nbdkit.sock", &paths[2], &[])?, nbdkit(dir, "none.sock", &paths[3], &["cache=none"])?];
+    let theirs = [nbdkit(dir, &paths[2])?, qemu_nbd(dir, &paths[3])?];
     // Everything that is read later is in the cache, and in nbdkit's page cache.
     for server in [&ours, &theirs[0], &theirs[1]] {
         fio(server, DATA, &["--rw=write", "--bs=256k", "--iodepth=8"], 48)?;
     }
     let mut summary = String::from(
-        "| over NBD on a unix socket | ours / nbdkit file | ours / nbdkit file cache=none | IOPS of the rounds: ours/nbdkit/cache=none |\n|---|--:|--:|---|\n",
+        "| over NBD on a unix socket | ours / nbdkit file | ours / qemu-nbd cache=none | IOPS of the rounds: ours/nbdkit/qemu-nbd |\n|---|--:|--:|---|\n",
     );
     for (what, job, field) in JOBS {
         let job: Vec<&str> = job.iter().copied().chain(["--time_based", "--runtime=4"]).collect();

@@ -18,6 +18,7 @@ impl Drop for Server {
         // Gone already is as good.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.socket);
     }
 }
 
@@ -57,15 +58,29 @@ pub(super) fn control(dir: &Path) -> PathBuf {
 }
 
 /// `nbdkit file` on a file.
-pub(super) fn nbdkit(dir: &Path, name: &str, file: &Path, options: &[&str]) -> Result<Server, Failed> {
-    let socket = dir.join(name);
-    let child = Command::new("nbdkit").arg("-f").arg("-U").arg(&socket).arg("file").arg(file).args(options).spawn();
+pub(super) fn nbdkit(dir: &Path, file: &Path) -> Result<Server, Failed> {
+    let socket = dir.join("nbdkit.sock");
+    let child = Command::new("nbdkit").arg("-f").arg("-U").arg(&socket).arg("file").arg(file).spawn();
     let server = Server { child: started("nbdkit", child)?, socket };
+    wait_for(&server);
+    Ok(server)
+}
+
+/// `qemu-nbd` on a file, with direct I/O.
+pub(super) fn qemu_nbd(dir: &Path, file: &Path) -> Result<Server, Failed> {
+    let socket = dir.join("qemu.sock");
+    let how = ["--persistent", "--shared=4", "--format=raw", "--cache=none", "--aio=io_uring"];
+    let child = Command::new("qemu-nbd").args(how).arg("--socket").arg(&socket).arg(file).spawn();
+    let server = Server { child: started("qemu-nbd", child)?, socket };
+    wait_for(&server);
+    Ok(server)
+}
+
+fn wait_for(server: &Server) {
     while !server.socket.exists() {
-        // pacing: nbdkit has no way to say that it listens but its socket.
+        // pacing: these servers have no way to say that they listen but their sockets.
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    Ok(server)
 }
 
 fn started(program: &str, child: std::io::Result<Child>) -> Result<Child, Failed> {
