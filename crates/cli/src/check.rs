@@ -89,7 +89,13 @@ fn text(report: &CheckReport) -> Result<String, std::fmt::Error> {
     }
     match report.damage.len() {
         0 => writeln!(out, "sound       {} verified", human::blocks(report.blocks_verified))?,
-        places => writeln!(out, "damaged     in {} places", human::count(places as u64))?,
+        // Without a superblock nothing can be placed.
+        places if report.uuid.is_none() => writeln!(out, "damaged     in {places} places")?,
+        places => writeln!(
+            out,
+            "damaged     in {} places; `flashfront repair --dry-run` says what can be kept and what is lost",
+            human::count(places as u64)
+        )?,
     }
     Ok(out)
 }

@@ -56,6 +56,13 @@ pub enum OpenError {
         /// The last commit that is known to have been durable.
         durable: u64,
     },
+    /// Commits of a later opening are there, but its checkpoint is not.
+    CheckpointLost {
+        /// The lane.
+        lane: u32,
+        /// The opening.
+        epoch: u64,
+    },
     /// The cache device can't be read.
     Read {
         /// First byte of the failed read.
@@ -90,6 +97,11 @@ impl fmt::Display for OpenError {
                  {durable} were durable: the cache device has decayed, or it lost what it had flushed; serving what is \
                  before it would be serving old data; `flashfront repair` salvages what is left, and lists what is lost"
             ),
+            Self::CheckpointLost { lane, epoch } => write!(
+                f,
+                "lane {lane}: the newest checkpoint is damaged: there are commits of opening {epoch}, which the older \
+                 one knows nothing of; `flashfront repair` salvages what is left"
+            ),
             Self::Read { offset, error } => write!(
                 f,
                 "can't read the cache device at byte {offset}: {error:?}; `flashfront repair` salvages what can be read"
@@ -123,6 +135,8 @@ pub(crate) struct Recovery {
     phase: Phase,
     buf: Buf,
     found: [Option<CheckpointHeader>; 2],
+    /// One of the heads is damaged, or was torn by a crash.
+    head_lost: bool,
     area: u32,
     header: Option<CheckpointHeader>,
     block: u32,
@@ -158,6 +172,7 @@ impl Lane {
                 phase: Phase::Area(0),
                 buf,
                 found: [None; 2],
+                head_lost: false,
                 area: 0,
                 header: None,
                 block: 1,
@@ -230,7 +245,10 @@ impl Lane {
         match it.phase {
             Phase::Area(area) => {
                 let tag = cx.shared.cache_tag;
-                let header = CheckpointHeader::decode(cx.mem.bytes(blocks_span(it.buf, 0, 1)));
+                let block = cx.mem.bytes(blocks_span(it.buf, 0, 1));
+                let header = CheckpointHeader::decode(block);
+                // All zeroes is what formatting and repair leave.
+                it.head_lost |= header.is_none() && block.iter().any(|byte| *byte != 0);
                 it.found[area as usize] = header.filter(|it| it.cache_tag == tag && u32::from(it.lane) == lane);
                 if area == 0 {
                     it.phase = Phase::Area(1);
@@ -242,7 +260,7 @@ impl Lane {
                 it.header = Some(header);
                 self.checkpoint.generation = header.generation;
                 if header.seq == 0 {
-                    return Ok(None);
+                    return if it.head_lost { self.look_ahead(it, cx) } else { Ok(None) };
                 }
                 self.index.limit_checksum_bits(header.checksum_bits);
                 (it.heads, it.next_segments) = (header.heads, header.next_segments);

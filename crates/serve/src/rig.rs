@@ -137,14 +137,25 @@ impl Bench {
     }
 
     pub(crate) fn serve_with(&self, config: Config, hooks: Hooks) -> Served {
+        self.try_serve(config, hooks).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub(crate) fn try_serve_frozen(&self) -> Result<Served, ServeError> {
+        let wrap_origin = Some(freezing(&Arc::new(true.into())));
+        self.try_serve(self.config(), Hooks { wrap_origin, ..Hooks::default() })
+    }
+
+    fn try_serve(&self, config: Config, hooks: Hooks) -> Result<Served, ServeError> {
         let (ready, is_ready) = mpsc::channel();
         let hooks = Hooks { ready: Some(Box::new(move |_| ready.send(()).unwrap())), ..hooks };
         let (stop, place) = (hooks.stop.clone(), config.listeners[0].nbd.clone());
         let control = config.control.clone();
         let thread = std::thread::spawn(move || daemon::run(&config, hooks));
-        is_ready.recv().unwrap();
+        if is_ready.recv().is_err() {
+            return Err(thread.join().unwrap().unwrap_err());
+        }
         let nbd = Client::connect(&place, "", true).unwrap();
-        Served { stop, thread, nbd, control: control::Client::connect(&control).unwrap() }
+        Ok(Served { stop, thread, nbd, control: control::Client::connect(&control).unwrap() })
     }
 }
 

@@ -257,7 +257,7 @@ fn free_port() -> u16 {
 
 #[test]
 fn every_verb_explains_itself() {
-    for verb in ["try", "format", "serve", "status", "set", "drain", "detach", "check", "dump"] {
+    for verb in ["try", "format", "serve", "status", "set", "drain", "detach", "destage", "check", "repair", "dump"] {
         let output = output(flashfront().arg(verb).arg("--help"));
         let said = show(&output);
         assert!(output.status.success() && output.stdout.len() > 100, "{verb}: {said}");

@@ -2,7 +2,8 @@
 //! Reading the log: how much at once, and what is behind its end.
 //!
 //! The log ends where the next header is not. If a later one is there, and says that the missing one was
-//! durable, then it is no end but damage (test: `a_rotten_header_is_not_the_end_of_the_log`).
+//! durable, then it is no end but damage (test: `a_rotten_header_is_not_the_end_of_the_log`). The same if there are
+//! commits of a later opening: its checkpoint, written before them, has decayed since.
 
 use alloc::collections::VecDeque;
 
@@ -46,6 +47,8 @@ pub(super) struct Ahead {
     ranges: VecDeque<(u32, u32)>,
     /// The last commit that a header found there says was durable.
     durable_seq: u64,
+    /// The latest opening with commits there, if it is later than the checkpoint's.
+    later_epoch: Option<u64>,
 }
 
 impl Lane {
@@ -71,6 +74,12 @@ impl Lane {
                     it.ahead.ranges.push_back((next * slots, slots));
                 }
             }
+            if it.head_lost {
+                // Was it torn by a crash, or has it decayed? An opening begins its log in segments that were
+                // free, which may be any.
+                let segments = self.log.segments.len() as u32;
+                it.ahead.ranges.extend((0..segments).map(|segment| (segment * slots, 1)));
+            }
         }
         if let Some((first, count)) = it.ahead.ranges.pop_front() {
             let blocks = count.min(COMMIT_BLOCKS_MAX);
@@ -79,6 +88,9 @@ impl Lane {
             }
             it.window = Window { first, blocks };
             return Ok(Some((cx.shared.superblock.slot_offset(self.id as u32, first), blocks)));
+        }
+        if let Some(epoch) = it.ahead.later_epoch {
+            return Err(OpenError::CheckpointLost { lane: self.id as u32, epoch });
         }
         if it.ahead.durable_seq >= it.next_seq {
             let (lane, commit, durable) = (self.id as u32, it.next_seq, it.ahead.durable_seq);
@@ -95,6 +107,9 @@ impl Lane {
         for nth in 0..it.window.blocks {
             let Some(header) = CommitHeader::decode(cx.mem.bytes(blocks_span(it.buf, nth, 1))) else { continue };
             let ours = header.cache_tag == cx.shared.cache_tag && usize::from(header.lane) == self.id;
+            if ours && header.epoch > epoch {
+                it.ahead.later_epoch = it.ahead.later_epoch.max(Some(header.epoch));
+            }
             if ours && header.epoch == epoch && header.seq >= it.next_seq {
                 it.ahead.durable_seq = it.ahead.durable_seq.max(header.durable_seq);
             }

@@ -188,7 +188,7 @@ fn failed_advice(dirty: u64) -> String {
     match dirty {
         0 => "All data had reached the origin by then: take the cache off with `flashfront detach`, or make a new one with `flashfront format --force`; nothing is lost by either".to_owned(),
         _ => format!(
-            "{dirty} blocks ({size}) had not reached the origin. `flashfront detach --force` or `flashfront format --force` gives them up; --accept-changed-origin replays the log as it is, if the origin was not changed since"
+            "{dirty} blocks ({size}) had not reached the origin. `flashfront detach --force` or `flashfront format --force` gives them up; `flashfront repair --dry-run` lists them; --accept-changed-origin replays the log as it is, if the origin was not changed since"
         ),
     }
 }

@@ -67,7 +67,7 @@ pub enum DetachError {
         count: usize,
     },
     /// The cache holds what the origin does not have.
-    #[error("{cache} holds {dirty} dirty blocks ({}) that {origin} does not have; start `flashfront serve`, run `flashfront drain`, stop it, and detach then. --force gives them up for ever", Size(*dirty * BLOCK_BYTES), cache = cache.display(), origin = origin.display())]
+    #[error("{cache} holds {dirty} dirty blocks ({}) that {origin} does not have; write them with `flashfront destage`, and detach then. --force gives them up for ever", Size(*dirty * BLOCK_BYTES), cache = cache.display(), origin = origin.display())]
     Dirty {
         /// The cache device.
         cache: PathBuf,
@@ -87,7 +87,7 @@ pub enum DetachError {
         dirty: u64,
     },
     /// The cache can't be read as a whole, so nobody knows whether it holds dirty data.
-    #[error("{cache} is damaged in {places} places, so it is not known whether it holds dirty data; see `flashfront check`. --force gives up whatever it holds", cache = cache.display())]
+    #[error("{cache} is damaged in {places} places, so it is not known whether it holds dirty data; see `flashfront check`, and `flashfront repair`, which keeps what it can. --force gives up whatever it holds", cache = cache.display())]
     Damaged {
         /// The cache device.
         cache: PathBuf,

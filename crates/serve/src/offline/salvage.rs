@@ -89,7 +89,7 @@ impl Reader<'_> {
         // The older of two checkpoints may be whole, and the log since too: then nothing is lost.
         let mut best: Option<Salvage> = None;
         for (nth, (area, head)) in heads.iter().enumerate() {
-            let found = self.from_checkpoint(lane, *area, *head, &headers, (head_lost || nth > 0, heads[0].1.seq));
+            let found = self.load_checkpoint(lane, *area, *head, &headers, (head_lost || nth > 0, heads[0].1.seq));
             if best.is_none() || found.is_exact() {
                 best = Some(found);
             }
@@ -172,7 +172,7 @@ impl Reader<'_> {
 
     /// Loads a checkpoint and applies all commits after it that are left. `strict`: a newer checkpoint was
     /// there, so that the log did not end in a crash where it ends now; at least it came to `least`.
-    fn from_checkpoint(
+    fn load_checkpoint(
         &mut self,
         lane: u32,
         area: u32,

@@ -199,6 +199,7 @@ impl Reader<'_> {
     fn replay(&mut self, walk: &mut LaneWalk, head: CheckpointHeader) {
         let slots = self.superblock.segments_per_lane * self.superblock.segment_blocks;
         let (mut heads, mut next, mut durable) = (head.heads, head.seq, 0);
+        let mut next_segments = head.next_segments;
         let mut pending: Vec<(CommitHeader, u32)> = Vec::new();
         loop {
             let candidates: [Option<CommitHeader>; STREAMS] = heads.map(|slot| {
@@ -212,6 +213,7 @@ impl Reader<'_> {
                 break;
             }
             heads = header.heads.map(|slot| if slot < slots { slot } else { NO_SLOT });
+            next_segments[stream] = header.next_segment;
             next += 1;
             durable = durable.max(header.durable_seq);
             pending.push((header, slot));
@@ -226,7 +228,9 @@ impl Reader<'_> {
             walk.commits.push((header.seq, slot, header.data_blocks()));
             self.apply(walk, &mut owners, &header, slot);
         }
-        self.look_behind(walk, head, next);
+        // The rest of the log, if there is any, begins in one of these.
+        let open = heads.into_iter().map(|slot| slot / self.superblock.segment_blocks).chain(next_segments);
+        self.look_behind(walk, head, next, &open.collect::<Vec<u32>>());
     }
 
     pub(super) fn apply(&self, walk: &mut LaneWalk, owners: &mut BTreeMap<u32, Key>, header: &CommitHeader, slot: u32) {
@@ -269,15 +273,22 @@ impl Reader<'_> {
     }
 
     /// The log ended before commit `end`. If a later commit says that `end` was durable, it was not
-    /// torn by a crash but damaged since.
-    fn look_behind(&mut self, walk: &mut LaneWalk, head: CheckpointHeader, end: u64) {
+    /// torn by a crash but damaged since. In the segments that were `open` all is looked at, since the headers
+    /// behind a damaged one can't be found otherwise.
+    fn look_behind(&mut self, walk: &mut LaneWalk, head: CheckpointHeader, end: u64, open: &[u32]) {
         let segment_slots = self.superblock.segment_blocks;
         let mut proof: Option<(u64, u32)> = None;
         let mut later: Option<(u64, u32)> = None;
         for segment in 0..self.superblock.segments_per_lane {
             let mut slot = segment * segment_slots;
             while slot < (segment + 1) * segment_slots {
-                let Some(header) = self.header(walk.lane, slot) else { break };
+                let Some(header) = self.header(walk.lane, slot) else {
+                    if open.contains(&segment) {
+                        slot += 1;
+                        continue;
+                    }
+                    break;
+                };
                 if header.epoch == head.epoch && header.seq > end && header.durable_seq >= end {
                     proof = proof.filter(|(seq, _)| *seq < header.seq).or(Some((header.seq, slot)));
                 }

@@ -182,10 +182,10 @@ const ALL: [Target; 13] = [
 #[test]
 fn check_finds_every_planted_damage() {
     let mut seen = BTreeSet::new();
-    for crash in [false, true] {
+    for (crash, seed) in [(false, 1), (true, 1), (true, 2), (true, 3)] {
         let filled = Filled::new(crash);
         assert!(filled.check().ok);
-        for harm in harms(&filled.bench.cache(), 1) {
+        for harm in harms(&filled.bench.cache(), seed) {
             harm.plant(&filled.bench.cache());
             let report = filled.check();
             assert_eq!(report.ok, harm.tail, "crash {crash}, {harm:?}: {report:?}", harm = harm.target);
@@ -198,9 +198,10 @@ fn check_finds_every_planted_damage() {
 
 #[test]
 fn repair_of_any_damage_serves_only_what_is_right() {
-    for (crash, older) in [(false, Older::Drop), (true, Older::Drop), (true, Older::Keep)] {
+    for crash in [false, true] {
         let filled = Filled::new(crash);
         for (nth, harm) in harms(&filled.bench.cache(), 2).into_iter().enumerate() {
+            let older = if nth % 2 == 0 { Older::Drop } else { Older::Keep };
             harm.plant(&filled.bench.cache());
             let what = format!("crash {crash}, harm {nth} {:?}", harm.target);
             if harm.tail {
@@ -386,5 +387,38 @@ fn a_cache_whose_device_failed_is_the_operators_decision() {
         }
         served.stop();
         File::options().write(true).open(bench.cache()).unwrap().write_all_at(&image, 0).unwrap();
+    }
+}
+
+#[test]
+fn whatever_is_damaged_serve_refuses_or_serves_what_is_right() {
+    for crash in [false, true] {
+        let filled = Filled::new(crash);
+        let mut refused = BTreeSet::new();
+        for harm in harms(&filled.bench.cache(), 8) {
+            let what = format!("crash {crash}, {:?}", harm.target);
+            let log = [Target::NewestHead, Target::OtherHead, Target::Ages, Target::Entries, Target::LogHeader];
+            if harm.tail || !log.contains(&harm.target) {
+                continue;
+            }
+            harm.plant(&filled.bench.cache());
+            match filled.bench.try_serve_frozen() {
+                Ok(served) => {
+                    served.stop_at_once();
+                    filled.compare(&RepairReport::default(), &what);
+                }
+                Err(error) => {
+                    assert!(matches!(error, ServeError::Open { .. }), "{what}: {error}");
+                    assert!(error.to_string().contains("flashfront repair"), "{what}: {error}");
+                    refused.insert(format!("{:?}", harm.target));
+                }
+            }
+            filled.restore();
+        }
+        for target in ["Ages", "Entries"] {
+            assert!(refused.contains(target), "crash {crash}: {refused:?}");
+        }
+        // A commit that was durable, and an opening's checkpoint with commits after it.
+        assert_eq!(crash, refused.contains("LogHeader") && refused.contains("NewestHead"), "{refused:?}");
     }
 }
