@@ -11,17 +11,20 @@
 //!   for the origin's flush if anything was written there directly.
 //! - A FLUSH that comes while a commit made for FLUSHes is in flight shares the next one.
 
+mod durable;
+mod log;
+
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use crate::canary::Canary;
 use crate::event::Event;
-use crate::format::{COMMIT_ENTRIES_MAX, CommitHeader, Entry, NO_SLOT, STREAMS, Stream, Superblock};
+use crate::format::{COMMIT_ENTRIES_MAX, CommitHeader, Entry, STREAMS, Stream};
 use crate::index::{Flat, Found};
-use crate::io::{DeviceError, DeviceId, Op, RequestError};
+use crate::io::{DeviceError, DeviceId, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::{Buf, Span};
-use crate::shared::{Cx, FailureRecord, FlushWaiter, Origin, Up, blocks_span};
+use crate::shared::{Cx, FlushWaiter, Origin, blocks_span};
 use crate::types::{BLOCK_BYTES, SegmentId, Time};
 
 /// Commits of a lane in flight at once: 8 of 1 MiB keep a fast device busy.
@@ -161,203 +164,6 @@ pub(crate) struct Log {
     /// Segments filled, ever, and when the last checkpoint was finished.
     filled: u64,
     filled_at_checkpoint: u64,
-}
-
-impl Log {
-    pub(crate) fn new(superblock: &Superblock) -> Self {
-        // Nothing is free before replay has said so.
-        let segment = Segment { live: 0, dirty: 0, pins: 0, state: State::Closed, last_seq: 0 };
-        Self {
-            segment_slots: superblock.segment_blocks,
-            segments: alloc::vec![segment; superblock.segments_per_lane as usize],
-            free: VecDeque::new(),
-            tails: Default::default(),
-            sealed: VecDeque::new(),
-            epoch: superblock.epoch,
-            next_seq: 1,
-            written_seq: 0,
-            durable_seq: 0,
-            flushing_seq: 0,
-            waiters: BTreeMap::new(),
-            unsealed_waiters: Vec::new(),
-            notes: VecDeque::new(),
-            cleaned: VecDeque::new(),
-            cleaned_since: None,
-            group_seq: 0,
-            filled: 0,
-            filled_at_checkpoint: 0,
-        }
-    }
-
-    /// Starts the log after replay: commits are numbered from `next_seq`, and each stream gets a
-    /// segment and its successor.
-    pub(crate) fn start(&mut self, next_seq: u64) {
-        self.next_seq = next_seq;
-        (self.written_seq, self.durable_seq) = (next_seq - 1, next_seq - 1);
-        for (at, segment) in self.segments.iter_mut().enumerate() {
-            segment.state = if segment.live == 0 { State::Free } else { State::Closed };
-            if segment.live == 0 {
-                self.free.push_back(at as u32);
-            }
-        }
-    }
-
-    /// Gives each stream its two segments; false if there are too few free ones.
-    pub(crate) fn open_streams(&mut self) -> bool {
-        if self.free.len() < 2 * STREAMS {
-            return false;
-        }
-        for stream in 0..STREAMS {
-            let (segment, next) = (self.take_free(), self.take_free());
-            self.tails[stream] = Tail { segment, next_segment: next, ..Tail::default() };
-        }
-        true
-    }
-
-    fn take_free(&mut self) -> Option<u32> {
-        let segment = self.free.pop_front()?;
-        self.segments[segment as usize].state = State::Open;
-        Some(segment)
-    }
-
-    /// Makes a segment ready to be written anew.
-    pub(crate) fn give_free(&mut self, segment: u32) {
-        debug_assert_eq!(self.segments[segment as usize].live, 0);
-        self.segments[segment as usize].state = State::Free;
-        self.free.push_back(segment);
-    }
-
-    pub(crate) fn free_segments(&self) -> usize {
-        self.free.len()
-    }
-
-    pub(crate) fn segment_slots(&self) -> u32 {
-        self.segment_slots
-    }
-
-    /// Memory of the segment table.
-    pub(crate) fn bytes(&self) -> u64 {
-        (self.segments.len() * size_of::<Segment>()) as u64
-    }
-
-    pub(crate) fn segment_of(&mut self, slot: u32) -> &mut Segment {
-        &mut self.segments[(slot / self.segment_slots) as usize]
-    }
-
-    /// Where a slot's bytes are.
-    pub(crate) fn place(&self, slot: u32) -> Place {
-        let within = |header: u32, blocks: u32| slot > header && slot - header <= blocks;
-        for open in self.tails.iter().filter_map(|tail| tail.open.as_ref()) {
-            if within(open.header_slot, open.blocks.len() as u32) {
-                return Place::Ram(open.buf, (slot - open.header_slot) * BLOCK_BYTES as u32);
-            }
-        }
-        for sealed in &self.sealed {
-            if within(sealed.header_slot, sealed.blocks) {
-                return Place::Ram(sealed.buf, (slot - sealed.header_slot) * BLOCK_BYTES as u32);
-            }
-        }
-        Place::Device
-    }
-
-    /// Whether a slot is in a commit that is not sealed: its bytes may still change in place.
-    pub(crate) fn unsealed(&self, slot: u32) -> bool {
-        self.tails
-            .iter()
-            .filter_map(|tail| tail.open.as_ref())
-            .any(|open| slot > open.header_slot && slot - open.header_slot <= open.blocks.len() as u32)
-    }
-
-    /// Whether a slot is in a segment that will be free soon.
-    pub(crate) fn given_up(&self, slot: u32) -> bool {
-        self.segments[(slot / self.segment_slots) as usize].state == State::Freeing
-    }
-
-    /// Where each stream's next commit will start.
-    pub(crate) fn heads(&self) -> [u32; STREAMS] {
-        core::array::from_fn(|stream| self.head(stream))
-    }
-
-    fn head(&self, stream: usize) -> u32 {
-        let tail = &self.tails[stream];
-        if let Some(open) = &tail.open {
-            return open.header_slot;
-        }
-        match (tail.segment, tail.next_segment) {
-            (Some(segment), _) if tail.used + USABLE_SLOTS_MIN <= self.segment_slots => {
-                segment * self.segment_slots + tail.used
-            }
-            (_, Some(next)) => next * self.segment_slots,
-            _ => NO_SLOT,
-        }
-    }
-
-    /// The segments that the streams will most likely fill behind their heads'.
-    pub(crate) fn next_segments(&self) -> [u32; STREAMS] {
-        core::array::from_fn(|stream| self.segment_after_head(stream))
-    }
-
-    /// The segment that a stream fills behind its head's: its reserved one; or if the head is there
-    /// already, the next that any stream will take.
-    fn segment_after_head(&self, stream: usize) -> u32 {
-        let reserved = self.tails[stream].next_segment;
-        let after = reserved.filter(|next| self.head(stream) / self.segment_slots != *next);
-        after.or_else(|| self.free.front().copied()).unwrap_or(NO_SLOT)
-    }
-
-    /// Puts an entry without a block into the next commit.
-    pub(crate) fn note(&mut self, note: Note) {
-        self.notes.push_back(note);
-    }
-
-    /// Remembers to record that a version is on the origin. Lost in a crash it does no harm.
-    pub(crate) fn note_cleaned(&mut self, flat: Flat, slot: u32, now: Time) {
-        self.cleaned.push_back((flat, slot));
-        self.cleaned_since.get_or_insert(now);
-    }
-
-    pub(crate) fn last_sealed(&self) -> u64 {
-        self.next_seq - 1
-    }
-
-    /// When the oldest thing that waits for a commit will have waited long enough.
-    pub(crate) fn commit_due(&self, age_max_ns: u64) -> Option<Time> {
-        let open = self.tails[Stream::Writes as usize].open.as_ref().map(|open| open.since);
-        open.into_iter().chain(self.cleaned_since).min().map(|since| since.plus_ns(age_max_ns))
-    }
-
-    /// Whether the cache device should be flushed now.
-    pub(crate) fn wants_flush(&self) -> bool {
-        let waited_for = self.waiters.first_key_value().is_some_and(|(&seq, _)| seq <= self.written_seq);
-        let grouped = self.group_seq > self.durable_seq && self.group_seq <= self.written_seq;
-        waited_for || grouped || self.written_seq - self.durable_seq >= UNFLUSHED_COMMITS_MAX
-    }
-
-    /// Whether anything is open, sealed and unwritten, or waited for.
-    pub(crate) fn quiet(&self) -> bool {
-        self.sealed.is_empty()
-            && self.waiters.is_empty()
-            && self.unsealed_waiters.is_empty()
-            && self.notes.is_empty()
-            && self.tails.iter().all(|tail| tail.open.is_none())
-    }
-
-    pub(crate) const fn segments_since_checkpoint(&self) -> u64 {
-        self.filled - self.filled_at_checkpoint
-    }
-
-    pub(crate) const fn mark_checkpoint(&mut self) {
-        self.filled_at_checkpoint = self.filled;
-    }
-
-    /// The last commit of the segments that these slots are in.
-    pub(crate) fn last_seq_of(&self, slots: impl Iterator<Item = u32>) -> u64 {
-        slots.map(|slot| self.segments[(slot / self.segment_slots) as usize].last_seq).max().unwrap_or(0)
-    }
-
-    pub(crate) fn set_aside(&mut self, waiter: Waiter, seq: u64) {
-        self.waiters.entry(seq).or_default().push(waiter);
-    }
 }
 
 impl Lane {
@@ -584,28 +390,6 @@ impl Lane {
         }
     }
 
-    /// Waits until everything appended so far is durable; false if it is already.
-    pub(crate) fn await_durable(&mut self, waiter: Waiter, cx: &mut Cx<'_>) -> bool {
-        if cx.shared.cache_failed {
-            self.without_cache(waiter, cx);
-            return true;
-        }
-        let clients = matches!(waiter, Waiter::Request(_) | Waiter::Piece(_));
-        if clients && cx.shared.planted(Canary::AcknowledgedEarly) {
-            return false;
-        }
-        let log = &mut self.log;
-        if log.tails[Stream::Writes as usize].open.is_some() || !log.notes.is_empty() {
-            log.unsealed_waiters.push(waiter);
-        } else if log.last_sealed() > log.durable_seq {
-            let seq = log.last_sealed();
-            log.set_aside(waiter, seq);
-        } else {
-            return false;
-        }
-        true
-    }
-
     /// Seals what somebody waits for, or what has waited long enough.
     pub(crate) fn commit_step(&mut self, cx: &mut Cx<'_>) {
         let log = &mut self.log;
@@ -630,86 +414,6 @@ impl Lane {
     pub(crate) fn seal_all(&mut self, cx: &mut Cx<'_>) {
         for stream in Stream::ALL {
             self.seal(stream, cx);
-        }
-    }
-
-    /// The flush of the cache device in flight is over.
-    pub(crate) fn flushed(&mut self, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-        if result.is_err() {
-            return;
-        }
-        self.log.durable_seq = self.log.durable_seq.max(self.log.flushing_seq);
-        while let Some(entry) = self.log.waiters.first_entry().filter(|entry| *entry.key() <= self.log.durable_seq) {
-            for waiter in entry.remove() {
-                self.durable(waiter, Ok(()), cx);
-            }
-        }
-    }
-
-    /// The cache device failed: nothing will become durable on it any more.
-    pub(crate) fn leave_cache(&mut self, cx: &mut Cx<'_>) {
-        self.log.notes.clear();
-        self.log.cleaned.clear();
-        self.log.cleaned_since = None;
-        let unsealed = core::mem::take(&mut self.log.unsealed_waiters);
-        let sealed = core::mem::take(&mut self.log.waiters);
-        for waiter in sealed.into_values().flatten().chain(unsealed) {
-            self.without_cache(waiter, cx);
-        }
-        if cx.shared.failure != FailureRecord::Unknown {
-            for waiter in core::mem::take(&mut self.awaiting_record) {
-                self.without_cache(waiter, cx);
-            }
-        }
-    }
-
-    /// Finds another way for one who waits for a commit. What should be durable has to be on the origin;
-    /// what should be forgotten durably is, once it is recorded that this cache must not be replayed.
-    fn without_cache(&mut self, waiter: Waiter, cx: &mut Cx<'_>) {
-        match waiter {
-            Waiter::Request(request) => {
-                cx.shared.up.push(Up::UntilDrained { waiter: FlushWaiter::Request(request) });
-            }
-            Waiter::Piece(at) => cx.shared.up.push(Up::UntilDrained { waiter: FlushWaiter::Piece(self.id, at) }),
-            Waiter::Run(_) => self.durable(waiter, Ok(()), cx),
-            Waiter::Freed(_) => {}
-            Waiter::Invalidated(_) | Waiter::Replaced(_) | Waiter::Dropped(_) => match cx.shared.failure {
-                FailureRecord::Unknown => self.awaiting_record.push(waiter),
-                FailureRecord::Durable => self.durable(waiter, Ok(()), cx),
-                FailureRecord::Impossible => self.durable(waiter, Err(RequestError::Io), cx),
-            },
-        }
-    }
-
-    fn durable(&mut self, waiter: Waiter, result: Result<(), RequestError>, cx: &mut Cx<'_>) {
-        match waiter {
-            Waiter::Request(request) => {
-                cx.shared.up.push(Up::PieceDone { request, error: result.err() });
-            }
-            Waiter::Piece(at) => {
-                self.pieces[at].error = result.err();
-                self.finish(at, cx);
-            }
-            Waiter::Invalidated(at) | Waiter::Replaced(at) => match result {
-                Ok(()) if waiter == Waiter::Invalidated(at) => self.write_origin(at, cx),
-                Ok(()) => self.direct_written(at, cx),
-                Err(error) => {
-                    let range = self.pieces[at].first.0..self.pieces[at].end().0;
-                    self.unrecorded.extend(range.map(Flat));
-                    self.fail(at, error, cx);
-                }
-            },
-            Waiter::Freed(segment) => {
-                if result.is_ok() {
-                    self.freed_durable(segment, cx);
-                }
-            }
-            Waiter::Run(run) => self.write_run(run, cx),
-            Waiter::Dropped(flat) => {
-                if result.is_ok() {
-                    self.unrecorded.remove(&flat);
-                }
-            }
         }
     }
 }

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the log knows of itself: its segments, the heads of its streams, where a slot's bytes are.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use super::{Log, Note, Place, Segment, State, Tail, UNFLUSHED_COMMITS_MAX, USABLE_SLOTS_MIN, Waiter};
+use crate::format::{NO_SLOT, STREAMS, Stream, Superblock};
+use crate::index::Flat;
+use crate::types::{BLOCK_BYTES, Time};
+
+impl Log {
+    pub(crate) fn new(superblock: &Superblock) -> Self {
+        // Nothing is free before replay has said so.
+        let segment = Segment { live: 0, dirty: 0, pins: 0, state: State::Closed, last_seq: 0 };
+        Self {
+            segment_slots: superblock.segment_blocks,
+            segments: alloc::vec![segment; superblock.segments_per_lane as usize],
+            free: VecDeque::new(),
+            tails: Default::default(),
+            sealed: VecDeque::new(),
+            epoch: superblock.epoch,
+            next_seq: 1,
+            written_seq: 0,
+            durable_seq: 0,
+            flushing_seq: 0,
+            waiters: BTreeMap::new(),
+            unsealed_waiters: Vec::new(),
+            notes: VecDeque::new(),
+            cleaned: VecDeque::new(),
+            cleaned_since: None,
+            group_seq: 0,
+            filled: 0,
+            filled_at_checkpoint: 0,
+        }
+    }
+
+    /// Starts the log after replay: commits are numbered from `next_seq`, and each stream gets a
+    /// segment and its successor.
+    pub(crate) fn start(&mut self, next_seq: u64) {
+        self.next_seq = next_seq;
+        (self.written_seq, self.durable_seq) = (next_seq - 1, next_seq - 1);
+        for (at, segment) in self.segments.iter_mut().enumerate() {
+            segment.state = if segment.live == 0 { State::Free } else { State::Closed };
+            if segment.live == 0 {
+                self.free.push_back(at as u32);
+            }
+        }
+    }
+
+    /// Gives each stream its two segments; false if there are too few free ones.
+    pub(crate) fn open_streams(&mut self) -> bool {
+        if self.free.len() < 2 * STREAMS {
+            return false;
+        }
+        for stream in 0..STREAMS {
+            let (segment, next) = (self.take_free(), self.take_free());
+            self.tails[stream] = Tail { segment, next_segment: next, ..Tail::default() };
+        }
+        true
+    }
+
+    pub(super) fn take_free(&mut self) -> Option<u32> {
+        let segment = self.free.pop_front()?;
+        self.segments[segment as usize].state = State::Open;
+        Some(segment)
+    }
+
+    /// Makes a segment ready to be written anew.
+    pub(crate) fn give_free(&mut self, segment: u32) {
+        debug_assert_eq!(self.segments[segment as usize].live, 0);
+        self.segments[segment as usize].state = State::Free;
+        self.free.push_back(segment);
+    }
+
+    pub(crate) fn free_segments(&self) -> usize {
+        self.free.len()
+    }
+
+    pub(crate) fn segment_slots(&self) -> u32 {
+        self.segment_slots
+    }
+
+    /// Memory of the segment table.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.segments.len() * size_of::<Segment>()) as u64
+    }
+
+    pub(crate) fn segment_of(&mut self, slot: u32) -> &mut Segment {
+        &mut self.segments[(slot / self.segment_slots) as usize]
+    }
+
+    /// Where a slot's bytes are.
+    pub(crate) fn place(&self, slot: u32) -> Place {
+        let within = |header: u32, blocks: u32| slot > header && slot - header <= blocks;
+        for open in self.tails.iter().filter_map(|tail| tail.open.as_ref()) {
+            if within(open.header_slot, open.blocks.len() as u32) {
+                return Place::Ram(open.buf, (slot - open.header_slot) * BLOCK_BYTES as u32);
+            }
+        }
+        for sealed in &self.sealed {
+            if within(sealed.header_slot, sealed.blocks) {
+                return Place::Ram(sealed.buf, (slot - sealed.header_slot) * BLOCK_BYTES as u32);
+            }
+        }
+        Place::Device
+    }
+
+    /// Whether a slot is in a commit that is not sealed: its bytes may still change in place.
+    pub(crate) fn unsealed(&self, slot: u32) -> bool {
+        self.tails
+            .iter()
+            .filter_map(|tail| tail.open.as_ref())
+            .any(|open| slot > open.header_slot && slot - open.header_slot <= open.blocks.len() as u32)
+    }
+
+    /// Whether a slot is in a segment that will be free soon.
+    pub(crate) fn given_up(&self, slot: u32) -> bool {
+        self.segments[(slot / self.segment_slots) as usize].state == State::Freeing
+    }
+
+    /// Where each stream's next commit will start.
+    pub(crate) fn heads(&self) -> [u32; STREAMS] {
+        core::array::from_fn(|stream| self.head(stream))
+    }
+
+    fn head(&self, stream: usize) -> u32 {
+        let tail = &self.tails[stream];
+        if let Some(open) = &tail.open {
+            return open.header_slot;
+        }
+        match (tail.segment, tail.next_segment) {
+            (Some(segment), _) if tail.used + USABLE_SLOTS_MIN <= self.segment_slots => {
+                segment * self.segment_slots + tail.used
+            }
+            (_, Some(next)) => next * self.segment_slots,
+            _ => NO_SLOT,
+        }
+    }
+
+    /// The segments that the streams will most likely fill behind their heads'.
+    pub(crate) fn next_segments(&self) -> [u32; STREAMS] {
+        core::array::from_fn(|stream| self.segment_after_head(stream))
+    }
+
+    /// The segment that a stream fills behind its head's: its reserved one; or if the head is there
+    /// already, the next that any stream will take.
+    pub(super) fn segment_after_head(&self, stream: usize) -> u32 {
+        let reserved = self.tails[stream].next_segment;
+        let after = reserved.filter(|next| self.head(stream) / self.segment_slots != *next);
+        after.or_else(|| self.free.front().copied()).unwrap_or(NO_SLOT)
+    }
+
+    /// Puts an entry without a block into the next commit.
+    pub(crate) fn note(&mut self, note: Note) {
+        self.notes.push_back(note);
+    }
+
+    /// Remembers to record that a version is on the origin. Lost in a crash it does no harm.
+    pub(crate) fn note_cleaned(&mut self, flat: Flat, slot: u32, now: Time) {
+        self.cleaned.push_back((flat, slot));
+        self.cleaned_since.get_or_insert(now);
+    }
+
+    pub(crate) fn last_sealed(&self) -> u64 {
+        self.next_seq - 1
+    }
+
+    /// When the oldest thing that waits for a commit will have waited long enough.
+    pub(crate) fn commit_due(&self, age_max_ns: u64) -> Option<Time> {
+        let open = self.tails[Stream::Writes as usize].open.as_ref().map(|open| open.since);
+        open.into_iter().chain(self.cleaned_since).min().map(|since| since.plus_ns(age_max_ns))
+    }
+
+    /// Whether the cache device should be flushed now.
+    pub(crate) fn wants_flush(&self) -> bool {
+        let waited_for = self.waiters.first_key_value().is_some_and(|(&seq, _)| seq <= self.written_seq);
+        let grouped = self.group_seq > self.durable_seq && self.group_seq <= self.written_seq;
+        waited_for || grouped || self.written_seq - self.durable_seq >= UNFLUSHED_COMMITS_MAX
+    }
+
+    /// Whether anything is open, sealed and unwritten, or waited for.
+    pub(crate) fn quiet(&self) -> bool {
+        self.sealed.is_empty()
+            && self.waiters.is_empty()
+            && self.unsealed_waiters.is_empty()
+            && self.notes.is_empty()
+            && self.tails.iter().all(|tail| tail.open.is_none())
+    }
+
+    pub(crate) const fn segments_since_checkpoint(&self) -> u64 {
+        self.filled - self.filled_at_checkpoint
+    }
+
+    pub(crate) const fn mark_checkpoint(&mut self) {
+        self.filled_at_checkpoint = self.filled;
+    }
+
+    /// The last commit of the segments that these slots are in.
+    pub(crate) fn last_seq_of(&self, slots: impl Iterator<Item = u32>) -> u64 {
+        slots.map(|slot| self.segments[(slot / self.segment_slots) as usize].last_seq).max().unwrap_or(0)
+    }
+
+    pub(crate) fn set_aside(&mut self, waiter: Waiter, seq: u64) {
+        self.waiters.entry(seq).or_default().push(waiter);
+    }
+}
