@@ -58,10 +58,10 @@ impl Lane {
             self.awaiting_clean.push(at);
             return;
         }
-        // Lost blocks are dropped only when the origin has the new ones.
+        // Lost blocks are dropped, and recorded as dropped, only when the origin has the new ones.
         let lost = &cx.shared.lost;
         let known =
-            |flat: &Flat| (self.index.get(*flat).is_some() && !lost.contains(flat)) || self.unrecorded.contains(flat);
+            |flat: &Flat| !lost.contains(flat) && (self.index.get(*flat).is_some() || self.unrecorded.contains(flat));
         let cached: Vec<Flat> = (first.0..end.0).map(Flat).filter(known).collect();
         if cached.is_empty() {
             self.write_origin(at, cx);
@@ -72,8 +72,10 @@ impl Lane {
             self.write_origin(at, cx);
             return;
         }
-        let (key, blocks) = (cx.shared.key(first), self.pieces[at].blocks);
-        self.log.note(Note::Entry(Entry::Invalidate { key, blocks }));
+        for run in cached.chunk_by(|flat, next| flat.0 + 1 == next.0) {
+            let (key, blocks) = (cx.shared.key(run[0]), run.len() as u32);
+            self.log.note(Note::Entry(Entry::Invalidate { key, blocks }));
+        }
         let waits = self.await_durable(Waiter::Invalidated(at), cx);
         debug_assert!(waits, "a noted entry is not durable yet");
     }

@@ -32,6 +32,10 @@ fn what_failed_once() {
         (236, "a destage that failed at the end of a sweep was not tried again before the next request"),
         (1_795_248_388_664, "a direct write dropped a lost block before the origin had flushed the new one"),
         (1_795_248_388_692, "the same, in another order"),
+        (
+            1_795_253_232_573,
+            "a direct write recorded a lost block in its range as dropped, before the origin was written",
+        ),
     ] {
         live(seed, &[]).unwrap_or_else(|failure| panic!("cargo x torture --seed {seed} ({why}): {failure}"));
     }
