@@ -64,11 +64,9 @@ fn detach_refuses_as_long_as_the_cache_holds_the_only_copy() {
     if dirty > 0 {
         let mut command = flashfront();
         command.arg("detach").arg("--cache").arg(&volume.cache).arg("--origin").arg(&volume.origin);
-        crate::refusal::assert_refused(&volume.place, &mut command, &["dirty", "drain"]);
+        crate::refusal::assert_refused(&volume.place, &mut command, &["dirty", "flashfront destage"]);
     }
-    volume.start();
-    volume.drain();
-    volume.stop();
+    must(flashfront().arg("destage").arg("--cache").arg(&volume.cache).arg("--origin").arg(&volume.origin));
     detach(&volume);
     assert_same(&volume.origin, &copy);
 }
