@@ -2,7 +2,7 @@
 //! Real devices: regular files and block devices, through io_uring or a pool of threads.
 //!
 //! A [`Reactor`] belongs to one pump thread and serves all its devices with one ring (or pool)
-//! and one wake descriptor. Opening, locks and synchronous helpers are [`DeviceFile`]'s.
+//! and one place to wait in. Opening, locks and synchronous helpers are [`DeviceFile`]'s.
 //! Reactor and devices may be made on one thread and moved to another before the first kick;
 //! from then on they stay there.
 
