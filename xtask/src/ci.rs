@@ -19,7 +19,7 @@ const STEPS: [Step; 9] = [
     Step { name: "clippy", cargo: &["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"] },
     Step { name: "unit, property, conformance", cargo: &["x", "test"] },
     Step { name: "crash sweep", cargo: &["x", "sweep"] },
-    Step { name: "torture, fresh seeds", cargo: &["x", "torture", "--seconds", "20"] },
+    Step { name: "torture, fresh seeds", cargo: &["x", "torture", "--seconds", "60"] },
     Step { name: "planted bugs are caught", cargo: &["x", "torture", "--canaries"] },
     // Builds target/release/flashfront too. Two tests at a time: each is a client, a daemon, and
     // often a file system.

@@ -472,9 +472,10 @@ impl Coordinator {
                 }
             }
             Life::Stopping => {
-                // A cache that failed is not replayed, so what it holds has to be on the origin now.
+                // A cache that failed is not replayed, so what it holds has to be on the origin now; unless
+                // the origin refuses it. A stop that gave up then doesn't come back to it.
                 let undrained = cx.shared.dirty > cx.shared.lost.len() as u64 && !self.destager.retrying();
-                let leaving = cx.shared.cache_failed && undrained;
+                let leaving = cx.shared.cache_failed && undrained && !cx.shared.stopping;
                 if self.requests.is_empty() && self.throttle.is_empty() && !leaving {
                     // From here on destage and reclaim start nothing new. Direct writes are made durable.
                     if !core::mem::replace(&mut cx.shared.stopping, true) {

@@ -36,6 +36,7 @@ fn what_failed_once() {
             1_795_253_232_573,
             "a direct write recorded a lost block in its range as dropped, before the origin was written",
         ),
+        (1_795_254_042_000, "a stop that had given up on a refusing origin waited for it again, and never ended"),
     ] {
         live(seed, &[]).unwrap_or_else(|failure| panic!("cargo x torture --seed {seed} ({why}): {failure}"));
     }
