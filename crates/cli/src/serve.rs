@@ -94,6 +94,9 @@ pub(crate) struct Serve {
     /// RAM for payload [default: 128 MiB].
     #[arg(long, value_name = "SIZE")]
     buffer_bytes: Option<Size>,
+    /// RAM for copies of blocks read from the cache device, on top of the buffers [default: 0B].
+    #[arg(long, value_name = "SIZE")]
+    ram_front_bytes: Option<Size>,
     /// Make a device faulty, to test alarms: cache:FAULTS or origin:FAULTS, as in "cache:eio,op=read,p=0.001".
     ///
     /// FAULTS are rules separated by `;`. A rule is one of eio, nospace, unsupported, gone, timeout, stall, short,
@@ -182,6 +185,7 @@ impl Serve {
         }
         config.accept_changed_origin = self.accept_changed_origin;
         config.buffer_bytes = self.buffer_bytes.unwrap_or(config.buffer_bytes);
+        config.ram_front_bytes = self.ram_front_bytes.unwrap_or(config.ram_front_bytes);
         let policy = &mut config.policy;
         policy.dirty_limit = self.dirty_limit.unwrap_or(policy.dirty_limit);
         policy.sequential_bypass = self.sequential_bypass.unwrap_or(policy.sequential_bypass);

@@ -245,10 +245,14 @@ impl Lane {
         let tail = &mut log.tails[stream as usize];
         let Some(segment) = tail.segment else { return false };
         let size = (log.segment_slots - tail.used).min(COMMIT_ENTRIES_MAX as u32 + 1);
+        let header_slot = segment * log.segment_slots + tail.used;
+        if !cx.shared.planted(Canary::StaleInRam) {
+            self.ram_front.forget(header_slot..header_slot + size);
+        }
         tail.open = Some(Open {
             buf: cx.alloc(size),
             size,
-            header_slot: segment * log.segment_slots + tail.used,
+            header_slot,
             blocks: Vec::with_capacity(size as usize - 1),
             since: cx.now,
         });

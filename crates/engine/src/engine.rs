@@ -116,6 +116,7 @@ impl Engine {
             draining: false,
             stopping: false,
             buffer_bytes: 0,
+            ram_front_bytes: 0,
         };
         let lanes = (0..shared.superblock.lanes as usize).map(|id| Lane::new(id, keys, &shared));
         let lanes = lanes.collect::<Result<Vec<_>, _>>()?;
@@ -210,6 +211,7 @@ impl Engine {
             cache_failed: shared.cache_failed,
             lost: shared.lost.iter().map(|flat| shared.key(*flat)).collect(),
             buffer_bytes: shared.buffer_bytes,
+            ram_front_bytes: shared.ram_front_bytes,
             index_bytes: self.lanes.iter().map(Lane::table_bytes).sum(),
             requests_in_flight: self.coordinator.requests.len() as u64,
         }

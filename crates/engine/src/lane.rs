@@ -13,13 +13,14 @@ use slab::Slab;
 use crate::admission::Admission;
 use crate::canary::Canary;
 use crate::checkpoint::Checkpoint;
-use crate::commit::{Log, Waiter};
+use crate::commit::{Log, Place, Waiter};
 use crate::destage::Run;
 use crate::dirty::DirtySet;
 use crate::index::{Flat, Found, Index};
 use crate::io::{DeviceError, RequestError};
 use crate::locks::{LockId, Locks};
 use crate::memory::Buf;
+use crate::ram_front::RamFront;
 use crate::reclaim::Reclaim;
 use crate::recover::{OpenError, Recovery};
 use crate::replacement::Replacement;
@@ -134,6 +135,7 @@ pub(crate) struct Lane {
     pub(crate) ready: VecDeque<usize>,
     pub(crate) ios: Slab<LaneIo>,
     pub(crate) log: Log,
+    pub(crate) ram_front: RamFront,
     pub(crate) admission: Box<dyn Admission>,
     pub(crate) replacement: Box<dyn Replacement>,
     /// Pieces that wait for room in the log, first come first served.
@@ -170,6 +172,7 @@ impl Lane {
             ready: VecDeque::new(),
             ios: Slab::new(),
             log: Log::new(superblock),
+            ram_front: RamFront::new(shared.options.ram_front_bytes / u64::from(superblock.lanes)),
             admission: (shared.options.admission.build)(slots),
             replacement: (shared.options.replacement.build)(segments),
             awaiting_room: VecDeque::new(),
@@ -260,6 +263,19 @@ impl Lane {
         }
     }
 
+    /// Where a slot's bytes are right now.
+    pub(crate) fn place(&mut self, slot: u32) -> Place {
+        match self.log.place(slot) {
+            Place::Device => self.ram_front.get(slot).unwrap_or(Place::Device),
+            ram => ram,
+        }
+    }
+
+    /// Whether a slot's bytes are on the cache device only.
+    pub(crate) fn on_device(&self, slot: u32) -> bool {
+        self.log.place(slot) == Place::Device && !self.ram_front.holds(slot)
+    }
+
     /// Puts a block into the index at a new slot, with all that hangs on it.
     pub(crate) fn map(&mut self, flat: Flat, found: Found, cx: &mut Cx<'_>) {
         let old = self.index.insert(flat, found);
@@ -323,6 +339,6 @@ impl Lane {
 
     /// Memory of the lane's tables.
     pub(crate) fn table_bytes(&self) -> u64 {
-        self.index.bytes() + self.dirty.bytes() + self.admission.bytes() + self.log.bytes()
+        self.index.bytes() + self.dirty.bytes() + self.admission.bytes() + self.log.bytes() + self.ram_front.bytes()
     }
 }

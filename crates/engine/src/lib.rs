@@ -34,6 +34,7 @@ mod memory;
 mod options;
 mod persist;
 pub mod policy;
+mod ram_front;
 mod read;
 mod reclaim;
 mod recover;

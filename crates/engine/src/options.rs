@@ -23,6 +23,9 @@ pub struct Options {
     /// Streams longer than this bypass the cache; 0 = never. Default 4 MiB, as bcache's
     /// `sequential_cutoff`.
     pub sequential_bypass_bytes: u64,
+    /// RAM for copies of blocks that were read from the cache device, beside the engine's buffers. Default 0:
+    /// most clients have a page cache of their own above.
+    pub ram_front_bytes: u64,
     /// No block stays dirty longer than about this. Default 10 minutes.
     pub dirty_age_max_ns: u64,
     /// A write waits in RAM at most this long for its commit. Default 1 s.
@@ -44,6 +47,7 @@ impl Default for Options {
             durability: Durability::default(),
             dirty_limit_blocks: None,
             sequential_bypass_bytes: 4 << 20,
+            ram_front_bytes: 0,
             dirty_age_max_ns: 600_000_000_000,
             commit_age_max_ns: 1_000_000_000,
             drop_clean: false,

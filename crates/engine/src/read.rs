@@ -45,7 +45,8 @@ impl Lane {
             };
             self.index.touch(flat);
             cx.shared.counters.read_hits += 1;
-            if let Place::Ram(buffer, offset) = self.log.place(found.slot) {
+            if let Place::Ram(buffer, offset) = self.place(found.slot) {
+                cx.shared.counters.ram_hits += 1;
                 let from = Span::new(buffer, offset, BLOCK_BYTES as u32);
                 cx.mem.copy(from, buf, (buf_block + block) * BLOCK_BYTES as u32);
                 block += 1;
@@ -57,7 +58,7 @@ impl Lane {
             while block < blocks {
                 let flat = Flat(first.0 + u64::from(block));
                 let next = self.readable(flat, cx).filter(|next| next.slot == found.slot + (block - from));
-                let Some(next) = next.filter(|next| self.log.place(next.slot) == Place::Device) else { break };
+                let Some(next) = next.filter(|next| self.on_device(next.slot)) else { break };
                 self.index.touch(flat);
                 cx.shared.counters.read_hits += 1;
                 checksums.push(next.checksum);
@@ -123,6 +124,9 @@ impl Lane {
             if result.is_ok() && (same || cx.shared.planted(Canary::ChecksumIgnored)) {
                 if !cx.shared.lost.is_empty() {
                     self.found_again(flat, slot + nth as u32, cx);
+                }
+                if let Some((front, offset)) = self.ram_front.take(slot + nth as u32, cx) {
+                    cx.mem.copy(span, front, offset);
                 }
                 continue;
             }

@@ -159,6 +159,7 @@ pub(crate) struct Shared {
     pub(crate) draining: bool,
     pub(crate) stopping: bool,
     pub(crate) buffer_bytes: u64,
+    pub(crate) ram_front_bytes: u64,
 }
 
 impl Shared {
@@ -251,6 +252,12 @@ impl Cx<'_> {
 
     pub(crate) fn alloc(&mut self, blocks: u32) -> crate::memory::Buf {
         self.shared.buffer_bytes += u64::from(blocks) * BLOCK_BYTES;
+        self.mem.alloc(blocks * BLOCK_BYTES as u32)
+    }
+
+    /// A buffer of the RAM front, which is bounded by its own option and never given back.
+    pub(crate) fn alloc_ram_front(&mut self, blocks: u32) -> crate::memory::Buf {
+        self.shared.ram_front_bytes += u64::from(blocks) * BLOCK_BYTES;
         self.mem.alloc(blocks * BLOCK_BYTES as u32)
     }
 

@@ -20,6 +20,8 @@ pub struct Counters {
     pub discards: u64,
     /// Blocks read from the cache (device or RAM).
     pub read_hits: u64,
+    /// Blocks among the hits that were in RAM: in a commit not yet written, or in the RAM front.
+    pub ram_hits: u64,
     /// Blocks read from an origin.
     pub read_misses: u64,
     /// Blocks written that were in the cache already.
@@ -102,6 +104,8 @@ pub struct Status {
     pub lost: Vec<Key>,
     /// Buffer bytes the engine holds.
     pub buffer_bytes: u64,
+    /// Bytes of the RAM front's copies.
+    pub ram_front_bytes: u64,
     /// Bytes of index, dirty set and ghost.
     pub index_bytes: u64,
     /// Requests accepted and not yet answered.

@@ -44,7 +44,7 @@ impl Lane {
         let flat = Flat(self.pieces[at].first.0 + u64::from(block));
         let found = self.index.get(flat);
         if let Some(found) = found
-            && let Place::Ram(from, offset) = self.log.place(found.slot)
+            && let Place::Ram(from, offset) = self.place(found.slot)
         {
             self.fill_around(at, block, from, offset, cx);
             return;

@@ -52,6 +52,9 @@ pub struct Config {
     /// RAM for payload; the index comes on top.
     #[serde(default = "buffer_bytes")]
     pub buffer_bytes: Size,
+    /// RAM for copies of blocks that were read from the cache device.
+    #[serde(default = "ram_front_bytes")]
+    pub ram_front_bytes: Size,
     /// Drop what the cache holds of an origin that was changed behind its back. A flag only:
     /// in a file it would decide about changes nobody has seen yet.
     #[serde(skip)]
@@ -212,6 +215,7 @@ impl Config {
             insecure: false,
             tls: None,
             buffer_bytes: buffer_bytes(),
+            ram_front_bytes: ram_front_bytes(),
             accept_changed_origin: false,
             volumes: Vec::new(),
             listeners: Vec::new(),
@@ -316,6 +320,10 @@ pub fn control_path() -> PathBuf {
 
 fn buffer_bytes() -> Size {
     Size(128 << 20)
+}
+
+fn ram_front_bytes() -> Size {
+    Size(0)
 }
 
 /// The names of modes, for serde.

@@ -169,7 +169,8 @@ fn begin<'a>(
         tracing::warn!("{notice}");
     }
     let reserve = u64::from(superblock.lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES;
-    let arena = Arena::with_reserve(config.buffer_bytes.0, reserve);
+    let front = config.ram_front_bytes.0;
+    let arena = Arena::with_reserve(config.buffer_bytes.0 + front, reserve + front);
     let backend = reactor.backend_name();
     let devices = attach(reactor, cache, origins, &superblock, hooks);
     let engine = Engine::new(superblock, options, Time(0))

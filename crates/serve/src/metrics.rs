@@ -193,6 +193,7 @@ impl Collector for Numbers {
             ("rss_bytes", "Resident memory of the process", report.rss_bytes),
             ("index_bytes", "Bytes of index, dirty set and ghost", report.index_bytes),
             ("buffer_bytes", "Buffer bytes the engine holds", report.buffer_bytes),
+            ("ram_front_bytes", "Bytes of copies in the RAM front", report.ram_front_bytes),
             ("request_buffer_bytes", "Buffer bytes held for clients", report.request_buffer_bytes),
             ("requests_in_flight", "Requests not yet answered", report.requests_in_flight),
             ("clients", "Clients connected", report.clients),

@@ -55,6 +55,7 @@ counters! {
     flushes: "FLUSH requests.",
     discards: "Discard requests.",
     read_hits: "Blocks read from the cache, device or RAM.",
+    ram_hits: "Blocks among the hits that were in RAM.",
     read_misses: "Blocks read from an origin.",
     write_hits: "Blocks written that were in the cache already.",
     write_misses: "Blocks written that were not in the cache.",
@@ -146,6 +147,8 @@ pub struct StatusReport {
     pub index_bytes: u64,
     /// Buffer bytes the engine holds.
     pub buffer_bytes: u64,
+    /// Bytes of the RAM front's copies.
+    pub ram_front_bytes: u64,
     /// Bytes of buffers held for clients' requests.
     pub request_buffer_bytes: u64,
     /// Requests accepted and not yet answered.
@@ -191,6 +194,7 @@ impl StatusReport {
             rss_bytes: rss_bytes(),
             index_bytes: status.index_bytes,
             buffer_bytes: status.buffer_bytes,
+            ram_front_bytes: status.ram_front_bytes,
             request_buffer_bytes: facts.request_buffer_bytes,
             requests_in_flight: status.requests_in_flight,
             clients: facts.clients,

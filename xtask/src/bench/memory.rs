@@ -18,7 +18,7 @@ pub(super) fn memory(dir: &Path) -> Result<Found, Failed> {
         let made = std::fs::File::create(path).and_then(|file| file.set_len(gib << 30));
         made.map_err(|error| Failed::File { path: path.clone(), error })?;
     }
-    let server = ours(dir, &cache, &origin)?;
+    let server = ours(dir, &cache, &origin, &[])?;
     let mut summary = String::from(
         "| step | blocks cached | RSS | RSS / block | index / block of capacity |\n|---|--:|--:|--:|--:|\n",
     );
@@ -28,7 +28,7 @@ pub(super) fn memory(dir: &Path) -> Result<Found, Failed> {
             let size = format!("{}g", CACHE_GIB * percent / 100);
             fio(&server, &size, &["--rw=write", "--bs=256k", "--iodepth=8"], 48)?;
         }
-        let json = stdout_of(Command::new(flashfront()?).args(["status", "--json", "--control"]).arg(control(dir)))?;
+        let json = stdout_of(Command::new(flashfront()?).args(["status", "--json", "--control"]).arg(control(&cache)))?;
         let [rss, blocks] = ["rss_bytes", "blocks_cached"].map(|key| number(&json, key));
         let index = number(&json, "index_bytes") / number(&json, "capacity_blocks");
         let per_block = if blocks > 0.0 { format!("{:.1} B", rss / blocks) } else { "-".into() };

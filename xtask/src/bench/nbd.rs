@@ -2,8 +2,9 @@
 //! The daemon beside `nbdkit file` on a file of the same size: the same fio jobs, in turns (A B A B), so that
 //! a machine that changes its speed changes both.
 //!
-//! And beside `qemu-nbd --cache=none`, because nbdkit answers from the page cache, that is from as much RAM as
-//! there is: with qemu-nbd each byte comes from the device, as ours does.
+//! nbdkit answers from the page cache, that is from as much RAM as there is. So ours runs twice: as it is by
+//! default, and with a RAM front that holds the data; and beside `qemu-nbd --cache=none`, whose bytes come from
+//! the device each time, as ours do by default.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -15,6 +16,8 @@ use crate::run::Failed;
 const ROUNDS: usize = 3;
 /// Bytes that the clients read and write: they fit in the cache, so that reads hit.
 const DATA: &str = "512m";
+/// RAM for the second of ours: room for the data, as nbdkit has it in the page cache.
+const RAM_FRONT: &str = "768 MiB";
 const FILE_BYTES: u64 = 1 << 30;
 const CACHE_BYTES: u64 = 2 << 30;
 
@@ -30,39 +33,47 @@ const JOBS: [(&str, &[&str], usize); 6] = [
 ];
 
 pub(super) fn nbd(dir: &Path) -> Result<Found, Failed> {
-    let paths = ["nbd-origin", "nbd-cache", "nbdkit-file", "qemu-file"].map(|name| dir.join(name));
-    for (path, bytes) in paths.iter().zip([FILE_BYTES, CACHE_BYTES, FILE_BYTES, FILE_BYTES]) {
+    let names = ["nbd-origin", "nbd-cache", "nbd-front-origin", "nbd-front-cache", "nbdkit-file", "qemu-file"];
+    let paths = names.map(|name| dir.join(name));
+    let sizes = [FILE_BYTES, CACHE_BYTES, FILE_BYTES, CACHE_BYTES, FILE_BYTES, FILE_BYTES];
+    for (path, bytes) in paths.iter().zip(sizes) {
         fill(path, bytes)?;
     }
-    let ours = ours(dir, &paths[1], &paths[0])?;
-    let theirs = [nbdkit(dir, &paths[2])?, qemu_nbd(dir, &paths[3])?];
-    // Everything that is read later is in the cache, and in nbdkit's page cache.
-    for server in [&ours, &theirs[0], &theirs[1]] {
+    let servers = [
+        ours(dir, &paths[1], &paths[0], &[])?,
+        ours(dir, &paths[3], &paths[2], &["--ram-front-bytes", RAM_FRONT])?,
+        nbdkit(dir, &paths[4])?,
+        qemu_nbd(dir, &paths[5])?,
+    ];
+    // Everything that is read later is in the cache, and in nbdkit's page cache, and what fits in the RAM front.
+    for server in &servers {
         fio(server, DATA, &["--rw=write", "--bs=256k", "--iodepth=8"], 48)?;
+        fio(server, DATA, &["--rw=read", "--bs=256k", "--iodepth=8"], 7)?;
     }
     let mut summary = String::from(
-        "| over NBD on a unix socket | ours / nbdkit file | ours / qemu-nbd cache=none | IOPS of the rounds: ours/nbdkit/qemu-nbd |\n|---|--:|--:|---|\n",
+        "| over NBD on a unix socket | ours / nbdkit file | with RAM front / nbdkit file | ours / qemu-nbd cache=none | IOPS of the rounds: ours/with RAM front/nbdkit/qemu-nbd |\n|---|--:|--:|--:|---|\n",
     );
     for (what, job, field) in JOBS {
         let job: Vec<&str> = job.iter().copied().chain(["--time_based", "--runtime=4"]).collect();
-        let (mut ratios, mut shown) = ([Vec::new(), Vec::new()], String::new());
+        let (mut ratios, mut shown) = ([Vec::new(), Vec::new(), Vec::new()], String::new());
         for _ in 0..ROUNDS {
-            let us = fio(&ours, DATA, &job, field)?;
-            let _ = write!(shown, "{us:.0}");
-            for (theirs, ratios) in theirs.iter().zip(&mut ratios) {
-                let them = fio(theirs, DATA, &job, field)?;
-                ratios.push(us / them);
-                let _ = write!(shown, "/{them:.0}");
+            let mut iops = [0.0; 4];
+            for (server, iops) in servers.iter().zip(&mut iops) {
+                *iops = fio(server, DATA, &job, field)?;
             }
-            shown.push(' ');
+            let [ours, front, nbdkit, qemu] = iops;
+            for (ratios, ratio) in ratios.iter_mut().zip([ours / nbdkit, front / nbdkit, ours / qemu]) {
+                ratios.push(ratio);
+            }
+            let _ = write!(shown, "{ours:.0}/{front:.0}/{nbdkit:.0}/{qemu:.0} ");
         }
-        let medians = ratios.map(|mut ratios| {
+        let [a, b, c] = ratios.map(|mut ratios| {
             ratios.sort_by(f64::total_cmp);
             ratios[ratios.len() / 2]
         });
-        let _ = writeln!(summary, "| {what} | {:.2} | {:.2} | {shown}|", medians[0], medians[1]);
+        let _ = writeln!(summary, "| {what} | {a:.2} | {b:.2} | {c:.2} | {shown}|");
     }
-    drop((ours, theirs));
+    drop(servers);
     for path in paths {
         std::fs::remove_file(&path).map_err(|error| Failed::File { path, error })?;
     }

@@ -28,19 +28,23 @@ pub(super) fn flashfront() -> Result<PathBuf, Failed> {
     Ok(root().join("target/release/flashfront"))
 }
 
-/// Formats a cache and serves it, with sequential bypass off.
-pub(super) fn ours(dir: &Path, cache: &Path, origin: &Path) -> Result<Server, Failed> {
+/// Formats a cache and serves it, with sequential bypass off and these options. The cache's name tells
+/// servers apart.
+pub(super) fn ours(dir: &Path, cache: &Path, origin: &Path, more: &[&str]) -> Result<Server, Failed> {
     let flashfront = flashfront()?;
     let paths = ["--cache".as_ref(), cache.as_os_str(), "--origin".as_ref(), origin.as_os_str()];
     run(Command::new(&flashfront).arg("format").args(paths).arg("--force").stdout(Stdio::null()))?;
-    let socket = dir.join("ours.sock");
+    let socket = cache.with_extension("sock");
     let child = Command::new(&flashfront)
         .arg("serve")
         .args(paths)
         .arg(format!("--nbd=unix:{}", socket.display()))
         .arg("--control")
-        .arg(control(dir))
+        .arg(control(cache))
+        .arg("--state")
+        .arg(dir)
         .args(["--sequential-bypass", "0"])
+        .args(more)
         .stdout(Stdio::piped())
         .spawn();
     let mut server = Server { child: started("flashfront", child)?, socket };
@@ -53,8 +57,8 @@ pub(super) fn ours(dir: &Path, cache: &Path, origin: &Path) -> Result<Server, Fa
 }
 
 /// The control socket of [`ours`].
-pub(super) fn control(dir: &Path) -> PathBuf {
-    dir.join("control.sock")
+pub(super) fn control(cache: &Path) -> PathBuf {
+    cache.with_extension("control")
 }
 
 /// `nbdkit file` on a file.

@@ -82,7 +82,7 @@ impl Lane {
         let mut nth = 0;
         while nth < blocks {
             let slot = self.runs[run].versions[nth as usize].0;
-            if let Place::Ram(from, offset) = self.log.place(slot) {
+            if let Place::Ram(from, offset) = self.place(slot) {
                 cx.mem.copy(Span::new(from, offset, BLOCK_BYTES as u32), buf, nth * BLOCK_BYTES as u32);
                 nth += 1;
                 continue;
@@ -90,7 +90,7 @@ impl Lane {
             let versions = &self.runs[run].versions;
             let mut len = 1;
             while nth + len < blocks && versions[(nth + len) as usize].0 == slot + len {
-                if self.log.place(slot + len) != Place::Device {
+                if !self.on_device(slot + len) {
                     break;
                 }
                 len += 1;

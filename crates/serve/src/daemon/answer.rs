@@ -61,7 +61,8 @@ impl Daemon<'_> {
     }
 
     fn facts(&self) -> Facts {
-        let engine = self.pump.engine().status().buffer_bytes;
+        let status = self.pump.engine().status();
+        let engine = status.buffer_bytes + status.ram_front_bytes;
         Facts {
             backend: self.backend.to_owned(),
             volumes: self.config.volumes.iter().map(|volume| volume.name.clone()).collect(),

@@ -130,7 +130,9 @@ pub enum ServeError {
         lanes: u32,
     },
     /// More RAM than there is.
-    #[error("buffer_bytes is {given}, but this machine has {most} of RAM; choose less, 128 MiB are enough for most")]
+    #[error(
+        "buffer_bytes and ram_front_bytes are {given} together, but this machine has {most} of RAM; choose less, 128 MiB of buffers are enough for most"
+    )]
     BufferLarge {
         /// What was asked for.
         given: Size,

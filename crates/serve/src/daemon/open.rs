@@ -56,8 +56,9 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
         return Err(ServeError::BufferSmall { least, lanes: superblock.lanes });
     }
     let most = ram_bytes();
-    if config.buffer_bytes.0 > most {
-        return Err(ServeError::BufferLarge { given: config.buffer_bytes, most: Size(most) });
+    let given = config.buffer_bytes.0.saturating_add(config.ram_front_bytes.0);
+    if given > most {
+        return Err(ServeError::BufferLarge { given: Size(given), most: Size(most) });
     }
     let mut opened = Opened { cache, origins: Vec::new(), superblock, drop_clean: false };
     for (at, volume) in config.volumes.iter().enumerate() {
@@ -132,6 +133,7 @@ pub(super) fn options(config: &Config, opened: &Opened) -> Result<Options, Serve
         replacement,
         durability: policy.durability,
         dirty_limit_blocks: Some(limit),
+        ram_front_bytes: config.ram_front_bytes.0,
         sequential_bypass_bytes: policy.sequential_bypass.0,
         dirty_age_max_ns: u64::try_from(policy.max_dirty_age.0.as_nanos()).unwrap_or(u64::MAX),
         drop_clean: opened.drop_clean,

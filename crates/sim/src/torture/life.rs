@@ -172,6 +172,8 @@ impl Life {
         let status = world.engine().status();
         let reserve = u64::from(self.plan.spec.lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES;
         assert!(status.buffer_bytes <= reserve, "{} bytes of buffers, reserved are {reserve}", status.buffer_bytes);
+        let (front, most) = (status.ram_front_bytes, self.plan.spec.options.ram_front_bytes);
+        assert!(front <= most, "{front} bytes of RAM front, {most} are allowed");
         if let Some(limit) = self.limit {
             assert!(status.blocks_dirty <= limit, "{} blocks are dirty, the limit is {limit}", status.blocks_dirty);
         }

@@ -75,12 +75,14 @@ impl Plan {
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         let rng = &mut Rng::new(seed);
-        let spec = world(rng);
+        let mut spec = world(rng);
         let capacity = u64::from(spec.lanes * spec.segment_blocks * spec.segments_per_lane);
         let small = spec.origins.iter().map(|origin| origin.size_bytes / 512).min().unwrap_or(1);
         let clients: Vec<ClientPlan> = (0..1 + rng.below(4)).map(|_| client(rng, small)).collect();
         let longest = clients.iter().map(|client| client.sectors_max).max().unwrap_or(8);
         let generations = 1 + rng.below(4);
+        // A source of its own, so that older seeds stay the lives that they were.
+        spec.options.ram_front_bytes = pick(&mut Rng::new(seed ^ 0xf207), &[0, 64 << 10, 1 << 20]);
         // The whole cache is replaced several times, if that isn't too many requests.
         let blocks = capacity * pick(rng, &[1, 4, 8]);
         Self {
@@ -116,6 +118,7 @@ impl Plan {
             What::Controls => self.control_every = change.value,
             What::Specials => self.clients.iter_mut().for_each(|it| it.special_every = change.value),
             What::Pauses => self.pause_every = change.value,
+            What::RamFront => self.spec.options.ram_front_bytes = change.value,
             What::Faults if change.value == 0 => self.trouble = Trouble::None,
             What::Faults => self.faults_every = change.value,
         }
@@ -132,6 +135,7 @@ impl Plan {
             none(What::Controls, self.control_every > 0),
             none(What::Specials, self.clients.iter().any(|it| it.special_every > 0)),
             none(What::Pauses, self.pause_every > 0),
+            none(What::RamFront, self.spec.options.ram_front_bytes > 0),
             halved(What::Generations, self.generations),
             halved(What::Clients, self.clients.len() as u64),
             halved(What::Requests, self.requests),
@@ -159,6 +163,8 @@ pub enum What {
     Specials,
     /// [`Plan::pause_every`].
     Pauses,
+    /// Bytes of the RAM front.
+    RamFront,
     /// [`Plan::faults_every`]; 0 = no trouble at all.
     Faults,
 }
@@ -170,7 +176,7 @@ pub struct Change {
     value: u64,
 }
 
-const WHATS: [(&str, What); 8] = [
+const WHATS: [(&str, What); 9] = [
     ("generations", What::Generations),
     ("requests", What::Requests),
     ("clients", What::Clients),
@@ -178,6 +184,7 @@ const WHATS: [(&str, What); 8] = [
     ("controls", What::Controls),
     ("specials", What::Specials),
     ("pauses", What::Pauses),
+    ("ram-front", What::RamFront),
     ("faults", What::Faults),
 ];
 
