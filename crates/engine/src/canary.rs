@@ -40,6 +40,7 @@ canaries! {
     TornReplayed, "torn-replayed", "replay goes on past a torn commit";
     OneLaneFlushed, "one-lane-flushed", "FLUSH waits for the first lane only";
     FreedWhileRead, "freed-while-read", "a segment is written anew while somebody reads from it";
+    MirrorUnrecorded, "mirror-unrecorded", "writes count before it is recorded that a member of the mirror failed";
     StaleInRam, "stale-in-ram", "the RAM front keeps the old bytes of slots that are written anew";
 }
 

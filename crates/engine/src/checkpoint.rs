@@ -13,9 +13,10 @@ use crate::format::{
     CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointEntry, CheckpointHeader, STREAMS, Stream,
     encode_checkpoint_ages, encode_checkpoint_entries,
 };
-use crate::io::{DeviceError, DeviceId, Op};
+use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::Buf;
+use crate::mirror::Copied;
 use crate::shared::{Cx, blocks_span};
 
 /// Blocks written at once.
@@ -74,7 +75,7 @@ impl Checkpoint {
 impl Lane {
     /// Begins a checkpoint if one is wanted or the log since the last one is long.
     pub(crate) fn checkpoint_step(&mut self, cx: &mut Cx<'_>) {
-        if !self.checkpoint.resting() || cx.shared.cache_failed {
+        if !self.checkpoint.resting() || cx.shared.cache_failed || self.clearing() {
             return;
         }
         // A quarter of the cache: what replay reads stays small, and what a checkpoint writes
@@ -138,7 +139,7 @@ impl Lane {
         let at = self.area_offset(cx) + u64::from(self.checkpoint.block) * crate::types::BLOCK_BYTES;
         self.checkpoint.block += filled;
         let io = self.ios.insert(LaneIo::Checkpoint);
-        cx.io(self.id, io, DeviceId::Cache, Op::Write, at, Some(blocks_span(buf, 0, filled)));
+        cx.cache_write(self.id, io, at, blocks_span(buf, 0, filled), Copied::All);
     }
 
     fn scan_part(&mut self, cx: &Cx<'_>) {
@@ -183,13 +184,13 @@ impl Lane {
         header.encode_into(cx.mem.bytes_mut(blocks_span(buf, 0, 1)));
         let io = self.ios.insert(LaneIo::Checkpoint);
         let at = self.area_offset(cx);
-        cx.io(self.id, io, DeviceId::Cache, Op::Write, at, Some(blocks_span(buf, 0, 1)));
+        cx.cache_write(self.id, io, at, blocks_span(buf, 0, 1), Copied::All);
     }
 
     pub(crate) fn checkpoint_io_done(&mut self, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         if let Err(error) = result {
             let offset = self.area_offset(cx);
-            cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Write, offset, error });
+            cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Write, offset, error });
             self.abandon_checkpoint(cx);
             return;
         }
@@ -216,7 +217,7 @@ impl Lane {
 
     /// Gives up; the other area still holds the last whole checkpoint. The cache device failed.
     fn abandon_checkpoint(&mut self, cx: &mut Cx<'_>) {
-        cx.fail_cache();
+        cx.fail_member(cx.lead());
         self.end_checkpoint(cx);
     }
 

@@ -21,9 +21,10 @@ use crate::canary::Canary;
 use crate::event::Event;
 use crate::format::{COMMIT_ENTRIES_MAX, CommitHeader, Entry, STREAMS, Stream};
 use crate::index::{Flat, Found};
-use crate::io::{DeviceError, DeviceId, Op};
+use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::{Buf, Span};
+use crate::mirror::Copied;
 use crate::shared::{Cx, FlushWaiter, Origin, blocks_span};
 use crate::types::{BLOCK_BYTES, SegmentId, Time};
 
@@ -66,6 +67,8 @@ pub(crate) struct Segment {
     pub(crate) dirty: u32,
     /// Reads and destage runs that need it to stay.
     pub(crate) pins: u32,
+    /// Its blocks are on both members of a mirrored cache.
+    pub(crate) mirrored: bool,
     pub(crate) state: State,
     /// Its last commit.
     pub(crate) last_seq: u64,
@@ -373,7 +376,8 @@ impl Lane {
         cx.shared.counters.commits += 1;
         let io = self.ios.insert(LaneIo::Commit { seq });
         let offset = cx.shared.superblock.slot_offset(self.id as u32, open.header_slot);
-        cx.io(self.id, io, DeviceId::Cache, Op::Write, offset, Some(blocks_span(open.buf, 0, blocks + 1)));
+        let copied = if stream == Stream::Writes { Copied::All } else { Copied::Header };
+        cx.cache_write(self.id, io, offset, blocks_span(open.buf, 0, blocks + 1), copied);
     }
 
     pub(crate) fn commit_done(&mut self, seq: u64, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
@@ -382,8 +386,8 @@ impl Lane {
         if let Err(error) = result {
             // The buffer stays, so that its blocks can still be read; nothing more is written.
             let offset = cx.shared.superblock.slot_offset(self.id as u32, log.sealed[at].header_slot);
-            cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Write, offset, error });
-            cx.fail_cache();
+            cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Write, offset, error });
+            cx.fail_member(cx.lead());
             return;
         }
         log.sealed[at].written = true;

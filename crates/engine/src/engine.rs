@@ -16,6 +16,7 @@ use crate::index::Flat;
 use crate::io::{Control, DeviceError, DeviceId, Effects, Input, Op, RequestError};
 use crate::lane::Lane;
 use crate::memory::Memory;
+use crate::mirror::{MIRRORED, Members};
 use crate::options::Options;
 use crate::persist::{PERSIST_FLUSH, PERSIST_WRITE, Persist};
 use crate::recover::OpenError;
@@ -23,6 +24,7 @@ use crate::request::Active;
 use crate::router::Router;
 use crate::shared::{COORDINATOR, Cx, FailureRecord, FlushGate, FlushWaiter, Origin, Shared, Up};
 use crate::status::{Counters, OriginStatus, Status};
+use crate::sync;
 use crate::throttle::Throttle;
 use crate::types::{BLOCK_BYTES, Time};
 
@@ -99,6 +101,7 @@ impl Engine {
         }
         let capacity = capacity_blocks(&superblock);
         let limit = options.dirty_limit_blocks.unwrap_or(capacity / 2);
+        let members = Members::new(&superblock);
         let shared = Shared {
             cache_tag: superblock.cache_tag(),
             dirty_limit: clamp_dirty_limit(limit, capacity),
@@ -113,6 +116,7 @@ impl Engine {
             cache_failed: false,
             failure: FailureRecord::Unknown,
             volatile_lost: false,
+            members,
             draining: false,
             stopping: false,
             buffer_bytes: 0,
@@ -149,10 +153,10 @@ impl Engine {
             Input::Request(request) => coordinator.accept(request, lanes, &mut cx),
             Input::IoDone { token, result } => {
                 let (lane, io) = ((token.0 >> 40) as usize, (token.0 & ((1 << 40) - 1)) as usize);
-                if lane == COORDINATOR {
-                    coordinator.io_done(io, result, lanes, &mut cx);
+                if lane == MIRRORED {
+                    cx.member_done(io, result);
                 } else {
-                    lanes[lane].io_done(io, result, &mut cx);
+                    coordinator.hand_on(lane, io, result, lanes, &mut cx);
                 }
             }
             Input::Control(control) => coordinator.control(control, lanes, &mut cx),
@@ -208,6 +212,7 @@ impl Engine {
             segments_free: self.lanes.iter().map(|lane| lane.log.free_segments() as u64).sum(),
             segments: self.lanes.iter().map(|lane| lane.log.segments.len() as u64).sum(),
             draining: shared.draining,
+            mirror: sync::status(&self.lanes, shared),
             cache_failed: shared.cache_failed,
             lost: shared.lost.iter().map(|flat| shared.key(*flat)).collect(),
             buffer_bytes: shared.buffer_bytes,
@@ -247,7 +252,7 @@ impl Coordinator {
         self.life == Life::Serving
     }
 
-    fn control(&mut self, control: Control, lanes: &[Lane], cx: &mut Cx<'_>) {
+    fn control(&mut self, control: Control, lanes: &mut [Lane], cx: &mut Cx<'_>) {
         match control {
             Control::SetMode { origin, mode } => {
                 let at = cx.shared.superblock.origins.iter().position(|record| record.id == origin);
@@ -272,10 +277,38 @@ impl Coordinator {
             Control::FailureRecorded { durable } => {
                 cx.shared.failure = if durable { FailureRecord::Durable } else { FailureRecord::Impossible };
             }
+            Control::AddMirror => sync::begin(lanes, cx),
             Control::Stop => {
                 if self.life == Life::Serving {
                     self.life = Life::Stopping;
                 }
+            }
+        }
+    }
+
+    fn hand_on(
+        &mut self,
+        lane: usize,
+        io: usize,
+        result: Result<(), DeviceError>,
+        lanes: &mut [Lane],
+        cx: &mut Cx<'_>,
+    ) {
+        if lane == COORDINATOR {
+            self.io_done(io, result, lanes, cx);
+        } else {
+            lanes[lane].io_done(io, result, cx);
+        }
+    }
+
+    /// Follows a change of the members of a mirrored cache, and hands on what both have done.
+    fn follow_members(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        if core::mem::take(&mut cx.shared.members.lead_changed) {
+            lanes.iter_mut().for_each(|lane| lane.lead_changed(cx));
+        }
+        while !cx.shared.members.ended.is_empty() {
+            for (lane, io, result) in core::mem::take(&mut cx.shared.members.ended) {
+                self.hand_on(lane, io, result, lanes, cx);
             }
         }
     }
@@ -292,8 +325,8 @@ impl Coordinator {
         self.cache_flushing = false;
         if let Err(error) = result {
             // What the device dropped can't be known: it isn't trusted with anything new.
-            cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Flush, offset: 0, error });
-            cx.fail_cache();
+            cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Flush, offset: 0, error });
+            cx.fail_member(cx.lead());
         }
         for lane in lanes {
             lane.flushed(result, cx);
@@ -364,6 +397,7 @@ impl Coordinator {
     /// Lets everything move that can.
     fn settle(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
         loop {
+            self.follow_members(lanes, cx);
             for lane in &mut *lanes {
                 lane.run_ready(cx);
             }
@@ -383,11 +417,16 @@ impl Coordinator {
                     lane.resume_awaiting_room(cx);
                     lane.commit_step(cx);
                     lane.checkpoint_step(cx);
+                    lane.sync_step(cx);
                 }
+                sync::end(lanes, cx);
+            }
+            if self.life != Life::Opening {
                 self.persist.step(cx);
             }
             self.flush_devices(lanes, cx);
-            if cx.shared.up.is_empty() && lanes.iter().all(|lane| lane.ready.is_empty()) {
+            let ended = cx.shared.members.ended.is_empty();
+            if ended && cx.shared.up.is_empty() && lanes.iter().all(|lane| lane.ready.is_empty()) {
                 break;
             }
         }
@@ -439,7 +478,7 @@ impl Coordinator {
                     lane.checkpoint.flushing = lane.checkpoint.wants_flush(lane.log.written_seq);
                 }
                 self.cache_flushing = true;
-                cx.io(COORDINATOR, CACHE_FLUSH, DeviceId::Cache, Op::Flush, 0, None);
+                cx.cache_flush(COORDINATOR, CACHE_FLUSH);
             }
         }
         for at in 0..cx.shared.origins.len() {
@@ -463,6 +502,10 @@ impl Coordinator {
                     self.life = Life::Serving;
                     let blocks_cached = lanes.iter().map(|lane| lane.index.len()).sum();
                     let (blocks_dirty, commits_replayed) = (cx.shared.dirty, self.commits_replayed);
+                    if core::mem::take(&mut cx.shared.superblock.pairing.clean_lost) {
+                        // The checkpoint of this opening knows of no clean block that was lost.
+                        self.persist.want();
+                    }
                     cx.event(Event::Ready { blocks_cached, blocks_dirty, commits_replayed });
                 }
             }
@@ -489,7 +532,8 @@ impl Coordinator {
             Life::Closing => {
                 // A checkpoint that waits for a failed device waits for ever.
                 let over = cx.shared.cache_failed || lanes.iter().all(|lane| lane.checkpoint.resting());
-                if over && lanes_idle(lanes) && self.persist.idle() && !self.cache_flushing {
+                let quiet = self.persist.idle() && !self.cache_flushing && cx.shared.members.idle();
+                if over && lanes_idle(lanes) && quiet {
                     self.life = Life::Stopped;
                     cx.event(Event::Stopped);
                 }
@@ -505,7 +549,8 @@ impl Coordinator {
         }
         self.flush_devices(lanes, cx);
         let flushed = cx.shared.origins.iter().all(|origin| origin.flush.idle());
-        let idle = flushed && self.persist.idle() && !self.cache_flushing && lanes.iter().all(Lane::idle);
+        let quiet = self.persist.idle() && !self.cache_flushing && cx.shared.members.idle();
+        let idle = flushed && quiet && lanes.iter().all(Lane::idle);
         if idle && cx.shared.cache_failed {
             self.life = Life::Stopped;
             cx.event(Event::Stopped);

@@ -41,6 +41,24 @@ pub enum Event {
     /// read from it as long as that goes, dirty data is destaged, writes go to the origin. The
     /// superblock is marked, so that this cache isn't replayed later.
     CacheFailed,
+    /// A member of a mirrored cache refused a write or a flush, or the device that should become the mirror did. It
+    /// is left out.
+    MemberFailed {
+        /// Which.
+        device: DeviceId,
+    },
+    /// That is durable on the other member, which goes on alone.
+    MemberLeft {
+        /// Which one is out.
+        device: DeviceId,
+    },
+    /// Both members hold all dirty data from now on.
+    MirrorWhole,
+    /// A dirty block could not be read, or did not match its checksum, on one member; the other one has it.
+    ReadFromMirror {
+        /// Which block of which origin.
+        key: Key,
+    },
     /// The mark can't be written: the caller has to remember elsewhere that this cache must not be
     /// replayed, and answers with [`crate::Control::FailureRecorded`]. Until then writes of cached
     /// blocks wait.

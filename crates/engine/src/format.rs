@@ -16,6 +16,7 @@ use crate::types::{BLOCK_BYTES, Block, Key, OriginId};
 
 mod checkpoint;
 mod commit;
+mod pairing;
 mod superblock;
 
 pub use checkpoint::{
@@ -23,6 +24,7 @@ pub use checkpoint::{
     encode_checkpoint_entries,
 };
 pub use commit::{CommitHeader, Entry};
+pub use pairing::{Mirror, Pairing, PairingError, choose};
 pub use superblock::{OriginRecord, Superblock, SuperblockError, checkpoint_blocks};
 
 /// First bytes of both superblocks.
@@ -124,7 +126,8 @@ pub struct SuperblockMedia {
     origin_count: U32,
     dirty_blocks: U64,
     origins: [OriginMedia; ORIGINS_MAX],
-    reserved: [u8; BLOCK_LEN - 96 - ORIGINS_MAX * size_of::<OriginMedia>()],
+    paired: U64,
+    reserved: [u8; BLOCK_LEN - 104 - ORIGINS_MAX * size_of::<OriginMedia>()],
 }
 
 /// The first block of a commit.

@@ -84,8 +84,10 @@ pub enum DeviceError {
 /// Which device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeviceId {
-    /// The cache device.
+    /// The cache device; of a mirrored cache, member 0.
     Cache,
+    /// Member 1 of a mirrored cache.
+    Mirror,
     /// An origin.
     Origin(OriginId),
 }
@@ -145,6 +147,9 @@ pub enum Control {
     /// Destage everything at full speed (`true`), or stop doing so. While it lasts new writes
     /// are treated as writethrough, so that it ends. [`Event::Drained`] tells the end.
     Drain(bool),
+    /// There is a second device now, whose content doesn't matter: make it the mirror. [`Event::MirrorWhole`] tells
+    /// the end. Nothing happens if there are two already.
+    AddMirror,
     /// The answer to [`Event::FailureUnmarked`]: whether it is remembered durably that this cache must
     /// not be replayed. If not, writes of cached blocks fail, since a replay would undo them.
     FailureRecorded {

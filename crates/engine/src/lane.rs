@@ -13,11 +13,11 @@ use slab::Slab;
 use crate::admission::Admission;
 use crate::canary::Canary;
 use crate::checkpoint::Checkpoint;
-use crate::commit::{Log, Place, Waiter};
+use crate::commit::{Log, Note, Place, Segment, Waiter};
 use crate::destage::Run;
 use crate::dirty::DirtySet;
 use crate::index::{Flat, Found, Index};
-use crate::io::{DeviceError, RequestError};
+use crate::io::{DeviceError, DeviceId, RequestError};
 use crate::locks::{LockId, Locks};
 use crate::memory::Buf;
 use crate::ram_front::RamFront;
@@ -25,6 +25,7 @@ use crate::reclaim::Reclaim;
 use crate::recover::{OpenError, Recovery};
 use crate::replacement::Replacement;
 use crate::shared::{Cx, Shared, Up};
+use crate::sync::Sync;
 
 /// What a piece does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,15 +74,22 @@ impl Piece {
     }
 }
 
+/// Blocks of a read piece in consecutive slots.
+pub(crate) struct SlotsRead {
+    pub(crate) piece: usize,
+    /// First block of the piece.
+    pub(crate) at: u32,
+    pub(crate) slot: u32,
+    /// One for each block.
+    pub(crate) checksums: Vec<u32>,
+    /// The member of a mirrored cache that is read.
+    pub(crate) device: DeviceId,
+}
+
 /// What an I/O in flight is for.
 pub(crate) enum LaneIo {
     /// Blocks of a read piece from the cache device.
-    ReadCache {
-        piece: usize,
-        at: u32,
-        slot: u32,
-        checksums: Vec<u32>,
-    },
+    ReadCache(SlotsRead),
     /// Blocks of a read piece from the origin.
     ReadOrigin {
         piece: usize,
@@ -91,7 +99,7 @@ pub(crate) enum LaneIo {
         piece: usize,
         block: u32,
         buf: Buf,
-        from: Option<Found>,
+        from: Option<(Found, DeviceId)>,
     },
     /// A direct write, discard or zero.
     Direct {
@@ -122,6 +130,16 @@ pub(crate) enum LaneIo {
     },
     Checkpoint,
     Recover,
+    /// A dirty block for a new mirror.
+    SyncRead {
+        flat: Flat,
+        found: Found,
+        buf: Buf,
+    },
+    SyncWrite {
+        slot: Option<u32>,
+        buf: Buf,
+    },
 }
 
 /// One lane.
@@ -149,6 +167,8 @@ pub(crate) struct Lane {
     pub(crate) urgent: BTreeSet<Flat>,
     /// Dirty blocks of a run that could not be read: they are tried one by one.
     pub(crate) suspect: BTreeSet<Flat>,
+    /// Dirty blocks that only the other member of a mirrored cache has.
+    pub(crate) elsewhere: BTreeSet<Flat>,
     /// Blocks that are no longer in the index, while the log doesn't say so durably.
     pub(crate) unrecorded: BTreeSet<Flat>,
     /// Those who wait until it is recorded that this cache must not be replayed.
@@ -156,6 +176,8 @@ pub(crate) struct Lane {
     pub(crate) reclaim: Reclaim,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) recovery: Option<Box<Recovery>>,
+    /// A new mirror is being filled.
+    pub(crate) sync: Option<Sync>,
 }
 
 impl Lane {
@@ -181,6 +203,8 @@ impl Lane {
             run_ranges: BTreeMap::new(),
             urgent: BTreeSet::new(),
             suspect: BTreeSet::new(),
+            elsewhere: BTreeSet::new(),
+            sync: None,
             unrecorded: BTreeSet::new(),
             awaiting_record: Vec::new(),
             reclaim: Reclaim::default(),
@@ -245,9 +269,7 @@ impl Lane {
     /// An I/O of this lane ended.
     pub(crate) fn io_done(&mut self, io: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         match self.ios.remove(io) {
-            LaneIo::ReadCache { piece, at, slot, checksums } => {
-                self.read_cache_done(piece, at, slot, &checksums, result, cx);
-            }
+            LaneIo::ReadCache(read) => self.read_cache_done(&read, result, cx),
             LaneIo::ReadOrigin { piece } => self.read_origin_done(piece, result, cx),
             LaneIo::Merge { piece, block, buf, from } => self.merge_done(piece, block, buf, from, result, cx),
             LaneIo::Direct { piece } => self.direct_done(piece, result, cx),
@@ -260,6 +282,8 @@ impl Lane {
             }
             LaneIo::Checkpoint => self.checkpoint_io_done(result, cx),
             LaneIo::Recover => self.recover_io_done(result, cx),
+            LaneIo::SyncRead { flat, found, buf } => self.sync_read_done(flat, found, buf, result, cx),
+            LaneIo::SyncWrite { slot, buf } => self.sync_written(slot, buf, result, cx),
         }
     }
 
@@ -282,7 +306,8 @@ impl Lane {
         self.unmap_slot(flat, old, cx);
         self.log.segment_of(found.slot).live += 1;
         if found.dirty {
-            self.log.segment_of(found.slot).dirty += 1;
+            let segment = self.log.segment_of(found.slot);
+            (segment.dirty, segment.mirrored) = (segment.dirty + 1, true);
             self.dirty.insert(flat);
             self.count_dirty(flat, 1, cx);
         }
@@ -304,8 +329,43 @@ impl Lane {
             cx.shared.lost.remove(&flat);
             self.urgent.remove(&flat);
             self.suspect.remove(&flat);
+            self.elsewhere.remove(&flat);
             self.count_dirty(flat, -1, cx);
         }
+    }
+
+    /// Forgets clean blocks of the segments that are asked for.
+    pub(crate) fn drop_clean(&mut self, of: impl Fn(&Segment) -> bool, cx: &mut Cx<'_>) {
+        let slots = self.log.segment_slots();
+        for part in 0..self.index.parts() {
+            let mut clean = Vec::new();
+            let segments = &self.log.segments;
+            self.index.scan(part, |flat, found| {
+                if !found.dirty && of(&segments[(found.slot / slots) as usize]) {
+                    clean.push((flat, found.slot));
+                }
+            });
+            for (flat, slot) in clean {
+                self.unmap(flat, cx);
+                if self.log.last_seq_of([slot].into_iter()) > self.log.durable_seq || self.log.unsealed(slot) {
+                    // The log may still end before the commit that says that the block is clean.
+                    self.record_dropped(flat, cx);
+                }
+            }
+        }
+    }
+
+    /// The log has to say that this block is not in the cache any more.
+    pub(crate) fn record_dropped(&mut self, flat: Flat, cx: &mut Cx<'_>) {
+        self.unrecorded.insert(flat);
+        self.log.note(Note::Dropped(flat));
+        self.await_durable(Waiter::Dropped(flat), cx);
+    }
+
+    /// The lead of a mirrored cache is the other member now, which has no data of clean blocks.
+    pub(crate) fn lead_changed(&mut self, cx: &mut Cx<'_>) {
+        self.elsewhere.clear();
+        self.drop_clean(|segment| !segment.mirrored, cx);
     }
 
     /// Marks a block of the index clean.
@@ -316,6 +376,7 @@ impl Lane {
         cx.shared.lost.remove(&flat);
         self.urgent.remove(&flat);
         self.suspect.remove(&flat);
+        self.elsewhere.remove(&flat);
         self.count_dirty(flat, -1, cx);
     }
 

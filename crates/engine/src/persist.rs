@@ -8,8 +8,9 @@ use alloc::vec::Vec;
 
 use crate::event::Event;
 use crate::format::Superblock;
-use crate::io::{DeviceError, DeviceId, Op};
+use crate::io::{DeviceError, Op};
 use crate::memory::Buf;
+use crate::mirror::{State, device};
 use crate::shared::{COORDINATOR, Cx, FailureRecord, blocks_span};
 use crate::types::{Mode, OriginId};
 
@@ -29,11 +30,14 @@ enum Mark {
 }
 
 /// State of the superblock's writing.
-#[derive(Default)]
 pub(crate) struct Persist {
     buf: Option<Buf>,
-    /// Copies still to write.
-    copies: u32,
+    /// Copies still to write, the next one last: of which member, with which number of update, at which byte.
+    copies: Vec<(u8, u64, u64)>,
+    /// Whose copy is being written.
+    writing: u8,
+    /// What the members were when the writing under way began.
+    begun: State,
     wanted: bool,
     mark: Mark,
     /// Mode changes to tell of when the write under way, and when the next one, is done.
@@ -41,9 +45,28 @@ pub(crate) struct Persist {
     changed: Vec<(OriginId, Mode)>,
 }
 
+impl Default for Persist {
+    fn default() -> Self {
+        Self {
+            buf: None,
+            copies: Vec::new(),
+            writing: 0,
+            begun: State::Single,
+            wanted: false,
+            mark: Mark::None,
+            telling: Vec::new(),
+            changed: Vec::new(),
+        }
+    }
+}
+
 impl Persist {
     pub(crate) fn idle(&self) -> bool {
         self.buf.is_none() && !self.wanted
+    }
+
+    pub(crate) fn want(&mut self) {
+        self.wanted = true;
     }
 
     pub(crate) fn mode_changed(&mut self, origin: OriginId, mode: Mode) {
@@ -60,44 +83,61 @@ impl Persist {
     }
 
     pub(crate) fn step(&mut self, cx: &mut Cx<'_>) {
+        self.wanted |= cx.shared.members.to_record;
         if !self.wanted || self.buf.is_some() {
             return;
         }
-        self.wanted = false;
+        (self.wanted, cx.shared.members.to_record) = (false, false);
         if self.mark == Mark::Wanted {
             self.mark = Mark::Writing;
             cx.shared.superblock.dirty_blocks = cx.shared.dirty;
         }
-        self.telling = core::mem::take(&mut self.changed);
+        self.telling.append(&mut self.changed);
         cx.shared.superblock.update += 1;
-        let buf = cx.alloc(1);
-        let block = cx.shared.superblock.encode();
-        cx.mem.bytes_mut(blocks_span(buf, 0, 1)).copy_from_slice(&block);
-        self.buf = Some(buf);
-        self.copies = 2;
+        self.begun = cx.shared.members.state;
+        if self.begun == State::Pairing {
+            cx.shared.superblock.pairing.paired = cx.shared.superblock.update;
+        }
+        let offsets = Superblock::offsets(cx.shared.superblock.cache_bytes);
+        let members = cx.shared.members.to_write(&cx.shared.superblock);
+        let copies = members.iter().flat_map(|&(member, update)| offsets.map(|offset| (member, update, offset)));
+        self.copies = copies.collect();
+        // The last copy of each first.
+        self.copies.chunks_exact_mut(2).for_each(|copies| copies.swap(0, 1));
+        self.copies.reverse();
+        self.buf = Some(cx.alloc(1));
         self.write(cx);
     }
 
     fn write(&mut self, cx: &mut Cx<'_>) {
-        let Some(buf) = self.buf else { return };
-        self.copies -= 1;
-        let offset = Superblock::offsets(cx.shared.superblock.cache_bytes)[self.copies as usize];
-        let span = Some(blocks_span(buf, 0, 1));
-        cx.io(COORDINATOR, PERSIST_WRITE, DeviceId::Cache, Op::Write, offset, span);
+        let (Some(buf), Some((member, update, offset))) = (self.buf, self.copies.pop()) else { return };
+        self.writing = member;
+        let mut copy = cx.shared.superblock.clone();
+        (copy.pairing.member, copy.update) = (member, update);
+        let span = blocks_span(buf, 0, 1);
+        cx.mem.bytes_mut(span).copy_from_slice(&copy.encode());
+        cx.io(COORDINATOR, PERSIST_WRITE, device(member), Op::Write, offset, Some(span));
     }
 
     pub(crate) fn io_done(&mut self, io: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         if let Err(error) = result {
-            cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Write, offset: 0, error });
-            cx.fail_cache();
-            if self.mark == Mark::Writing {
+            cx.event(Event::DeviceFailed { device: device(self.writing), op: Op::Write, offset: 0, error });
+            cx.fail_member(device(self.writing));
+            if !cx.shared.cache_failed {
+                // The other member goes on; it is told so, and all that was to be told now.
+                self.wanted = true;
+            } else if self.mark == Mark::Writing {
                 self.mark = Mark::Over;
                 cx.event(Event::FailureUnmarked);
             }
             self.end(cx);
+        } else if cx.shared.members.state != self.begun {
+            // What was put down is no longer so.
+            self.wanted = true;
+            self.end(cx);
         } else if io == PERSIST_WRITE {
-            cx.io(COORDINATOR, PERSIST_FLUSH, DeviceId::Cache, Op::Flush, 0, None);
-        } else if self.copies > 0 {
+            cx.io(COORDINATOR, PERSIST_FLUSH, device(self.writing), Op::Flush, 0, None);
+        } else if !self.copies.is_empty() {
             self.write(cx);
         } else {
             for (origin, mode) in core::mem::take(&mut self.telling) {
@@ -108,6 +148,7 @@ impl Persist {
                 cx.shared.failure = FailureRecord::Durable;
             }
             self.end(cx);
+            cx.recorded(self.begun);
         }
     }
 

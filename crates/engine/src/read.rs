@@ -9,13 +9,14 @@ use alloc::vec::Vec;
 
 use crate::admission::View;
 use crate::canary::Canary;
-use crate::commit::{Note, Place, Waiter};
+use crate::commit::Place;
 use crate::event::Event;
 use crate::format::Stream;
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op, RequestError};
-use crate::lane::{Lane, LaneIo};
+use crate::lane::{Lane, LaneIo, SlotsRead};
 use crate::memory::Span;
+use crate::mirror::device;
 use crate::shared::{Cx, blocks_span};
 use crate::types::{BLOCK_BYTES, Mode};
 
@@ -52,26 +53,66 @@ impl Lane {
                 block += 1;
                 continue;
             }
-            let mut checksums = Vec::from([found.checksum]);
+            let (mut checksums, elsewhere) = (Vec::from([found.checksum]), self.elsewhere.contains(&flat));
             let from = block;
             block += 1;
             while block < blocks {
                 let flat = Flat(first.0 + u64::from(block));
                 let next = self.readable(flat, cx).filter(|next| next.slot == found.slot + (block - from));
                 let Some(next) = next.filter(|next| self.on_device(next.slot)) else { break };
+                if self.elsewhere.contains(&flat) != elsewhere {
+                    break;
+                }
                 self.index.touch(flat);
                 cx.shared.counters.read_hits += 1;
                 checksums.push(next.checksum);
                 block += 1;
             }
-            self.log.segment_of(found.slot).pins += 1;
-            self.pieces[at].pending += 1;
-            let io = self.ios.insert(LaneIo::ReadCache { piece: at, at: from, slot: found.slot, checksums });
-            let span = blocks_span(buf, buf_block + from, block - from);
-            let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
-            cx.io(self.id, io, DeviceId::Cache, Op::Read, offset, Some(span));
+            let device = self.holder(flat, cx);
+            self.read_slots(SlotsRead { piece: at, at: from, slot: found.slot, checksums, device }, cx);
         }
         self.read_step(at, cx);
+    }
+
+    fn read_slots(&mut self, read: SlotsRead, cx: &mut Cx<'_>) {
+        self.log.segment_of(read.slot).pins += 1;
+        let piece = &mut self.pieces[read.piece];
+        piece.pending += 1;
+        let buf = piece.buf.expect("a read has a buffer");
+        let span = blocks_span(buf, piece.buf_block + read.at, read.checksums.len() as u32);
+        let offset = cx.shared.superblock.slot_offset(self.id as u32, read.slot);
+        let device = read.device;
+        let io = self.ios.insert(LaneIo::ReadCache(read));
+        cx.io(self.id, io, device, Op::Read, offset, Some(span));
+    }
+
+    /// Which member of a mirrored cache a block is read from.
+    pub(crate) fn holder(&self, flat: Flat, cx: &Cx<'_>) -> DeviceId {
+        match cx.shared.members.other() {
+            Some(other) if self.elsewhere.contains(&flat) => device(other),
+            _ => cx.lead(),
+        }
+    }
+
+    /// A block could not be read from a member, or is not what it should be: whether there is another copy to try.
+    pub(crate) fn try_other(&mut self, flat: Flat, slot: u32, from: DeviceId, cx: &mut Cx<'_>) -> bool {
+        if self.index.get(flat).is_none_or(|found| !found.dirty || found.slot != slot) {
+            return false;
+        }
+        match cx.shared.members.other() {
+            // The lead is another one by now.
+            None => from != cx.lead(),
+            Some(other) if from == device(other) => false,
+            Some(_) => {
+                if self.elsewhere.insert(flat) {
+                    // What has one sound copy should soon have one on the origin.
+                    self.urgent.insert(flat);
+                    let key = cx.shared.key(flat);
+                    cx.event(Event::ReadFromMirror { key });
+                }
+                true
+            }
+        }
     }
 
     fn read_origin(&mut self, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
@@ -102,15 +143,8 @@ impl Lane {
         self.read_step(at, cx);
     }
 
-    pub(crate) fn read_cache_done(
-        &mut self,
-        at: usize,
-        block: u32,
-        slot: u32,
-        checksums: &[u32],
-        result: Result<(), DeviceError>,
-        cx: &mut Cx<'_>,
-    ) {
+    pub(crate) fn read_cache_done(&mut self, read: &SlotsRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        let &SlotsRead { piece: at, at: block, slot, ref checksums, device } = read;
         self.log.segment_of(slot).pins -= 1;
         let piece = &mut self.pieces[at];
         piece.pending -= 1;
@@ -130,7 +164,11 @@ impl Lane {
                 }
                 continue;
             }
-            if self.damaged(flat, slot + nth as u32, result, cx) {
+            if self.try_other(flat, slot + nth as u32, device, cx) {
+                let device = self.holder(flat, cx);
+                let (slot, checksums) = (slot + nth as u32, Vec::from([expected]));
+                self.read_slots(SlotsRead { piece: at, at: block, slot, checksums, device }, cx);
+            } else if self.damaged(flat, slot + nth as u32, result, cx) {
                 self.pieces[at].error = Some(RequestError::Io);
             } else {
                 self.read_origin(at, block, 1, cx);
@@ -146,7 +184,7 @@ impl Lane {
         let Some(found) = self.index.get(flat).filter(|found| found.slot == slot) else { return false };
         if let Err(error) = result {
             let offset = cx.shared.superblock.slot_offset(self.id as u32, slot);
-            cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Read, offset, error });
+            cx.event(Event::DeviceFailed { device: self.holder(flat, cx), op: Op::Read, offset, error });
         } else {
             cx.shared.counters.corrupt_blocks += 1;
             let key = cx.shared.key(flat);
@@ -160,9 +198,7 @@ impl Lane {
             return true;
         }
         self.unmap(flat, cx);
-        self.unrecorded.insert(flat);
-        self.log.note(Note::Dropped(flat));
-        self.await_durable(Waiter::Dropped(flat), cx);
+        self.record_dropped(flat, cx);
         false
     }
 

@@ -16,7 +16,7 @@ use crate::commit::{Log, Note, Segment, State, Waiter};
 use crate::event::Event;
 use crate::format::{CommitHeader, Entry, Stream};
 use crate::index::{Flat, Found};
-use crate::io::{DeviceError, DeviceId, Op};
+use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::Buf;
 use crate::shared::{Cx, blocks_span};
@@ -143,7 +143,7 @@ impl Lane {
         let buf = cx.alloc(1);
         let io = self.ios.insert(LaneIo::ReclaimHeader { segment, slot, buf });
         let offset = cx.shared.superblock.slot_offset(self.id as u32, slot);
-        cx.io(self.id, io, DeviceId::Cache, Op::Read, offset, Some(blocks_span(buf, 0, 1)));
+        cx.cache_read(self.id, io, offset, blocks_span(buf, 0, 1));
     }
 
     pub(crate) fn reclaim_header_done(
@@ -165,7 +165,7 @@ impl Lane {
             // The reverse map of the rest is gone: find its blocks in the index instead.
             let offset = cx.shared.superblock.slot_offset(self.id as u32, at);
             let error = result.err().unwrap_or(DeviceError::Io);
-            cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Read, offset, error });
+            cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Read, offset, error });
             self.find_blocks(segment);
             self.victim_step(segment, cx);
             return;
@@ -213,7 +213,7 @@ impl Lane {
             // A header that is sound but not this segment's newest: the device lost a write, or misdirected one.
             let at = segment * self.log.segment_slots();
             let offset = cx.shared.superblock.slot_offset(self.id as u32, at);
-            cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Read, offset, error: DeviceError::Io });
+            cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Read, offset, error: DeviceError::Io });
             self.find_blocks(segment);
         }
         let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
@@ -241,7 +241,7 @@ impl Lane {
             let buf = cx.alloc(1);
             let io = self.ios.insert(LaneIo::Survivor { segment, flat, found, buf });
             let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
-            cx.io(self.id, io, DeviceId::Cache, Op::Read, offset, Some(blocks_span(buf, 0, 1)));
+            cx.cache_read(self.id, io, offset, blocks_span(buf, 0, 1));
         }
         if survivors.is_empty() {
             self.give_up(segment, cx);

@@ -20,7 +20,7 @@ use crate::format::{
     decode_checkpoint_ages, decode_checkpoint_entries,
 };
 use crate::index::Found;
-use crate::io::{DeviceError, DeviceId, Op};
+use crate::io::DeviceError;
 use crate::lane::{Lane, LaneIo};
 use crate::memory::Buf;
 use crate::shared::{Cx, Up, blocks_span};
@@ -203,7 +203,7 @@ impl Lane {
         recovery.reading = offset;
         let span = blocks_span(recovery.buf, 0, blocks);
         let io = self.ios.insert(LaneIo::Recover);
-        cx.io(self.id, io, DeviceId::Cache, Op::Read, offset, Some(span));
+        cx.cache_read(self.id, io, offset, span);
     }
 
     pub(crate) fn recover_io_done(&mut self, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
@@ -397,9 +397,12 @@ impl Lane {
             return true;
         }
         let mut block = 0;
+        let drop_clean = cx.shared.options.drop_clean || cx.shared.superblock.pairing.clean_lost;
         header.entries.iter().all(|entry| {
             block += u32::from(entry.has_data());
             match entry {
+                // It is forgotten anyway, and a mirror never had it.
+                Entry::Clean { .. } if drop_clean => true,
                 Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
                     let Some(flat) = cx.shared.flat(*key) else { return true };
                     cx.shared.checksum(cx.mem, flat, blocks_span(it.buf, block, 1)) == *checksum
@@ -409,21 +412,11 @@ impl Lane {
         })
     }
 
-    fn drop_clean_blocks(&mut self, cx: &mut Cx<'_>) {
-        let mut clean = Vec::new();
-        self.index.for_each(|flat, found| {
-            if !found.dirty {
-                clean.push(flat);
-            }
-        });
-        clean.into_iter().for_each(|flat| self.unmap(flat, cx));
-    }
-
     fn end_recovery(&mut self, mut it: Recovery, cx: &mut Cx<'_>) {
         cx.free(it.buf, COMMIT_BLOCKS_MAX);
         self.forget_freed(&mut it, cx);
-        if cx.shared.options.drop_clean {
-            self.drop_clean_blocks(cx);
+        if cx.shared.options.drop_clean || cx.shared.superblock.pairing.clean_lost {
+            self.drop_clean(|_| true, cx);
         }
         self.log.start(it.next_seq);
         let mut closed: Vec<(u64, u32)> = Vec::new();

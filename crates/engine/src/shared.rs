@@ -14,6 +14,7 @@ use crate::format::{Superblock, seal_checksum};
 use crate::index::Flat;
 use crate::io::{DeviceError, DeviceId, Effect, Effects, Io, Op, RequestError, Token};
 use crate::memory::{Memory, Span};
+use crate::mirror::Members;
 use crate::options::Options;
 use crate::status::Counters;
 use crate::types::{BLOCK_BYTES, Block, Key, Mode, Time};
@@ -156,6 +157,7 @@ pub(crate) struct Shared {
     pub(crate) failure: FailureRecord,
     /// A block was lost that no FLUSH has covered: the next FLUSH must say so.
     pub(crate) volatile_lost: bool,
+    pub(crate) members: Members,
     pub(crate) draining: bool,
     pub(crate) stopping: bool,
     pub(crate) buffer_bytes: u64,
@@ -217,9 +219,9 @@ impl Cx<'_> {
     ) {
         let counters = &mut self.shared.counters;
         match (device, what) {
-            (DeviceId::Cache, Op::Read) => counters.cache_reads_bytes += len,
-            (DeviceId::Cache, Op::Write) => counters.cache_writes_bytes += len,
-            (DeviceId::Cache, Op::Flush) => counters.cache_flushes += 1,
+            (DeviceId::Cache | DeviceId::Mirror, Op::Read) => counters.cache_reads_bytes += len,
+            (DeviceId::Cache | DeviceId::Mirror, Op::Write) => counters.cache_writes_bytes += len,
+            (DeviceId::Cache | DeviceId::Mirror, Op::Flush) => counters.cache_flushes += 1,
             (DeviceId::Origin(_), Op::Read) => counters.origin_reads_bytes += len,
             (DeviceId::Origin(_), Op::Write | Op::Zero) => counters.origin_writes_bytes += len,
             (DeviceId::Origin(_), Op::Flush) => counters.origin_flushes += 1,

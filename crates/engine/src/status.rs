@@ -77,6 +77,28 @@ pub struct OriginStatus {
     pub blocks_dirty: u64,
 }
 
+/// How it stands with the mirror.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MirrorStatus {
+    /// There is none, and never was one.
+    #[default]
+    None,
+    /// Both members hold all dirty data.
+    Whole,
+    /// Only this member is left.
+    Alone {
+        /// 0 or 1.
+        member: u8,
+    },
+    /// A new one is being filled.
+    Syncing {
+        /// Dirty blocks copied so far.
+        copied: u64,
+        /// Dirty blocks when it began.
+        of: u64,
+    },
+}
+
 /// A snapshot of an engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
@@ -102,6 +124,8 @@ pub struct Status {
     pub cache_failed: bool,
     /// Blocks whose only copy is corrupt; reads of them fail until they are written anew.
     pub lost: Vec<Key>,
+    /// How it stands with the mirror.
+    pub mirror: MirrorStatus,
     /// Buffer bytes the engine holds.
     pub buffer_bytes: u64,
     /// Bytes of the RAM front's copies.

@@ -51,11 +51,12 @@ impl Lane {
         }
         self.pieces[at].pending += 1;
         let buf = cx.alloc(1);
-        let io = self.ios.insert(LaneIo::Merge { piece: at, block, buf, from: found });
-        if let Some(found) = found {
+        let from = found.map(|found| (found, self.holder(flat, cx)));
+        let io = self.ios.insert(LaneIo::Merge { piece: at, block, buf, from });
+        if let Some((found, device)) = from {
             self.log.segment_of(found.slot).pins += 1;
             let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
-            cx.io(self.id, io, DeviceId::Cache, Op::Read, offset, Some(blocks_span(buf, 0, 1)));
+            cx.io(self.id, io, device, Op::Read, offset, Some(blocks_span(buf, 0, 1)));
         } else {
             self.merge_from_origin(flat, buf, io, cx);
         }
@@ -72,16 +73,25 @@ impl Lane {
         at: usize,
         block: u32,
         buf: Buf,
-        from: Option<Found>,
+        from: Option<(Found, DeviceId)>,
         result: Result<(), DeviceError>,
         cx: &mut Cx<'_>,
     ) {
         let flat = Flat(self.pieces[at].first.0 + u64::from(block));
         let mut failed = result.is_err();
-        if let Some(found) = from {
+        if let Some((found, device)) = from {
             self.log.segment_of(found.slot).pins -= 1;
             let sum = cx.shared.checksum(cx.mem, flat, blocks_span(buf, 0, 1));
             if failed || self.index.kept(sum) != found.checksum {
+                if self.try_other(flat, found.slot, device, cx) {
+                    self.log.segment_of(found.slot).pins += 1;
+                    let device = self.holder(flat, cx);
+                    let from = Some((found, device));
+                    let io = self.ios.insert(LaneIo::Merge { piece: at, block, buf, from });
+                    let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
+                    cx.io(self.id, io, device, Op::Read, offset, Some(blocks_span(buf, 0, 1)));
+                    return;
+                }
                 if !self.damaged(flat, found.slot, result, cx) {
                     let io = self.ios.insert(LaneIo::Merge { piece: at, block, buf, from: None });
                     self.merge_from_origin(flat, buf, io, cx);

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use flashfront_device::real::{Access, DeviceFile, Prefer, Reactor};
 use flashfront_device::{Arena, Device, DeviceIo, Done};
 use flashfront_engine::{
-    BLOCK_BYTES, Buf, Control, Engine, Event, Input, Lba, Memory, Mode, Op, Options, OriginId, Request, RequestError,
-    RequestId, RequestOp, Span, Time, Token,
+    BLOCK_BYTES, Buf, Control, DeviceId, Engine, Event, Input, Lba, Memory, Mode, Op, Options, OriginId, Request,
+    RequestError, RequestId, RequestOp, Span, Time, Token,
 };
 use flashfront_serve::config::Size;
 use flashfront_serve::control::Caller;
@@ -144,7 +144,8 @@ fn open_cache(cache: &Path, origin: &Path, load: &Shared) -> Outcome<Pump> {
     superblock::write(&file, &mut superblock)?;
     let reactor = Reactor::new(Prefer::Auto)?;
     let origin: Box<dyn Device> = Box::new(reactor.open(origin, Access::Exclusive)?);
-    let devices = Devices { cache: Box::new(reactor.attach(file)), origins: vec![(OriginId(0), origin)], reactor };
+    let cache: Box<dyn Device> = Box::new(reactor.attach(file));
+    let devices = Devices { all: vec![(DeviceId::Cache, cache), (DeviceId::Origin(OriginId(0)), origin)], reactor };
     let poll = mio::Poll::new()?;
     let (_, calls) = Caller::new(Arc::new(mio::Waker::new(poll.registry(), mio::Token(1))?));
     let options = Options { sequential_bypass_bytes: 0, ..Options::default() };

@@ -12,9 +12,7 @@ use std::time::{Duration, Instant};
 
 use flashfront_device::real::Reactor;
 use flashfront_device::{Arena, Device, DeviceIo, Done};
-use flashfront_engine::{
-    Buf, DeviceId, Effect, Effects, Engine, Event, Input, Memory, OriginId, Request, RequestId, Time,
-};
+use flashfront_engine::{Buf, DeviceId, Effect, Effects, Engine, Event, Input, Memory, Request, RequestId, Time};
 use mio::{Events, Poll, Token};
 
 use crate::control::ControlCall;
@@ -31,10 +29,8 @@ const BATCH: usize = 8;
 
 /// The devices of a cache.
 pub struct Devices {
-    /// The cache device.
-    pub cache: Box<dyn Device>,
-    /// The origins.
-    pub origins: Vec<(OriginId, Box<dyn Device>)>,
+    /// The cache device, its mirror, the origins: few enough to look through.
+    pub all: Vec<(DeviceId, Box<dyn Device>)>,
     /// What the real ones among them do their I/O with.
     pub reactor: Reactor,
 }
@@ -195,13 +191,9 @@ impl Pump {
         for at in 0..self.effects.0.len() {
             match self.effects.0[at] {
                 Effect::Io(io) => {
-                    let device = match io.device {
-                        DeviceId::Cache => &mut self.devices.cache,
-                        DeviceId::Origin(id) => {
-                            let origin = self.devices.origins.iter_mut().find(|(origin, _)| *origin == id);
-                            &mut origin.expect("the engine knows only the superblock's origins, which are all open").1
-                        }
-                    };
+                    let device = self.devices.all.iter_mut().find(|(id, _)| *id == io.device);
+                    let (_, device) =
+                        device.expect("the engine knows only the superblock's devices, which are all open");
                     let io = DeviceIo { token: io.token, op: io.op, offset: io.offset, len: io.len, span: io.span };
                     device.submit(self.now, io, &mut self.arena);
                 }
@@ -260,9 +252,8 @@ impl Pump {
     }
 
     fn collect_completions(&mut self) {
-        self.devices.cache.poll(self.now, &mut self.arena, &mut self.fetched);
-        for (_, origin) in &mut self.devices.origins {
-            origin.poll(self.now, &mut self.arena, &mut self.fetched);
+        for (_, device) in &mut self.devices.all {
+            device.poll(self.now, &mut self.arena, &mut self.fetched);
         }
         self.done.extend(self.fetched.drain(..));
         for _ in 0..BATCH.min(self.done.len()) {
@@ -293,16 +284,14 @@ impl Pump {
     }
 
     fn kick(&mut self) {
-        self.devices.cache.kick();
-        for (_, origin) in &mut self.devices.origins {
-            origin.kick();
+        for (_, device) in &mut self.devices.all {
+            device.kick();
         }
     }
 
     fn wait(&mut self, patience: Duration) -> Duration {
         self.tick();
-        let devices = self.devices.origins.iter().map(|(_, origin)| origin.next_event());
-        let devices = devices.chain([self.devices.cache.next_event()]);
+        let devices = self.devices.all.iter().map(|(_, device)| device.next_event());
         let frontends = self.frontends.iter().map(|(frontend, _)| frontend.next_timer());
         let next = devices.chain(frontends).chain([self.engine.next_timer()]).flatten().min();
         let until = next.map_or(Duration::MAX, |at| Duration::from_nanos(at.since_ns(self.now)));

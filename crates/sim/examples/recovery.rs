@@ -58,6 +58,7 @@ impl Media {
             clean: false,
             failed: false,
             dirty_blocks: 0,
+            pairing: Default::default(),
             cache_bytes: (2 + lanes * (2 * area + segments * SEGMENT_BLOCKS)) * BLOCK_BYTES,
             lanes: lanes as u32,
             segment_blocks: SEGMENT_BLOCKS as u32,

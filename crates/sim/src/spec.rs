@@ -2,7 +2,7 @@
 //! What a world is made of: sizes, origins, options.
 
 use flashfront_device::sim::RamSpec;
-use flashfront_engine::format::{OriginRecord, Superblock, checkpoint_blocks};
+use flashfront_engine::format::{Mirror, OriginRecord, Pairing, Superblock, checkpoint_blocks};
 use flashfront_engine::{BLOCK_BYTES, Mode, Options, OriginId};
 
 /// One origin of a world.
@@ -29,6 +29,8 @@ pub struct WorldSpec {
     pub segments_per_lane: u32,
     /// Blocks of a stripe.
     pub stripe_blocks: u32,
+    /// The cache lies on two devices.
+    pub mirrored: bool,
     /// The origins.
     pub origins: Vec<OriginSpec>,
     /// Time of one I/O of the cache device, and up to as much again.
@@ -50,6 +52,7 @@ impl Default for WorldSpec {
             segment_blocks: 16,
             segments_per_lane: 48,
             stripe_blocks: 64,
+            mirrored: false,
             origins: vec![OriginSpec { size_bytes: 8 << 20, logical_block_bytes: 512, mode: Mode::Writeback }],
             cache_ns: 50_000,
             origin_ns: 1_000_000,
@@ -81,6 +84,7 @@ impl WorldSpec {
             clean: true,
             failed: false,
             dirty_blocks: 0,
+            pairing: Pairing { mirror: if self.mirrored { Mirror::Whole } else { Mirror::None }, ..Pairing::default() },
             cache_bytes: (2 + u64::from(self.lanes) * lane) * BLOCK_BYTES,
             lanes: self.lanes,
             segment_blocks: self.segment_blocks,
@@ -105,13 +109,13 @@ impl WorldSpec {
         }
     }
 
-    pub(crate) fn cache_disk(&self, size_bytes: u64) -> RamSpec {
+    pub(crate) fn cache_disk(&self, size_bytes: u64, member: u8) -> RamSpec {
         RamSpec {
             size_bytes,
             logical_block_bytes: 4096,
             latency_ns: self.cache_ns,
             jitter_ns: self.cache_ns,
-            seed: self.seed ^ 0xcac4e,
+            seed: self.seed ^ 0xcac4e ^ u64::from(member) << 40,
             ..RamSpec::default()
         }
     }

@@ -184,7 +184,8 @@ pub fn reproduce(point: &Point) -> Result<(), String> {
 /// The fates that make a difference now.
 fn fates_of(client: &Client) -> impl Iterator<Item = (usize, usize)> + use<> {
     let all = |at_risk: bool| if at_risk { FATES.len() } else { 1 };
-    let cache = all(client.world.cache.inner().at_risk());
+    let world = &client.world;
+    let cache = all([&world.cache].into_iter().chain(&world.mirror).any(|disk| disk.inner().at_risk()));
     let origins = all(client.world.origins.iter().any(|origin| origin.inner().at_risk()));
     (0..cache).flat_map(move |cache| (0..origins).map(move |origin| (cache, origin)))
 }
@@ -212,15 +213,25 @@ fn sweep_replay(point: &Point, client: &Client, outcome: &mut Outcome) {
 
 impl Outcome {
     /// Opens what a power cut left, reads everything, drains, stops, and reads the bare origins.
-    fn judge(&mut self, point: &Point, left: impl FnOnce() -> Client) {
+    fn judge(&mut self, point: &Point, left: impl Fn() -> Client) {
         self.fates += 1;
-        let whole = panics::caught(|| {
-            let mut client = left();
-            client.open();
-            client.read_all();
-            client.leave();
+        let found = panics::caught(|| {
+            // Of two complete members either one must do without the other.
+            let gone: &[_] = if left().world.is_whole() { &[None, Some(0), Some(1)] } else { &[None] };
+            for gone in gone {
+                let mut client = left();
+                client.world.heal();
+                if let Some(member) = gone {
+                    client.world.take_away(*member);
+                    client.world.alone = true;
+                }
+                client.open();
+                client.read_all();
+                assert_eq!(client.take_failed(), [], "without member {gone:?}");
+                client.leave();
+            }
         });
-        if let Err(violation) = whole {
+        if let Err(violation) = found {
             self.violations.push((point.clone(), violation));
         }
     }

@@ -11,7 +11,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use flashfront_device::sim::{Fate, RamDisk, RamSpec};
 use flashfront_device::wrap::{Faults, Inject};
 use flashfront_device::{Arena, Device, DeviceIo, Done, Rng};
-use flashfront_engine::format::Superblock;
+use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
 use flashfront_engine::{
     BLOCK_BYTES, BLOCK_SECTORS, Control, Counters, DeviceId, Effect, Effects, Engine, Event, Input, Io, Lba, Memory,
     Op, OpenError, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span, Time, Token,
@@ -62,8 +62,12 @@ pub struct World {
     pub engine: Option<Engine>,
     /// All payload.
     pub arena: Arena,
-    /// The cache device.
+    /// The cache device; of a mirrored cache, member 0.
     pub cache: Inject<RamDisk>,
+    /// Member 1, if there is one.
+    pub mirror: Option<Inject<RamDisk>>,
+    /// The operator's word that a member that is not there will not come back.
+    pub alone: bool,
     /// The origins.
     pub origins: Vec<Inject<RamDisk>>,
     /// The time.
@@ -95,17 +99,22 @@ impl World {
     #[must_use]
     pub fn format(spec: WorldSpec) -> Self {
         let superblock = spec.superblock();
-        let mut cache = RamDisk::new(spec.cache_disk(superblock.cache_bytes));
-        for (offset, block) in superblock.empty_checkpoints() {
-            cache.poke(offset, &block);
-        }
-        write_superblock(&mut cache, &superblock);
+        let member = |member| {
+            let mut disk = RamDisk::new(spec.cache_disk(superblock.cache_bytes, member));
+            for (offset, block) in superblock.empty_checkpoints() {
+                disk.poke(offset, &block);
+            }
+            write_superblock(&mut disk, &superblock, member);
+            disk
+        };
+        let (cache, mirror) = (member(0), spec.mirrored.then(|| member(1)));
         let origins: Vec<_> = (0..spec.origins.len()).map(|at| fresh_origin(at, spec.origin_disk(at))).collect();
         let seed = spec.seed;
         let faulty = |disk, nth: u64| Inject::new(disk, Faults::seeded(seed ^ nth << 16));
         let cache = faulty(cache, 1);
         let origins = (2..).zip(origins).map(|(nth, disk)| faulty(disk, nth)).collect();
-        Self::on(spec, cache, origins, Time(0))
+        let mirror = mirror.map(|disk| faulty(disk, 9));
+        Self { mirror, ..Self::on(spec, cache, origins, Time(0)) }
     }
 
     /// A world on disks that exist.
@@ -116,6 +125,8 @@ impl World {
             engine: None,
             arena: Arena::new(ARENA_BYTES),
             cache,
+            mirror: None,
+            alone: false,
             origins,
             now,
             answers: Vec::new(),
@@ -134,33 +145,79 @@ impl World {
         }
     }
 
+    /// The superblock that counts, as a daemon chooses it; `None`: there is none to begin with.
+    fn chosen(&self) -> Option<Result<Superblock, PairingError>> {
+        let disks = [Some(&self.cache), self.mirror.as_ref()];
+        let mut found = disks.into_iter().flatten().filter_map(|disk| read_superblock(disk.inner()));
+        let first = found.next()?;
+        Some(choose(&first, found.next().as_ref(), self.alone))
+    }
+
+    /// Whether both members of a mirrored cache are complete.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.chosen().is_some_and(|chosen| chosen.is_ok_and(|it| it.pairing.mirror == Mirror::Whole))
+    }
+
     /// Whether there is a whole superblock to begin with.
     #[must_use]
     pub fn can_open(&self) -> bool {
-        read_superblock(self.cache.inner()).is_some()
+        self.chosen().is_some_and(|chosen| chosen.is_ok())
     }
 
     /// Whether the cache failed earlier, so that it must not be replayed, as a daemon looks it up.
     #[must_use]
     pub fn must_not_open(&self) -> bool {
-        self.recorded_failure || read_superblock(self.cache.inner()).is_some_and(|superblock| superblock.failed)
+        self.recorded_failure || self.chosen().is_some_and(|chosen| chosen.is_ok_and(|superblock| superblock.failed))
     }
 
     /// Puts an empty cache in the place of the one that failed.
     pub fn replace_cache(&mut self) {
         let fresh = Self::format(WorldSpec { seed: self.spec.seed ^ 0xf7e5, ..self.spec.clone() });
-        (self.cache, self.recorded_failure) = (fresh.cache, false);
+        (self.cache, self.mirror, self.recorded_failure) = (fresh.cache, fresh.mirror, false);
+    }
+
+    /// A member of a mirrored cache.
+    pub fn member_mut(&mut self, member: u8) -> Option<&mut Inject<RamDisk>> {
+        if member == 0 { Some(&mut self.cache) } else { self.mirror.as_mut() }
+    }
+
+    /// All devices are well from now on.
+    pub fn heal(&mut self) {
+        let disks = [&mut self.cache].into_iter().chain(&mut self.mirror).chain(&mut self.origins);
+        disks.for_each(|disk| disk.faults.heal());
+    }
+
+    /// Puts a device full of garbage in the place of a member.
+    pub fn take_away(&mut self, member: u8) {
+        let spec = self.spec.cache_disk(self.cache.geometry().size_bytes, member);
+        let mut disk = RamDisk::new(spec);
+        let garbage: Vec<u8> = (0..64 << 10).map(|at| ((at * 31) >> 3) as u8).collect();
+        for offset in (0..disk.geometry().size_bytes).step_by(garbage.len()) {
+            let len = (disk.geometry().size_bytes - offset).min(garbage.len() as u64) as usize;
+            disk.poke(offset, &garbage[..len]);
+        }
+        if let Some(old) = self.member_mut(member) {
+            *old = old.around(disk);
+            old.faults.heal();
+        }
     }
 
     /// Begins to open the cache: the next steps replay it.
     pub fn begin_open(&mut self) {
         assert!(!self.must_not_open(), "the cache failed, but is opened again");
         (self.counters, self.ready) = (Counters::default(), false);
-        let mut superblock = read_superblock(self.cache.inner()).expect("one copy of the superblock is whole");
+        let chosen = self.chosen().expect("one copy of the superblock is whole");
+        let mut superblock = chosen.unwrap_or_else(|error| panic!("the cache does not open: {error}"));
         superblock.epoch += 1;
         superblock.update += 1;
         superblock.clean = false;
-        write_superblock(self.cache.inner_mut(), &superblock);
+        let whole = superblock.pairing.mirror == Mirror::Whole;
+        for member in (0..2).filter(|member| whole || *member == superblock.pairing.lead) {
+            let disk = self.member_mut(member).expect("the device that the superblock was read from");
+            write_superblock(disk.inner_mut(), &superblock, member);
+        }
+        self.alone = false;
         let engine = Engine::new(superblock, self.spec.engine_options(), self.now);
         self.engine = Some(engine.expect("the origins of a test can be indexed"));
         self.input(Input::Timer);
@@ -262,7 +319,8 @@ impl World {
     #[must_use]
     pub fn next_event(&self) -> Option<Time> {
         let timer = self.engine.as_ref().and_then(Engine::next_timer);
-        let disks = self.origins.iter().map(Device::next_event).chain([self.cache.next_event(), timer]);
+        let mirror = self.mirror.as_ref().and_then(Device::next_event);
+        let disks = self.origins.iter().map(Device::next_event).chain([self.cache.next_event(), mirror, timer]);
         disks.flatten().min()
     }
 
@@ -279,9 +337,8 @@ impl World {
             self.engine().status()
         );
         let mut done = Vec::new();
-        self.cache.poll(self.now, &mut self.arena, &mut done);
-        for origin in &mut self.origins {
-            origin.poll(self.now, &mut self.arena, &mut done);
+        for disk in [&mut self.cache].into_iter().chain(&mut self.mirror).chain(&mut self.origins) {
+            disk.poll(self.now, &mut self.arena, &mut done);
         }
         if done.is_empty() {
             assert_ne!(self.timer_done, Some(self.now), "the engine's timer stays in the past");
@@ -337,22 +394,30 @@ impl World {
         self.control(Control::Stop);
         let stopped = self.drive_until(|world| world.events.contains(&Event::Stopped));
         assert!(stopped, "the stop never ends: {:?}", self.engine().status());
-        let disks = self.origins.iter().chain([&self.cache]).map(|disk| disk.inner().in_flight()).sum::<usize>();
+        let disks = self
+            .origins
+            .iter()
+            .chain([&self.cache])
+            .chain(&self.mirror)
+            .map(|disk| disk.inner().in_flight())
+            .sum::<usize>();
         assert_eq!(disks, 0, "stopped with I/O in flight");
         self.engine = None;
     }
 
     /// The world after a power cut now; it is not open.
     #[must_use]
-    pub fn crash(&self, seed: u64, cache: Fate, origins: Fate) -> Self {
+    pub fn crash(&self, seed: u64, cache_fate: Fate, origins: Fate) -> Self {
         let mut rng = Rng::new(seed);
-        let cache = self.cache.around(self.cache.inner().crash(rng.next_u64(), cache));
+        let cache = self.cache.around(self.cache.inner().crash(rng.next_u64(), cache_fate));
+        let mirror = self.mirror.as_ref().map(|it| it.around(it.inner().crash(rng.next_u64(), cache_fate)));
         let cut = |origin: &Inject<RamDisk>| origin.around(origin.inner().crash(rng.next_u64(), origins));
         let origins = self.origins.iter().map(cut).collect();
         let spec = WorldSpec { seed: rng.next_u64(), ..self.spec.clone() };
         let mut next = Self::on(spec, cache, origins, self.now);
         next.hash = self.hash.clone();
         next.steps = self.steps;
+        (next.mirror, next.alone) = (mirror, self.alone);
         next.recorded_failure = self.recorded_failure;
         next
     }
@@ -399,7 +464,11 @@ impl World {
         let now = self.now.0;
         match *effect {
             Effect::Io(Io { token, device, op, offset, len, span }) => {
-                let device = if let DeviceId::Origin(id) = device { i64::from(id.0) } else { -1 };
+                let device = match device {
+                    DeviceId::Origin(id) => i64::from(id.0),
+                    DeviceId::Cache => -1,
+                    DeviceId::Mirror => -2,
+                };
                 let sum = span.filter(|_| op == Op::Write).map(|span| self.arena.checksum(span));
                 (now, token.0, device, op as u8, offset, len, sum).hash(&mut self.hash);
             }
@@ -420,6 +489,7 @@ impl World {
         }
         let disk = match device {
             DeviceId::Cache => &mut self.cache,
+            DeviceId::Mirror => self.mirror.as_mut().expect("the engine was told of a mirror"),
             DeviceId::Origin(id) => &mut self.origins[usize::from(id.0)],
         };
         disk.submit(self.now, DeviceIo { token, op, offset, len, span }, &mut self.arena);
@@ -464,7 +534,9 @@ fn read_superblock(cache: &RamDisk) -> Option<Superblock> {
     copies.into_iter().flatten().max_by_key(|copy| copy.update)
 }
 
-fn write_superblock(cache: &mut RamDisk, superblock: &Superblock) {
+fn write_superblock(cache: &mut RamDisk, superblock: &Superblock, member: u8) {
+    let mut superblock = superblock.clone();
+    superblock.pairing.member = member;
     for offset in Superblock::offsets(superblock.cache_bytes) {
         cache.poke(offset, &superblock.encode());
     }

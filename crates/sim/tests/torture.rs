@@ -22,10 +22,10 @@ fn a_changed_plan_is_another_life() {
     assert_eq!(text, ["requests=9", "clients=1", "generations=1"]);
 }
 
-/// Lives that once failed, each for the reason beside it; there was no RAM front then.
+/// Lives that once failed, each for the reason beside it; there was neither a RAM front nor a mirror then.
 #[test]
 fn what_failed_once() {
-    let as_then: Vec<Change> = vec!["ram-front=0".parse().unwrap()];
+    let as_then: Vec<Change> = ["ram-front=0", "mirror=0"].map(|it| it.parse().unwrap()).to_vec();
     for (seed, why) in [
         (20, "a long write before a small dirty limit waited for a destage that never began"),
         (60, "reclaim trusted a sound but old header, left by a lost write, and freed a segment in use"),

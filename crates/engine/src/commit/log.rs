@@ -12,7 +12,7 @@ use crate::types::{BLOCK_BYTES, Time};
 impl Log {
     pub(crate) fn new(superblock: &Superblock) -> Self {
         // Nothing is free before replay has said so.
-        let segment = Segment { live: 0, dirty: 0, pins: 0, state: State::Closed, last_seq: 0 };
+        let segment = Segment { live: 0, dirty: 0, pins: 0, mirrored: false, state: State::Closed, last_seq: 0 };
         Self {
             segment_slots: superblock.segment_blocks,
             segments: alloc::vec![segment; superblock.segments_per_lane as usize],
@@ -62,7 +62,8 @@ impl Log {
 
     pub(super) fn take_free(&mut self) -> Option<u32> {
         let segment = self.free.pop_front()?;
-        self.segments[segment as usize].state = State::Open;
+        let taken = &mut self.segments[segment as usize];
+        (taken.state, taken.mirrored) = (State::Open, false);
         Some(segment)
     }
 

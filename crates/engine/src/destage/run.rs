@@ -23,6 +23,8 @@ pub(crate) struct Run {
     /// The version of each block: the slot that it was taken from, and its checksum.
     pub(crate) versions: Vec<(u32, u32)>,
     pub(crate) buf: Option<Buf>,
+    /// Which member of a mirrored cache it is read from.
+    device: DeviceId,
     pending: u32,
     result: Result<(), DeviceError>,
 }
@@ -58,7 +60,7 @@ impl Lane {
         let mut at = first;
         while at < end && versions.len() < RUN_BLOCKS_MAX as usize {
             let Some(version) = self.destageable(at, cx) else { break };
-            let suspect = self.suspect.contains(&at);
+            let suspect = self.suspect.contains(&at) || self.elsewhere.contains(&at);
             if suspect && at > first {
                 break;
             }
@@ -78,7 +80,8 @@ impl Lane {
             // Until the blocks are clean: the slot must keep meaning this version.
             self.log.segment_of(slot).pins += 1;
         }
-        let run = self.runs.insert(Run { first, versions, buf: Some(buf), pending: 1, result: Ok(()) });
+        let device = self.holder(first, cx);
+        let run = self.runs.insert(Run { first, versions, buf: Some(buf), device, pending: 1, result: Ok(()) });
         let mut nth = 0;
         while nth < blocks {
             let slot = self.runs[run].versions[nth as usize].0;
@@ -98,7 +101,7 @@ impl Lane {
             self.runs[run].pending += 1;
             let io = self.ios.insert(LaneIo::RunRead { run });
             let offset = cx.shared.superblock.slot_offset(self.id as u32, slot);
-            cx.io(self.id, io, DeviceId::Cache, Op::Read, offset, Some(blocks_span(buf, nth, len)));
+            cx.io(self.id, io, device, Op::Read, offset, Some(blocks_span(buf, nth, len)));
             nth += len;
         }
         self.run_gathered(run, cx);
@@ -118,14 +121,18 @@ impl Lane {
         if self.runs[run].pending > 0 {
             return;
         }
-        let (first, buf, read) = (self.runs[run].first, self.runs[run].buf, self.runs[run].result);
+        let Run { first, buf, device, result: read, .. } = self.runs[run];
         let Some(buf) = buf else { return };
         if let Err(error) = read {
             let offset = cx.shared.superblock.slot_offset(self.id as u32, self.runs[run].versions[0].0);
-            cx.event(Event::DeviceFailed { device: DeviceId::Cache, op: Op::Read, offset, error });
+            cx.event(Event::DeviceFailed { device, op: Op::Read, offset, error });
             let end = Flat(first.0 + self.runs[run].versions.len() as u64);
-            if self.suspect.contains(&first) {
-                self.lose(first, self.runs[run].versions[0].0, cx);
+            let slot = self.runs[run].versions[0].0;
+            if self.suspect.contains(&first) || self.elsewhere.contains(&first) {
+                // A block alone.
+                if !self.try_other(first, slot, device, cx) {
+                    self.lose(first, slot, cx);
+                }
             } else {
                 self.suspect.extend((first.0..end.0).map(Flat));
             }
@@ -139,7 +146,9 @@ impl Lane {
             let (slot, expected) = self.runs[run].versions[nth as usize];
             if self.index.kept(cx.shared.checksum(cx.mem, flat, blocks_span(buf, nth, 1))) != expected {
                 sound = false;
-                self.damaged(flat, slot, Ok(()), cx);
+                if !self.try_other(flat, slot, device, cx) {
+                    self.damaged(flat, slot, Ok(()), cx);
+                }
             }
         }
         if !sound {

@@ -11,8 +11,8 @@ use core::mem::offset_of;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::{
-    BLOCK_LEN, CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, MAGIC, NO_SLOT, ORIGINS_MAX,
-    SEGMENTS_MIN, STREAMS, SuperblockMedia, VERSION, block_crc,
+    BLOCK_LEN, CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, MAGIC, Mirror, NO_SLOT, ORIGINS_MAX,
+    Pairing, SEGMENTS_MIN, STREAMS, SuperblockMedia, VERSION, block_crc,
 };
 use crate::types::{BLOCK_BYTES, Mode, OriginId};
 
@@ -88,6 +88,8 @@ pub struct Superblock {
     pub failed: bool,
     /// Dirty blocks at the last stop; means nothing after a crash.
     pub dirty_blocks: u64,
+    /// How the cache lies on its devices.
+    pub pairing: Pairing,
     /// Size of the cache device.
     pub cache_bytes: u64,
     /// Independent logs.
@@ -147,7 +149,11 @@ impl Superblock {
         media.update = self.update.into();
         media.epoch = self.epoch.into();
         media.cache_bytes = self.cache_bytes.into();
-        media.flags = (u32::from(self.clean) | u32::from(self.failed) << 1).into();
+        let pairing = &self.pairing;
+        let (whole, alone) = (pairing.mirror == Mirror::Whole, pairing.mirror == Mirror::Alone);
+        let flags = [self.clean, self.failed, whole, alone, pairing.member > 0, pairing.lead > 0, pairing.clean_lost];
+        media.flags = flags.iter().rev().fold(0, |bits, flag| bits << 1 | u32::from(*flag)).into();
+        media.paired = pairing.paired.into();
         media.dirty_blocks = self.dirty_blocks.into();
         media.lanes = self.lanes.into();
         media.segment_blocks = self.segment_blocks.into();
@@ -187,6 +193,13 @@ impl Superblock {
         if media.version.get() != VERSION {
             return Err(SuperblockError::Newer { found: media.version.get() });
         }
+        let flag = |bit: u32| media.flags.get() >> bit & 1 != 0;
+        let mirror = match (flag(2), flag(3)) {
+            (false, false) => Mirror::None,
+            (true, false) => Mirror::Whole,
+            (false, true) => Mirror::Alone,
+            (true, true) => return Err(SuperblockError::Nonsense("flags")),
+        };
         let count = media.origin_count.get() as usize;
         if count > ORIGINS_MAX {
             return Err(SuperblockError::Nonsense("origin_count"));
@@ -211,9 +224,16 @@ impl Superblock {
             uuid: media.uuid,
             update: media.update.get(),
             epoch: media.epoch.get(),
-            clean: media.flags.get() & 1 != 0,
-            failed: media.flags.get() & 2 != 0,
+            clean: flag(0),
+            failed: flag(1),
             dirty_blocks: media.dirty_blocks.get(),
+            pairing: Pairing {
+                member: u8::from(flag(4)),
+                lead: u8::from(flag(5)),
+                mirror,
+                paired: media.paired.get(),
+                clean_lost: flag(6),
+            },
             cache_bytes: media.cache_bytes.get(),
             lanes: media.lanes.get(),
             segment_blocks: media.segment_blocks.get(),

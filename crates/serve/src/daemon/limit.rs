@@ -59,6 +59,7 @@ mod tests {
             clean: true,
             failed: false,
             dirty_blocks: 0,
+            pairing: Default::default(),
             cache_bytes: 1 << 30,
             lanes: 2,
             segment_blocks: 16,

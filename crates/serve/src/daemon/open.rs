@@ -5,8 +5,8 @@
 
 use flashfront_device::Device;
 use flashfront_device::real::{Access, DeviceFile, Reactor};
-use flashfront_engine::Options;
 use flashfront_engine::format::{OriginRecord, Superblock};
+use flashfront_engine::{DeviceId, Options};
 
 use super::error::failed;
 use super::{DESTAGE_BUFFER_BYTES, Hooks, LANE_BUFFER_BYTES, ServeError, Wrap, limit};
@@ -196,8 +196,8 @@ pub(super) fn attach(
     let ids = superblock.origins.iter().map(|record| record.id);
     let origins = ids.zip(origins).map(|(id, file)| {
         let device: Box<dyn Device> = Box::new(reactor.attach(file));
-        (id, wrap(&hooks.wrap_origin, device))
+        (DeviceId::Origin(id), wrap(&hooks.wrap_origin, device))
     });
-    let origins = origins.collect();
-    Devices { cache, origins, reactor }
+    let all = [(DeviceId::Cache, cache)].into_iter().chain(origins).collect();
+    Devices { all, reactor }
 }

@@ -42,6 +42,18 @@ impl Daemon<'_> {
                 name(key.origin),
                 key.block.0 * 8
             ),
+            Event::ReadFromMirror { key } => tracing::warn!(
+                "volume {}: the 8 sectors from {} could not be read from one cache device, or were corrupt there; the other one has them",
+                name(key.origin),
+                key.block.0 * 8
+            ),
+            Event::MemberFailed { device } => {
+                tracing::error!(
+                    "{device:?}: it failed and is left out; the cache goes on with the other cache device alone"
+                );
+            }
+            Event::MemberLeft { device } => tracing::warn!("that {device:?} is left out is recorded durably"),
+            Event::MirrorWhole => tracing::info!("the mirror is complete: both cache devices hold all dirty data"),
             Event::CacheFailed => tracing::error!(
                 "{}: the cache device failed, and nothing new is trusted to it. What can still be read of it is served and \
                  destaged; everything else goes to the origin, at its speed. Run `flashfront drain` and stop; this cache will \

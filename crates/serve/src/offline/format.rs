@@ -277,6 +277,7 @@ fn new_superblock(
         clean: true,
         failed: false,
         dirty_blocks: 0,
+        pairing: Default::default(),
         cache_bytes,
         lanes: layout.lanes,
         segment_blocks: layout.segment_blocks,

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use flashfront_engine::{Control, Event, Mode, OriginId, RequestOp};
+use flashfront_engine::{Control, DeviceError, Event, Mode, Op, OriginId, RequestOp};
 
 use super::Workload;
 use crate::client::Client;
@@ -83,6 +83,21 @@ impl Stage<'_> {
         if !self.over {
             self.client.world.control(control);
             self.shown();
+        }
+    }
+
+    /// A member of a mirrored cache takes no writes from now on.
+    pub fn fail_member(&mut self, member: u8) {
+        let disk = self.client.world.member_mut(member).expect("a mirrored world");
+        disk.faults.fail_range(0..u64::MAX, Some(Op::Write), DeviceError::Io);
+    }
+
+    /// Puts another device in its place and waits until that holds all that is dirty.
+    pub fn replace_member(&mut self, member: u8) {
+        if !self.over {
+            self.client.world.take_away(member);
+            self.control(Control::AddMirror);
+            self.until(Event::MirrorWhole);
         }
     }
 

@@ -138,6 +138,20 @@ pub const WORKLOADS: &[Workload] = &[
         again: false,
     },
     Workload {
+        name: "mirror-lead",
+        summary: "the lead of two cache devices dies and is replaced; either one may be gone after the cut",
+        world: || WorldSpec { mirrored: true, ..small(Mode::Writeback, 128) },
+        run: |on| mirror(on, 0),
+        again: false,
+    },
+    Workload {
+        name: "mirror-other",
+        summary: "the other one dies and is replaced",
+        world: || WorldSpec { mirrored: true, ..small(Mode::Writeback, 128) },
+        run: |on| mirror(on, 1),
+        again: false,
+    },
+    Workload {
         name: "replay",
         summary: "a second power cut at every event of each replay",
         world: || small(Mode::Writeback, 64),
@@ -170,6 +184,29 @@ fn writeback(on: &mut Stage<'_>) {
     on.settle(0);
     on.write(0, 60 * B, B, false);
     on.pass(400_000_000);
+}
+
+fn mirror(on: &mut Stage<'_>, dies: u8) {
+    on.write(0, 0, 12 * B, true);
+    on.read(0, 60 * B, 10 * B);
+    on.settle(0);
+    on.fail_member(dies);
+    for round in 0..6 {
+        on.write(0, round * 2 * B, 3 * B, round % 2 == 0);
+        on.read(0, 56 * B + round, 8 * B);
+        on.settle(1);
+        on.flush(0);
+    }
+    on.mode(0, Mode::Writearound);
+    on.write(0, 60 * B, 6 * B, false);
+    on.mode(0, Mode::Writeback);
+    on.settle(0);
+    on.write(0, 90 * B, 4 * B, false);
+    on.replace_member(dies);
+    on.write(0, 92 * B, 4 * B, true);
+    on.settle(0);
+    on.write(0, 20 * B, 4 * B, true);
+    on.settle(0);
 }
 
 fn past(on: &mut Stage<'_>) {

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
-use flashfront_engine::{Control, DeviceId, Event, Mode, Op, OpenError, OriginId, RequestId, RequestOp};
+use flashfront_device::{Device, Rng};
+use flashfront_engine::{Control, DeviceId, Event, MirrorStatus, Mode, Op, OpenError, OriginId, RequestId, RequestOp};
 
 use super::{ClientPlan, Plan, Trouble, trouble};
 use crate::client::Client;
@@ -40,6 +40,7 @@ struct Life {
     plan: Plan,
     /// One source for each concern, so that a plan without faults asks for the same.
     rng: Rng,
+    mirror_rng: Rng,
     fault_rng: Rng,
     control_rng: Rng,
     client: Client,
@@ -50,6 +51,8 @@ struct Life {
     crashes: u64,
     /// Nothing was dirty when the power was last cut.
     whole: bool,
+    /// The member of a mirrored cache that has had faults since both were well.
+    victim: Option<u8>,
     /// The largest dirty limit since the opening; `None`: what replay found may exceed it, or blocks were lost.
     limit: Option<u64>,
 }
@@ -67,6 +70,7 @@ pub fn run(plan: Plan, seed: u64) -> Outcome {
     let limit = Some(client.world.engine().status().dirty_limit_blocks);
     let mut life = Life {
         rng: Rng::new(seed ^ 0x11fe),
+        mirror_rng: Rng::new(seed ^ 0x31770e),
         fault_rng: Rng::new(seed ^ 0xfa_017),
         control_rng: Rng::new(seed ^ 0xc0_27_01),
         client,
@@ -74,6 +78,7 @@ pub fn run(plan: Plan, seed: u64) -> Outcome {
         streams: vec![0; plan.clients.len()],
         crashes: 0,
         whole: true,
+        victim: None,
         limit,
         plan,
     };
@@ -94,7 +99,7 @@ fn one_in(rng: &mut Rng, n: u64) -> bool {
 impl Life {
     fn outcome(&self, refused: bool) -> Outcome {
         let world = &self.client.world;
-        let devices = world.origins.iter().chain([&world.cache]);
+        let devices = world.origins.iter().chain([&world.cache]).chain(&world.mirror);
         Outcome {
             hash: world.effects_hash(),
             steps: world.steps,
@@ -116,7 +121,10 @@ impl Life {
                 self.control();
             }
             if one_in(&mut self.fault_rng, self.plan.faults_every) {
-                trouble::order(self.plan.trouble, &mut self.fault_rng, &mut self.client);
+                self.trouble();
+            }
+            if self.plan.spec.mirrored && one_in(&mut self.mirror_rng, 10) {
+                self.add_mirror();
             }
             if one_in(&mut self.rng, self.plan.pause_every) {
                 let ns = self.rng.below(self.plan.pause_ns);
@@ -124,6 +132,54 @@ impl Life {
             }
             self.judge();
             self.restore();
+        }
+    }
+
+    /// Only one member of a mirrored cache dies, before a new one is there.
+    fn one_dies(&self) -> bool {
+        self.plan.spec.mirrored && self.plan.trouble == Trouble::CacheDies
+    }
+
+    fn trouble(&mut self) {
+        if !self.one_dies() {
+            trouble::order(self.plan.trouble, &mut self.fault_rng, &mut self.client);
+            return;
+        }
+        let whole = self.client.world.engine().status().mirror == MirrorStatus::Whole;
+        let any = self.mirror_rng.below(2) as u8;
+        let victim = self.victim.or(whole.then_some(any));
+        if let Some(victim) = victim.filter(|_| whole) {
+            self.victim = Some(victim);
+            trouble::order_on(victim, &mut self.fault_rng, &mut self.client);
+        }
+    }
+
+    /// What an operator does when one member is out: gives the cache another one; or, rashly, the same again.
+    fn add_mirror(&mut self) {
+        let status = self.client.world.engine().status();
+        let world = &mut self.client.world;
+        match status.mirror {
+            MirrorStatus::Alone { member } if !status.cache_failed => {
+                let again = self.mirror_rng.below(3) == 0;
+                let Some(disk) = world.member_mut(1 - member).filter(|disk| disk.next_event().is_none()) else {
+                    return;
+                };
+                disk.faults.heal();
+                if !again {
+                    world.take_away(1 - member);
+                }
+                world.control(Control::AddMirror);
+            }
+            MirrorStatus::Whole if self.victim.is_some() && self.mirror_rng.below(4) == 0 => {
+                // All is well again: next time it may hit the other one. What rotted stays.
+                self.client.world.heal();
+                let rotten = self.client.world.counters().corrupt_blocks > 0;
+                let disk = self.victim.and_then(|victim| self.client.world.member_mut(victim));
+                // An I/O that is held back will fail yet.
+                let held = disk.is_some_and(|disk| disk.next_event().is_some());
+                self.victim = self.victim.filter(|_| rotten || held);
+            }
+            _ => {}
         }
     }
 
@@ -157,10 +213,11 @@ impl Life {
     /// What must be true at every moment.
     fn judge(&mut self) {
         let failed = self.client.take_failed();
-        assert!(failed.is_empty() || self.plan.trouble != Trouble::None, "no device failed, but {failed:?} did");
+        let excused = self.plan.trouble != Trouble::None && !self.one_dies();
+        assert!(failed.is_empty() || excused, "no device failed that has no mirror, but {failed:?} did");
         let unreadable = |event: &Event| match event {
             Event::Corrupt { .. } => true,
-            Event::DeviceFailed { device, op, .. } => *device == DeviceId::Cache && *op == Op::Read,
+            Event::DeviceFailed { device: DeviceId::Cache | DeviceId::Mirror, op, .. } => *op == Op::Read,
             _ => false,
         };
         if self.client.take_events().iter().any(unreadable) {
@@ -172,16 +229,12 @@ impl Life {
         let status = world.engine().status();
         let reserve = u64::from(self.plan.spec.lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES;
         assert!(status.buffer_bytes <= reserve, "{} bytes of buffers, reserved are {reserve}", status.buffer_bytes);
+        assert!(!self.one_dies() || status.lost.is_empty() && !status.cache_failed, "one member lost: {status:?}");
         let (front, most) = (status.ram_front_bytes, self.plan.spec.options.ram_front_bytes);
         assert!(front <= most, "{front} bytes of RAM front, {most} are allowed");
         if let Some(limit) = self.limit {
             assert!(status.blocks_dirty <= limit, "{} blocks are dirty, the limit is {limit}", status.blocks_dirty);
         }
-    }
-
-    fn heal(&mut self) {
-        self.client.world.cache.faults.heal();
-        self.client.world.origins.iter_mut().for_each(|origin| origin.faults.heal());
     }
 
     fn place(&mut self, origin: usize, who: usize) -> (u64, u64) {
@@ -254,9 +307,9 @@ impl Life {
     /// cache does not open any more, which only a device that lied excuses.
     fn fall(&mut self) -> bool {
         if one_in(&mut self.rng, 4) {
-            self.heal();
+            self.client.world.heal();
             self.client.finish();
-            if self.plan.trouble == Trouble::None {
+            if self.plan.trouble == Trouble::None || self.one_dies() {
                 self.client.stop();
             } else {
                 // After a failure a stop can't promise that all is durable.
@@ -276,6 +329,7 @@ impl Life {
 
     /// Opens what a crash left; false: it refuses.
     fn reopen(&mut self) -> bool {
+        self.lose_member();
         if !self.client.world.can_open() {
             return self.refused(OpenError::NoCheckpoint { lane: 0 });
         }
@@ -296,6 +350,18 @@ impl Life {
         }
     }
 
+    /// Now and then one of two members does not come back after a crash, and the operator says so.
+    fn lose_member(&mut self) {
+        if !self.plan.spec.mirrored || self.plan.trouble == Trouble::CacheLies || self.mirror_rng.below(4) > 0 {
+            return;
+        }
+        let member = self.victim.unwrap_or(self.mirror_rng.below(2) as u8);
+        if self.client.world.is_whole() {
+            self.client.world.take_away(member);
+            (self.victim, self.client.world.alone) = (Some(member), true);
+        }
+    }
+
     fn refused(&self, error: OpenError) -> bool {
         assert!(self.plan.trouble == Trouble::CacheLies, "the cache does not open: {error}");
         false
@@ -303,7 +369,7 @@ impl Life {
 
     fn crash(&mut self) {
         const FATES: [Fate; 4] = [Fate::Kept, Fate::Lost, Fate::Torn, Fate::Mixed];
-        self.heal();
+        self.client.world.heal();
         self.client.judge();
         let (cache, origins) = (FATES[self.rng.below(4) as usize], FATES[self.rng.below(4) as usize]);
         let seed = self.rng.next_u64();
@@ -323,7 +389,7 @@ impl Life {
 
     /// Reads everything, drains, stops; then the origins alone must hold all but what is reported as lost.
     fn end(&mut self) -> bool {
-        self.heal();
+        self.client.world.heal();
         self.client.finish();
         self.client.take_failed();
         self.client.read_all();

@@ -83,6 +83,7 @@ impl Plan {
         let generations = 1 + rng.below(4);
         // A source of its own, so that older seeds stay the lives that they were.
         spec.options.ram_front_bytes = pick(&mut Rng::new(seed ^ 0xf207), &[0, 64 << 10, 1 << 20]);
+        spec.mirrored = Rng::new(seed ^ 0x3177).below(3) == 0;
         // The whole cache is replaced several times, if that isn't too many requests.
         let blocks = capacity * pick(rng, &[1, 4, 8]);
         Self {
@@ -118,6 +119,7 @@ impl Plan {
             What::Controls => self.control_every = change.value,
             What::Specials => self.clients.iter_mut().for_each(|it| it.special_every = change.value),
             What::Pauses => self.pause_every = change.value,
+            What::Mirror => self.spec.mirrored = change.value > 0,
             What::RamFront => self.spec.options.ram_front_bytes = change.value,
             What::Faults if change.value == 0 => self.trouble = Trouble::None,
             What::Faults => self.faults_every = change.value,
@@ -135,6 +137,7 @@ impl Plan {
             none(What::Controls, self.control_every > 0),
             none(What::Specials, self.clients.iter().any(|it| it.special_every > 0)),
             none(What::Pauses, self.pause_every > 0),
+            none(What::Mirror, self.spec.mirrored),
             none(What::RamFront, self.spec.options.ram_front_bytes > 0),
             halved(What::Generations, self.generations),
             halved(What::Clients, self.clients.len() as u64),
@@ -163,6 +166,8 @@ pub enum What {
     Specials,
     /// [`Plan::pause_every`].
     Pauses,
+    /// Whether the cache lies on two devices.
+    Mirror,
     /// Bytes of the RAM front.
     RamFront,
     /// [`Plan::faults_every`]; 0 = no trouble at all.
@@ -176,7 +181,7 @@ pub struct Change {
     value: u64,
 }
 
-const WHATS: [(&str, What); 9] = [
+const WHATS: [(&str, What); 10] = [
     ("generations", What::Generations),
     ("requests", What::Requests),
     ("clients", What::Clients),
@@ -184,6 +189,7 @@ const WHATS: [(&str, What); 9] = [
     ("controls", What::Controls),
     ("specials", What::Specials),
     ("pauses", What::Pauses),
+    ("mirror", What::Mirror),
     ("ram-front", What::RamFront),
     ("faults", What::Faults),
 ];
@@ -246,6 +252,7 @@ fn world(rng: &mut Rng) -> WorldSpec {
         segment_blocks,
         segments_per_lane,
         stripe_blocks: pick(rng, &[8, 64, 256]),
+        mirrored: false,
         origins,
         cache_ns: pick(rng, &[1_000, 50_000, 2_000_000]),
         origin_ns: pick(rng, &[1_000, 200_000, 5_000_000]),

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Fills a new mirror while the cache serves.
+//!
+//! From the moment it is there it gets all writes. What was dirty before is copied, slot by slot, in the
+//! order of the dirty set. Then each lane writes a checkpoint, so that replay needs nothing older: with that
+//! the new member holds all that it must, and the superblocks may say so. A block that can't be read is left
+//! out: it is no worse off on two devices than on one.
+
+use crate::commit::Place;
+use crate::format::Mirror;
+use crate::index::{Flat, Found};
+use crate::io::{DeviceError, DeviceId, Op};
+use crate::lane::{Lane, LaneIo};
+use crate::memory::{Buf, Span};
+use crate::mirror::{State, device};
+use crate::shared::{Cx, Shared, blocks_span};
+use crate::status::MirrorStatus;
+use crate::types::BLOCK_BYTES;
+
+/// Blocks that a lane copies at a time: 64 KiB, so that clients hardly notice.
+const COPIES_MAX: u32 = 16;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// A checkpoint is under way of which the new member lacks the beginning.
+    Waiting,
+    /// Making both checkpoint areas void, where the device may hold anything.
+    Clearing,
+    Copying,
+    /// A checkpoint that began with all copies made.
+    Checkpoint,
+    Done,
+}
+
+/// A lane's part in filling a new mirror.
+pub(crate) struct Sync {
+    phase: Phase,
+    next: Flat,
+    flying: u32,
+    copied: u64,
+    of: u64,
+}
+
+/// Begins, if there is no mirror yet.
+pub(crate) fn begin(lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    let busy = lanes.iter().any(|lane| lane.sync.is_some());
+    if cx.shared.members.state != State::Single || cx.shared.cache_failed || busy {
+        return;
+    }
+    cx.shared.members.state = State::Syncing;
+    for lane in lanes {
+        let of = lane.dirty.len();
+        lane.sync = Some(Sync { phase: Phase::Waiting, next: Flat(0), flying: 0, copied: 0, of });
+    }
+}
+
+/// When all lanes are done the superblocks may say so.
+pub(crate) fn end(lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    let done = |lane: &Lane| lane.sync.as_ref().is_some_and(|sync| sync.phase == Phase::Done);
+    if cx.shared.members.state == State::Syncing && lanes.iter().all(done) {
+        lanes.iter_mut().for_each(|lane| lane.sync = None);
+        cx.shared.members.state = State::Pairing;
+        cx.shared.members.to_record = true;
+        cx.shared.superblock.pairing.mirror = Mirror::Whole;
+    }
+}
+
+/// How it stands, for people.
+pub(crate) fn status(lanes: &[Lane], shared: &Shared) -> MirrorStatus {
+    let syncs = || lanes.iter().filter_map(|lane| lane.sync.as_ref());
+    match shared.members.state {
+        State::Whole => MirrorStatus::Whole,
+        State::Syncing | State::Pairing => MirrorStatus::Syncing {
+            copied: syncs().map(|sync| sync.copied).sum(),
+            of: syncs().map(|sync| sync.of.max(sync.copied)).sum(),
+        },
+        State::Single if shared.superblock.pairing.mirror == Mirror::None => MirrorStatus::None,
+        State::Single => MirrorStatus::Alone { member: shared.members.lead },
+        State::Leaving { out } => MirrorStatus::Alone { member: 1 - out },
+        State::Broken => MirrorStatus::Alone { member: shared.superblock.pairing.lead },
+    }
+}
+
+const fn new_member(cx: &Cx<'_>) -> DeviceId {
+    device(1 - cx.shared.members.lead)
+}
+
+impl Lane {
+    /// Whether a checkpoint begun now would lack its beginning on a new mirror.
+    pub(crate) fn clearing(&self) -> bool {
+        self.sync.as_ref().is_some_and(|sync| sync.phase == Phase::Clearing)
+    }
+
+    /// Copies the next blocks, or goes on to the next phase.
+    pub(crate) fn sync_step(&mut self, cx: &mut Cx<'_>) {
+        let Some(sync) = &mut self.sync else { return };
+        if cx.shared.members.state != State::Syncing || cx.shared.stopping {
+            if sync.flying == 0 {
+                self.sync = None;
+            }
+            return;
+        }
+        match sync.phase {
+            Phase::Waiting if self.checkpoint.resting() => {
+                (sync.phase, sync.flying) = (Phase::Clearing, 2);
+                for area in 0..2 {
+                    let buf = cx.alloc(1);
+                    cx.mem.zero(blocks_span(buf, 0, 1));
+                    let offset = cx.shared.superblock.checkpoint_offset(self.id as u32, area);
+                    self.sync_write(None, buf, offset, cx);
+                }
+            }
+            Phase::Clearing if sync.flying == 0 => {
+                sync.phase = Phase::Copying;
+                self.copy_dirty(cx);
+            }
+            Phase::Copying => self.copy_dirty(cx),
+            Phase::Checkpoint if self.checkpoint.resting() => sync.phase = Phase::Done,
+            Phase::Waiting | Phase::Clearing | Phase::Checkpoint | Phase::Done => {}
+        }
+    }
+
+    fn copy_dirty(&mut self, cx: &mut Cx<'_>) {
+        while let Some(sync) = &mut self.sync
+            && sync.flying < COPIES_MAX
+        {
+            let Some(flat) = self.dirty.next(sync.next) else {
+                if sync.flying == 0 && self.checkpoint.resting() {
+                    sync.phase = Phase::Checkpoint;
+                    self.begin_checkpoint(cx);
+                }
+                return;
+            };
+            sync.next = Flat(flat.0 + 1);
+            let found = self.index.get(flat).filter(|found| !self.log.unsealed(found.slot));
+            // What is in an open commit goes to both when that is written.
+            let Some(found) = found.filter(|_| !cx.shared.lost.contains(&flat)) else { continue };
+            sync.flying += 1;
+            self.log.segment_of(found.slot).pins += 1;
+            let buf = cx.alloc(1);
+            if let Place::Ram(from, offset) = self.log.place(found.slot) {
+                cx.mem.copy(Span::new(from, offset, BLOCK_BYTES as u32), buf, 0);
+                let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
+                self.sync_write(Some(found.slot), buf, offset, cx);
+            } else {
+                let io = self.ios.insert(LaneIo::SyncRead { flat, found, buf });
+                let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
+                cx.cache_read(self.id, io, offset, blocks_span(buf, 0, 1));
+            }
+        }
+    }
+
+    fn sync_write(&mut self, slot: Option<u32>, buf: Buf, offset: u64, cx: &mut Cx<'_>) {
+        let io = self.ios.insert(LaneIo::SyncWrite { slot, buf });
+        cx.io(self.id, io, new_member(cx), Op::Write, offset, Some(blocks_span(buf, 0, 1)));
+    }
+
+    pub(crate) fn sync_read_done(
+        &mut self,
+        flat: Flat,
+        found: Found,
+        buf: Buf,
+        result: Result<(), DeviceError>,
+        cx: &mut Cx<'_>,
+    ) {
+        let sum = cx.shared.checksum(cx.mem, flat, blocks_span(buf, 0, 1));
+        let sound = result.is_ok() && self.index.kept(sum) == found.checksum;
+        if sound && cx.shared.members.state == State::Syncing {
+            let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
+            self.sync_write(Some(found.slot), buf, offset, cx);
+        } else {
+            // Destage will find out what is wrong with it.
+            self.copy_over(Some(found.slot), buf, cx);
+        }
+    }
+
+    pub(crate) fn sync_written(
+        &mut self,
+        slot: Option<u32>,
+        buf: Buf,
+        result: Result<(), DeviceError>,
+        cx: &mut Cx<'_>,
+    ) {
+        if let Err(error) = result
+            && cx.shared.members.state == State::Syncing
+        {
+            let device = new_member(cx);
+            cx.event(crate::event::Event::DeviceFailed { device, op: Op::Write, offset: 0, error });
+            cx.fail_member(device);
+        }
+        self.copy_over(slot, buf, cx);
+    }
+
+    fn copy_over(&mut self, slot: Option<u32>, buf: Buf, cx: &mut Cx<'_>) {
+        cx.free(buf, 1);
+        let Some(sync) = &mut self.sync else { return };
+        sync.flying -= 1;
+        if let Some(slot) = slot {
+            sync.copied += 1;
+            self.log.segment_of(slot).pins -= 1;
+        }
+    }
+}

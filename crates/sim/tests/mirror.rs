@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A cache on two devices: whichever dies, whenever, no client notices and nothing is lost.
+
+use flashfront_device::sim::Fate;
+use flashfront_engine::{BLOCK_BYTES, Control, DeviceError, Event, MirrorStatus, Mode, Op, Options};
+use flashfront_sim::{Client, OriginSpec, WorldSpec};
+
+const FATES: [Fate; 4] = [Fate::Kept, Fate::Lost, Fate::Torn, Fate::Mixed];
+/// Blocks that are dirty, in tests that don't destage.
+const DIRTY: u64 = 200;
+
+fn spec() -> WorldSpec {
+    let origin = OriginSpec { size_bytes: 4 << 20, logical_block_bytes: 512, mode: Mode::Writeback };
+    let options = Options { sequential_bypass_bytes: 0, dirty_age_max_ns: u64::MAX / 4, ..Options::default() };
+    WorldSpec { origins: vec![origin], mirrored: true, options, ..WorldSpec::default() }
+}
+
+/// With blocks that are dirty and durable, and clean ones behind them. The origin takes no writes for now, so what
+/// is dirty stays dirty.
+fn client() -> Client {
+    let mut client = Client::fresh(spec());
+    client.world.origins[0].faults.fail_range(0..u64::MAX, Some(Op::Write), DeviceError::Io);
+    for block in (0..DIRTY).step_by(8) {
+        client.write(0, block * 8, 64, false);
+        client.finish();
+    }
+    client.flush(0);
+    client.finish();
+    for block in 300..400 {
+        client.read(0, block * 8, 8);
+        client.finish();
+    }
+    client
+}
+
+fn write_and_flush(client: &mut Client, block: u64) {
+    client.write(0, block * 8, 8, false);
+    client.flush(0);
+    client.finish();
+}
+
+/// The origin takes writes again: in the end it holds all.
+fn leave(mut client: Client) {
+    client.world.origins[0].faults.heal();
+    client.leave();
+}
+
+fn nobody_noticed(client: &mut Client) {
+    client.read_all();
+    assert_eq!(client.take_failed(), []);
+    let status = client.world.engine().status();
+    assert!(status.lost.is_empty() && !status.cache_failed, "{status:?}");
+}
+
+#[test]
+fn either_member_may_die() {
+    for member in 0..2 {
+        let mut client = client();
+        client.world.member_mut(member).unwrap().faults.lose_device();
+        write_and_flush(&mut client, 7);
+        nobody_noticed(&mut client);
+        assert_eq!(client.world.engine().status().mirror, MirrorStatus::Alone { member: 1 - member });
+        assert!(client.take_events().iter().any(|event| matches!(event, Event::MemberLeft { .. })));
+        leave(client);
+    }
+}
+
+/// What is dirty is on both devices: either one alone brings all of it back.
+#[test]
+fn either_member_alone_has_all_after_a_power_cut() {
+    for fate in FATES {
+        for member in 0..2 {
+            let mut client = client();
+            client.crash(1, fate, fate);
+            client.world.take_away(member);
+            assert!(!client.world.can_open(), "nobody has said that the other member will not come back");
+            client.world.alone = true;
+            let opened = client.open();
+            assert!(opened.blocks_dirty > 0, "{opened:?}");
+            nobody_noticed(&mut client);
+            leave(client);
+        }
+    }
+}
+
+/// A member that was left out comes back after a power cut, and is older than the other.
+#[test]
+fn a_member_that_was_left_out_is_not_believed() {
+    for fate in FATES {
+        for member in 0..2 {
+            let mut client = client();
+            client.world.member_mut(member).unwrap().faults.fail_nth(0, Some(Op::Write), DeviceError::Io);
+            for block in 0..50 {
+                write_and_flush(&mut client, block);
+            }
+            assert_eq!(client.world.engine().status().mirror, MirrorStatus::Alone { member: 1 - member });
+            client.crash(2, fate, fate);
+            client.open();
+            nobody_noticed(&mut client);
+            leave(client);
+        }
+    }
+}
+
+/// At every moment of a member's failure: a power cut, then both members are there, the failed one as well.
+#[test]
+fn a_power_cut_while_a_member_is_left_out() {
+    for member in 0..2 {
+        for events in 0..60 {
+            let mut client = client();
+            client.world.member_mut(member).unwrap().faults.fail_nth(0, Some(Op::Write), DeviceError::Io);
+            client.write(0, 8, 64, true);
+            client.write(0, 800, 8, false);
+            client.flush(0);
+            (0..events).for_each(|_| _ = client.world.step());
+            client.crash(events, Fate::Kept, Fate::Lost);
+            client.open();
+            nobody_noticed(&mut client);
+        }
+    }
+}
+
+#[test]
+fn a_dirty_block_that_rots_on_one_is_read_from_the_other() {
+    let mut client = client();
+    // All the log's data on the lead.
+    let size = client.world.engine().superblock().cache_bytes;
+    let data = client.world.engine().superblock().slot_offset(0, 0);
+    for at in (data..size - 2 * BLOCK_BYTES).step_by(512) {
+        client.world.cache.inner_mut().corrupt(at);
+    }
+    nobody_noticed(&mut client);
+    assert!(client.take_events().iter().any(|event| matches!(event, Event::ReadFromMirror { .. })));
+    leave(client);
+}
+
+#[test]
+fn either_member_is_replaced_while_the_cache_serves() {
+    for first in 0..2 {
+        for fate in FATES {
+            let mut client = client();
+            client.world.member_mut(first).unwrap().faults.lose_device();
+            write_and_flush(&mut client, 3);
+            client.world.take_away(first);
+            client.world.control(Control::AddMirror);
+            write_and_flush(&mut client, 5);
+            let whole = client.world.drive_until(|world| world.engine().status().mirror == MirrorStatus::Whole);
+            assert!(whole, "{:?}", client.world.engine().status().mirror);
+            assert!(client.world.engine().status().blocks_dirty >= DIRTY / 2, "it was not destaged instead");
+            write_and_flush(&mut client, 9);
+            // Now the other one is gone, and only the new one is left.
+            client.crash(3, fate, fate);
+            client.world.take_away(1 - first);
+            client.world.alone = true;
+            client.open();
+            nobody_noticed(&mut client);
+            leave(client);
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_while_a_mirror_is_filled() {
+    for events in (0..400).step_by(7) {
+        let mut client = client();
+        client.world.member_mut(1).unwrap().faults.lose_device();
+        write_and_flush(&mut client, 3);
+        client.world.take_away(1);
+        client.world.control(Control::AddMirror);
+        (0..events).for_each(|_| _ = client.world.step());
+        client.crash(events, Fate::Mixed, Fate::Lost);
+        client.open();
+        nobody_noticed(&mut client);
+    }
+}
