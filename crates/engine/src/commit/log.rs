@@ -82,9 +82,10 @@ impl Log {
         self.segment_slots
     }
 
-    /// Memory of the segment table.
+    /// Memory of the segment table, and of what waits to be recorded as clean.
     pub(crate) fn bytes(&self) -> u64 {
-        (self.segments.len() * size_of::<Segment>()) as u64
+        let cleaned = self.cleaned.capacity() * size_of::<(Flat, u32)>();
+        (self.segments.len() * size_of::<Segment>() + cleaned) as u64
     }
 
     pub(crate) fn segment_of(&mut self, slot: u32) -> &mut Segment {

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the engine keeps in RAM beside its index is bounded, and does not stay after a load.
+
+use flashfront_engine::{Mode, RequestOp};
+use flashfront_sim::{OriginSpec, World, WorldSpec};
+
+const SECOND: u64 = 1_000_000_000;
+const BLOCKS: u64 = 64;
+
+/// Writers that always wait for room in the log, and destage that keeps up with them: each commit would be full of their
+/// blocks, and what was destaged would wait for ever to be recorded.
+#[test]
+fn what_was_destaged_is_recorded_beside_the_writes_of_a_full_log() {
+    let origin = OriginSpec { size_bytes: 128 << 20, logical_block_bytes: 512, mode: Mode::Writeback };
+    let mut world = World::format(WorldSpec {
+        origins: vec![origin],
+        segment_blocks: 256,
+        segments_per_lane: 64,
+        stripe_blocks: 1 << 16,
+        cache_ns: 3_000_000,
+        origin_ns: 100_000,
+        check: false,
+        ..WorldSpec::default()
+    });
+    world.open().expect("a fresh cache opens");
+    let before = world.engine().status().index_bytes;
+    let mut most = 0;
+    for number in 1..1500u32 {
+        let block = u64::from(number) * 7919 % 512 * BLOCKS;
+        world.submit(RequestOp::Write, 0, block * 8, BLOCKS * 8, false, Some(number));
+        while world.in_flight() > 48 {
+            assert!(world.step(), "requests are answered");
+        }
+        world.answers.clear();
+        most = most.max(world.engine().status().index_bytes - before);
+    }
+    // The dirty set, and entries for the 4096 blocks of the runs that one flush of the origin makes clean.
+    assert!(most < 100_000, "{most} bytes under load");
+    world.finish_requests();
+    world.pass(60 * SECOND);
+    let status = world.engine().status();
+    assert_eq!(status.blocks_dirty, 0);
+    assert!(status.index_bytes - before < 8192, "{} bytes afterwards", status.index_bytes - before);
+}
