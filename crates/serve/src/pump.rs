@@ -289,12 +289,17 @@ impl Pump {
         }
     }
 
+    /// How long to wait; there is nothing else to do, so memory is given back first.
     fn wait(&mut self, patience: Duration) -> Duration {
         self.tick();
+        self.arena.trim(self.now, |number, chunk| self.devices.reactor.unregister_chunk(number, chunk));
         let devices = self.devices.all.iter().map(|(_, device)| device.next_event());
         let frontends = self.frontends.iter().map(|(frontend, _)| frontend.next_timer());
-        let next = devices.chain(frontends).chain([self.engine.next_timer()]).flatten().min();
+        let next = devices.chain(frontends).chain([self.engine.next_timer(), self.arena.next_timer()]).flatten().min();
         let until = next.map_or(Duration::MAX, |at| Duration::from_nanos(at.since_ns(self.now)));
         until.min(patience)
     }
 }
+
+#[cfg(test)]
+mod tests;

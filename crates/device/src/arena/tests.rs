@@ -1,10 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the arena: bounds, reuse, addresses, payload.
 
-use flashfront_engine::{Buf, Memory, Span};
+use flashfront_engine::{Buf, Memory, Span, Time};
 
-use super::{Arena, CHUNK_BYTES};
+use super::{Arena, CHUNK_BYTES, IDLE_LOOKS, LOOK_NS};
 use crate::Rng;
+
+/// Bytes of RAM behind the arena's addresses, as the kernel sees it.
+fn resident_bytes(arena: &Arena) -> u64 {
+    let pages = |chunk: &std::sync::Arc<super::Chunk>| {
+        let mut pages = [0u8; CHUNK_BYTES as usize / 4096];
+        // SAFETY: a mapped range, and a byte for each of its pages.
+        let told = unsafe { libc::mincore(chunk.ptr().as_ptr().cast(), CHUNK_BYTES as usize, pages.as_mut_ptr()) };
+        assert_eq!(told, 0);
+        pages.iter().filter(|page| **page & 1 == 1).count() as u64
+    };
+    arena.chunks().iter().map(pages).sum::<u64>() * 4096
+}
+
+/// Trims once a second, and as often as it is due then, until this moment.
+fn trim_until(arena: &mut Arena, until: Time) {
+    while arena.look_at <= until && arena.held_bytes() > 0 {
+        arena.trim(arena.look_at, |_, _| {});
+    }
+}
+
+/// Takes buffers and writes to all of each.
+fn filled(arena: &mut Arena, count: usize, bytes: u32) -> Vec<Buf> {
+    let buf = |_| {
+        let buf = arena.alloc(bytes);
+        arena.bytes_mut(Span::new(buf, 0, bytes)).fill(1);
+        buf
+    };
+    (0..count).map(buf).collect()
+}
+
+const SECOND: u64 = 1_000_000_000;
 
 #[test]
 fn buffers_are_aligned_and_apart() {
@@ -34,7 +65,8 @@ fn random_use_never_overlaps_and_counts_exactly() {
     let mut held: Vec<(Buf, u32, u8)> = Vec::new();
     let mut refused = 0;
     for step in 0..20_000u32 {
-        if rng.below(5) < 2 && !held.is_empty() {
+        let free = if step % 1000 < 500 { 2 } else { 3 };
+        if rng.below(5) < free && !held.is_empty() {
             let (buf, bytes, mark) = held.swap_remove(rng.below(held.len() as u64) as usize);
             assert!(arena.bytes(Span::new(buf, 0, 64)).iter().all(|byte| *byte == mark));
             assert!(arena.bytes(Span::new(buf, bytes - 64, 64)).iter().all(|byte| *byte == mark));
@@ -48,8 +80,10 @@ fn random_use_never_overlaps_and_counts_exactly() {
             arena.bytes_mut(Span::new(buf, 0, bytes)).fill(step as u8);
             held.push((buf, bytes, step as u8));
         }
+        // Long pauses, so that chunks are given back between the others.
+        trim_until(&mut arena, Time(u64::from(step) * SECOND / 8));
         assert_eq!(arena.allocated_bytes(), held.iter().map(|(_, bytes, _)| u64::from(*bytes)).sum::<u64>());
-        assert!(arena.mapped_bytes() <= arena.limit_bytes());
+        assert!(arena.held_bytes() <= arena.limit_bytes());
     }
     assert!(refused > 0, "the bound was never reached");
     // The engine's reserve is still there.
@@ -69,9 +103,9 @@ fn emptied_chunks_change_size_and_pool() {
     }
     assert_eq!(arena.allocated_bytes(), 0);
     assert_eq!(std::iter::from_fn(|| arena.try_alloc(65536)).count(), 3 * 64);
-    assert_eq!(arena.mapped_bytes(), 12 << 20);
+    assert_eq!(arena.held_bytes(), 12 << 20);
     arena.alloc(CHUNK_BYTES);
-    assert_eq!(arena.mapped_bytes(), 16 << 20);
+    assert_eq!(arena.held_bytes(), 16 << 20);
 }
 
 #[test]
@@ -132,4 +166,116 @@ fn a_chunk_outlives_the_arena_for_its_holder() {
     let chunk = arena.chunks()[arena.chunk_of(buf)].clone();
     drop(arena);
     assert_eq!(std::sync::Arc::strong_count(&chunk), 1);
+}
+
+#[test]
+fn what_was_idle_for_ten_seconds_is_the_kernels_again() {
+    let mut arena = Arena::new(64 << 20);
+    let bufs = filled(&mut arena, 5, 1 << 20);
+    assert_eq!(resident_bytes(&arena), 5 << 20);
+    trim_until(&mut arena, Time(100 * SECOND));
+    assert_eq!(resident_bytes(&arena), 5 << 20, "in use, however long");
+    assert_eq!(arena.next_timer(), None, "nobody is woken for what is in use");
+    bufs.into_iter().for_each(|buf| arena.free(buf));
+    assert!(arena.next_timer().is_some());
+    trim_until(&mut arena, Time(109 * SECOND));
+    assert_eq!((resident_bytes(&arena), arena.held_bytes()), (5 << 20, 8 << 20), "it may be wanted again");
+    trim_until(&mut arena, Time(111 * SECOND));
+    assert_eq!((resident_bytes(&arena), arena.held_bytes()), (0, 0));
+    assert_eq!(arena.next_timer(), None, "an idle arena wakes nobody");
+}
+
+/// One chunk at a call: a request that comes meanwhile doesn't wait for all.
+#[test]
+fn chunks_are_given_back_one_by_one() {
+    let mut arena = Arena::new(64 << 20);
+    filled(&mut arena, 4, CHUNK_BYTES).into_iter().for_each(|buf| arena.free(buf));
+    for look in 0..u64::from(IDLE_LOOKS) {
+        arena.trim(Time(look * LOOK_NS), |_, _| panic!("too early"));
+    }
+    let now = Time(u64::from(IDLE_LOOKS) * LOOK_NS);
+    for left in (0..4).rev() {
+        assert!(arena.next_timer() <= Some(now), "there is more to do at once");
+        arena.trim(now, |_, _| {});
+        assert_eq!(resident_bytes(&arena), left * u64::from(CHUNK_BYTES));
+    }
+}
+
+/// A load that comes again every few seconds finds its memory as it left it.
+#[test]
+fn pauses_of_a_load_are_outlasted() {
+    let mut arena = Arena::new(64 << 20);
+    for round in 0..20 {
+        let bufs = filled(&mut arena, 2, CHUNK_BYTES);
+        bufs.into_iter().for_each(|buf| arena.free(buf));
+        trim_until(&mut arena, Time(round * 8 * SECOND));
+        assert_eq!(resident_bytes(&arena), 8 << 20, "round {round}");
+    }
+}
+
+/// What is left of a load that used many chunks gathers in one, wherever its buffers were.
+#[test]
+fn a_small_load_after_a_large_one_needs_little() {
+    let mut arena = Arena::new(64 << 20);
+    let mut bufs = filled(&mut arena, 40, 1 << 20);
+    let mut rng = Rng::new(3);
+    while bufs.len() > 1 {
+        arena.free(bufs.swap_remove(rng.below(bufs.len() as u64) as usize));
+    }
+    let mut last = bufs[0];
+    for i in 0..120 {
+        // Two at a time, so that one is always in use.
+        let next = filled(&mut arena, 1, 1 << 20)[0];
+        arena.free(std::mem::replace(&mut last, next));
+        trim_until(&mut arena, Time(i * SECOND / 4));
+    }
+    assert_eq!(arena.held_bytes(), u64::from(CHUNK_BYTES));
+    assert!(resident_bytes(&arena) <= u64::from(CHUNK_BYTES));
+}
+
+#[test]
+fn what_was_given_back_serves_again_within_the_bound() {
+    let mut arena = Arena::with_reserve(16 << 20, 4 << 20);
+    let mut now = Time(0);
+    for bytes in [4096, 1 << 20, 65536] {
+        let most: Vec<_> = std::iter::from_fn(|| arena.try_alloc(bytes)).collect();
+        assert_eq!(most.len() as u64 * u64::from(bytes), 12 << 20, "all but the engine's reserve");
+        let reserve = arena.alloc(CHUNK_BYTES);
+        assert_eq!(arena.held_bytes(), 16 << 20);
+        let last = *most.last().unwrap();
+        arena.bytes_mut(Span::new(last, 0, bytes)).fill(bytes.trailing_zeros() as u8);
+        assert_eq!(arena.bytes(Span::new(last, 0, bytes))[7], bytes.trailing_zeros() as u8);
+        most.into_iter().chain([reserve]).for_each(|buf| arena.free(buf));
+        now = now.plus_ns(60 * SECOND);
+        trim_until(&mut arena, now);
+        assert_eq!((resident_bytes(&arena), arena.held_bytes()), (0, 0));
+    }
+}
+
+/// Pages that a ring holds can't be exchanged behind its back.
+#[test]
+fn what_the_kernel_holds_is_kept() {
+    let mut arena = Arena::new(64 << 20);
+    let buf = filled(&mut arena, 1, CHUNK_BYTES)[0];
+    let chunk = arena.chunks()[0].clone();
+    let mut pins = vec![chunk.pin(), chunk.pin()];
+    arena.free(buf);
+    for minute in 1..=2 {
+        trim_until(&mut arena, Time(minute * 60 * SECOND));
+        assert_eq!(resident_bytes(&arena), u64::from(CHUNK_BYTES), "{} rings hold it", pins.len());
+        pins.pop();
+    }
+    trim_until(&mut arena, Time(180 * SECOND));
+    assert_eq!((resident_bytes(&arena), arena.held_bytes()), (0, 0));
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "was freed")]
+fn a_buffer_of_a_chunk_that_was_given_back_is_a_bug() {
+    let mut arena = Arena::new(64 << 20);
+    let buf = filled(&mut arena, 1, 4096)[0];
+    arena.free(buf);
+    trim_until(&mut arena, Time(60 * SECOND));
+    arena.bytes(Span::new(buf, 0, 1));
 }

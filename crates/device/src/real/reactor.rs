@@ -16,7 +16,7 @@ use super::job::Job;
 use super::lock::Access;
 use super::threads::{Threads, WORKERS};
 use super::uring::Uring;
-use crate::{Arena, Device, DeviceIo, Done, Geometry};
+use crate::{Arena, Chunk, Device, DeviceIo, Done, Geometry};
 
 /// Forces a backend on every reactor made with [`Prefer::Auto`]: `uring` or `threads`.
 const FORCE: &str = "FLASHFRONT_IO";
@@ -179,6 +179,16 @@ impl Reactor {
                 threads.reap().into_iter().for_each(|(device, done)| end(device, done));
                 Ok(readable)
             }
+        }
+    }
+
+    /// Lets go of an arena's chunk of which nothing is in use, so that its pages can be given back
+    /// ([`Arena::trim`]).
+    pub fn unregister_chunk(&self, number: usize, chunk: &Arc<Chunk>) {
+        match &mut locked(&self.shared).backend {
+            Backend::Uring(uring) => uring.unregister_chunk(number, chunk),
+            // A worker holds a chunk only as long as its job.
+            Backend::Threads(_) => {}
         }
     }
 

@@ -196,3 +196,36 @@ fn idle_means_waiting() {
         assert!(slept, "{}: never sleeps", reactor.backend_name());
     }
 }
+
+/// Two rings have registered an arena's chunk: it is given back when both have let go of it.
+#[test]
+fn a_chunk_is_kept_until_all_rings_let_go_of_it() {
+    let folder = folder();
+    let reactors = [Reactor::new(Prefer::Uring).unwrap(), Reactor::new(Prefer::Uring).unwrap()];
+    let mut arena = Arena::new(8 << 20);
+    let buf = arena.alloc(4096);
+    for (reactor, name) in reactors.iter().zip(["a", "b"]) {
+        let mut device = open(reactor, &folder, name);
+        let mut done = Vec::new();
+        // Enough to have it registered.
+        for i in 0..6000 {
+            submit(&mut device, &mut arena, i, Op::Read, 0, buf);
+            while done.is_empty() {
+                wait(reactor);
+                device.poll(Time(0), &mut arena, &mut done);
+            }
+            done.clear();
+        }
+    }
+    arena.free(buf);
+    let trim = |arena: &mut Arena, reactors: &[Reactor], until: Time| {
+        while let Some(due) = arena.next_timer().filter(|due| *due <= until) {
+            arena.trim(due, |number, chunk| reactors.iter().for_each(|it| it.unregister_chunk(number, chunk)));
+        }
+        arena.held_bytes()
+    };
+    let minute = |minutes: u64| Time(minutes * 60_000_000_000);
+    assert_eq!(trim(&mut arena, &[], minute(1)), 4 << 20);
+    assert_eq!(trim(&mut arena, &reactors[..1], minute(2)), 4 << 20);
+    assert_eq!(trim(&mut arena, &reactors, minute(3)), 0);
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests of what the pump does when there is nothing to do.
+
+use std::time::Duration;
+
+use flashfront_device::real::{Access, DeviceFile, Prefer, Reactor};
+use flashfront_device::{Arena, Device, DeviceIo};
+use flashfront_engine::{DeviceId, Engine, Memory, Op, Options, OriginId, Span, Time};
+use mio::{Poll, Waker};
+
+use super::{Devices, Pump, WAKER};
+use crate::control::Caller;
+use crate::rig::Bench;
+use crate::superblock;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A pump over an engine that has nothing to do.
+fn pump(bench: &Bench) -> Pump {
+    let file = DeviceFile::open(&bench.cache(), Access::Exclusive).unwrap();
+    let superblock = superblock::read(&file).unwrap().superblock;
+    let reactor = Reactor::new(Prefer::Auto).unwrap();
+    let origin: Box<dyn Device> = Box::new(reactor.open(&bench.origin(), Access::Exclusive).unwrap());
+    let cache: Box<dyn Device> = Box::new(reactor.attach(file));
+    let devices = Devices { all: vec![(DeviceId::Cache, cache), (DeviceId::Origin(OriginId(0)), origin)], reactor };
+    let poll = Poll::new().unwrap();
+    let (_, calls) = Caller::new(Waker::new(poll.registry(), WAKER).unwrap().into());
+    let engine = Engine::new(superblock, Options::default(), Time(0)).unwrap();
+    Pump::new(engine, Arena::new(64 << 20), devices, poll, calls)
+}
+
+/// Reads so often that the ring registers the buffer's chunk.
+fn use_much(pump: &mut Pump) {
+    let buf = pump.arena.alloc(1 << 20);
+    let mut done = Vec::new();
+    for i in 0..20 {
+        let span = Some(Span::new(buf, 0, 1 << 20));
+        let io = DeviceIo { token: flashfront_engine::Token(i), op: Op::Read, offset: 0, len: 1 << 20, span };
+        pump.devices.all[0].1.submit(Time(0), io, &mut pump.arena);
+        pump.devices.all[0].1.kick();
+        while done.len() as u64 <= i {
+            pump.devices.reactor.wait(None, None).unwrap();
+            pump.devices.all[0].1.poll(Time(0), &mut pump.arena, &mut done);
+        }
+    }
+    pump.arena.free(buf);
+}
+
+/// The clock is put on, so that nothing here waits.
+#[test]
+fn an_idle_pump_gives_its_memory_back_and_then_sleeps() {
+    let bench = Bench::formatted();
+    let mut pump = pump(&bench);
+    use_much(&mut pump);
+    assert!(pump.arena.held_bytes() > 0);
+    let mut looks = 0;
+    while pump.arena.held_bytes() > 0 {
+        assert!(pump.wait(PATIENCE) <= Duration::from_secs(1), "it wakes up for the next look");
+        pump.started -= Duration::from_secs(1);
+        pump.turn(Duration::ZERO).unwrap();
+        looks += 1;
+        assert!(looks < 20, "{} bytes are kept", pump.arena.held_bytes());
+    }
+    assert!(looks > 5, "memory was given back at once");
+    assert_eq!(pump.wait(PATIENCE), PATIENCE, "nothing wakes it any more");
+}
