@@ -10,6 +10,7 @@ mod no_std;
 mod proof;
 mod run;
 mod tidy;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -20,7 +21,7 @@ struct Verb {
     run: fn(&[String]) -> Result<(), run::Failed>,
 }
 
-const VERBS: [Verb; 7] = [
+const VERBS: [Verb; 8] = [
     Verb {
         name: "bench",
         summary: "speed (in-process, nbd), memory, recovery; --keep writes bench/runs",
@@ -40,6 +41,11 @@ const VERBS: [Verb; 7] = [
     },
     Verb { name: "tidy", summary: "the rules of the house that no compiler checks", run: tidy::tidy },
     Verb { name: "no-std", summary: "proves that the engine pulls in no std", run: no_std::no_std },
+    Verb {
+        name: "vm",
+        summary: "power cuts under SQLite on ext4 in QEMU: --kills N, --seed S, --keep, --canary",
+        run: vm::vm,
+    },
 ];
 
 fn main() -> ExitCode {

@@ -48,6 +48,25 @@ pub(crate) fn cargo<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Comma
     command
 }
 
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
+}
+
+/// The release binary, freshly built; or another one that `FLASHFRONT_BIN` names.
+pub(crate) fn flashfront() -> Result<PathBuf, Failed> {
+    if let Some(program) = std::env::var_os("FLASHFRONT_BIN") {
+        return Ok(program.into());
+    }
+    run(&mut cargo(["build", "--release", "-p", "flashfront-cli"]))?;
+    Ok(target().join("release/flashfront"))
+}
+
+/// Starts `command`.
+pub(crate) fn spawn(command: &mut Command) -> Result<std::process::Child, Failed> {
+    command.spawn().map_err(|error| not_started(command, error))
+}
+
 /// Runs `command` with our own stdout and stderr.
 pub(crate) fn run(command: &mut Command) -> Result<(), Failed> {
     let status = command.status().map_err(|error| not_started(command, error))?;

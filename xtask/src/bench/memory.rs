@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use super::server::{control, fio, flashfront, ours};
+use super::server::{control, fio, ours};
 use super::{Found, number};
-use crate::run::{Failed, stdout_of};
+use crate::run::{Failed, flashfront, stdout_of};
 
 /// Sparse files; this many bytes are written.
 const CACHE_GIB: u64 = 16;

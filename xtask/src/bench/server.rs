@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::run::{Failed, root, run, stdout_of};
+use crate::run::{Failed, flashfront, run, stdout_of};
 
 /// A server that is killed when it is let go.
 pub(super) struct Server {
@@ -20,12 +20,6 @@ impl Drop for Server {
         let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.socket);
     }
-}
-
-/// Our binary, freshly built.
-pub(super) fn flashfront() -> Result<PathBuf, Failed> {
-    run(&mut crate::run::cargo(["build", "--release", "-p", "flashfront-cli"]))?;
-    Ok(root().join("target/release/flashfront"))
 }
 
 /// Formats a cache and serves it, with sequential bypass off and these options. The cache's name tells

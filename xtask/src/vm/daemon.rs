@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The program under test, and what else it is asked to do, on the disks of a run.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::place::{Place, Process};
+use crate::run::{Failed, stdout_of};
+
+/// Its NBD socket, in the folder of the run.
+pub(super) const SOCKET: &str = "nbd.sock";
+/// To be ready, or to stop; far more than needed.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// How a daemon is started.
+pub(super) struct Flashfront {
+    pub(super) program: PathBuf,
+    /// The paths of cache device and origin, from the folder of the run.
+    pub(super) devices: [String; 4],
+    /// Flushes of the cache device do nothing: what this test must notice.
+    pub(super) lie: bool,
+}
+
+impl Flashfront {
+    fn verb(&self, place: &Place, verb: &str) -> Command {
+        let mut command = place.command(&self.program);
+        command.arg(verb).env("NO_COLOR", "1").env_remove("RUST_LOG");
+        command
+    }
+
+    /// A verb that needs the devices, run to its end.
+    pub(super) fn on_devices(&self, place: &Place, verb: &str) -> Result<String, Failed> {
+        stdout_of(self.verb(place, verb).args(&self.devices))
+    }
+
+    /// `flashfront check` on the cache device.
+    pub(super) fn check(&self, place: &Place) -> Result<String, Failed> {
+        stdout_of(self.verb(place, "check").arg(&self.devices[1]))
+    }
+
+    /// Drains the running daemon.
+    pub(super) fn drain(&self, place: &Place) -> Result<String, Failed> {
+        stdout_of(self.verb(place, "drain").args(["--control", "control.sock", "--quiet"]))
+    }
+
+    /// Starts the daemon, not yet ready.
+    pub(super) fn start(&self, place: &Place) -> Result<Daemon, Failed> {
+        let mut serve = self.verb(place, "serve");
+        serve.args(&self.devices).args(["--nbd", &format!("unix:{SOCKET}"), "--control", "control.sock"]);
+        // Small, so that seconds are enough for throttling, destage and bypass.
+        serve.args(["--state", "state", "--dirty-limit", "8 MiB", "--sequential-bypass", "1 MiB"]);
+        if self.lie {
+            serve.args(["--inject", "cache:lost,op=flush"]);
+        }
+        serve.stdout(Stdio::piped()).stderr(place.log("daemon.log")?);
+        let mut process = place.spawn(&mut serve)?;
+        let stdout = process.child.stdout.take().expect("the pipe was asked for");
+        let (send, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            // Nobody listens if it is killed while it starts.
+            BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| send.send(line))
+        });
+        Ok(Daemon { process, lines })
+    }
+}
+
+/// A running daemon.
+pub(super) struct Daemon {
+    process: Process,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Daemon {
+    /// Waits until clients may connect; whether they may.
+    pub(super) fn ready(&self) -> bool {
+        self.lines.recv_timeout(LIMIT).is_ok_and(|line| line.starts_with("ready "))
+    }
+
+    /// `kill -9`.
+    pub(super) fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// SIGTERM, and its end; whether it ended well.
+    pub(super) fn stop(mut self, place: &Place) -> Result<bool, Failed> {
+        crate::run::run(place.command("kill").arg(self.process.child.id().to_string()))?;
+        // Its stdout closes with it.
+        let ended = self.lines.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Disconnected);
+        Ok(ended && self.process.child.wait().is_ok_and(|status| status.success()))
+    }
+}
