@@ -19,6 +19,7 @@ mod format_discard;
 mod harness;
 mod inject;
 mod kill;
+mod power_cut;
 mod refusal;
 mod stamps;
 mod terminal;
