@@ -35,6 +35,9 @@ pub(crate) struct Destage {
     /// Write over an origin that was changed behind the cache's back, or replay a cache whose device failed.
     #[arg(long)]
     accept_changed_origin: bool,
+    /// Folder that remembers failed caches and changed origins: that of `serve` [default: as for `serve`].
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     /// RAM for payload [default: 128 MiB].
     #[arg(long, value_name = "SIZE")]
     buffer_bytes: Option<Size>,
@@ -55,6 +58,7 @@ impl Destage {
         let mut config = Config::new(self.cache);
         config.volumes.push(Volume { name: "data".to_owned(), origin: self.origin, mode: None });
         config.accept_changed_origin = self.accept_changed_origin;
+        config.state = self.state.or(config.state);
         config.buffer_bytes = self.buffer_bytes.unwrap_or(config.buffer_bytes);
         let hooks = Hooks::default();
         let stop = hooks.stop.clone();

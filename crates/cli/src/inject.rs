@@ -42,6 +42,13 @@ impl FromStr for Injection {
     }
 }
 
+impl Injection {
+    /// Whether it is the cache device that is to be faulty.
+    pub(crate) fn is_for_cache(&self) -> bool {
+        self.which == Which::Cache
+    }
+}
+
 /// Puts the faults around the devices, and says so. Of several for one device the last counts.
 pub(crate) fn arm(injections: Vec<Injection>, hooks: &mut Hooks) {
     for Injection { which, faults, text } in injections {

@@ -28,10 +28,11 @@ Examples:
   flashfront serve --cache ssd.img --origin disk.img --nbd unix:/tmp/disk.sock
   flashfront serve --cache /dev/nvme0n1p4 --origin /dev/sdb --nbd tcp:127.0.0.1:10809 --http 127.0.0.1:9809
   flashfront serve --cache C --origin O --nbd tcp:0.0.0.0:10809 --tls-certificates /etc/flashfront/pki
-  flashfront serve --print-config > flashfront.toml; flashfront serve --config flashfront.toml")]
+  flashfront serve --print-config > flashfront.toml; flashfront serve --config flashfront.toml
+  flashfront serve --without-cache --accept-missing-dirty-data --origin O --nbd unix:/tmp/disk.sock")]
 pub(crate) struct Serve {
     /// The cache device, made by `flashfront format`.
-    #[arg(long, value_name = "PATH", required_unless_present_any = ["config", "print_config"])]
+    #[arg(long, value_name = "PATH", required_unless_present_any = ["config", "print_config", "without_cache"])]
     cache: Option<PathBuf>,
     /// The origin that the cache was made for.
     #[arg(long, value_name = "PATH", required_unless_present_any = ["config", "print_config"])]
@@ -42,8 +43,8 @@ pub(crate) struct Serve {
     /// Control socket for status, set and drain [default: $XDG_RUNTIME_DIR/flashfront.sock, or /run/flashfront.sock].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Folder that remembers failures of cache devices that can't be marked any more [default: /var/lib/flashfront
-    /// for root, else ~/.local/state/flashfront].
+    /// Folder that remembers failures of cache devices that can't be marked any more, and origins that were served
+    /// without their cache [default: /var/lib/flashfront for root, else ~/.local/state/flashfront].
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Address of /metrics (Prometheus) and /healthz [default: none].
@@ -73,6 +74,15 @@ pub(crate) struct Serve {
     /// Serve an origin that was changed behind the cache's back: clean data is dropped, dirty data is kept.
     #[arg(long)]
     accept_changed_origin: bool,
+    /// Serve the origin although its cache device is missing: in mode passthrough, at the origin's speed.
+    ///
+    /// If the cache held dirty data, the origin lacks it. The cache will notice when it is back: its clean data
+    /// is dropped then, and its dirty data refused. With --config the file's cache is left alone.
+    #[arg(long, conflicts_with_all = ["cache", "mode", "accept_changed_origin"])]
+    without_cache: bool,
+    /// Your word, for --without-cache: nothing was dirty in the cache, or you would rather lose it than wait.
+    #[arg(long, requires = "without_cache")]
+    accept_missing_dirty_data: bool,
     /// The most that may be dirty, a share or a size [default: 50%].
     #[arg(long, value_name = "LIMIT")]
     dirty_limit: Option<DirtyLimit>,
@@ -114,6 +124,9 @@ impl Serve {
             return Ok(ExitCode::SUCCESS);
         }
         let injections = std::mem::take(&mut self.inject);
+        if self.without_cache && injections.iter().any(Injection::is_for_cache) {
+            anyhow::bail!("--inject cache:FAULTS has no cache device to break with --without-cache");
+        }
         let config = self.into_config()?;
         let mut hooks = Hooks { ready: Some(Box::new(ready)), ..Hooks::default() };
         inject::arm(injections, &mut hooks);
@@ -125,7 +138,11 @@ impl Serve {
                 "stopped; {} of dirty data stay in the cache, so the origin is not complete without it (`flashfront drain` before the stop changes that)",
                 human::blocks(blocks_dirty)
             ),
+            Ended::AtOnce if config.without_cache => tracing::warn!("stopped at once"),
             Ended::AtOnce => tracing::warn!("stopped at once; the next start replays the log"),
+            Ended::WithoutCache => tracing::info!(
+                "stopped; the origin was served without its cache, which will drop its clean data at the next start with it, and refuse its dirty data"
+            ),
             Ended::CacheFailed { blocks_dirty: 0 } => anyhow::bail!(
                 "stopped; the cache device had failed. The origin is complete; this cache is not to be served again"
             ),
@@ -145,6 +162,7 @@ impl Serve {
                 config
             }
             (None, Some(cache)) => Config::new(cache),
+            (None, None) if self.without_cache => Config::new(PathBuf::new()),
             (None, None) => anyhow::bail!("no cache device; give --cache PATH"),
         };
         if self.origin.is_some() || self.mode.is_some() || self.name.is_some() {
@@ -184,6 +202,8 @@ impl Serve {
             None => {}
         }
         config.accept_changed_origin = self.accept_changed_origin;
+        config.without_cache = self.without_cache;
+        config.accept_missing_dirty_data = self.accept_missing_dirty_data;
         config.buffer_bytes = self.buffer_bytes.unwrap_or(config.buffer_bytes);
         config.ram_front_bytes = self.ram_front_bytes.unwrap_or(config.ram_front_bytes);
         let policy = &mut config.policy;
@@ -262,5 +282,9 @@ mod tests {
         assert_eq!(tls, Some(TlsFiles { certificates: "/pki".into(), verify_peer: true }));
         assert!(message(&[&LEAST[..], &["--tls-verify-peer"]].concat()).contains("--tls-certificates"));
         assert!(message(&["--config", "/nowhere/f.toml"]).contains("/nowhere/f.toml"));
+        let alone = ["--without-cache", "--origin", "/o", "--nbd", "unix:/s"];
+        let said = message(&alone);
+        assert!(said.contains("--accept-missing-dirty-data") && said.contains("lacks the newest writes"), "{said}");
+        assert!(config(&[&alone[..], &["--accept-missing-dirty-data"]].concat()).unwrap().without_cache);
     }
 }

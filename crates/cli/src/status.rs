@@ -90,27 +90,16 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
     if report.cache_failed {
         writeln!(out, "FAILED      the cache device takes nothing new: drain, stop, and do not serve it again")?;
     }
+    if report.without_cache {
+        writeln!(out, "NO CACHE    the origin is served without it; if the cache held dirty data, that is missing")?;
+    }
     for volume in &report.volumes {
         let (size, dirty) = (human::bytes(volume.size_bytes), human::blocks(volume.blocks_dirty));
-        writeln!(out, "volume      {}  {size}  {}  {dirty} dirty", volume.name, volume.mode)?;
+        let dirty = if report.without_cache { String::new() } else { format!("  {dirty} dirty") };
+        writeln!(out, "volume      {}  {size}  {}{dirty}", volume.name, volume.mode)?;
     }
-    let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-    let filled = share(report.blocks_cached, report.capacity_blocks);
-    let of = |part, whole| format!("{} of {}", human::blocks(part), human::blocks(whole));
-    writeln!(out, "cached      {} {}", human::bar(filled, 30), of(report.blocks_cached, report.capacity_blocks))?;
-    let dirty = share(report.blocks_dirty, report.dirty_limit_blocks);
-    writeln!(
-        out,
-        "dirty       {} {} allowed",
-        human::bar(dirty, 30),
-        of(report.blocks_dirty, report.dirty_limit_blocks)
-    )?;
-    let hits = human::percent(report.hit_ratio());
-    match before.and_then(|(before, _)| recent_hits(report, before)) {
-        Some(recent) => {
-            writeln!(out, "hits        {hits} since the start, {} in the last second", human::percent(Some(recent)))?
-        }
-        None => writeln!(out, "hits        {hits} of the blocks read")?,
+    if !report.without_cache {
+        cache(&mut out, report, before)?;
     }
     writeln!(out)?;
     let second = if before.is_some() { "per second" } else { "" };
@@ -160,6 +149,28 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
     Ok(out)
 }
 
+/// How full the cache is, and how often it helps.
+fn cache(out: &mut String, report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<(), std::fmt::Error> {
+    let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    let filled = share(report.blocks_cached, report.capacity_blocks);
+    let of = |part, whole| format!("{} of {}", human::blocks(part), human::blocks(whole));
+    writeln!(out, "cached      {} {}", human::bar(filled, 30), of(report.blocks_cached, report.capacity_blocks))?;
+    let dirty = share(report.blocks_dirty, report.dirty_limit_blocks);
+    writeln!(
+        out,
+        "dirty       {} {} allowed",
+        human::bar(dirty, 30),
+        of(report.blocks_dirty, report.dirty_limit_blocks)
+    )?;
+    let hits = human::percent(report.hit_ratio());
+    match before.and_then(|(before, _)| recent_hits(report, before)) {
+        Some(recent) => {
+            writeln!(out, "hits        {hits} since the start, {} in the last second", human::percent(Some(recent)))
+        }
+        None => writeln!(out, "hits        {hits} of the blocks read"),
+    }
+}
+
 fn recent_hits(now: &StatusReport, before: &StatusReport) -> Option<f64> {
     let hits = now.counters.read_hits.saturating_sub(before.counters.read_hits);
     let misses = now.counters.read_misses.saturating_sub(before.counters.read_misses);
@@ -191,6 +202,9 @@ mod tests {
         assert!(text.contains("FAILED"), "{text}");
         assert!(text.contains("sector 8, 2 blocks"), "{text}");
         let plain = table(&before, None).unwrap();
-        assert!(plain.contains("hits        - of") && !plain.contains("LOST") && !plain.contains("FAILED"), "{plain}");
+        assert!(plain.contains("hits        - of") && !plain.contains("LOST"), "{plain}");
+        assert!(!plain.contains("FAILED") && !plain.contains("NO CACHE"), "{plain}");
+        let alone = table(&StatusReport { without_cache: true, ..before }, None).unwrap();
+        assert!(alone.contains("NO CACHE") && !alone.contains("cached") && !alone.contains("hits"), "{alone}");
     }
 }

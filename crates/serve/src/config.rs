@@ -59,6 +59,12 @@ pub struct Config {
     /// in a file it would decide about changes nobody has seen yet.
     #[serde(skip)]
     pub accept_changed_origin: bool,
+    /// Serve the origins without a cache device; `cache` is not used then. A flag only, for the same reason.
+    #[serde(skip)]
+    pub without_cache: bool,
+    /// The operator's word that the cache may have held dirty data, and that the origins are served without it.
+    #[serde(skip)]
+    pub accept_missing_dirty_data: bool,
     /// The volumes, in the order they were given to `format`.
     #[serde(default, rename = "volume")]
     pub volumes: Vec<Volume>,
@@ -171,6 +177,11 @@ pub enum ConfigError {
     /// Two volumes of one origin.
     #[error("{origin} is the origin of two volumes; each volume needs an origin of its own", origin = .0.display())]
     DuplicateOrigin(PathBuf),
+    /// Nobody has said that dirty data may be missing.
+    #[error(
+        "--without-cache serves the origin as it is, and nobody can tell from that what is missing. If the cache held dirty data (mode writeback), the origin lacks the newest writes, in no order that a file system expects: files may be old, torn or gone, and what is written now can't be put together with the dirty data later. If the cache can come back, bring it back. If you know that nothing was dirty, or would rather lose it, say --accept-missing-dirty-data"
+    )]
+    MissingDirtyData,
     /// A name no client could ask for.
     #[error("the volume name `{0}` can't be used; take 1 to 255 letters, digits, `.`, `_` or `-`")]
     BadName(String),
@@ -217,6 +228,8 @@ impl Config {
             buffer_bytes: buffer_bytes(),
             ram_front_bytes: ram_front_bytes(),
             accept_changed_origin: false,
+            without_cache: false,
+            accept_missing_dirty_data: false,
             volumes: Vec::new(),
             listeners: Vec::new(),
             policy: Policy::default(),
@@ -239,6 +252,9 @@ impl Config {
     /// The first thing that can't work.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_devices()?;
+        if self.without_cache && !self.accept_missing_dirty_data {
+            return Err(ConfigError::MissingDirtyData);
+        }
         if self.listeners.is_empty() {
             return Err(ConfigError::NoListen);
         }
@@ -257,7 +273,7 @@ impl Config {
             if !name_is_usable(&volume.name) {
                 return Err(ConfigError::BadName(volume.name.clone()));
             }
-            if volume.origin == self.cache {
+            if volume.origin == self.cache && !self.without_cache {
                 return Err(ConfigError::CacheIsOrigin(volume.origin.clone()));
             }
             for earlier in &self.volumes[..nth] {

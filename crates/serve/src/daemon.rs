@@ -19,9 +19,11 @@ use crate::control::{Caller, ControlCall, Server};
 use crate::frontend::nbd::Tls;
 use crate::metrics::Http;
 use crate::pump::{Pump, WAKER};
+use crate::stale::Change;
 use crate::{failure, superblock};
 
 mod answer;
+mod changes;
 mod destage;
 mod end;
 mod error;
@@ -30,7 +32,9 @@ mod open;
 mod tell;
 #[cfg(test)]
 mod tests;
+mod without_cache;
 
+use changes::remember;
 pub use destage::{DestageReport, destage};
 pub use error::ServeError;
 use error::failed;
@@ -97,6 +101,8 @@ pub enum Ended {
     },
     /// At once; the next start replays the log.
     AtOnce,
+    /// Cleanly, and there was no cache ([`Config::without_cache`]).
+    WithoutCache,
     /// Because the cache device failed: the log is not to be replayed without a thought.
     CacheFailed {
         /// Dirty blocks that did not reach their origin.
@@ -111,7 +117,7 @@ pub enum Ended {
 pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     config.check()?;
     let tls = config.tls.as_ref().map(|files| Tls::load(&files.certificates, files.verify_peer)).transpose()?;
-    let opened = open(config)?;
+    let opened = if config.without_cache { without_cache::open(config)? } else { open(config)? };
     let options = options(config, &opened)?;
     let poll = Poll::new().map_err(failed("epoll"))?;
     let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(failed("eventfd"))?);
@@ -154,18 +160,21 @@ fn begin<'a>(
     poll: Poll,
     calls: Receiver<ControlCall>,
 ) -> Result<Daemon<'a>, ServeError> {
+    let unsettled = remember(config, &opened)?;
     let Opened { cache, origins, mut superblock, .. } = opened;
-    (superblock.clean, superblock.failed, superblock.epoch) = (false, false, superblock.epoch + 1);
-    for (record, volume) in superblock.origins.iter_mut().zip(&config.volumes) {
-        record.mode = volume.mode.unwrap_or(record.mode);
+    if let Some(cache) = &cache {
+        (superblock.clean, superblock.failed, superblock.epoch) = (false, false, superblock.epoch + 1);
+        for (record, volume) in superblock.origins.iter_mut().zip(&config.volumes) {
+            record.mode = volume.mode.unwrap_or(record.mode);
+        }
+        superblock::write(cache, &mut superblock).map_err(failed(format!("{}: superblock", cache.path().display())))?;
+        failure::forget(config.state.as_deref(), &superblock);
     }
-    superblock::write(&cache, &mut superblock).map_err(failed(format!("{}: superblock", cache.path().display())))?;
-    failure::forget(config.state.as_deref(), &superblock);
 
     if let Some(notice) = reactor.notice() {
         tracing::warn!("{notice}");
     }
-    for notice in origins.iter().chain([&cache]).filter_map(DeviceFile::notice) {
+    for notice in origins.iter().chain(&cache).filter_map(DeviceFile::notice) {
         tracing::warn!("{notice}");
     }
     let reserve = u64::from(superblock.lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES;
@@ -177,7 +186,7 @@ fn begin<'a>(
         .map_err(|error| ServeError::Open { path: config.cache.clone(), error })?;
     let pump = Pump::new(engine, arena, devices, poll, calls);
     let (started, stop) = (Instant::now(), hooks.stop.clone());
-    Ok(Daemon { pump, config, backend, started, ready: None, stop })
+    Ok(Daemon { pump, config, backend, started, ready: None, stop, unsettled })
 }
 
 struct Daemon<'a> {
@@ -187,6 +196,8 @@ struct Daemon<'a> {
     started: Instant,
     ready: Option<Instant>,
     stop: StopHandle,
+    /// Changes of origins, until what the cache held before them is dropped.
+    unsettled: Vec<Change>,
 }
 
 impl Daemon<'_> {
@@ -201,12 +212,14 @@ impl Daemon<'_> {
             let news: Vec<Event> = self.pump.news().collect();
             for event in news {
                 match event {
+                    Event::Ready { .. } if self.config.without_cache => return Ok(true),
                     Event::Ready { blocks_cached, blocks_dirty, commits_replayed } => {
                         tracing::info!(
                             "{}: {blocks_cached} blocks cached, {blocks_dirty} of them dirty; {commits_replayed} commits replayed in {} ms",
                             self.config.cache.display(),
                             self.started.elapsed().as_millis()
                         );
+                        self.settle();
                         return Ok(true);
                     }
                     Event::OpenFailed(error) => {
@@ -247,7 +260,7 @@ impl Daemon<'_> {
                     }
                 }
                 _ => {
-                    tracing::warn!("stopping at once; the next start replays the log");
+                    tracing::warn!("stopping at once");
                     return Ok(false);
                 }
             }

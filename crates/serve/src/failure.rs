@@ -5,11 +5,13 @@
 //! holds blocks that clients have written to the origin since. The mark is in its superblock, if that can
 //! still be written; else there is a file named by the cache's UUID in the state folder.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use flashfront_engine::format::Superblock;
+
+use crate::state;
 
 /// Where such files are: `$STATE_DIRECTORY` (systemd), `/var/lib/flashfront` for root, else
 /// `$XDG_STATE_HOME/flashfront` or `~/.local/state/flashfront`.
@@ -26,9 +28,9 @@ pub fn state_path() -> Option<PathBuf> {
     base.map(|base| base.join("flashfront"))
 }
 
-fn file(state: &Path, superblock: &Superblock) -> PathBuf {
+fn name(superblock: &Superblock) -> String {
     let uuid: String = superblock.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-    state.join(format!("{uuid}.failed"))
+    format!("{uuid}.failed")
 }
 
 /// Remembers it durably, with the number of dirty blocks that the cache held then.
@@ -36,20 +38,13 @@ fn file(state: &Path, superblock: &Superblock) -> PathBuf {
 /// # Errors
 /// Without a state folder, or when it can't be written.
 pub(crate) fn record(state: Option<&Path>, superblock: &Superblock, blocks_dirty: u64) -> io::Result<PathBuf> {
-    let state = state.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no state folder; set HOME"))?;
-    fs::create_dir_all(state)?;
-    let path = file(state, superblock);
-    let mut file = File::create(&path)?;
-    writeln!(file, "{blocks_dirty}")?;
-    file.sync_all()?;
-    File::open(state)?.sync_all()?;
-    Ok(path)
+    state::write(state, &name(superblock), &format!("{blocks_dirty}\n"))
 }
 
 /// The number of dirty blocks that a remembered failure left; `None` if there is none.
 pub(crate) fn recorded(state: Option<&Path>, superblock: &Superblock) -> Option<u64> {
-    let text = fs::read_to_string(file(state?, superblock)).ok()?;
-    // A file that was cut short by a power cut says at least that there was a failure.
+    let text = fs::read_to_string(state?.join(name(superblock))).ok()?;
+    // A file that is cut short says at least that there was a failure.
     Some(text.trim().parse().unwrap_or(superblock.dirty_blocks.max(1)))
 }
 
@@ -57,6 +52,6 @@ pub(crate) fn recorded(state: Option<&Path>, superblock: &Superblock) -> Option<
 pub(crate) fn forget(state: Option<&Path>, superblock: &Superblock) {
     if let Some(state) = state {
         // That there is none is the usual case.
-        let _ = fs::remove_file(file(state, superblock));
+        let _ = fs::remove_file(state.join(name(superblock)));
     }
 }

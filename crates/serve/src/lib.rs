@@ -17,5 +17,6 @@ pub mod report;
 #[cfg(test)]
 mod rig;
 pub mod stale;
+mod state;
 pub mod storage;
 pub mod superblock;

@@ -190,6 +190,7 @@ impl Collector for Numbers {
             ("lost_blocks", "Blocks whose only copy is corrupt", report.lost_blocks),
             ("draining", "Whether a drain is going on", u64::from(report.draining)),
             ("cache_failed", "Whether the cache device failed", u64::from(report.cache_failed)),
+            ("without_cache", "Whether the origins are served without their cache", u64::from(report.without_cache)),
             ("rss_bytes", "Resident memory of the process", report.rss_bytes),
             ("index_bytes", "Bytes of index, dirty set and ghost", report.index_bytes),
             ("buffer_bytes", "Buffer bytes the engine holds", report.buffer_bytes),
@@ -235,6 +236,7 @@ mod tests {
             "flashfront_read_hits_total 18446744073709551615",
             "flashfront_writes_total 7",
             "flashfront_blocks_dirty 5",
+            "flashfront_without_cache 0",
             "flashfront_volume_blocks_dirty{volume=\"da\\\"ta\",mode=\"writeback\"} 5",
             "# EOF",
         ] {

@@ -5,7 +5,7 @@
 //! contract with scripts: keys are added, never renamed or removed (test: `keys_are_a_contract`).
 //! Units come last in a name; what has no unit is a count.
 
-use flashfront_engine::{BLOCK_SECTORS, Key, Mode, OriginId, Status};
+use flashfront_engine::{BLOCK_SECTORS, Counters, Key, Mode, OriginId, Status};
 use serde::{Deserialize, Serialize};
 
 /// What the daemon knows and the engine does not.
@@ -23,6 +23,8 @@ pub struct Facts {
     pub request_buffer_bytes: u64,
     /// Whether the cache is being replayed and requests wait.
     pub opening: bool,
+    /// Whether there is no cache device.
+    pub without_cache: bool,
 }
 
 macro_rules! counters {
@@ -122,6 +124,9 @@ pub struct StatusReport {
     /// Whether the cache device failed, so that nothing new is trusted to it.
     #[serde(default)]
     pub cache_failed: bool,
+    /// Whether the origins are served without their cache. All that is about a cache is 0 then.
+    #[serde(default)]
+    pub without_cache: bool,
     /// Blocks in the cache.
     pub blocks_cached: u64,
     /// Dirty ones among them.
@@ -163,6 +168,8 @@ impl StatusReport {
     /// The report of this moment.
     #[must_use]
     pub fn new(status: &Status, facts: &Facts) -> Self {
+        let uncached = facts.without_cache.then(|| uncached(status));
+        let status = uncached.as_ref().unwrap_or(status);
         let volumes: Vec<VolumeReport> = status
             .origins
             .iter()
@@ -182,6 +189,7 @@ impl StatusReport {
             opening: facts.opening,
             draining: status.draining,
             cache_failed: status.cache_failed,
+            without_cache: facts.without_cache,
             blocks_cached: status.blocks_cached,
             blocks_dirty: status.blocks_dirty,
             dirty_limit_blocks: status.dirty_limit_blocks,
@@ -208,6 +216,17 @@ impl StatusReport {
         let all = self.counters.read_hits + self.counters.read_misses;
         (all > 0).then(|| self.counters.read_hits as f64 / all as f64)
     }
+}
+
+/// The status without what is about a cache: that of the engine is empty, and in RAM.
+fn uncached(status: &Status) -> Status {
+    let mut it = status.clone();
+    (it.capacity_blocks, it.dirty_limit_blocks, it.segments, it.segments_free) = (0, 0, 0, 0);
+    let Counters { cache_reads_bytes, cache_writes_bytes, cache_flushes, commits, checkpoints, .. } = &mut it.counters;
+    for counter in [cache_reads_bytes, cache_writes_bytes, cache_flushes, commits, checkpoints] {
+        *counter = 0;
+    }
+    it
 }
 
 fn volume_name(facts: &Facts, id: u16) -> String {
@@ -305,12 +324,24 @@ mod tests {
             "draining",
             "drains",
             "cache_failed",
+            "without_cache",
         ] {
             assert!(value.get(key).is_some(), "{key} is missing");
         }
         assert_eq!(value["mode"], "writethrough");
         assert_eq!(value["lost_blocks"], 5);
         assert_eq!(value["volumes"][0]["name"], "data");
+    }
+
+    #[test]
+    fn without_a_cache_nothing_is_said_about_one() {
+        let counters =
+            Counters { writes: 7, commits: 3, checkpoints: 2, cache_writes_bytes: 4096, ..Counters::default() };
+        let engine = Status { counters, capacity_blocks: 900, dirty_limit_blocks: 257, segments: 60, ..status() };
+        let report = StatusReport::new(&engine, &Facts { without_cache: true, ..Facts::default() });
+        assert!(report.without_cache);
+        assert_eq!((report.counters.writes, report.counters.commits, report.counters.cache_writes_bytes), (7, 0, 0));
+        assert_eq!((report.capacity_blocks, report.dirty_limit_blocks, report.segments), (0, 0, 0));
     }
 
     #[test]

@@ -3,13 +3,19 @@
 //!
 //! Origins are never marked, so their size, serial number and a hash of samples are kept in the
 //! superblock at a clean stop and compared at the next start. After a crash only size and serial
-//! can be compared, because the daemon's own last writes are not in the hash.
+//! can be compared, because the daemon's own last writes are not in the hash. What is known of a change by
+//! other means, [`Change`] remembers.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use flashfront_device::real::{DeviceFile, fingerprint};
 use flashfront_engine::format::OriginRecord;
+
+mod change;
+
+pub use change::{Change, ChangeError, How};
+pub(crate) use change::{remember, remembered, settle};
 
 /// What the guard found.
 #[derive(Debug, PartialEq, Eq)]

@@ -25,3 +25,4 @@ mod stamps;
 mod terminal;
 mod tls;
 mod try_verb;
+mod without_cache;

@@ -21,6 +21,9 @@ impl Daemon<'_> {
             Command::Status => {
                 Response::Status(Box::new(StatusReport::new(&self.pump.engine().status(), &self.facts())))
             }
+            Command::Drain { .. } | Command::Set { .. } if self.config.without_cache => Response::Error {
+                message: "the origin is served without its cache (serve --without-cache): there is nothing to drain, and nothing that could be set; stop, and serve it with the cache".to_owned(),
+            },
             Command::Drain { start } => {
                 self.pump.apply(Input::Control(Control::Drain(start)));
                 Response::Done
@@ -70,6 +73,7 @@ impl Daemon<'_> {
             clients: self.pump.clients(),
             request_buffer_bytes: self.pump.buffer_bytes().saturating_sub(engine),
             opening: self.ready.is_none(),
+            without_cache: self.config.without_cache,
         }
     }
 }

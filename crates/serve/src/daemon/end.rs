@@ -20,6 +20,9 @@ impl Daemon<'_> {
         let (config, blocks_dirty) = (self.config, status.blocks_dirty);
         // Closes the devices and gives up their locks.
         drop(self.pump);
+        if config.without_cache {
+            return if clean { sync(config).map(|()| Ended::WithoutCache) } else { Ok(Ended::AtOnce) };
+        }
         superblock.dirty_blocks = blocks_dirty;
         if status.cache_failed {
             (superblock.clean, superblock.failed) = (false, true);
@@ -45,6 +48,15 @@ impl Daemon<'_> {
         mark(config, &mut superblock)?;
         Ok(Ended::Clean { blocks_dirty })
     }
+}
+
+/// As after a clean stop with a cache: what was acknowledged is durable.
+fn sync(config: &Config) -> Result<(), ServeError> {
+    for volume in &config.volumes {
+        let origin = DeviceFile::open(&volume.origin, Access::Exclusive)?;
+        origin.sync().map_err(failed(format!("{}: syncing at the stop", volume.origin.display())))?;
+    }
+    Ok(())
 }
 
 fn mark(config: &Config, superblock: &mut Superblock) -> Result<(), ServeError> {

@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 
 use flashfront_device::real::{OpenError as DeviceOpenError, ReactorError};
+use flashfront_engine::format::{ORIGINS_MAX, SuperblockError};
 use flashfront_engine::{BLOCK_BYTES, OpenError};
 
 use super::limit::LimitError;
@@ -14,6 +15,7 @@ use crate::config::{ConfigError, Size};
 use crate::control::BindError;
 use crate::frontend::nbd::{BindError as NbdBindError, TlsError};
 use crate::metrics::HttpError;
+use crate::stale::ChangeError;
 use crate::storage::AttachedError;
 use crate::superblock::SuperblockReadError;
 
@@ -36,6 +38,11 @@ pub enum ServeError {
     /// The superblock can't be used.
     #[error(transparent)]
     Superblock(#[from] SuperblockReadError),
+    /// The cache device is missing, or nothing can be read of it.
+    #[error(
+        "{0}. If it can't be brought back, or the origin is needed before: `flashfront serve --without-cache` serves the origin without it, and says first what may be missing"
+    )]
+    CacheMissing(Box<ServeError>),
     /// Cache and origin are one.
     #[error("{cache} and {origin} are the same device; a cache needs a device of its own", cache = cache.display(), origin = origin.display())]
     SameDevice {
@@ -100,6 +107,44 @@ pub enum ServeError {
         cache: PathBuf,
         /// Dirty blocks.
         dirty: u64,
+    },
+    /// It is remembered that the origin was changed, and the cache holds dirty data.
+    #[error(
+        "{origin} {how}, and the cache {cache} holds {dirty} dirty blocks ({size}) from before{unsure}; writing them could destroy what is newer. Give them up with `flashfront detach --force`, or say --accept-changed-origin to keep them and write them over the origin",
+        origin = origin.display(), cache = cache.display(), size = Size(dirty * BLOCK_BYTES),
+        unsure = if *damaged { ", or more, as it is damaged" } else { "" }
+    )]
+    OriginNewer {
+        /// The origin.
+        origin: PathBuf,
+        /// What happened to it, and when.
+        how: String,
+        /// The cache device.
+        cache: PathBuf,
+        /// Dirty blocks.
+        dirty: u64,
+        /// The cache is damaged, so that there may be more.
+        damaged: bool,
+    },
+    /// What is remembered of changes can't be read.
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    /// It can't be remembered that an origin is served without its cache.
+    #[error(
+        "can't write into the state folder that {origin} is served without its cache ({source}), so that its cache could bring old data back later; choose another folder with --state DIR, for all later starts too",
+        origin = origin.display()
+    )]
+    Unremembered {
+        /// The origin.
+        origin: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// More origins than a cache can have.
+    #[error("{given} volumes are too many to be served by one daemon; at most {ORIGINS_MAX}")]
+    Volumes {
+        /// How many.
+        given: usize,
     },
     /// The last run ended with the cache device failing.
     #[error(
@@ -177,6 +222,27 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
+}
+
+impl ServeError {
+    /// Says what else can be done if the cache device is missing or unreadable.
+    pub(super) fn of_cache_device(error: DeviceOpenError) -> Self {
+        match error {
+            DeviceOpenError::Io { .. } => Self::CacheMissing(Box::new(error.into())),
+            other => other.into(),
+        }
+    }
+
+    /// The same if its superblock can't be read. One that is of a newer format is there, and can.
+    pub(super) fn of_superblock(error: SuperblockReadError) -> Self {
+        match error {
+            SuperblockReadError::Unusable { first: SuperblockError::Newer { .. }, .. } => error.into(),
+            SuperblockReadError::Read { .. } | SuperblockReadError::Unusable { .. } => {
+                Self::CacheMissing(Box::new(error.into()))
+            }
+            other => other.into(),
+        }
+    }
 }
 
 /// Says what was being done when the kernel refused.

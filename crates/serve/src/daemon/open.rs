@@ -6,30 +6,33 @@
 use flashfront_device::Device;
 use flashfront_device::real::{Access, DeviceFile, Reactor};
 use flashfront_engine::format::{OriginRecord, Superblock};
-use flashfront_engine::{DeviceId, Options};
+use flashfront_engine::{DeviceId, Engine, Options};
 
 use super::error::failed;
-use super::{DESTAGE_BUFFER_BYTES, Hooks, LANE_BUFFER_BYTES, ServeError, Wrap, limit};
+use super::{DESTAGE_BUFFER_BYTES, Hooks, LANE_BUFFER_BYTES, ServeError, Wrap, changes, limit, without_cache};
 use crate::config::{Config, Size, Volume};
 use crate::frontend::nbd::{BUFFER_BYTES_MIN, Nbd, NbdOptions, Tls};
 use crate::frontend::{Export, Frontend};
 use crate::pump::Devices;
-use crate::stale::{self, Verdict};
+use crate::stale::{self, Change, Verdict};
 use crate::{failure, storage, superblock};
 
 /// What is open before anything is written.
 pub(super) struct Opened {
-    pub(super) cache: DeviceFile,
+    /// `None`: the origins are served without it.
+    pub(super) cache: Option<DeviceFile>,
     pub(super) origins: Vec<DeviceFile>,
     pub(super) superblock: Superblock,
     /// An origin was changed behind our back.
     pub(super) drop_clean: bool,
+    /// What is remembered of that, and not settled for this cache.
+    pub(super) changes: Vec<Change>,
 }
 
 pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     storage::check_not_attached(&config.cache)?;
-    let cache = DeviceFile::open(&config.cache, Access::Exclusive)?;
-    let stored = superblock::read(&cache)?;
+    let cache = DeviceFile::open(&config.cache, Access::Exclusive).map_err(ServeError::of_cache_device)?;
+    let stored = superblock::read(&cache).map_err(ServeError::of_superblock)?;
     if let Some((offset, error)) = &stored.damaged {
         tracing::warn!(
             "{}: the superblock at byte {offset} is unusable ({error}); using the other copy, and mending this one",
@@ -51,16 +54,10 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
         let (cache, given) = (config.cache.clone(), config.volumes.len());
         return Err(ServeError::VolumeCount { cache, expected: count, given });
     }
-    let least = u64::from(superblock.lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES + BUFFER_BYTES_MIN;
-    if config.buffer_bytes.0 < least {
-        return Err(ServeError::BufferSmall { least, lanes: superblock.lanes });
-    }
-    let most = ram_bytes();
-    let given = config.buffer_bytes.0.saturating_add(config.ram_front_bytes.0);
-    if given > most {
-        return Err(ServeError::BufferLarge { given: Size(given), most: Size(most) });
-    }
-    let mut opened = Opened { cache, origins: Vec::new(), superblock, drop_clean: false };
+    check_buffers(config, superblock.lanes)?;
+    let (mut origins, mut changes) = (Vec::new(), Vec::new());
+    // After a failure writes went past the log, so that its clean blocks may be old too.
+    let mut drop_clean = recorded.is_some() || superblock.failed;
     for (at, volume) in config.volumes.iter().enumerate() {
         let path = &volume.origin;
         let same = || ServeError::SameDevice { cache: config.cache.clone(), origin: path.clone() };
@@ -69,13 +66,28 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
         }
         storage::check_not_attached(path)?;
         let origin = DeviceFile::open(path, Access::Exclusive)?;
-        if origin.identity().same_device(opened.cache.identity()) {
+        if origin.identity().same_device(cache.identity()) {
             return Err(same());
         }
-        opened.drop_clean |= guard(config, volume, &origin, &opened.superblock, at)?;
-        opened.origins.push(origin);
+        let known = changes::find(config, &origin, &superblock, at)?;
+        drop_clean |= guard(config, volume, &origin, &cache, &superblock, at, known.first())?;
+        changes.extend(known);
+        origins.push(origin);
     }
-    Ok(opened)
+    Ok(Opened { cache: Some(cache), origins, superblock, drop_clean, changes })
+}
+
+pub(super) fn check_buffers(config: &Config, lanes: u32) -> Result<(), ServeError> {
+    let least = u64::from(lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES + BUFFER_BYTES_MIN;
+    if config.buffer_bytes.0 < least {
+        return Err(ServeError::BufferSmall { least, lanes });
+    }
+    let most = ram_bytes();
+    let given = config.buffer_bytes.0.saturating_add(config.ram_front_bytes.0);
+    if given > most {
+        return Err(ServeError::BufferLarge { given: Size(given), most: Size(most) });
+    }
+    Ok(())
 }
 
 /// RAM of this machine.
@@ -84,13 +96,15 @@ fn ram_bytes() -> u64 {
     u64::from(info.mem_unit).saturating_mul(info.totalram)
 }
 
-/// Asks the stale guard; says whether clean data must be dropped.
+/// Asks the stale guard, and what is remembered; says whether clean data must be dropped.
 fn guard(
     config: &Config,
     volume: &Volume,
     origin: &DeviceFile,
+    cache_file: &DeviceFile,
     superblock: &Superblock,
     at: usize,
+    known: Option<&Change>,
 ) -> Result<bool, ServeError> {
     let record = &superblock.origins[at];
     let (path, cache) = (volume.origin.clone(), config.cache.clone());
@@ -101,14 +115,19 @@ fn guard(
     let verdict = stale::compare(origin, record, superblock.clean)
         .map_err(failed(format!("{}: reading samples", volume.origin.display())))?;
     let (shown, accepted) = (volume.origin.display(), config.accept_changed_origin);
+    if verdict == Verdict::Other && !accepted {
+        return Err(ServeError::OtherOrigin { origin: path, cache, expected: record.identity.clone() });
+    }
+    // A cache that was never opened holds nothing.
+    if let Some(change) = known.filter(|_| superblock.epoch > 0) {
+        changes::check(config, origin, cache_file, superblock, change)?;
+        return Ok(true);
+    }
     match verdict {
         Verdict::Unchanged => Ok(false),
         Verdict::Unknown => {
             tracing::info!("{shown}: the last stop was not clean, so its content was not compared with the cache's");
             Ok(false)
-        }
-        Verdict::Other if !accepted => {
-            Err(ServeError::OtherOrigin { origin: path, cache, expected: record.identity.clone() })
         }
         Verdict::Changed if superblock.dirty_blocks > 0 && !accepted => {
             Err(ServeError::OriginChanged { origin: path, cache, dirty: superblock.dirty_blocks })
@@ -125,8 +144,12 @@ pub(super) fn options(config: &Config, opened: &Opened) -> Result<Options, Serve
     let superblock = &opened.superblock;
     let admission = choose("admission", policy.admission.as_deref(), flashfront_engine::admission::ALL)?;
     let replacement = choose("replacement", policy.replacement.as_deref(), flashfront_engine::replacement::ALL)?;
-    let limit = limit::blocks_at_start(policy.dirty_limit, superblock)
-        .map_err(|error| ServeError::DirtyLimit { path: config.cache.clone(), error })?;
+    let limit = match config.without_cache {
+        // Nothing ever is dirty.
+        true => *Engine::dirty_limits(superblock).start(),
+        false => limit::blocks_at_start(policy.dirty_limit, superblock)
+            .map_err(|error| ServeError::DirtyLimit { path: config.cache.clone(), error })?,
+    };
     let units = superblock.origins.iter().zip(&opened.origins);
     Ok(Options {
         admission,
@@ -183,7 +206,7 @@ pub(super) fn exports(config: &Config, superblock: &Superblock, origins: &[Devic
 
 pub(super) fn attach(
     reactor: Reactor,
-    cache: DeviceFile,
+    cache: Option<DeviceFile>,
     origins: Vec<DeviceFile>,
     superblock: &Superblock,
     hooks: &Hooks,
@@ -192,7 +215,10 @@ pub(super) fn attach(
         Some(wrap) => wrap(device),
         None => device,
     };
-    let cache = wrap(&hooks.wrap_cache, Box::new(reactor.attach(cache)));
+    let cache: Box<dyn Device> = match cache {
+        Some(cache) => wrap(&hooks.wrap_cache, Box::new(reactor.attach(cache))),
+        None => Box::new(without_cache::ram(superblock)),
+    };
     let ids = superblock.origins.iter().map(|record| record.id);
     let origins = ids.zip(origins).map(|(id, file)| {
         let device: Box<dyn Device> = Box::new(reactor.attach(file));

@@ -156,7 +156,7 @@ pub fn detach(cache_path: &Path, origin_path: &Path, force: bool) -> Result<Deta
 
 /// Dirty blocks, and damaged places that may hide more. The log of a device that failed ends
 /// at the failure and doesn't know what was destaged after it; there the last daemon's count is better.
-fn dirty(cache: &DeviceFile, superblock: &Superblock) -> (u64, usize) {
+pub(crate) fn dirty(cache: &DeviceFile, superblock: &Superblock) -> (u64, usize) {
     if superblock.failed {
         return (superblock.dirty_blocks, 0);
     }

@@ -270,7 +270,11 @@ fn new_superblock(
         changed_ns: 0,
     };
     stale::record(origin, &mut record).map_err(read(origin.path()))?;
-    Ok(Superblock {
+    Ok(empty_superblock(uuid, layout, cache_bytes, vec![record]))
+}
+
+fn empty_superblock(uuid: [u8; 16], layout: &Layout, cache_bytes: u64, origins: Vec<OriginRecord>) -> Superblock {
+    Superblock {
         uuid,
         update: 0,
         epoch: 0,
@@ -285,8 +289,16 @@ fn new_superblock(
         checkpoint_blocks: layout.checkpoint_blocks,
         stripe_blocks: STRIPE_BLOCKS,
         first_block: layout.first_block,
-        origins: vec![record],
-    })
+        origins,
+    }
+}
+
+/// The superblock of an empty cache in RAM, with one lane and epoch 0.
+///
+/// # Errors
+/// When so many bytes can't be divided.
+pub(crate) fn superblock_in_ram(cache_bytes: u64, origins: Vec<OriginRecord>) -> Result<Superblock, LayoutError> {
+    Ok(empty_superblock([0; 16], &Layout::new(cache_bytes, None, Some(1))?, cache_bytes, origins))
 }
 
 /// Lets the engine say whether it could open this cache, and how much RAM it would take.

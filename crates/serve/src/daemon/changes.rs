@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Origins that are known to have changed: what a start makes of that, and when it is settled.
+//!
+//! Clean data is dropped, and dirty data a reason to refuse. That an origin has changed is durable before the
+//! first write or request, and settled for a cache when what it held is durably dropped: a crash in between,
+//! however often, changes nothing (tests: `daemon::without_cache::tests`).
+
+use flashfront_device::real::DeviceFile;
+use flashfront_engine::format::Superblock;
+
+use super::error::failed;
+use super::{Daemon, Opened, ServeError};
+use crate::config::Config;
+use crate::offline::{self, uuid_text};
+use crate::stale::{self, Change, How};
+
+/// What is remembered of this origin and not settled for this cache.
+pub(super) fn find(
+    config: &Config,
+    origin: &DeviceFile,
+    superblock: &Superblock,
+    at: usize,
+) -> Result<Vec<Change>, ServeError> {
+    let identity = stale::identity(origin).map_err(failed(format!("{}: who it is", origin.path().display())))?;
+    let (record, uuid) = (&superblock.origins[at], uuid_text(&superblock.uuid));
+    Ok(stale::remembered(config.state.as_deref(), &identity, record, &uuid)?)
+}
+
+/// Refuses to write older dirty data over a changed origin, but by the operator's word.
+pub(super) fn check(
+    config: &Config,
+    origin: &DeviceFile,
+    cache: &DeviceFile,
+    superblock: &Superblock,
+    change: &Change,
+) -> Result<(), ServeError> {
+    let how = match change.how {
+        How::ServedWithoutCache => "was served without its cache",
+        How::Seen => "was changed behind the cache's back",
+    };
+    let how = format!("{how} (as {}, {})", change.origin, change.at);
+    if !config.accept_changed_origin {
+        let (dirty, damaged) = match superblock.clean {
+            true => (superblock.dirty_blocks, false),
+            // The superblock doesn't know.
+            false => {
+                let (dirty, places) = offline::dirty(cache, superblock);
+                (dirty, places > 0)
+            }
+        };
+        if dirty > 0 || damaged {
+            let (origin, cache) = (origin.path().to_owned(), config.cache.clone());
+            return Err(ServeError::OriginNewer { origin, how, cache, dirty, damaged });
+        }
+    }
+    tracing::warn!("{} {how}: dropping all clean data of the cache", origin.path().display());
+    Ok(())
+}
+
+/// Makes durable that the origins change, before they do; returns what is to be settled.
+pub(super) fn remember(config: &Config, opened: &Opened) -> Result<Vec<Change>, ServeError> {
+    let state = config.state.as_deref();
+    let mut changes = opened.changes.clone();
+    if opened.cache.is_none() {
+        for origin in &opened.origins {
+            stale::remember(state, origin, How::ServedWithoutCache)
+                .map_err(|source| ServeError::Unremembered { origin: origin.path().to_owned(), source })?;
+            tracing::warn!(
+                "{}: SERVED WITHOUT ITS CACHE, in mode passthrough. If the cache held dirty data, that is missing here. From now on whatever the cache holds is older: its clean data will be dropped, and its dirty data refused",
+                origin.path().display()
+            );
+        }
+    } else if opened.drop_clean && changes.is_empty() {
+        // From the next write on the superblock no longer tells, and the clean data is not dropped yet.
+        for origin in &opened.origins {
+            match stale::remember(state, origin, How::Seen) {
+                Ok(change) => changes.push(change),
+                Err(error) => tracing::warn!(
+                    "{}: can't remember in the state folder that it was changed ({error}); should this start be cut off before it is ready, the next one will not know it",
+                    origin.path().display()
+                ),
+            }
+        }
+    }
+    Ok(changes)
+}
+
+impl Daemon<'_> {
+    /// The log has begun anew without what was dropped.
+    pub(super) fn settle(&mut self) {
+        if self.pump.engine().status().cache_failed {
+            return;
+        }
+        let uuid = uuid_text(&self.pump.engine().superblock().uuid);
+        for change in std::mem::take(&mut self.unsettled) {
+            if let Err(error) = stale::settle(self.config.state.as_deref(), &change, &uuid) {
+                tracing::warn!(
+                    "can't note in the state folder that the cache has dropped what it held of {} ({error}); the next start drops its clean data again",
+                    change.origin
+                );
+            }
+        }
+    }
+}

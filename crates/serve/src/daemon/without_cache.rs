@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A start without the cache device: the origins alone, by the same engine, in passthrough mode.
+//!
+//! The engine gets an empty cache in RAM, which stays empty: the mode can't be changed, so nothing is ever dirty.
+//! That the origins change without their caches is remembered before the first request (`changes`).
+
+use flashfront_device::real::{Access, DeviceFile};
+use flashfront_device::sim::{RamDisk, RamSpec};
+use flashfront_engine::format::{ORIGINS_MAX, OriginRecord, Superblock};
+use flashfront_engine::{Mode, OriginId};
+
+use super::ServeError;
+use super::open::{Opened, check_buffers};
+use crate::config::Config;
+use crate::{offline, storage};
+
+#[cfg(test)]
+mod tests;
+
+/// Room for the log's open ends. What is not written takes no memory.
+const RAM_CACHE_BYTES: u64 = 4 << 20;
+
+/// Opens the origins.
+pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
+    let given = config.volumes.len();
+    if given > ORIGINS_MAX {
+        return Err(ServeError::Volumes { given });
+    }
+    let (mut origins, mut records) = (Vec::new(), Vec::new());
+    for (at, volume) in config.volumes.iter().enumerate() {
+        storage::check_not_attached(&volume.origin)?;
+        let origin = DeviceFile::open(&volume.origin, Access::Exclusive)?;
+        records.push(OriginRecord {
+            id: OriginId(at as u16),
+            mode: Mode::Passthrough,
+            size_bytes: origin.geometry().size_bytes,
+            name: volume.name.clone(),
+            identity: String::new(),
+            fingerprint: 0,
+            changed_ns: 0,
+        });
+        origins.push(origin);
+    }
+    let superblock = offline::superblock_in_ram(RAM_CACHE_BYTES, records).expect("4 MiB can be divided");
+    check_buffers(config, superblock.lanes)?;
+    Ok(Opened { cache: None, origins, superblock, drop_clean: false, changes: Vec::new() })
+}
+
+/// The cache in RAM, formatted.
+pub(super) fn ram(superblock: &Superblock) -> RamDisk {
+    let spec = RamSpec { size_bytes: superblock.cache_bytes, latency_ns: 0, jitter_ns: 0, ..RamSpec::default() };
+    let mut disk = RamDisk::new(spec);
+    for (offset, block) in superblock.empty_checkpoints() {
+        disk.poke(offset, &block);
+    }
+    disk
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use flashfront_engine::{BLOCK_BYTES, Mode};
+
+use crate::config::{Config, ConfigError};
+use crate::control::{ClientError, Command};
+use crate::daemon::{self, Ended, Hooks, ServeError};
+use crate::offline::{FormatOptions, format};
+use crate::rig::{Bench, Served};
+
+/// What is written without the cache.
+const NEWER: [u8; BLOCK_BYTES as usize] = [0xaa; BLOCK_BYTES as usize];
+
+impl Bench {
+    fn alone(&self) -> Config {
+        Config { without_cache: true, accept_missing_dirty_data: true, ..self.config() }
+    }
+
+    /// Serves without the cache device, which is away meanwhile, and writes block 5 anew; ends as by a crash.
+    fn change_alone(&self) {
+        let away = self.path("away");
+        std::fs::rename(self.cache(), &away).unwrap();
+        let mut served = self.serve_with(self.alone(), Hooks::default());
+        served.nbd.write_at(5 * BLOCK_BYTES, &NEWER, true).unwrap();
+        served.stop_at_once();
+        std::fs::rename(&away, self.cache()).unwrap();
+    }
+
+    /// Ten clean blocks in a cache that was not stopped cleanly: no samples of the origin tell its age.
+    fn crashed_clean(&self) {
+        let mut served = self.serve();
+        served.write(0, 10);
+        served.drain();
+        served.stop();
+        // The opening's checkpoint says that they are clean; a log that is cut off could lack that.
+        let mut served = self.serve();
+        assert!(served.status().blocks_cached >= 10);
+        served.stop_at_once();
+    }
+
+    /// Ten dirty blocks in one.
+    fn crashed_dirty(&self) {
+        let mut served = self.serve_frozen();
+        served.write(0, 10);
+        served.stop_at_once();
+    }
+
+    fn origin_block(&self, block: u64) -> Vec<u8> {
+        let mut bytes = vec![0; BLOCK_BYTES as usize];
+        File::open(self.origin()).unwrap().read_exact_at(&mut bytes, block * BLOCK_BYTES).unwrap();
+        bytes
+    }
+}
+
+fn block(served: &mut Served, nth: u64) -> Vec<u8> {
+    let mut bytes = vec![0; BLOCK_BYTES as usize];
+    served.nbd.read_at(nth * BLOCK_BYTES, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn the_origin_is_served_by_itself_and_nothing_becomes_dirty() {
+    let bench = Bench::new();
+    std::fs::remove_file(bench.cache()).unwrap();
+    let mut config = bench.alone();
+    // As in a file that was written for the cache.
+    config.volumes[0].mode = Some(Mode::Writeback);
+    config.policy.dirty_limit = "10 GiB".parse().unwrap();
+    let mut served = bench.serve_with(config, Hooks::default());
+    served.write(0, 20);
+    served.nbd.write_at(7 * BLOCK_BYTES + 512, &[1; 512], true).unwrap();
+    served.assert_holds(8, 12);
+    assert_eq!(bench.origin_block(7)[512..1024], [1; 512]);
+    let status = served.status();
+    assert!(status.without_cache && !status.cache_failed);
+    assert_eq!((status.mode.as_str(), status.blocks_cached, status.blocks_dirty), ("passthrough", 0, 0));
+    assert_eq!((status.capacity_blocks, status.counters.cache_writes_bytes), (0, 0));
+    assert!(status.counters.origin_writes_bytes >= 20 * BLOCK_BYTES + 512);
+    let set = Command::Set { volume: None, mode: Some(Mode::Writeback), dirty_limit: None, sequential_bypass: None };
+    for command in [set, Command::Drain { start: true }] {
+        let refusal = served.control.call(&command).unwrap_err();
+        assert!(matches!(&refusal, ClientError::Refused(said) if said.contains("without its cache")), "{refusal}");
+    }
+    assert_eq!(served.status().mode, "passthrough");
+    assert_eq!(served.end(), Ended::WithoutCache);
+    for nth in 8..20 {
+        assert_eq!(bench.origin_block(nth)[0], nth as u8 ^ 0x5a);
+    }
+}
+
+#[test]
+fn it_takes_the_operators_word_and_a_state_folder() {
+    let bench = Bench::formatted();
+    let unconfirmed = Config { accept_missing_dirty_data: false, ..bench.alone() };
+    let refusal = bench.refused(&unconfirmed);
+    assert!(matches!(refusal, ServeError::Config(ConfigError::MissingDirtyData)), "{refusal}");
+    let file = bench.path("file");
+    File::create(&file).unwrap();
+    for state in [None, Some(file.join("state"))] {
+        let refusal = bench.refused(&Config { state, ..bench.alone() });
+        assert!(matches!(refusal, ServeError::Unremembered { .. }), "{refusal}");
+        assert!(refusal.to_string().contains("--state"), "{refusal}");
+    }
+}
+
+#[test]
+fn a_missing_or_wiped_cache_device_points_to_it() {
+    let bench = Bench::formatted();
+    File::options().write(true).open(bench.cache()).unwrap().write_all_at(&[0; 8192], 0).unwrap();
+    let size = std::fs::metadata(bench.cache()).unwrap().len();
+    let file = File::options().write(true).open(bench.cache()).unwrap();
+    file.write_all_at(&[0; 4096], size - 4096).unwrap();
+    let wiped = bench.refused(&bench.config()).to_string();
+    std::fs::remove_file(bench.cache()).unwrap();
+    let missing = bench.refused(&bench.config()).to_string();
+    for said in [wiped, missing] {
+        assert!(said.contains("--without-cache"), "{said}");
+    }
+}
+
+#[test]
+fn clean_data_is_dropped_once_though_no_sample_tells() {
+    let bench = Bench::formatted();
+    bench.crashed_clean();
+    bench.change_alone();
+    // Cut off after the first write and before anything is dropped: that changes nothing.
+    for _ in 0..2 {
+        let hooks = Hooks::default();
+        let stop = hooks.stop.clone();
+        let wrap_cache: daemon::Wrap = Box::new(move |device| {
+            stop.stop();
+            device
+        });
+        let ended = daemon::run(&bench.config(), Hooks { wrap_cache: Some(wrap_cache), ..hooks }).unwrap();
+        assert_eq!(ended, Ended::AtOnce);
+    }
+    let mut served = bench.serve();
+    assert_eq!(served.status().blocks_cached, 0);
+    assert_eq!(block(&mut served, 5), NEWER);
+    served.write(20, 10);
+    served.drain();
+    served.stop();
+    // What came later is not dropped.
+    let mut served = bench.serve();
+    assert!(served.status().blocks_cached >= 10);
+    assert_eq!(block(&mut served, 5), NEWER);
+    served.stop();
+}
+
+#[test]
+fn dirty_data_is_refused_and_kept_by_the_operators_word() {
+    let bench = Bench::formatted();
+    bench.crashed_dirty();
+    bench.change_alone();
+    let before = std::fs::read(bench.cache()).unwrap();
+    for _ in 0..2 {
+        let refusal = bench.refused(&bench.config());
+        assert!(matches!(refusal, ServeError::OriginNewer { dirty: 10, damaged: false, .. }), "{refusal}");
+    }
+    let refusal = daemon::destage(&bench.config(), &Hooks::default(), &mut |_, _| {}).unwrap_err();
+    let said = refusal.to_string();
+    for word in ["without its cache", "10 dirty blocks", "--accept-changed-origin", "detach --force"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    assert!(std::fs::read(bench.cache()).unwrap() == before, "refusals change nothing");
+    assert_eq!(bench.origin_block(5), NEWER);
+    let accepting = Config { accept_changed_origin: true, ..bench.config() };
+    let report = daemon::destage(&accepting, &Hooks::default(), &mut |_, _| {}).unwrap();
+    assert!(report.complete && report.blocks_written == 10, "{report:?}");
+    assert_eq!(bench.origin_block(5)[0], 5 ^ 0x5a);
+    // The word was for once, and it is settled.
+    bench.serve().stop();
+}
+
+#[test]
+fn a_copy_of_the_origin_is_known_and_a_new_cache_is_not_bothered() {
+    let bench = Bench::formatted();
+    bench.crashed_clean();
+    bench.serve().stop();
+    bench.change_alone();
+    // Another inode: block 5 is in the first MiB, so the samples would tell, but the record does first.
+    let copy = bench.path("copy");
+    std::fs::copy(bench.origin(), &copy).unwrap();
+    std::fs::rename(&copy, bench.origin()).unwrap();
+    let config = Config { accept_changed_origin: true, ..bench.config() };
+    let mut served = bench.serve_with(config, Hooks::default());
+    assert_eq!((served.status().blocks_cached, block(&mut served, 5)), (0, NEWER.to_vec()));
+    served.stop();
+
+    let second = FormatOptions { cache: bench.path("second"), ..bench.options() };
+    File::create(&second.cache).unwrap().set_len(crate::rig::CACHE_BYTES).unwrap();
+    format(&second).unwrap();
+    let config = Config { cache: second.cache, ..bench.config() };
+    for cached in [false, true] {
+        let mut served = bench.serve_with(config.clone(), Hooks::default());
+        assert_eq!(served.status().blocks_cached > 0, cached, "nothing is dropped");
+        served.write(0, 10);
+        served.drain();
+        served.stop();
+    }
+}
+
+#[test]
+fn a_start_that_saw_a_change_and_was_cut_off_is_remembered() {
+    let bench = Bench::formatted();
+    bench.crashed_clean();
+    bench.serve().stop();
+    let origin = File::options().write(true).open(bench.origin()).unwrap();
+    origin.write_all_at(&NEWER, 5 * BLOCK_BYTES).unwrap();
+    let hooks = Hooks::default();
+    let stop = hooks.stop.clone();
+    let wrap_cache: daemon::Wrap = Box::new(move |device| {
+        stop.stop();
+        device
+    });
+    assert_eq!(daemon::run(&bench.config(), Hooks { wrap_cache: Some(wrap_cache), ..hooks }).unwrap(), Ended::AtOnce);
+    let mut served = bench.serve();
+    assert_eq!((served.status().blocks_cached, block(&mut served, 5)), (0, NEWER.to_vec()));
+    served.stop();
+}
+
+#[test]
+fn two_volumes_are_served_and_remembered() {
+    let bench = Bench::new();
+    let other = bench.path("other");
+    File::create(&other).unwrap().set_len(1 << 20).unwrap();
+    let mut config = bench.alone();
+    config.volumes.push(crate::config::Volume { name: "other".to_owned(), origin: other.clone(), mode: None });
+    let hooks = Hooks::default();
+    let stop = hooks.stop.clone();
+    let ready: daemon::Ready = Box::new(move |_| stop.stop());
+    assert_eq!(daemon::run(&config, Hooks { ready: Some(ready), ..hooks }).unwrap(), Ended::WithoutCache);
+    let files = std::fs::read_dir(config.state.clone().unwrap()).unwrap().count();
+    assert_eq!(files, 2);
+    let many =
+        |nth: usize| crate::config::Volume { name: nth.to_string(), origin: bench.path(&nth.to_string()), mode: None };
+    config.volumes = (0..17).map(many).collect();
+    assert!(matches!(bench.refused(&config), ServeError::Volumes { given: 17 }));
+}
