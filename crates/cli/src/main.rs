@@ -147,7 +147,7 @@ mod tests {
             "flashfront destage --cache C --origin O --state S --accept-changed-origin --json",
             "flashfront check C --json",
             "flashfront repair C --dry-run",
-            "flashfront repair C --yes --keep-older --json",
+            "flashfront repair C --state S --yes --keep-older --json",
             "flashfront repair C --yes --drop-older",
             "flashfront dump C --json",
         ] {

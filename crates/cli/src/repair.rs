@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgGroup, Args};
+use flashfront_serve::failure::state_path;
 use flashfront_serve::offline::{Older, Repair as Plan, RepairReport};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -37,6 +38,9 @@ pub(crate) struct Repair {
     /// Show what a repair would do, and change nothing.
     #[arg(long)]
     dry_run: bool,
+    /// Folder that remembers changed origins: that of `serve` [default: as for `serve`].
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     /// Don't ask.
     #[arg(long)]
     yes: bool,
@@ -69,7 +73,8 @@ impl Repair {
             bar.set_position(done);
         });
         bar.finish_and_clear();
-        let plan = plan?;
+        let mut plan = plan?;
+        plan.look_up_changes(self.state.or_else(state_path).as_deref())?;
         let report = plan.report().clone();
         if !self.json {
             human::print(&text(&report, older)?)?;
@@ -110,6 +115,13 @@ fn agreed() -> anyhow::Result<bool> {
 fn text(report: &RepairReport, older: Option<Older>) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     writeln!(out, "cache       {} ({})", report.cache.display(), report.uuid)?;
+    for change in &report.origins_changed {
+        writeln!(
+            out,
+            "NEWER       the origin {} was changed without this cache ({}): what is dirty here is older, and `flashfront serve` will refuse it",
+            change.origin, change.at
+        )?;
+    }
     if !report.needed {
         writeln!(out, "sound       nothing to repair")?;
         return Ok(out);

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flashfront_device::real::{Access, DeviceFile};
+use flashfront_device::wrap::{Faults, Inject};
 use flashfront_engine::format::Superblock;
 use flashfront_engine::{BLOCK_BYTES, Mode};
 
 use crate::config::{Config, DirtyLimit, Size};
 use crate::control::{self, Command};
-use crate::daemon::{Ended, Hooks, ServeError};
+use crate::daemon::{Ended, Hooks, ServeError, Wrap};
 use crate::offline::{DetachError, check, detach, format};
 use crate::rig::{Bench, Served, freezing};
 use crate::superblock;
@@ -91,6 +92,38 @@ fn a_cache_that_failed_and_was_drained_comes_off_without_force() {
         file.read_exact_at(&mut bytes, block * BLOCK_BYTES).unwrap();
         assert!(bytes.iter().all(|byte| *byte == block as u8 ^ 0x5a), "block {block}");
     }
+}
+
+/// What was clean in a log that ended with a failure may have been written since, past the log.
+#[test]
+fn clean_data_of_a_failed_cache_is_dropped_by_the_operators_word() {
+    let bench = Bench::formatted();
+    let mut served = bench.serve();
+    served.write(40, 1);
+    served.drain();
+    served.stop();
+    let cache = Arc::new(AtomicBool::new(false));
+    // Ten blocks of the origin take no writes, so that something stays dirty.
+    let faults: Faults = "eio,op=write,at=0..40960".parse().unwrap();
+    let wrap_origin: Wrap = Box::new(move |device| Box::new(Inject::new(device, faults.clone())));
+    let (wrap_cache, wrap_origin) = (Some(freezing(&cache)), Some(wrap_origin));
+    let mut served = bench.serve_with(bench.config(), Hooks { wrap_cache, wrap_origin, ..Hooks::default() });
+    served.write(0, 10);
+    served.assert_holds(40, 1);
+    cache.store(true, Ordering::SeqCst);
+    let newest = [7; BLOCK_BYTES as usize];
+    // The failure is noticed by the first of them that is to become durable.
+    assert!(served.nbd.write_at(50 * BLOCK_BYTES, &newest, true).is_err());
+    assert!(served.status().cache_failed);
+    served.nbd.write_at(40 * BLOCK_BYTES, &newest, false).unwrap();
+    assert!(matches!(served.end(), Ended::CacheFailed { blocks_dirty: 10.. }));
+    let accepting = Config { accept_changed_origin: true, ..bench.config() };
+    let mut served = bench.serve_with(accepting, Hooks::default());
+    served.assert_holds(0, 10);
+    let mut bytes = [0; BLOCK_BYTES as usize];
+    served.nbd.read_at(40 * BLOCK_BYTES, &mut bytes).unwrap();
+    assert_eq!(bytes, newest);
+    served.stop();
 }
 
 #[test]

@@ -18,6 +18,7 @@ use super::check::{self, CheckError, Damage, DamageKind, Segment};
 use super::salvage::Salvage;
 use super::walk::{Reader, checksum_of};
 use crate::report::{LostRange, lost_ranges};
+use crate::stale::{self, Change, ChangeError};
 use crate::storage::{self, AttachedError};
 use crate::superblock::{self, SuperblockReadError};
 
@@ -88,6 +89,9 @@ pub struct RepairReport {
     pub older_decision: Option<Older>,
     /// Commits that are gone, with blocks that nobody can name.
     pub unknown: Vec<UnknownLoss>,
+    /// Origins that were changed without this cache, as far as it was looked up: all that is dirty is older.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub origins_changed: Vec<Change>,
     /// Entries of a checkpoint that are gone; the blocks of those that were dirty are among the older ones.
     pub unknown_entries: u64,
 }
@@ -201,6 +205,19 @@ impl Repair {
         }
         it.report.damage = checked.damage;
         Ok(it)
+    }
+
+    /// Looks up whether an origin of this cache was changed without it; [`RepairReport::origins_changed`] tells.
+    /// Nothing that is repaired depends on it: the next start asks again.
+    ///
+    /// # Errors
+    /// When what is remembered can't be read.
+    pub fn look_up_changes(&mut self, state: Option<&Path>) -> Result<(), ChangeError> {
+        for record in &self.superblock.origins {
+            let changes = stale::remembered(state, &record.identity, record, &self.report.uuid)?;
+            self.report.origins_changed.extend(changes);
+        }
+        Ok(())
     }
 
     /// What was found.
