@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use flashfront_device::sim::Fate;
 use flashfront_device::{Device, Rng};
-use flashfront_engine::{Control, DeviceId, Event, MirrorStatus, Mode, Op, OpenError, OriginId, RequestId, RequestOp};
+use flashfront_engine::{
+    Control, DeviceError, DeviceId, Event, MirrorStatus, Mode, Op, OpenError, OriginId, RequestId, RequestOp,
+};
 
 use super::{ClientPlan, Plan, Trouble, trouble};
 use crate::client::Client;
@@ -137,7 +139,13 @@ impl Life {
 
     /// Only one member of a mirrored cache dies, before a new one is there.
     fn one_dies(&self) -> bool {
-        self.plan.spec.mirrored && self.plan.trouble == Trouble::CacheDies
+        let dies = match self.plan.trouble {
+            Trouble::CacheDies => true,
+            // Half of these lives too: with a mirror this is what matters.
+            Trouble::Errors => self.plan.spec.seed.is_multiple_of(2),
+            Trouble::None | Trouble::CacheLies => false,
+        };
+        self.plan.spec.mirrored && dies
     }
 
     fn trouble(&mut self) {
@@ -151,7 +159,30 @@ impl Life {
         if let Some(victim) = victim.filter(|_| whole) {
             self.victim = Some(victim);
             trouble::order_on(victim, &mut self.fault_rng, &mut self.client);
+            if self.mirror_rng.below(2) == 0 {
+                self.crash_at_failure(victim);
+            }
         }
+    }
+
+    /// Cuts the power just when a member fails: what was acknowledged since must be on the other one.
+    fn crash_at_failure(&mut self, victim: u8) {
+        let disk = self.client.world.member_mut(victim).expect("a mirrored world");
+        disk.faults.fail_nth(0, Some(Op::Write), DeviceError::Io);
+        let (at, sectors) = self.place(0, 0);
+        let id = self.client.write(0, at, sectors, true);
+        self.owners.insert(id, 0);
+        let failed = |event: &Event| matches!(event, Event::MemberFailed { .. });
+        let mut steps = 0;
+        while steps < 40 && !self.client.world.events.iter().any(failed) && self.client.world.step() {
+            steps += 1;
+        }
+        for _ in 0..self.mirror_rng.below(6) {
+            self.client.world.step();
+        }
+        self.judge();
+        self.crash();
+        assert!(self.reopen(), "one member alone opens");
     }
 
     /// What an operator does when one member is out: gives the cache another one; or, rashly, the same again.
