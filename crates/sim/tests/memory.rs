@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the engine keeps in RAM beside its index is bounded, and does not stay after a load.
 
+use flashfront_device::sim::Fate;
 use flashfront_engine::{Mode, RequestOp};
 use flashfront_sim::{OriginSpec, World, WorldSpec};
 
@@ -41,4 +42,6 @@ fn what_was_destaged_is_recorded_beside_the_writes_of_a_full_log() {
     let status = world.engine().status();
     assert_eq!(status.blocks_dirty, 0);
     assert!(status.index_bytes - before < 8192, "{} bytes afterwards", status.index_bytes - before);
+    let mut after = world.crash(1, Fate::Kept, Fate::Kept);
+    assert_eq!(after.open().expect("it opens").blocks_dirty, 0, "all of it was recorded");
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! RAM per cached block: the daemon's resident memory, empty and full.
+//! RAM per cached block: the daemon's resident memory, empty, full under load, and full at rest.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use super::server::{control, fio, ours};
 use super::{Found, number};
@@ -11,6 +12,8 @@ use crate::run::{Failed, flashfront, stdout_of};
 
 /// Sparse files; this many bytes are written.
 const CACHE_GIB: u64 = 16;
+/// Seconds without a change that are rest: a daemon gives buffers back ten seconds after their last use.
+const REST_S: u32 = 15;
 
 pub(super) fn memory(dir: &Path) -> Result<Found, Failed> {
     let (origin, cache) = (dir.join("memory-origin"), dir.join("memory-cache"));
@@ -18,28 +21,70 @@ pub(super) fn memory(dir: &Path) -> Result<Found, Failed> {
         let made = std::fs::File::create(path).and_then(|file| file.set_len(gib << 30));
         made.map_err(|error| Failed::File { path: path.clone(), error })?;
     }
+    let binary = flashfront()?;
     let server = ours(dir, &cache, &origin, &[])?;
     let mut summary = String::from(
-        "| step | blocks cached | RSS | RSS / block | index / block of capacity |\n|---|--:|--:|--:|--:|\n",
+        "| step | blocks cached | dirty | RSS | RSS / block | index / block of capacity |\n|---|--:|--:|--:|--:|--:|\n",
     );
     let mut marks = Vec::new();
-    for (step, percent) in [("empty", 0), ("a quarter", 25), ("full", 100)] {
+    for (step, percent) in [("empty", 0), ("a quarter, under load", 25), ("full, under load", 100)] {
         if percent > 0 {
             let size = format!("{}g", CACHE_GIB * percent / 100);
             fio(&server, &size, &["--rw=write", "--bs=256k", "--iodepth=8"], 48)?;
         }
-        let json = stdout_of(Command::new(flashfront()?).args(["status", "--json", "--control"]).arg(control(&cache)))?;
-        let [rss, blocks] = ["rss_bytes", "blocks_cached"].map(|key| number(&json, key));
-        let index = number(&json, "index_bytes") / number(&json, "capacity_blocks");
-        let per_block = if blocks > 0.0 { format!("{:.1} B", rss / blocks) } else { "-".into() };
-        let _ = writeln!(summary, "| {step} | {blocks:.0} | {:.1} MiB | {per_block} | {index:.1} B |", rss / 1048576.0);
-        marks.push((rss, blocks));
+        let found = Status::ask(&binary, &cache)?;
+        row(&mut summary, step, found);
+        marks.push(found);
     }
-    let ((empty, _), (full, blocks)) = (marks[0], marks[2]);
-    let _ = writeln!(summary, "\nGrowth from empty to full: {:.1} B per cached block.", (full - empty) / blocks);
+    let rest = at_rest(&binary, &cache, marks[2])?;
+    row(&mut summary, "full, at rest", rest);
+    let growth = (rest.rss - marks[0].rss) / rest.blocks;
+    let _ = writeln!(summary, "\nGrowth from empty to full, at rest: {growth:.1} B per cached block.");
     drop(server);
     for path in [origin, cache] {
         std::fs::remove_file(&path).map_err(|error| Failed::File { path, error })?;
     }
     Ok(Found { summary, json: None })
+}
+
+/// What the daemon says of itself.
+#[derive(Clone, Copy)]
+struct Status {
+    rss: f64,
+    blocks: f64,
+    dirty: f64,
+    index_per_block: f64,
+}
+
+impl Status {
+    fn ask(binary: &Path, cache: &Path) -> Result<Self, Failed> {
+        let json = stdout_of(Command::new(binary).args(["status", "--json", "--control"]).arg(control(cache)))?;
+        let [rss, blocks, dirty] = ["rss_bytes", "blocks_cached", "blocks_dirty"].map(|key| number(&json, key));
+        let index_per_block = number(&json, "index_bytes") / number(&json, "capacity_blocks");
+        Ok(Self { rss, blocks, dirty, index_per_block })
+    }
+}
+
+fn row(summary: &mut String, step: &str, found: Status) {
+    let Status { rss, blocks, dirty, index_per_block } = found;
+    let per_block = if blocks > 0.0 { format!("{:.1} B", rss / blocks) } else { "-".into() };
+    let mib = rss / 1048576.0;
+    let _ = writeln!(
+        summary,
+        "| {step} | {blocks:.0} | {dirty:.0} | {mib:.1} MiB | {per_block} | {index_per_block:.1} B |"
+    );
+}
+
+/// Waits until destage is over and the memory does not change any more.
+fn at_rest(binary: &Path, cache: &Path, mut last: Status) -> Result<Status, Failed> {
+    let mut quiet = 0;
+    while quiet < REST_S {
+        // pacing: what is waited for takes ten seconds by itself.
+        std::thread::sleep(Duration::from_secs(1));
+        let now = Status::ask(binary, cache)?;
+        let same = now.dirty == 0.0 && (now.rss - last.rss).abs() < 65536.0;
+        quiet = if same { quiet + 1 } else { 0 };
+        last = now;
+    }
+    Ok(last)
 }
