@@ -18,7 +18,6 @@ use std::process::Command;
 use std::time::SystemTime;
 
 use crate::run::{Failed, flashfront, target};
-use guest::Image;
 use place::Place;
 use rig::{Rig, Trouble};
 
@@ -70,9 +69,9 @@ pub(crate) fn vm(args: &[String]) -> Result<(), Failed> {
     let program = flashfront()?;
     println!("vm: seed {}; making the guest", options.seed);
     let dir = target().join("vm");
-    let image = Image::new(&dir.join("guest"))?;
     let place = Place::new(&dir, &["cache", "origin"])?;
-    let mut rig = Rig::new(place, image, program, options.seed, options.canary)?;
+    guest::make(&place, &dir.join("debs"))?;
+    let mut rig = Rig::new(place, program, options.seed, options.canary)?;
     let end = rig.all_lives(options.kills);
     let violations = match end {
         Ok(()) => 0,

@@ -5,36 +5,27 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use super::place::{Place, Process};
-use crate::run::{self, Failed};
+use crate::run::Failed;
 
 /// Without a line for so long it hangs. The slowest thing that it does takes some seconds.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// What is booted.
-pub(super) struct Image {
-    kernel: PathBuf,
-    initrd: PathBuf,
-}
-
-impl Image {
-    /// Makes it in `dir`, where the packages stay for the next time.
-    pub(super) fn new(dir: &Path) -> Result<Self, Failed> {
-        let error = |error| Failed::File { path: dir.to_owned(), error };
-        fs::create_dir_all(dir).map_err(error)?;
-        fs::write(dir.join("init.sh"), include_str!("init.sh")).map_err(error)?;
-        let mut script = std::process::Command::new("sh");
-        script.args(["-c", include_str!("guest.sh"), "guest", "init.sh"]).current_dir(dir);
-        let made = run::spawn(&mut script)?.wait().map_err(error)?;
-        if !made.success() {
-            return Err(Failed::Usage("the guest can't be made of Debian's packages; see above".to_owned()));
-        }
-        Ok(Self { kernel: dir.join("vmlinuz"), initrd: dir.join("initrd") })
+/// Makes what is booted, `vmlinuz` and `initrd` in the folder of the run; Debian's packages stay in `debs` for
+/// the next time.
+pub(super) fn make(place: &Place, debs: &Path) -> Result<(), Failed> {
+    let path = place.path("init.sh");
+    fs::write(&path, include_str!("init.sh")).map_err(|error| Failed::File { path, error })?;
+    let mut script = place.command("sh");
+    script.args(["-c", include_str!("guest.sh"), "guest"]).arg(debs);
+    match script.status() {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(Failed::Usage("the guest can't be made of Debian's packages; see above".to_owned())),
     }
 }
 
@@ -97,12 +88,12 @@ pub(super) struct Guest {
 
 impl Guest {
     /// Boots; `job` are words of init.sh's.
-    pub(super) fn boot(place: &Place, image: &Image, drive: &Drive<'_>, job: &str) -> Result<Self, Failed> {
+    pub(super) fn boot(place: &Place, drive: &Drive<'_>, job: &str) -> Result<Self, Failed> {
         let mut qemu = place.command("qemu-system-x86_64");
         qemu.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
         // Never KVM, also where there is one: the same everywhere.
         qemu.args(["-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", "256"]);
-        qemu.arg("-kernel").arg(&image.kernel).arg("-initrd").arg(&image.initrd);
+        qemu.args(["-kernel", "vmlinuz", "-initrd", "initrd"]);
         qemu.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 {job}"));
         qemu.args(["-serial", "file:console.log", "-serial", "stdio"]);
         let drive = match drive {

@@ -1,26 +1,26 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Makes `vmlinuz` and `initrd` in the current folder out of Debian's packages: its kernel, busybox, e2fsprogs
-# and sqlite3, with INIT as the first program. Nothing is installed; apt only downloads.
+# and sqlite3, with `init.sh` as the first program. Nothing is installed; apt only downloads, into DEBS, once.
 #
-#   guest.sh INIT
+#   guest.sh DEBS
 set -eu
-init=$1
+debs=$1
 
-if [ ! -e debs/complete ]; then
+if [ ! -d "$debs" ]; then
     # The kernel for clouds: fewer drivers, a quicker boot, ext4 built in.
     kernel=$(apt-cache depends --important linux-image-cloud-amd64 | sed -n 's/^ *Depends: *\(linux-image-[^ ]*\).*/\1/p')
     [ -n "$kernel" ] || { echo "apt knows no linux-image-cloud-amd64 (Debian has it): apt-get update" >&2; exit 1; }
     # Programs and, recursively, the libraries they need.
     packages=$(apt-cache depends --recurse --important busybox-static e2fsprogs sqlite3 | grep '^[a-z]')
-    rm -rf debs && mkdir debs
+    mkdir debs
     # shellcheck disable=SC2086 # words
     (cd debs && apt-get download -qq -o APT::Sandbox::User=root "$kernel" $packages)
-    : >debs/complete
+    mv debs "$debs"
 fi
 
-rm -rf tree root && mkdir -p tree root/bin root/usr/bin root/lib64 root/lib/modules root/dev root/proc root/sys root/mnt root/etc
-for deb in debs/*.deb; do
+mkdir -p tree root/bin root/usr/bin root/lib64 root/lib/modules root/dev root/proc root/sys root/mnt root/etc
+for deb in "$debs"/*.deb; do
     dpkg-deb -x "$deb" tree
 done
 cp tree/boot/vmlinuz-* vmlinuz
@@ -39,8 +39,7 @@ done
 for packed in root/lib/modules/*.xz; do
     [ ! -e "$packed" ] || xz -d "$packed"
 done
-cp "$init" root/init && chmod +x root/init
+cp init.sh root/init && chmod +x root/init
 ln -s /proc/mounts root/etc/mtab
-(cd root && find . | ../root/bin/busybox cpio -o -H newc 2>/dev/null) >initrd.new
-mv initrd.new initrd
+(cd root && find . | ../root/bin/busybox cpio -o -H newc 2>/dev/null) >initrd
 rm -rf tree root

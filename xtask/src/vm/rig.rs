@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::daemon::{Daemon, Flashfront, SOCKET};
 use super::disk::Disk;
-use super::guest::{Drive, Guest, Hangs, Image, Line};
+use super::guest::{Drive, Guest, Hangs, Line};
 use super::place::Place;
 use super::plan::{Death, Plan, Random};
 use crate::run::Failed;
@@ -35,7 +35,6 @@ fn violation<T>(what: impl Into<String>) -> Result<T, Trouble> {
 
 /// Everything there is.
 pub(super) struct Rig {
-    image: Image,
     flashfront: Flashfront,
     cache: Disk,
     origin: Disk,
@@ -51,13 +50,13 @@ pub(super) struct Rig {
 
 impl Rig {
     /// Disks that are off, with nothing on them.
-    pub(super) fn new(place: Place, image: Image, program: PathBuf, seed: u64, canary: bool) -> Result<Self, Failed> {
+    pub(super) fn new(place: Place, program: PathBuf, seed: u64, canary: bool) -> Result<Self, Failed> {
         let cache = Disk::new(&place, "cache", CACHE_BYTES)?;
         let origin = Disk::new(&place, "origin", ORIGIN_BYTES)?;
         let devices = ["--cache".to_owned(), cache.path(), "--origin".to_owned(), origin.path()];
         let flashfront = Flashfront { program, devices, lie: canary };
         let random = Random(seed);
-        Ok(Self { image, flashfront, cache, origin, random, canary, acknowledged: 0, commits: 0, kills: 0, place })
+        Ok(Self { flashfront, cache, origin, random, canary, acknowledged: 0, commits: 0, kills: 0, place })
     }
 
     /// All lives, and what must be so after them.
@@ -107,7 +106,7 @@ impl Rig {
         }
         let mut daemon = self.daemon()?;
         let job = format!("job={} journal={}", if life == 1 { "make" } else { "use" }, plan.journal);
-        let mut guest = Guest::boot(&self.place, &self.image, &Drive::Nbd(SOCKET), &job)?;
+        let mut guest = Guest::boot(&self.place, &Drive::Nbd(SOCKET), &job)?;
         let before = self.commits;
         let goal = plan.goal.map(|goal| before + goal);
         loop {
@@ -218,7 +217,7 @@ impl Rig {
 
     /// Boots, checks everything, and ends well.
     fn look(&mut self, drive: &Drive<'_>) -> Result<(), Trouble> {
-        let guest = Guest::boot(&self.place, &self.image, drive, "job=look")?;
+        let guest = Guest::boot(&self.place, drive, "job=look")?;
         while self.line(&guest)? != Line::Down {}
         Ok(())
     }
