@@ -4,16 +4,20 @@
 //! `apply` is a total function: every input in every state is handled. After the input has been
 //! handled, `settle` lets everything move that can, until nothing does.
 
+mod flushes;
+mod life;
+
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use slab::Slab;
 
+use self::life::Life;
 use crate::destage::Destager;
 use crate::event::Event;
 use crate::format::Superblock;
 use crate::index::Flat;
-use crate::io::{Control, DeviceError, DeviceId, Effects, Input, Op, RequestError};
+use crate::io::{Control, DeviceError, Effects, Input};
 use crate::lane::Lane;
 use crate::memory::Memory;
 use crate::mirror::{MIRRORED, Members};
@@ -30,19 +34,6 @@ use crate::types::{BLOCK_BYTES, Time};
 
 /// The coordinator's I/O for the flush of the cache device; lower numbers are origins' flushes.
 const CACHE_FLUSH: usize = 1 << 16;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
-    /// Replaying.
-    Opening,
-    Serving,
-    /// Finishing requests and commits.
-    Stopping,
-    /// Writing the last checkpoints.
-    Closing,
-    Stopped,
-    Failed,
-}
 
 /// What belongs to no lane.
 pub(crate) struct Coordinator {
@@ -321,79 +312,6 @@ impl Coordinator {
         }
     }
 
-    fn cache_flushed(&mut self, result: Result<(), DeviceError>, lanes: &mut [Lane], cx: &mut Cx<'_>) {
-        self.cache_flushing = false;
-        if let Err(error) = result {
-            // What the device dropped can't be known: it isn't trusted with anything new.
-            cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Flush, offset: 0, error });
-            cx.fail_member(cx.lead());
-        }
-        for lane in lanes {
-            lane.flushed(result, cx);
-            if core::mem::take(&mut lane.checkpoint.flushing) {
-                lane.checkpoint_flushed(result, cx);
-            }
-        }
-    }
-
-    fn origin_flushed(&mut self, at: usize, result: Result<(), DeviceError>, lanes: &mut [Lane], cx: &mut Cx<'_>) {
-        let origin = &mut cx.shared.origins[at];
-        origin.flush.in_flight = false;
-        let done = origin.flush.issued;
-        let (over, waiting) = core::mem::take(&mut origin.flush.waiters).into_iter().partition(|it| it.0 <= done);
-        origin.flush.waiters = waiting;
-        if let Err(error) = result {
-            origin.unflushed = true;
-            let device = DeviceId::Origin(cx.shared.superblock.origins[at].id);
-            cx.event(Event::DeviceFailed { device, op: Op::Flush, offset: 0, error });
-        }
-        let over: Vec<(u64, FlushWaiter)> = over;
-        for (_, waiter) in over {
-            self.flush_done(waiter, result, lanes, cx);
-        }
-    }
-
-    fn flush_done(
-        &mut self,
-        waiter: FlushWaiter,
-        result: Result<(), DeviceError>,
-        lanes: &mut [Lane],
-        cx: &mut Cx<'_>,
-    ) {
-        let error = result.err().map(|_| RequestError::Io);
-        match waiter {
-            FlushWaiter::Request(request) => self.part_done(request, error, cx),
-            FlushWaiter::Piece(lane, piece) => {
-                lanes[lane].pieces[piece].error = error;
-                lanes[lane].finish(piece, cx);
-            }
-            FlushWaiter::Replacing(lane, piece) => lanes[lane].drop_replaced(piece, result, cx),
-            FlushWaiter::Run(lane, run) => lanes[lane].run_flushed(run, result, cx),
-            FlushWaiter::Promoted(lane) => lanes[lane].promoted_flushed(result, cx),
-        }
-    }
-
-    /// After a failure of the cache device: what should be durable is, when nothing is left to destage and
-    /// the origin is flushed. What was lost without ever having been durable is an error, once.
-    fn go_on_drained(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
-        if self.until_drained.is_empty() || cx.shared.dirty > cx.shared.lost.len() as u64 {
-            return;
-        }
-        let lost = core::mem::take(&mut cx.shared.volatile_lost);
-        for waiter in core::mem::take(&mut self.until_drained) {
-            let origin = match waiter {
-                FlushWaiter::Piece(lane, piece) => cx.shared.origin_of(lanes[lane].pieces[piece].first),
-                FlushWaiter::Request(request) => self.requests[request].origin,
-                FlushWaiter::Replacing(..) | FlushWaiter::Run(..) | FlushWaiter::Promoted(_) => continue,
-            };
-            if lost {
-                self.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
-            } else if !cx.shared.origins[origin].await_durable(waiter) {
-                self.flush_done(waiter, Ok(()), lanes, cx);
-            }
-        }
-    }
-
     /// Lets everything move that can.
     fn settle(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
         loop {
@@ -421,9 +339,8 @@ impl Coordinator {
                 }
                 sync::end(lanes, cx);
             }
-            if self.life != Life::Opening {
-                self.persist.step(cx);
-            }
+            // In every state of life a member of a mirror may fail, and that has to be recorded.
+            self.persist.step(cx);
             self.flush_devices(lanes, cx);
             let ended = cx.shared.members.ended.is_empty();
             if ended && cx.shared.up.is_empty() && lanes.iter().all(|lane| lane.ready.is_empty()) {
@@ -465,98 +382,6 @@ impl Coordinator {
             for lane in &mut *lanes {
                 lane.run_ready(cx);
             }
-        }
-    }
-
-    /// Issues the flushes that somebody waits for; one per device at a time.
-    fn flush_devices(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
-        if !self.cache_flushing && !cx.shared.cache_failed {
-            let wants = |lane: &Lane| lane.log.wants_flush() || lane.checkpoint.wants_flush(lane.log.written_seq);
-            if lanes.iter().any(wants) {
-                for lane in lanes {
-                    lane.log.flushing_seq = lane.log.written_seq;
-                    lane.checkpoint.flushing = lane.checkpoint.wants_flush(lane.log.written_seq);
-                }
-                self.cache_flushing = true;
-                cx.cache_flush(COORDINATOR, CACHE_FLUSH);
-            }
-        }
-        for at in 0..cx.shared.origins.len() {
-            let origin = &mut cx.shared.origins[at];
-            if origin.flush.due() {
-                origin.flush.issued += 1;
-                origin.flush.in_flight = true;
-                origin.unflushed = false;
-                let device = DeviceId::Origin(cx.shared.superblock.origins[at].id);
-                cx.io(COORDINATOR, at, device, Op::Flush, 0, None);
-            }
-        }
-    }
-
-    /// The steps of life: open, drained, stopped.
-    fn live(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
-        let lanes_idle = |lanes: &[Lane]| lanes.iter().all(Lane::idle);
-        match self.life {
-            Life::Opening => {
-                if self.lanes_open == lanes.len() && lanes.iter().all(|lane| lane.checkpoint.resting()) {
-                    self.life = Life::Serving;
-                    let blocks_cached = lanes.iter().map(|lane| lane.index.len()).sum();
-                    let (blocks_dirty, commits_replayed) = (cx.shared.dirty, self.commits_replayed);
-                    if core::mem::take(&mut cx.shared.superblock.pairing.clean_lost) {
-                        // The checkpoint of this opening knows of no clean block that was lost.
-                        self.persist.want();
-                    }
-                    cx.event(Event::Ready { blocks_cached, blocks_dirty, commits_replayed });
-                }
-            }
-            Life::Serving => {
-                if cx.shared.draining && cx.shared.dirty == cx.shared.lost.len() as u64 && cx.shared.reserved == 0 {
-                    cx.shared.draining = false;
-                    cx.shared.counters.drains += u64::from(cx.shared.lost.is_empty());
-                    cx.event(Event::Drained);
-                }
-            }
-            Life::Stopping => {
-                // A cache that failed is not replayed, so what it holds has to be on the origin now; unless
-                // the origin refuses it. A stop that gave up then doesn't come back to it.
-                let undrained = cx.shared.dirty > cx.shared.lost.len() as u64 && !self.destager.retrying();
-                let leaving = cx.shared.cache_failed && undrained && !cx.shared.stopping;
-                if self.requests.is_empty() && self.throttle.is_empty() && !leaving {
-                    // From here on destage and reclaim start nothing new. Direct writes are made durable.
-                    if !core::mem::replace(&mut cx.shared.stopping, true) {
-                        cx.shared.origins.iter_mut().filter(|it| it.unflushed).for_each(|it| it.flush.want());
-                    }
-                    self.close(lanes, cx);
-                }
-            }
-            Life::Closing => {
-                // A checkpoint that waits for a failed device waits for ever.
-                let over = cx.shared.cache_failed || lanes.iter().all(|lane| lane.checkpoint.resting());
-                let quiet = self.persist.idle() && !self.cache_flushing && cx.shared.members.idle();
-                if over && lanes_idle(lanes) && quiet {
-                    self.life = Life::Stopped;
-                    cx.event(Event::Stopped);
-                }
-            }
-            Life::Stopped | Life::Failed => {}
-        }
-    }
-
-    /// Seals what is open; when all is durable begins the last checkpoints.
-    fn close(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
-        for lane in &mut *lanes {
-            lane.seal_all(cx);
-        }
-        self.flush_devices(lanes, cx);
-        let flushed = cx.shared.origins.iter().all(|origin| origin.flush.idle());
-        let quiet = self.persist.idle() && !self.cache_flushing && cx.shared.members.idle();
-        let idle = flushed && quiet && lanes.iter().all(Lane::idle);
-        if idle && cx.shared.cache_failed {
-            self.life = Life::Stopped;
-            cx.event(Event::Stopped);
-        } else if idle && lanes.iter().all(|lane| lane.log.quiet() && lane.checkpoint.resting()) {
-            self.life = Life::Closing;
-            lanes.iter_mut().for_each(|lane| lane.begin_checkpoint(cx));
         }
     }
 }

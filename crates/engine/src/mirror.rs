@@ -64,6 +64,7 @@ pub(crate) enum Copied {
 /// State of the two members.
 pub(crate) struct Members {
     pub(crate) lead: u8,
+    pub(crate) lead_at_opening: u8,
     pub(crate) state: State,
     pairs: Slab<Pair>,
     /// Done, but what they did doesn't count before the failure is recorded.
@@ -81,6 +82,7 @@ impl Members {
         let whole = superblock.pairing.mirror == Mirror::Whole;
         Self {
             lead: superblock.pairing.lead,
+            lead_at_opening: superblock.pairing.lead,
             state: if whole { State::Whole } else { State::Single },
             pairs: Slab::new(),
             held: Vec::new(),

@@ -102,6 +102,23 @@ fn a_member_that_was_left_out_is_not_believed() {
     }
 }
 
+#[test]
+fn a_member_may_die_during_the_opening() {
+    for member in 0..2 {
+        for nth in 0..4 {
+            let mut client = client();
+            client.crash(4, Fate::Mixed, Fate::Lost);
+            client.world.member_mut(member).unwrap().faults.fail_nth(nth, Some(Op::Write), DeviceError::Io);
+            client.open();
+            nobody_noticed(&mut client);
+            client.crash(5, Fate::Mixed, Fate::Lost);
+            client.open();
+            nobody_noticed(&mut client);
+            leave(client);
+        }
+    }
+}
+
 /// At every moment of a member's failure: a power cut, then both members are there, the failed one as well.
 #[test]
 fn a_power_cut_while_a_member_is_left_out() {

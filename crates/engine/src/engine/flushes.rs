@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Flushes of the devices: who waits for which, and what becomes of them when one ends.
+//!
+//! At most one flush of a device is in flight; all who ask meanwhile share the next.
+
+use alloc::vec::Vec;
+
+use super::{CACHE_FLUSH, Coordinator};
+use crate::event::Event;
+use crate::io::{DeviceError, DeviceId, Op, RequestError};
+use crate::lane::Lane;
+use crate::shared::{COORDINATOR, Cx, FlushWaiter};
+
+impl Coordinator {
+    pub(super) fn cache_flushed(&mut self, result: Result<(), DeviceError>, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        self.cache_flushing = false;
+        if let Err(error) = result {
+            // What the device dropped can't be known: it isn't trusted with anything new.
+            cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Flush, offset: 0, error });
+            cx.fail_member(cx.lead());
+        }
+        for lane in lanes {
+            lane.flushed(result, cx);
+            if core::mem::take(&mut lane.checkpoint.flushing) {
+                lane.checkpoint_flushed(result, cx);
+            }
+        }
+    }
+
+    pub(super) fn origin_flushed(
+        &mut self,
+        at: usize,
+        result: Result<(), DeviceError>,
+        lanes: &mut [Lane],
+        cx: &mut Cx<'_>,
+    ) {
+        let origin = &mut cx.shared.origins[at];
+        origin.flush.in_flight = false;
+        let done = origin.flush.issued;
+        let (over, waiting) = core::mem::take(&mut origin.flush.waiters).into_iter().partition(|it| it.0 <= done);
+        origin.flush.waiters = waiting;
+        if let Err(error) = result {
+            origin.unflushed = true;
+            let device = DeviceId::Origin(cx.shared.superblock.origins[at].id);
+            cx.event(Event::DeviceFailed { device, op: Op::Flush, offset: 0, error });
+        }
+        let over: Vec<(u64, FlushWaiter)> = over;
+        for (_, waiter) in over {
+            self.flush_done(waiter, result, lanes, cx);
+        }
+    }
+
+    pub(super) fn flush_done(
+        &mut self,
+        waiter: FlushWaiter,
+        result: Result<(), DeviceError>,
+        lanes: &mut [Lane],
+        cx: &mut Cx<'_>,
+    ) {
+        let error = result.err().map(|_| RequestError::Io);
+        match waiter {
+            FlushWaiter::Request(request) => self.part_done(request, error, cx),
+            FlushWaiter::Piece(lane, piece) => {
+                lanes[lane].pieces[piece].error = error;
+                lanes[lane].finish(piece, cx);
+            }
+            FlushWaiter::Replacing(lane, piece) => lanes[lane].drop_replaced(piece, result, cx),
+            FlushWaiter::Run(lane, run) => lanes[lane].run_flushed(run, result, cx),
+            FlushWaiter::Promoted(lane) => lanes[lane].promoted_flushed(result, cx),
+        }
+    }
+
+    /// After a failure of the cache device: what should be durable is, when nothing is left to destage and
+    /// the origin is flushed. What was lost without ever having been durable is an error, once.
+    pub(super) fn go_on_drained(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        if self.until_drained.is_empty() || cx.shared.dirty > cx.shared.lost.len() as u64 {
+            return;
+        }
+        let lost = core::mem::take(&mut cx.shared.volatile_lost);
+        for waiter in core::mem::take(&mut self.until_drained) {
+            let origin = match waiter {
+                FlushWaiter::Piece(lane, piece) => cx.shared.origin_of(lanes[lane].pieces[piece].first),
+                FlushWaiter::Request(request) => self.requests[request].origin,
+                FlushWaiter::Replacing(..) | FlushWaiter::Run(..) | FlushWaiter::Promoted(_) => continue,
+            };
+            if lost {
+                self.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
+            } else if !cx.shared.origins[origin].await_durable(waiter) {
+                self.flush_done(waiter, Ok(()), lanes, cx);
+            }
+        }
+    }
+
+    /// Issues the flushes that somebody waits for; one per device at a time.
+    pub(super) fn flush_devices(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        if !self.cache_flushing && !cx.shared.cache_failed {
+            let wants = |lane: &Lane| lane.log.wants_flush() || lane.checkpoint.wants_flush(lane.log.written_seq);
+            if lanes.iter().any(wants) {
+                for lane in lanes {
+                    lane.log.flushing_seq = lane.log.written_seq;
+                    lane.checkpoint.flushing = lane.checkpoint.wants_flush(lane.log.written_seq);
+                }
+                self.cache_flushing = true;
+                cx.cache_flush(COORDINATOR, CACHE_FLUSH);
+            }
+        }
+        for at in 0..cx.shared.origins.len() {
+            let origin = &mut cx.shared.origins[at];
+            if origin.flush.due() {
+                origin.flush.issued += 1;
+                origin.flush.in_flight = true;
+                origin.unflushed = false;
+                let device = DeviceId::Origin(cx.shared.superblock.origins[at].id);
+                cx.io(COORDINATOR, at, device, Op::Flush, 0, None);
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The life of an engine: opening, serving, stopping, and what has to be true for each step.
+
+use super::Coordinator;
+use crate::event::Event;
+use crate::lane::Lane;
+use crate::shared::Cx;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    /// Replaying.
+    Opening,
+    Serving,
+    /// Finishing requests and commits.
+    Stopping,
+    /// Writing the last checkpoints.
+    Closing,
+    Stopped,
+    Failed,
+}
+
+impl Coordinator {
+    /// The steps of life: open, drained, stopped.
+    pub(super) fn live(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        let lanes_idle = |lanes: &[Lane]| lanes.iter().all(Lane::idle);
+        match self.life {
+            Life::Opening => {
+                if self.lanes_open == lanes.len() && lanes.iter().all(|lane| lane.checkpoint.resting()) {
+                    self.life = Life::Serving;
+                    let blocks_cached = lanes.iter().map(|lane| lane.index.len()).sum();
+                    let (blocks_dirty, commits_replayed) = (cx.shared.dirty, self.commits_replayed);
+                    let pairing = &mut cx.shared.superblock.pairing;
+                    if pairing.clean_lost && pairing.lead == cx.shared.members.lead_at_opening {
+                        // The checkpoint of this opening knows of no clean block that was lost.
+                        pairing.clean_lost = false;
+                        self.persist.want();
+                    }
+                    cx.event(Event::Ready { blocks_cached, blocks_dirty, commits_replayed });
+                }
+            }
+            Life::Serving => {
+                if cx.shared.draining && cx.shared.dirty == cx.shared.lost.len() as u64 && cx.shared.reserved == 0 {
+                    cx.shared.draining = false;
+                    cx.shared.counters.drains += u64::from(cx.shared.lost.is_empty());
+                    cx.event(Event::Drained);
+                }
+            }
+            Life::Stopping => {
+                // A cache that failed is not replayed, so what it holds has to be on the origin now; unless
+                // the origin refuses it. A stop that gave up then doesn't come back to it.
+                let undrained = cx.shared.dirty > cx.shared.lost.len() as u64 && !self.destager.retrying();
+                let leaving = cx.shared.cache_failed && undrained && !cx.shared.stopping;
+                if self.requests.is_empty() && self.throttle.is_empty() && !leaving {
+                    // From here on destage and reclaim start nothing new. Direct writes are made durable.
+                    if !core::mem::replace(&mut cx.shared.stopping, true) {
+                        cx.shared.origins.iter_mut().filter(|it| it.unflushed).for_each(|it| it.flush.want());
+                    }
+                    self.close(lanes, cx);
+                }
+            }
+            Life::Closing => {
+                // A checkpoint that waits for a failed device waits for ever.
+                let over = cx.shared.cache_failed || lanes.iter().all(|lane| lane.checkpoint.resting());
+                let quiet = self.persist.idle() && !self.cache_flushing && cx.shared.members.idle();
+                if over && lanes_idle(lanes) && quiet {
+                    self.life = Life::Stopped;
+                    cx.event(Event::Stopped);
+                }
+            }
+            Life::Stopped | Life::Failed => {}
+        }
+    }
+
+    /// Seals what is open; when all is durable begins the last checkpoints.
+    pub(super) fn close(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        for lane in &mut *lanes {
+            lane.seal_all(cx);
+        }
+        self.flush_devices(lanes, cx);
+        let flushed = cx.shared.origins.iter().all(|origin| origin.flush.idle());
+        let quiet = self.persist.idle() && !self.cache_flushing && cx.shared.members.idle();
+        let idle = flushed && quiet && lanes.iter().all(Lane::idle);
+        if idle && cx.shared.cache_failed {
+            self.life = Life::Stopped;
+            cx.event(Event::Stopped);
+        } else if idle && lanes.iter().all(|lane| lane.log.quiet() && lane.checkpoint.resting()) {
+            self.life = Life::Closing;
+            lanes.iter_mut().for_each(|lane| lane.begin_checkpoint(cx));
+        }
+    }
+}
