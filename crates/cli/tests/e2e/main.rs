@@ -21,6 +21,7 @@ mod inject;
 mod kill;
 mod power_cut;
 mod refusal;
+mod repair;
 mod stamps;
 mod terminal;
 mod tls;
