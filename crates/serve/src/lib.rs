@@ -3,7 +3,8 @@
 //!
 //! `daemon` is the life of a daemon from config to clean stop, `pump` its one I/O thread, `frontend`
 //! how clients reach it, `control` and `metrics` how operators do, `superblock` and `stale` what is
-//! read and written before and after, `storage` tells paths apart that lead to the same.
+//! read and written before and after, `state` the folder for what devices can't carry themselves, `storage`
+//! tells paths apart that lead to the same.
 
 pub mod config;
 pub mod control;

@@ -137,7 +137,6 @@ fn without_its_cache_an_origin_is_served_to_qemu_and_says_so() {
         commands.iter().for_each(|command| {
             io.arg("-c").arg(command);
         });
-        // A plain file may keep what it is told to discard; what is discarded is zeroed here, too.
         let said = must(&mut io);
         assert!(!said.contains("failed"), "{said}");
     }
