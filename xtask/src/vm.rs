@@ -13,6 +13,7 @@ mod place;
 mod plan;
 mod rig;
 
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 use std::time::SystemTime;
@@ -104,8 +105,11 @@ fn missing() -> Result<(), Failed> {
     let absent = |program: &str| Command::new(program).arg("--version").output().is_err();
     let packages: Vec<&str> = PROGRAMS.iter().filter(|(it, _)| absent(it)).map(|(_, package)| *package).collect();
     match packages[..] {
-        [] if !Path::new("/dev/fuse").exists() => Err(Failed::Usage("there is no /dev/fuse here".to_owned())),
-        [] => Ok(()),
+        [] => {
+            let path = Path::new("/dev/fuse");
+            let open = File::options().read(true).write(true).open(path);
+            open.map(drop).map_err(|error| Failed::File { path: path.into(), error })
+        }
         _ => Err(Failed::Usage(format!("missing here: apt-get install {}", packages.join(" ")))),
     }
 }
