@@ -81,7 +81,8 @@ pub(crate) struct Serve {
     #[arg(long, conflicts_with_all = ["cache", "mode", "accept_changed_origin"])]
     without_cache: bool,
     /// Your word, for --without-cache: nothing was dirty in the cache, or you would rather lose it than wait.
-    #[arg(long, requires = "without_cache")]
+    // clap waives `requires` when what is required conflicts with something given, so --cache is named too.
+    #[arg(long, requires = "without_cache", conflicts_with = "cache")]
     accept_missing_dirty_data: bool,
     /// The most that may be dirty, a share or a size [default: 50%].
     #[arg(long, value_name = "LIMIT")]
