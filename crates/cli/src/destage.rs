@@ -29,6 +29,12 @@ pub(crate) struct Destage {
     /// The cache device.
     #[arg(long, value_name = "PATH")]
     cache: PathBuf,
+    /// The second cache device of a mirrored cache.
+    #[arg(long, value_name = "PATH")]
+    mirror: Option<PathBuf>,
+    /// Your word that the other cache device will not come back; see `serve`.
+    #[arg(long, conflicts_with = "mirror")]
+    without_mirror: bool,
     /// Its origin.
     #[arg(long, value_name = "PATH")]
     origin: PathBuf,
@@ -57,6 +63,7 @@ impl Destage {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let mut config = Config::new(self.cache);
         config.volumes.push(Volume { name: "data".to_owned(), origin: self.origin, mode: None });
+        (config.mirror, config.without_mirror) = (self.mirror, self.without_mirror);
         config.accept_changed_origin = self.accept_changed_origin;
         config.state = self.state.or(config.state);
         config.buffer_bytes = self.buffer_bytes.unwrap_or(config.buffer_bytes);

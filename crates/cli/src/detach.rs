@@ -19,6 +19,9 @@ pub(crate) struct Detach {
     /// The cache device.
     #[arg(long, value_name = "PATH")]
     cache: PathBuf,
+    /// The second cache device of a mirrored cache.
+    #[arg(long, value_name = "PATH")]
+    mirror: Option<PathBuf>,
     /// Its origin.
     #[arg(long, value_name = "PATH")]
     origin: PathBuf,
@@ -32,7 +35,7 @@ pub(crate) struct Detach {
 
 impl Detach {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let report = offline::detach(&self.cache, &self.origin, self.force)?;
+        let report = offline::detach(&self.cache, self.mirror.as_deref(), &self.origin, self.force)?;
         if self.json {
             human::print_json(&report)?;
         } else {
@@ -41,7 +44,15 @@ impl Detach {
                 0 => String::new(),
                 blocks => format!("; {} of dirty data were given up", human::blocks(blocks)),
             };
-            human::print(&format!("detached: {cache} holds no cache any more; use {origin} directly{given_up}\n"))?;
+            let other = match report.other_remains {
+                true => {
+                    "; the other half of the mirrored cache was not named, and still holds an old copy: never serve it"
+                }
+                false => "",
+            };
+            human::print(&format!(
+                "detached: {cache} holds no cache any more; use {origin} directly{given_up}{other}\n"
+            ))?;
         }
         Ok(ExitCode::SUCCESS)
     }

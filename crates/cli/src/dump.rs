@@ -49,6 +49,16 @@ fn text(report: &DumpReport) -> Result<String, std::fmt::Error> {
         (false, false) => "no clean stop",
     };
     writeln!(out, "superblock  update {}, epoch {}, {stop}", report.update, report.epoch)?;
+    if report.mirror != "none" {
+        let (member, lead, lost) =
+            (report.member, report.lead, if report.clean_lost { ", clean data lost" } else { "" });
+        let state = report.mirror;
+        writeln!(
+            out,
+            "mirror      {state}; this is member {member}, the lead is {lead}; paired by update {}{lost}",
+            report.paired
+        )?;
+    }
     writeln!(
         out,
         "layout      {} lane(s) from byte {}; each 2 checkpoints of {} and {} segments of {}; stripes of {}",

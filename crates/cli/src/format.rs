@@ -21,6 +21,9 @@ pub(crate) struct Format {
     /// The cache device: a block device or a file on something fast.
     #[arg(long, value_name = "PATH")]
     cache: PathBuf,
+    /// A second cache device, on other hardware: it gets a copy of what is dirty, so that either may die.
+    #[arg(long, value_name = "PATH")]
+    mirror: Option<PathBuf>,
     /// The origin: the block device or file to be cached.
     #[arg(long, value_name = "PATH")]
     origin: PathBuf,
@@ -51,6 +54,7 @@ impl Format {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let report = offline::format(&FormatOptions {
             cache: self.cache,
+            mirror: self.mirror,
             origin: self.origin,
             name: self.name,
             mode: self.mode,
@@ -74,6 +78,9 @@ fn text(report: &FormatReport) -> Result<String, std::fmt::Error> {
         writeln!(out, "destroyed   {destroyed}")?;
     }
     writeln!(out, "cache       {} ({})", report.cache.display(), human::bytes(report.cache_bytes))?;
+    if let Some(mirror) = &report.mirror {
+        writeln!(out, "mirror      {} (dirty data is on both)", mirror.display())?;
+    }
     writeln!(out, "origin      {} ({})", report.origin.display(), human::bytes(report.origin_bytes))?;
     writeln!(out, "volume      {}, {}", report.name, report.mode)?;
     let segments = human::count(report.segments);
@@ -93,9 +100,10 @@ fn text(report: &FormatReport) -> Result<String, std::fmt::Error> {
         writeln!(out, "note        {notice}")?;
     }
     let (cache, origin) = (report.cache.display(), report.origin.display());
+    let mirror = report.mirror.as_ref().map_or_else(String::new, |it| format!(" --mirror {}", it.display()));
     writeln!(
         out,
-        "next        flashfront serve --cache {cache} --origin {origin} --nbd unix:/run/flashfront-nbd.sock"
+        "next        flashfront serve --cache {cache}{mirror} --origin {origin} --nbd unix:/run/flashfront-nbd.sock"
     )?;
     Ok(out)
 }

@@ -15,6 +15,7 @@ use flashfront_serve::daemon::{Hooks, Wrap};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     Cache,
+    Mirror,
     Origins,
 }
 
@@ -30,10 +31,11 @@ impl FromStr for Injection {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "write cache:FAULTS or origin:FAULTS, as in cache:eio,op=read,p=0.001".to_owned();
+        let wrong = || "write cache:FAULTS, mirror:FAULTS or origin:FAULTS, as in cache:eio,op=read,p=0.001".to_owned();
         let (device, faults) = text.split_once(':').ok_or_else(wrong)?;
         let which = match device {
             "cache" => Which::Cache,
+            "mirror" => Which::Mirror,
             "origin" => Which::Origins,
             _ => return Err(wrong()),
         };
@@ -43,9 +45,9 @@ impl FromStr for Injection {
 }
 
 impl Injection {
-    /// Whether it is the cache device that is to be faulty.
+    /// Whether it is a cache device that is to be faulty.
     pub(crate) fn is_for_cache(&self) -> bool {
-        self.which == Which::Cache
+        self.which != Which::Origins
     }
 }
 
@@ -58,6 +60,7 @@ pub(crate) fn arm(injections: Vec<Injection>, hooks: &mut Hooks) {
         let wrap: Wrap = Box::new(move |device| -> Box<dyn Device> { Box::new(Inject::new(device, faults.clone())) });
         match which {
             Which::Cache => hooks.wrap_cache = Some(wrap),
+            Which::Mirror => hooks.wrap_mirror = Some(wrap),
             Which::Origins => hooks.wrap_origin = Some(wrap),
         }
     }

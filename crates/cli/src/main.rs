@@ -21,6 +21,7 @@ mod human;
 mod inject;
 mod interrupt;
 mod log;
+mod mirror;
 mod repair;
 mod serve;
 mod set;
@@ -62,6 +63,7 @@ enum Verb {
     Status(status::Status),
     Set(set::Set),
     Drain(drain::Drain),
+    Mirror(mirror::Mirror),
     Detach(detach::Detach),
     Destage(destage::Destage),
     Check(check::Check),
@@ -86,6 +88,7 @@ fn main() -> ExitCode {
         Verb::Status(verb) => verb.run(),
         Verb::Set(verb) => verb.run(),
         Verb::Drain(verb) => verb.run(),
+        Verb::Mirror(verb) => verb.run(),
         Verb::Detach(verb) => verb.run(),
         Verb::Destage(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
@@ -143,6 +146,11 @@ mod tests {
             "flashfront status --watch",
             "flashfront set --control /c --mode writearound --dirty-limit 20%",
             "flashfront drain --control /c",
+            "flashfront format --cache C --mirror M --origin O",
+            "flashfront serve --cache C --mirror M --origin O --nbd unix:/s",
+            "flashfront serve --cache C --without-mirror --origin O --nbd unix:/s",
+            "flashfront mirror add M --force --control /c",
+            "flashfront detach --cache C --mirror M --origin O",
             "flashfront detach --cache C --origin O",
             "flashfront destage --cache C --origin O --state S --accept-changed-origin --json",
             "flashfront check C --json",
@@ -165,6 +173,8 @@ mod tests {
             "flashfront format --cache C --origin O --segment big",
             "flashfront serve",
             "flashfront serve --cache C",
+            "flashfront serve --cache C --mirror M --without-mirror --origin O --nbd unix:/s",
+            "flashfront mirror",
             "flashfront serve --cache C --origin O --nbd http://x",
             "flashfront serve --without-cache --cache C --origin O --nbd unix:/s",
             "flashfront serve --without-cache --origin O --mode writeback --nbd unix:/s",

@@ -34,6 +34,15 @@ pub(crate) struct Serve {
     /// The cache device, made by `flashfront format`.
     #[arg(long, value_name = "PATH", required_unless_present_any = ["config", "print_config", "without_cache"])]
     cache: Option<PathBuf>,
+    /// The second cache device, which has copies of what is dirty; the order of the two does not matter.
+    #[arg(long, value_name = "PATH")]
+    mirror: Option<PathBuf>,
+    /// Your word that the other cache device will not come back: serve --cache alone.
+    ///
+    /// What only the other one holds is lost, and from now on it counts as old. Not needed after a failure that
+    /// the daemon saw: then this one knows that it is complete. With --config the file's mirror is left alone.
+    #[arg(long, conflicts_with_all = ["mirror", "without_cache"])]
+    without_mirror: bool,
     /// The origin that the cache was made for.
     #[arg(long, value_name = "PATH", required_unless_present_any = ["config", "print_config"])]
     origin: Option<PathBuf>,
@@ -108,7 +117,7 @@ pub(crate) struct Serve {
     /// RAM for copies of blocks read from the cache device, on top of the buffers [default: 0B].
     #[arg(long, value_name = "SIZE")]
     ram_front_bytes: Option<Size>,
-    /// Make a device faulty, to test alarms: cache:FAULTS or origin:FAULTS, as in "cache:eio,op=read,p=0.001".
+    /// Make a device faulty, to test alarms: cache:FAULTS, mirror:FAULTS or origin:FAULTS, as in "cache:eio,op=read,p=0.001".
     ///
     /// FAULTS are rules separated by `;`. A rule is one of eio, nospace, unsupported, gone, timeout, stall, short,
     /// flip, rot, misdirect, lost, and conditions separated by `,`: op=read|write|flush|discard|zero,
@@ -203,6 +212,8 @@ impl Serve {
             None => {}
         }
         config.accept_changed_origin = self.accept_changed_origin;
+        config.mirror = self.mirror.or(config.mirror);
+        config.without_mirror = self.without_mirror;
         config.without_cache = self.without_cache;
         config.accept_missing_dirty_data = self.accept_missing_dirty_data;
         config.buffer_bytes = self.buffer_bytes.unwrap_or(config.buffer_bytes);

@@ -93,6 +93,19 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
     if report.without_cache {
         writeln!(out, "NO CACHE    the origin is served without it; if the cache held dirty data, that is missing")?;
     }
+    for device in report.cache_devices.iter().filter(|_| report.mirror != "none") {
+        writeln!(out, "cache       {}  {}", device.path, device.role)?;
+    }
+    match report.mirror.as_str() {
+        "alone" => {
+            writeln!(out, "ALONE       one cache device is left: `flashfront mirror add DEVICE` makes a new mirror")?
+        }
+        "syncing" => {
+            let (copied, all) = (report.mirror_copied_blocks, report.mirror_of_blocks);
+            writeln!(out, "mirroring   {} of {}", human::blocks(copied), human::blocks(all))?;
+        }
+        _ => {}
+    }
     for volume in &report.volumes {
         let (size, dirty) = (human::bytes(volume.size_bytes), human::blocks(volume.blocks_dirty));
         let dirty = if report.without_cache { String::new() } else { format!("  {dirty} dirty") };

@@ -183,6 +183,13 @@ impl Engine {
         &self.shared.superblock
     }
 
+    /// The number that a new mirror would have as a member; `None` while there are two, or one is being left out. No
+    /// I/O for that member begins then.
+    #[must_use]
+    pub fn free_member(&self) -> Option<u8> {
+        self.shared.members.free()
+    }
+
     /// A snapshot of counters and gauges.
     #[must_use]
     pub fn status(&self) -> Status {

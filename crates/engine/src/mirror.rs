@@ -110,6 +110,11 @@ impl Members {
         }
     }
 
+    /// The number that a new member would have.
+    pub(crate) const fn free(&self) -> Option<u8> {
+        if matches!(self.state, State::Single) { Some(1 - self.lead) } else { None }
+    }
+
     /// Whose superblocks are to be written, in this order, with which number of update.
     ///
     /// A new member first gets one that shows where it belongs, but never counts as the newest: then the lead

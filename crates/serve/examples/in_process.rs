@@ -234,6 +234,7 @@ fn measure(cache: &Path, origin: &Path, rounds: usize) -> Outcome<serde_json::Va
     for round in 0..rounds {
         let write_raw = raw(cache, Op::Write, RAW_WRITE_BYTES, RAW_WRITE_DEPTH, ROUND_BYTES, false)?;
         let made = format(&FormatOptions {
+            mirror: None,
             cache: cache.into(),
             origin: origin.into(),
             name: "bench".into(),

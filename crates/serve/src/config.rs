@@ -34,6 +34,13 @@ pub const BUFFER_BYTES_MIN: u64 = 72 << 20;
 pub struct Config {
     /// The cache device, made by `flashfront format`.
     pub cache: PathBuf,
+    /// The second cache device, with copies of what is dirty. Which is which is in their superblocks.
+    #[serde(default)]
+    pub mirror: Option<PathBuf>,
+    /// Serve `cache` alone although it is half of a mirrored cache: the operator's word that the other half
+    /// will not come back. A flag only.
+    #[serde(skip)]
+    pub without_mirror: bool,
     /// Where `status`, `set` and `drain` reach the daemon.
     #[serde(default = "control_path")]
     pub control: PathBuf,
@@ -220,6 +227,8 @@ impl Config {
     pub fn new(cache: PathBuf) -> Self {
         Self {
             cache,
+            mirror: None,
+            without_mirror: false,
             control: control_path(),
             state: crate::failure::state_path(),
             http: None,

@@ -8,6 +8,7 @@
 //!
 //! `{"command":"status"}` is answered by `{"reply":"status","mode":"writeback",...}`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
@@ -64,6 +65,15 @@ pub enum Command {
     Drain {
         /// Begin or end it.
         start: bool,
+    },
+    /// Make a device the mirror of the cache, or replace the one that failed. Answered when the device is taken;
+    /// `status` shows the progress in `mirror_copied_blocks`, and the end in `mirror`.
+    AddMirror {
+        /// By its whole path.
+        device: PathBuf,
+        /// Destroy what is on it.
+        #[serde(default)]
+        force: bool,
     },
     /// Stop cleanly, as on SIGTERM. Answered when it begins.
     Stop,

@@ -4,6 +4,8 @@
 //! Nothing is written before everything that can be refused has been checked, and every socket is
 //! held. A clean stop ends with the stale guard's data in the superblock.
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
@@ -20,7 +22,7 @@ use crate::frontend::nbd::Tls;
 use crate::metrics::Http;
 use crate::pump::{Pump, WAKER};
 use crate::stale::Change;
-use crate::{failure, superblock};
+use crate::failure;
 
 mod answer;
 mod changes;
@@ -28,6 +30,8 @@ mod destage;
 mod end;
 mod error;
 mod limit;
+mod members;
+mod mirror;
 mod open;
 mod tell;
 #[cfg(test)]
@@ -39,6 +43,8 @@ pub use destage::{DestageReport, destage};
 pub use error::ServeError;
 use error::failed;
 pub use limit::LimitError;
+use members::Members;
+use mirror::Adding;
 use open::{Opened, attach, exports, listen, open, options};
 
 /// The longest a turn waits when nothing happens.
@@ -60,6 +66,11 @@ impl StopHandle {
     /// Asks (again).
     pub fn stop(&self) {
         self.asked.fetch_add(1, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Wakes the daemon's loop.
+    fn wake(&self) {
         if let Some(waker) = self.waker.get()
             && let Err(error) = waker.wake()
         {
@@ -87,6 +98,8 @@ pub struct Hooks {
     pub stop: StopHandle,
     /// Wraps the cache device.
     pub wrap_cache: Option<Wrap>,
+    /// Wraps the mirror.
+    pub wrap_mirror: Option<Wrap>,
     /// Wraps each origin.
     pub wrap_origin: Option<Wrap>,
 }
@@ -161,32 +174,45 @@ fn begin<'a>(
     calls: Receiver<ControlCall>,
 ) -> Result<Daemon<'a>, ServeError> {
     let unsettled = remember(config, &opened)?;
-    let Opened { cache, origins, mut superblock, .. } = opened;
-    if let Some(cache) = &cache {
+    let Opened { members, origins, mut superblock, .. } = opened;
+    if !members.is_empty() {
         (superblock.clean, superblock.failed, superblock.epoch) = (false, false, superblock.epoch + 1);
         for (record, volume) in superblock.origins.iter_mut().zip(&config.volumes) {
             record.mode = volume.mode.unwrap_or(record.mode);
         }
-        superblock::write(cache, &mut superblock).map_err(failed(format!("{}: superblock", cache.path().display())))?;
+        members::write(&members, &mut superblock).map_err(|(path, error)| begin_failed(&members, path, error))?;
         failure::forget(config.state.as_deref(), &superblock);
     }
 
     if let Some(notice) = reactor.notice() {
         tracing::warn!("{notice}");
     }
-    for notice in origins.iter().chain(&cache).filter_map(DeviceFile::notice) {
+    for notice in origins.iter().chain(members.iter().map(|(_, file)| file)).filter_map(DeviceFile::notice) {
         tracing::warn!("{notice}");
     }
     let reserve = u64::from(superblock.lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES;
     let front = config.ram_front_bytes.0;
     let arena = Arena::with_reserve(config.buffer_bytes.0 + front, reserve + front);
     let backend = reactor.backend_name();
-    let devices = attach(reactor, cache, origins, &superblock, hooks);
+    let mut paths = [None, None];
+    for (number, file) in &members {
+        paths[usize::from(*number)] = Some(file.path().to_owned());
+    }
+    let devices = attach(config, reactor, members, origins, &superblock, hooks);
     let engine = Engine::new(superblock, options, Time(0))
         .map_err(|error| ServeError::Open { path: config.cache.clone(), error })?;
     let pump = Pump::new(engine, arena, devices, poll, calls);
     let (started, stop) = (Instant::now(), hooks.stop.clone());
-    Ok(Daemon { pump, config, backend, started, ready: None, stop, unsettled })
+    Ok(Daemon { pump, config, backend, started, ready: None, stop, unsettled, paths, adding: None })
+}
+
+/// A device that refuses its first write. The others have it, and say that it belongs to them.
+fn begin_failed(members: &Members, path: PathBuf, source: io::Error) -> ServeError {
+    let error = ServeError::Io { what: format!("{}: superblock", path.display()), source };
+    match members.iter().find(|(_, file)| file.path() != path) {
+        Some((_, other)) => ServeError::HalfMissing { error: Box::new(error), other: other.path().to_owned() },
+        None => error,
+    }
 }
 
 struct Daemon<'a> {
@@ -198,6 +224,10 @@ struct Daemon<'a> {
     stop: StopHandle,
     /// Changes of origins, until what the cache held before them is dropped.
     unsettled: Vec<Change>,
+    /// By which paths the members of the cache are known, by their numbers.
+    paths: [Option<PathBuf>; 2],
+    /// A device on its way to become the mirror.
+    adding: Option<Adding>,
 }
 
 impl Daemon<'_> {

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use flashfront_device::real::Reactor;
+use flashfront_device::real::{DeviceFile, Reactor};
 use flashfront_device::{Arena, Device, DeviceIo, Done};
 use flashfront_engine::{Buf, DeviceId, Effect, Effects, Engine, Event, Input, Memory, Request, RequestId, Time};
 use mio::{Events, Poll, Token};
@@ -74,6 +74,8 @@ pub struct Pump {
     engine: Engine,
     arena: Arena,
     devices: Devices,
+    /// I/Os of each of them that have not ended.
+    in_flight: Vec<u64>,
     poll: Poll,
     events: Events,
     frontends: Vec<(Box<dyn Frontend>, TokenRange)>,
@@ -98,6 +100,7 @@ impl Pump {
         Self {
             engine,
             arena,
+            in_flight: vec![0; devices.all.len()],
             devices,
             poll,
             events: Events::with_capacity(EVENTS_MAX),
@@ -129,6 +132,27 @@ impl Pump {
             self.frontends.push((frontend, tokens));
         }
         Ok(())
+    }
+
+    /// I/Os of a device that have not ended.
+    pub(crate) fn in_flight(&self, id: DeviceId) -> u64 {
+        let at = self.devices.all.iter().position(|(known, _)| *known == id);
+        at.map_or(0, |at| self.in_flight[at])
+    }
+
+    /// Closes a device that the engine wants nothing of any more.
+    pub(crate) fn remove(&mut self, id: DeviceId) {
+        if let Some(at) = self.devices.all.iter().position(|(known, _)| *known == id) {
+            self.devices.all.remove(at);
+            self.in_flight.remove(at);
+        }
+    }
+
+    /// Takes a device in the place of one that the engine wants nothing of any more.
+    pub(crate) fn attach(&mut self, id: DeviceId, file: DeviceFile) {
+        self.remove(id);
+        self.devices.all.push((id, Box::new(self.devices.reactor.attach(file))));
+        self.in_flight.push(0);
     }
 
     /// The engine.
@@ -191,11 +215,11 @@ impl Pump {
         for at in 0..self.effects.0.len() {
             match self.effects.0[at] {
                 Effect::Io(io) => {
-                    let device = self.devices.all.iter_mut().find(|(id, _)| *id == io.device);
-                    let (_, device) =
-                        device.expect("the engine knows only the superblock's devices, which are all open");
+                    let at = self.devices.all.iter().position(|(id, _)| *id == io.device);
+                    let at = at.expect("the engine knows only the superblock's devices, which are all open");
                     let io = DeviceIo { token: io.token, op: io.op, offset: io.offset, len: io.len, span: io.span };
-                    device.submit(self.now, io, &mut self.arena);
+                    self.in_flight[at] += 1;
+                    self.devices.all[at].1.submit(self.now, io, &mut self.arena);
                 }
                 Effect::Reply { id, result } => {
                     let frontend = (id.0 >> 32) as usize;
@@ -252,8 +276,10 @@ impl Pump {
     }
 
     fn collect_completions(&mut self) {
-        for (_, device) in &mut self.devices.all {
+        for ((_, device), in_flight) in self.devices.all.iter_mut().zip(&mut self.in_flight) {
+            let before = self.fetched.len();
             device.poll(self.now, &mut self.arena, &mut self.fetched);
+            *in_flight -= (self.fetched.len() - before) as u64;
         }
         self.done.extend(self.fetched.drain(..));
         for _ in 0..BATCH.min(self.done.len()) {

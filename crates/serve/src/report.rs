@@ -5,7 +5,7 @@
 //! contract with scripts: keys are added, never renamed or removed (test: `keys_are_a_contract`).
 //! Units come last in a name; what has no unit is a count.
 
-use flashfront_engine::{BLOCK_SECTORS, Counters, Key, Mode, OriginId, Status};
+use flashfront_engine::{BLOCK_SECTORS, Counters, Key, MirrorStatus, Mode, OriginId, Status};
 use serde::{Deserialize, Serialize};
 
 /// What the daemon knows and the engine does not.
@@ -21,6 +21,10 @@ pub struct Facts {
     pub clients: u64,
     /// Bytes of buffers the daemon holds for clients' requests.
     pub request_buffer_bytes: u64,
+    /// By which paths the members of the cache are known, by their numbers.
+    pub members: [Option<String>; 2],
+    /// The member that holds everything.
+    pub lead: u8,
     /// Whether the cache is being replayed and requests wait.
     pub opening: bool,
     /// Whether there is no cache device.
@@ -93,6 +97,15 @@ pub struct VolumeReport {
     pub blocks_dirty: u64,
 }
 
+/// One cache device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheDeviceReport {
+    /// By which path it was opened.
+    pub path: String,
+    /// `lead` (holds everything), `mirror` (holds what is dirty), `filling`, or `left out` (failed).
+    pub role: String,
+}
+
 /// A run of blocks whose only copy is corrupt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostRange {
@@ -127,6 +140,19 @@ pub struct StatusReport {
     /// Whether the origins are served without their cache. All that is about a cache is 0 then.
     #[serde(default)]
     pub without_cache: bool,
+    /// How it stands with the mirror: `none`, `whole` (both cache devices hold what is dirty), `syncing` (a new one
+    /// is being filled), or `alone` (one failed or was left out).
+    #[serde(default)]
+    pub mirror: String,
+    /// The cache devices that the daemon has open.
+    #[serde(default)]
+    pub cache_devices: Vec<CacheDeviceReport>,
+    /// Dirty blocks copied to the mirror that is being filled.
+    #[serde(default)]
+    pub mirror_copied_blocks: u64,
+    /// Of so many.
+    #[serde(default)]
+    pub mirror_of_blocks: u64,
     /// Blocks in the cache.
     pub blocks_cached: u64,
     /// Dirty ones among them.
@@ -180,6 +206,12 @@ impl StatusReport {
                 blocks_dirty: origin.blocks_dirty,
             })
             .collect();
+        let (mirror, other, copied, of) = match status.mirror {
+            MirrorStatus::None => ("none", "left out", 0, 0),
+            MirrorStatus::Whole => ("whole", "mirror", 0, 0),
+            MirrorStatus::Alone { .. } => ("alone", "left out", 0, 0),
+            MirrorStatus::Syncing { copied, of } => ("syncing", "filling", copied, of),
+        };
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -190,6 +222,10 @@ impl StatusReport {
             draining: status.draining,
             cache_failed: status.cache_failed,
             without_cache: facts.without_cache,
+            mirror: mirror.to_owned(),
+            cache_devices: cache_devices(facts, other),
+            mirror_copied_blocks: copied,
+            mirror_of_blocks: of,
             blocks_cached: status.blocks_cached,
             blocks_dirty: status.blocks_dirty,
             dirty_limit_blocks: status.dirty_limit_blocks,
@@ -227,6 +263,16 @@ fn uncached(status: &Status) -> Status {
         *counter = 0;
     }
     it
+}
+
+fn cache_devices(facts: &Facts, other: &str) -> Vec<CacheDeviceReport> {
+    let lead = usize::from(facts.lead);
+    let devices = [(lead, "lead"), (1 - lead, other)];
+    let known = |(number, role): (usize, &str)| {
+        let path = facts.members[number].clone()?;
+        Some(CacheDeviceReport { path, role: role.to_owned() })
+    };
+    devices.into_iter().filter_map(known).collect()
 }
 
 fn volume_name(facts: &Facts, id: u16) -> String {

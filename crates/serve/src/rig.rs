@@ -102,6 +102,7 @@ impl Bench {
     pub(crate) fn options(&self) -> FormatOptions {
         FormatOptions {
             cache: self.cache(),
+            mirror: None,
             origin: self.origin(),
             name: "data".to_owned(),
             mode: Mode::Writeback,

@@ -3,13 +3,14 @@
 //!
 //! Two copies, each whole by itself: the newer sound one counts. A damaged copy is reported, and
 //! mended by the next write. Writing does the last copy first, so that one is whole at every moment.
+//! A member of a mirrored cache may be larger than the cache: its last copy lies where the cache ends.
 
 use std::io;
 use std::path::PathBuf;
 
 use flashfront_device::real::DeviceFile;
 use flashfront_engine::BLOCK_BYTES;
-use flashfront_engine::format::{Superblock, SuperblockError};
+use flashfront_engine::format::{Mirror, Superblock, SuperblockError};
 
 /// Why there is no superblock to use.
 #[derive(Debug, thiserror::Error)]
@@ -77,12 +78,18 @@ pub fn read(device: &DeviceFile) -> Result<Stored, SuperblockReadError> {
             hint: "; the device is too small for a cache",
         });
     }
-    let offsets = Superblock::offsets(size);
+    let mut offsets = Superblock::offsets(size);
     let mut copies = [const { Err(SuperblockError::Foreign) }; 2];
-    for (copy, offset) in copies.iter_mut().zip(offsets) {
+    for nth in 0..2 {
         let mut block = vec![0; BLOCK_BYTES as usize];
-        device.read_at(offset, &mut block).map_err(|source| SuperblockReadError::Read { path: path(), source })?;
-        *copy = Superblock::decode(&block);
+        device.read_at(offsets[nth], &mut block).map_err(|source| SuperblockReadError::Read { path: path(), source })?;
+        copies[nth] = Superblock::decode(&block);
+        if let Ok(superblock) = &copies[nth]
+            && may_be_larger(superblock)
+            && superblock.cache_bytes < size
+        {
+            offsets = Superblock::offsets(superblock.cache_bytes);
+        }
     }
     let stored = match copies {
         // A newer program may have written one of them: that one is not damaged, this program is old.
@@ -96,11 +103,18 @@ pub fn read(device: &DeviceFile) -> Result<Stored, SuperblockReadError> {
         [Err(error), Ok(superblock)] => Stored { superblock, damaged: Some((offsets[0], error)) },
         [Err(first), Err(last)] => return Err(unusable(path(), first, Err(last), offsets[1])),
     };
-    if stored.superblock.cache_bytes != size {
+    let fits = stored.superblock.cache_bytes == size
+        || may_be_larger(&stored.superblock) && stored.superblock.cache_bytes < size;
+    if !fits {
         let expected = stored.superblock.cache_bytes;
         return Err(SuperblockReadError::Resized { path: path(), expected, found: size });
     }
     Ok(stored)
+}
+
+/// A device that was never half of a mirrored cache is used as a whole.
+fn may_be_larger(superblock: &Superblock) -> bool {
+    superblock.pairing.mirror != Mirror::None
 }
 
 fn unusable(
@@ -124,6 +138,14 @@ fn unusable(
 /// When the device refuses.
 pub fn write(device: &DeviceFile, superblock: &mut Superblock) -> io::Result<()> {
     superblock.update += 1;
+    put(device, superblock)
+}
+
+/// Writes both copies, durably, as they are.
+///
+/// # Errors
+/// When the device refuses.
+pub(crate) fn put(device: &DeviceFile, superblock: &Superblock) -> io::Result<()> {
     let block = superblock.encode();
     for offset in Superblock::offsets(superblock.cache_bytes).into_iter().rev() {
         device.write_at(offset, &block)?;

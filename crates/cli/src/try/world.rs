@@ -51,6 +51,7 @@ impl World {
             file.set_len(size).with_context(|| path.display().to_string())?;
         }
         offline::format(&FormatOptions {
+            mirror: None,
             cache: world.cache(),
             origin: world.origin(),
             name: "demo".to_owned(),
@@ -76,6 +77,7 @@ impl World {
                 let _ = ready.send(());
             })),
             stop: self.stop.clone(),
+            wrap_mirror: None,
             wrap_cache: Some(paced(DelaySpec::Ssd(ssd()))),
             wrap_origin: Some(paced(DelaySpec::Hdd(hdd()))),
         };

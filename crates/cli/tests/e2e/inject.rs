@@ -29,7 +29,7 @@ fn ordered_faults_come_and_are_announced() {
 fn faults_that_cannot_be_read_are_refused() {
     let volume = Volume::new(32, 64);
     must(&mut volume.format());
-    for (spec, says) in [("cache:fire", "`fire` is no fault"), ("tape:eio", "cache:FAULTS or origin:FAULTS")] {
+    for (spec, says) in [("cache:fire", "`fire` is no fault"), ("tape:eio", "mirror:FAULTS or origin:FAULTS")] {
         let refused = output(volume.serve().args(["--inject", spec]));
         assert!(!refused.status.success(), "{spec}");
         assert!(show(&refused).contains(says), "{spec}: {}", show(&refused));

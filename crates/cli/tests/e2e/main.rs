@@ -19,6 +19,7 @@ mod format_discard;
 mod harness;
 mod inject;
 mod kill;
+mod mirror;
 mod power_cut;
 mod refusal;
 mod repair;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the operator asks of a running daemon, over the control socket and the metrics port.
 
+use std::sync::mpsc::Sender;
+
 use flashfront_engine::{Control, Input};
 
 use super::{Daemon, limit};
@@ -9,15 +11,21 @@ use crate::report::{Facts, StatusReport};
 
 impl Daemon<'_> {
     pub(super) fn answer_calls(&mut self) {
+        self.go_on_adding();
         while let Some(call) = self.pump.call() {
-            let response = self.answer(call.command);
+            let Some(response) = self.answer(call.command, &call.reply) else { continue };
             // A client that has gone is no error.
             let _ = call.reply.send(response);
         }
     }
 
-    fn answer(&mut self, command: Command) -> Response {
-        match command {
+    /// `None`: it is answered later.
+    fn answer(&mut self, command: Command, reply: &Sender<Response>) -> Option<Response> {
+        Some(match command {
+            Command::AddMirror { device, force } => {
+                self.add_mirror(&device, force, reply.clone());
+                return None;
+            }
             Command::Status => {
                 Response::Status(Box::new(StatusReport::new(&self.pump.engine().status(), &self.facts())))
             }
@@ -38,13 +46,13 @@ impl Daemon<'_> {
                 if volumes.is_empty() {
                     let known: Vec<&str> = self.config.volumes.iter().map(|volume| volume.name.as_str()).collect();
                     let message = format!("no volume of that name; there are: {}", known.join(", "));
-                    return Response::Error { message };
+                    return Some(Response::Error { message });
                 }
                 // Everything is checked before anything is changed.
                 let limit = dirty_limit.map(|asked| limit::blocks(asked, self.pump.engine().superblock()));
                 let limit = match limit.transpose() {
                     Ok(limit) => limit,
-                    Err(error) => return Response::Error { message: error.to_string() },
+                    Err(error) => return Some(Response::Error { message: error.to_string() }),
                 };
                 if let Some(mode) = mode {
                     for at in volumes {
@@ -60,7 +68,7 @@ impl Daemon<'_> {
                 }
                 Response::Done
             }
-        }
+        })
     }
 
     fn facts(&self) -> Facts {
@@ -73,6 +81,8 @@ impl Daemon<'_> {
             clients: self.pump.clients(),
             request_buffer_bytes: self.pump.buffer_bytes().saturating_sub(engine),
             opening: self.ready.is_none(),
+            members: [0, 1].map(|at: usize| self.paths[at].as_ref().map(|path| path.display().to_string())),
+            lead: self.pump.engine().superblock().pairing.lead,
             without_cache: self.config.without_cache,
         }
     }

@@ -61,7 +61,7 @@ pub(super) fn check(
 pub(super) fn remember(config: &Config, opened: &Opened) -> Result<Vec<Change>, ServeError> {
     let state = config.state.as_deref();
     let mut changes = opened.changes.clone();
-    if opened.cache.is_none() {
+    if opened.members.is_empty() {
         for origin in &opened.origins {
             stale::remember(state, origin, How::ServedWithoutCache)
                 .map_err(|source| ServeError::Unremembered { origin: origin.path().to_owned(), source })?;

@@ -4,13 +4,16 @@
 //! A cache that failed is marked however the daemon was stopped, because its log may hold blocks that
 //! are older than the origin (tests: `daemon::tests`, and end to end `cache_failure`).
 
+use std::path::PathBuf;
+
 use flashfront_device::real::{Access, DeviceFile};
 use flashfront_engine::format::Superblock;
 
 use super::error::failed;
+use super::members::{self, Members};
 use super::{Daemon, Ended, ServeError};
 use crate::config::Config;
-use crate::{failure, stale, superblock};
+use crate::{failure, stale};
 
 impl Daemon<'_> {
     /// Closes the devices, and writes what the next start must know.
@@ -18,6 +21,7 @@ impl Daemon<'_> {
         let mut superblock = self.pump.engine().superblock().clone();
         let status = self.pump.engine().status();
         let (config, blocks_dirty) = (self.config, status.blocks_dirty);
+        let used = self.members();
         // Closes the devices and gives up their locks.
         drop(self.pump);
         if config.without_cache {
@@ -26,7 +30,7 @@ impl Daemon<'_> {
         superblock.dirty_blocks = blocks_dirty;
         if status.cache_failed {
             (superblock.clean, superblock.failed) = (false, true);
-            match mark(config, &mut superblock) {
+            match mark(&used, &mut superblock) {
                 Ok(()) => failure::forget(config.state.as_deref(), &superblock),
                 Err(error) => match failure::record(config.state.as_deref(), &superblock, blocks_dirty) {
                     Ok(path) => tracing::warn!("{error}; {} remembers that the cache failed", path.display()),
@@ -45,7 +49,7 @@ impl Daemon<'_> {
             stale::record(&origin, record).map_err(what())?;
         }
         (superblock.clean, superblock.failed) = (true, false);
-        mark(config, &mut superblock)?;
+        mark(&used, &mut superblock)?;
         Ok(Ended::Clean { blocks_dirty })
     }
 }
@@ -59,8 +63,10 @@ fn sync(config: &Config) -> Result<(), ServeError> {
     Ok(())
 }
 
-fn mark(config: &Config, superblock: &mut Superblock) -> Result<(), ServeError> {
-    let cache = DeviceFile::open(&config.cache, Access::Exclusive)?;
-    superblock::write(&cache, superblock)
-        .map_err(failed(format!("{}: can't write the superblock at the stop", config.cache.display())))
+fn mark(used: &[(u8, PathBuf)], superblock: &mut Superblock) -> Result<(), ServeError> {
+    let open = |(number, path): &(u8, PathBuf)| Ok((*number, DeviceFile::open(path, Access::Exclusive)?));
+    let members: Members = used.iter().map(open).collect::<Result<_, ServeError>>()?;
+    members::write(&members, superblock).map_err(|(path, error)| {
+        failed(format!("{}: can't write the superblock at the stop", path.display()))(error)
+    })
 }

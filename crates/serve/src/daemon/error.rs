@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use flashfront_device::real::{OpenError as DeviceOpenError, ReactorError};
 use flashfront_engine::format::{ORIGINS_MAX, SuperblockError};
+use flashfront_engine::format::PairingError;
 use flashfront_engine::{BLOCK_BYTES, OpenError};
 
 use super::limit::LimitError;
@@ -43,6 +44,35 @@ pub enum ServeError {
         "{0}. If it can't be brought back, or the origin is needed before: `flashfront serve --without-cache` serves the origin without it, and says first what may be missing"
     )]
     CacheMissing(Box<ServeError>),
+    /// Two cache devices that are no pair, or one that is no whole cache.
+    #[error("{path}{and}: {error}. {advice}", path = path.display(), and = other.as_ref().map_or_else(String::new, |it| format!(", {}", it.display())))]
+    Pairing {
+        /// The cache device.
+        path: PathBuf,
+        /// The second one, if it was given.
+        other: Option<PathBuf>,
+        /// What is wrong.
+        error: PairingError,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// A mirror was named, but the cache has none.
+    #[error("{path}: this cache has no mirror; serve it without --mirror, and make one with `flashfront mirror add`", path = path.display())]
+    NotMirrored {
+        /// The cache device that is there.
+        path: PathBuf,
+    },
+    /// One of two cache devices can't be used.
+    #[error(
+        "{error}. The other half of this mirrored cache, {other}, is there: if this one will not come back, `flashfront serve --cache {other} --without-mirror` serves that alone, and whatever only this one holds is lost",
+        other = other.display()
+    )]
+    HalfMissing {
+        /// What is wrong with it.
+        error: Box<ServeError>,
+        /// The one that is there.
+        other: PathBuf,
+    },
     /// Cache and origin are one.
     #[error("{cache} and {origin} are the same device; a cache needs a device of its own", cache = cache.display(), origin = origin.display())]
     SameDevice {

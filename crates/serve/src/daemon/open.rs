@@ -9,18 +9,19 @@ use flashfront_engine::format::{OriginRecord, Superblock};
 use flashfront_engine::{DeviceId, Engine, Options};
 
 use super::error::failed;
+use super::members::{self, Members};
 use super::{DESTAGE_BUFFER_BYTES, Hooks, LANE_BUFFER_BYTES, ServeError, Wrap, changes, limit, without_cache};
 use crate::config::{Config, Size, Volume};
 use crate::frontend::nbd::{BUFFER_BYTES_MIN, Nbd, NbdOptions, Tls};
 use crate::frontend::{Export, Frontend};
 use crate::pump::Devices;
 use crate::stale::{self, Change, Verdict};
-use crate::{failure, storage, superblock};
+use crate::{failure, storage};
 
 /// What is open before anything is written.
 pub(super) struct Opened {
-    /// `None`: the origins are served without it.
-    pub(super) cache: Option<DeviceFile>,
+    /// The cache devices in use; none: the origins are served without it.
+    pub(super) members: Members,
     pub(super) origins: Vec<DeviceFile>,
     pub(super) superblock: Superblock,
     /// An origin was changed behind our back.
@@ -30,16 +31,7 @@ pub(super) struct Opened {
 }
 
 pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
-    storage::check_not_attached(&config.cache)?;
-    let cache = DeviceFile::open(&config.cache, Access::Exclusive).map_err(ServeError::of_cache_device)?;
-    let stored = superblock::read(&cache).map_err(ServeError::of_superblock)?;
-    if let Some((offset, error)) = &stored.damaged {
-        tracing::warn!(
-            "{}: the superblock at byte {offset} is unusable ({error}); using the other copy, and mending this one",
-            config.cache.display()
-        );
-    }
-    let superblock = stored.superblock;
+    let (members, superblock) = members::open(config)?;
     let recorded = failure::recorded(config.state.as_deref(), &superblock);
     if let Some(dirty) = recorded.or_else(|| superblock.failed.then_some(superblock.dirty_blocks))
         && (dirty == 0 || !config.accept_changed_origin)
@@ -60,21 +52,23 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     let mut drop_clean = recorded.is_some() || superblock.failed;
     for (at, volume) in config.volumes.iter().enumerate() {
         let path = &volume.origin;
-        let same = || ServeError::SameDevice { cache: config.cache.clone(), origin: path.clone() };
-        if storage::is_same(path, &config.cache) {
-            return Err(same());
+        let same = |cache: &DeviceFile| ServeError::SameDevice { cache: cache.path().into(), origin: path.clone() };
+        let mut caches = members.iter().map(|(_, file)| file);
+        if let Some(cache) = caches.clone().find(|cache| storage::is_same(path, cache.path())) {
+            return Err(same(cache));
         }
         storage::check_not_attached(path)?;
         let origin = DeviceFile::open(path, Access::Exclusive)?;
-        if origin.identity().same_device(cache.identity()) {
-            return Err(same());
+        if let Some(cache) = caches.find(|cache| origin.identity().same_device(cache.identity())) {
+            return Err(same(cache));
         }
+        let cache = &members[0].1;
         let known = changes::find(config, &origin, &superblock, at)?;
-        drop_clean |= guard(config, volume, &origin, &cache, &superblock, at, known.first())?;
+        drop_clean |= guard(config, volume, &origin, cache, &superblock, at, known.first())?;
         changes.extend(known);
         origins.push(origin);
     }
-    Ok(Opened { cache: Some(cache), origins, superblock, drop_clean, changes })
+    Ok(Opened { members, origins, superblock, drop_clean, changes })
 }
 
 pub(super) fn check_buffers(config: &Config, lanes: u32) -> Result<(), ServeError> {
@@ -204,9 +198,15 @@ pub(super) fn exports(config: &Config, superblock: &Superblock, origins: &[Devic
     parts.map(export).collect()
 }
 
+/// The engine's name for a member.
+pub(super) const fn member_id(number: u8) -> DeviceId {
+    if number == 0 { DeviceId::Cache } else { DeviceId::Mirror }
+}
+
 pub(super) fn attach(
+    config: &Config,
     reactor: Reactor,
-    cache: Option<DeviceFile>,
+    members: Members,
     origins: Vec<DeviceFile>,
     superblock: &Superblock,
     hooks: &Hooks,
@@ -215,15 +215,20 @@ pub(super) fn attach(
         Some(wrap) => wrap(device),
         None => device,
     };
-    let cache: Box<dyn Device> = match cache {
-        Some(cache) => wrap(&hooks.wrap_cache, Box::new(reactor.attach(cache))),
-        None => Box::new(without_cache::ram(superblock)),
-    };
+    let mut all: Vec<(DeviceId, Box<dyn Device>)> = Vec::new();
+    if members.is_empty() {
+        all.push((DeviceId::Cache, Box::new(without_cache::ram(superblock))));
+    }
+    for (number, file) in members {
+        // The faults are ordered by the words of the command line.
+        let hook = if file.path() == config.cache { &hooks.wrap_cache } else { &hooks.wrap_mirror };
+        all.push((member_id(number), wrap(hook, Box::new(reactor.attach(file)))));
+    }
     let ids = superblock.origins.iter().map(|record| record.id);
     let origins = ids.zip(origins).map(|(id, file)| {
         let device: Box<dyn Device> = Box::new(reactor.attach(file));
         (DeviceId::Origin(id), wrap(&hooks.wrap_origin, device))
     });
-    let all = [(DeviceId::Cache, cache)].into_iter().chain(origins).collect();
+    all.extend(origins);
     Devices { all, reactor }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the engine has to tell, as the operator's log.
 
-use flashfront_engine::{Control, Event, Input, OriginId};
+use flashfront_engine::{Control, DeviceId, Event, Input, OriginId};
 
 use super::Daemon;
+use super::open::member_id;
 use crate::failure;
 
 impl Daemon<'_> {
@@ -24,6 +25,24 @@ impl Daemon<'_> {
             }
             self.pump.apply(Input::Control(Control::FailureRecorded { durable: recorded.is_ok() }));
         }
+    }
+
+    /// What people call a device.
+    fn device(&self, id: DeviceId) -> String {
+        let path = match id {
+            DeviceId::Cache => self.paths[0].clone(),
+            DeviceId::Mirror => self.paths[1].clone(),
+            DeviceId::Origin(origin) => {
+                let at = self.pump.engine().superblock().origins.iter().position(|record| record.id == origin);
+                at.map(|at| self.config.volumes[at].origin.clone())
+            }
+        };
+        path.map_or_else(|| format!("{id:?}"), |path| path.display().to_string())
+    }
+
+    /// The cache device that holds everything.
+    fn lead(&self) -> String {
+        self.device(member_id(self.pump.engine().superblock().pairing.lead))
     }
 
     fn log(&self, event: Event) {
@@ -49,19 +68,27 @@ impl Daemon<'_> {
             ),
             Event::MemberFailed { device } => {
                 tracing::error!(
-                    "{device:?}: it failed and is left out; the cache goes on with the other cache device alone"
+                    "{}: it failed and is left out; the cache goes on with {} alone. `flashfront mirror add DEVICE` puts another in its place",
+                    self.device(device),
+                    self.lead()
                 );
             }
-            Event::MemberLeft { device } => tracing::warn!("that {device:?} is left out is recorded durably"),
-            Event::MirrorWhole => tracing::info!("the mirror is complete: both cache devices hold all dirty data"),
+            Event::MemberLeft { device } => {
+                tracing::warn!("{}: that {} is left out is recorded durably", self.lead(), self.device(device));
+            }
+            Event::MirrorWhole => tracing::info!(
+                "the mirror is complete: {} and {} hold all dirty data; name both at the next start (--cache, --mirror)",
+                self.device(DeviceId::Cache),
+                self.device(DeviceId::Mirror)
+            ),
             Event::CacheFailed => tracing::error!(
                 "{}: the cache device failed, and nothing new is trusted to it. What can still be read of it is served and \
                  destaged; everything else goes to the origin, at its speed. Run `flashfront drain` and stop; this cache will \
                  not be served again",
-                self.config.cache.display()
+                self.lead()
             ),
             Event::DeviceFailed { device, op, offset, error } => {
-                tracing::error!("{device:?}: {op:?} at byte {offset} failed: {error:?}");
+                tracing::error!("{}: {op:?} at byte {offset} failed: {error:?}", self.device(device));
             }
             Event::DestageFailed { origin, error } => tracing::error!(
                 "volume {}: writing dirty data to the origin failed ({error:?}); it stays in the cache and is tried again",

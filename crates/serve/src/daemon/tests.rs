@@ -56,7 +56,7 @@ fn a_cache_that_failed_while_dirty_is_marked_and_refused() {
     assert!(check(&bench.cache(), &mut |_, _| {}).unwrap().cache_failed);
     let occupied = format(&bench.options()).unwrap_err().to_string();
     assert!(occupied.contains("failed") && occupied.contains(&dirty.to_string()), "{occupied}");
-    let refusal = detach(&bench.cache(), &bench.origin(), false).unwrap_err();
+    let refusal = detach(&bench.cache(), None, &bench.origin(), false).unwrap_err();
     assert!(matches!(refusal, DetachError::CacheFailed { dirty: found, .. } if found == dirty), "{refusal}");
     assert_eq!(superblock(&bench), marked, "refusals change nothing");
 
@@ -84,7 +84,7 @@ fn a_cache_that_failed_and_was_drained_comes_off_without_force() {
         let said = bench.refused(&config).to_string();
         assert!(said.contains("nothing is lost") && said.contains("detach"), "{said}");
     }
-    let report = detach(&bench.cache(), &bench.origin(), false).unwrap();
+    let report = detach(&bench.cache(), None, &bench.origin(), false).unwrap();
     assert_eq!(report.blocks_given_up, 0);
     let file = std::fs::File::open(bench.origin()).unwrap();
     let mut bytes = vec![0; BLOCK_BYTES as usize];

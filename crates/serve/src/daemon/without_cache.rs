@@ -43,7 +43,7 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     }
     let superblock = offline::superblock_in_ram(RAM_CACHE_BYTES, records).expect("4 MiB can be divided");
     check_buffers(config, superblock.lanes)?;
-    Ok(Opened { cache: None, origins, superblock, drop_clean: false, changes: Vec::new() })
+    Ok(Opened { members: Vec::new(), origins, superblock, drop_clean: false, changes: Vec::new() })
 }
 
 /// The cache in RAM, formatted.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use flashfront_device::real::{Access, DeviceFile, OpenError};
 use flashfront_engine::BLOCK_BYTES;
-use flashfront_engine::format::Superblock;
+use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
 use serde::Serialize;
 
 use super::uuid_text;
@@ -27,6 +27,11 @@ pub struct DetachReport {
     pub uuid: String,
     /// The cache device; it holds no cache any more.
     pub cache: PathBuf,
+    /// The second cache device, if it was given: it holds none either.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<PathBuf>,
+    /// A second cache device was not given, and still holds what it held.
+    pub other_remains: bool,
     /// The origin; it is complete by itself.
     pub origin: PathBuf,
     /// Dirty blocks given up, with force.
@@ -46,6 +51,14 @@ pub enum DetachError {
     /// It is no cache.
     #[error(transparent)]
     Superblock(#[from] SuperblockReadError),
+    /// Half of a mirrored cache, or no pair.
+    #[error("{cache}: {error}. Name both devices of a mirrored cache with --cache and --mirror; --force detaches the one named, and leaves the other", cache = cache.display())]
+    Pairing {
+        /// The cache device.
+        cache: PathBuf,
+        /// What is wrong.
+        error: PairingError,
+    },
     /// The cache belongs to another origin.
     #[error("{origin} is not the origin of the cache {cache} (that is volume `{expected}`, {size}); name the right one", origin = origin.display(), cache = cache.display())]
     OtherOrigin {
@@ -116,11 +129,27 @@ pub enum DetachError {
 ///
 /// # Errors
 /// [`DetachError`].
-pub fn detach(cache_path: &Path, origin_path: &Path, force: bool) -> Result<DetachReport, DetachError> {
-    storage::check_not_attached(cache_path)?;
-    let cache = DeviceFile::open(cache_path, Access::Exclusive)?;
+pub fn detach(
+    cache_path: &Path,
+    mirror: Option<&Path>,
+    origin_path: &Path,
+    force: bool,
+) -> Result<DetachReport, DetachError> {
+    let mut members = Vec::new();
+    for path in [Some(cache_path), mirror].into_iter().flatten() {
+        storage::check_not_attached(path)?;
+        let file = DeviceFile::open(path, Access::Exclusive)?;
+        let superblock = superblock::read(&file)?.superblock;
+        members.push((file, superblock));
+    }
     let origin = DeviceFile::open(origin_path, Access::Exclusive)?;
-    let superblock = superblock::read(&cache)?.superblock;
+    let second = members.get(1).map(|(_, superblock)| superblock);
+    let superblock = choose(&members[0].1, second, force)
+        .map_err(|error| DetachError::Pairing { cache: cache_path.to_owned(), error })?;
+    let other_remains = superblock.pairing.mirror != Mirror::None && second.is_none();
+    let number = superblock.pairing.member;
+    let (cache, _) =
+        members.iter().find(|(_, it)| it.pairing.member == number).expect("the one that was chosen is one of them");
     let [record] = &superblock.origins[..] else {
         return Err(DetachError::Several { cache: cache_path.to_owned(), count: superblock.origins.len() });
     };
@@ -134,7 +163,7 @@ pub fn detach(cache_path: &Path, origin_path: &Path, force: bool) -> Result<Deta
             size: Size(record.size_bytes),
         });
     }
-    let (dirty, places) = dirty(&cache, &superblock);
+    let (dirty, places) = dirty(cache, &superblock);
     let (cache_path, origin_path) = (cache_path.to_owned(), origin_path.to_owned());
     if !force && places > 0 {
         return Err(DetachError::Damaged { cache: cache_path, places });
@@ -145,10 +174,16 @@ pub fn detach(cache_path: &Path, origin_path: &Path, force: bool) -> Result<Deta
             false => DetachError::Dirty { cache: cache_path, origin: origin_path, dirty },
         });
     }
-    wipe(&cache).map_err(|source| DetachError::Write { path: cache_path.clone(), source })?;
+    // The one that counts last: what is left after a power cut still says that it needs the other.
+    members.sort_by_key(|(_, it)| it.pairing.member == number);
+    for (member, superblock) in &members {
+        wipe(member, superblock).map_err(|source| DetachError::Write { path: member.path().to_owned(), source })?;
+    }
     Ok(DetachReport {
         uuid: uuid_text(&superblock.uuid),
         cache: cache_path,
+        mirror: mirror.map(Path::to_owned),
+        other_remains,
         origin: origin_path,
         blocks_given_up: dirty,
     })
@@ -167,8 +202,8 @@ pub(crate) fn dirty(cache: &DeviceFile, superblock: &Superblock) -> (u64, usize)
 }
 
 /// Zeroes both superblocks.
-fn wipe(cache: &DeviceFile) -> io::Result<()> {
-    for offset in Superblock::offsets(cache.geometry().size_bytes) {
+fn wipe(cache: &DeviceFile, superblock: &Superblock) -> io::Result<()> {
+    for offset in Superblock::offsets(superblock.cache_bytes) {
         cache.write_at(offset, &vec![0; BLOCK_BYTES as usize])?;
     }
     cache.sync()

@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use flashfront_device::real::{Access, DeviceFile};
+use flashfront_engine::format::Mirror;
 use flashfront_engine::{BLOCK_BYTES, Mode};
 use serde::Serialize;
 
@@ -31,7 +32,17 @@ pub struct DumpReport {
     pub clean_stop: bool,
     /// Whether the cache device failed in the last run.
     pub cache_failed: bool,
-    /// Size of the cache device.
+    /// What it says of a second cache device: `none`, `whole` (both hold what is dirty) or `alone`.
+    pub mirror: &'static str,
+    /// Which of the two this one is.
+    pub member: u8,
+    /// Which of the two holds everything; the other one lacks the data of clean blocks.
+    pub lead: u8,
+    /// The update that began this pairing; 0 = formatted so.
+    pub paired: u64,
+    /// The data of clean blocks went with the old lead; the next start forgets them.
+    pub clean_lost: bool,
+    /// Size of the cache.
     pub cache_bytes: u64,
     /// Segment size.
     pub segment_bytes: u64,
@@ -173,6 +184,15 @@ pub fn dump(path: &Path) -> Result<DumpReport, CheckError> {
         epoch: superblock.epoch,
         clean_stop: superblock.clean,
         cache_failed: superblock.failed,
+        mirror: match superblock.pairing.mirror {
+            Mirror::None => "none",
+            Mirror::Whole => "whole",
+            Mirror::Alone => "alone",
+        },
+        member: superblock.pairing.member,
+        lead: superblock.pairing.lead,
+        paired: superblock.pairing.paired,
+        clean_lost: superblock.pairing.clean_lost,
         cache_bytes: superblock.cache_bytes,
         segment_bytes: u64::from(superblock.segment_blocks) * BLOCK_BYTES,
         segments_per_lane: superblock.segments_per_lane,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use flashfront_device::probe::probe_device;
 use flashfront_device::real::{Access, DeviceFile, OpenError, discard};
-use flashfront_engine::format::{OriginRecord, Superblock};
+use flashfront_engine::format::{Mirror, OriginRecord, Superblock};
 use flashfront_engine::{BLOCK_BYTES, Engine, Mode, Options, OriginId, Time};
 use serde::Serialize;
 
@@ -31,6 +31,8 @@ const WIPE_BYTES: u64 = 512 << 10;
 pub struct FormatOptions {
     /// The cache device.
     pub cache: PathBuf,
+    /// A second cache device for copies of dirty data.
+    pub mirror: Option<PathBuf>,
     /// The origin.
     pub origin: PathBuf,
     /// The volume's name.
@@ -54,8 +56,11 @@ pub struct FormatReport {
     pub uuid: String,
     /// The cache device.
     pub cache: PathBuf,
-    /// Its size.
+    /// What the cache uses of it: its size, or that of the mirror if that is smaller.
     pub cache_bytes: u64,
+    /// The mirror.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<PathBuf>,
     /// The origin.
     pub origin: PathBuf,
     /// Its size.
@@ -161,38 +166,70 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
     if !config::name_is_usable(&options.name) || options.name.len() > 32 {
         return Err(FormatError::BadName(options.name.clone()));
     }
-    let same = || FormatError::SameDevice { cache: options.cache.clone(), origin: options.origin.clone() };
+    let paths: Vec<&Path> = [&options.cache].into_iter().chain(&options.mirror).map(PathBuf::as_path).collect();
+    let same = |cache: &Path, other: &Path| FormatError::SameDevice { cache: cache.into(), origin: other.into() };
     // Before the locks, which would only say "busy".
-    if storage::is_same(&options.cache, &options.origin) {
-        return Err(same());
+    for (at, path) in paths.iter().enumerate() {
+        let others = paths[at + 1..].iter().copied().chain([options.origin.as_path()]);
+        if let Some(other) = others.into_iter().find(|other| storage::is_same(path, other)) {
+            return Err(same(path, other));
+        }
+        storage::check_not_attached(path)?;
     }
-    storage::check_not_attached(&options.cache)?;
     storage::check_not_attached(&options.origin)?;
-    let cache = DeviceFile::open(&options.cache, Access::Exclusive)?;
+    let members = paths.iter().map(|path| DeviceFile::open(path, Access::Exclusive)).collect::<Result<Vec<_>, _>>()?;
     let origin = DeviceFile::open(&options.origin, Access::Exclusive)?;
-    if cache.identity().same_device(origin.identity()) {
-        return Err(same());
+    if let Some(member) = members.iter().find(|member| member.identity().same_device(origin.identity())) {
+        return Err(same(member.path(), origin.path()));
     }
-    let cache_bytes = cache.geometry().size_bytes;
+    let smallest = members.iter().min_by_key(|member| member.geometry().size_bytes).expect("there is at least one");
+    let cache_bytes = smallest.geometry().size_bytes;
     let layout = Layout::new(cache_bytes, options.segment.map(|size| size.0), options.lanes)
-        .map_err(|error| FormatError::Layout { path: options.cache.clone(), error })?;
-    let destroyed = occupants(&cache)?;
-    if !options.force && !destroyed.is_empty() {
-        return Err(FormatError::Occupied { path: options.cache.clone(), found: destroyed.join("; ") });
+        .map_err(|error| FormatError::Layout { path: smallest.path().to_owned(), error })?;
+    let mut destroyed = Vec::new();
+    for member in &members {
+        let found = occupants(member)?;
+        if !options.force && !found.is_empty() {
+            return Err(FormatError::Occupied { path: member.path().to_owned(), found: found.join("; ") });
+        }
+        destroyed.extend(found);
     }
     let mut superblock = new_superblock(options, &layout, &origin, cache_bytes)?;
     let index_bytes =
         index_bytes(&superblock).map_err(|error| FormatError::Engine { path: options.cache.clone(), error })?;
 
-    let write_error = |source| FormatError::Write { path: options.cache.clone(), source };
-    wipe(&cache).map_err(write_error)?;
-    let (discarded_bytes, notice) = if options.discard { discard_log(&cache, &superblock) } else { (0, None) };
-    write(&cache, &mut superblock).map_err(write_error)?;
-    let back = superblock::read(&cache)
-        .map_err(|error| FormatError::Verify { path: options.cache.clone(), error: Box::new(error) })?;
-    debug_assert_eq!(back.superblock, superblock);
-    let mut notices: Vec<String> = [&cache, &origin].iter().filter_map(|it| it.notice()).map(str::to_owned).collect();
-    notices.extend(notice);
+    let write_error = |member: &DeviceFile| {
+        let path = member.path().to_owned();
+        move |source| FormatError::Write { path, source }
+    };
+    // All are empty before one of them says that it is a cache.
+    for member in &members {
+        wipe(member).map_err(write_error(member))?;
+    }
+    let (mut discarded_bytes, mut failed) = (0, Vec::new());
+    for member in members.iter().filter(|_| options.discard) {
+        let (bytes, notice) = discard_log(member, &superblock);
+        discarded_bytes += bytes;
+        failed.extend(notice);
+    }
+    for member in &members {
+        write_checkpoints(member, &superblock).map_err(write_error(member))?;
+    }
+    superblock.update += 1;
+    for (number, member) in (0..).zip(&members) {
+        superblock.pairing.member = number;
+        superblock::put(member, &superblock).map_err(write_error(member))?;
+        let back = superblock::read(member)
+            .map_err(|error| FormatError::Verify { path: member.path().to_owned(), error: Box::new(error) })?;
+        debug_assert_eq!(back.superblock, superblock);
+    }
+    let mut notices: Vec<String> =
+        members.iter().chain([&origin]).filter_map(DeviceFile::notice).map(str::to_owned).collect();
+    notices.extend(failed);
+    for member in members.iter().filter(|member| member.geometry().size_bytes > cache_bytes) {
+        let rest = Size(member.geometry().size_bytes - cache_bytes);
+        notices.push(format!("{}: {rest} stay unused, since the other cache device is smaller", member.path().display()));
+    }
     if origin.geometry().size_bytes < cache_bytes {
         notices.push("the cache device is larger than the origin; the rest of it will stay unused".to_owned());
     }
@@ -200,6 +237,7 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
         uuid: uuid_text(&superblock.uuid),
         cache: options.cache.clone(),
         cache_bytes,
+        mirror: options.mirror.clone(),
         origin: options.origin.clone(),
         origin_bytes: origin.geometry().size_bytes,
         name: options.name.clone(),
@@ -216,7 +254,7 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
 }
 
 /// What is on the device, with a word about dirty data if it is a cache of ours.
-fn occupants(cache: &DeviceFile) -> Result<Vec<String>, FormatError> {
+pub(crate) fn occupants(cache: &DeviceFile) -> Result<Vec<String>, FormatError> {
     let found = probe_device(cache).map_err(|source| FormatError::Read { path: cache.path().to_owned(), source })?;
     let mut found: Vec<String> = found.into_iter().map(|found| found.what).collect();
     found.dedup();
@@ -270,7 +308,11 @@ fn new_superblock(
         changed_ns: 0,
     };
     stale::record(origin, &mut record).map_err(read(origin.path()))?;
-    Ok(empty_superblock(uuid, layout, cache_bytes, vec![record]))
+    let mut superblock = empty_superblock(uuid, layout, cache_bytes, vec![record]);
+    if options.mirror.is_some() {
+        superblock.pairing.mirror = Mirror::Whole;
+    }
+    Ok(superblock)
 }
 
 fn empty_superblock(uuid: [u8; 16], layout: &Layout, cache_bytes: u64, origins: Vec<OriginRecord>) -> Superblock {
@@ -308,7 +350,7 @@ fn index_bytes(superblock: &Superblock) -> Result<u64, flashfront_engine::OpenEr
 }
 
 /// Wipes the signatures of what was there, so that a power cut from here on leaves nothing that looks whole.
-fn wipe(cache: &DeviceFile) -> io::Result<()> {
+pub(crate) fn wipe(cache: &DeviceFile) -> io::Result<()> {
     let zeroes = vec![0; WIPE_BYTES as usize];
     cache.write_at(0, &zeroes)?;
     cache.write_at(cache.geometry().size_bytes - WIPE_BYTES, &zeroes)?;
@@ -334,11 +376,10 @@ fn discard_log(cache: &DeviceFile, superblock: &Superblock) -> (u64, Option<Stri
     }
 }
 
-/// Writes checkpoints, then superblocks, each durable before the next.
-fn write(cache: &DeviceFile, superblock: &mut Superblock) -> io::Result<()> {
+/// Writes the checkpoints, durably: before the superblocks.
+fn write_checkpoints(cache: &DeviceFile, superblock: &Superblock) -> io::Result<()> {
     for (offset, block) in superblock.empty_checkpoints() {
         cache.write_at(offset, &block)?;
     }
-    cache.sync()?;
-    superblock::write(cache, superblock)
+    cache.sync()
 }

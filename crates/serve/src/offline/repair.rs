@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use flashfront_device::real::{Access, DeviceFile, OpenError};
-use flashfront_engine::format::{STREAMS, Superblock};
+use flashfront_engine::format::{Mirror, STREAMS, Superblock};
 use flashfront_engine::{BLOCK_BYTES, Key, OriginId};
 use serde::Serialize;
 
@@ -112,6 +112,9 @@ pub enum RepairError {
     /// Neither superblock is left.
     #[error("{cache}: neither copy of the superblock is sound, so nothing on the device can be placed, and it can't be repaired. The origin can be used by itself, but lacks what was dirty here. A copy of the device, if there is one, may be better; `flashfront format --force` makes a new cache", cache = .0.display())]
     NoSuperblock(PathBuf),
+    /// What is wrong with one device of two, the other one may have.
+    #[error("{path}: it is half of a mirrored cache and damaged, and can't be repaired by itself. Serve both (`flashfront serve --cache A --mirror B`), or write what is dirty with `flashfront destage`: what can't be read from one is read from the other", path = .0.display())]
+    Mirrored(PathBuf),
     /// The device can't be read.
     #[error("{path}: can't be read: {source}", path = path.display())]
     Read {
@@ -193,6 +196,11 @@ impl Repair {
         let checked = check::check_open(&device, progress)?;
         let Some(uuid) = checked.uuid.clone() else { return Err(RepairError::NoSuperblock(path.to_owned())) };
         let superblock = superblock::read(&device)?.superblock;
+        let pairing = &superblock.pairing;
+        let by_itself = pairing.mirror == Mirror::Alone && pairing.paired == 0 && !pairing.clean_lost;
+        if !checked.ok && pairing.mirror != Mirror::None && !by_itself {
+            return Err(RepairError::Mirrored(path.to_owned()));
+        }
         let mut it = Self { device, superblock, lanes: Vec::new(), report: RepairReport::default() };
         it.report = RepairReport { cache: path.to_owned(), uuid, cache_failed: checked.cache_failed, ..it.report };
         let in_lanes = checked.damage.iter().any(|damage| damage.kind != DamageKind::Superblock);

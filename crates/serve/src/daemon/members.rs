@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The cache devices of a start: one, or the two members of a mirrored cache.
+//!
+//! Which superblock counts is the engine's to say (`format::choose`). What is served here is never older
+//! than what any member held, but by the operator's word, `--without-mirror` (tests: end to end `mirror`).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use flashfront_device::real::{Access, DeviceFile, OpenError};
+use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
+
+use super::ServeError;
+use crate::config::Config;
+use crate::{storage, superblock};
+
+/// Cache devices by their number of member; the lead comes first.
+pub(super) type Members = Vec<(u8, DeviceFile)>;
+
+/// Opens what the config names and chooses. Nothing is written.
+pub(super) fn open(config: &Config) -> Result<(Members, Superblock), ServeError> {
+    let Some(mirror) = config.mirror.as_ref().filter(|_| !config.without_mirror) else {
+        return one(config);
+    };
+    if storage::is_same(&config.cache, mirror) {
+        return Err(ServeError::SameDevice { cache: config.cache.clone(), origin: mirror.clone() });
+    }
+    let (first, second) = match (member(&config.cache), member(mirror)) {
+        (Ok(first), Ok(second)) => (first, second),
+        (Err(error), Ok(found)) | (Ok(found), Err(error)) if is_lost(&error) => return alone(found, error),
+        (Err(error), _) | (_, Err(error)) => return Err(error),
+    };
+    let refused = |error| ServeError::Pairing {
+        path: config.cache.clone(),
+        other: Some(mirror.clone()),
+        advice: match error {
+            PairingError::Strangers => "Name the right one. To make one the mirror of the other: serve that one alone, and `flashfront mirror add` this",
+            PairingError::MemberMissing => "The newer one of the two belongs with a third device: name that one, or serve the newer one with --without-mirror if the third will not come back",
+            PairingError::LeftOut => "Name the one that was served last",
+        },
+        error,
+    };
+    let chosen = choose(&first.1, Some(&second.1), false).map_err(refused)?;
+    let number = |member: &(DeviceFile, Superblock)| member.1.pairing.member;
+    let lead_first = if number(&first) == chosen.pairing.lead { [first, second] } else { [second, first] };
+    let whole = chosen.pairing.mirror == Mirror::Whole;
+    let mut members = Members::new();
+    for it in lead_first {
+        if whole || number(&it) == chosen.pairing.member {
+            members.push((number(&it), it.0));
+        } else {
+            tracing::warn!(
+                "{path}: it was left out of its mirrored cache after a failure, so what it holds is old; it is not used. `flashfront mirror add {path} --force` makes it the mirror again",
+                path = it.0.path().display()
+            );
+        }
+    }
+    Ok((members, chosen))
+}
+
+/// Without a mirror, or without the mirror.
+fn one(config: &Config) -> Result<(Members, Superblock), ServeError> {
+    let (file, stored) = member(&config.cache)?;
+    let chosen = choose(&stored, None, config.without_mirror).map_err(|error| ServeError::Pairing {
+        path: config.cache.clone(),
+        other: None,
+        error,
+        advice: match error {
+            PairingError::LeftOut => "Serve the other one",
+            _ => "Name it with --mirror. If it will not come back: --without-mirror serves this one alone, and what only the other one holds is lost",
+        },
+    })?;
+    if stored.pairing.mirror == Mirror::Whole {
+        tracing::warn!(
+            "{}: served without the other half of the mirrored cache, as ordered; from now on that one counts as old. `flashfront mirror add` makes a new one",
+            config.cache.display()
+        );
+    }
+    Ok((Vec::from([(chosen.pairing.member, file)]), chosen))
+}
+
+/// One of two can't be had: it isn't needed if it was left out before.
+fn alone(found: (DeviceFile, Superblock), error: ServeError) -> Result<(Members, Superblock), ServeError> {
+    let (file, stored) = found;
+    let other = file.path().to_owned();
+    // That the origin could be served without its cache is no advice here.
+    let error = if let ServeError::CacheMissing(inner) = error { inner } else { Box::new(error) };
+    match choose(&stored, None, false) {
+        Ok(chosen) if chosen.pairing.mirror == Mirror::Alone => {
+            tracing::warn!(
+                "{error}. It was left out of its mirrored cache before, so {} is complete, and served alone; `flashfront mirror add` makes a new mirror",
+                other.display()
+            );
+            Ok((Vec::from([(chosen.pairing.member, file)]), chosen))
+        }
+        Ok(_) => Err(ServeError::NotMirrored { path: other }),
+        Err(_) => Err(ServeError::HalfMissing { error, other }),
+    }
+}
+
+/// Whether the device is not there, or not what it was; and not only in use.
+fn is_lost(error: &ServeError) -> bool {
+    use crate::superblock::SuperblockReadError::Resized;
+    matches!(
+        error,
+        ServeError::CacheMissing(_)
+            | ServeError::Device(OpenError::Size { .. } | OpenError::Kind { .. })
+            | ServeError::Superblock(Resized { .. })
+    )
+}
+
+fn member(path: &Path) -> Result<(DeviceFile, Superblock), ServeError> {
+    storage::check_not_attached(path)?;
+    let file = DeviceFile::open(path, Access::Exclusive).map_err(ServeError::of_cache_device)?;
+    let stored = superblock::read(&file).map_err(ServeError::of_superblock)?;
+    if let Some((offset, error)) = &stored.damaged {
+        tracing::warn!(
+            "{}: the superblock at byte {offset} is unusable ({error}); using the other copy, and mending this one",
+            path.display()
+        );
+    }
+    Ok((file, stored.superblock))
+}
+
+/// Writes the next update to all members; says which one refused.
+pub(super) fn write(members: &Members, superblock: &mut Superblock) -> Result<(), (PathBuf, io::Error)> {
+    superblock.update += 1;
+    let mut refused = Ok(());
+    for (number, file) in members {
+        superblock.pairing.member = *number;
+        let written = superblock::put(file, superblock).map_err(|error| (file.path().to_owned(), error));
+        // The others get it all the same.
+        refused = refused.and(written);
+    }
+    superblock.pairing.member = superblock.pairing.lead;
+    refused
+}

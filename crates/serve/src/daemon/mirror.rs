@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A new mirror for a running cache: `flashfront mirror add`.
+//!
+//! Opening a device, looking at what it holds and wiping that can take seconds, so a thread does it and clients
+//! notice nothing. The engine hears of the device when nothing on it looks like a cache any more, and nothing is in
+//! flight to the one that it replaces.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+
+use flashfront_device::real::{Access, DeviceFile, OpenError};
+use flashfront_engine::{Control, Input, MirrorStatus};
+
+use super::Daemon;
+use super::open::member_id;
+use crate::config::Size;
+use crate::control::Response;
+use crate::offline::{self, FormatError};
+use crate::storage::{self, AttachedError};
+
+/// Why a device does not become the mirror. Nothing was changed, but by [`MirrorError::Write`].
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MirrorError {
+    #[error("the cache has a mirror already, and both devices are well; nothing to do")]
+    Whole,
+    #[error("a new mirror is being filled already; `flashfront status` shows how far it is")]
+    Busy,
+    #[error("the failure of the other cache device is not recorded yet; try again in a moment")]
+    Leaving,
+    #[error(
+        "I/O to the device that is to be replaced has not ended yet; try again when the kernel has given it up (see dmesg)"
+    )]
+    InFlight,
+    #[error("the cache is still being replayed; try again when it serves")]
+    Opening,
+    #[error("the cache device failed, so nothing new is put on it; drain it and make a new cache")]
+    Failed,
+    #[error("the origins are served without a cache; there is nothing to mirror")]
+    WithoutCache,
+    #[error("{path}: name the device by its whole path, as the daemon may run in another folder", path = .0.display())]
+    Relative(PathBuf),
+    #[error("{path} is in use by this cache, as {used}; a mirror needs a device of its own", path = path.display(), used = used.display())]
+    InUse { path: PathBuf, used: PathBuf },
+    #[error("{path} has {found} bytes, and the cache {needed}; a mirror must be at least as large", path = path.display())]
+    Small { path: PathBuf, needed: u64, found: u64 },
+    #[error("{path} has blocks of {found}; a cache device may have 4 KiB at most", path = path.display(), found = Size(u64::from(*found)))]
+    Blocks { path: PathBuf, found: u32 },
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Attached(#[from] AttachedError),
+    #[error(transparent)]
+    Occupied(#[from] FormatError),
+    #[error("{path}: can't be written: {source}", path = path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("the thread that opens the device can't be started: {0}")]
+    Thread(io::Error),
+    #[error("the device was not opened, because of a bug; see the log")]
+    Panicked,
+}
+
+/// A device on its way to the engine.
+#[derive(Debug)]
+pub(super) struct Adding {
+    opened: Receiver<Result<DeviceFile, MirrorError>>,
+    reply: Sender<Response>,
+}
+
+impl Daemon<'_> {
+    /// The members in use, by number and path.
+    pub(super) fn members(&self) -> Vec<(u8, PathBuf)> {
+        let lead = self.pump.engine().superblock().pairing.lead;
+        let whole = self.pump.engine().status().mirror == MirrorStatus::Whole;
+        let used = [lead, 1 - lead].into_iter().take(if whole { 2 } else { 1 });
+        used.filter_map(|number| Some((number, self.paths[usize::from(number)].clone()?))).collect()
+    }
+
+    /// Begins to open a device for it. The answer comes when the engine has it.
+    pub(super) fn add_mirror(&mut self, path: &Path, force: bool, reply: Sender<Response>) {
+        match self.begin_adding(path, force) {
+            Ok(opened) => self.adding = Some(Adding { opened, reply }),
+            Err(error) => answer(&reply, Err(error)),
+        }
+    }
+
+    /// Hands an open device to the engine.
+    pub(super) fn go_on_adding(&mut self) {
+        let Some(adding) = self.adding.take() else { return };
+        match adding.opened.try_recv() {
+            Err(TryRecvError::Empty) => self.adding = Some(adding),
+            Err(TryRecvError::Disconnected) => answer(&adding.reply, Err(MirrorError::Panicked)),
+            Ok(opened) => {
+                let done = opened.and_then(|file| self.hand_over(file));
+                if let Err(error) = &done {
+                    tracing::warn!("no new mirror: {error}");
+                }
+                answer(&adding.reply, done);
+            }
+        }
+    }
+
+    /// The number that a new member would have.
+    fn free(&self) -> Result<u8, MirrorError> {
+        let status = self.pump.engine().status();
+        if self.config.without_cache {
+            return Err(MirrorError::WithoutCache);
+        }
+        if self.ready.is_none() {
+            return Err(MirrorError::Opening);
+        }
+        if status.cache_failed {
+            return Err(MirrorError::Failed);
+        }
+        match (status.mirror, self.pump.engine().free_member()) {
+            (MirrorStatus::Whole, _) => Err(MirrorError::Whole),
+            (MirrorStatus::Syncing { .. }, _) => Err(MirrorError::Busy),
+            (_, None) => Err(MirrorError::Leaving),
+            (_, Some(number)) if self.pump.in_flight(member_id(number)) > 0 => Err(MirrorError::InFlight),
+            (_, Some(number)) => Ok(number),
+        }
+    }
+
+    fn begin_adding(&mut self, path: &Path, force: bool) -> Result<Receiver<Result<DeviceFile, MirrorError>>, MirrorError> {
+        let number = self.free()?;
+        if self.adding.is_some() {
+            return Err(MirrorError::Busy);
+        }
+        if path.is_relative() {
+            return Err(MirrorError::Relative(path.to_owned()));
+        }
+        // The one that failed may be the one that comes back: its lock must go first.
+        self.pump.remove(member_id(number));
+        self.paths[usize::from(number)] = None;
+        let (path, needed) = (path.to_owned(), self.pump.engine().superblock().cache_bytes);
+        let used = self.paths.iter().flatten().chain(self.config.volumes.iter().map(|volume| &volume.origin));
+        let used: Vec<PathBuf> = used.cloned().collect();
+        let (sender, opened) = mpsc::channel();
+        let stop = self.stop.clone();
+        let open = move || {
+            // A daemon that has ended meanwhile doesn't need it.
+            let _ = sender.send(open(&path, &used, needed, force));
+            stop.wake();
+        };
+        std::thread::Builder::new().name("mirror".to_owned()).spawn(open).map_err(MirrorError::Thread)?;
+        Ok(opened)
+    }
+
+    fn hand_over(&mut self, file: DeviceFile) -> Result<(), MirrorError> {
+        // Things may have changed since.
+        let number = self.free()?;
+        let path = file.path().to_owned();
+        if let Some(notice) = file.notice() {
+            tracing::warn!("{notice}");
+        }
+        self.pump.attach(member_id(number), file);
+        self.paths[usize::from(number)] = Some(path.clone());
+        self.pump.apply(Input::Control(Control::AddMirror));
+        tracing::info!("{}: becomes the mirror; copying what is dirty", path.display());
+        Ok(())
+    }
+}
+
+/// What `format` would refuse is refused here.
+fn open(path: &Path, used: &[PathBuf], needed: u64, force: bool) -> Result<DeviceFile, MirrorError> {
+    if let Some(used) = used.iter().find(|used| storage::is_same(path, used)) {
+        return Err(MirrorError::InUse { path: path.to_owned(), used: used.clone() });
+    }
+    storage::check_not_attached(path)?;
+    let file = DeviceFile::open(path, Access::Exclusive)?;
+    let geometry = file.geometry();
+    if geometry.size_bytes < needed {
+        return Err(MirrorError::Small { path: path.to_owned(), needed, found: geometry.size_bytes });
+    }
+    if geometry.logical_block_bytes > 4096 {
+        return Err(MirrorError::Blocks { path: path.to_owned(), found: geometry.logical_block_bytes });
+    }
+    let found = offline::occupants(&file)?;
+    if !force && !found.is_empty() {
+        return Err(FormatError::Occupied { path: path.to_owned(), found: found.join("; ") }.into());
+    }
+    offline::wipe(&file).map_err(|source| MirrorError::Write { path: path.to_owned(), source })?;
+    Ok(file)
+}
+
+fn answer(to: &Sender<Response>, done: Result<(), MirrorError>) {
+    // A client that has gone is no error.
+    let _ = to.send(match done {
+        Ok(()) => Response::Done,
+        Err(error) => Response::Error { message: error.to_string() },
+    });
+}
