@@ -18,11 +18,11 @@ use mio::{Poll, Waker};
 
 use crate::config::Config;
 use crate::control::{Caller, ControlCall, Server};
+use crate::failure;
 use crate::frontend::nbd::Tls;
 use crate::metrics::Http;
 use crate::pump::{Pump, WAKER};
 use crate::stale::Change;
-use crate::failure;
 
 mod answer;
 mod changes;

@@ -82,7 +82,9 @@ pub fn read(device: &DeviceFile) -> Result<Stored, SuperblockReadError> {
     let mut copies = [const { Err(SuperblockError::Foreign) }; 2];
     for nth in 0..2 {
         let mut block = vec![0; BLOCK_BYTES as usize];
-        device.read_at(offsets[nth], &mut block).map_err(|source| SuperblockReadError::Read { path: path(), source })?;
+        device
+            .read_at(offsets[nth], &mut block)
+            .map_err(|source| SuperblockReadError::Read { path: path(), source })?;
         copies[nth] = Superblock::decode(&block);
         if let Ok(superblock) = &copies[nth]
             && may_be_larger(superblock)

@@ -66,7 +66,6 @@ fn sync(config: &Config) -> Result<(), ServeError> {
 fn mark(used: &[(u8, PathBuf)], superblock: &mut Superblock) -> Result<(), ServeError> {
     let open = |(number, path): &(u8, PathBuf)| Ok((*number, DeviceFile::open(path, Access::Exclusive)?));
     let members: Members = used.iter().map(open).collect::<Result<_, ServeError>>()?;
-    members::write(&members, superblock).map_err(|(path, error)| {
-        failed(format!("{}: can't write the superblock at the stop", path.display()))(error)
-    })
+    members::write(&members, superblock)
+        .map_err(|(path, error)| failed(format!("{}: can't write the superblock at the stop", path.display()))(error))
 }

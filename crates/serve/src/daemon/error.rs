@@ -7,8 +7,7 @@ use std::io;
 use std::path::PathBuf;
 
 use flashfront_device::real::{OpenError as DeviceOpenError, ReactorError};
-use flashfront_engine::format::{ORIGINS_MAX, SuperblockError};
-use flashfront_engine::format::PairingError;
+use flashfront_engine::format::{ORIGINS_MAX, PairingError, SuperblockError};
 use flashfront_engine::{BLOCK_BYTES, OpenError};
 
 use super::limit::LimitError;

@@ -34,8 +34,12 @@ pub(super) fn open(config: &Config) -> Result<(Members, Superblock), ServeError>
         path: config.cache.clone(),
         other: Some(mirror.clone()),
         advice: match error {
-            PairingError::Strangers => "Name the right one. To make one the mirror of the other: serve that one alone, and `flashfront mirror add` this",
-            PairingError::MemberMissing => "The newer one of the two belongs with a third device: name that one, or serve the newer one with --without-mirror if the third will not come back",
+            PairingError::Strangers => {
+                "Name the right one. To make one the mirror of the other: serve that one alone, and `flashfront mirror add` this"
+            }
+            PairingError::MemberMissing => {
+                "The newer one of the two belongs with a third device: name that one, or serve the newer one with --without-mirror if the third will not come back"
+            }
             PairingError::LeftOut => "Name the one that was served last",
         },
         error,

@@ -121,7 +121,11 @@ impl Daemon<'_> {
         }
     }
 
-    fn begin_adding(&mut self, path: &Path, force: bool) -> Result<Receiver<Result<DeviceFile, MirrorError>>, MirrorError> {
+    fn begin_adding(
+        &mut self,
+        path: &Path,
+        force: bool,
+    ) -> Result<Receiver<Result<DeviceFile, MirrorError>>, MirrorError> {
         let number = self.free()?;
         if self.adding.is_some() {
             return Err(MirrorError::Busy);

@@ -228,7 +228,8 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
     notices.extend(failed);
     for member in members.iter().filter(|member| member.geometry().size_bytes > cache_bytes) {
         let rest = Size(member.geometry().size_bytes - cache_bytes);
-        notices.push(format!("{}: {rest} stay unused, since the other cache device is smaller", member.path().display()));
+        notices
+            .push(format!("{}: {rest} stay unused, since the other cache device is smaller", member.path().display()));
     }
     if origin.geometry().size_bytes < cache_bytes {
         notices.push("the cache device is larger than the origin; the rest of it will stay unused".to_owned());

@@ -24,8 +24,8 @@ pub use check::{CheckError, CheckReport, Damage, DamageKind, check};
 pub(crate) use detach::dirty;
 pub use detach::{DetachError, DetachReport, detach};
 pub use dump::{DumpReport, dump};
-pub(crate) use format::{occupants, superblock_in_ram, wipe};
 pub use format::{FormatError, FormatOptions, FormatReport, format};
+pub(crate) use format::{occupants, superblock_in_ram, wipe};
 pub use layout::{LANES_MAX, LayoutError, SEGMENT_BYTES_DEFAULT};
 pub use repair::{Older, Repair, RepairError, RepairReport, UnknownLoss};
 
