@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The disks of a world: made, found again after a power cut, taken away and replaced.
+//!
+//! What a daemon looks up before it opens a cache (which superblock counts, whether the cache failed) is looked
+//! up here in the same way.
+
+use flashfront_device::sim::{Fate, RamDisk, RamSpec};
+use flashfront_device::wrap::{Faults, Inject};
+use flashfront_device::{Device, Rng};
+use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
+use flashfront_engine::{SECTOR_BYTES, Time};
+
+use super::{BLOCK, World};
+use crate::spec::WorldSpec;
+use crate::stamp::{SECTOR, stamp};
+
+impl World {
+    /// A freshly formatted cache before origins whose sectors all hold write 0.
+    #[must_use]
+    pub fn format(spec: WorldSpec) -> Self {
+        let superblock = spec.superblock();
+        let member = |member| {
+            let mut disk = RamDisk::new(spec.cache_disk(superblock.cache_bytes, member));
+            for (offset, block) in superblock.empty_checkpoints() {
+                disk.poke(offset, &block);
+            }
+            write_superblock(&mut disk, &superblock, member);
+            disk
+        };
+        let (cache, mirror) = (member(0), spec.mirrored.then(|| member(1)));
+        let origins: Vec<_> = (0..spec.origins.len()).map(|at| fresh_origin(at, spec.origin_disk(at))).collect();
+        let seed = spec.seed;
+        let faulty = |disk, nth: u64| Inject::new(disk, Faults::seeded(seed ^ nth << 16));
+        let cache = faulty(cache, 1);
+        let origins = (2..).zip(origins).map(|(nth, disk)| faulty(disk, nth)).collect();
+        let mirror = mirror.map(|disk| faulty(disk, 9));
+        Self { mirror, ..Self::on(spec, cache, origins, Time(0)) }
+    }
+
+    /// The superblock that counts, as a daemon chooses it; `None`: there is none to begin with.
+    pub(super) fn chosen(&self) -> Option<Result<Superblock, PairingError>> {
+        let disks = [Some(&self.cache), self.mirror.as_ref()];
+        let mut found = disks.into_iter().flatten().filter_map(|disk| read_superblock(disk.inner()));
+        let first = found.next()?;
+        Some(choose(&first, found.next().as_ref(), self.alone))
+    }
+
+    /// Whether both members of a mirrored cache are complete.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.chosen().is_some_and(|chosen| chosen.is_ok_and(|it| it.pairing.mirror == Mirror::Whole))
+    }
+
+    /// Whether there is a whole superblock to begin with.
+    #[must_use]
+    pub fn can_open(&self) -> bool {
+        self.chosen().is_some_and(|chosen| chosen.is_ok())
+    }
+
+    /// Whether the cache failed earlier, so that it must not be replayed, as a daemon looks it up.
+    #[must_use]
+    pub fn must_not_open(&self) -> bool {
+        self.recorded_failure || self.chosen().is_some_and(|chosen| chosen.is_ok_and(|superblock| superblock.failed))
+    }
+
+    /// Puts an empty cache in the place of the one that failed.
+    pub fn replace_cache(&mut self) {
+        let fresh = Self::format(WorldSpec { seed: self.spec.seed ^ 0xf7e5, ..self.spec.clone() });
+        (self.cache, self.mirror, self.recorded_failure) = (fresh.cache, fresh.mirror, false);
+    }
+
+    /// A member of a mirrored cache.
+    pub fn member_mut(&mut self, member: u8) -> Option<&mut Inject<RamDisk>> {
+        if member == 0 { Some(&mut self.cache) } else { self.mirror.as_mut() }
+    }
+
+    /// All devices are well from now on.
+    pub fn heal(&mut self) {
+        let disks = [&mut self.cache].into_iter().chain(&mut self.mirror).chain(&mut self.origins);
+        disks.for_each(|disk| disk.faults.heal());
+    }
+
+    /// Puts a device full of garbage in the place of a member.
+    pub fn take_away(&mut self, member: u8) {
+        let spec = self.spec.cache_disk(self.cache.geometry().size_bytes, member);
+        let mut disk = RamDisk::new(spec);
+        let garbage: Vec<u8> = (0..64 << 10).map(|at| ((at * 31) >> 3) as u8).collect();
+        for offset in (0..disk.geometry().size_bytes).step_by(garbage.len()) {
+            let len = (disk.geometry().size_bytes - offset).min(garbage.len() as u64) as usize;
+            disk.poke(offset, &garbage[..len]);
+        }
+        if let Some(old) = self.member_mut(member) {
+            *old = old.around(disk);
+            old.faults.heal();
+        }
+    }
+
+    /// The world after a power cut now; it is not open.
+    #[must_use]
+    pub fn crash(&self, seed: u64, cache_fate: Fate, origins: Fate) -> Self {
+        let mut rng = Rng::new(seed);
+        let cache = self.cache.around(self.cache.inner().crash(rng.next_u64(), cache_fate));
+        let mirror = self.mirror.as_ref().map(|it| it.around(it.inner().crash(rng.next_u64(), cache_fate)));
+        let cut = |origin: &Inject<RamDisk>| origin.around(origin.inner().crash(rng.next_u64(), origins));
+        let origins = self.origins.iter().map(cut).collect();
+        let spec = WorldSpec { seed: rng.next_u64(), ..self.spec.clone() };
+        let mut next = Self::on(spec, cache, origins, self.now);
+        next.hash = self.hash.clone();
+        next.steps = self.steps;
+        (next.mirror, next.alone) = (mirror, self.alone);
+        next.recorded_failure = self.recorded_failure;
+        next
+    }
+}
+
+fn fresh_origin(at: usize, spec: RamSpec) -> RamDisk {
+    let mut disk = RamDisk::new(spec);
+    let mut bytes = [0; SECTOR];
+    for sector in 0..spec.size_bytes / SECTOR_BYTES {
+        stamp(at, sector, 0, &mut bytes);
+        disk.poke(sector * SECTOR_BYTES, &bytes);
+    }
+    disk
+}
+
+/// The newest sound copy.
+fn read_superblock(cache: &RamDisk) -> Option<Superblock> {
+    let read = |offset| {
+        let mut block = vec![0; BLOCK as usize];
+        cache.peek(offset, &mut block);
+        Superblock::decode(&block).ok()
+    };
+    let copies = Superblock::offsets(cache.geometry().size_bytes).map(read);
+    copies.into_iter().flatten().max_by_key(|copy| copy.update)
+}
+
+pub(super) fn write_superblock(cache: &mut RamDisk, superblock: &Superblock, member: u8) {
+    let mut superblock = superblock.clone();
+    superblock.pairing.member = member;
+    for offset in Superblock::offsets(superblock.cache_bytes) {
+        cache.poke(offset, &superblock.encode());
+    }
+}
