@@ -18,6 +18,8 @@ mod checkpoint;
 mod commit;
 mod pairing;
 mod superblock;
+#[cfg(test)]
+mod tests;
 
 pub use checkpoint::{
     CheckpointEntry, CheckpointHeader, decode_checkpoint_ages, decode_checkpoint_entries, encode_checkpoint_ages,
@@ -44,6 +46,11 @@ pub const CHECKPOINT_AGES_MAX: usize = 510;
 pub const SEGMENTS_MIN: u32 = 16;
 /// Streams of a lane: each has its own open segment (see [`Stream`]).
 pub const STREAMS: usize = 3;
+/// Commits, openings, checkpoints and updates are counted from 0; a number from here on is no count but damage
+/// whose checksum happens to fit, or a forgery. Whoever adds 1 to a smaller one need not think of the end.
+pub const NUMBER_MAX: u64 = 1 << 62;
+/// Fewest bits of each checksum that a checkpoint holds: what the index keeps at least.
+pub const CHECKSUM_BITS_MIN: u8 = 16;
 /// "No place" in a [`CommitHeader::heads`].
 pub const NO_SLOT: u32 = u32::MAX;
 

@@ -13,6 +13,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::format::CHECKSUM_BITS_MIN;
+
 #[cfg(test)]
 mod tests;
 
@@ -37,9 +39,6 @@ const WAYS: usize = 8;
 const DISPLACEMENT_MAX: u64 = 7;
 /// Part of all entries that may be in use: beyond it chains of overflowing buckets get long.
 const LOAD_PERCENT: u64 = 85;
-/// Fewer checksum bits than this and corruption could pass too easily.
-const CHECKSUM_BITS_MIN: u32 = 16;
-
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Bucket([u64; WAYS]);
@@ -84,7 +83,7 @@ impl Index {
         let remainder_bits = u64::BITS - (width - 1).leading_zeros();
         let slot_bits = u64::BITS - slots.leading_zeros();
         let checksum_bits = FIELD_BITS.checked_sub(remainder_bits + slot_bits)?.min(32);
-        (checksum_bits >= CHECKSUM_BITS_MIN).then(|| Self {
+        (checksum_bits >= u32::from(CHECKSUM_BITS_MIN)).then(|| Self {
             buckets: vec![Bucket([0; WAYS]); bucket_count as usize],
             spill: BTreeMap::new(),
             mix,

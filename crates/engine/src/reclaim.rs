@@ -157,7 +157,9 @@ impl Lane {
         let header = result.ok().and_then(|()| CommitHeader::decode(cx.mem.bytes(blocks_span(buf, 0, 1))));
         cx.free(buf, 1);
         let tag = cx.shared.cache_tag;
-        let header = header.filter(|it| it.cache_tag == tag && usize::from(it.lane) == self.id);
+        let ours = |it: &CommitHeader| it.cache_tag == tag && usize::from(it.lane) == self.id;
+        let inside = at / self.log.segment_slots() == segment;
+        let header = header.filter(|it| inside && ours(it) && it.fits(&cx.shared.superblock, at));
         let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
         victim.pending -= 1;
         let last = self.log.segments[segment as usize].last_seq;

@@ -246,7 +246,7 @@ impl Lane {
             Phase::Area(area) => {
                 let tag = cx.shared.cache_tag;
                 let block = cx.mem.bytes(blocks_span(it.buf, 0, 1));
-                let header = CheckpointHeader::decode(block);
+                let header = CheckpointHeader::decode(block).filter(|it| it.fits(&cx.shared.superblock, area));
                 // All zeroes is what formatting and repair leave.
                 it.head_lost |= header.is_none() && block.iter().any(|byte| *byte != 0);
                 it.found[area as usize] = header.filter(|it| it.cache_tag == tag && u32::from(it.lane) == lane);
@@ -270,7 +270,14 @@ impl Lane {
             Phase::Body => {
                 let Some(header) = it.header else { return Ok(None) };
                 self.take_body(it, header, cx)?;
-                match self.next_body_read(it, header, cx).or_else(|| self.next_head_read(it, cx)) {
+                if let Some(read) = self.next_body_read(it, header, cx) {
+                    return Ok(Some(read));
+                }
+                if it.entries_read != header.entries {
+                    let offset = cx.shared.superblock.checkpoint_offset(lane, it.area);
+                    return Err(OpenError::CheckpointDamaged { lane, offset });
+                }
+                match self.next_head_read(it, cx) {
                     None => self.look_ahead(it, cx),
                     read => Ok(read),
                 }
@@ -313,10 +320,14 @@ impl Lane {
             let damaged = OpenError::CheckpointDamaged { lane: self.id as u32, offset };
             if it.ages_read < self.log.segments.len() {
                 let ages = decode_checkpoint_ages(header.generation, cx.mem.bytes(block)).ok_or(damaged)?;
-                for age in ages {
-                    self.log.segments.get_mut(it.ages_read).ok_or(damaged)?.last_seq = age;
-                    it.ages_read += 1;
+                let segments = &mut self.log.segments[it.ages_read..];
+                if ages.len() != segments.len().min(CHECKPOINT_AGES_MAX) {
+                    return Err(damaged);
                 }
+                it.ages_read += ages.len();
+                // All that a checkpoint refers to was flushed before its head was written.
+                it.durable_seq = ages.iter().fold(it.durable_seq, |durable, age| durable.max(*age));
+                segments.iter_mut().zip(ages).for_each(|(segment, age)| segment.last_seq = age);
                 continue;
             }
             let entries = decode_checkpoint_entries(header.generation, cx.mem.bytes(block)).ok_or(damaged)?;
@@ -342,11 +353,13 @@ impl Lane {
         let epoch = it.header.map_or(0, |header| header.epoch);
         loop {
             if let Some(stream) = (0..STREAMS).find(|&s| it.heads[s] != NO_SLOT && it.candidates[s].is_none()) {
-                let Some(at) = it.window.place(it.heads[stream]) else {
+                let slot = it.heads[stream];
+                let Some(at) = it.window.place(slot) else {
                     it.phase = Phase::Head(stream);
-                    return Some(self.read_window(it, it.heads[stream], it.data_blocks[stream], cx));
+                    return Some(self.read_window(it, slot, it.data_blocks[stream], cx));
                 };
-                it.candidates[stream] = Some(CommitHeader::decode(cx.mem.bytes(blocks_span(it.buf, at, 1))));
+                let header = CommitHeader::decode(cx.mem.bytes(blocks_span(it.buf, at, 1)));
+                it.candidates[stream] = Some(header.filter(|header| header.fits(&cx.shared.superblock, slot)));
                 continue;
             }
             let (tag, lane, seq) = (cx.shared.cache_tag, self.id as u16, it.next_seq);
@@ -357,15 +370,13 @@ impl Lane {
                 (0..STREAMS).find(|&s| it.candidates[s].as_ref().and_then(Option::as_ref).is_some_and(is_next))?;
             let header = it.candidates[stream].take()??;
             let slot = it.heads[stream];
-            let slots = (self.log.segments.len() as u32) * self.log.segment_slots();
-            let fits = slot + header.data_blocks() < slots;
-            if usize::from(header.stream) != stream || !fits {
+            if usize::from(header.stream) != stream {
                 return None;
             }
             for other in 0..STREAMS {
                 let head = header.heads[other];
                 if head != it.heads[other] || other == stream {
-                    it.heads[other] = if head < slots { head } else { NO_SLOT };
+                    it.heads[other] = head;
                     it.candidates[other] = None;
                 }
             }

@@ -8,8 +8,9 @@ use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::{
-    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CHECKPOINT_MAGIC, CheckpointAgesMedia, CheckpointEntriesMedia,
-    CheckpointEntryMedia, CheckpointMedia, STREAMS, block_crc, split_key,
+    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CHECKPOINT_MAGIC, CHECKSUM_BITS_MIN, CheckpointAgesMedia,
+    CheckpointEntriesMedia, CheckpointEntryMedia, CheckpointMedia, NUMBER_MAX, STREAMS, Superblock, block_crc,
+    split_key,
 };
 use crate::types::Key;
 
@@ -60,6 +61,8 @@ impl CheckpointHeader {
         let media = CheckpointMedia::ref_from_bytes(block).ok()?;
         let sound =
             media.magic == CHECKPOINT_MAGIC && block_crc(block, offset_of!(CheckpointMedia, crc)) == media.crc.get();
+        let numbers = [media.epoch.get(), media.generation.get(), media.seq.get()];
+        let sound = sound && numbers.iter().all(|number| *number < NUMBER_MAX);
         sound.then(|| Self {
             cache_tag: media.cache_tag.get(),
             epoch: media.epoch.get(),
@@ -71,6 +74,17 @@ impl CheckpointHeader {
             lane: media.lane.get(),
             checksum_bits: media.checksum_bits,
         })
+    }
+
+    /// Whether it belongs into this area (0 or 1), and all places that it names are in a cache of this layout.
+    /// One that does not fit is as bad as one that is damaged.
+    #[must_use]
+    pub fn fits(&self, superblock: &Superblock, area: u32) -> bool {
+        self.generation % 2 == u64::from(area)
+            && self.entries <= u64::from(superblock.slots())
+            && (CHECKSUM_BITS_MIN..=32).contains(&self.checksum_bits)
+            && self.heads.iter().all(|slot| superblock.has_head(*slot))
+            && self.next_segments.iter().all(|segment| superblock.has_next(*segment))
     }
 }
 

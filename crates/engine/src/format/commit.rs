@@ -7,7 +7,9 @@ use core::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::{COMMIT_ENTRIES_MAX, COMMIT_MAGIC, CommitMedia, EntryMedia, STREAMS, block_crc, split_key};
+use super::{
+    COMMIT_ENTRIES_MAX, COMMIT_MAGIC, CommitMedia, EntryMedia, NUMBER_MAX, STREAMS, Superblock, block_crc, split_key,
+};
 use crate::types::Key;
 
 /// One entry of a commit, decoded. The first three take a block of the commit each, in order.
@@ -162,6 +164,18 @@ impl CommitHeader {
             stream: media.stream,
             entries,
         };
-        (it.data_blocks() == u32::from(media.data_blocks.get())).then_some(it)
+        let numbers = [it.epoch, it.seq, it.durable_seq];
+        let sound = it.data_blocks() == u32::from(media.data_blocks.get());
+        (sound && numbers.iter().all(|number| *number < NUMBER_MAX)).then_some(it)
+    }
+
+    /// Whether all places that it names are in a cache of this layout, if it lies at `slot` itself, and its data
+    /// in the same segment. One that does not fit is as bad as one that is damaged.
+    #[must_use]
+    pub fn fits(&self, superblock: &Superblock, slot: u32) -> bool {
+        slot < superblock.slots()
+            && slot % superblock.segment_blocks + self.data_blocks() < superblock.segment_blocks
+            && self.heads.iter().all(|slot| superblock.has_head(*slot))
+            && superblock.has_next(self.next_segment)
     }
 }

@@ -11,8 +11,8 @@ use core::mem::offset_of;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::{
-    BLOCK_LEN, CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, MAGIC, Mirror, NO_SLOT, ORIGINS_MAX,
-    Pairing, SEGMENTS_MIN, STREAMS, SuperblockMedia, VERSION, block_crc,
+    BLOCK_LEN, CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, MAGIC, Mirror, NO_SLOT, NUMBER_MAX,
+    ORIGINS_MAX, Pairing, SEGMENTS_MIN, STREAMS, SuperblockMedia, VERSION, block_crc,
 };
 use crate::types::{BLOCK_BYTES, Mode, OriginId};
 
@@ -247,30 +247,56 @@ impl Superblock {
     }
 
     fn layout_is_sound(&self) -> Result<(), SuperblockError> {
-        let lane_blocks = self.lane_blocks();
-        let end = u64::from(self.first_block) + u64::from(self.lanes) * lane_blocks + 1;
-        let slots = u64::from(self.segments_per_lane) * u64::from(self.segment_blocks);
+        let nonsense = |field| Err(SuperblockError::Nonsense(field));
+        if self.update >= NUMBER_MAX {
+            return nonsense("update");
+        }
+        if self.epoch >= NUMBER_MAX {
+            return nonsense("epoch");
+        }
         if self.lanes == 0 || self.lanes > 256 {
-            Err(SuperblockError::Nonsense("lanes"))
-        } else if !(8..=4096).contains(&self.segment_blocks) {
-            Err(SuperblockError::Nonsense("segment_blocks"))
-        } else if self.stripe_blocks == 0 {
-            Err(SuperblockError::Nonsense("stripe_blocks"))
-        } else if self.segments_per_lane < SEGMENTS_MIN
+            return nonsense("lanes");
+        }
+        if !(8..=4096).contains(&self.segment_blocks) {
+            return nonsense("segment_blocks");
+        }
+        if self.stripe_blocks == 0 {
+            return nonsense("stripe_blocks");
+        }
+        // With the limits above none of these goes beyond 2^53: only now they may be multiplied.
+        let slots = u64::from(self.segments_per_lane) * u64::from(self.segment_blocks);
+        let end = u64::from(self.first_block) + u64::from(self.lanes) * self.lane_blocks() + 1;
+        if self.segments_per_lane < SEGMENTS_MIN
             || self.first_block == 0
             || slots >= u64::from(NO_SLOT)
             || end > self.cache_bytes / BLOCK_BYTES
         {
-            Err(SuperblockError::Nonsense("segments_per_lane"))
-        } else if u64::from(self.checkpoint_blocks) < checkpoint_blocks(self.segments_per_lane, self.segment_blocks) {
-            Err(SuperblockError::Nonsense("checkpoint_blocks"))
-        } else {
-            Ok(())
+            return nonsense("segments_per_lane");
         }
+        if u64::from(self.checkpoint_blocks) < checkpoint_blocks(self.segments_per_lane, self.segment_blocks) {
+            return nonsense("checkpoint_blocks");
+        }
+        Ok(())
     }
 
     fn lane_blocks(&self) -> u64 {
         2 * u64::from(self.checkpoint_blocks) + u64::from(self.segments_per_lane) * u64::from(self.segment_blocks)
+    }
+
+    /// Slots of each lane.
+    #[must_use]
+    pub const fn slots(&self) -> u32 {
+        self.segments_per_lane * self.segment_blocks
+    }
+
+    /// Whether a stream's next commit can start there: in a slot, or nowhere.
+    pub(super) const fn has_head(&self, slot: u32) -> bool {
+        slot < self.slots() || slot == NO_SLOT
+    }
+
+    /// Whether a stream can go on in this segment: one of a lane's, or none.
+    pub(super) const fn has_next(&self, segment: u32) -> bool {
+        segment < self.segments_per_lane || segment == NO_SLOT
     }
 
     /// First byte of a checkpoint area (0 or 1) of a lane.

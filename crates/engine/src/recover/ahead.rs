@@ -92,11 +92,11 @@ impl Lane {
         if let Some(epoch) = it.ahead.later_epoch {
             return Err(OpenError::CheckpointLost { lane: self.id as u32, epoch });
         }
-        if it.ahead.durable_seq >= it.next_seq {
-            let (lane, commit, durable) = (self.id as u32, it.next_seq, it.ahead.durable_seq);
+        it.durable_seq = it.durable_seq.max(it.ahead.durable_seq);
+        if it.durable_seq >= it.next_seq {
+            let (lane, commit, durable) = (self.id as u32, it.next_seq, it.durable_seq);
             return Err(OpenError::LogDamaged { lane, commit, durable });
         }
-        it.durable_seq = it.durable_seq.max(it.ahead.durable_seq);
         self.apply_durable(it, cx);
         Ok(self.next_verify_read(it, cx))
     }
@@ -105,7 +105,9 @@ impl Lane {
     pub(super) fn take_ahead(&self, it: &mut Recovery, cx: &Cx<'_>) {
         let epoch = it.header.map_or(0, |header| header.epoch);
         for nth in 0..it.window.blocks {
-            let Some(header) = CommitHeader::decode(cx.mem.bytes(blocks_span(it.buf, nth, 1))) else { continue };
+            let header = CommitHeader::decode(cx.mem.bytes(blocks_span(it.buf, nth, 1)));
+            let here = it.window.first + nth;
+            let Some(header) = header.filter(|header| header.fits(&cx.shared.superblock, here)) else { continue };
             let ours = header.cache_tag == cx.shared.cache_tag && usize::from(header.lane) == self.id;
             if ours && header.epoch > epoch {
                 it.ahead.later_epoch = it.ahead.later_epoch.max(Some(header.epoch));

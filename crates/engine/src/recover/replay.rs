@@ -47,7 +47,7 @@ impl Lane {
                 }
                 Entry::Invalidate { key, blocks } => {
                     let Some(first) = cx.shared.flat(key) else { continue };
-                    (first.0..first.0 + u64::from(blocks)).for_each(|flat| self.unmap(Flat(flat), cx));
+                    self.unmap_range(first, blocks, cx);
                 }
                 Entry::Cleaned { key, slot } => {
                     let Some(flat) = cx.shared.flat(key) else { continue };
@@ -63,6 +63,17 @@ impl Lane {
                 }
             }
         }
+    }
+
+    fn unmap_range(&mut self, first: Flat, blocks: u32, cx: &mut Cx<'_>) {
+        let range = first..Flat(first.0 + u64::from(blocks));
+        if u64::from(blocks) <= self.index.len() {
+            (range.start.0..range.end.0).for_each(|flat| self.unmap(Flat(flat), cx));
+            return;
+        }
+        let mut gone = Vec::new();
+        self.index.for_each(|flat, _| gone.extend(range.contains(&flat).then_some(flat)));
+        gone.into_iter().for_each(|flat| self.unmap(flat, cx));
     }
 
     /// Takes out of the index what was in freed segments.

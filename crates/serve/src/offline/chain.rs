@@ -54,7 +54,7 @@ impl Reader<'_> {
             }
             let last_seq = links.last().map_or(0, |link| link.seq);
             let sound = self.header(lane, slot).filter(|it| !unfit.contains(&slot) && it.seq > last_seq);
-            if let Some(header) = sound.filter(|it| slot + it.data_blocks() < end && describes(it, slot, held)) {
+            if let Some(header) = sound.filter(|it| describes(it, slot, held)) {
                 links.push(Link { slot, seq: header.seq, rebuilt: None });
                 slot += header.data_blocks() + 1;
             } else {

@@ -263,7 +263,7 @@ fn headers(
     let mut slot = segment.first_slot;
     // Behind the last live block nothing matters.
     while slot < segment.end() && blocks.range(slot..).next().is_some() {
-        let header = segment.block(slot).ok().and_then(|block| reader.decode(walk.lane, block));
+        let header = segment.block(slot).ok().and_then(|block| reader.decode(walk.lane, slot, block));
         let Some(header) = header.filter(|header| header.seq <= last_seq) else {
             let offset = reader.superblock.slot_offset(walk.lane, slot);
             // A device that was filled as a mirror has the blocks of older commits, and not their headers.

@@ -78,9 +78,7 @@ impl Reader<'_> {
         let mut head_lost = false;
         for area in 0..2 {
             let block = self.blocks(self.superblock.checkpoint_offset(lane, area), 1);
-            let head = block.as_ref().ok().and_then(|block| CheckpointHeader::decode(block));
-            let tag = self.superblock.cache_tag();
-            match head.filter(|head| head.cache_tag == tag && u32::from(head.lane) == lane) {
+            match block.as_ref().ok().and_then(|block| self.decode_head(lane, area, block)) {
                 Some(head) => heads.push((area, head)),
                 None => head_lost |= !block.is_ok_and(|block| block.iter().all(|byte| *byte == 0)),
             }
@@ -124,10 +122,10 @@ impl Reader<'_> {
         while slot < end {
             let header = match &bytes {
                 None => self.header(lane, slot),
-                Some(bytes) => bytes.block(slot).ok().and_then(|block| self.decode(lane, block)),
+                Some(bytes) => bytes.block(slot).ok().and_then(|block| self.decode(lane, slot, block)),
             };
             // A lower number is left over from an earlier use of the segment.
-            let header = header.filter(|it| slot + it.data_blocks() < end && it.seq > last);
+            let header = header.filter(|it| it.seq > last);
             let Some(header) = header else {
                 bytes.get_or_insert_with(|| Segment::read(self, lane, segment));
                 slot += 1;

@@ -10,7 +10,7 @@ use std::io;
 
 use flashfront_device::real::DeviceFile;
 use flashfront_engine::format::{
-    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, CommitHeader, Entry, NO_SLOT, STREAMS, Superblock,
+    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, CommitHeader, Entry, STREAMS, Superblock,
     decode_checkpoint_ages, decode_checkpoint_entries, seal_checksum,
 };
 use flashfront_engine::{BLOCK_BYTES, Key};
@@ -101,14 +101,21 @@ impl Reader<'_> {
     /// The header at a slot, if it is a sound one of this cache and lane.
     pub(super) fn header(&self, lane: u32, slot: u32) -> Option<CommitHeader> {
         let block = self.blocks(self.superblock.slot_offset(lane, slot), 1).ok()?;
-        self.decode(lane, &block)
+        self.decode(lane, slot, &block)
     }
 
-    /// The header in a block, if it is a sound one of this cache and lane.
-    pub(super) fn decode(&self, lane: u32, block: &[u8]) -> Option<CommitHeader> {
+    /// The header in a block, if it is a sound one of this cache, lane and slot.
+    pub(super) fn decode(&self, lane: u32, slot: u32, block: &[u8]) -> Option<CommitHeader> {
         let header = CommitHeader::decode(block)?;
         let ours = header.cache_tag == self.superblock.cache_tag() && u32::from(header.lane) == lane;
-        ours.then_some(header)
+        (ours && header.fits(self.superblock, slot)).then_some(header)
+    }
+
+    /// The head of a checkpoint in a block, if it is a sound one of this cache, lane and area.
+    pub(super) fn decode_head(&self, lane: u32, area: u32, block: &[u8]) -> Option<CheckpointHeader> {
+        let head = CheckpointHeader::decode(block)?;
+        let ours = head.cache_tag == self.superblock.cache_tag() && u32::from(head.lane) == lane;
+        (ours && head.fits(self.superblock, area)).then_some(head)
     }
 
     /// Reads a whole lane.
@@ -129,9 +136,7 @@ impl Reader<'_> {
         for area in 0..2 {
             let offset = self.superblock.checkpoint_offset(lane, area);
             let Some(block) = self.sound_blocks(DamageKind::Checkpoint, offset, 1) else { continue };
-            let head = CheckpointHeader::decode(&block);
-            let tag = self.superblock.cache_tag();
-            match head.filter(|head| head.cache_tag == tag && u32::from(head.lane) == lane) {
+            match self.decode_head(lane, area, &block) {
                 Some(head) => found.push((area, head)),
                 // Never written since the format.
                 None if block.iter().all(|byte| *byte == 0) => {}
@@ -152,18 +157,15 @@ impl Reader<'_> {
         let entry_blocks = head.entries.div_ceil(CHECKPOINT_ENTRIES_MAX as u64);
         let start = self.superblock.checkpoint_offset(walk.lane, area) + BLOCK_BYTES;
         let room = u64::from(self.superblock.checkpoint_blocks).saturating_sub(1 + age_blocks);
-        let mut entries = 0;
+        let (mut entries, damage_before) = (0, self.damage.len());
         for nth in 0..age_blocks + entry_blocks.min(room) {
             let offset = start + nth * BLOCK_BYTES;
             let Some(block) = self.sound_blocks(DamageKind::Checkpoint, offset, 1) else { continue };
             if nth < age_blocks {
-                match decode_checkpoint_ages(head.generation, &block) {
-                    Some(ages) => {
-                        let from = nth as usize * CHECKPOINT_AGES_MAX;
-                        for (to, age) in walk.last_seq.iter_mut().skip(from).zip(ages) {
-                            *to = age;
-                        }
-                    }
+                let segments = &mut walk.last_seq[nth as usize * CHECKPOINT_AGES_MAX..];
+                let all = segments.len().min(CHECKPOINT_AGES_MAX);
+                match decode_checkpoint_ages(head.generation, &block).filter(|ages| ages.len() == all) {
+                    Some(ages) => segments[..all].copy_from_slice(&ages),
                     None => self.report(DamageKind::Checkpoint, offset, "segment ages", "a damaged block"),
                 }
                 continue;
@@ -189,7 +191,8 @@ impl Reader<'_> {
                 walk.live.insert(entry.key, live);
             }
         }
-        if entries != head.entries && self.damage.is_empty() {
+        // A block that is damaged has been told, and takes its entries along.
+        if entries != head.entries && self.damage.len() == damage_before {
             let (expected, found) = (format!("{} index entries", head.entries), format!("{entries}"));
             self.report(DamageKind::Checkpoint, start, &expected, &found);
         }
@@ -197,8 +200,10 @@ impl Reader<'_> {
 
     /// Follows the log from the checkpoint's heads; see the engine's recovery.
     fn replay(&mut self, walk: &mut LaneWalk, head: CheckpointHeader) {
-        let slots = self.superblock.segments_per_lane * self.superblock.segment_blocks;
-        let (mut heads, mut next, mut durable) = (head.heads, head.seq, 0);
+        let slots = self.superblock.slots();
+        let (mut heads, mut next) = (head.heads, head.seq);
+        // All that a checkpoint refers to was flushed before its head was written.
+        let mut durable = walk.last_seq.iter().copied().max().unwrap_or(0);
         let mut next_segments = head.next_segments;
         let mut pending: Vec<(CommitHeader, u32)> = Vec::new();
         loop {
@@ -209,15 +214,16 @@ impl Reader<'_> {
             let at = candidates.iter().position(Option::is_some);
             let Some((stream, header)) = at.zip(candidates.into_iter().flatten().next()) else { break };
             let slot = heads[stream];
-            if usize::from(header.stream) != stream || slot + header.data_blocks() >= slots {
+            if usize::from(header.stream) != stream {
                 break;
             }
-            heads = header.heads.map(|slot| if slot < slots { slot } else { NO_SLOT });
+            heads = header.heads;
             next_segments[stream] = header.next_segment;
             next += 1;
             durable = durable.max(header.durable_seq);
             pending.push((header, slot));
         }
+        let ends_early = durable >= next;
         let mut owners: BTreeMap<u32, Key> = walk.live.iter().map(|(key, live)| (live.slot, *key)).collect();
         for (header, slot) in pending {
             if header.seq > durable && !self.data_is_whole(&header, walk.lane, slot) {
@@ -231,6 +237,11 @@ impl Reader<'_> {
         // The rest of the log, if there is any, begins in one of these.
         let open = heads.into_iter().map(|slot| slot / self.superblock.segment_blocks).chain(next_segments);
         self.look_behind(walk, head, next, &open.collect::<Vec<u32>>());
+        if ends_early {
+            let offset = self.superblock.checkpoint_offset(walk.lane, (head.generation % 2) as u32);
+            let expected = format!("commit {next} of lane {}; {durable} was durable", walk.lane);
+            self.report(DamageKind::Log, offset, &expected, "a log that ends before it");
+        }
     }
 
     pub(super) fn apply(&self, walk: &mut LaneWalk, owners: &mut BTreeMap<u32, Key>, header: &CommitHeader, slot: u32) {

@@ -86,11 +86,14 @@ impl Repair {
             self.device.write_at(at, &batch.concat())?;
         }
         self.device.sync()?;
+        // Rebuilt headers have numbers behind the last one found: were theirs not behind the log's, then the log would
+        // seem to lack commits that were durable.
+        let last_seq = chains.values().map(|chain| chain.last_seq).fold(lane.seq, u64::max);
         let header = CheckpointHeader {
             cache_tag: self.superblock.cache_tag(),
             epoch,
             generation,
-            seq: lane.seq + 1,
+            seq: last_seq + 1,
             entries: lane.held.len() as u64,
             heads: [NO_SLOT; STREAMS],
             next_segments: [NO_SLOT; STREAMS],
