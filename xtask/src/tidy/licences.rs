@@ -10,14 +10,17 @@ const DENY: &str = "deny.toml";
 
 pub(super) fn check() -> Result<Vec<Finding>, Failed> {
     let allowed = allowed(&read(&root().join(DENY))?);
-    let tree = ["tree", "--workspace", "--edges", "all", "--target", "all", "--prefix", "none"];
-    let tree = stdout_of(cargo(tree).args(["--quiet", "--no-dedupe", "--format", "{p}|{l}"]))?;
     let mut findings: Vec<Finding> = Vec::new();
-    for (package, licence) in tree.lines().filter_map(|line| line.split_once('|')) {
-        if !satisfied(licence, &allowed) {
-            let finding = Finding::new("Cargo.lock", 0, format!("{package}: \"{licence}\" is not allowed by {DENY}"));
-            if !findings.contains(&finding) {
-                findings.push(finding);
+    for (manifest, lock) in [("Cargo.toml", "Cargo.lock"), ("fuzz/Cargo.toml", "fuzz/Cargo.lock")] {
+        let tree = ["tree", "--workspace", "--edges", "all", "--target", "all", "--prefix", "none"];
+        let format = ["--quiet", "--no-dedupe", "--format", "{p}|{l}", "--manifest-path", manifest];
+        let tree = stdout_of(cargo(tree).args(format))?;
+        for (package, licence) in tree.lines().filter_map(|line| line.split_once('|')) {
+            if !satisfied(licence, &allowed) {
+                let finding = Finding::new(lock, 0, format!("{package}: \"{licence}\" is not allowed by {DENY}"));
+                if !findings.contains(&finding) {
+                    findings.push(finding);
+                }
             }
         }
     }

@@ -37,10 +37,14 @@ impl World {
         Self { mirror, ..Self::on(spec, cache, origins, Time(0)) }
     }
 
-    /// The superblock that counts, as a daemon chooses it; `None`: there is none to begin with.
-    pub(super) fn chosen(&self) -> Option<Result<Superblock, PairingError>> {
-        let disks = [Some(&self.cache), self.mirror.as_ref()];
-        let mut found = disks.into_iter().flatten().filter_map(|disk| read_superblock(disk.inner()));
+    /// The superblock that counts, as a daemon chooses it; `None`: there is none to begin with. One that names
+    /// another place than its own is not looked at: a daemon would exchange the devices.
+    #[must_use]
+    pub fn chosen(&self) -> Option<Result<Superblock, PairingError>> {
+        let disks = [(0, Some(&self.cache)), (1, self.mirror.as_ref())];
+        let mut found = disks.into_iter().filter_map(|(member, disk)| {
+            read_superblock(disk?.inner()).filter(|superblock| superblock.pairing.member == member)
+        });
         let first = found.next()?;
         Some(choose(&first, found.next().as_ref(), self.alone))
     }
