@@ -12,7 +12,7 @@ struct Step {
     cargo: &'static [&'static str],
 }
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     Step { name: "format", cargo: &["fmt", "--all", "--check"] },
     Step { name: "tidy", cargo: &["x", "tidy"] },
     Step { name: "no-std", cargo: &["x", "no-std"] },
@@ -21,6 +21,7 @@ const STEPS: [Step; 9] = [
     Step { name: "crash sweep", cargo: &["x", "sweep"] },
     Step { name: "torture, fresh seeds", cargo: &["x", "torture", "--seconds", "60"] },
     Step { name: "planted bugs are caught", cargo: &["x", "torture", "--canaries"] },
+    Step { name: "fuzz", cargo: &["x", "fuzz", "--seconds", "20", "--unguided"] },
     // Builds target/release/flashfront too. Two tests at a time: each is a client, a daemon, and
     // often a file system.
     Step {

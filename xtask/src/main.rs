@@ -6,6 +6,7 @@
 
 mod bench;
 mod ci;
+mod fuzz;
 mod no_std;
 mod proof;
 mod run;
@@ -21,7 +22,7 @@ struct Verb {
     run: fn(&[String]) -> Result<(), run::Failed>,
 }
 
-const VERBS: [Verb; 8] = [
+const VERBS: [Verb; 9] = [
     Verb {
         name: "bench",
         summary: "speed (in-process, nbd), memory, recovery; --keep writes bench/runs",
@@ -38,6 +39,11 @@ const VERBS: [Verb; 8] = [
         name: "torture",
         summary: "random lives: --seconds N, --seed S [--with CHANGES]; --canaries: planted bugs",
         run: proof::torture,
+    },
+    Verb {
+        name: "fuzz",
+        summary: "hostile bytes: --seconds N (20), --unguided, for each TARGET (all); TARGET INPUT...: again",
+        run: fuzz::fuzz,
     },
     Verb { name: "tidy", summary: "the rules of the house that no compiler checks", run: tidy::tidy },
     Verb { name: "no-std", summary: "proves that the engine pulls in no std", run: no_std::no_std },

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::run::{Failed, cargo, read, root, run, stdout_of};
+use crate::run::{Failed, cargo, host, read, root, run, stdout_of};
 
 /// The engine's package, and the folder of its crate.
 const ENGINE: (&str, &str) = ("flashfront-engine", "crates/engine");
@@ -88,13 +88,6 @@ fn not_allowed(tree: &str) -> Vec<String> {
         }
     }
     findings
-}
-
-/// The compiler's own name for this machine.
-fn host() -> Result<String, Failed> {
-    let version = stdout_of(Command::new("rustc").arg("-vV").current_dir(root()))?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.expect("rustc -vV names its host").to_owned())
 }
 
 /// Makes a sysroot for `host` that links to core and alloc of the real one, and to nothing else.

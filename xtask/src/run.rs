@@ -83,6 +83,13 @@ pub(crate) fn stdout_of(command: &mut Command) -> Result<String, Failed> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// The compiler's own name for this machine.
+pub(crate) fn host() -> Result<String, Failed> {
+    let version = stdout_of(Command::new("rustc").arg("-vV").current_dir(root()))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.expect("rustc -vV names its host").to_owned())
+}
+
 /// Reads a file of the repository as text.
 pub(crate) fn read(path: &Path) -> Result<String, Failed> {
     std::fs::read_to_string(path).map_err(|error| Failed::File { path: path.into(), error })
