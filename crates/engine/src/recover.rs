@@ -15,14 +15,16 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::canary::Canary;
+use crate::event::Event;
 use crate::format::{
     CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, CommitHeader, Entry, NO_SLOT, STREAMS,
     decode_checkpoint_ages, decode_checkpoint_entries,
 };
 use crate::index::Found;
-use crate::io::DeviceError;
+use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::Buf;
+use crate::mirror::{State, device};
 use crate::shared::{Cx, Up, blocks_span};
 use crate::types::{BLOCK_BYTES, SegmentId};
 
@@ -128,6 +130,8 @@ enum Phase {
     Ahead,
     /// Reading the data of the first commit that is not known to be durable.
     Verify,
+    /// Writing that commit to the member of a mirrored cache that it was not read from.
+    Copy,
 }
 
 /// State of a lane's opening.
@@ -155,12 +159,33 @@ pub(crate) struct Recovery {
     ahead: Ahead,
     /// First byte of the read in flight.
     reading: u64,
+    /// The member of a mirrored cache that is read.
+    member: u8,
     next_seq: u64,
     durable_seq: u64,
     /// Commits read but not applied, with the slots of their headers.
     pending: VecDeque<(CommitHeader, u32)>,
     freed: Freed,
     commits: u64,
+}
+
+impl Recovery {
+    /// Reads from the other member of a mirrored cache from now on; false if it has been tried already, or there is none.
+    /// What counts is on both, but either may have decayed.
+    fn turn_to_other(&mut self, cx: &Cx<'_>) -> bool {
+        let lead = cx.shared.members.lead;
+        if cx.shared.members.state != State::Whole || self.member != lead {
+            return false;
+        }
+        self.turn_to(1 - lead);
+        true
+    }
+
+    fn turn_to(&mut self, member: u8) {
+        if self.member != member {
+            (self.member, self.window, self.candidates) = (member, Window::default(), Default::default());
+        }
+    }
 }
 
 impl Lane {
@@ -186,6 +211,7 @@ impl Lane {
                 next_segments: [NO_SLOT; STREAMS],
                 ahead: Ahead::default(),
                 reading: 0,
+                member: cx.shared.members.lead,
                 next_seq: 1,
                 durable_seq: 0,
                 pending: VecDeque::new(),
@@ -195,15 +221,19 @@ impl Lane {
             .into(),
         );
         let offset = cx.shared.superblock.checkpoint_offset(self.id as u32, 0);
-        self.recover_read(offset, 1, cx);
+        self.recover_io(offset, 1, cx);
     }
 
-    fn recover_read(&mut self, offset: u64, blocks: u32, cx: &mut Cx<'_>) {
+    fn recover_io(&mut self, offset: u64, blocks: u32, cx: &mut Cx<'_>) {
         let Some(recovery) = &mut self.recovery else { return };
         recovery.reading = offset;
+        let (member, op) = match recovery.phase {
+            Phase::Copy => (1 - recovery.member, Op::Write),
+            _ => (recovery.member, Op::Read),
+        };
         let span = blocks_span(recovery.buf, 0, blocks);
         let io = self.ios.insert(LaneIo::Recover);
-        cx.cache_read(self.id, io, offset, span);
+        cx.io(self.id, io, device(member), op, offset, Some(span));
     }
 
     pub(crate) fn recover_io_done(&mut self, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
@@ -211,9 +241,12 @@ impl Lane {
         let step = match result {
             Ok(()) => self.recover_step(&mut recovery, cx),
             // Data that can't be read is as good as torn.
-            Err(_) if recovery.phase == Phase::Verify => {
-                recovery.pending.clear();
-                Ok(None)
+            Err(_) if recovery.phase == Phase::Verify => Ok(self.torn(&mut recovery, cx)),
+            Err(error) if recovery.phase == Phase::Copy => {
+                let device = device(1 - recovery.member);
+                cx.event(Event::DeviceFailed { device, op: Op::Write, offset: recovery.reading, error });
+                cx.fail_member(device);
+                self.recover_step(&mut recovery, cx)
             }
             // Nor is what lies behind the end needed, if nothing there can be read.
             Err(_) if recovery.phase == Phase::Ahead => {
@@ -223,6 +256,7 @@ impl Lane {
             Err(error) => match (recovery.phase, recovery.window.first_alone()) {
                 // It may be a block behind the header that can't be read.
                 (Phase::Head(_), Some(slot)) => Ok(Some((cx.shared.superblock.slot_offset(self.id as u32, slot), 1))),
+                (Phase::Head(_), None) if recovery.turn_to_other(cx) => self.recover_step(&mut recovery, cx),
                 _ => Err(OpenError::Read { offset: recovery.reading, error }),
             },
         };
@@ -233,13 +267,13 @@ impl Lane {
             }
             Ok(Some((offset, blocks))) => {
                 self.recovery = Some(recovery);
-                self.recover_read(offset, blocks, cx);
+                self.recover_io(offset, blocks, cx);
             }
             Ok(None) => self.end_recovery(*recovery, cx),
         }
     }
 
-    /// Takes what was read; returns what to read next, or `None` at the end.
+    /// Takes what was read or written; returns where to go on, or `None` at the end.
     fn recover_step(&mut self, it: &mut Recovery, cx: &mut Cx<'_>) -> Result<Option<(u64, u32)>, OpenError> {
         let lane = self.id as u32;
         match it.phase {
@@ -290,17 +324,29 @@ impl Lane {
                 self.take_ahead(it, cx);
                 self.look_ahead(it, cx)
             }
-            Phase::Verify => {
-                if self.front_is_whole(it, cx) {
-                    if let Some((header, slot)) = it.pending.pop_front() {
-                        self.apply(it, &header, slot, cx);
-                    }
-                } else {
-                    it.pending.clear();
+            Phase::Verify if !self.front_is_whole(it, cx) => Ok(self.torn(it, cx)),
+            // Nothing proves that both have it, but from now on it counts.
+            Phase::Verify if cx.shared.members.state == State::Whole => {
+                it.phase = Phase::Copy;
+                Ok(self.front(it, cx))
+            }
+            Phase::Verify | Phase::Copy => {
+                if let Some((header, slot)) = it.pending.pop_front() {
+                    self.apply(it, &header, slot, cx);
                 }
                 Ok(self.next_verify_read(it, cx))
             }
         }
+    }
+
+    /// The first pending commit is not whole, as the member has it that was read. Perhaps the other one has it
+    /// whole; else the log ends before it.
+    fn torn(&mut self, it: &mut Recovery, cx: &mut Cx<'_>) -> Option<(u64, u32)> {
+        if it.turn_to_other(cx) {
+            return self.front(it, cx);
+        }
+        it.pending.clear();
+        None
     }
 
     fn next_body_read(&mut self, it: &mut Recovery, header: CheckpointHeader, cx: &Cx<'_>) -> Option<(u64, u32)> {
@@ -366,8 +412,15 @@ impl Lane {
             let is_next = |header: &CommitHeader| {
                 header.seq == seq && header.epoch == epoch && header.cache_tag == tag && header.lane == lane
             };
-            let stream =
-                (0..STREAMS).find(|&s| it.candidates[s].as_ref().and_then(Option::as_ref).is_some_and(is_next))?;
+            let Some(stream) =
+                (0..STREAMS).find(|&s| it.candidates[s].as_ref().and_then(Option::as_ref).is_some_and(is_next))
+            else {
+                // The log ends here, unless it does so on this member only.
+                if it.turn_to_other(cx) {
+                    continue;
+                }
+                return None;
+            };
             let header = it.candidates[stream].take()??;
             let slot = it.heads[stream];
             if usize::from(header.stream) != stream {
@@ -384,6 +437,7 @@ impl Lane {
             (it.data_blocks[stream], it.next_segments[stream]) = (header.data_blocks(), header.next_segment);
             it.durable_seq = it.durable_seq.max(header.durable_seq);
             it.pending.push_back((header, slot));
+            it.turn_to(cx.shared.members.lead);
             self.apply_durable(it, cx);
         }
     }
@@ -396,7 +450,13 @@ impl Lane {
     }
 
     fn next_verify_read(&mut self, it: &mut Recovery, cx: &Cx<'_>) -> Option<(u64, u32)> {
+        it.turn_to(cx.shared.members.lead);
         it.phase = Phase::Verify;
+        self.front(it, cx)
+    }
+
+    /// Where the first pending commit is, header and data.
+    fn front(&self, it: &Recovery, cx: &Cx<'_>) -> Option<(u64, u32)> {
         let (header, slot) = it.pending.front()?;
         Some((cx.shared.superblock.slot_offset(self.id as u32, *slot), header.data_blocks() + 1))
     }

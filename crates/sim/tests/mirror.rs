@@ -2,7 +2,8 @@
 //! A cache on two devices: whichever dies, whenever, no client notices and nothing is lost.
 
 use flashfront_device::sim::Fate;
-use flashfront_engine::{BLOCK_BYTES, Control, DeviceError, Event, MirrorStatus, Mode, Op, Options};
+use flashfront_device::wrap::{Fault, Rule};
+use flashfront_engine::{BLOCK_BYTES, Control, DeviceError, Event, MirrorStatus, Mode, Op, OpenError, Options};
 use flashfront_sim::{Client, OriginSpec, WorldSpec};
 
 const FATES: [Fate; 4] = [Fate::Kept, Fate::Lost, Fate::Torn, Fate::Mixed];
@@ -188,5 +189,51 @@ fn a_power_cut_while_a_mirror_is_filled() {
         client.crash(events, Fate::Mixed, Fate::Lost);
         client.open();
         nobody_noticed(&mut client);
+    }
+}
+
+/// A commit that had reached one device when the power was cut is in the log, though it was never acknowledged. From
+/// then on clients see it, so the other device must have it too.
+#[test]
+fn what_replay_found_on_one_device_is_on_both() {
+    for events in 0..24 {
+        for lead_dies in [true, false] {
+            let mut client = client();
+            client.write(0, 800, 8, true);
+            (0..events).for_each(|_| _ = client.world.step());
+            client.crash(events, Fate::Mixed, Fate::Lost);
+            client.open();
+            nobody_noticed(&mut client);
+            assert_eq!(client.world.engine().status().mirror, MirrorStatus::Whole);
+            client.world.member_mut(u8::from(!lead_dies)).unwrap().faults.lose_device();
+            write_and_flush(&mut client, 7);
+            nobody_noticed(&mut client);
+            leave(client);
+        }
+    }
+}
+
+/// The end of the log decays on one device: the commits there were acknowledged, and the other device has them.
+#[test]
+fn the_end_of_the_log_is_read_from_either_device() {
+    for member in 0..2 {
+        for nth in 0..12 {
+            let mut client = client();
+            for block in 0..4 {
+                write_and_flush(&mut client, 20 + block);
+            }
+            client.crash(7, Fate::Kept, Fate::Lost);
+            let disk = client.world.member_mut(member).unwrap();
+            // Of the reads of the opening each one in turn: checkpoint heads are read first.
+            disk.faults.order(Rule { op: Some(Op::Read), after: 2 + nth, times: 2, ..Rule::always(Fault::Rot) });
+            match client.world.open() {
+                Ok(_) => {
+                    nobody_noticed(&mut client);
+                    leave(client);
+                }
+                // Refused aloud: what was durable and can't be told from a torn checkpoint is no end of the log.
+                Err(error) => assert!(matches!(error, OpenError::CheckpointDamaged { .. }), "{error}"),
+            }
+        }
     }
 }

@@ -65,6 +65,7 @@ impl Lane {
         it.phase = Phase::Ahead;
         let slots = self.log.segment_slots();
         if !core::mem::replace(&mut it.ahead.begun, true) {
+            it.turn_to(cx.shared.members.lead);
             for stream in 0..STREAMS {
                 let (head, next) = (it.heads[stream], it.next_segments[stream]);
                 if head != NO_SLOT {

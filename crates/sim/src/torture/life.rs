@@ -18,6 +18,8 @@ const DESTAGE_BUFFER_BYTES: u64 = 24 << 20;
 
 /// Lost blocks that are left alone.
 const LOST_MAX: usize = 3;
+/// Who restores lost blocks: none of the clients.
+const OPERATOR: usize = usize::MAX;
 
 /// How a life went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -218,12 +220,14 @@ impl Life {
     /// lost block holds its segment, and a cache all of whose segments are held takes no writes.
     fn restore(&mut self) {
         let lost = self.client.world.engine().status().lost;
-        if lost.len() > LOST_MAX {
+        // The last try may be waiting for room yet.
+        let restoring = self.owners.values().any(|owner| *owner == OPERATOR);
+        if lost.len() > LOST_MAX && !restoring {
             for key in lost {
                 let (origin, at) = (usize::from(key.origin.0), key.block.0 * 8);
                 let sectors = 8.min(self.client.sectors(origin) - at);
                 let id = self.client.write(origin, at, sectors, false);
-                self.owners.insert(id, 0);
+                self.owners.insert(id, OPERATOR);
             }
         }
     }
