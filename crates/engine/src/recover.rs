@@ -8,114 +8,28 @@
 //! A log that ends before a commit that was durable is damaged, and the cache is not opened.
 
 mod ahead;
+mod error;
+mod load;
 mod replay;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::fmt;
 
 use crate::canary::Canary;
 use crate::event::Event;
-use crate::format::{
-    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, CommitHeader, Entry, NO_SLOT, STREAMS,
-    decode_checkpoint_ages, decode_checkpoint_entries,
-};
-use crate::index::Found;
+use crate::format::{CheckpointHeader, CommitHeader, Entry, NO_SLOT, STREAMS};
 use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::Buf;
 use crate::mirror::{State, device};
 use crate::shared::{Cx, Up, blocks_span};
-use crate::types::{BLOCK_BYTES, SegmentId};
+use crate::types::SegmentId;
+
+pub use error::OpenError;
 
 use ahead::{Ahead, Window};
 use replay::Freed;
 
-/// Why a cache can't be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// Origins so large that an index entry would have no room for a checksum.
-    KeySpaceTooLarge,
-    /// Neither checkpoint area of a lane holds a head.
-    NoCheckpoint {
-        /// The lane.
-        lane: u32,
-    },
-    /// A block of a lane's checkpoint is damaged.
-    CheckpointDamaged {
-        /// The lane.
-        lane: u32,
-        /// First byte of the block on the cache device.
-        offset: u64,
-    },
-    /// A commit is missing or damaged though it was durable once.
-    LogDamaged {
-        /// The lane.
-        lane: u32,
-        /// The commit's number.
-        commit: u64,
-        /// The last commit that is known to have been durable.
-        durable: u64,
-    },
-    /// Commits of a later opening are there, but its checkpoint is not.
-    CheckpointLost {
-        /// The lane.
-        lane: u32,
-        /// The opening.
-        epoch: u64,
-    },
-    /// The cache device can't be read.
-    Read {
-        /// First byte of the failed read.
-        offset: u64,
-        /// How it failed.
-        error: DeviceError,
-    },
-    /// So much is dirty that a lane has no segments to start its log with.
-    NoFreeSegments {
-        /// The lane.
-        lane: u32,
-    },
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::KeySpaceTooLarge => write!(f, "the origins are too large for this cache's index"),
-            Self::NoCheckpoint { lane } => {
-                write!(
-                    f,
-                    "lane {lane}: no checkpoint found; `flashfront repair` salvages what is left on the cache device"
-                )
-            }
-            Self::CheckpointDamaged { lane, offset } => write!(
-                f,
-                "lane {lane}: the checkpoint block at byte {offset} of the cache device is damaged; `flashfront repair` salvages what is left"
-            ),
-            Self::LogDamaged { lane, commit, durable } => write!(
-                f,
-                "lane {lane}: commit {commit} of the log is damaged or missing, though a later one says that all up to \
-                 {durable} were durable: the cache device has decayed, or it lost what it had flushed; serving what is \
-                 before it would be serving old data; `flashfront repair` salvages what is left, and lists what is lost"
-            ),
-            Self::CheckpointLost { lane, epoch } => write!(
-                f,
-                "lane {lane}: the newest checkpoint is damaged: there are commits of opening {epoch}, which the older \
-                 one knows nothing of; `flashfront repair` salvages what is left"
-            ),
-            Self::Read { offset, error } => write!(
-                f,
-                "can't read the cache device at byte {offset}: {error:?}; `flashfront repair` salvages what can be read"
-            ),
-            Self::NoFreeSegments { lane } => write!(f, "lane {lane}: no free segments to write to"),
-        }
-    }
-}
-
-impl core::error::Error for OpenError {}
-
-const BATCH_BLOCKS: u32 = 64;
 /// A commit at its largest: header and data.
 const COMMIT_BLOCKS_MAX: u32 = 253;
 
@@ -347,51 +261,6 @@ impl Lane {
         }
         it.pending.clear();
         None
-    }
-
-    fn next_body_read(&mut self, it: &mut Recovery, header: CheckpointHeader, cx: &Cx<'_>) -> Option<(u64, u32)> {
-        let segments = self.log.segments.len() as u64;
-        let blocks =
-            1 + segments.div_ceil(CHECKPOINT_AGES_MAX as u64) + header.entries.div_ceil(CHECKPOINT_ENTRIES_MAX as u64);
-        it.batch = (blocks.saturating_sub(u64::from(it.block)) as u32).min(BATCH_BLOCKS);
-        let area = cx.shared.superblock.checkpoint_offset(self.id as u32, it.area);
-        (it.batch > 0).then(|| (area + u64::from(it.block) * BLOCK_BYTES, it.batch))
-    }
-
-    fn take_body(&mut self, it: &mut Recovery, header: CheckpointHeader, cx: &mut Cx<'_>) -> Result<(), OpenError> {
-        for nth in 0..it.batch {
-            let block = blocks_span(it.buf, nth, 1);
-            let area = cx.shared.superblock.checkpoint_offset(self.id as u32, it.area);
-            let offset = area + u64::from(it.block + nth) * BLOCK_BYTES;
-            let damaged = OpenError::CheckpointDamaged { lane: self.id as u32, offset };
-            if it.ages_read < self.log.segments.len() {
-                let ages = decode_checkpoint_ages(header.generation, cx.mem.bytes(block)).ok_or(damaged)?;
-                let segments = &mut self.log.segments[it.ages_read..];
-                if ages.len() != segments.len().min(CHECKPOINT_AGES_MAX) {
-                    return Err(damaged);
-                }
-                it.ages_read += ages.len();
-                // All that a checkpoint refers to was flushed before its head was written.
-                it.durable_seq = ages.iter().fold(it.durable_seq, |durable, age| durable.max(*age));
-                segments.iter_mut().zip(ages).for_each(|(segment, age)| segment.last_seq = age);
-                continue;
-            }
-            let entries = decode_checkpoint_entries(header.generation, cx.mem.bytes(block)).ok_or(damaged)?;
-            for entry in entries {
-                it.entries_read += 1;
-                let slots = self.log.segments.len() as u64 * u64::from(self.log.segment_slots());
-                if u64::from(entry.slot) >= slots {
-                    return Err(damaged);
-                }
-                if let Some(flat) = cx.shared.flat(entry.key) {
-                    let checksum = self.index.kept(entry.checksum);
-                    let (slot, dirty, hits) = (entry.slot, entry.dirty, entry.hits);
-                    self.map(flat, Found { slot, dirty, hits, checksum }, cx);
-                }
-            }
-        }
-        it.block += it.batch;
-        Ok(())
     }
 
     /// Takes the next commit from the candidates, or says which head to read.

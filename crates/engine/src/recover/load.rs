@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Loading a checkpoint: the ages of segments, then the entries of the index.
+
+use super::{OpenError, Recovery};
+use crate::format::{
+    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, decode_checkpoint_ages, decode_checkpoint_entries,
+};
+use crate::index::Found;
+use crate::lane::Lane;
+use crate::shared::{Cx, blocks_span};
+use crate::types::BLOCK_BYTES;
+
+const BATCH_BLOCKS: u32 = 64;
+
+impl Lane {
+    pub(super) fn next_body_read(
+        &mut self,
+        it: &mut Recovery,
+        header: CheckpointHeader,
+        cx: &Cx<'_>,
+    ) -> Option<(u64, u32)> {
+        let segments = self.log.segments.len() as u64;
+        let blocks =
+            1 + segments.div_ceil(CHECKPOINT_AGES_MAX as u64) + header.entries.div_ceil(CHECKPOINT_ENTRIES_MAX as u64);
+        it.batch = (blocks.saturating_sub(u64::from(it.block)) as u32).min(BATCH_BLOCKS);
+        let area = cx.shared.superblock.checkpoint_offset(self.id as u32, it.area);
+        (it.batch > 0).then(|| (area + u64::from(it.block) * BLOCK_BYTES, it.batch))
+    }
+
+    pub(super) fn take_body(
+        &mut self,
+        it: &mut Recovery,
+        header: CheckpointHeader,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), OpenError> {
+        for nth in 0..it.batch {
+            let block = blocks_span(it.buf, nth, 1);
+            let area = cx.shared.superblock.checkpoint_offset(self.id as u32, it.area);
+            let offset = area + u64::from(it.block + nth) * BLOCK_BYTES;
+            let damaged = OpenError::CheckpointDamaged { lane: self.id as u32, offset };
+            if it.ages_read < self.log.segments.len() {
+                let ages = decode_checkpoint_ages(header.generation, cx.mem.bytes(block)).ok_or(damaged)?;
+                let segments = &mut self.log.segments[it.ages_read..];
+                if ages.len() != segments.len().min(CHECKPOINT_AGES_MAX) {
+                    return Err(damaged);
+                }
+                it.ages_read += ages.len();
+                // All that a checkpoint refers to was flushed before its head was written.
+                it.durable_seq = ages.iter().fold(it.durable_seq, |durable, age| durable.max(*age));
+                segments.iter_mut().zip(ages).for_each(|(segment, age)| segment.last_seq = age);
+                continue;
+            }
+            let entries = decode_checkpoint_entries(header.generation, cx.mem.bytes(block)).ok_or(damaged)?;
+            for entry in entries {
+                it.entries_read += 1;
+                let slots = self.log.segments.len() as u64 * u64::from(self.log.segment_slots());
+                if u64::from(entry.slot) >= slots {
+                    return Err(damaged);
+                }
+                if let Some(flat) = cx.shared.flat(entry.key) {
+                    let checksum = self.index.kept(entry.checksum);
+                    let (slot, dirty, hits) = (entry.slot, entry.dirty, entry.hits);
+                    self.map(flat, Found { slot, dirty, hits, checksum }, cx);
+                }
+            }
+        }
+        it.block += it.batch;
+        Ok(())
+    }
+}
