@@ -204,13 +204,12 @@ impl Life {
                 world.control(Control::AddMirror);
             }
             MirrorStatus::Whole if self.victim.is_some() && self.mirror_rng.below(4) == 0 => {
-                // All is well again: next time it may hit the other one. What rotted stays.
+                // All is well again: next time it may hit the other one. But what rotted stays, found or not, and an
+                // I/O that is held back will fail yet.
                 self.client.world.heal();
-                let rotten = self.client.world.counters().corrupt_blocks > 0;
                 let disk = self.victim.and_then(|victim| self.client.world.member_mut(victim));
-                // An I/O that is held back will fail yet.
-                let held = disk.is_some_and(|disk| disk.next_event().is_some());
-                self.victim = self.victim.filter(|_| rotten || held);
+                let ill = disk.is_some_and(|disk| disk.faults.any_rotten() || disk.next_event().is_some());
+                self.victim = self.victim.filter(|_| ill);
             }
             _ => {}
         }

@@ -233,6 +233,12 @@ impl Faults {
         *self.rotten.entry(byte).or_default() ^= bit;
     }
 
+    /// Whether anything is rotten yet. What is written anew no longer is.
+    #[must_use]
+    pub fn any_rotten(&self) -> bool {
+        !self.rotten.is_empty()
+    }
+
     /// What is rotten in this range.
     pub(super) fn rotten_in(&self, bytes: Range<u64>) -> impl Iterator<Item = (u64, u8)> {
         self.rotten.range(bytes).map(|(byte, bits)| (*byte, *bits))
