@@ -3,6 +3,7 @@
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
+use flashfront_device::wrap::{Fault, Rule};
 use flashfront_engine::{Control, DeviceError, Event, Mode, Op, OriginId, RequestOp};
 use flashfront_sim::{Client, OriginSpec, WorldSpec};
 
@@ -147,6 +148,55 @@ fn a_cache_that_takes_no_writes_loses_nothing() {
         end(&mut client, seed);
     }
     assert!(failures >= 12, "{failures} of 24 caches failed");
+}
+
+/// Writeback, and the flush that would make the mark durable times out: what a FLUSH was acknowledged for before the power goes is
+/// there, though the log, which is replayed if there is no mark, has something older of it.
+#[test]
+fn flush_waits_for_the_record_of_the_failure() {
+    let (mut marked, mut replayed) = (0, 0);
+    for seed in 0..60 {
+        let mut client = client(seed, Mode::Writeback);
+        for sector in (0..640).step_by(8) {
+            client.write(0, sector, 8, true);
+        }
+        client.finish();
+        // What only the origin gets, and no FLUSH covers, may be older again after the power cut.
+        client.oracle.forgive_time_travel();
+        let faults = &mut client.world.cache.faults;
+        faults.fail_nth(0, Some(Op::Flush), DeviceError::Io);
+        faults.order(Rule { op: Some(Op::Flush), times: 1, ..Rule::always(Fault::Timeout { hold_ns: 5_000_000_000 }) });
+        for sector in (0..640).step_by(8) {
+            client.write(0, sector, 8, false);
+        }
+        client.finish();
+        let flush = client.flush(0);
+        // The power goes at some moment: half the times not before the FLUSH is answered.
+        let mut steps = if seed % 2 == 0 { u64::MAX } else { seed / 2 };
+        while steps > 0 && client.world.waits(flush) && client.world.step() {
+            steps -= 1;
+        }
+        client.judge();
+        assert_eq!(client.take_failed(), [], "seed {seed}");
+        let answered = !client.world.waits(flush);
+        let fate = if seed % 4 < 2 { Fate::Lost } else { Fate::Mixed };
+        client.crash(seed, fate, fate);
+        client.world.cache.faults.heal();
+        if client.world.must_not_open() {
+            marked += 1;
+            if !answered {
+                // What is dirty there yet is for `destage` or `repair`.
+                continue;
+            }
+            client.world.replace_cache();
+        } else {
+            replayed += 1;
+        }
+        client.open();
+        client.read_all();
+        client.leave();
+    }
+    assert!(marked >= 20 && replayed >= 10, "{marked} marked, {replayed} replayed");
 }
 
 /// Writeback, and the device is gone: what was dirty there is lost, listed, and an error to read; the rest is

@@ -9,7 +9,7 @@ use super::{CACHE_FLUSH, Coordinator};
 use crate::event::Event;
 use crate::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::lane::Lane;
-use crate::shared::{COORDINATOR, Cx, FlushWaiter};
+use crate::shared::{COORDINATOR, Cx, FailureRecord, FlushWaiter};
 
 impl Coordinator {
     pub(super) fn cache_flushed(&mut self, result: Result<(), DeviceError>, lanes: &mut [Lane], cx: &mut Cx<'_>) {
@@ -70,13 +70,16 @@ impl Coordinator {
         }
     }
 
-    /// After a failure of the cache device: what should be durable is, when nothing is left to destage and
-    /// the origin is flushed. What was lost without ever having been durable is an error, once.
+    /// After a failure of the cache device: what should be durable is, when nothing is left to destage, the
+    /// origin is flushed, and it is recorded that this cache must not be replayed, which would put what is
+    /// durable in its log over it. Where that can't be recorded nothing is durable. What was lost without ever
+    /// having been durable is an error, once.
     pub(super) fn go_on_drained(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
-        if self.until_drained.is_empty() || cx.shared.dirty > cx.shared.lost.len() as u64 {
+        let draining = cx.shared.dirty > cx.shared.lost.len() as u64;
+        if self.until_drained.is_empty() || draining || cx.shared.failure == FailureRecord::Unknown {
             return;
         }
-        let lost = core::mem::take(&mut cx.shared.volatile_lost);
+        let lost = core::mem::take(&mut cx.shared.volatile_lost) || cx.shared.failure == FailureRecord::Impossible;
         for waiter in core::mem::take(&mut self.until_drained) {
             let origin = match waiter {
                 FlushWaiter::Piece(lane, piece) => cx.shared.origin_of(lanes[lane].pieces[piece].first),
