@@ -3,7 +3,7 @@
 //!
 //! [`World`] joins one engine with its disks and a clock that jumps from event to event;
 //! [`Oracle`] knows what every read may return, [`Client`] asks and lets it judge; [`torture`] makes a whole random life of a cache
-//! out of one seed, [`sweep`] cuts the power at every event of a workload. No threads, no clock, no files: the same seed gives the same run.
+//! out of one seed, [`sweep`] cuts the power at every event of a workload. [`trace`] reads what clients once asked of real disks. No threads, no clock, no files: the same seed gives the same run.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "canary")]
@@ -15,6 +15,7 @@ mod spec;
 mod stamp;
 pub mod sweep;
 pub mod torture;
+pub mod trace;
 mod world;
 
 pub use client::Client;

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Finds requests that were traced twice, because two stacked layers were traced.
+//!
+//! The upper layer's request is repeated by the lower one's within microseconds: an equal one that comes within the window is its echo.
+//! A client that really asks twice within the window is taken for one too; so this is only for traces that are known to be doubled.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::{Op, Record};
+
+/// What was asked for within the window.
+#[derive(Debug)]
+pub struct Echoes {
+    window_ns: u64,
+    /// When it was heard last.
+    heard: HashMap<Key, u64>,
+    order: VecDeque<(u64, Key)>,
+}
+
+type Key = (u32, Op, u64, u32);
+
+impl Echoes {
+    /// Of requests within that time.
+    #[must_use]
+    pub fn within(window_ns: u64) -> Self {
+        Self { window_ns, heard: HashMap::new(), order: VecDeque::new() }
+    }
+
+    /// Whether this record repeats one within the window. Those without time never do.
+    pub fn is_echo(&mut self, record: &Record) -> bool {
+        let Some(now) = record.time_ns else { return false };
+        while let Some((at, key)) = self.order.front().copied() {
+            if at.saturating_add(self.window_ns) >= now {
+                break;
+            }
+            self.order.pop_front();
+            // Heard again since, it stays.
+            if self.heard.get(&key) == Some(&at) {
+                self.heard.remove(&key);
+            }
+        }
+        let key = (record.device, record.op, record.sector, record.sectors);
+        let last = self.heard.insert(key, now);
+        self.order.push_back((now, key));
+        last.is_some_and(|at| at.saturating_add(self.window_ns) >= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_echo_is_the_same_and_soon() {
+        let mut echoes = Echoes::within(20);
+        let record = |time, sector| Record { time_ns: Some(time), op: Op::Read, device: 1, sector, sectors: 8 };
+        let heard = [record(0, 5), record(3, 5), record(4, 6), record(23, 5), record(44, 5), record(44, 5)];
+        assert_eq!(heard.map(|it| echoes.is_echo(&it)), [false, true, false, true, false, true]);
+        let write = Record { op: Op::Write, ..record(45, 5) };
+        assert!(!echoes.is_echo(&write) && echoes.is_echo(&write));
+        assert!(!echoes.is_echo(&Record { time_ns: None, ..write }));
+        echoes.is_echo(&record(1000, 1));
+        assert_eq!((echoes.heard.len(), echoes.order.len()), (1, 1), "what is past is forgotten");
+    }
+}

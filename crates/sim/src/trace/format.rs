@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The formats: how one describes itself, the registry that lists them, and which of them a trace has.
+//!
+//! A format is one file with `FORMATS` (its variants) and one word in `formats!`. That word gives `--format` its name, the
+//! help its line, detection a candidate, and the conformance tests a case.
+
+use std::fmt::{self, Display};
+
+use super::head::{Fit, Head};
+use super::report::Reason;
+use super::{DATA_SECTORS_MAX, Op, Options, Record, SECTOR_BYTES, SECTOR_MAX};
+
+/// Of events that one request causes, the one that counts as the request (blktrace and blkparse only).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Action {
+    /// Q: as it was asked for. What a cache would see.
+    #[default]
+    Queue,
+    /// D: as the disk got it, after merging.
+    Issue,
+    /// C: as the disk completed it.
+    Complete,
+}
+
+/// A format of traces.
+#[derive(Debug)]
+pub struct Format {
+    /// Its name, for `--format`.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub summary: &'static str,
+    /// How well it fits these first bytes.
+    pub(super) fit: fn(&Head<'_>) -> Fit,
+    /// What reads it.
+    pub(super) parser: fn(&Options) -> Parser,
+}
+
+/// What reads a format.
+pub(super) enum Parser {
+    Lines(Box<dyn Lines + Send>),
+    Binary(Box<dyn Binary + Send>),
+}
+
+/// What one line or binary record is.
+#[derive(Debug, PartialEq)]
+pub(super) enum Item {
+    Record(Record),
+    /// Left out on purpose, and counted by this word.
+    Skipped(&'static str),
+}
+
+/// Reads text, line by line.
+pub(super) trait Lines {
+    /// What this line is; it comes without its end.
+    fn line(&mut self, line: &[u8]) -> Result<Item, Reason>;
+}
+
+/// Reads binary records.
+pub(super) trait Binary {
+    /// What the first record is, and how many bytes it has (above 0); nothing if it isn't there in full. Never more than
+    /// [`RECORD_BYTES_MAX`].
+    fn item(&mut self, bytes: &[u8]) -> Option<(usize, Result<Item, Reason>)>;
+}
+
+/// The longest record of a binary format: blktrace's, with its payload.
+pub(super) const RECORD_BYTES_MAX: usize = 48 + u16::MAX as usize;
+
+/// Declares the formats: the modules, and the list.
+macro_rules! formats {
+    ($($module:ident),+ $(,)?) => {
+        $(mod $module;)+
+
+        static ALL: &[&[Format]] = &[$(&$module::FORMATS),+];
+    };
+}
+
+formats! {
+    blktrace, blkparse, fio, vscsi, msr, spc, alibaba, tencent, fiu, blkreplay, disksim, arc, blocks, oracle_general,
+}
+mod events;
+
+impl Format {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        ALL.iter().copied().flatten()
+    }
+
+    /// The one of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        Self::all().find(|format| format.name == name)
+    }
+
+    /// The only one that fits best.
+    pub(super) fn of(head: &Head<'_>) -> Result<&'static Self, FormatError> {
+        let fits: Vec<(Fit, &'static Self)> = Self::all().map(|format| ((format.fit)(head), format)).collect();
+        let best = fits.iter().map(|(fit, _)| *fit).max().unwrap_or(Fit::No);
+        let mut candidates = fits.iter().filter(|(fit, _)| *fit == best && best > Fit::No).map(|(_, format)| *format);
+        match (candidates.next(), candidates.next()) {
+            (None, _) => Err(FormatError::Unknown),
+            (Some(only), None) => Ok(only),
+            (Some(one), Some(other)) => Err(FormatError::Ambiguous(one.name, other.name)),
+        }
+    }
+}
+
+/// The format of a trace can't be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// None fits.
+    Unknown,
+    /// More than one does; two of them.
+    Ambiguous(&'static str, &'static str),
+}
+
+impl Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => write!(f, "the trace has none of the known formats, or none that shows in its beginning")?,
+            Self::Ambiguous(one, other) => write!(f, "the trace may be {one} or {other}")?,
+        }
+        write!(f, "; say which with --format:")?;
+        Format::all().try_for_each(|format| write!(f, " {}", format.name))
+    }
+}
+
+impl std::error::Error for FormatError {}
+
+/// What several formats skip.
+const BLANK: &str = "blank lines";
+const HEADER: &str = "header lines";
+const EMPTY: &str = "requests of no length";
+
+/// A request in sectors. All formats make their records here, so that all have the same limits.
+fn record(time_ns: Option<u64>, op: Op, device: u32, sector: u64, sectors: u64) -> Result<Item, Reason> {
+    if sectors == 0 && op != Op::Flush {
+        return Ok(Item::Skipped(EMPTY));
+    }
+    let sectors_max = if op == Op::Discard { u32::MAX.into() } else { DATA_SECTORS_MAX };
+    if sectors > sectors_max {
+        return Err(Reason::TooLarge("length"));
+    }
+    if sector > SECTOR_MAX - sectors {
+        return Err(Reason::TooLarge("place"));
+    }
+    Ok(Item::Record(Record { time_ns, op, device, sector, sectors: sectors as u32 }))
+}
+
+/// A request in bytes: all sectors that it touches.
+fn record_of_bytes(time_ns: Option<u64>, op: Op, device: u32, offset: u64, bytes: u64) -> Result<Item, Reason> {
+    let end = offset.checked_add(bytes).ok_or(Reason::TooLarge("place"))?;
+    let first = offset / SECTOR_BYTES;
+    let sectors = if bytes == 0 { 0 } else { end.div_ceil(SECTOR_BYTES) - first };
+    record(time_ns, op, device, first, sectors)
+}
+
+/// R or W, or the words.
+fn read_or_write(word: &[u8]) -> Result<Op, Reason> {
+    match word {
+        b"R" | b"r" => Ok(Op::Read),
+        b"W" | b"w" => Ok(Op::Write),
+        _ if word.eq_ignore_ascii_case(b"read") => Ok(Op::Read),
+        _ if word.eq_ignore_ascii_case(b"write") => Ok(Op::Write),
+        _ => Err(Reason::Unknown("operation")),
+    }
+}
+
+/// Finds the blank lines, and a first line with the names of the columns.
+#[derive(Default)]
+struct Prelude {
+    over: bool,
+}
+
+impl Prelude {
+    fn skips(&mut self, line: &[u8]) -> Option<Item> {
+        let Some(first) = line.iter().find(|it| !it.is_ascii_whitespace()) else { return Some(Item::Skipped(BLANK)) };
+        let header = !self.over && first.is_ascii_alphabetic() && !line.iter().any(u8::is_ascii_digit);
+        self.over = true;
+        header.then_some(Item::Skipped(HEADER))
+    }
+}
+
+/// A little-endian number of a record.
+fn le<const N: usize>(bytes: &[u8], at: usize) -> u64 {
+    let mut value = [0; 8];
+    value[..N].copy_from_slice(&bytes[at..at + N]);
+    u64::from_le_bytes(value)
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The traces of the ARC paper (FAST '03), `.lis`: four numbers a line, `FIRST COUNT 0 NUMBER`.
+//!
+//! The unit is 512 bytes in the traces of workstations (P1 to P14), 4 KiB in OLTP. In the latter all counts are 1, which no
+//! disk's trace in sectors has: by this the two are told apart.
+
+use super::{BLANK, Format, Item, Lines, Parser, record};
+use crate::trace::Op;
+use crate::trace::head::{Fit, Head};
+use crate::trace::report::Reason;
+use crate::trace::text::{Fields, number};
+
+pub(super) const FORMATS: [Format; 2] = [
+    Format {
+        name: "arc",
+        summary: "traces of the ARC paper (.lis) in units of 512 bytes (P1 to P14)",
+        fit: |head| Fit::shape(!are_single(head) && head.has_lines_of(Arc { unit: 1 })),
+        parser: |_| Parser::Lines(Box::new(Arc { unit: 1 })),
+    },
+    Format {
+        name: "arc-4k",
+        summary: "the same in units of 4 KiB (OLTP)",
+        fit: |head| Fit::shape(are_single(head) && head.has_lines_of(Arc { unit: 8 })),
+        parser: |_| Parser::Lines(Box::new(Arc { unit: 8 })),
+    },
+];
+
+struct Arc {
+    /// In sectors.
+    unit: u64,
+}
+
+impl Lines for Arc {
+    fn line(&mut self, line: &[u8]) -> Result<Item, Reason> {
+        let mut fields = Fields::blanks(line);
+        let Some(first) = fields.next() else { return Ok(Item::Skipped(BLANK)) };
+        let first = number(first, "block")?.checked_mul(self.unit).ok_or(Reason::TooLarge("block"))?;
+        let count = fields.number("count")?.checked_mul(self.unit).ok_or(Reason::TooLarge("count"))?;
+        fields.number("third field")?;
+        fields.number("number of the request")?;
+        fields.end()?;
+        record(None, Op::Read, 0, first, count)
+    }
+}
+
+fn are_single(head: &Head<'_>) -> bool {
+    head.lines().filter_map(|line| { let mut fields = Fields::blanks(line); fields.next(); fields.next() }).all(|count| count == b"1")
+}

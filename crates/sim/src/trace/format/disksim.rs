@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! DiskSim's ascii and what others made of it: five columns between blanks, `TIME DEVICE PLACE LENGTH FLAGS`, bit 0 of the flags for read.
+//!
+//! The variants differ in units alone. Told apart by their looks: whole numbers as times are SSDSim's nanoseconds; places and lengths that
+//! are all multiples of 512 are bytes; tabs between columns and six digits behind the point are the tool that cut
+//! UMass's traces to pages. Everything else is DiskSim itself. A guess that is wrong is corrected with `--format`.
+
+use super::{BLANK, Format, Item, Lines, Parser, record, record_of_bytes};
+use crate::trace::Op;
+use crate::trace::head::{Fit, Head};
+use crate::trace::report::Reason;
+use crate::trace::text::{Fields, MILLISECOND, number};
+
+pub(super) const FORMATS: [Format; 4] = [
+    Format {
+        name: "disksim",
+        summary: "DiskSim ascii: ms, device, sector, sectors, flags (1: read)",
+        fit: |head| fit(head, &DISKSIM),
+        parser: |_| Parser::Lines(Box::new(DISKSIM)),
+    },
+    Format {
+        name: "ssdsim",
+        summary: "SSDSim: the same columns, time in whole ns",
+        fit: |head| fit(head, &SSDSIM),
+        parser: |_| Parser::Lines(Box::new(SSDSIM)),
+    },
+    Format {
+        name: "disksim-bytes",
+        summary: "the same columns, place and length in bytes (cuts of MSR Cambridge, as Heimdall has them)",
+        fit: |head| fit(head, &BYTES),
+        parser: |_| Parser::Lines(Box::new(BYTES)),
+    },
+    Format {
+        name: "disksim-4k",
+        summary: "the same columns between tabs, sector and length in pages of 4 KiB (cuts of UMass's traces)",
+        fit: |head| fit(head, &PAGES),
+        parser: |_| Parser::Lines(Box::new(PAGES)),
+    },
+];
+
+#[derive(Clone, Copy, PartialEq)]
+struct Disksim {
+    time_unit_ns: u64,
+    /// In sectors; nothing if place and length are in bytes.
+    length_unit: Option<u64>,
+}
+
+const DISKSIM: Disksim = Disksim { time_unit_ns: MILLISECOND, length_unit: Some(1) };
+const SSDSIM: Disksim = Disksim { time_unit_ns: 1, ..DISKSIM };
+const BYTES: Disksim = Disksim { length_unit: None, ..DISKSIM };
+const PAGES: Disksim = Disksim { length_unit: Some(8), ..DISKSIM };
+
+impl Lines for Disksim {
+    fn line(&mut self, line: &[u8]) -> Result<Item, Reason> {
+        let mut fields = Fields::blanks(line);
+        let Some(time) = fields.next() else { return Ok(Item::Skipped(BLANK)) };
+        let time_ns = crate::trace::text::time(time, self.time_unit_ns)?;
+        let device = fields.number32("device")?;
+        let (place, length) = (fields.number("place")?, fields.number("length")?);
+        let op = if fields.number("flags")? & 1 == 1 { Op::Read } else { Op::Write };
+        fields.end()?;
+        match self.length_unit {
+            None => record_of_bytes(Some(time_ns), op, device, place, length),
+            Some(unit) => {
+                let sectors = length.checked_mul(unit).ok_or(Reason::TooLarge("length"))?;
+                record(Some(time_ns), op, device, place, sectors)
+            }
+        }
+    }
+}
+
+fn fit(head: &Head<'_>, variant: &Disksim) -> Fit {
+    Fit::shape(looks(head) == *variant && head.has_lines_of(*variant))
+}
+
+/// The variant that the columns look like, if that is what they are.
+fn looks(head: &Head<'_>) -> Disksim {
+    let (mut whole, mut bytes, mut tabs) = (true, true, true);
+    for line in head.lines().filter(|line| !line.trim_ascii().is_empty()) {
+        let mut fields = Fields::blanks(line);
+        let (Some(time), _, Some(place), Some(length)) = (fields.next(), fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        let point = time.iter().position(|it| *it == b'.');
+        whole &= point.is_none();
+        bytes &= [place, length].into_iter().all(|it| number(it, "").is_ok_and(|it| it % 512 == 0));
+        tabs &= line.contains(&b'\t') && point.is_some_and(|at| time.len() - at == 7);
+    }
+    match (bytes, whole, tabs) {
+        (true, ..) => BYTES,
+        (_, true, _) => SSDSIM,
+        (.., true) => PAGES,
+        _ => DISKSIM,
+    }
+}

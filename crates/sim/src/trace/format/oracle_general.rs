@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! libCacheSim's oracleGeneral: binary, little-endian, 24 bytes a request: time in s u32, object u64, bytes u32, next access i64.
+//!
+//! An object is whatever was traced: a block, a file, a hash of a key. As such it is read as one block of 4 KiB; of
+//! numbers above 2^59 the lower 59 bits count, so that hashes stay apart. Where objects are sectors, and sizes bytes, `oracle-general-lba`
+//! reads them so; nothing in the file tells. There is no direction: all are reads.
+
+use super::{Binary, Format, Item, Parser, le, record};
+use crate::trace::head::Fit;
+use crate::trace::report::Reason;
+use crate::trace::text::SECOND;
+use crate::trace::{Op, SECTOR_BYTES};
+
+pub(super) const FORMATS: [Format; 2] = [
+    Format {
+        name: "oracle-general",
+        summary: "libCacheSim's oracleGeneral: binary, each object one block of 4 KiB",
+        fit: |head| {
+            Fit::shape(are_in_order(head.bytes) && head.has_records_of(OracleGeneral { objects: Objects::Blocks }))
+        },
+        parser: |_| Parser::Binary(Box::new(OracleGeneral { objects: Objects::Blocks })),
+    },
+    Format {
+        name: "oracle-general-lba",
+        summary: "the same, objects are sectors of 512 bytes, sizes count",
+        fit: |_| Fit::No,
+        parser: |_| Parser::Binary(Box::new(OracleGeneral { objects: Objects::Sectors })),
+    },
+];
+
+const RECORD_BYTES: usize = 24;
+const BLOCK_SECTORS: u64 = 8;
+const BLOCK_MASK: u64 = (1 << 59) - 1;
+
+/// No trace has more requests; what is no number of one is garbage.
+const REQUESTS_MAX: i64 = 1 << 40;
+
+enum Objects {
+    Blocks,
+    Sectors,
+}
+
+struct OracleGeneral {
+    objects: Objects,
+}
+
+impl Binary for OracleGeneral {
+    fn item(&mut self, bytes: &[u8]) -> Option<(usize, Result<Item, Reason>)> {
+        let bytes = bytes.get(..RECORD_BYTES)?;
+        Some((RECORD_BYTES, self.read(bytes)))
+    }
+}
+
+impl OracleGeneral {
+    fn read(&self, bytes: &[u8]) -> Result<Item, Reason> {
+        let (time, object, size) = (le::<4>(bytes, 0), le::<8>(bytes, 4), le::<4>(bytes, 12));
+        let next = le::<8>(bytes, 16) as i64;
+        // -1, -2 and the largest say: never.
+        if next < -2 || (next > REQUESTS_MAX && next != i64::MAX) {
+            return Err(Reason::Unknown("next access"));
+        }
+        let (sector, sectors) = match self.objects {
+            Objects::Blocks => ((object & BLOCK_MASK) * BLOCK_SECTORS, BLOCK_SECTORS),
+            Objects::Sectors => (object, size.div_ceil(SECTOR_BYTES)),
+        };
+        record(Some(time * SECOND), Op::Read, 0, sector, sectors)
+    }
+}
+
+/// The times of the first records don't fall, and sizes are those of blocks or requests: random bytes aren't like that.
+fn are_in_order(bytes: &[u8]) -> bool {
+    let records = || bytes.chunks_exact(RECORD_BYTES);
+    records().is_sorted_by_key(|it| le::<4>(it, 0)) && records().all(|it| (1..1 << 30).contains(&le::<4>(it, 12)))
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reads a trace as a stream of records, in one buffer, whatever its length.
+//!
+//! Everything that is read becomes a record, is skipped by kind, or is bad with place and reason: nothing is dropped in silence.
+//! Bad lines don't end a trace, unless that is asked for; a damaged file ends where its damage begins.
+
+use std::fmt::{self, Display};
+use std::io::{self, Read};
+
+use super::Record;
+use super::buffer::{BUFFER_BYTES, Buffer};
+use super::compressed::{UnpackError, Unpacked};
+use super::format::{Action, Format, FormatError, Item, Parser, RECORD_BYTES_MAX};
+use super::head::Head;
+use super::report::{Bad, Place, Reason, Report};
+
+/// A line of more bytes is bad. Those of a trace have some hundreds.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// So much is looked at for the format.
+const HEAD_BYTES: usize = 64 << 10;
+
+const _: () = assert!(BUFFER_BYTES > 2 * LINE_BYTES_MAX && BUFFER_BYTES > 2 * RECORD_BYTES_MAX);
+
+/// How to read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Its format, if it shall not be guessed.
+    pub format: Option<&'static Format>,
+    /// The first bad line is an error.
+    pub strict: bool,
+    /// Which events of blktrace and blkparse are requests.
+    pub action: Action,
+}
+
+/// A trace can't be read at all.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The file can't be read.
+    Io(io::Error),
+    /// It is compressed, and damaged from its beginning.
+    Damaged(String),
+    /// Its format is not known.
+    Format(FormatError),
+}
+
+impl Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "can't read the trace: {error}"),
+            Self::Damaged(why) => write!(f, "the trace can't be unpacked: {why}"),
+            Self::Format(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// A trace ends before its end.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The file can't be read on.
+    Io(io::Error),
+    /// The first bad line, where that ends a trace.
+    Bad(Box<Bad>),
+}
+
+impl Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "can't read on in the trace: {error}"),
+            Self::Bad(bad) => bad.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// A trace that is being read.
+pub struct Reader {
+    buffer: Buffer,
+    format: &'static Format,
+    parser: Parser,
+    lines: u64,
+    /// Inside a line that is too long.
+    too_long: bool,
+    strict: bool,
+    over: bool,
+    report: Report,
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("format", &self.format.name)
+            .field("report", &self.report)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Reader {
+    /// Reads from a file or a pipe, packed or not.
+    ///
+    /// # Errors
+    /// If nothing can be read, or the format isn't given and can't be told from the first 64 KiB.
+    pub fn new(raw: impl Read + Send + 'static, options: &Options) -> Result<Self, OpenError> {
+        let mut buffer = Buffer::new(Unpacked::new(raw).map_err(OpenError::Io)?);
+        while buffer.unread().len() < HEAD_BYTES && buffer.end.is_none() {
+            buffer.fill();
+        }
+        if buffer.unread().is_empty() {
+            match buffer.end.take() {
+                Some(Err(UnpackError::Io(error))) => return Err(OpenError::Io(error)),
+                Some(Err(UnpackError::Damaged(why))) => return Err(OpenError::Damaged(why)),
+                end => buffer.end = end,
+            }
+        }
+        let head = Head { bytes: buffer.unread(), whole: buffer.ended_well() };
+        let format = options.format.map_or_else(|| Format::of(&head), Ok).map_err(OpenError::Format)?;
+        Ok(Self {
+            buffer,
+            format,
+            parser: (format.parser)(options),
+            lines: 0,
+            too_long: false,
+            strict: options.strict,
+            over: false,
+            report: Report::default(),
+        })
+    }
+
+    /// The format, as given or found.
+    #[must_use]
+    pub fn format(&self) -> &'static Format {
+        self.format
+    }
+
+    /// What became of the trace so far.
+    #[must_use]
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Bytes of the file, packed as it is, that were taken so far: for showing progress.
+    #[must_use]
+    pub fn input_bytes(&self) -> u64 {
+        self.buffer.input_bytes()
+    }
+
+    /// Counts what could not be read; that is an error for who wants it to be one.
+    fn bad(&mut self, bad: Bad) -> Option<Result<Record, ReadError>> {
+        let error = self.strict.then(|| Err(ReadError::Bad(Box::new(bad.clone()))));
+        self.over |= self.strict;
+        self.report.add_bad(bad);
+        error
+    }
+
+    /// Counts what was read; a record is for the caller.
+    fn found(&mut self, item: Item) -> Option<Result<Record, ReadError>> {
+        match item {
+            Item::Record(record) => {
+                self.report.records += 1;
+                Some(Ok(record))
+            }
+            Item::Skipped(kind) => {
+                self.report.skip(kind);
+                None
+            }
+        }
+    }
+
+    /// What is left when nothing more comes: half a record at most. If that is for a bad reason it is half a line perhaps,
+    /// which is not read: half a number is a number.
+    fn finish(&mut self) -> Option<Result<Record, ReadError>> {
+        self.over = true;
+        let place = Place::Byte(self.buffer.passed);
+        let rest = self.buffer.unread().len();
+        match self.buffer.end.take() {
+            Some(Err(UnpackError::Io(error))) => Some(Err(ReadError::Io(error))),
+            Some(Err(UnpackError::Damaged(why))) => self.bad(Bad::new(place, Reason::Damaged(why), b"")),
+            _ if rest > 0 => self.bad(Bad::new(place, Reason::Cut(rest), b"")),
+            _ => None,
+        }
+    }
+
+    fn next_line(&mut self) -> Option<Result<Record, ReadError>> {
+        // Bytes that were searched for the end of a line.
+        let mut searched = 0;
+        loop {
+            let unread = self.buffer.unread();
+            let end = unread[searched..].iter().position(|it| *it == b'\n').map(|at| searched + at);
+            // The last line may lack its end.
+            let last = self.buffer.ended_well() && !unread.is_empty();
+            let Some(length) = end.or(last.then_some(unread.len())) else {
+                searched = unread.len();
+                if searched > LINE_BYTES_MAX {
+                    if let Some(error) = self.pass_long_line(searched) {
+                        return Some(error);
+                    }
+                    searched = 0;
+                } else if self.buffer.end.is_some() {
+                    return self.finish();
+                }
+                self.buffer.fill();
+                continue;
+            };
+            self.lines += 1;
+            let place = Place::Line(self.lines);
+            let line = &unread[..length];
+            let item = match &mut self.parser {
+                _ if std::mem::take(&mut self.too_long) => None,
+                _ if length > LINE_BYTES_MAX => Some(Err(Bad::new(place, Reason::LineTooLong, line))),
+                Parser::Lines(parser) => Some(parser.line(line).map_err(|reason| Bad::new(place, reason, line))),
+                Parser::Binary(_) => None,
+            };
+            self.buffer.pass(length + usize::from(end.is_some()));
+            searched = 0;
+            let found = match item {
+                Some(Ok(item)) => self.found(item),
+                Some(Err(bad)) => self.bad(bad),
+                None => None,
+            };
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+
+    /// Passes bytes of a line that is too long: the first of them make it a bad one.
+    fn pass_long_line(&mut self, bytes: usize) -> Option<Result<Record, ReadError>> {
+        let first = !std::mem::replace(&mut self.too_long, true);
+        let bad = first.then(|| Bad::new(Place::Line(self.lines + 1), Reason::LineTooLong, self.buffer.unread()));
+        self.buffer.pass(bytes);
+        bad.and_then(|bad| self.bad(bad))
+    }
+
+    fn next_record(&mut self) -> Option<Result<Record, ReadError>> {
+        loop {
+            let Parser::Binary(parser) = &mut self.parser else { return None };
+            let Some((bytes, item)) = parser.item(self.buffer.unread()) else {
+                if self.buffer.end.is_some() {
+                    return self.finish();
+                }
+                self.buffer.fill();
+                continue;
+            };
+            let place = Place::Byte(self.buffer.passed);
+            self.buffer.pass(bytes);
+            let found = match item {
+                Ok(item) => self.found(item),
+                Err(reason) => self.bad(Bad::new(place, reason, b"")),
+            };
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Record, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.over {
+            return None;
+        }
+        match self.parser {
+            Parser::Lines(_) => self.next_line(),
+            Parser::Binary(_) => self.next_record(),
+        }
+    }
+}

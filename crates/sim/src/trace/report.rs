@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a reader did with every line or record of its trace: read, left out on purpose, or not understood.
+
+use std::fmt::{self, Display};
+
+/// So many bad lines are kept; the others are counted.
+pub const BAD_SHOWN: usize = 5;
+
+/// Bytes of a bad line that are kept.
+const TEXT_BYTES: usize = 80;
+
+/// Where in a trace, after decompression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The line of that number; the first is 1.
+    Line(u64),
+    /// From that byte on.
+    Byte(u64),
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(line) => write!(f, "line {line}"),
+            Self::Byte(byte) => write!(f, "byte {byte}"),
+        }
+    }
+}
+
+/// Why a line or record is bad.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// This field is missing.
+    Missing(&'static str),
+    /// This field is no number.
+    NotNumber(&'static str),
+    /// This field is larger than can be.
+    TooLarge(&'static str),
+    /// This field has none of the known values.
+    Unknown(&'static str),
+    /// There are more fields than the format has.
+    Extra,
+    /// More different names than a trace can have.
+    TooManyNames,
+    /// A line of more bytes than any format has.
+    LineTooLong,
+    /// So many bytes that no record begins in.
+    NoRecord(usize),
+    /// The trace ends so many bytes after the beginning of a record.
+    Cut(usize),
+    /// The compressed data ends early, or is no such data.
+    Damaged(String),
+}
+
+impl Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(field) => write!(f, "no {field}"),
+            Self::NotNumber(field) => write!(f, "the {field} is no number"),
+            Self::TooLarge(field) => write!(f, "the {field} is too large"),
+            Self::Unknown(field) => write!(f, "unknown {field}"),
+            Self::Extra => write!(f, "more fields than the format has"),
+            Self::TooManyNames => write!(f, "more different names of disks than a trace can have"),
+            Self::LineTooLong => write!(f, "longer than any line of a trace"),
+            Self::NoRecord(bytes) => write!(f, "no record begins in these {bytes} bytes"),
+            Self::Cut(bytes) => {
+                write!(f, "the trace ends in the middle of a record, {bytes} bytes after its beginning")
+            }
+            Self::Damaged(why) => write!(f, "compressed data is cut or damaged, the rest can't be read: {why}"),
+        }
+    }
+}
+
+/// A line or record that was not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bad {
+    /// Where.
+    pub place: Place,
+    /// Why.
+    pub reason: Reason,
+    /// The beginning of the line; empty for binary formats.
+    pub text: String,
+}
+
+impl Bad {
+    pub(super) fn new(place: Place, reason: Reason, line: &[u8]) -> Self {
+        let shown = String::from_utf8_lossy(&line[..line.len().min(TEXT_BYTES)]);
+        let text = shown.trim().chars().map(|it| if it.is_control() { '\u{fffd}' } else { it }).collect();
+        Self { place, reason, text }
+    }
+}
+
+impl Display for Bad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.reason)?;
+        if self.text.is_empty() { Ok(()) } else { write!(f, ": `{}`", self.text) }
+    }
+}
+
+/// What became of a trace so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Requests that were read.
+    pub records: u64,
+    /// Lines, records or stretches of garbage that were not understood.
+    pub bad: u64,
+    /// The first [`BAD_SHOWN`] of these.
+    pub first_bad: Vec<Bad>,
+    /// What was left out on purpose, by kind, in order of appearance: comments, completions, requests without data.
+    pub skipped: Vec<(&'static str, u64)>,
+}
+
+impl Report {
+    /// Everything that was left out on purpose.
+    #[must_use]
+    pub fn skipped_total(&self) -> u64 {
+        self.skipped.iter().map(|(_, count)| count).sum()
+    }
+
+    pub(super) fn skip(&mut self, kind: &'static str) {
+        match self.skipped.iter_mut().find(|(it, _)| *it == kind) {
+            Some((_, count)) => *count += 1,
+            None => self.skipped.push((kind, 1)),
+        }
+    }
+
+    pub(super) fn add_bad(&mut self, bad: Bad) {
+        self.bad += 1;
+        if self.first_bad.len() < BAD_SHOWN {
+            self.first_bad.push(bad);
+        }
+    }
+}
