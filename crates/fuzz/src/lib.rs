@@ -20,6 +20,7 @@ mod replay;
 mod scratch;
 mod structures;
 mod superblock;
+mod trace;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Once};
@@ -39,7 +40,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub static TARGETS: [Target; 7] = [
+pub static TARGETS: [Target; 8] = [
     superblock::TARGET,
     structures::TARGET,
     replay::TARGET,
@@ -47,6 +48,7 @@ pub static TARGETS: [Target; 7] = [
     nbd::TARGET,
     control::TARGET,
     config::TARGET,
+    trace::TARGET,
 ];
 
 /// Attacks with these bytes, for a file of `fuzz/fuzz_targets`.

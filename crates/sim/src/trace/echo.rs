@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds requests that were traced twice, because two stacked layers were traced.
 //!
-//! The upper layer's request is repeated by the lower one's within microseconds: an equal one that comes within the window is its echo.
-//! A client that really asks twice within the window is taken for one too; so this is only for traces that are known to be doubled.
+//! The upper layer's request is repeated by the lower one's within microseconds: an equal one that comes within the window is its echo,
+//! and the next equal one is new. A client that really asks twice within the window is taken for an echo too; so this is only for
+//! traces that are known to be doubled.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::{Op, Record};
 
-/// What was asked for within the window.
+/// What was asked for within the window, and has had no echo.
 #[derive(Debug)]
 pub struct Echoes {
     window_ns: u64,
-    /// When it was heard last.
     heard: HashMap<Key, u64>,
     order: VecDeque<(u64, Key)>,
 }
@@ -34,15 +34,18 @@ impl Echoes {
                 break;
             }
             self.order.pop_front();
-            // Heard again since, it stays.
+            // It may have had its echo, and been asked for again.
             if self.heard.get(&key) == Some(&at) {
                 self.heard.remove(&key);
             }
         }
         let key = (record.device, record.op, record.sector, record.sectors);
-        let last = self.heard.insert(key, now);
+        if self.heard.remove(&key).is_some() {
+            return true;
+        }
+        self.heard.insert(key, now);
         self.order.push_back((now, key));
-        last.is_some_and(|at| at.saturating_add(self.window_ns) >= now)
+        false
     }
 }
 
@@ -54,9 +57,10 @@ mod tests {
     fn an_echo_is_the_same_and_soon() {
         let mut echoes = Echoes::within(20);
         let record = |time, sector| Record { time_ns: Some(time), op: Op::Read, device: 1, sector, sectors: 8 };
-        let heard = [record(0, 5), record(3, 5), record(4, 6), record(23, 5), record(44, 5), record(44, 5)];
-        assert_eq!(heard.map(|it| echoes.is_echo(&it)), [false, true, false, true, false, true]);
-        let write = Record { op: Op::Write, ..record(45, 5) };
+        let heard =
+            [record(0, 5), record(3, 5), record(4, 6), record(5, 5), record(25, 5), record(26, 5), record(47, 5)];
+        assert_eq!(heard.map(|it| echoes.is_echo(&it)), [false, true, false, false, true, false, false]);
+        let write = Record { op: Op::Write, ..record(48, 5) };
         assert!(!echoes.is_echo(&write) && echoes.is_echo(&write));
         assert!(!echoes.is_echo(&Record { time_ns: None, ..write }));
         echoes.is_echo(&record(1000, 1));

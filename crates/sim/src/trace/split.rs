@@ -62,8 +62,8 @@ impl Grid {
         Accesses {
             next: from / BLOCK_SECTORS,
             end: to.div_ceil(BLOCK_SECTORS),
-            first_partial: (from % BLOCK_SECTORS > 0).then_some(from / BLOCK_SECTORS),
-            last_partial: (to % BLOCK_SECTORS > 0).then_some(to / BLOCK_SECTORS),
+            first_partial: (!from.is_multiple_of(BLOCK_SECTORS)).then_some(from / BLOCK_SECTORS),
+            last_partial: (!to.is_multiple_of(BLOCK_SECTORS)).then_some(to / BLOCK_SECTORS),
         }
     }
 }

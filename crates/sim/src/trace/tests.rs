@@ -1,1 +1,263 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every format against its fixture, and what must be true of all of them, whatever the bytes.
 
+mod fixtures;
+
+use std::io::{self, Cursor, Read, Write};
+
+use proptest::prelude::*;
+
+use super::*;
+use fixtures::Fixture;
+
+/// Gives so many bytes at once, and fails at the end if it shall.
+struct Slow {
+    bytes: Cursor<Vec<u8>>,
+    most: usize,
+    fails: bool,
+}
+
+impl Read for Slow {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let most = self.most.min(into.len());
+        match self.bytes.read(&mut into[..most])? {
+            0 if self.fails => Err(io::Error::other("the disk is gone")),
+            bytes => Ok(bytes),
+        }
+    }
+}
+
+fn read(bytes: &[u8], options: &Options) -> Result<(Vec<Record>, Report, &'static str), OpenError> {
+    let mut reader = Reader::new(Cursor::new(bytes.to_vec()), options)?;
+    let records = reader.by_ref().map(|it| it.expect("RAM can be read")).collect();
+    assert!(reader.next().is_none(), "it ends once");
+    Ok((records, reader.report().clone(), reader.format().name))
+}
+
+fn by_format(name: &str) -> Options {
+    let format = Format::named(name).expect("the format is in the list");
+    Options { format: Some(format), ..Options::default() }
+}
+
+fn check(fixture: &Fixture, records: &[Record], report: &Report) {
+    let name = fixture.format;
+    assert_eq!(records, fixture.records, "{name}");
+    let bad: Vec<String> = report.first_bad.iter().map(ToString::to_string).collect();
+    assert_eq!(bad, fixture.bad, "{name}");
+    assert_eq!(report.skipped, fixture.skipped, "{name}");
+    assert_eq!((report.records, report.bad), (records.len() as u64, bad.len() as u64), "{name}");
+}
+
+#[test]
+fn each_format_reads_its_fixture() {
+    let fixtures = fixtures::all();
+    for format in Format::all() {
+        assert!(fixtures.iter().any(|it| it.format == format.name), "{} has no fixture", format.name);
+        assert_eq!(Format::all().filter(|it| it.name == format.name).count(), 1, "{} twice", format.name);
+    }
+    for fixture in &fixtures {
+        let (records, report, _) = read(&fixture.bytes, &by_format(fixture.format)).unwrap();
+        check(fixture, &records, &report);
+    }
+}
+
+#[test]
+fn each_fixture_is_recognised_as_what_it_is() {
+    for fixture in fixtures::all() {
+        let (_, _, name) = read(&fixture.bytes, &Options::default()).unwrap();
+        // Nothing tells these from their kin.
+        let expected = if fixture.format == "oracle-general-lba" { "oracle-general" } else { fixture.format };
+        assert_eq!(name, expected);
+    }
+}
+
+#[test]
+fn what_is_nothing_is_declined_with_the_list() {
+    let text = b"It was a dark and stormy night; the rain fell in torrents.\n".repeat(9);
+    for bytes in [&b""[..], b"\n\n\n", &text, &[0; 5000], b"1 2 3\n4 5 6\n", b"7 8 9 10 11 12\n"] {
+        let error = Reader::new(Cursor::new(bytes.to_vec()), &Options::default()).unwrap_err();
+        assert!(matches!(error, OpenError::Format(FormatError::Unknown)), "{error}");
+        assert!(error.to_string().contains("--format: blktrace blkparse fio2"), "{error}");
+    }
+    let error = FormatError::Ambiguous("arc", "blocks");
+    assert!(error.to_string().starts_with("the trace may be arc or blocks; say which with --format:"));
+}
+
+#[test]
+fn pieces_make_no_difference() {
+    for fixture in fixtures::all() {
+        for most in [1, 7, 100] {
+            let slow = Slow { bytes: Cursor::new(fixture.bytes.clone()), most, fails: false };
+            let mut reader = Reader::new(slow, &by_format(fixture.format)).unwrap();
+            let records: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
+            check(&fixture, &records, reader.report());
+            assert_eq!(reader.input_bytes(), fixture.bytes.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn strict_ends_at_the_first_bad_one() {
+    for fixture in fixtures::all() {
+        let options = Options { strict: true, ..by_format(fixture.format) };
+        let mut reader = Reader::new(Cursor::new(fixture.bytes.clone()), &options).unwrap();
+        let error = reader.by_ref().find_map(Result::err).map(|it| it.to_string());
+        assert_eq!(error.as_deref(), fixture.bad.first().copied(), "{}", fixture.format);
+        assert!(reader.next().is_none());
+    }
+}
+
+#[test]
+fn other_events_count_if_asked_for() {
+    let line = |letter| format!("8,0 0 1 1.5 9 {letter} W 8 + 8 [x]\n");
+    let text = ["Q", "D", "D", "C"].map(line).concat();
+    for (action, count) in [(Action::Queue, 1), (Action::Issue, 2), (Action::Complete, 1)] {
+        let (records, report, _) = read(text.as_bytes(), &Options { action, ..Options::default() }).unwrap();
+        assert_eq!((records.len(), report.skipped_total()), (count, 4 - count as u64));
+    }
+    let queued = fixtures::all().into_iter().find(|it| it.format == "blktrace").unwrap().bytes;
+    let (records, ..) = read(&queued, &Options { action: Action::Complete, ..Options::default() }).unwrap();
+    assert_eq!(records.iter().map(|it| it.time_ns).collect::<Vec<_>>(), [Some(11)]);
+}
+
+#[test]
+fn only_five_bad_lines_are_kept() {
+    let text = "1\n".repeat(100) + &"x\n".repeat(9);
+    let (_, report, _) = read(text.as_bytes(), &Options::default()).unwrap();
+    assert_eq!((report.records, report.bad, report.first_bad.len()), (100, 9, BAD_SHOWN));
+    assert_eq!(report.first_bad[4].place, Place::Line(105));
+}
+
+#[test]
+fn long_lines_are_bad_once_and_take_no_room() {
+    for length in [65_537, 300_000, 1_000_000] {
+        let text = format!("1\n2\n{}\n3\n{}", "9".repeat(length), "9".repeat(length));
+        let (records, report, _) = read(text.as_bytes(), &by_format("blocks")).unwrap();
+        assert_eq!(records.iter().map(|it| it.sector / 8).collect::<Vec<_>>(), [1, 2, 3], "{length}");
+        let places: Vec<_> = report.first_bad.iter().map(|bad| (bad.place, bad.reason.clone())).collect();
+        assert_eq!(places, [3, 5].map(|line| (Place::Line(line), Reason::LineTooLong)), "{length}");
+    }
+}
+
+fn gz(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn xz(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(1)).unwrap();
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
+}
+
+type Packer = fn(&[u8]) -> Vec<u8>;
+
+const PACKERS: [(&str, Packer); 3] = [("gz", gz), ("xz", xz), ("zstd", zstd)];
+
+fn numbers(from: u64, to: u64) -> Vec<u8> {
+    (from..to).flat_map(|it| format!("{it}\n").into_bytes()).collect()
+}
+
+#[test]
+fn compressed_members_are_read_as_one() {
+    for (name, pack) in PACKERS {
+        // A line may be cut between two.
+        let mut packed = pack(&[&numbers(0, 50_000)[..], b"50"].concat());
+        packed.extend(pack(b"000\n"));
+        packed.extend(pack(b""));
+        packed.extend(pack(&numbers(50_001, 60_000)));
+        let (records, report, format) = read(&packed, &Options::default()).unwrap();
+        assert!(records.iter().map(|it| it.sector / 8).eq(0..60_000), "{name}");
+        assert_eq!((report.bad, format), (0, "blocks"), "{name}");
+    }
+    // A frame that a reader has to skip.
+    let mut packed = vec![0x53, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3];
+    packed.extend(zstd(b"7\n"));
+    assert_eq!(read(&packed, &Options::default()).unwrap().0.len(), 1);
+}
+
+#[test]
+fn a_cut_file_is_bad_where_it_ends() {
+    for (name, pack) in PACKERS {
+        let all = numbers(0, 500_000);
+        let packed = pack(&all);
+        let (records, report, _) = read(&packed[..packed.len() * 9 / 10], &Options::default()).unwrap();
+        assert!(
+            records.len() < 500_000 && records.iter().map(|it| it.sector / 8).eq(0..records.len() as u64),
+            "{name}"
+        );
+        assert!(matches!(report.first_bad[..], [Bad { reason: Reason::Damaged(_), .. }]), "{name}: {report:?}");
+        let strict = Options { strict: true, ..Options::default() };
+        let mut reader = Reader::new(Cursor::new(packed[..packed.len() * 9 / 10].to_vec()), &strict).unwrap();
+        assert!(matches!(reader.find_map(Result::err), Some(ReadError::Bad(_))), "{name}");
+        // Nothing but the beginning, and a wrong byte in the middle.
+        let error = Reader::new(Cursor::new(packed[..packed.len().min(7)].to_vec()), &Options::default()).unwrap_err();
+        assert!(matches!(error, OpenError::Damaged(_)), "{name}: {error}");
+        let mut rotten = packed;
+        let end = rotten.len();
+        rotten[end / 2..end / 2 + 64].fill(0xff);
+        let (records, report, _) = read(&rotten, &Options::default()).unwrap();
+        assert!(report.bad > 0 || records.len() != 500_000, "{name}: rot went unnoticed");
+    }
+}
+
+#[test]
+fn a_disk_that_fails_is_no_bad_line() {
+    for bytes in [numbers(0, 50_000), gz(&numbers(0, 50_000))] {
+        let slow = Slow { bytes: Cursor::new(bytes[..bytes.len() * 9 / 10].to_vec()), most: 4096, fails: true };
+        let mut reader = Reader::new(slow, &Options::default()).unwrap();
+        let error = reader.by_ref().find_map(Result::err).unwrap();
+        assert_eq!(error.to_string(), "can't read on in the trace: the disk is gone");
+        assert!(reader.next().is_none() && reader.report().bad == 0);
+    }
+    let slow = Slow { bytes: Cursor::default(), most: 1, fails: true };
+    assert!(matches!(Reader::new(slow, &Options::default()), Err(OpenError::Io(_))));
+}
+
+/// Reads to the end; what was there adds up.
+fn read_all(bytes: &[u8], format: &'static Format) {
+    let (records, report, _) = read(bytes, &by_format(format.name)).unwrap();
+    for record in &records {
+        assert!(record.sector + u64::from(record.sectors) <= SECTOR_MAX, "{record:?}");
+        assert_eq!(record.sectors == 0, record.op == Op::Flush, "{record:?}");
+    }
+    assert_eq!((records.len() as u64, report.first_bad.len() as u64), (report.records, report.bad.min(5)));
+    if matches!((format.parser)(&Options::default()), format::Parser::Lines(_)) {
+        let lines = bytes.split_inclusive(|it| *it == b'\n').count() as u64;
+        assert_eq!(report.records + report.bad + report.skipped_total(), lines, "{}", format.name);
+    } else {
+        assert!(bytes.is_empty() || report.records + report.bad + report.skipped_total() > 0, "{}", format.name);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_a_format_fall_over(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        // Packed by chance, they would be somebody else's.
+        prop_assume!(!bytes.starts_with(&[0x1f, 0x8b]));
+        Format::all().for_each(|format| read_all(&bytes, format));
+        let _ = read(&bytes, &Options::default());
+    }
+
+    #[test]
+    fn damaged_fixtures_make_no_format_fall_over(
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), prop_oneof![any::<u8>(), Just(b'\n'), Just(b' '), Just(b'9')]), 1..30),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        for fixture in fixtures::all() {
+            let mut bytes = fixture.bytes;
+            for (at, byte) in &damage {
+                let at = at.index(bytes.len());
+                bytes[at] = *byte;
+            }
+            bytes.truncate(cut.index(bytes.len()) + 1);
+            read_all(&bytes, Format::named(fixture.format).unwrap());
+            let _ = read(&bytes, &Options::default());
+        }
+    }
+}
