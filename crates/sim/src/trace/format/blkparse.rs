@@ -67,6 +67,7 @@ impl Lines for Blkparse {
                 number(sector, "sector").and(Err(Reason::Missing("length")))
             }
             _ if flush => record(Some(time_ns), Op::Flush, device, 0, 0),
+            (Some(_), _) => Ok(Item::Skipped(PASSTHROUGH)),
             _ => Ok(Item::Skipped(DATALESS)),
         }
     }

@@ -153,6 +153,7 @@ fn blkparse() -> Fixture {
         \x20 8,16   5        5     0.000009980 18615  Q  DS 48 + 4194304 [fstrim]\n\
         \x20 8,16   5        6     0.000009981 18615  Q   N [x]\n\
         \x20 8,16   5        7     0.000009982 18615  Q   R 36 (12 00 00 00 24 00) [scsi_id]\n\
+        \x20 8,16   5        8     0.000009982 18615  Q   R 36 [scsi_id]\n\
         \x20 8,16   5        8     0.000009983     0  C  WS 40 + 8 [0]\n\
         \x20 8,16   5        9     0.000009984     0  Q  WS 40 +\n\
         \x20 8,16   5        9     0.000009984     0  Y  WS 40 + 8\n\
@@ -174,14 +175,14 @@ fn blkparse() -> Fixture {
         ("blkparse's summary", 6),
         ("events A (remapped)", 1),
         ("events without data", 1),
-        ("commands past the block layer", 1),
+        ("commands past the block layer", 2),
         ("events C (completed)", 1),
         ("messages and process names", 1),
         ("blank lines", 2),
     ];
     let bad = [
-        "line 10: no length: `8,16   5        9     0.000009984     0  Q  WS 40 +`",
-        "line 11: unknown event: `8,16   5        9     0.000009984     0  Y  WS 40 + 8`",
+        "line 11: no length: `8,16   5        9     0.000009984     0  Q  WS 40 +`",
+        "line 12: unknown event: `8,16   5        9     0.000009984     0  Y  WS 40 + 8`",
     ];
     fixture("blkparse", text, &records, &skipped, &bad)
 }
