@@ -190,7 +190,7 @@ impl Reader {
         let mut searched = 0;
         loop {
             let unread = self.buffer.unread();
-            let end = unread[searched..].iter().position(|it| *it == b'\n').map(|at| searched + at);
+            let end = memchr::memchr(b'\n', &unread[searched..]).map(|at| searched + at);
             // The last line may lack its end.
             let last = self.buffer.ended_well() && !unread.is_empty();
             let Some(length) = end.or(last.then_some(unread.len())) else {

@@ -6,7 +6,7 @@
 use super::{BLANK, Format, Item, Lines, Parser, read_or_write, record};
 use crate::trace::head::Fit;
 use crate::trace::report::Reason;
-use crate::trace::text::{Fields, number};
+use crate::trace::text::{Fields, number, time as time_of};
 
 pub(super) const FORMATS: [Format; 1] = [Format {
     name: "fiu",
@@ -20,10 +20,8 @@ struct Fiu;
 impl Lines for Fiu {
     fn line(&mut self, line: &[u8]) -> Result<Item, Reason> {
         let mut fields = Fields::blanks(line);
-        if line.trim_ascii().is_empty() {
-            return Ok(Item::Skipped(BLANK));
-        }
-        let time_ns = fields.time(1)?;
+        let Some(time) = fields.next() else { return Ok(Item::Skipped(BLANK)) };
+        let time_ns = time_of(time, 1)?;
         fields.number("pid")?;
         // From the end, as the name of the process may have blanks.
         let mut last = line.rsplit(u8::is_ascii_whitespace).filter(|it| !it.is_empty());
