@@ -77,7 +77,6 @@ pub(super) fn number(word: &[u8], name: &'static str) -> Result<u64, Reason> {
         if digit > 9 {
             return Err(Reason::NotNumber(name));
         }
-        // No sum of the first 19 digits overflows; what does is caught below.
         value = value.checked_mul(10).and_then(|it| it.checked_add(digit.into())).ok_or(Reason::TooLarge(name))?;
     }
     Ok(value)
