@@ -3,7 +3,8 @@
 //!
 //! [`World`] joins one engine with its disks and a clock that jumps from event to event;
 //! [`Oracle`] knows what every read may return, [`Client`] asks and lets it judge; [`torture`] makes a whole random life of a cache
-//! out of one seed, [`sweep`] cuts the power at every event of a workload. [`trace`] reads what clients once asked of real disks. No threads, no clock, no files: the same seed gives the same run.
+//! out of one seed, [`sweep`] cuts the power at every event of a workload. [`trace`] reads what clients once asked of real disks, [`policy`] decides
+//! which blocks a cache would have held. No threads, no clock, no files: the same seed gives the same run.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "canary")]
@@ -11,6 +12,7 @@ pub mod canary;
 mod client;
 mod oracle;
 pub mod panics;
+pub mod policy;
 mod spec;
 mod stamp;
 pub mod sweep;

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which blocks a cache holds, as policies decide it: ours, and those it is measured against.
+//!
+//! A policy sees keys, directions and times of a trace, never data. It answers whether a block was there and says what it
+//! did ([`Changes`]); what that costs in flash and origin I/O is counted for all of them alike, outside.
+//! One file a policy, one line in the registry below.
+
+mod arc;
+mod belady;
+mod clock;
+mod fifo;
+mod larc;
+mod lirs;
+mod lru;
+mod nhit;
+mod s3fifo;
+mod sieve;
+mod smq;
+mod table;
+mod two_q;
+mod wtinylfu;
+
+use flashfront_engine::policy::Spec;
+
+/// All of them.
+pub static ALL: &[Spec<Build>] = &[
+    lru::SPEC,
+    fifo::SPEC,
+    clock::SPEC,
+    two_q::SPEC,
+    arc::SPEC,
+    lirs::SPEC,
+    s3fifo::SPEC,
+    sieve::SPEC,
+    wtinylfu::SPEC,
+    belady::SPEC,
+    smq::SPEC,
+    smq::SPEC_4K,
+    larc::SPEC,
+    nhit::SPEC,
+];
+
+/// The one of that name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<&'static Spec<Build>> {
+    ALL.iter().find(|spec| spec.name == name)
+}
+
+/// Blocks of 4 KiB in a unit, the most that a policy may have.
+pub const UNIT_BLOCKS_MAX: u64 = 16;
+
+/// One unit of the cache is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Which: a block of 4 KiB, or whatever the policy's unit is.
+    pub key: u64,
+    /// To write it.
+    pub write: bool,
+    /// When, from any start on; never backwards.
+    pub time_ns: u64,
+    /// The number of the access that asks for it next, counted from 0 over the whole trace; `u64::MAX` for never. Only for a
+    /// policy that needs it.
+    pub next: u64,
+}
+
+/// What a policy did at one access.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// The unit was not there and now is.
+    pub admitted: bool,
+    /// These no longer are. May include the one asked for, if it was thrown out at once.
+    pub evicted: Vec<u64>,
+}
+
+/// A cache of some units, as a policy runs it.
+pub trait Policy: Send {
+    /// A unit is asked for. Adds to `changes`, which come empty; returns whether the unit was there.
+    /// Never more units are there than the capacity it was built for.
+    fn access(&mut self, access: &Access, changes: &mut Changes) -> bool;
+}
+
+/// How a policy is made, and what it must be told.
+#[derive(Clone, Copy, Debug)]
+pub struct Build {
+    /// Makes one for that many units, at least 1.
+    pub new: fn(capacity: usize) -> Box<dyn Policy>,
+    /// Blocks of 4 KiB in a unit: what is filled and written back at once. A power of two.
+    pub unit_blocks: u64,
+    /// It must know the future.
+    pub foresees: bool,
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! S3-FIFO: a small FIFO for newcomers, a main one with CLOCK, and the keys of whom the small one threw out.
+//!
+//! A tenth of the cache is the small one. Who was hit twice there goes on to the main one; so does who comes back while
+//! remembered. This is the authors' present version (libCacheSim's `S3FIFO`, not `S3FIFOv0`): as long as nothing was thrown out, newcomers
+//! go to the main one once the small one is full.
+
+use flashfront_engine::policy::Spec;
+
+use super::table::{List, Table};
+use super::{Access, Build, Changes, Policy};
+
+pub(super) const SPEC: Spec<Build> = Spec {
+    name: "s3fifo",
+    summary: "a small FIFO for newcomers, a main one, and the keys of whom the small one threw out",
+    source: "Yang et al., SOSP 2023",
+    build: Build { new: |capacity| Box::new(S3Fifo::new(capacity)), unit_blocks: 1, foresees: false },
+};
+
+/// Hits in the small FIFO after which one goes on to the main one.
+const HITS_FOR_MAIN: u8 = 2;
+/// Hits are counted so far.
+const HITS_MAX: u8 = 3;
+
+struct S3Fifo {
+    capacity: usize,
+    small_max: usize,
+    gone_max: usize,
+    table: Table<Block>,
+    small: List,
+    main: List,
+    gone: List,
+    evicted_any: bool,
+}
+
+struct Block {
+    place: Place,
+    hits: u8,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Small,
+    Main,
+    Gone,
+}
+
+impl S3Fifo {
+    fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            small_max: (capacity / 10).max(1),
+            gone_max: capacity * 9 / 10,
+            table: Table::new(),
+            small: List::new(),
+            main: List::new(),
+            gone: List::new(),
+            evicted_any: false,
+        }
+    }
+
+    fn evict(&mut self) -> Option<u64> {
+        self.evicted_any = true;
+        if self.main.len() <= self.capacity - self.small_max
+            && let Some(key) = self.evict_small()
+        {
+            return Some(key);
+        }
+        loop {
+            let slot = self.table.pop(&mut self.main)?;
+            if self.table[slot].hits == 0 {
+                return Some(self.table.remove(slot));
+            }
+            self.table[slot].hits -= 1;
+            self.table.push(&mut self.main, slot);
+        }
+    }
+
+    /// Throws out one of the small FIFO, if there is one that doesn't go on to the main one.
+    fn evict_small(&mut self) -> Option<u64> {
+        loop {
+            let slot = self.table.pop(&mut self.small)?;
+            if self.table[slot].hits >= HITS_FOR_MAIN {
+                self.table[slot] = Block { place: Place::Main, hits: 0 };
+                self.table.push(&mut self.main, slot);
+                continue;
+            }
+            if self.gone_max == 0 {
+                return Some(self.table.remove(slot));
+            }
+            if self.gone.len() == self.gone_max {
+                self.table.remove_oldest(&mut self.gone);
+            }
+            self.table[slot].place = Place::Gone;
+            self.table.push(&mut self.gone, slot);
+            return Some(self.table.key(slot));
+        }
+    }
+}
+
+impl Policy for S3Fifo {
+    fn access(&mut self, access: &Access, changes: &mut Changes) -> bool {
+        let mut place = Place::Small;
+        if let Some(slot) = self.table.find(access.key) {
+            let block = &mut self.table[slot];
+            if block.place != Place::Gone {
+                block.hits = (block.hits + 1).min(HITS_MAX);
+                return true;
+            }
+            self.table.unlink(&mut self.gone, slot);
+            self.table.remove(slot);
+            place = Place::Main;
+        }
+        if self.small.len() + self.main.len() == self.capacity {
+            changes.evicted.extend(self.evict());
+        }
+        if !self.evicted_any && self.small.len() >= self.small_max {
+            place = Place::Main;
+        }
+        let slot = self.table.insert(access.key, Block { place, hits: 0 });
+        self.table.push(if place == Place::Main { &mut self.main } else { &mut self.small }, slot);
+        changes.admitted = true;
+        false
+    }
+}

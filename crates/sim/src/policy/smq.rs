@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! dm-cache's policy SMQ as it is in Linux since 4.12, in mode writeback.
+//!
+//! From `drivers/md/dm-cache-policy-smq.c` and `dm-cache-target.c`, which lvmcache uses. What counts for what it keeps:
+//!
+//! - A miss goes to the origin and moves its region of 16 units up in the queue of regions, by 1, 2 or 4 levels, once a tick. It is
+//!   promoted if the region is on the promote level or above. Promoted blocks start at the top level.
+//! - The promote level is 0 if of the misses of the last second an eighth fell on regions in the top quarter of levels; 32 if a sixteenth
+//!   did; else 48. The table that should raise it by the cache's own hit ratio has no effect: since 4.12 its result, at most 32, is used as
+//!   `max(result, 64)`.
+//! - If the cache is full, a miss that should be promoted is not: it only has the oldest clean unit of the lower 32 levels thrown out, or
+//!   without one has a dirty one copied to the origin that has been dirty for 10 to 20 seconds. So of misses in the steady state at most every second
+//!   one is promoted, and with many dirty units fewer.
+//! - Hits count once a minute: then the unit goes up one level, in exchange for one that goes down.
+//! - Once nothing was asked for a second, all dirty units are copied to the origin.
+//!
+//! Ticks come each second and whenever a chosen request completes, then the next one is chosen. Here: each millisecond in which something
+//! is asked for, and after 32 accesses without time (as many as a SATA disk takes at once).
+//!
+//! Kinder than the kernel: copying takes no time and is never throttled (`migration_threshold`), so that what is promoted is there at the next
+//! access. Not modelled: discards; writes of a whole unit, which are promoted without a copy while there is room, are known only for units of 4 KiB;
+//! regions smaller than 16 units, which the kernel has if all of them would cover more than the origin.
+
+mod queue;
+
+use flashfront_engine::policy::Spec;
+
+use self::queue::{LEVELS, Queue, Unit};
+use super::table::{Slot, Table};
+use super::{Access, Build, Changes, Policy};
+
+pub(super) const SPEC: Spec<Build> = Spec {
+    name: "smq",
+    summary: "dm-cache's: levels of units of 64 KiB, promoted if their neighbourhood is busy",
+    source: "Linux, dm-cache-policy-smq.c since 4.12",
+    build: Build { new: |capacity| Box::new(Smq::new(capacity, false)), unit_blocks: 16, foresees: false },
+};
+
+pub(super) const SPEC_4K: Spec<Build> = Spec {
+    name: "smq_4k",
+    summary: "the same with units of 4 KiB, smaller than dm-cache allows",
+    source: "Linux, dm-cache-policy-smq.c since 4.12",
+    build: Build { new: |capacity| Box::new(Smq::new(capacity, true)), unit_blocks: 1, foresees: false },
+};
+
+const SECOND_NS: u64 = 1_000_000_000;
+const HOTSPOT_PERIOD_NS: u64 = SECOND_NS;
+const WRITEBACK_PERIOD_NS: u64 = 10 * SECOND_NS;
+const CACHE_PERIOD_NS: u64 = 60 * SECOND_NS;
+/// Seconds without accesses after which one more changes nothing.
+const GAP_NS: u64 = 2 * CACHE_PERIOD_NS;
+/// How long a request takes: something between a hit on an SSD and a miss on a disk.
+const REQUEST_NS: u64 = 1_000_000;
+/// Accesses after which one must have completed, if time stands still.
+const REQUESTS_AT_ONCE: u32 = 32;
+
+const REGION_UNITS: u64 = 16;
+const REGIONS_MIN: usize = 1024;
+/// Levels of the queue of regions that are shorter than the others.
+const TOP_LEVELS: usize = 8;
+/// While so much is free nothing is thrown out; as nothing is, in a cache of less than 4 units.
+const FREE_PERCENT: usize = 25;
+
+struct Smq {
+    capacity: usize,
+    /// A write is of the whole unit.
+    writes_whole: bool,
+    units: Table<Unit>,
+    clean: Queue,
+    dirty: Queue,
+    regions_max: usize,
+    regions: Table<Unit>,
+    hotspots: Queue,
+    /// Misses of this second, and how many fell on regions in the top quarter of levels.
+    misses: u32,
+    misses_on_top: u32,
+    promote_level: u8,
+    jump: u8,
+    clock: Clock,
+    /// The period in which a hit on a unit counts once.
+    hits_period: u32,
+}
+
+/// When what is due. All ns.
+#[derive(Default)]
+struct Clock {
+    last_access: Option<u64>,
+    /// Number of the tick; a hit on a region counts once in each.
+    tick: u32,
+    last_tick: u64,
+    accesses_since_tick: u32,
+    next_second: u64,
+    next_hotspot: u64,
+    next_writeback: u64,
+    next_cache: u64,
+}
+
+/// How well misses fall on regions in the top quarter of levels.
+enum Confidence {
+    Poor,
+    Fair,
+    Well,
+}
+
+impl Smq {
+    fn new(capacity: usize, writes_whole: bool) -> Self {
+        let regions_max = (capacity / 4).max(REGIONS_MIN);
+        let in_top_levels = (regions_max / usize::from(LEVELS)).min(capacity / REGION_UNITS as usize);
+        Self {
+            capacity,
+            writes_whole,
+            units: Table::new(),
+            clean: Queue::new((0, 0)),
+            dirty: Queue::new((0, 0)),
+            regions_max,
+            regions: Table::new(),
+            hotspots: Queue::new((TOP_LEVELS, in_top_levels)),
+            misses: 0,
+            misses_on_top: 0,
+            promote_level: LEVELS,
+            jump: 1,
+            clock: Clock::default(),
+            hits_period: 1,
+        }
+    }
+
+    fn advance(&mut self, now: u64) {
+        let Some(last_access) = self.clock.last_access.replace(now) else {
+            let next_writeback = now + WRITEBACK_PERIOD_NS;
+            self.clock = Clock {
+                last_access: Some(now),
+                tick: 1,
+                last_tick: now,
+                next_second: now + SECOND_NS,
+                next_hotspot: now,
+                next_writeback,
+                next_cache: now,
+                ..Clock::default()
+            };
+            return;
+        };
+        if now.saturating_sub(self.clock.next_second) > GAP_NS {
+            self.clock.next_second = now - GAP_NS;
+        }
+        while self.clock.next_second <= now {
+            let second = self.clock.next_second;
+            self.clock.next_second += SECOND_NS;
+            self.tick(second);
+            if second > last_access + SECOND_NS {
+                while let Some(slot) = self.dirty.oldest(LEVELS, false) {
+                    self.write_back(slot);
+                }
+            }
+        }
+        self.clock.accesses_since_tick += 1;
+        if now >= self.clock.last_tick + REQUEST_NS || self.clock.accesses_since_tick >= REQUESTS_AT_ONCE {
+            self.tick(now);
+        }
+    }
+
+    fn tick(&mut self, now: u64) {
+        self.clock.tick += 1;
+        self.clock.last_tick = now;
+        self.clock.accesses_since_tick = 0;
+        if now > self.clock.next_writeback {
+            self.clock.next_writeback = now + WRITEBACK_PERIOD_NS;
+            self.dirty.next_period(&mut self.units);
+        }
+        let (divisor, jump) = match self.confidence() {
+            Confidence::Poor => (4, 4),
+            Confidence::Fair => (2, 2),
+            Confidence::Well => (1, 1),
+        };
+        self.promote_level = LEVELS - LEVELS / divisor;
+        if now > self.clock.next_hotspot {
+            self.clock.next_hotspot = now + HOTSPOT_PERIOD_NS;
+            self.jump = jump;
+            self.hotspots.redistribute(&mut self.regions);
+            (self.misses, self.misses_on_top) = (0, 0);
+        }
+        if now > self.clock.next_cache {
+            self.clock.next_cache = now + CACHE_PERIOD_NS;
+            self.hits_period += 1;
+            self.dirty.redistribute(&mut self.units);
+            self.clean.redistribute(&mut self.units);
+        }
+    }
+
+    fn confidence(&self) -> Confidence {
+        match (self.misses_on_top << 8).checked_div(self.misses).unwrap_or(0) {
+            0..16 => Confidence::Poor,
+            16..32 => Confidence::Fair,
+            _ => Confidence::Well,
+        }
+    }
+
+    fn hit(&mut self, slot: Slot, write: bool) {
+        let unit = &mut self.units[slot];
+        let was_dirty = unit.dirty;
+        if std::mem::replace(&mut unit.hit, self.hits_period) != self.hits_period {
+            let queue = if was_dirty { &mut self.dirty } else { &mut self.clean };
+            queue.requeue(&mut self.units, slot, 1);
+        }
+        if write && !was_dirty {
+            self.clean.remove(&mut self.units, slot);
+            self.units[slot].dirty = true;
+            self.dirty.push(&mut self.units, slot);
+        }
+    }
+
+    /// Notes a miss; returns the level of its region.
+    fn miss(&mut self, key: u64) -> u8 {
+        let region = key / REGION_UNITS;
+        self.misses += 1;
+        if let Some(slot) = self.regions.find(region) {
+            let unit = &mut self.regions[slot];
+            self.misses_on_top += u32::from(unit.level >= LEVELS / 4 * 3);
+            let first = std::mem::replace(&mut unit.hit, self.clock.tick) != self.clock.tick;
+            self.hotspots.requeue(&mut self.regions, slot, if first { self.jump } else { 0 });
+            return self.regions[slot].level;
+        }
+        let mut level = 0;
+        if self.regions.len() == self.regions_max
+            && let Some(oldest) = self.hotspots.oldest(LEVELS, false)
+        {
+            level = self.regions[oldest].level;
+            self.hotspots.remove(&mut self.regions, oldest);
+            self.regions.remove(oldest);
+        }
+        let slot = self.regions.insert(region, Unit { level, dirty: false, since: 0, hit: 0 });
+        self.hotspots.push(&mut self.regions, slot);
+        level
+    }
+
+    fn write_back(&mut self, slot: Slot) {
+        self.dirty.remove(&mut self.units, slot);
+        self.units[slot].dirty = false;
+        self.clean.push(&mut self.units, slot);
+    }
+
+    /// Throws out a unit, or if there is none that may go makes one clean.
+    fn demote(&mut self, changes: &mut Changes) {
+        if self.capacity * FREE_PERCENT / 100 == 0 {
+            return;
+        }
+        if let Some(slot) = self.clean.oldest(LEVELS / 2, false) {
+            self.clean.remove(&mut self.units, slot);
+            changes.evicted.push(self.units.remove(slot));
+        } else if let Some(slot) = self.dirty.oldest(LEVELS, true) {
+            self.write_back(slot);
+        }
+    }
+}
+
+impl Policy for Smq {
+    fn access(&mut self, access: &Access, changes: &mut Changes) -> bool {
+        self.advance(access.time_ns);
+        if let Some(slot) = self.units.find(access.key) {
+            self.hit(slot, access.write);
+            return true;
+        }
+        let level = self.miss(access.key);
+        let is_full = self.units.len() == self.capacity;
+        // A write of the whole unit is the promotion; nothing is read for it.
+        let overwrites = access.write && self.writes_whole;
+        if level < self.promote_level && (is_full || !overwrites) {
+            return false;
+        }
+        if is_full {
+            self.demote(changes);
+            return false;
+        }
+        let slot = self.units.insert(access.key, Unit { level: LEVELS - 1, dirty: overwrites, since: 0, hit: 0 });
+        let queue = if overwrites { &mut self.dirty } else { &mut self.clean };
+        queue.push(&mut self.units, slot);
+        changes.admitted = true;
+        false
+    }
+}
