@@ -72,13 +72,15 @@ struct Smq {
     regions: Table<Unit>,
     hotspots: Queue,
     /// Misses of this second, and how many fell on regions in the top quarter of levels.
-    misses: u32,
-    misses_on_top: u32,
+    misses: u64,
+    misses_on_top: u64,
     promote_level: u8,
     jump: u8,
     clock: Clock,
     /// The period in which a hit on a unit counts once.
     hits_period: u32,
+    /// The period of the last hit on the unit that was thrown out last: the kernel's mark belongs to the place in the cache, not to what is there.
+    vacated_hit: u32,
 }
 
 /// When what is due. All ns.
@@ -121,6 +123,7 @@ impl Smq {
             jump: 1,
             clock: Clock::default(),
             hits_period: 1,
+            vacated_hit: 0,
         }
     }
 
@@ -214,7 +217,7 @@ impl Smq {
         self.misses += 1;
         if let Some(slot) = self.regions.find(region) {
             let unit = &mut self.regions[slot];
-            self.misses_on_top += u32::from(unit.level >= LEVELS / 4 * 3);
+            self.misses_on_top += u64::from(unit.level >= LEVELS / 4 * 3);
             let first = std::mem::replace(&mut unit.hit, self.clock.tick) != self.clock.tick;
             self.hotspots.requeue(&mut self.regions, slot, if first { self.jump } else { 0 });
             return self.regions[slot].level;
@@ -245,6 +248,7 @@ impl Smq {
         }
         if let Some(slot) = self.clean.oldest(LEVELS / 2, false) {
             self.clean.remove(&mut self.units, slot);
+            self.vacated_hit = self.units[slot].hit;
             changes.evicted.push(self.units.remove(slot));
         } else if let Some(slot) = self.dirty.oldest(LEVELS, true) {
             self.write_back(slot);
@@ -270,7 +274,8 @@ impl Policy for Smq {
             self.demote(changes);
             return false;
         }
-        let slot = self.units.insert(access.key, Unit { level: LEVELS - 1, dirty: overwrites, since: 0, hit: 0 });
+        let unit = Unit { level: LEVELS - 1, dirty: overwrites, since: 0, hit: self.vacated_hit };
+        let slot = self.units.insert(access.key, unit);
         let queue = if overwrites { &mut self.dirty } else { &mut self.clean };
         queue.push(&mut self.units, slot);
         changes.admitted = true;
