@@ -25,6 +25,7 @@ mod mirror;
 mod repair;
 mod serve;
 mod set;
+mod sim;
 mod status;
 mod r#try;
 
@@ -69,6 +70,7 @@ enum Verb {
     Check(check::Check),
     Repair(repair::Repair),
     Dump(dump::Dump),
+    Sim(sim::Sim),
 }
 
 fn main() -> ExitCode {
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
         Verb::Check(verb) => verb.run(),
         Verb::Repair(verb) => verb.run(),
         Verb::Dump(verb) => verb.run(),
+        Verb::Sim(verb) => verb.run(),
     };
     done.unwrap_or_else(|error| {
         // A reader that has gone (`flashfront dump | head`) needs no message.
@@ -158,6 +161,8 @@ mod tests {
             "flashfront repair C --state S --yes --keep-older --json",
             "flashfront repair C --yes --drop-older",
             "flashfront dump C --json",
+            "flashfront sim replay T --cache-blocks 1000 --policy all --json",
+            "flashfront sim replay T U --cache-fraction 0.1,0.25 --policy flashfront,lru --format msr --page-cache-blocks 4096",
         ] {
             parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
         }
@@ -189,6 +194,12 @@ mod tests {
             "flashfront repair C --json",
             "flashfront repair C --yes --dry-run",
             "flashfront repair C --keep-older --drop-older",
+            "flashfront sim",
+            "flashfront sim replay",
+            "flashfront sim replay T --policy best",
+            "flashfront sim replay T --cache-fraction 1.5",
+            "flashfront sim replay T --cache-blocks 0",
+            "flashfront sim replay T --cache-blocks 10 --cache-fraction 0.5",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

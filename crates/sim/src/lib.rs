@@ -13,6 +13,7 @@ mod client;
 mod oracle;
 pub mod panics;
 pub mod policy;
+pub mod replay;
 mod spec;
 mod stamp;
 pub mod sweep;

@@ -13,7 +13,7 @@ pub(super) const SPEC: Spec<Build> = Spec {
     name: "arc",
     summary: "recency and frequency in shares that follow what was thrown out too early",
     source: "Megiddo and Modha, FAST 2003; ZFS",
-    build: Build { new: |capacity| Box::new(Arc::new(capacity)), unit_blocks: 1, foresees: false },
+    build: Build { new: |capacity| Box::new(Arc::new(capacity)), unit_blocks: 1, foresees: false, is_log: false },
 };
 
 struct Arc {

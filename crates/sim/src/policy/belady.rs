@@ -15,7 +15,7 @@ pub(super) const SPEC: Spec<Build> = Spec {
     name: "belady",
     summary: "throws out what is asked for again last: the bound that no policy can pass",
     source: "Belady 1966; Mattson et al. 1970",
-    build: Build { new: |capacity| Box::new(Belady::new(capacity)), unit_blocks: 1, foresees: true },
+    build: Build { new: |capacity| Box::new(Belady::new(capacity)), unit_blocks: 1, foresees: true, is_log: false },
 };
 
 struct Belady {

@@ -12,7 +12,7 @@ pub(super) const SPEC: Spec<Build> = Spec {
     name: "clock",
     summary: "FIFO, but what was asked for gets another round",
     source: "Corbato 1968",
-    build: Build { new: |capacity| Box::new(Clock::new(capacity)), unit_blocks: 1, foresees: false },
+    build: Build { new: |capacity| Box::new(Clock::new(capacity)), unit_blocks: 1, foresees: false, is_log: false },
 };
 
 struct Clock {

@@ -13,7 +13,7 @@ pub(super) const SPEC: Spec<Build> = Spec {
     name: "larc",
     summary: "an LRU that lets in only what is asked for twice",
     source: "Huang et al., MSST 2013 and TOS 2016",
-    build: Build { new: |capacity| Box::new(Larc::new(capacity)), unit_blocks: 1, foresees: false },
+    build: Build { new: |capacity| Box::new(Larc::new(capacity)), unit_blocks: 1, foresees: false, is_log: false },
 };
 
 struct Larc {

@@ -15,7 +15,7 @@ pub(super) const SPEC: Spec<Build> = Spec {
     name: "lirs",
     summary: "keeps what is used again after the shortest time",
     source: "Jiang and Zhang, SIGMETRICS 2002; MySQL and H2",
-    build: Build { new: |capacity| Box::new(Lirs::new(capacity)), unit_blocks: 1, foresees: false },
+    build: Build { new: |capacity| Box::new(Lirs::new(capacity)), unit_blocks: 1, foresees: false, is_log: false },
 };
 
 struct Lirs {

@@ -12,7 +12,7 @@ pub(super) const SPEC: Spec<Build> = Spec {
     name: "lru",
     summary: "throws out what was not asked for longest",
     source: "folklore; bcache and OCF by default",
-    build: Build { new: |capacity| Box::new(Lru::new(capacity)), unit_blocks: 1, foresees: false },
+    build: Build { new: |capacity| Box::new(Lru::new(capacity)), unit_blocks: 1, foresees: false, is_log: false },
 };
 
 struct Lru {

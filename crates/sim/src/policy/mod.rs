@@ -9,6 +9,7 @@ mod arc;
 mod belady;
 mod clock;
 mod fifo;
+mod flashfront;
 mod larc;
 mod lirs;
 mod lru;
@@ -16,7 +17,7 @@ mod nhit;
 mod s3fifo;
 mod sieve;
 mod smq;
-mod table;
+pub(crate) mod table;
 mod two_q;
 mod wtinylfu;
 
@@ -24,6 +25,7 @@ use flashfront_engine::policy::Spec;
 
 /// All of them.
 pub static ALL: &[Spec<Build>] = &[
+    flashfront::SPEC,
     lru::SPEC,
     fifo::SPEC,
     clock::SPEC,
@@ -70,6 +72,8 @@ pub struct Changes {
     pub admitted: bool,
     /// These no longer are. May include the one asked for, if it was thrown out at once.
     pub evicted: Vec<u64>,
+    /// So many units were written to flash once more, to stay. Only of policies that are a log themselves.
+    pub reinserted: u64,
 }
 
 /// A cache of some units, as a policy runs it.
@@ -88,4 +92,6 @@ pub struct Build {
     pub unit_blocks: u64,
     /// It must know the future.
     pub foresees: bool,
+    /// It is a log itself, and tells what it writes once more; for others that is counted in a log beside it.
+    pub is_log: bool,
 }

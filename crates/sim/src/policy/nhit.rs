@@ -15,7 +15,7 @@ pub(super) const SPEC: Spec<Build> = Spec {
     name: "nhit",
     summary: "an LRU that lets in only what is asked for three times, once it is 80 % full",
     source: "Open CAS (OCF), promotion policy nhit with its defaults",
-    build: Build { new: |capacity| Box::new(Nhit::new(capacity)), unit_blocks: 1, foresees: false },
+    build: Build { new: |capacity| Box::new(Nhit::new(capacity)), unit_blocks: 1, foresees: false, is_log: false },
 };
 
 /// How often one must be asked for.

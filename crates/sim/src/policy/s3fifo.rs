@@ -14,7 +14,7 @@ pub(super) const SPEC: Spec<Build> = Spec {
     name: "s3fifo",
     summary: "a small FIFO for newcomers, a main one, and the keys of whom the small one threw out",
     source: "Yang et al., SOSP 2023",
-    build: Build { new: |capacity| Box::new(S3Fifo::new(capacity)), unit_blocks: 1, foresees: false },
+    build: Build { new: |capacity| Box::new(S3Fifo::new(capacity)), unit_blocks: 1, foresees: false, is_log: false },
 };
 
 /// Hits in the small FIFO after which one goes on to the main one.

@@ -12,7 +12,7 @@ pub(super) const SPEC: Spec<Build> = Spec {
     name: "sieve",
     summary: "a hand throws out what was not asked for since it last came by",
     source: "Zhang et al., NSDI 2024",
-    build: Build { new: |capacity| Box::new(Sieve::new(capacity)), unit_blocks: 1, foresees: false },
+    build: Build { new: |capacity| Box::new(Sieve::new(capacity)), unit_blocks: 1, foresees: false, is_log: false },
 };
 
 struct Sieve {

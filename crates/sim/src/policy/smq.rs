@@ -33,14 +33,14 @@ pub(super) const SPEC: Spec<Build> = Spec {
     name: "smq",
     summary: "dm-cache's: levels of units of 64 KiB, promoted if their neighbourhood is busy",
     source: "Linux, dm-cache-policy-smq.c since 4.12",
-    build: Build { new: |capacity| Box::new(Smq::new(capacity, false)), unit_blocks: 16, foresees: false },
+    build: Build { new: |capacity| Box::new(Smq::new(capacity, false)), unit_blocks: 16, foresees: false, is_log: false },
 };
 
 pub(super) const SPEC_4K: Spec<Build> = Spec {
     name: "smq_4k",
     summary: "the same with units of 4 KiB, smaller than dm-cache allows",
     source: "Linux, dm-cache-policy-smq.c since 4.12",
-    build: Build { new: |capacity| Box::new(Smq::new(capacity, true)), unit_blocks: 1, foresees: false },
+    build: Build { new: |capacity| Box::new(Smq::new(capacity, true)), unit_blocks: 1, foresees: false, is_log: false },
 };
 
 const SECOND_NS: u64 = 1_000_000_000;

@@ -10,12 +10,12 @@ use std::ops::{Index, IndexMut};
 use hashbrown::HashTable;
 
 /// Where an entry is in the slab, as long as it is in the table.
-pub(super) type Slot = u32;
+pub(crate) type Slot = u32;
 
 const NONE: Slot = Slot::MAX;
 
 /// Entries by key, each in up to `SETS` lists.
-pub(super) struct Table<T, const SETS: usize = 1> {
+pub(crate) struct Table<T, const SETS: usize = 1> {
     index: HashTable<Slot>,
     entries: Vec<Entry<T, SETS>>,
     /// Places in the slab that hold nothing.
@@ -38,7 +38,7 @@ const UNLINKED: Links = Links { older: NONE, newer: NONE };
 
 /// Some entries of a table in order, from the oldest to the newest.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct List {
+pub(crate) struct List {
     oldest: Slot,
     newest: Slot,
     len: usize,
@@ -47,49 +47,49 @@ pub(super) struct List {
 
 impl List {
     /// An empty one, of the first set of links.
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self::of_set(0)
     }
 
     /// An empty one, of that set of links.
-    pub(super) const fn of_set(set: usize) -> Self {
+    pub(crate) const fn of_set(set: usize) -> Self {
         Self { oldest: NONE, newest: NONE, len: 0, set }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn oldest(&self) -> Option<Slot> {
+    pub(crate) fn oldest(&self) -> Option<Slot> {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
-    pub(super) fn newest(&self) -> Option<Slot> {
+    pub(crate) fn newest(&self) -> Option<Slot> {
         (self.newest != NONE).then_some(self.newest)
     }
 }
 
 /// One multiplication whose halves are folded, as foldhash does it. Not seeded by chance: runs repeat.
-pub(super) fn hash(key: u64) -> u64 {
+pub(crate) fn hash(key: u64) -> u64 {
     let product = u128::from(key ^ 0x243f_6a88_85a3_08d3) * 0x9e37_79b9_7f4a_7c15;
     (product >> 64) as u64 ^ product as u64
 }
 
 impl<T, const SETS: usize> Table<T, SETS> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { index: HashTable::new(), entries: Vec::new(), free: Vec::new() }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.index.len()
     }
 
-    pub(super) fn find(&self, key: u64) -> Option<Slot> {
+    pub(crate) fn find(&self, key: u64) -> Option<Slot> {
         self.index.find(hash(key), |slot| self.entries[*slot as usize].key == key).copied()
     }
 
     /// Adds an entry of a key that has none. It is in no list.
-    pub(super) fn insert(&mut self, key: u64, value: T) -> Slot {
+    pub(crate) fn insert(&mut self, key: u64, value: T) -> Slot {
         let entry = Entry { key, links: [UNLINKED; SETS], value };
         let slot = if let Some(slot) = self.free.pop() {
             self.entries[slot as usize] = entry;
@@ -104,25 +104,25 @@ impl<T, const SETS: usize> Table<T, SETS> {
     }
 
     /// Removes an entry that is in no list; returns its key.
-    pub(super) fn remove(&mut self, slot: Slot) -> u64 {
+    pub(crate) fn remove(&mut self, slot: Slot) -> u64 {
         let key = self.entries[slot as usize].key;
         self.index.find_entry(hash(key), |it| *it == slot).expect("a slot in use is in the index").remove();
         self.free.push(slot);
         key
     }
 
-    pub(super) fn key(&self, slot: Slot) -> u64 {
+    pub(crate) fn key(&self, slot: Slot) -> u64 {
         self.entries[slot as usize].key
     }
 
     /// The next newer one in the list of that set which it is in.
-    pub(super) fn newer(&self, slot: Slot, list: &List) -> Option<Slot> {
+    pub(crate) fn newer(&self, slot: Slot, list: &List) -> Option<Slot> {
         let newer = self.links(slot, list.set).newer;
         (newer != NONE).then_some(newer)
     }
 
     /// Puts an entry that is in no list of the set at the end, as the newest.
-    pub(super) fn push(&mut self, list: &mut List, slot: Slot) {
+    pub(crate) fn push(&mut self, list: &mut List, slot: Slot) {
         *self.links_mut(slot, list.set) = Links { older: list.newest, newer: NONE };
         match list.newest {
             NONE => list.oldest = slot,
@@ -133,7 +133,7 @@ impl<T, const SETS: usize> Table<T, SETS> {
     }
 
     /// Takes an entry out of the list that it is in.
-    pub(super) fn unlink(&mut self, list: &mut List, slot: Slot) {
+    pub(crate) fn unlink(&mut self, list: &mut List, slot: Slot) {
         let Links { older, newer } = self.links(slot, list.set);
         match older {
             NONE => list.oldest = newer,
@@ -147,7 +147,7 @@ impl<T, const SETS: usize> Table<T, SETS> {
     }
 
     /// Makes an entry of the list its newest.
-    pub(super) fn touch(&mut self, list: &mut List, slot: Slot) {
+    pub(crate) fn touch(&mut self, list: &mut List, slot: Slot) {
         if list.newest != slot {
             self.unlink(list, slot);
             self.push(list, slot);
@@ -155,20 +155,20 @@ impl<T, const SETS: usize> Table<T, SETS> {
     }
 
     /// Takes the oldest out of the list.
-    pub(super) fn pop(&mut self, list: &mut List) -> Option<Slot> {
+    pub(crate) fn pop(&mut self, list: &mut List) -> Option<Slot> {
         let slot = list.oldest()?;
         self.unlink(list, slot);
         Some(slot)
     }
 
     /// Removes the oldest of the list; returns its key.
-    pub(super) fn remove_oldest(&mut self, list: &mut List) -> Option<u64> {
+    pub(crate) fn remove_oldest(&mut self, list: &mut List) -> Option<u64> {
         let slot = self.pop(list)?;
         Some(self.remove(slot))
     }
 
     /// Moves all of `younger` to the end of `list`.
-    pub(super) fn append(&mut self, list: &mut List, younger: &mut List) {
+    pub(crate) fn append(&mut self, list: &mut List, younger: &mut List) {
         debug_assert_eq!(list.set, younger.set, "lists of one set of links");
         match (list.newest, younger.oldest) {
             (_, NONE) => return,

@@ -13,7 +13,7 @@ pub(super) const SPEC: Spec<Build> = Spec {
     name: "2q",
     summary: "a FIFO for newcomers, an LRU for those who are asked for after they left it",
     source: "Johnson and Shasha, VLDB 1994",
-    build: Build { new: |capacity| Box::new(TwoQ::new(capacity)), unit_blocks: 1, foresees: false },
+    build: Build { new: |capacity| Box::new(TwoQ::new(capacity)), unit_blocks: 1, foresees: false, is_log: false },
 };
 
 struct TwoQ {

@@ -20,7 +20,7 @@ pub(super) const SPEC: Spec<Build> = Spec {
     name: "wtinylfu",
     summary: "a window for newcomers, behind it only what is asked for more often than its victim",
     source: "Einziger et al., TOS 2017; Caffeine 3, with its adaptive window",
-    build: Build { new: |capacity| Box::new(WTinyLfu::new(capacity)), unit_blocks: 1, foresees: false },
+    build: Build { new: |capacity| Box::new(WTinyLfu::new(capacity)), unit_blocks: 1, foresees: false, is_log: false },
 };
 
 /// Of the cache, at first.

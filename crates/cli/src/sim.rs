@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `flashfront sim`: what a cache would do, before you have one.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+mod replay;
+
+/// Simulate caches: no devices, no root, nothing written but the result.
+#[derive(Debug, Args)]
+pub(crate) struct Sim {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Replay(replay::Replay),
+}
+
+impl Sim {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.what {
+            What::Replay(replay) => replay.run(),
+        }
+    }
+}

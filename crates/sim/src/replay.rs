@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Replays a trace against policies: which blocks each would have kept, and what that costs. No data, no devices.
+//!
+//! A trace is read once (twice, if sizes are shares of its footprint or a policy foresees) and handed in batches to threads,
+//! each of which runs some of the policies at some of the sizes. Memory is in proportion to the caches, not to the trace; but a bit for each block
+//! touched counts the footprint, and a policy that foresees needs 8 bytes an access.
+
+mod blocks;
+mod ledger;
+mod log;
+mod page_cache;
+mod survey;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+
+use flashfront_engine::policy::Spec;
+
+pub use blocks::{Blocks, GridChoice, Source, SourceError};
+pub use ledger::Totals;
+
+use crate::policy::{Access, Build};
+use crate::trace::Report;
+use ledger::Ledger;
+use survey::{Survey, Unique};
+
+/// How large a cache is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Size {
+    /// In blocks of 4 KiB.
+    Blocks(u64),
+    /// As a share of the blocks that the trace touches.
+    Fraction(f64),
+}
+
+impl Size {
+    fn blocks(self, unique: u64) -> u64 {
+        match self {
+            Self::Blocks(blocks) => blocks.max(1),
+            Self::Fraction(fraction) => ((unique as f64 * fraction) as u64).max(1),
+        }
+    }
+}
+
+/// What one policy made of a trace.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Its name.
+    pub policy: &'static str,
+    /// The cache's size, as asked for.
+    pub size: Size,
+    /// The cache's size in blocks.
+    pub cache_blocks: u64,
+    /// What was counted.
+    pub totals: Totals,
+}
+
+/// What came of a replay.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// As what the trace was read.
+    pub format: &'static str,
+    /// Sectors by which the grid of blocks is shifted.
+    pub phase: u8,
+    /// The share of requests' beginnings and ends at each sector modulo 8, of the first 100,000 requests.
+    pub phases: [f64; 8],
+    /// Reads and writes of the trace.
+    pub requests: u64,
+    /// Discards, which were left out.
+    pub discards: u64,
+    /// Distinct blocks that were asked for.
+    pub unique_blocks: u64,
+    /// What became of the trace's lines.
+    pub report: Report,
+    /// Policies by sizes, in the order asked for.
+    pub rows: Vec<Row>,
+}
+
+/// How far a replay is.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Bytes of the file read, over all readings of it.
+    pub bytes: Arc<AtomicU64>,
+    /// How often it is read.
+    pub readings: Arc<AtomicU64>,
+}
+
+/// Replays a trace against each policy at each size; tells `progress` where it is.
+///
+/// # Errors
+/// If the trace can't be read to its end, or has no reads and writes.
+pub fn replay(
+    source: &Source,
+    policies: &[&'static Spec<Build>],
+    sizes: &[Size],
+    progress: &Progress,
+) -> Result<Replayed, SourceError> {
+    let foresee = policies.iter().any(|spec| spec.build.foresees);
+    let twice = foresee || sizes.iter().any(|size| matches!(size, Size::Fraction(_)));
+    progress.readings.store(1 + u64::from(twice), Ordering::Relaxed);
+    let survey = if twice {
+        if !source.path.is_file() {
+            return Err(SourceError::Once { path: source.path.clone() });
+        }
+        Survey::of(source.open(Arc::clone(&progress.bytes))?, foresee)?
+    } else {
+        Survey::default()
+    };
+    let mut runs = Vec::new();
+    for &size in sizes {
+        for &spec in policies {
+            let cache_blocks = size.blocks(survey.unique_blocks);
+            let ledger = Ledger::new(&spec.build, cache_blocks);
+            let row = Row { policy: spec.name, size, cache_blocks, totals: Totals::default() };
+            runs.push((row, spec.build.foresees, ledger));
+        }
+    }
+    let blocks = source.open(Arc::clone(&progress.bytes))?;
+    let (rows, blocks, unique_blocks) = run(runs, blocks, &survey)?;
+    if unique_blocks == 0 {
+        return Err(SourceError::Empty { path: source.path.clone() });
+    }
+    Ok(Replayed {
+        format: blocks.format(),
+        phase: blocks.grid().phase(),
+        phases: blocks.phases(),
+        requests: blocks.requests,
+        discards: blocks.discards,
+        unique_blocks,
+        report: blocks.report().clone(),
+        rows,
+    })
+}
+
+type Run = (Row, bool, Ledger);
+
+/// Accesses, and the number of the first.
+type Batch = Arc<(u64, Vec<Access>)>;
+
+/// Batches that wait for a thread: enough that neither side waits for a slow turn of the other.
+const WAITING: usize = 4;
+
+fn run(runs: Vec<Run>, mut blocks: Blocks, survey: &Survey) -> Result<(Vec<Row>, Blocks, u64), SourceError> {
+    let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(runs.len()).max(1);
+    let mut shares: Vec<Vec<(usize, Run)>> = (0..threads).map(|_| Vec::new()).collect();
+    for (nth, run) in runs.into_iter().enumerate() {
+        shares[nth % threads].push((nth, run));
+    }
+    thread::scope(|scope| {
+        let mut unique = Unique::default();
+        let (senders, workers): (Vec<SyncSender<Batch>>, Vec<_>) = shares
+            .into_iter()
+            .map(|mut share| {
+                let (sender, batches) = sync_channel::<Batch>(WAITING);
+                let next = Arc::clone(&survey.next);
+                let worker = scope.spawn(move || {
+                    for batch in batches {
+                        for (_, (_, foresees, ledger)) in &mut share {
+                            work(ledger, &batch, if *foresees { &next } else { &[] });
+                        }
+                    }
+                    share.into_iter().map(|(nth, (row, _, ledger))| (nth, Row { totals: ledger.totals(), ..row }))
+                        .collect::<Vec<_>>()
+                });
+                (sender, worker)
+            })
+            .unzip();
+        let mut first = 0;
+        let ended = loop {
+            let accesses = match blocks.batch() {
+                Ok(accesses) if accesses.is_empty() => break Ok(()),
+                Ok(accesses) => accesses,
+                Err(error) => break Err(error),
+            };
+            accesses.iter().for_each(|access| unique.add(access.key));
+            let batch = Arc::new((first, accesses));
+            first += batch.1.len() as u64;
+            // A thread that is gone has panicked, which the join below passes on.
+            senders.iter().for_each(|sender| drop(sender.send(Arc::clone(&batch))));
+        };
+        drop(senders);
+        let mut rows = Vec::new();
+        for worker in workers {
+            match worker.join() {
+                Ok(some) => rows.extend(some),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        ended?;
+        rows.sort_by_key(|row| row.0);
+        Ok((rows.into_iter().map(|row| row.1).collect(), blocks, unique.blocks()))
+    })
+}
+
+fn work(ledger: &mut Ledger, batch: &Batch, next: &[u64]) {
+    let (first, accesses) = &**batch;
+    for (nth, access) in accesses.iter().enumerate() {
+        let next = next.get((first + nth as u64) as usize).copied().unwrap_or(u64::MAX);
+        ledger.access(&Access { next, ..*access });
+    }
+}

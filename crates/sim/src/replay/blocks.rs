@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A trace file as the accesses to blocks of 4 KiB that a cache would see, in batches.
+
+use std::collections::HashMap;
+use std::fmt::{self, Display};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::page_cache::PageCache;
+use crate::policy::Access;
+use crate::trace::{Ahead, Echoes, Grid, Op, OpenError, Options, Phases, ReadError, Reader, Record, Report};
+
+/// Accesses in a batch: 2 MiB of them, so that handing a batch to a thread costs nothing against what is done with it.
+const BATCH: usize = 64 << 10;
+
+/// Blocks of a disk that keys number together; a larger disk is several to them. 2^44 blocks are 64 PiB.
+const STRETCH_BITS: u32 = 44;
+
+/// Between requests of a trace without times.
+const UNTIMED_NS: u64 = 1_000_000;
+
+/// Where blocks begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GridChoice {
+    /// At sectors 0, 8, 16.
+    #[default]
+    Aligned,
+    /// Where most requests begin and end.
+    Detected,
+}
+
+/// A trace file, and how it is to be read.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The file.
+    pub path: PathBuf,
+    /// How to read it.
+    pub options: Options,
+    /// Where blocks begin.
+    pub grid: GridChoice,
+    /// Requests that repeat one within this time are dropped.
+    pub echoes_ns: Option<u64>,
+    /// Blocks of the page cache in front, 0 for none.
+    pub page_cache_blocks: u64,
+}
+
+/// A trace can't be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// The file can't be opened.
+    Open {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It is no trace that we know.
+    Format {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: OpenError,
+    },
+    /// It ends too early.
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: ReadError,
+    },
+    /// It can be read only once, but must be read twice.
+    Once {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It asks for no block.
+    Empty {
+        /// Which.
+        path: PathBuf,
+    },
+}
+
+impl Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open { path, error } => write!(f, "{}: can't be opened: {error}", path.display()),
+            Self::Format { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Read { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Once { path } => write!(
+                f,
+                "{}: not a regular file, and it would have to be read twice; give --cache-blocks instead of --cache-fraction, and leave out belady",
+                path.display()
+            ),
+            Self::Empty { path } => write!(f, "{}: the trace has no reads and writes", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for SourceError {}
+
+/// A trace that is being read.
+pub struct Blocks {
+    path: PathBuf,
+    records: Ahead<ReadError, Reader>,
+    grid: Grid,
+    /// The share of requests' beginnings and ends at each sector modulo 8.
+    phases: [f64; 8],
+    echoes: Option<Echoes>,
+    page_cache: Option<PageCache>,
+    stretches: HashMap<(u32, u64), u64>,
+    time_ns: u64,
+    /// Reads and writes so far.
+    pub requests: u64,
+    /// Discards so far, which the policies are not told of.
+    pub discards: u64,
+    /// Accesses that the page cache answered.
+    pub absorbed: u64,
+}
+
+impl fmt::Debug for Blocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Blocks").field("path", &self.path).field("requests", &self.requests).finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    /// Opens it, from its beginning; adds the bytes that are read of it to `read`.
+    ///
+    /// # Errors
+    /// If the file can't be read or its format isn't known.
+    pub fn open(&self, read: Arc<AtomicU64>) -> Result<Blocks, SourceError> {
+        let path = self.path.clone();
+        let file = File::open(&path).map_err(|error| SourceError::Open { path: path.clone(), error })?;
+        let reader =
+            Reader::new(Counted { file, read }, &self.options).map_err(|error| SourceError::Format { path: path.clone(), error })?;
+        let (phases, records) = Phases::ahead(reader, Phases::REQUESTS);
+        Ok(Blocks {
+            path,
+            records,
+            grid: if self.grid == GridChoice::Detected { phases.grid() } else { Grid::ALIGNED },
+            phases: phases.shares(),
+            echoes: self.echoes_ns.map(Echoes::within),
+            page_cache: (self.page_cache_blocks > 0).then(|| PageCache::new(self.page_cache_blocks as usize)),
+            stretches: HashMap::new(),
+            time_ns: 0,
+            requests: 0,
+            discards: 0,
+            absorbed: 0,
+        })
+    }
+}
+
+impl Blocks {
+    /// The format that it is read as.
+    #[must_use]
+    pub fn format(&self) -> &'static str {
+        self.records.get_ref().format().name
+    }
+
+    /// What became of its lines so far.
+    #[must_use]
+    pub fn report(&self) -> &Report {
+        self.records.get_ref().report()
+    }
+
+    /// Where blocks begin.
+    #[must_use]
+    pub fn grid(&self) -> Grid {
+        self.grid
+    }
+
+    /// The share of requests' beginnings and ends at each sector modulo 8, of the first 100,000.
+    #[must_use]
+    pub fn phases(&self) -> [f64; 8] {
+        self.phases
+    }
+
+    /// The next accesses, none at the end.
+    ///
+    /// # Errors
+    /// If the file can't be read on, or has a bad line where that ends a trace.
+    pub fn batch(&mut self) -> Result<Vec<Access>, SourceError> {
+        let mut batch = Vec::with_capacity(BATCH);
+        while batch.len() < BATCH {
+            let Some(record) = self.records.next() else { break };
+            let record = record.map_err(|error| SourceError::Read { path: self.path.clone(), error })?;
+            self.add(&record, &mut batch);
+        }
+        Ok(batch)
+    }
+
+    fn add(&mut self, record: &Record, batch: &mut Vec<Access>) {
+        if self.echoes.as_mut().is_some_and(|echoes| echoes.is_echo(record)) {
+            return;
+        }
+        let write = match record.op {
+            Op::Read => false,
+            Op::Write => true,
+            Op::Flush => return,
+            Op::Discard => {
+                self.discards += 1;
+                return;
+            }
+        };
+        self.requests += 1;
+        // Times that go back, as those of several processors do, stand still.
+        self.time_ns = record.time_ns.unwrap_or(self.time_ns + UNTIMED_NS).max(self.time_ns);
+        let mut stretch = None;
+        for access in self.grid.accesses(record) {
+            let part = access.block >> STRETCH_BITS;
+            let base = match stretch {
+                Some((of, base)) if of == part => base,
+                _ => {
+                    let next = self.stretches.len() as u64;
+                    *self.stretches.entry((record.device, part)).or_insert(next) << STRETCH_BITS
+                }
+            };
+            stretch = Some((part, base));
+            let key = base | access.block & ((1 << STRETCH_BITS) - 1);
+            if self.page_cache.as_mut().is_some_and(|cache| cache.touch(key) && !write) {
+                self.absorbed += 1;
+                continue;
+            }
+            batch.push(Access { key, write, time_ns: self.time_ns, next: u64::MAX });
+        }
+    }
+}
+
+/// A file whose reader is watched.
+struct Counted {
+    file: File,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(bytes)?;
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}

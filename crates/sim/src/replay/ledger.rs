@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a policy's decisions cost: hits, origin I/O and flash writes, counted alike for all of them.
+//!
+//! In blocks of 4 KiB, in writeback mode. A write that the policy takes is absorbed: one block of flash now, and one of origin I/O
+//! when it leaves the cache or the trace ends. One that it declines goes to the origin. A read that misses costs one origin read,
+//! and one flash write if it is taken. Policies with larger units read, write and clean these whole.
+
+use hashbrown::HashSet;
+
+use super::log::Log;
+use crate::policy::{Access, Build, Changes, Policy};
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Accesses to blocks.
+    pub accesses: u64,
+    /// Those that read.
+    pub reads: u64,
+    /// Accesses that found their block.
+    pub hits: u64,
+    /// Reads that did.
+    pub read_hits: u64,
+    /// Blocks written to flash because they were read.
+    pub fill_blocks: u64,
+    /// Blocks written to flash because they were written.
+    pub absorbed_blocks: u64,
+    /// Blocks written to flash once more, so that log segments become free.
+    pub reinserted_blocks: u64,
+    /// Blocks read from the origin.
+    pub origin_read_blocks: u64,
+    /// Blocks written to the origin, with those that are dirty at the end.
+    pub origin_write_blocks: u64,
+}
+
+impl Totals {
+    /// Blocks written to flash.
+    #[must_use]
+    pub fn flash_blocks_written(&self) -> u64 {
+        self.fill_blocks + self.absorbed_blocks + self.reinserted_blocks
+    }
+
+    /// The share of accesses that found their block; 0 without accesses.
+    #[must_use]
+    pub fn hit_ratio(&self) -> f64 {
+        share(self.hits, self.accesses)
+    }
+
+    /// The share of reads that found their block; 0 without reads.
+    #[must_use]
+    pub fn read_hit_ratio(&self) -> f64 {
+        share(self.read_hits, self.reads)
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// One policy at work.
+pub(super) struct Ledger {
+    policy: Box<dyn Policy>,
+    unit_bits: u32,
+    changes: Changes,
+    dirty: HashSet<u64>,
+    /// None for policies that are the log.
+    log: Option<Log>,
+    totals: Totals,
+}
+
+impl Ledger {
+    /// For a cache of that many blocks.
+    pub(super) fn new(build: &Build, cache_blocks: u64) -> Self {
+        let units = (cache_blocks / build.unit_blocks).max(1) as usize;
+        Self {
+            policy: (build.new)(units),
+            unit_bits: build.unit_blocks.trailing_zeros(),
+            changes: Changes::default(),
+            dirty: HashSet::new(),
+            log: (!build.is_log).then(|| Log::new(units)),
+            totals: Totals::default(),
+        }
+    }
+
+    pub(super) fn access(&mut self, access: &Access) {
+        let access = Access { key: access.key >> self.unit_bits, ..*access };
+        let unit = 1 << self.unit_bits;
+        self.changes.admitted = false;
+        self.changes.evicted.clear();
+        self.changes.reinserted = 0;
+        let hit = self.policy.access(&access, &mut self.changes);
+
+        let totals = &mut self.totals;
+        totals.accesses += 1;
+        totals.hits += u64::from(hit);
+        totals.reinserted_blocks += self.changes.reinserted * unit;
+        for &gone in &self.changes.evicted {
+            if let Some(log) = &mut self.log {
+                log.remove(gone);
+            }
+            if self.dirty.remove(&gone) {
+                totals.origin_write_blocks += unit;
+            }
+        }
+        // Thrown out at once: it was never there.
+        let taken = hit || self.changes.admitted && !self.changes.evicted.contains(&access.key);
+        if access.write {
+            if taken {
+                // What a new unit has besides the block comes from the origin.
+                let rest = if hit { 0 } else { unit - 1 };
+                totals.origin_read_blocks += rest;
+                totals.fill_blocks += rest;
+                totals.absorbed_blocks += 1;
+                self.dirty.insert(access.key);
+            } else {
+                totals.origin_write_blocks += 1;
+            }
+        } else {
+            totals.reads += 1;
+            totals.read_hits += u64::from(hit);
+            if !hit {
+                totals.origin_read_blocks += if taken { unit } else { 1 };
+                totals.fill_blocks += if taken { unit } else { 0 };
+            }
+        }
+        if let Some(log) = &mut self.log
+            && taken
+            && (access.write || !hit)
+        {
+            let before = log.copied;
+            log.write(access.key);
+            self.totals.reinserted_blocks += (log.copied - before) * unit;
+        }
+    }
+
+    /// What was counted, and what is still dirty written to the origin.
+    pub(super) fn totals(&self) -> Totals {
+        let dirty = (self.dirty.len() as u64) << self.unit_bits;
+        Totals { origin_write_blocks: self.totals.origin_write_blocks + dirty, ..self.totals }
+    }
+}
