@@ -92,12 +92,7 @@ impl Trace {
         units
     }
 
-    fn run(
-        &self,
-        path: &str,
-        spec: &Spec<Build>,
-        fractions: &[f64],
-    ) -> Result<(), Box<dyn std::error::Error>> {
+    fn run(&self, path: &str, spec: &Spec<Build>, fractions: &[f64]) -> Result<(), Box<dyn std::error::Error>> {
         let mut units = self.in_units(spec.build.unit_blocks);
         if spec.build.foresees {
             let mut next = HashMap::new();
@@ -115,7 +110,8 @@ impl Trace {
                 changes.evicted.clear();
                 missed += if policy.access(access, &mut changes) { 0 } else { *blocks };
             }
-            let speed = units.len() as f64 / (on_cpu_ns()? - start_ns) as f64 * 1e3;
+            // What is over before the kernel looks at the clock took a microsecond.
+            let speed = units.len() as f64 / (on_cpu_ns()? - start_ns).max(1000) as f64 * 1e3;
             let ratio = missed as f64 / self.accesses.len() as f64;
             println!("{path}\t{fraction}\t{}\t{capacity}\t{}\t{ratio:.5}\t{speed:.1}", spec.name, self.accesses.len());
         }

@@ -123,7 +123,8 @@ impl Lirs {
         if self.hot + self.cold.len() == self.capacity {
             self.evict(changes);
         }
-        let slot = found.unwrap_or_else(|| self.table.insert(access.key, Block { state: State::Cold, on_stack: false }));
+        let slot =
+            found.unwrap_or_else(|| self.table.insert(access.key, Block { state: State::Cold, on_stack: false }));
         if found.is_some() || self.hot < self.hot_max {
             self.heat(slot);
         } else {
