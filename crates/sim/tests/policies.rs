@@ -29,6 +29,10 @@ fn stream(accesses: impl IntoIterator<Item = (u64, bool, u64)>) -> Vec<Access> {
     stream
 }
 
+fn named(name: &str) -> &'static Spec<Build> {
+    policy::by_name(name).expect("the tests ask for policies that are registered")
+}
+
 fn build(spec: &Spec<Build>, capacity: usize) -> Box<dyn Policy> {
     (spec.build.new)(capacity)
 }
@@ -57,7 +61,7 @@ fn misses(done: &[(bool, bool, Vec<u64>)]) -> usize {
 }
 
 fn all_rules(capacity: usize, stream: &[Access]) {
-    let belady = misses(&run(policy::by_name("belady").unwrap(), capacity, stream));
+    let belady = misses(&run(named("belady"), capacity, stream));
     for spec in policy::ALL {
         let done = run(spec, capacity, stream);
         assert!(done == run(spec, capacity, stream), "{}: the same again", spec.name);
@@ -147,7 +151,7 @@ fn they_miss_what_the_originals_miss() {
     let blocks = requests.iter().flat_map(|(_, _, blocks)| blocks).collect::<HashSet<_>>().len();
     assert_eq!((requests.len(), blocks), (42_976, 154_742));
     for (name, originals, tolerance) in ORIGINALS {
-        let spec = policy::by_name(name).unwrap();
+        let spec = named(name);
         let unit = spec.build.unit_blocks;
         // Of a request each unit once, with the number of its blocks that are asked for.
         let (mut accesses, mut weights, mut last_ns) = (Vec::new(), Vec::new(), 0);
@@ -173,7 +177,7 @@ fn they_miss_what_the_originals_miss() {
 
 /// Which of the accesses were let in.
 fn admitted(name: &str, capacity: usize, accesses: impl IntoIterator<Item = (u64, bool, u64)>) -> Vec<bool> {
-    let done = run(policy::by_name(name).unwrap(), capacity, &stream(accesses));
+    let done = run(named(name), capacity, &stream(accesses));
     done.into_iter().map(|(_, admitted, _)| admitted).collect()
 }
 
@@ -220,7 +224,7 @@ fn nhit_lets_in_the_third_time_once_the_cache_is_nearly_full() {
 fn smq_promotes_every_other_miss_when_it_is_full() {
     // Two rounds a second through a region twice as large as the cache.
     let round = |number: u64| (number % 16, false, 30 * MS);
-    let done = run(policy::by_name("smq_4k").unwrap(), 8, &stream((0..40_000).map(round)));
+    let done = run(named("smq_4k"), 8, &stream((0..40_000).map(round)));
     assert!(!done[0].1 && !done[1].1, "a new region is not hot at once");
     let steady = &done[10_000..];
     let (missed, let_in) = (misses(steady), steady.iter().filter(|(_, admitted, _)| *admitted).count());
@@ -233,7 +237,7 @@ fn smq_keeps_what_is_dirty_until_it_was_idle() {
     // Writes of whole units are let in while there is room, for 8; then others miss for 8 seconds without a pause.
     let writes = (0..8).map(|key| (key, true, 0));
     let busy = (0..800).map(|number| (8 + number % 8, false, 10 * MS));
-    let spec = policy::by_name("smq_4k").unwrap();
+    let spec = named("smq_4k");
     let thrown_out = |stream: &[Access]| run(spec, 8, stream).iter().map(|(.., evicted)| evicted.len()).sum::<usize>();
     assert_eq!(thrown_out(&stream(writes.clone().chain(busy.clone()))), 0, "too young to be made clean");
     let pause = [(0, false, 90 * SECOND)];

@@ -5,6 +5,9 @@
 //! a FIFO. The stack has the LIR blocks and all that were used since the last use of the oldest of them: who is used again while on the stack
 //! has a shorter distance than that one, and takes its place. As the paper has no bound for keys of blocks that are gone, at most two caches
 //! full are on the stack here, as in libCacheSim; the one that is gone longest is forgotten first.
+//!
+//! libCacheSim differs from the paper in one thing: at a hit on a HIR block that is not on the stack it turns the oldest LIR block into a HIR one, and
+//! the next newcomer into a LIR one. Done so here, its miss ratios come out to the last digit; done right, they differ by up to 0.1 points.
 
 use flashfront_engine::policy::Spec;
 
@@ -60,7 +63,7 @@ impl Lirs {
         }
     }
 
-    fn to_top(&mut self, slot: Slot) {
+    fn raise(&mut self, slot: Slot) {
         if self.table[slot].on_stack {
             self.table.touch(&mut self.stack, slot);
         } else {
@@ -72,7 +75,7 @@ impl Lirs {
     /// A block on the stack, in neither of the other lists, becomes hot, in exchange for the oldest hot one.
     fn heat(&mut self, slot: Slot) {
         self.table[slot].state = State::Hot;
-        self.to_top(slot);
+        self.raise(slot);
         self.hot += 1;
         self.prune();
         if self.hot > self.hot_max
@@ -128,7 +131,7 @@ impl Lirs {
         if found.is_some() || self.hot < self.hot_max {
             self.heat(slot);
         } else {
-            self.to_top(slot);
+            self.raise(slot);
             self.table.push(&mut self.cold, slot);
         }
         while self.stack.len() > 2 * self.capacity
@@ -150,7 +153,7 @@ impl Policy for Lirs {
         let Block { state, on_stack } = self.table[slot];
         match (state, on_stack) {
             (State::Hot, _) => {
-                self.to_top(slot);
+                self.raise(slot);
                 self.prune();
             }
             (_, true) => {
@@ -158,7 +161,7 @@ impl Policy for Lirs {
                 self.heat(slot);
             }
             (_, false) => {
-                self.to_top(slot);
+                self.raise(slot);
                 self.table.touch(&mut self.cold, slot);
             }
         }
