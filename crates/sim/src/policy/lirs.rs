@@ -7,7 +7,8 @@
 //! full are on the stack here, as in libCacheSim; the one that is gone longest is forgotten first.
 //!
 //! libCacheSim differs from the paper in one thing: at a hit on a HIR block that is not on the stack it turns the oldest LIR block into a HIR one, and
-//! the next newcomer into a LIR one. Done so here, its miss ratios come out to the last digit; done right, they differ by up to 0.1 points.
+//! the next newcomer into a LIR one. Done so here, its miss ratios come out to the last digit (of two traces, two sizes each); as it is they
+//! differ by up to 0.1 points.
 
 use flashfront_engine::policy::Spec;
 
