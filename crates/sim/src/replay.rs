@@ -162,7 +162,9 @@ fn run(runs: Vec<Run>, mut blocks: Blocks, survey: &Survey) -> Result<(Vec<Row>,
                             work(ledger, &batch, if *foresees { &next } else { &[] });
                         }
                     }
-                    share.into_iter().map(|(nth, (row, _, ledger))| (nth, Row { totals: ledger.totals(), ..row }))
+                    share
+                        .into_iter()
+                        .map(|(nth, (row, _, ledger))| (nth, Row { totals: ledger.totals(), ..row }))
                         .collect::<Vec<_>>()
                 });
                 (sender, worker)

@@ -108,11 +108,11 @@ impl Replay {
         } else {
             self.policy.iter().filter_map(|name| policy::by_name(name)).collect()
         };
-        if self.csv {
-            human::print(CSV_HEAD)?;
-        }
-        for trace in &self.traces {
+        for (nth, trace) in self.traces.iter().enumerate() {
             let replayed = watched(&self.source(trace), &policies, &sizes)?;
+            if self.csv && nth == 0 {
+                human::print(CSV_HEAD)?;
+            }
             let name = trace.display().to_string();
             for line in replayed.rows.iter().map(|row| line(&name, &replayed, row)) {
                 if self.json {
@@ -227,7 +227,16 @@ fn table(name: &str, replayed: &Replayed) -> Result<String, std::fmt::Error> {
     writeln!(
         out,
         "{:>10}  {:<10} {:>7} {:>9}  {:>12} {:>11} {:>11} {:>11}  {:>11} {:>12}",
-        "cache", "policy", "hits", "read hits", "flash writes", "fills", "absorbed", "reinserted", "origin read", "origin write"
+        "cache",
+        "policy",
+        "hits",
+        "read hits",
+        "flash writes",
+        "fills",
+        "absorbed",
+        "reinserted",
+        "origin read",
+        "origin write"
     )?;
     for row in &replayed.rows {
         let totals = &row.totals;

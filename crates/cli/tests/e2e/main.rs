@@ -23,6 +23,7 @@ mod mirror;
 mod power_cut;
 mod refusal;
 mod repair;
+mod sim_replay;
 mod stamps;
 mod terminal;
 mod tls;

@@ -5,10 +5,10 @@
 //! nothing, and what is copied forward counts. Unlike the engine's, segments of a small cache are small, as a cache of 300 blocks has else no
 //! two of them; there are no commit headers (0.4 % of a segment), and dirty blocks are destaged in no time.
 
+use flashfront_engine::SegmentId;
 use flashfront_engine::admission::{self, Admission, View};
 use flashfront_engine::policy::Spec;
 use flashfront_engine::replacement::{self, Replacement};
-use flashfront_engine::SegmentId;
 
 use super::table::Table;
 use super::{Access, Build, Changes, Policy};
@@ -79,8 +79,8 @@ impl Flashfront {
 
     /// Puts a block into the log, or once more.
     fn append(&mut self, key: u64, hits: u8, stream: Stream) {
-        let (segment, used) = self.open[stream as usize]
-            .unwrap_or_else(|| (self.free.pop().expect("reclaim keeps some free"), 0));
+        let (segment, used) =
+            self.open[stream as usize].unwrap_or_else(|| (self.free.pop().expect("reclaim keeps some free"), 0));
         self.open[stream as usize] = Some((segment, used + 1)).filter(|_| used + 1 < self.segment_blocks);
         if used + 1 == self.segment_blocks {
             self.replacement.sealed(SegmentId(segment));

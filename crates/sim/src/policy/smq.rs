@@ -33,7 +33,12 @@ pub(super) const SPEC: Spec<Build> = Spec {
     name: "smq",
     summary: "dm-cache's: levels of units of 64 KiB, promoted if their neighbourhood is busy",
     source: "Linux, dm-cache-policy-smq.c since 4.12",
-    build: Build { new: |capacity| Box::new(Smq::new(capacity, false)), unit_blocks: 16, foresees: false, is_log: false },
+    build: Build {
+        new: |capacity| Box::new(Smq::new(capacity, false)),
+        unit_blocks: 16,
+        foresees: false,
+        is_log: false,
+    },
 };
 
 pub(super) const SPEC_4K: Spec<Build> = Spec {

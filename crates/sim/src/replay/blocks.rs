@@ -135,8 +135,8 @@ impl Source {
     pub fn open(&self, read: Arc<AtomicU64>) -> Result<Blocks, SourceError> {
         let path = self.path.clone();
         let file = File::open(&path).map_err(|error| SourceError::Open { path: path.clone(), error })?;
-        let reader =
-            Reader::new(Counted { file, read }, &self.options).map_err(|error| SourceError::Format { path: path.clone(), error })?;
+        let reader = Reader::new(Counted { file, read }, &self.options)
+            .map_err(|error| SourceError::Format { path: path.clone(), error })?;
         let (phases, records) = Phases::ahead(reader, Phases::REQUESTS);
         Ok(Blocks {
             path,

@@ -3,7 +3,8 @@
 //!
 //! In blocks of 4 KiB, in writeback mode. A write that the policy takes is absorbed: one block of flash now, and one of origin I/O
 //! when it leaves the cache or the trace ends. One that it declines goes to the origin. A read that misses costs one origin read,
-//! and one flash write if it is taken. Policies with larger units read, write and clean these whole.
+//! and one flash write if it is taken. A policy with larger units answers a miss from the origin and copies the unit in
+//! beside it, which thus starts clean; it is cleaned and moved in the log as a whole (dm-cache).
 
 use hashbrown::HashSet;
 
@@ -104,12 +105,13 @@ impl Ledger {
         }
         // Thrown out at once: it was never there.
         let taken = hit || self.changes.admitted && !self.changes.evicted.contains(&access.key);
+        let copied = taken && !hit && unit > 1;
+        if copied {
+            totals.origin_read_blocks += unit;
+            totals.fill_blocks += unit;
+        }
         if access.write {
-            if taken {
-                // What a new unit has besides the block comes from the origin.
-                let rest = if hit { 0 } else { unit - 1 };
-                totals.origin_read_blocks += rest;
-                totals.fill_blocks += rest;
+            if taken && !copied {
                 totals.absorbed_blocks += 1;
                 self.dirty.insert(access.key);
             } else {
@@ -118,10 +120,8 @@ impl Ledger {
         } else {
             totals.reads += 1;
             totals.read_hits += u64::from(hit);
-            if !hit {
-                totals.origin_read_blocks += if taken { unit } else { 1 };
-                totals.fill_blocks += if taken { unit } else { 0 };
-            }
+            totals.origin_read_blocks += u64::from(!hit);
+            totals.fill_blocks += u64::from(taken && !hit && !copied);
         }
         if let Some(log) = &mut self.log
             && taken

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Replays of traces: what is counted, on lists so short that it can be counted by hand, and on a real one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use flashfront_engine::policy::Spec;
+use flashfront_sim::policy::{self, Build};
+use flashfront_sim::replay::{GridChoice, Progress, Replayed, Size, Source, SourceError, Totals, replay};
+use flashfront_sim::trace::{Format, Options};
+
+fn source(path: impl Into<PathBuf>, format: Option<&str>) -> Source {
+    let format = format.map(|name| Format::named(name).expect("a format of ours"));
+    Source {
+        path: path.into(),
+        options: Options { format, ..Options::default() },
+        grid: GridChoice::Aligned,
+        echoes_ns: None,
+        page_cache_blocks: 0,
+    }
+}
+
+fn policies(names: &[&str]) -> Vec<&'static Spec<Build>> {
+    names.iter().map(|name| policy::by_name(name).expect("a policy of ours")).collect()
+}
+
+fn replayed(source: &Source, names: &[&str], sizes: &[Size]) -> Replayed {
+    replay(source, &policies(names), sizes, &Progress::default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn mssql() -> Source {
+    source(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/windows-mssql.load.gz"), None)
+}
+
+/// A trace of accesses to blocks, as in `r1 w2`, in a file of its own.
+fn trace(name: &str, accesses: &str) -> PathBuf {
+    let lines: String = accesses
+        .split_whitespace()
+        .zip(0..)
+        .map(|(access, at)| {
+            let (op, block) = access.split_at(1);
+            let sector = block.parse::<u64>().expect("a number") * 8;
+            format!("{at}.0 ; {sector} ; 8 ; {} ; 0.0 ; 0.0\n", op.to_uppercase())
+        })
+        .collect();
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.load"));
+    fs::write(&path, lines).expect("the target folder can be written");
+    path
+}
+
+fn totals(name: &str, accesses: &str, policy: &str, blocks: u64) -> Totals {
+    let source = source(trace(name, accesses), Some("blkreplay"));
+    replayed(&source, &[policy], &[Size::Blocks(blocks)]).rows[0].totals
+}
+
+#[test]
+fn hits_fills_and_writes_are_counted() {
+    // Room for two: r1 and w2 miss, r1 and r2 hit, r3 throws out 1, r1 throws out 2, which is dirty.
+    let totals = totals("counted", "r1 w2 r1 r2 r3 r1", "lru", 2);
+    let expected = Totals {
+        accesses: 6,
+        reads: 5,
+        hits: 2,
+        read_hits: 2,
+        fill_blocks: 3,
+        absorbed_blocks: 1,
+        reinserted_blocks: 0,
+        origin_read_blocks: 3,
+        origin_write_blocks: 1,
+    };
+    assert_eq!(totals, expected);
+    assert_eq!(totals.flash_blocks_written(), 4);
+}
+
+#[test]
+fn what_is_dirty_at_the_end_counts_as_written_to_the_origin() {
+    let totals = totals("dirty-end", "w1 w2 w1 w1", "lru", 8);
+    assert_eq!((totals.absorbed_blocks, totals.origin_write_blocks, totals.hits), (4, 2, 2));
+}
+
+#[test]
+fn what_a_policy_declines_goes_to_the_origin() {
+    // LARC takes what comes twice in a short time.
+    let totals = totals("declined", "w1 r2 w3", "larc", 100);
+    assert_eq!((totals.absorbed_blocks, totals.fill_blocks, totals.flash_blocks_written()), (0, 0, 0));
+    assert_eq!((totals.origin_read_blocks, totals.origin_write_blocks), (1, 2));
+}
+
+#[test]
+fn a_policy_with_larger_units_copies_them_whole() {
+    let source = source(trace("units", &"r1 ".repeat(2000)), Some("blkreplay"));
+    let totals = replayed(&source, &["smq"], &[Size::Blocks(1 << 16)]).rows[0].totals;
+    assert!(totals.hits > 0, "a block asked for 2000 times in 2000 s is promoted");
+    assert_eq!(totals.fill_blocks, 16);
+    assert_eq!(totals.origin_read_blocks, totals.accesses - totals.hits + 16);
+}
+
+#[test]
+fn the_page_cache_answers_reads_of_what_was_used_and_passes_writes_on() {
+    let mut behind = source(trace("page-cache", "r1 r1 w1 r1 w2 r2 r3 r1"), Some("blkreplay"));
+    behind.page_cache_blocks = 2;
+    let found = replayed(&behind, &["lru"], &[Size::Blocks(8)]);
+    // r1 w1 w2 r3 r1 are left.
+    let totals = found.rows[0].totals;
+    assert_eq!((totals.accesses, totals.reads, totals.hits, found.unique_blocks), (5, 3, 2, 3));
+}
+
+#[test]
+fn sizes_and_policies_come_in_the_order_asked_for_and_don_t_disturb_each_other() {
+    let sizes = [Size::Fraction(0.10), Size::Blocks(1000), Size::Fraction(0.01)];
+    let names = ["fifo", "lru", "belady", "s3fifo", "flashfront"];
+    let together = replayed(&mssql(), &names, &sizes);
+    assert_eq!((together.requests, together.unique_blocks), (42_976, 154_742));
+    let order: Vec<_> = together.rows.iter().map(|row| (row.policy, row.cache_blocks)).collect();
+    let asked: Vec<_> = [15_474, 1000, 1547].iter().flat_map(|&blocks| names.map(|name| (name, blocks))).collect();
+    assert_eq!(order, asked);
+    for row in &together.rows {
+        let alone = replayed(&mssql(), &[row.policy], &[row.size]);
+        assert_eq!(alone.rows[0].totals, row.totals, "{} at {}", row.policy, row.cache_blocks);
+    }
+}
+
+/// libCacheSim 0.3.5 on the same trace, 10 % of the footprint; and what must be true of any admit-all policy.
+#[test]
+fn a_real_trace_gives_the_known_miss_ratios() {
+    let found = replayed(&mssql(), &["lru", "fifo", "belady"], &[Size::Fraction(0.10)]);
+    for (row, misses) in found.rows.iter().zip([0.67537, 0.66566, 0.61013]) {
+        let totals = row.totals;
+        assert!((1.0 - totals.hit_ratio() - misses).abs() < 0.000_01, "{}: {}", row.policy, 1.0 - totals.hit_ratio());
+        assert_eq!(totals.origin_read_blocks, totals.fill_blocks);
+        assert_eq!(totals.absorbed_blocks, totals.accesses - totals.reads);
+        assert!(totals.origin_write_blocks <= totals.absorbed_blocks);
+    }
+}
+
+#[test]
+fn the_daemon_s_own_policy_keeps_a_scan_out() {
+    let scan: String = (0..20_000).map(|block| format!("r{block} ")).collect();
+    let totals = totals("scan", &scan, "flashfront", 1000);
+    assert!(totals.flash_blocks_written() <= 1100, "{totals:?}");
+}
+
+#[test]
+fn what_can_t_be_read_twice_is_refused_before_anything_is_read() {
+    let pipe = source("/dev/stdin", None);
+    let refused = replay(&pipe, &policies(&["lru"]), &[Size::Fraction(0.1)], &Progress::default());
+    assert!(matches!(refused, Err(SourceError::Once { .. })), "{refused:?}");
+    let empty = source(trace("nothing", ""), Some("blkreplay"));
+    let refused = replay(&empty, &policies(&["lru"]), &[Size::Blocks(8)], &Progress::default());
+    assert!(matches!(refused, Err(SourceError::Empty { .. })), "{refused:?}");
+    let none = source("/nonexistent/trace", None);
+    let refused = replay(&none, &policies(&["lru"]), &[Size::Blocks(8)], &Progress::default());
+    assert!(matches!(refused, Err(SourceError::Open { .. })), "{refused:?}");
+}
