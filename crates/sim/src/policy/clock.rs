@@ -12,7 +12,7 @@ pub(super) const SPEC: Spec<Build> = Spec {
     name: "clock",
     summary: "FIFO, but what was asked for gets another round",
     source: "Corbato 1968",
-    build: Build { new: |capacity| Box::new(Clock::new(capacity)), unit_blocks: 1, foresees: false, is_log: false },
+    build: Build { new: |capacity| Box::new(Clock::new(capacity)), unit_blocks: 1, foresees: false, is_log: true },
 };
 
 struct Clock {
@@ -27,13 +27,14 @@ impl Clock {
         Self { capacity, table: Table::new(), blocks: List::new() }
     }
 
-    fn evict(&mut self) -> Option<u64> {
+    fn evict(&mut self, changes: &mut Changes) -> Option<u64> {
         loop {
             let slot = self.table.pop(&mut self.blocks)?;
             if !std::mem::take(&mut self.table[slot]) {
                 return Some(self.table.remove(slot));
             }
             self.table.push(&mut self.blocks, slot);
+            changes.reinserted += 1;
         }
     }
 }
@@ -45,7 +46,8 @@ impl Policy for Clock {
             return true;
         }
         if self.blocks.len() == self.capacity {
-            changes.evicted.extend(self.evict());
+            let evicted = self.evict(changes);
+            changes.evicted.extend(evicted);
         }
         let slot = self.table.insert(access.key, false);
         self.table.push(&mut self.blocks, slot);

@@ -10,7 +10,7 @@ pub(super) const SPEC: Spec<Build> = Spec {
     name: "fifo",
     summary: "throws out what came first",
     source: "folklore; flashcache by default",
-    build: Build { new: |capacity| Box::new(Fifo::new(capacity)), unit_blocks: 1, foresees: false, is_log: false },
+    build: Build { new: |capacity| Box::new(Fifo::new(capacity)), unit_blocks: 1, foresees: false, is_log: true },
 };
 
 struct Fifo {

@@ -72,7 +72,7 @@ pub struct Changes {
     pub admitted: bool,
     /// These no longer are. May include the one asked for, if it was thrown out at once.
     pub evicted: Vec<u64>,
-    /// So many units were written to flash once more, to stay. Only of policies that are a log themselves.
+    /// So many units go to the end of a queue once more. Only of policies whose queues are logs themselves.
     pub reinserted: u64,
 }
 
@@ -92,6 +92,7 @@ pub struct Build {
     pub unit_blocks: u64,
     /// It must know the future.
     pub foresees: bool,
-    /// It is a log itself, and tells what it writes once more; for others that is counted in a log beside it.
+    /// Its queues are logs: what it writes once more is what it puts at their ends again. For others that is counted in a
+    /// log beside it.
     pub is_log: bool,
 }

@@ -14,7 +14,7 @@ pub(super) const SPEC: Spec<Build> = Spec {
     name: "s3fifo",
     summary: "a small FIFO for newcomers, a main one, and the keys of whom the small one threw out",
     source: "Yang et al., SOSP 2023",
-    build: Build { new: |capacity| Box::new(S3Fifo::new(capacity)), unit_blocks: 1, foresees: false, is_log: false },
+    build: Build { new: |capacity| Box::new(S3Fifo::new(capacity)), unit_blocks: 1, foresees: false, is_log: true },
 };
 
 /// Hits in the small FIFO after which one goes on to the main one.
@@ -59,10 +59,10 @@ impl S3Fifo {
         }
     }
 
-    fn evict(&mut self) -> Option<u64> {
+    fn evict(&mut self, changes: &mut Changes) -> Option<u64> {
         self.evicted_any = true;
         if self.main.len() <= self.capacity - self.small_max
-            && let Some(key) = self.evict_small()
+            && let Some(key) = self.evict_small(changes)
         {
             return Some(key);
         }
@@ -73,16 +73,18 @@ impl S3Fifo {
             }
             self.table[slot].hits -= 1;
             self.table.push(&mut self.main, slot);
+            changes.reinserted += 1;
         }
     }
 
     /// Throws out one of the small FIFO, if there is one that doesn't go on to the main one.
-    fn evict_small(&mut self) -> Option<u64> {
+    fn evict_small(&mut self, changes: &mut Changes) -> Option<u64> {
         loop {
             let slot = self.table.pop(&mut self.small)?;
             if self.table[slot].hits >= HITS_FOR_MAIN {
                 self.table[slot] = Block { place: Place::Main, hits: 0 };
                 self.table.push(&mut self.main, slot);
+                changes.reinserted += 1;
                 continue;
             }
             if self.gone_max == 0 {
@@ -112,7 +114,8 @@ impl Policy for S3Fifo {
             place = Place::Main;
         }
         if self.small.len() + self.main.len() == self.capacity {
-            changes.evicted.extend(self.evict());
+            let evicted = self.evict(changes);
+            changes.evicted.extend(evicted);
         }
         if !self.evicted_any && self.small.len() >= self.small_max {
             place = Place::Main;

@@ -2,8 +2,9 @@
 //! What a policy's blocks cost in a log: how many must be written once more so that segments become free.
 //!
 //! A cache on flash writes in order. What a policy drops or a client rewrites leaves a hole, and the segment with the least
-//! in it is cleaned: what is left of it is written anew (greedy cleaning; Rosenblum and Ousterhout, SOSP 1991). A policy
-//! whose queue is the log, like ours, has its own way and counts for itself.
+//! in it is cleaned: what is left of it is written anew, into segments of its own, since what has lived long will live longer
+//! (greedy cleaning, hot and cold apart; Rosenblum and Ousterhout, SOSP 1991). A policy whose queue is the log, like
+//! ours, has its own way and counts for itself.
 
 use std::collections::BTreeSet;
 
@@ -18,6 +19,9 @@ const SEGMENT_UNITS_MAX: usize = 256;
 
 const NOBODY: u64 = u64::MAX;
 
+const NEW: usize = 0;
+const CLEANED: usize = 1;
+
 /// The units of a cache in a log.
 #[derive(Debug)]
 pub(super) struct Log {
@@ -29,8 +33,8 @@ pub(super) struct Log {
     /// Segments that are full, by what lives in them.
     full: BTreeSet<(u32, u32)>,
     free: Vec<u32>,
-    open: u32,
-    used: usize,
+    /// The open segment for what comes and the one for what is cleaned, and how much of each is used.
+    open: [Option<(u32, usize)>; 2],
     segment: usize,
     /// Units that cleaning wrote.
     pub(super) copied: u64,
@@ -39,15 +43,14 @@ pub(super) struct Log {
 impl Log {
     pub(super) fn new(capacity: usize) -> Self {
         let segment = (capacity / 64).clamp(1, SEGMENT_UNITS_MAX);
-        let segments = (capacity + capacity / SPARE).div_ceil(segment) + 3;
+        let segments = (capacity + capacity / SPARE).div_ceil(segment) + 4;
         Self {
             places: HashMap::with_capacity(capacity.min(1 << 20)),
             owners: vec![NOBODY; segments * segment],
             live: vec![0; segments],
             full: BTreeSet::new(),
-            free: (1..segments as u32).rev().collect(),
-            open: 0,
-            used: 0,
+            free: (0..segments as u32).rev().collect(),
+            open: [None; 2],
             segment,
             copied: 0,
         }
@@ -56,7 +59,7 @@ impl Log {
     /// A unit is written, for the first time or anew.
     pub(super) fn write(&mut self, key: u64) {
         self.remove(key);
-        self.append(key);
+        self.append(key, NEW);
         // The last free segment takes what is left of those that are cleaned.
         while self.free.len() < 2 && self.clean() {}
     }
@@ -74,17 +77,17 @@ impl Log {
         }
     }
 
-    fn append(&mut self, key: u64) {
-        if self.used == self.segment {
-            self.full.insert((self.live[self.open as usize], self.open));
-            self.open = self.free.pop().expect("cleaning keeps one free");
-            self.used = 0;
-        }
-        let slot = self.open as usize * self.segment + self.used;
-        self.used += 1;
+    fn append(&mut self, key: u64, stream: usize) {
+        let (segment, used) =
+            self.open[stream].unwrap_or_else(|| (self.free.pop().expect("cleaning keeps one free"), 0));
+        let slot = segment as usize * self.segment + used;
         self.owners[slot] = key;
-        self.live[self.open as usize] += 1;
+        self.live[segment as usize] += 1;
         self.places.insert(key, slot as u32);
+        self.open[stream] = Some((segment, used + 1)).filter(|_| used + 1 < self.segment);
+        if used + 1 == self.segment {
+            self.full.insert((self.live[segment as usize], segment));
+        }
     }
 
     /// Makes the segment free that has least in it; false if there is none.
@@ -93,7 +96,7 @@ impl Log {
         for slot in segment as usize * self.segment..(segment as usize + 1) * self.segment {
             let key = std::mem::replace(&mut self.owners[slot], NOBODY);
             if key != NOBODY {
-                self.append(key);
+                self.append(key, CLEANED);
                 self.copied += 1;
             }
         }
