@@ -61,7 +61,7 @@ pub enum Event {
     },
     /// The mark can't be written: the caller has to remember elsewhere that this cache must not be
     /// replayed, and answers with [`crate::Control::FailureRecorded`]. Until then writes of cached
-    /// blocks, FLUSH and FUA wait.
+    /// blocks and FLUSH wait.
     FailureUnmarked,
     /// Writing dirty data to an origin failed; it stays dirty and is tried again later.
     DestageFailed {

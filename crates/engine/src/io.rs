@@ -151,7 +151,7 @@ pub enum Control {
     /// the end. Nothing happens if there are two already.
     AddMirror,
     /// The answer to [`Event::FailureUnmarked`]: whether it is remembered durably that this cache must
-    /// not be replayed. If not, writes of cached blocks, FLUSH and FUA fail, since a replay would undo what
+    /// not be replayed. If not, writes of cached blocks and FLUSH fail, since a replay would undo what
     /// they promise.
     FailureRecorded {
         /// It is remembered.

@@ -2,8 +2,9 @@
 //! Replays a trace against policies: which blocks each would have kept, and what that costs. No data, no devices.
 //!
 //! A trace is read once (twice, if sizes are shares of its footprint or a policy foresees) and handed in batches to threads,
-//! each of which runs some of the policies at some of the sizes. Memory is in proportion to the caches, not to the trace; but a bit for each block
-//! touched counts the footprint, and a policy that foresees needs 8 bytes an access.
+//! each of which runs some of the policies at some of the sizes. Memory is in proportion to the caches, all of them, as far as the trace fills
+//! them, not to the trace: some 30 to 100 bytes for each block in each. Counting the footprint takes 2 bits a block where blocks are
+//! neighbours, 20 bytes where none are; a policy that foresees needs 8 to 16 bytes for each access.
 
 mod blocks;
 mod ledger;
@@ -11,6 +12,7 @@ mod log;
 mod page_cache;
 mod survey;
 
+use std::fs;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +21,7 @@ use std::thread;
 
 use flashfront_engine::policy::Spec;
 
+use blocks::Asked;
 pub use blocks::{Blocks, GridChoice, Source, SourceError};
 pub use ledger::Totals;
 
@@ -27,10 +30,13 @@ use crate::trace::Report;
 use ledger::Ledger;
 use survey::{Survey, Unique};
 
+/// The largest cache: 8 TiB. Slots are numbered with 32 bits, and there is some room beyond.
+pub const BLOCKS_MAX: u64 = 1 << 31;
+
 /// How large a cache is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {
-    /// In blocks of 4 KiB.
+    /// In blocks of 4 KiB, up to [`BLOCKS_MAX`].
     Blocks(u64),
     /// As a share of the blocks that the trace touches.
     Fraction(f64),
@@ -39,8 +45,8 @@ pub enum Size {
 impl Size {
     fn blocks(self, unique: u64) -> u64 {
         match self {
-            Self::Blocks(blocks) => blocks.max(1),
-            Self::Fraction(fraction) => ((unique as f64 * fraction) as u64).max(1),
+            Self::Blocks(blocks) => blocks.clamp(1, BLOCKS_MAX),
+            Self::Fraction(fraction) => ((unique as f64 * fraction) as u64).clamp(1, BLOCKS_MAX),
         }
     }
 }
@@ -52,7 +58,7 @@ pub struct Row {
     pub policy: &'static str,
     /// The cache's size, as asked for.
     pub size: Size,
-    /// The cache's size in blocks.
+    /// The cache's size in blocks: whole units of the policy, at least one.
     pub cache_blocks: u64,
     /// What was counted.
     pub totals: Totals,
@@ -71,6 +77,8 @@ pub struct Replayed {
     pub requests: u64,
     /// Discards, which were left out.
     pub discards: u64,
+    /// Reads of blocks that the page cache in front answered.
+    pub page_cache_hits: u64,
     /// Distinct blocks that were asked for.
     pub unique_blocks: u64,
     /// What became of the trace's lines.
@@ -102,7 +110,9 @@ pub fn replay(
     let twice = foresee || sizes.iter().any(|size| matches!(size, Size::Fraction(_)));
     progress.readings.store(1 + u64::from(twice), Ordering::Relaxed);
     let survey = if twice {
-        if !source.path.is_file() {
+        let found = fs::metadata(&source.path);
+        let found = found.map_err(|error| SourceError::Open { path: source.path.clone(), error })?;
+        if !found.is_file() {
             return Err(SourceError::Once { path: source.path.clone() });
         }
         Survey::of(source.open(Arc::clone(&progress.bytes))?, foresee)?
@@ -112,16 +122,20 @@ pub fn replay(
     let mut runs = Vec::new();
     for &size in sizes {
         for &spec in policies {
-            let cache_blocks = size.blocks(survey.unique_blocks);
-            let ledger = Ledger::new(&spec.build, cache_blocks);
-            let row = Row { policy: spec.name, size, cache_blocks, totals: Totals::default() };
+            let ledger = Ledger::new(&spec.build, size.blocks(survey.unique_blocks));
+            let row = Row { policy: spec.name, size, cache_blocks: ledger.cache_blocks(), totals: Totals::default() };
             runs.push((row, spec.build.foresees, ledger));
         }
     }
     let blocks = source.open(Arc::clone(&progress.bytes))?;
     let (rows, blocks, unique_blocks) = run(runs, blocks, &survey)?;
     if unique_blocks == 0 {
-        return Err(SourceError::Empty { path: source.path.clone() });
+        let report = blocks.report();
+        return Err(SourceError::Empty {
+            path: source.path.clone(),
+            bad: report.bad,
+            first_bad: report.first_bad.first().cloned(),
+        });
     }
     Ok(Replayed {
         format: blocks.format(),
@@ -129,6 +143,7 @@ pub fn replay(
         phases: blocks.phases(),
         requests: blocks.requests,
         discards: blocks.discards,
+        page_cache_hits: blocks.page_cache_hits,
         unique_blocks,
         report: blocks.report().clone(),
         rows,
@@ -138,7 +153,7 @@ pub fn replay(
 type Run = (Row, bool, Ledger);
 
 /// Accesses, and the number of the first.
-type Batch = Arc<(u64, Vec<Access>)>;
+type Batch = Arc<(u64, Vec<Asked>)>;
 
 /// Batches that wait for a thread: enough that neither side waits for a slow turn of the other.
 const WAITING: usize = 4;
@@ -146,8 +161,10 @@ const WAITING: usize = 4;
 fn run(runs: Vec<Run>, mut blocks: Blocks, survey: &Survey) -> Result<(Vec<Row>, Blocks, u64), SourceError> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(runs.len()).max(1);
     let mut shares: Vec<Vec<(usize, Run)>> = (0..threads).map(|_| Vec::new()).collect();
+    // A slow policy comes once for each size: dealt in turns that shift with the size, no thread gets all of it.
+    let policies = runs.iter().filter(|run| run.0.size == runs[0].0.size).count().max(1);
     for (nth, run) in runs.into_iter().enumerate() {
-        shares[nth % threads].push((nth, run));
+        shares[(nth + nth / policies) % threads].push((nth, run));
     }
     thread::scope(|scope| {
         let mut unique = Unique::default();
@@ -177,11 +194,13 @@ fn run(runs: Vec<Run>, mut blocks: Blocks, survey: &Survey) -> Result<(Vec<Row>,
                 Ok(accesses) => accesses,
                 Err(error) => break Err(error),
             };
-            accesses.iter().for_each(|access| unique.add(access.key));
+            accesses.iter().for_each(|it| unique.add(it.access.key));
             let batch = Arc::new((first, accesses));
             first += batch.1.len() as u64;
             // A thread that is gone has panicked, which the join below passes on.
-            senders.iter().for_each(|sender| drop(sender.send(Arc::clone(&batch))));
+            if senders.iter().any(|sender| sender.send(Arc::clone(&batch)).is_err()) {
+                break Ok(());
+            }
         };
         drop(senders);
         let mut rows = Vec::new();
@@ -197,10 +216,16 @@ fn run(runs: Vec<Run>, mut blocks: Blocks, survey: &Survey) -> Result<(Vec<Row>,
     })
 }
 
+/// Lets a policy see a batch: once for each unit of each request.
 fn work(ledger: &mut Ledger, batch: &Batch, next: &[u64]) {
-    let (first, accesses) = &**batch;
-    for (nth, access) in accesses.iter().enumerate() {
-        let next = next.get((first + nth as u64) as usize).copied().unwrap_or(u64::MAX);
-        ledger.access(&Access { next, ..*access });
+    let (first, asked) = &**batch;
+    let mut at = 0;
+    while at < asked.len() {
+        let unit = ledger.unit(asked[at].access.key);
+        let same = |it: &&Asked| !it.first && ledger.unit(it.access.key) == unit;
+        let blocks = 1 + asked[at + 1..].iter().take_while(same).count();
+        let next = next.get((first + at as u64) as usize).copied().unwrap_or(u64::MAX);
+        ledger.access(&Access { key: unit, next, ..asked[at].access }, blocks as u64);
+        at += blocks;
     }
 }

@@ -84,6 +84,9 @@ pub struct World {
     pub steps: u64,
     /// It is remembered outside of the cache device that this cache must not be replayed.
     pub recorded_failure: bool,
+    /// Nothing can be remembered outside the cache: the failure of a cache that can't be marked is recorded nowhere.
+    pub forgetful: bool,
+    failure_answered: bool,
     /// Over all effects so far.
     hash: DefaultHasher,
     effects: Effects,
@@ -115,6 +118,8 @@ impl World {
             events: Vec::new(),
             steps: 0,
             recorded_failure: false,
+            forgetful: false,
+            failure_answered: false,
             hash: DefaultHasher::new(),
             effects: Effects::default(),
             flying: BTreeMap::new(),
@@ -360,9 +365,9 @@ impl World {
             }
         }
         self.effects = effects;
-        if !self.recorded_failure && self.events.contains(&Event::FailureUnmarked) {
-            self.recorded_failure = true;
-            self.control(Control::FailureRecorded { durable: true });
+        if !self.failure_answered && self.events.contains(&Event::FailureUnmarked) {
+            (self.failure_answered, self.recorded_failure) = (true, !self.forgetful);
+            self.control(Control::FailureRecorded { durable: !self.forgetful });
         }
     }
 

@@ -199,6 +199,34 @@ fn flush_waits_for_the_record_of_the_failure() {
     assert!(marked >= 20 && replayed >= 10, "{marked} marked, {replayed} replayed");
 }
 
+/// Neither the cache nor the state folder can remember the failure: then a replay may undo what is written now, so nothing
+/// of what it knows is promised. Reads go on, and so does the stop.
+#[test]
+fn flush_fails_where_the_failure_can_t_be_recorded() {
+    for seed in 0..8 {
+        let mut client = client(seed, Mode::Writeback);
+        client.write(0, 0, 64, true);
+        client.finish();
+        client.oracle.forgive_time_travel();
+        client.world.forgetful = true;
+        let faults = &mut client.world.cache.faults;
+        faults.fail_range(0..u64::MAX, Some(Op::Write), DeviceError::Io);
+        faults.order(Rule { op: Some(Op::Flush), ..Rule::always(Fault::Error(DeviceError::Io)) });
+        client.write(0, 0, 64, false);
+        client.finish();
+        for _ in 0..2 {
+            let asked = [client.flush(0), client.write(0, 0, 8, true)];
+            client.finish();
+            let failed: Vec<_> = client.take_failed().into_iter().map(|(id, _)| id).collect();
+            assert!(asked.iter().all(|id| failed.contains(id)), "seed {seed}: {asked:?} of {failed:?}");
+        }
+        client.read(0, 0, 64);
+        client.finish();
+        assert_eq!(client.take_failed(), [], "seed {seed}");
+        client.stop();
+    }
+}
+
 /// Writeback, and the device is gone: what was dirty there is lost, listed, and an error to read; the rest is
 /// served. What no FLUSH had covered makes the next FLUSH fail, once.
 #[test]

@@ -120,6 +120,27 @@ fn sizes_and_policies_come_in_the_order_asked_for_and_don_t_disturb_each_other()
     }
 }
 
+/// What dm-cache's own code misses on the same trace (docs/policy.md): asked once for each unit of a request.
+#[test]
+fn large_units_are_asked_for_once_a_request() {
+    let sizes = [0.01, 0.05, 0.10, 0.25].map(Size::Fraction);
+    let found = replayed(&mssql(), &["smq"], &sizes);
+    for (row, misses) in found.rows.iter().zip([0.947, 0.940, 0.920, 0.881]) {
+        let totals = row.totals;
+        assert!((1.0 - totals.hit_ratio() - misses).abs() < 0.000_51, "{}", 1.0 - totals.hit_ratio());
+        assert_eq!(totals.reinserted_blocks % 16, 0);
+    }
+}
+
+#[test]
+fn a_small_cache_of_ours_copies_forward_too() {
+    // 100 blocks that are read all the time, between which a scan goes by, each block of it twice: it is admitted.
+    let hot_and_scan: String =
+        (0..6000).map(|nth| format!("r{} r{} r{} ", nth % 100, 1000 + nth, 1000 + nth)).collect();
+    let totals = totals("small", &hot_and_scan, "flashfront", 300);
+    assert!(totals.reinserted_blocks > 100, "{totals:?}");
+}
+
 /// libCacheSim 0.3.5 on the same trace, 10 % of the footprint; and what must be true of any admit-all policy.
 #[test]
 fn a_real_trace_gives_the_known_miss_ratios() {
@@ -142,13 +163,15 @@ fn the_daemon_s_own_policy_keeps_a_scan_out() {
 
 #[test]
 fn what_can_t_be_read_twice_is_refused_before_anything_is_read() {
-    let pipe = source("/dev/stdin", None);
+    let pipe = source("/dev/null", None);
     let refused = replay(&pipe, &policies(&["lru"]), &[Size::Fraction(0.1)], &Progress::default());
     assert!(matches!(refused, Err(SourceError::Once { .. })), "{refused:?}");
     let empty = source(trace("nothing", ""), Some("blkreplay"));
     let refused = replay(&empty, &policies(&["lru"]), &[Size::Blocks(8)], &Progress::default());
     assert!(matches!(refused, Err(SourceError::Empty { .. })), "{refused:?}");
-    let none = source("/nonexistent/trace", None);
-    let refused = replay(&none, &policies(&["lru"]), &[Size::Blocks(8)], &Progress::default());
-    assert!(matches!(refused, Err(SourceError::Open { .. })), "{refused:?}");
+    for size in [Size::Blocks(8), Size::Fraction(0.1)] {
+        let none = source("/nonexistent/trace", None);
+        let refused = replay(&none, &policies(&["lru"]), &[size], &Progress::default());
+        assert!(matches!(refused, Err(SourceError::Open { .. })), "{refused:?}");
+    }
 }

@@ -14,7 +14,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use flashfront_engine::policy::Spec;
 use flashfront_sim::policy::{self, Build};
-use flashfront_sim::replay::{GridChoice, Progress, Replayed, Row, Size, Source, replay};
+use flashfront_sim::replay::{BLOCKS_MAX, GridChoice, Progress, Replayed, Row, Size, Source, replay};
 use flashfront_sim::trace::{Format, Options};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -29,14 +29,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Only the policies run, the daemon's own among them; no data, no devices. The traces' format is found by content, packed or not.
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
-    /// Traces; each is replayed from an empty cache.
+    /// Traces, or a pipe as /dev/stdin if they need not be read twice; each is replayed from an empty cache.
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
     /// Policies, separated by commas, or `all`.
     #[arg(long, value_name = "P", default_value = "flashfront", value_delimiter = ',', value_parser = policy_names())]
     policy: Vec<String>,
     /// Sizes of the cache in blocks of 4 KiB, separated by commas.
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=BLOCKS_MAX))]
     cache_blocks: Vec<u64>,
     /// Sizes of the cache as shares of the blocks that the trace touches: 0.01,0.1 for 1 % and 10 %. The trace is read twice.
     #[arg(long, value_name = "X", value_delimiter = ',', value_parser = fraction, conflicts_with = "cache_blocks")]
@@ -146,16 +146,27 @@ impl Replay {
 
 /// Replays a trace while a bar shows how much of it was read.
 fn watched(source: &Source, policies: &[&'static Spec<Build>], sizes: &[Size]) -> anyhow::Result<Replayed> {
-    let style = "replaying [{bar:30}] {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
-    let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(style)?.progress_chars("#>."));
+    let style = "reading {msg} [{bar:30}] {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
+    let endless = "reading {msg} {binary_bytes}  {binary_bytes_per_sec}";
     let file_bytes = std::fs::metadata(&source.path).map_or(0, |file| file.len());
+    let style = ProgressStyle::with_template(if file_bytes > 0 { style } else { endless })?.progress_chars("#>.");
+    let bar = ProgressBar::new(file_bytes).with_style(style);
     let (progress, (done, ended)) = (Progress::default(), channel::<()>());
     let replayed = thread::scope(|scope| {
         let progress_here = &progress;
         scope.spawn(move || {
+            let mut seen = 0;
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(LOOK_EVERY) {
-                bar.set_length(file_bytes * progress_here.readings.load(Ordering::Relaxed));
-                bar.set_position(progress_here.bytes.load(Ordering::Relaxed));
+                // The first of two readings only counts, so it tells nothing of how long the second takes.
+                let (readings, bytes) =
+                    (progress_here.readings.load(Ordering::Relaxed), progress_here.bytes.load(Ordering::Relaxed));
+                let nth = bytes.checked_div(file_bytes).unwrap_or(0).min(readings.saturating_sub(1));
+                if nth > seen {
+                    seen = nth;
+                    bar.reset();
+                }
+                bar.set_message(format!("{} of {readings}", nth + 1));
+                bar.set_position(bytes - nth * file_bytes);
             }
             bar.finish_and_clear();
         });
@@ -271,10 +282,13 @@ fn remarks(name: &str, replayed: &Replayed, shifted: bool) {
     if replayed.discards > 0 {
         tracing::warn!("{name}: {} discards were left out", human::count(replayed.discards));
     }
+    if replayed.page_cache_hits > 0 {
+        tracing::info!("{name}: the page cache answered {} reads of blocks", human::count(replayed.page_cache_hits));
+    }
     let best = (0..8).max_by(|&a, &b| replayed.phases[a].total_cmp(&replayed.phases[b])).unwrap_or(0);
     if !shifted && best != 0 && replayed.phases[best] > 0.5 {
         tracing::warn!(
-            "{name}: {} of requests begin and end at sector {best} modulo 8, as on a partition that is not aligned: each touches a block more than it must; --shift-grid shows the cache with blocks that begin there",
+            "{name}: {} of the beginnings and ends of requests are at sector {best} modulo 8, as on a partition that is not aligned: such requests touch a block more than they must; --shift-grid shows the cache with blocks that begin there",
             human::percent(Some(replayed.phases[best]))
         );
     }

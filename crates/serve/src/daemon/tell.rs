@@ -20,7 +20,7 @@ impl Daemon<'_> {
                 }
                 Err(error) => tracing::error!(
                     "the cache device can't be marked as failed, nor can that be remembered in the state folder \
-                     ({error}): writes of cached blocks fail, since a later start could undo them"
+                     ({error}): FLUSH and writes of cached blocks fail, since a later start could undo them"
                 ),
             }
             self.pump.apply(Input::Control(Control::FailureRecorded { durable: recorded.is_ok() }));

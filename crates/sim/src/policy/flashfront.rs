@@ -3,7 +3,8 @@
 //!
 //! The log is the cache: a block rewritten leaves a hole until its segment is reclaimed, free segments and half-full ones hold
 //! nothing, and what is copied forward counts. Unlike the engine's, segments of a small cache are small, as a cache of 300 blocks has else no
-//! two of them; there are no commit headers (0.4 % of a segment), and dirty blocks are destaged in no time.
+//! two of them; there are no commit headers (0.4 % of a segment), and dirty blocks are taken for destaged when their segment is
+//! reclaimed.
 
 use flashfront_engine::SegmentId;
 use flashfront_engine::admission::{self, Admission, View};
@@ -47,11 +48,19 @@ struct Flashfront {
     owners: Vec<u64>,
     segment_blocks: usize,
     free: Vec<u32>,
+    /// Segments that were used at all: memory is for these.
+    begun: u32,
+    segments: u32,
     free_wanted: usize,
     /// Each stream's open segment, and how much of it is used.
     open: [Option<(u32, usize)>; 2],
     /// Never needed to reclaim yet.
     room: bool,
+    /// Slots for which survivors are counted together: a segment of the engine's, or a quarter of a small cache; how many of
+    /// them were reclaimed, and how many blocks of those survived.
+    window: u32,
+    passed: u32,
+    kept: u32,
 }
 
 struct Cached {
@@ -68,19 +77,23 @@ impl Flashfront {
             admission: (admission::ALL[0].build)(capacity as u64),
             replacement: (replacement::ALL[0].build)(segments),
             blocks: Table::new(),
-            owners: vec![NOBODY; segments as usize * segment_blocks],
+            owners: Vec::new(),
             segment_blocks,
-            free: (0..segments).rev().collect(),
+            free: Vec::new(),
+            begun: 0,
+            segments,
             free_wanted,
             open: [None; 2],
             room: true,
+            window: (capacity / 4).clamp(4, SEGMENT_BLOCKS_MAX).max(segment_blocks) as u32,
+            passed: 0,
+            kept: 0,
         }
     }
 
     /// Puts a block into the log, or once more.
     fn append(&mut self, key: u64, hits: u8, stream: Stream) {
-        let (segment, used) =
-            self.open[stream as usize].unwrap_or_else(|| (self.free.pop().expect("reclaim keeps some free"), 0));
+        let (segment, used) = self.open[stream as usize].unwrap_or_else(|| (self.take_free(), 0));
         self.open[stream as usize] = Some((segment, used + 1)).filter(|_| used + 1 < self.segment_blocks);
         if used + 1 == self.segment_blocks {
             self.replacement.sealed(SegmentId(segment));
@@ -96,19 +109,26 @@ impl Flashfront {
         }
     }
 
+    fn take_free(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            assert!(self.begun < self.segments, "reclaim keeps some free");
+            self.begun += 1;
+            self.owners.resize(self.begun as usize * self.segment_blocks, NOBODY);
+            self.begun - 1
+        })
+    }
+
     fn reclaim(&mut self, changes: &mut Changes) {
-        while self.free.len() < self.free_wanted {
+        while self.free.len() + ((self.segments - self.begun) as usize) < self.free_wanted {
             self.room = false;
             let Some(segment) = self.replacement.victim(&|_| true) else { break };
-            let mut kept = 0;
             let first = segment.0 as usize * self.segment_blocks;
             for slot in first..first + self.segment_blocks {
                 let key = self.owners[slot];
                 let Some(at) = self.blocks.find(key).filter(|_| key != NOBODY) else { continue };
                 let hits = self.blocks[at].hits;
-                let slots = self.segment_blocks as u32;
-                if self.free_wanted > 1 && self.replacement.survives(hits, kept, slots) {
-                    kept += 1;
+                if self.free_wanted > 1 && self.replacement.survives(hits, self.kept, self.window) {
+                    self.kept += 1;
                     changes.reinserted += 1;
                     self.append(key, 0, Stream::Survivors);
                 } else {
@@ -120,6 +140,10 @@ impl Flashfront {
             }
             self.replacement.freed(segment);
             self.free.push(segment.0);
+            self.passed += self.segment_blocks as u32;
+            if self.passed >= self.window {
+                (self.passed, self.kept) = (0, 0);
+            }
         }
     }
 }

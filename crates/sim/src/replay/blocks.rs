@@ -11,13 +11,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::page_cache::PageCache;
 use crate::policy::Access;
-use crate::trace::{Ahead, Echoes, Grid, Op, OpenError, Options, Phases, ReadError, Reader, Record, Report};
+use crate::trace::{Ahead, Bad, Echoes, Grid, Op, OpenError, Options, Phases, ReadError, Reader, Record, Report};
 
-/// Accesses in a batch: 2 MiB of them, so that handing a batch to a thread costs nothing against what is done with it.
+/// Accesses in a batch: 2.5 MiB of them, so that handing a batch to a thread costs nothing against what is done with it.
 const BATCH: usize = 64 << 10;
 
 /// Blocks of a disk that keys number together; a larger disk is several to them. 2^44 blocks are 64 PiB.
 const STRETCH_BITS: u32 = 44;
+
+/// The most disks, or parts of them: what is left of a key, but for the last one.
+const STRETCHES_MAX: u64 = (1 << (64 - STRETCH_BITS)) - 1;
 
 /// Between requests of a trace without times.
 const UNTIMED_NS: u64 = 1_000_000;
@@ -81,6 +84,15 @@ pub enum SourceError {
     Empty {
         /// Which.
         path: PathBuf,
+        /// Lines that could not be read.
+        bad: u64,
+        /// The first of them.
+        first_bad: Option<Bad>,
+    },
+    /// It has more disks than keys can tell apart.
+    Disks {
+        /// Which.
+        path: PathBuf,
     },
 }
 
@@ -95,12 +107,30 @@ impl Display for SourceError {
                 "{}: not a regular file, and it would have to be read twice; give --cache-blocks instead of --cache-fraction, and leave out belady",
                 path.display()
             ),
-            Self::Empty { path } => write!(f, "{}: the trace has no reads and writes", path.display()),
+            Self::Empty { path, bad, first_bad } => {
+                write!(f, "{}: the trace has no reads and writes", path.display())?;
+                match first_bad {
+                    Some(first) => write!(f, ", but {bad} bad lines (is it another format?); the first: {first}"),
+                    None => Ok(()),
+                }
+            }
+            Self::Disks { path } => write!(
+                f,
+                "{}: more than {STRETCHES_MAX} disks, or parts of 64 PiB of them: not a block trace in the format that it is read as",
+                path.display()
+            ),
         }
     }
 }
 
 impl std::error::Error for SourceError {}
+
+/// An access to a block, and whether it is the first of its request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) access: Access,
+    pub(super) first: bool,
+}
 
 /// A trace that is being read.
 pub struct Blocks {
@@ -117,8 +147,8 @@ pub struct Blocks {
     pub requests: u64,
     /// Discards so far, which the policies are not told of.
     pub discards: u64,
-    /// Accesses that the page cache answered.
-    pub absorbed: u64,
+    /// Reads of blocks that the page cache answered.
+    pub page_cache_hits: u64,
 }
 
 impl fmt::Debug for Blocks {
@@ -149,7 +179,7 @@ impl Source {
             time_ns: 0,
             requests: 0,
             discards: 0,
-            absorbed: 0,
+            page_cache_hits: 0,
         })
     }
 }
@@ -182,51 +212,57 @@ impl Blocks {
     /// The next accesses, none at the end.
     ///
     /// # Errors
-    /// If the file can't be read on, or has a bad line where that ends a trace.
-    pub fn batch(&mut self) -> Result<Vec<Access>, SourceError> {
+    /// If the file can't be read on, has a bad line where that ends a trace, or too many disks.
+    pub(super) fn batch(&mut self) -> Result<Vec<Asked>, SourceError> {
         let mut batch = Vec::with_capacity(BATCH);
         while batch.len() < BATCH {
             let Some(record) = self.records.next() else { break };
             let record = record.map_err(|error| SourceError::Read { path: self.path.clone(), error })?;
-            self.add(&record, &mut batch);
+            self.add(&record, &mut batch)?;
         }
         Ok(batch)
     }
 
-    fn add(&mut self, record: &Record, batch: &mut Vec<Access>) {
+    fn add(&mut self, record: &Record, batch: &mut Vec<Asked>) -> Result<(), SourceError> {
         if self.echoes.as_mut().is_some_and(|echoes| echoes.is_echo(record)) {
-            return;
+            return Ok(());
         }
         let write = match record.op {
             Op::Read => false,
             Op::Write => true,
-            Op::Flush => return,
+            Op::Flush => return Ok(()),
             Op::Discard => {
                 self.discards += 1;
-                return;
+                return Ok(());
             }
         };
         self.requests += 1;
         // Times that go back, as those of several processors do, stand still.
-        self.time_ns = record.time_ns.unwrap_or(self.time_ns + UNTIMED_NS).max(self.time_ns);
-        let mut stretch = None;
+        self.time_ns = record.time_ns.unwrap_or(self.time_ns.saturating_add(UNTIMED_NS)).max(self.time_ns);
+        let (mut stretch, mut first) = (None, true);
         for access in self.grid.accesses(record) {
             let part = access.block >> STRETCH_BITS;
             let base = match stretch {
                 Some((of, base)) if of == part => base,
                 _ => {
                     let next = self.stretches.len() as u64;
-                    *self.stretches.entry((record.device, part)).or_insert(next) << STRETCH_BITS
+                    let number = *self.stretches.entry((record.device, part)).or_insert(next);
+                    if number >= STRETCHES_MAX {
+                        return Err(SourceError::Disks { path: self.path.clone() });
+                    }
+                    number << STRETCH_BITS
                 }
             };
             stretch = Some((part, base));
             let key = base | access.block & ((1 << STRETCH_BITS) - 1);
             if self.page_cache.as_mut().is_some_and(|cache| cache.touch(key) && !write) {
-                self.absorbed += 1;
+                self.page_cache_hits += 1;
                 continue;
             }
-            batch.push(Access { key, write, time_ns: self.time_ns, next: u64::MAX });
+            let access = Access { key, write, time_ns: self.time_ns, next: u64::MAX };
+            batch.push(Asked { access, first: std::mem::take(&mut first) });
         }
+        Ok(())
     }
 }
 

@@ -3,8 +3,9 @@
 //!
 //! In blocks of 4 KiB, in writeback mode. A write that the policy takes is absorbed: one block of flash now, and one of origin I/O
 //! when it leaves the cache or the trace ends. One that it declines goes to the origin. A read that misses costs one origin read,
-//! and one flash write if it is taken. A policy with larger units answers a miss from the origin and copies the unit in
-//! beside it, which thus starts clean; it is cleaned and moved in the log as a whole (dm-cache).
+//! and one flash write if it is taken. A policy with larger units is asked once for the blocks of a request that are in one; a miss
+//! is answered by the origin, and the unit copied in beside it, which thus starts clean; it is written back and moved in the log as a
+//! whole, and what is rewritten in it takes no new place there (dm-cache).
 
 use hashbrown::HashSet;
 
@@ -30,7 +31,8 @@ pub struct Totals {
     pub reinserted_blocks: u64,
     /// Blocks read from the origin.
     pub origin_read_blocks: u64,
-    /// Blocks written to the origin, with those that are dirty at the end.
+    /// Blocks written to the origin, when they leave the cache or the trace ends: the least that must be, as a daemon that
+    /// destages earlier may write a block more than once.
     pub origin_write_blocks: u64,
 }
 
@@ -61,6 +63,7 @@ fn share(part: u64, whole: u64) -> f64 {
 /// One policy at work.
 pub(super) struct Ledger {
     policy: Box<dyn Policy>,
+    cache_blocks: u64,
     unit_bits: u32,
     changes: Changes,
     dirty: HashSet<u64>,
@@ -75,6 +78,7 @@ impl Ledger {
         let units = (cache_blocks / build.unit_blocks).max(1) as usize;
         Self {
             policy: (build.new)(units),
+            cache_blocks: units as u64 * build.unit_blocks,
             unit_bits: build.unit_blocks.trailing_zeros(),
             changes: Changes::default(),
             dirty: HashSet::new(),
@@ -83,17 +87,28 @@ impl Ledger {
         }
     }
 
-    pub(super) fn access(&mut self, access: &Access) {
-        let access = Access { key: access.key >> self.unit_bits, ..*access };
+    /// Blocks that the cache has room for: whole units.
+    pub(super) fn cache_blocks(&self) -> u64 {
+        self.cache_blocks
+    }
+
+    /// In which unit a block is.
+    pub(super) fn unit(&self, key: u64) -> u64 {
+        key >> self.unit_bits
+    }
+
+    /// A request asks for so many blocks of a unit.
+    pub(super) fn access(&mut self, access: &Access, blocks: u64) {
         let unit = 1 << self.unit_bits;
         self.changes.admitted = false;
         self.changes.evicted.clear();
         self.changes.reinserted = 0;
-        let hit = self.policy.access(&access, &mut self.changes);
+        let hit = self.policy.access(access, &mut self.changes);
 
         let totals = &mut self.totals;
-        totals.accesses += 1;
-        totals.hits += u64::from(hit);
+        let (found, missed) = if hit { (blocks, 0) } else { (0, blocks) };
+        totals.accesses += blocks;
+        totals.hits += found;
         totals.reinserted_blocks += self.changes.reinserted * unit;
         for &gone in &self.changes.evicted {
             if let Some(log) = &mut self.log {
@@ -112,20 +127,20 @@ impl Ledger {
         }
         if access.write {
             if taken && !copied {
-                totals.absorbed_blocks += 1;
+                totals.absorbed_blocks += blocks;
                 self.dirty.insert(access.key);
             } else {
-                totals.origin_write_blocks += 1;
+                totals.origin_write_blocks += blocks;
             }
         } else {
-            totals.reads += 1;
-            totals.read_hits += u64::from(hit);
-            totals.origin_read_blocks += u64::from(!hit);
-            totals.fill_blocks += u64::from(taken && !hit && !copied);
+            totals.reads += blocks;
+            totals.read_hits += found;
+            totals.origin_read_blocks += missed;
+            totals.fill_blocks += if taken && !copied { missed } else { 0 };
         }
         if let Some(log) = &mut self.log
             && taken
-            && (access.write || !hit)
+            && (!hit || access.write && unit == 1)
         {
             let before = log.copied;
             log.write(access.key);

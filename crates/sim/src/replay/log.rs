@@ -33,6 +33,9 @@ pub(super) struct Log {
     /// Segments that are full, by what lives in them.
     full: BTreeSet<(u32, u32)>,
     free: Vec<u32>,
+    /// Segments that were used at all: memory is for these.
+    begun: u32,
+    segments: u32,
     /// The open segment for what comes and the one for what is cleaned, and how much of each is used.
     open: [Option<(u32, usize)>; 2],
     segment: usize,
@@ -45,11 +48,13 @@ impl Log {
         let segment = (capacity / 64).clamp(1, SEGMENT_UNITS_MAX);
         let segments = (capacity + capacity / SPARE).div_ceil(segment) + 4;
         Self {
-            places: HashMap::with_capacity(capacity.min(1 << 20)),
-            owners: vec![NOBODY; segments * segment],
-            live: vec![0; segments],
+            places: HashMap::new(),
+            owners: Vec::new(),
+            live: Vec::new(),
             full: BTreeSet::new(),
-            free: (0..segments as u32).rev().collect(),
+            free: Vec::new(),
+            begun: 0,
+            segments: segments as u32,
             open: [None; 2],
             segment,
             copied: 0,
@@ -61,7 +66,7 @@ impl Log {
         self.remove(key);
         self.append(key, NEW);
         // The last free segment takes what is left of those that are cleaned.
-        while self.free.len() < 2 && self.clean() {}
+        while self.free.len() + ((self.segments - self.begun) as usize) < 2 && self.clean() {}
     }
 
     /// A unit is dropped.
@@ -78,8 +83,7 @@ impl Log {
     }
 
     fn append(&mut self, key: u64, stream: usize) {
-        let (segment, used) =
-            self.open[stream].unwrap_or_else(|| (self.free.pop().expect("cleaning keeps one free"), 0));
+        let (segment, used) = self.open[stream].unwrap_or_else(|| (self.take_free(), 0));
         let slot = segment as usize * self.segment + used;
         self.owners[slot] = key;
         self.live[segment as usize] += 1;
@@ -88,6 +92,16 @@ impl Log {
         if used + 1 == self.segment {
             self.full.insert((self.live[segment as usize], segment));
         }
+    }
+
+    fn take_free(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            assert!(self.begun < self.segments, "cleaning keeps one free");
+            self.begun += 1;
+            self.live.push(0);
+            self.owners.resize(self.begun as usize * self.segment, NOBODY);
+            self.begun - 1
+        })
     }
 
     /// Makes the segment free that has least in it; false if there is none.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::blocks::{Blocks, SourceError};
+use super::blocks::{Asked, Blocks, SourceError};
 
 /// What a first reading found.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Survey {
     pub(super) unique_blocks: u64,
-    /// For each access the number of the one that asks for the same unit next; empty unless asked for. 8 bytes an access.
+    /// For each access the number of the one that asks for the same unit next; empty unless asked for.
     pub(super) next: Arc<Vec<u64>>,
 }
 
@@ -25,7 +25,7 @@ impl Survey {
             if batch.is_empty() {
                 break;
             }
-            for access in batch {
+            for Asked { access, .. } in batch {
                 unique.add(access.key);
                 if foresee {
                     let number = next.len() as u64;
@@ -40,23 +40,19 @@ impl Survey {
     }
 }
 
-/// Blocks in a leaf: 4 KiB of bits.
-const LEAF_BITS: u32 = 15;
-
-/// A set of blocks as bits, in leaves that exist where blocks do: one bit a block for dense traces, at most 4 KiB for one that is
-/// far from all others.
+/// A set of blocks as bits, 64 of them where there is one: 2 bits a block for dense traces, about 20 bytes for one that is far from
+/// all others.
 #[derive(Default)]
 pub(super) struct Unique {
-    leaves: HashMap<u64, Box<[u64; 1 << (LEAF_BITS - 6)]>>,
+    words: HashMap<u64, u64>,
     blocks: u64,
 }
 
 impl Unique {
     pub(super) fn add(&mut self, key: u64) {
-        let leaf = self.leaves.entry(key >> LEAF_BITS).or_insert_with(|| Box::new([0; _]));
-        let (word, bit) = (key as usize >> 6 & ((1 << (LEAF_BITS - 6)) - 1), 1_u64 << (key & 63));
-        self.blocks += u64::from(leaf[word] & bit == 0);
-        leaf[word] |= bit;
+        let (word, bit) = (self.words.entry(key >> 6).or_default(), 1_u64 << (key & 63));
+        self.blocks += u64::from(*word & bit == 0);
+        *word |= bit;
     }
 
     pub(super) fn blocks(&self) -> u64 {
@@ -71,7 +67,7 @@ mod tests {
     #[test]
     fn each_block_counts_once() {
         let mut unique = Unique::default();
-        for key in [0, 1, 63, 64, 32_767, 32_768, 1 << 58, 1, 64, 1 << 58] {
+        for key in [0, 1, 63, 64, 127, 128, 1 << 58, 1, 64, 1 << 58] {
             unique.add(key);
         }
         assert_eq!(unique.blocks(), 7);
