@@ -91,8 +91,8 @@ impl Flashfront {
         }
     }
 
-    /// Puts a block into the log, or once more.
-    fn append(&mut self, key: u64, hits: u8, stream: Stream) {
+    /// Puts a block into the log, or once more; its hits count from then on.
+    fn append(&mut self, key: u64, stream: Stream) {
         let (segment, used) = self.open[stream as usize].unwrap_or_else(|| (self.take_free(), 0));
         self.open[stream as usize] = Some((segment, used + 1)).filter(|_| used + 1 < self.segment_blocks);
         if used + 1 == self.segment_blocks {
@@ -100,7 +100,7 @@ impl Flashfront {
         }
         let slot = segment as usize * self.segment_blocks + used;
         self.owners[slot] = key;
-        let cached = Cached { slot: slot as u32, hits };
+        let cached = Cached { slot: slot as u32, hits: 0 };
         if let Some(at) = self.blocks.find(key) {
             let old = std::mem::replace(&mut self.blocks[at], cached);
             self.owners[old.slot as usize] = NOBODY;
@@ -130,7 +130,7 @@ impl Flashfront {
                 if self.free_wanted > 1 && self.replacement.survives(hits, self.kept, self.window) {
                     self.kept += 1;
                     changes.reinserted += 1;
-                    self.append(key, 0, Stream::Survivors);
+                    self.append(key, Stream::Survivors);
                 } else {
                     self.owners[slot] = NOBODY;
                     self.blocks.remove(at);
@@ -151,15 +151,14 @@ impl Flashfront {
 impl Policy for Flashfront {
     fn access(&mut self, access: &Access, changes: &mut Changes) -> bool {
         let found = self.blocks.find(access.key);
-        let hits = found.map_or(0, |at| self.blocks[at].hits);
         if let Some(at) = found
             && !access.write
         {
-            self.blocks[at].hits = (hits + 1).min(3);
+            self.blocks[at].hits = (self.blocks[at].hits + 1).min(3);
             return true;
         }
         if access.write || self.admission.admit(access.key, View { room: self.room }) {
-            self.append(access.key, 0, Stream::Writes);
+            self.append(access.key, Stream::Writes);
             self.reclaim(changes);
             changes.admitted = found.is_none();
         }
