@@ -30,14 +30,8 @@ pub(crate) fn durability() -> impl TypedValueParser<Value = Durability> {
         .map(|name| Durability::from_name(&name).expect("the parser accepts names of durabilities only"))
 }
 
-/// The name of an admission policy.
-pub(crate) fn admission() -> PossibleValuesParser {
-    let all = flashfront_engine::admission::ALL;
-    PossibleValuesParser::new(all.iter().map(|spec| PossibleValue::new(spec.name).help(spec.summary)))
-}
-
-/// The name of a replacement policy.
-pub(crate) fn replacement() -> PossibleValuesParser {
-    let all = flashfront_engine::replacement::ALL;
+/// The name of a policy.
+pub(crate) fn policy() -> PossibleValuesParser {
+    let all = flashfront_engine::policy::ALL;
     PossibleValuesParser::new(all.iter().map(|spec| PossibleValue::new(spec.name).help(spec.summary)))
 }

@@ -105,12 +105,9 @@ pub(crate) struct Serve {
     /// Data never stays dirty longer than this [default: 10min].
     #[arg(long, value_name = "TIME")]
     max_dirty_age: Option<Age>,
-    /// What may enter a full cache [default: the first].
-    #[arg(long, value_parser = choice::admission())]
-    admission: Option<String>,
-    /// What leaves it [default: the first].
-    #[arg(long, value_parser = choice::replacement())]
-    replacement: Option<String>,
+    /// What is cached, and what leaves [default: the first].
+    #[arg(long, value_parser = choice::policy())]
+    policy: Option<String>,
     /// RAM for payload [default: 128 MiB].
     #[arg(long, value_name = "SIZE")]
     buffer_bytes: Option<Size>,
@@ -223,8 +220,9 @@ impl Serve {
         policy.sequential_bypass = self.sequential_bypass.unwrap_or(policy.sequential_bypass);
         policy.durability = self.durability.unwrap_or(policy.durability);
         policy.max_dirty_age = self.max_dirty_age.unwrap_or(policy.max_dirty_age);
-        policy.admission = self.admission.or(policy.admission.take());
-        policy.replacement = self.replacement.or(policy.replacement.take());
+        if let Some(name) = self.policy {
+            policy.name = name;
+        }
         config.check()?;
         Ok(config)
     }

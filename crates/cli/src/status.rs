@@ -141,10 +141,11 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
     writeln!(out, "clients     {} connected, {} requests in flight", report.clients, report.requests_in_flight)?;
     writeln!(
         out,
-        "memory      {} resident; index {}, buffers {}, RAM front {}",
+        "memory      {} resident; index {}, buffers {}, window {}, RAM front {}",
         human::bytes(report.rss_bytes),
         human::bytes(report.index_bytes),
         human::bytes(report.buffer_bytes + report.request_buffer_bytes),
+        human::bytes(report.window_bytes),
         human::bytes(report.ram_front_bytes)
     )?;
     if now.corrupt_blocks > 0 || report.lost_blocks > 0 {

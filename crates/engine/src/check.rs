@@ -44,6 +44,8 @@ pub(crate) fn check(lanes: &[Lane], shared: &Shared) {
             let end = first.0 + u64::from(*blocks);
             assert!(lane.run_ranges.range(first..).nth(1).is_none_or(|(next, _)| next.0 >= end), "runs overlap");
         }
+        let twice = lane.window.flats().find(|flat| lane.index.get(*flat).is_some());
+        assert_eq!(twice, None, "in the window and in the index");
         let reserved: u64 = lane.pieces.iter().map(|(_, piece)| u64::from(piece.reserved)).sum();
         assert!(reserved <= shared.reserved, "more reserved than counted");
         dirty += lane_dirty;

@@ -25,6 +25,7 @@ use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::{Buf, Span};
 use crate::mirror::Copied;
+use crate::policy::{HITS_MAX, Zone};
 use crate::shared::{Cx, FlushWaiter, Origin, blocks_span};
 use crate::types::{BLOCK_BYTES, SegmentId, Time};
 
@@ -72,6 +73,8 @@ pub(crate) struct Segment {
     /// Its blocks are on both members of a mirrored cache.
     pub(crate) mirrored: bool,
     pub(crate) state: State,
+    /// What it was filled with, once it is full.
+    pub(crate) zone: Zone,
     /// Its last commit.
     pub(crate) last_seq: u64,
 }
@@ -172,15 +175,35 @@ pub(crate) struct Log {
 }
 
 impl Lane {
-    /// Appends a block to a stream and maps it there; false if there is no room now.
-    pub(crate) fn append(&mut self, stream: Stream, flat: Flat, dirty: bool, from: Span, cx: &mut Cx<'_>) -> bool {
+    /// Appends a dirty block to the writes and maps it there; false if there is no room now.
+    pub(crate) fn append_write(&mut self, flat: Flat, from: Span, cx: &mut Cx<'_>) -> bool {
         if cx.shared.cache_failed {
             return false;
         }
-        if stream == Stream::Writes && self.overwrite_in_place(flat, from, cx) {
+        if self.overwrite_in_place(flat, from, cx) {
             return true;
         }
-        if !self.open(stream, false, cx) {
+        if !self.open(Stream::Writes, false, cx) {
+            return false;
+        }
+        let hits = match self.index.get(flat) {
+            None => self.policy.write_missed(flat.0),
+            Some(found) => self.policy.rewritten(self.log.segment_of(found.slot).zone, found.hits),
+        };
+        self.append(Stream::Writes, flat, true, hits, from, cx)
+    }
+
+    /// Appends a block to a stream and maps it there; false if there is no room now.
+    pub(crate) fn append(
+        &mut self,
+        stream: Stream,
+        flat: Flat,
+        dirty: bool,
+        hits: u8,
+        from: Span,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        if cx.shared.cache_failed || !self.open(stream, false, cx) {
             return false;
         }
         let Some(open) = self.log.tails[stream as usize].open.as_mut() else { return false };
@@ -192,7 +215,7 @@ impl Lane {
         open.blocks.push((flat, dirty, checksum));
         let full = place + 1 == open.size;
         let checksum = self.index.kept(checksum);
-        self.map(flat, Found { slot, dirty, hits: 0, checksum }, cx);
+        self.map(flat, Found { slot, dirty, hits, checksum }, cx);
         if full {
             self.seal(stream, cx);
         }
@@ -211,7 +234,8 @@ impl Lane {
         let checksum = cx.shared.checksum(cx.mem, flat, blocks_span(open.buf, place, 1));
         open.blocks[place as usize - 1].2 = checksum;
         let checksum = self.index.kept(checksum);
-        self.index.insert(flat, Found { checksum, ..found });
+        let hits = (found.hits + 1).min(HITS_MAX);
+        self.index.insert(flat, Found { checksum, hits, ..found });
         true
     }
 
@@ -242,9 +266,11 @@ impl Lane {
             let full = core::mem::replace(&mut tail.segment, core::mem::replace(&mut tail.next_segment, next));
             tail.used = 0;
             if let Some(full) = full {
-                log.segments[full as usize].state = State::Closed;
+                let zone = if stream == Stream::Writes { Zone::Writes } else { Zone::Main };
+                let segment = &mut log.segments[full as usize];
+                (segment.state, segment.zone) = (State::Closed, zone);
                 log.filled += 1;
-                self.replacement.sealed(SegmentId(full));
+                self.policy.sealed(SegmentId(full), zone);
             }
         }
         let tail = &mut log.tails[stream as usize];

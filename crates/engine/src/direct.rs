@@ -58,6 +58,7 @@ impl Lane {
             self.awaiting_clean.push(at);
             return;
         }
+        self.window.forget(first, end);
         // Lost blocks are dropped, and recorded as dropped, only when the origin has the new ones.
         let lost = &cx.shared.lost;
         let known =
@@ -67,7 +68,13 @@ impl Lane {
             self.write_origin(at, cx);
             return;
         }
-        cached.iter().for_each(|flat| self.unmap(*flat, cx));
+        for &flat in &cached {
+            if let Some(found) = self.index.get(flat) {
+                let hits = self.policy.rewritten(self.log.segment_of(found.slot).zone, found.hits);
+                self.pieces[at].were_cached.push(((flat.0 - first.0) as u32, hits));
+                self.unmap(flat, cx);
+            }
+        }
         if cx.shared.planted(Canary::NotInvalidated) {
             self.write_origin(at, cx);
             return;
@@ -150,8 +157,8 @@ impl Lane {
         }
     }
 
-    /// Puts whole blocks that were written through into the cache; they are committed only after
-    /// the origin's flush (see `commit`).
+    /// Puts whole blocks that were written through into the cache, if they were there before or the policy wants
+    /// them; they are committed only after the origin's flush (see `commit`).
     fn keep_written(&mut self, at: usize, cx: &mut Cx<'_>) {
         let piece = &self.pieces[at];
         if piece.bypass || cx.shared.cache_failed {
@@ -160,10 +167,13 @@ impl Lane {
         let (first, buf, buf_block) = (piece.first, piece.buf.expect("a write has a buffer"), piece.buf_block);
         let from = u32::from(piece.head > 0);
         let to = piece.blocks - u32::from(piece.tail > 0);
+        let were_cached = core::mem::take(&mut self.pieces[at].were_cached);
         for block in from..to {
             let flat = Flat(first.0 + u64::from(block));
-            if !self.append(Stream::Promoted, flat, false, blocks_span(buf, buf_block + block, 1), cx) {
-                return;
+            let span = blocks_span(buf, buf_block + block, 1);
+            match were_cached.binary_search_by_key(&block, |it| it.0) {
+                Ok(nth) => drop(self.append(Stream::Promoted, flat, false, were_cached[nth].1, span, cx)),
+                Err(_) => self.offer(flat, span, cx),
             }
         }
     }

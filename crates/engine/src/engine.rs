@@ -112,6 +112,7 @@ impl Engine {
             stopping: false,
             buffer_bytes: 0,
             ram_front_bytes: 0,
+            window_bytes: 0,
         };
         let lanes = (0..shared.superblock.lanes as usize).map(|id| Lane::new(id, keys, &shared));
         let lanes = lanes.collect::<Result<Vec<_>, _>>()?;
@@ -215,6 +216,7 @@ impl Engine {
             lost: shared.lost.iter().map(|flat| shared.key(*flat)).collect(),
             buffer_bytes: shared.buffer_bytes,
             ram_front_bytes: shared.ram_front_bytes,
+            window_bytes: shared.window_bytes,
             index_bytes: self.lanes.iter().map(Lane::table_bytes).sum(),
             requests_in_flight: self.coordinator.requests.len() as u64,
         }

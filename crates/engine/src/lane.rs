@@ -10,7 +10,6 @@ use alloc::vec::Vec;
 
 use slab::Slab;
 
-use crate::admission::Admission;
 use crate::canary::Canary;
 use crate::checkpoint::Checkpoint;
 use crate::commit::{Log, Note, Place, Segment, Waiter};
@@ -20,12 +19,13 @@ use crate::index::{Flat, Found, Index};
 use crate::io::{DeviceError, DeviceId, RequestError};
 use crate::locks::{LockId, Locks};
 use crate::memory::Buf;
+use crate::policy::{Capacity, Policy};
 use crate::ram_front::RamFront;
 use crate::reclaim::Reclaim;
 use crate::recover::{OpenError, Recovery};
-use crate::replacement::Replacement;
 use crate::shared::{Cx, Shared, Up};
 use crate::sync::Sync;
+use crate::window::RamWindow;
 
 /// What a piece does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,8 @@ pub(crate) struct Piece {
     pub(crate) reserved: u32,
     /// Ranges (first block, blocks) that were read from the origin.
     pub(crate) missed: Vec<(u32, u32)>,
+    /// Blocks that were in the cache until this direct write, and the hits that they go on with.
+    pub(crate) were_cached: Vec<(u32, u8)>,
 }
 
 impl Piece {
@@ -126,6 +128,8 @@ pub(crate) enum LaneIo {
         segment: u32,
         flat: Flat,
         found: Found,
+        /// Its hits from then on.
+        hits: u8,
         buf: Buf,
     },
     Checkpoint,
@@ -154,8 +158,8 @@ pub(crate) struct Lane {
     pub(crate) ios: Slab<LaneIo>,
     pub(crate) log: Log,
     pub(crate) ram_front: RamFront,
-    pub(crate) admission: Box<dyn Admission>,
-    pub(crate) replacement: Box<dyn Replacement>,
+    pub(crate) window: RamWindow,
+    pub(crate) policy: Box<dyn Policy>,
     /// Pieces that wait for room in the log, first come first served.
     pub(crate) awaiting_room: VecDeque<usize>,
     /// Pieces that wait until nothing in their range is dirty or being destaged.
@@ -195,8 +199,8 @@ impl Lane {
             ios: Slab::new(),
             log: Log::new(superblock),
             ram_front: RamFront::new(shared.options.ram_front_bytes / u64::from(superblock.lanes)),
-            admission: (shared.options.admission.build)(slots),
-            replacement: (shared.options.replacement.build)(segments),
+            window: RamWindow::new(slots, u64::from(superblock.lanes)),
+            policy: (shared.options.policy.build)(Capacity { segments, segment_blocks: superblock.segment_blocks }),
             awaiting_room: VecDeque::new(),
             awaiting_clean: Vec::new(),
             runs: Slab::new(),
@@ -277,8 +281,8 @@ impl Lane {
             LaneIo::RunRead { run } => self.run_read_done(run, result, cx),
             LaneIo::RunWrite { run } => self.run_write_done(run, result, cx),
             LaneIo::ReclaimHeader { segment, slot, buf } => self.reclaim_header_done(segment, slot, buf, result, cx),
-            LaneIo::Survivor { segment, flat, found, buf } => {
-                self.survivor_done(segment, flat, found, buf, result, cx);
+            LaneIo::Survivor { segment, flat, found, hits, buf } => {
+                self.survivor_done(segment, flat, found, hits, buf, result, cx);
             }
             LaneIo::Checkpoint => self.checkpoint_io_done(result, cx),
             LaneIo::Recover => self.recover_io_done(result, cx),
@@ -302,6 +306,7 @@ impl Lane {
 
     /// Puts a block into the index at a new slot, with all that hangs on it.
     pub(crate) fn map(&mut self, flat: Flat, found: Found, cx: &mut Cx<'_>) {
+        self.window.forget(flat, Flat(flat.0 + 1));
         let old = self.index.insert(flat, found);
         self.unmap_slot(flat, old, cx);
         self.log.segment_of(found.slot).live += 1;
@@ -400,6 +405,11 @@ impl Lane {
 
     /// Memory of the lane's tables.
     pub(crate) fn table_bytes(&self) -> u64 {
-        self.index.bytes() + self.dirty.bytes() + self.admission.bytes() + self.log.bytes() + self.ram_front.bytes()
+        self.index.bytes()
+            + self.dirty.bytes()
+            + self.policy.bytes()
+            + self.log.bytes()
+            + self.ram_front.bytes()
+            + self.window.bytes()
     }
 }

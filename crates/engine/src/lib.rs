@@ -14,7 +14,6 @@
 
 extern crate alloc;
 
-pub mod admission;
 mod bypass;
 mod canary;
 mod check;
@@ -39,7 +38,6 @@ mod ram_front;
 mod read;
 mod reclaim;
 mod recover;
-pub mod replacement;
 mod request;
 mod router;
 mod shared;
@@ -47,6 +45,7 @@ mod status;
 mod sync;
 mod throttle;
 mod types;
+mod window;
 mod write;
 
 #[cfg(feature = "canary")]

@@ -3,17 +3,14 @@
 
 use alloc::vec::Vec;
 
-use crate::policy::Spec;
+use crate::policy::{self, Spec};
 use crate::types::{Durability, OriginId};
-use crate::{admission, replacement};
 
 /// The choices of an opening. Units are in the names.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Which misses are cached.
-    pub admission: &'static Spec<admission::Build>,
-    /// Which segment goes.
-    pub replacement: &'static Spec<replacement::Build>,
+    /// What is cached, and what leaves.
+    pub policy: &'static Spec<policy::Build>,
     /// When a write in writeback mode is acknowledged.
     pub durability: Durability,
     /// The most blocks that may be dirty; at most the capacity less 1/8. Default: half of the
@@ -42,8 +39,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            admission: &admission::ALL[0],
-            replacement: &replacement::ALL[0],
+            policy: &policy::ALL[0],
             durability: Durability::default(),
             dirty_limit_blocks: None,
             sequential_bypass_bytes: 4 << 20,

@@ -7,7 +7,6 @@
 
 use alloc::vec::Vec;
 
-use crate::admission::View;
 use crate::canary::Canary;
 use crate::commit::Place;
 use crate::event::Event;
@@ -28,6 +27,12 @@ impl Lane {
         (found.dirty || mode != Mode::Passthrough).then_some(found)
     }
 
+    /// The copy of a block in the window.
+    fn waiting(&mut self, flat: Flat, cx: &Cx<'_>) -> Option<Span> {
+        let mode = cx.shared.origins[cx.shared.origin_of(flat)].mode;
+        if mode == Mode::Passthrough { None } else { self.window.read(flat, &mut *self.policy) }
+    }
+
     pub(crate) fn start_read(&mut self, at: usize, cx: &mut Cx<'_>) {
         let (first, blocks, buf_block) = (self.pieces[at].first, self.pieces[at].blocks, self.pieces[at].buf_block);
         let buf = self.pieces[at].buf.expect("a read has a buffer");
@@ -35,9 +40,19 @@ impl Lane {
         while block < blocks {
             let flat = Flat(first.0 + u64::from(block));
             let Some(found) = self.readable(flat, cx) else {
-                let from = block;
-                while block < blocks && self.readable(Flat(first.0 + u64::from(block)), cx).is_none() {
+                if let Some(copy) = self.waiting(flat, cx) {
+                    cx.shared.counters.read_hits += 1;
+                    cx.shared.counters.ram_hits += 1;
+                    cx.mem.copy(copy, buf, (buf_block + block) * BLOCK_BYTES as u32);
                     block += 1;
+                    continue;
+                }
+                let from = block;
+                let mut missed = true;
+                while block < blocks && missed {
+                    block += 1;
+                    let next = Flat(first.0 + u64::from(block));
+                    missed = self.readable(next, cx).is_none() && !self.window.holds(next);
                 }
                 self.pieces[at].missed.push((from, block - from));
                 cx.shared.counters.read_misses += u64::from(block - from);
@@ -241,9 +256,17 @@ impl Lane {
         if self.index.get(flat).is_some() && !cx.shared.planted(Canary::FillOverNewer) {
             return;
         }
-        let view = View { room: self.log.free_segments() > self.reclaim.watermark(&self.log) };
-        if self.admission.admit(flat.0, view) && self.append(Stream::Promoted, flat, false, span, cx) {
+        self.offer(flat, span, cx);
+    }
+
+    /// Offers the policy a clean block that is not in the cache; it doesn't wait for room.
+    pub(crate) fn offer(&mut self, flat: Flat, span: Span, cx: &mut Cx<'_>) {
+        let room = self.log.free_segments() > self.reclaim.watermark(&self.log);
+        let verdict = self.policy.missed(flat.0, room);
+        if verdict.admit && self.append(Stream::Promoted, flat, false, 0, span, cx) {
             cx.shared.counters.promoted_blocks += 1;
+        } else {
+            self.window.put(flat, verdict.seen, span, &mut *self.policy, cx);
         }
     }
 }

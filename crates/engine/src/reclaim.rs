@@ -19,6 +19,7 @@ use crate::index::{Flat, Found};
 use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::Buf;
+use crate::policy::HITS_MAX;
 use crate::shared::{Cx, blocks_span};
 use crate::types::SegmentId;
 
@@ -76,7 +77,7 @@ impl Lane {
                 let segment = &segments[id.0 as usize];
                 segment.state == State::Closed && segment.last_seq < covered
             };
-            let Some(SegmentId(id)) = self.replacement.victim(&evictable) else {
+            let Some(SegmentId(id)) = self.policy.victim(&evictable) else {
                 // A checkpoint helps only if full segments wait for one.
                 let helps = |segment: &Segment| segment.state == State::Closed && segment.last_seq >= covered;
                 self.checkpoint.wanted |= segments.iter().any(helps);
@@ -224,16 +225,19 @@ impl Lane {
         let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
         let index = &self.index;
         let mut survivors = Vec::new();
-        let dirty = self.log.segments[segment as usize].dirty > 0;
+        let (dirty, zone) = (self.log.segments[segment as usize].dirty > 0, self.log.segments[segment as usize].zone);
         for &(flat, _) in &victim.blocks {
             let Some(found) = index.get(flat) else { continue };
             if found.dirty && !cx.shared.lost.contains(&flat) {
                 self.urgent.insert(flat);
             }
             let slots = self.log.segment_slots();
-            if !dirty && !victim.chosen && self.replacement.survives(found.hits, victim.kept, slots) {
+            if !dirty
+                && !victim.chosen
+                && let Some(hits) = self.policy.survives(zone, found.hits, victim.kept, slots)
+            {
                 victim.kept += 1;
-                survivors.push((flat, found));
+                survivors.push((flat, found, hits));
             }
         }
         if dirty {
@@ -241,10 +245,10 @@ impl Lane {
         }
         victim.chosen = true;
         victim.pending += survivors.len() as u32;
-        for &(flat, found) in &survivors {
+        for &(flat, found, hits) in &survivors {
             self.log.segment_of(found.slot).pins += 1;
             let buf = cx.alloc(1);
-            let io = self.ios.insert(LaneIo::Survivor { segment, flat, found, buf });
+            let io = self.ios.insert(LaneIo::Survivor { segment, flat, found, hits, buf });
             let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
             cx.cache_read(self.id, io, offset, blocks_span(buf, 0, 1));
         }
@@ -258,6 +262,7 @@ impl Lane {
         segment: u32,
         flat: Flat,
         found: Found,
+        hits: u8,
         buf: Buf,
         result: Result<(), DeviceError>,
         cx: &mut Cx<'_>,
@@ -272,7 +277,14 @@ impl Lane {
                 debug_assert!(false, "a survivor became dirty in its slot");
             } else if !sound {
                 self.damaged(flat, found.slot, result, cx);
-            } else if self.append(Stream::Survivors, flat, false, span, cx) {
+            } else if self.append(
+                Stream::Survivors,
+                flat,
+                false,
+                (hits + current.hits.saturating_sub(found.hits)).min(HITS_MAX),
+                span,
+                cx,
+            ) {
                 cx.shared.counters.reinserted_blocks += 1;
             }
         }
@@ -287,7 +299,6 @@ impl Lane {
     /// direct write of one of them knows that the log must say so first.
     fn give_up(&mut self, segment: u32, cx: &mut Cx<'_>) {
         let Some(victim) = self.reclaim.victims.remove(&segment) else { return };
-        self.replacement.freed(SegmentId(segment));
         self.log.segments[segment as usize].state = State::Freeing;
         self.reclaim.freeing.insert(segment, victim.blocks);
         self.log.note(Note::Entry(Entry::Freed { segment }));
@@ -296,10 +307,11 @@ impl Lane {
 
     /// The entry that says that a segment is freed is durable.
     pub(crate) fn freed_durable(&mut self, segment: u32, cx: &mut Cx<'_>) {
+        let zone = self.log.segments[segment as usize].zone;
         for (flat, slot) in self.reclaim.freeing.get_mut(&segment).map(core::mem::take).unwrap_or_default() {
-            if self.index.get(flat).is_some_and(|found| found.slot == slot) {
+            if let Some(found) = self.index.get(flat).filter(|found| found.slot == slot) {
                 self.unmap(flat, cx);
-                self.admission.evicted(flat.0);
+                self.policy.dropped(flat.0, zone, found.hits);
                 cx.shared.counters.evicted_blocks += 1;
             }
         }

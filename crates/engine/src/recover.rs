@@ -22,6 +22,7 @@ use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::Buf;
 use crate::mirror::{State, device};
+use crate::policy::Zone;
 use crate::shared::{Cx, Up, blocks_span};
 use crate::types::SegmentId;
 
@@ -366,7 +367,8 @@ impl Lane {
             }
         }
         closed.sort_unstable();
-        closed.into_iter().for_each(|(_, id)| self.replacement.sealed(SegmentId(id)));
+        // What they were filled with is not recorded.
+        closed.into_iter().for_each(|(_, id)| self.policy.sealed(SegmentId(id), Zone::Main));
         if self.log.open_streams() {
             cx.shared.up.push(Up::Recovered { commits: it.commits });
             // Before anything is written: from here on replay starts with this opening's commits.

@@ -215,6 +215,7 @@ impl Coordinator {
                 next: 0,
                 reserved: 0,
                 missed: Vec::new(),
+                were_cached: Vec::new(),
             };
             self.requests[at].pending += 1;
             if kind == PieceKind::Write {

@@ -162,6 +162,8 @@ pub(crate) struct Shared {
     pub(crate) stopping: bool,
     pub(crate) buffer_bytes: u64,
     pub(crate) ram_front_bytes: u64,
+    /// Bytes of the windows of all lanes.
+    pub(crate) window_bytes: u64,
 }
 
 impl Shared {
@@ -260,6 +262,12 @@ impl Cx<'_> {
     /// A buffer of the RAM front, which is bounded by its own option and never given back.
     pub(crate) fn alloc_ram_front(&mut self, blocks: u32) -> crate::memory::Buf {
         self.shared.ram_front_bytes += u64::from(blocks) * BLOCK_BYTES;
+        self.mem.alloc(blocks * BLOCK_BYTES as u32)
+    }
+
+    /// A buffer of the window, which is bounded and never given back.
+    pub(crate) fn alloc_window(&mut self, blocks: u32) -> crate::memory::Buf {
+        self.shared.window_bytes += u64::from(blocks) * BLOCK_BYTES;
         self.mem.alloc(blocks * BLOCK_BYTES as u32)
     }
 

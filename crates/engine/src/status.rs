@@ -130,6 +130,8 @@ pub struct Status {
     pub buffer_bytes: u64,
     /// Bytes of the RAM front's copies.
     pub ram_front_bytes: u64,
+    /// RAM of the window, where blocks that were read wait to be seen again.
+    pub window_bytes: u64,
     /// Bytes of index, dirty set and ghost.
     pub index_bytes: u64,
     /// Requests accepted and not yet answered.

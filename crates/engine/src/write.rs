@@ -6,7 +6,6 @@
 //! that makes room (destage, reclaim) needs a lock.
 
 use crate::commit::{Place, Waiter};
-use crate::format::Stream;
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::lane::{Lane, LaneIo, PieceKind};
@@ -160,7 +159,7 @@ impl Lane {
             let flat = Flat(piece.first.0 + u64::from(piece.next));
             let span = blocks_span(piece.buf.expect("a write has a buffer"), piece.buf_block + piece.next, 1);
             let hit = self.index.get(flat).is_some();
-            if !self.append(Stream::Writes, flat, true, span, cx) {
+            if !self.append_write(flat, span, cx) {
                 if !self.awaiting_room.contains(&at) {
                     self.awaiting_room.push_back(at);
                 }

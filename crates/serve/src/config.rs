@@ -124,10 +124,8 @@ pub struct TlsFiles {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
-    /// The name of the admission rule; the engine's default if there is none.
-    pub admission: Option<String>,
-    /// The name of the replacement policy; the engine's default if there is none.
-    pub replacement: Option<String>,
+    /// The name of the policy that decides what is cached, and what leaves.
+    pub name: String,
     /// How much may be dirty.
     pub dirty_limit: DirtyLimit,
     /// Streams longer than this bypass the cache; 0 = never.
@@ -142,8 +140,7 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            admission: None,
-            replacement: None,
+            name: flashfront_engine::policy::ALL[0].name.to_owned(),
             dirty_limit: DirtyLimit::Percent(50),
             sequential_bypass: Size(4 << 20),
             durability: Durability::Flush,

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use flashfront_device::real::{DeviceFile, Prefer, Reactor};
 use flashfront_device::{Arena, Device};
+use flashfront_engine::policy::Window;
 use flashfront_engine::{Control, Engine, Event, Input, Options, Time};
 use mio::{Poll, Waker};
 
@@ -191,7 +192,7 @@ fn begin<'a>(
         tracing::warn!("{notice}");
     }
     let reserve = u64::from(superblock.lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES;
-    let front = config.ram_front_bytes.0;
+    let front = config.ram_front_bytes.0 + Window::BYTES_MAX;
     let arena = Arena::with_reserve(config.buffer_bytes.0 + front, reserve + front);
     let backend = reactor.backend_name();
     let mut paths = [None, None];

@@ -199,6 +199,7 @@ impl Collector for Numbers {
             ("index_bytes", "Bytes of index, dirty set and ghost", report.index_bytes),
             ("buffer_bytes", "Buffer bytes the engine holds", report.buffer_bytes),
             ("ram_front_bytes", "Bytes of copies in the RAM front", report.ram_front_bytes),
+            ("window_bytes", "Bytes of blocks that wait in RAM to be seen again", report.window_bytes),
             ("request_buffer_bytes", "Buffer bytes held for clients", report.request_buffer_bytes),
             ("requests_in_flight", "Requests not yet answered", report.requests_in_flight),
             ("clients", "Clients connected", report.clients),

@@ -180,6 +180,8 @@ pub struct StatusReport {
     pub buffer_bytes: u64,
     /// Bytes of the RAM front's copies.
     pub ram_front_bytes: u64,
+    /// Bytes of blocks that wait in RAM to be seen again.
+    pub window_bytes: u64,
     /// Bytes of buffers held for clients' requests.
     pub request_buffer_bytes: u64,
     /// Requests accepted and not yet answered.
@@ -239,6 +241,7 @@ impl StatusReport {
             index_bytes: status.index_bytes,
             buffer_bytes: status.buffer_bytes,
             ram_front_bytes: status.ram_front_bytes,
+            window_bytes: status.window_bytes,
             request_buffer_bytes: facts.request_buffer_bytes,
             requests_in_flight: status.requests_in_flight,
             clients: facts.clients,

@@ -43,7 +43,9 @@ fn run(spec: &Spec<Build>, capacity: usize, stream: &[Access]) -> Vec<(bool, boo
     for access in stream {
         let mut changes = Changes::default();
         let hit = policy.access(access, &mut changes);
-        assert_eq!(hit, cached.contains(&access.key), "{}: a hit if and only if it is there", spec.name);
+        let there = cached.contains(&access.key);
+        assert_eq!(hit, there || changes.waited, "{}: a hit if and only if it is there or waits", spec.name);
+        assert!(!there || !changes.waited, "{}: there and waiting", spec.name);
         if changes.admitted {
             assert!(cached.insert(access.key), "{}: admitted what was there", spec.name);
         }

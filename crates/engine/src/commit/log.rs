@@ -7,12 +7,21 @@ use alloc::vec::Vec;
 use super::{Log, Note, Place, Segment, State, Tail, UNFLUSHED_COMMITS_MAX, USABLE_SLOTS_MIN, Waiter};
 use crate::format::{NO_SLOT, STREAMS, Stream, Superblock};
 use crate::index::Flat;
+use crate::policy::Zone;
 use crate::types::{BLOCK_BYTES, Time};
 
 impl Log {
     pub(crate) fn new(superblock: &Superblock) -> Self {
         // Nothing is free before replay has said so.
-        let segment = Segment { live: 0, dirty: 0, pins: 0, mirrored: false, state: State::Closed, last_seq: 0 };
+        let segment = Segment {
+            live: 0,
+            dirty: 0,
+            pins: 0,
+            mirrored: false,
+            state: State::Closed,
+            zone: Zone::Main,
+            last_seq: 0,
+        };
         Self {
             segment_slots: superblock.segment_blocks,
             segments: alloc::vec![segment; superblock.segments_per_lane as usize],
@@ -63,7 +72,7 @@ impl Log {
     pub(super) fn take_free(&mut self) -> Option<u32> {
         let segment = self.free.pop_front()?;
         let taken = &mut self.segments[segment as usize];
-        (taken.state, taken.mirrored) = (State::Open, false);
+        (taken.state, taken.zone, taken.mirrored) = (State::Open, Zone::Main, false);
         Some(segment)
     }
 

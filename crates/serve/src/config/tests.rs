@@ -16,7 +16,7 @@ fn the_reference_shows_the_defaults() {
     assert_eq!(config.buffer_bytes, buffer_bytes());
     assert!(!config.insecure);
     config.check().unwrap();
-    for key in ["admission", "replacement", "control", "http", "[tls]", "certificates", "verify_peer"] {
+    for key in ["name = \"gated\"", "control", "http", "[tls]", "certificates", "verify_peer"] {
         assert!(REFERENCE.contains(key), "{key} is not documented");
     }
 }

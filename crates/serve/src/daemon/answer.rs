@@ -73,7 +73,7 @@ impl Daemon<'_> {
 
     fn facts(&self) -> Facts {
         let status = self.pump.engine().status();
-        let engine = status.buffer_bytes + status.ram_front_bytes;
+        let engine = status.buffer_bytes + status.ram_front_bytes + status.window_bytes;
         Facts {
             backend: self.backend.to_owned(),
             volumes: self.config.volumes.iter().map(|volume| volume.name.clone()).collect(),

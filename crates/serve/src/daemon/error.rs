@@ -234,10 +234,8 @@ pub enum ServeError {
     #[error(transparent)]
     Http(#[from] HttpError),
     /// An unknown policy.
-    #[error("no {kind} policy is named `{name}`; there are: {known}")]
+    #[error("no policy is named `{name}`; there are: {known}")]
     Policy {
-        /// Admission or replacement.
-        kind: &'static str,
         /// What was asked for.
         name: String,
         /// What there is.

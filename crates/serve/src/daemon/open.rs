@@ -6,7 +6,7 @@
 use flashfront_device::Device;
 use flashfront_device::real::{Access, DeviceFile, Reactor};
 use flashfront_engine::format::{OriginRecord, Superblock};
-use flashfront_engine::{DeviceId, Engine, Options};
+use flashfront_engine::{DeviceId, Engine, Options, policy};
 
 use super::error::failed;
 use super::members::{self, Members};
@@ -134,40 +134,28 @@ fn guard(
 }
 
 pub(super) fn options(config: &Config, opened: &Opened) -> Result<Options, ServeError> {
-    let policy = &config.policy;
     let superblock = &opened.superblock;
-    let admission = choose("admission", policy.admission.as_deref(), flashfront_engine::admission::ALL)?;
-    let replacement = choose("replacement", policy.replacement.as_deref(), flashfront_engine::replacement::ALL)?;
+    let known = || policy::ALL.iter().map(|spec| spec.name).collect::<Vec<_>>().join(", ");
+    let chosen = policy::by_name(&config.policy.name)
+        .ok_or_else(|| ServeError::Policy { name: config.policy.name.clone(), known: known() })?;
     let limit = match config.without_cache {
         // Nothing ever is dirty.
         true => *Engine::dirty_limits(superblock).start(),
-        false => limit::blocks_at_start(policy.dirty_limit, superblock)
+        false => limit::blocks_at_start(config.policy.dirty_limit, superblock)
             .map_err(|error| ServeError::DirtyLimit { path: config.cache.clone(), error })?,
     };
     let units = superblock.origins.iter().zip(&opened.origins);
     Ok(Options {
-        admission,
-        replacement,
-        durability: policy.durability,
+        policy: chosen,
+        durability: config.policy.durability,
         dirty_limit_blocks: Some(limit),
         ram_front_bytes: config.ram_front_bytes.0,
-        sequential_bypass_bytes: policy.sequential_bypass.0,
-        dirty_age_max_ns: u64::try_from(policy.max_dirty_age.0.as_nanos()).unwrap_or(u64::MAX),
+        sequential_bypass_bytes: config.policy.sequential_bypass.0,
+        dirty_age_max_ns: u64::try_from(config.policy.max_dirty_age.0.as_nanos()).unwrap_or(u64::MAX),
         drop_clean: opened.drop_clean,
         origin_block_bytes: units.map(|(record, file)| (record.id, file.geometry().logical_block_bytes)).collect(),
         ..Options::default()
     })
-}
-
-fn choose<Build>(
-    kind: &'static str,
-    name: Option<&str>,
-    all: &'static [flashfront_engine::policy::Spec<Build>],
-) -> Result<&'static flashfront_engine::policy::Spec<Build>, ServeError> {
-    let Some(name) = name else { return Ok(&all[0]) };
-    let known = || all.iter().map(|spec| spec.name).collect::<Vec<_>>().join(", ");
-    let found = all.iter().find(|spec| spec.name == name);
-    found.ok_or_else(|| ServeError::Policy { kind, name: name.to_owned(), known: known() })
 }
 
 pub(super) fn listen(config: &Config, tls: Option<&Tls>) -> Result<Vec<Box<dyn Frontend>>, ServeError> {

@@ -70,6 +70,8 @@ pub struct Access {
 pub struct Changes {
     /// The unit was not there and now is.
     pub admitted: bool,
+    /// The unit was not there but in RAM, which counts as a hit.
+    pub waited: bool,
     /// These no longer are. May include the one asked for, if it was thrown out at once.
     pub evicted: Vec<u64>,
     /// So many units go to the end of a queue once more. Only of policies whose queues are logs themselves.

@@ -100,7 +100,7 @@ impl Ledger {
     /// A request asks for so many blocks of a unit.
     pub(super) fn access(&mut self, access: &Access, blocks: u64) {
         let unit = 1 << self.unit_bits;
-        self.changes.admitted = false;
+        (self.changes.admitted, self.changes.waited) = (false, false);
         self.changes.evicted.clear();
         self.changes.reinserted = 0;
         let hit = self.policy.access(access, &mut self.changes);
@@ -119,7 +119,7 @@ impl Ledger {
             }
         }
         // Thrown out at once: it was never there.
-        let taken = hit || self.changes.admitted && !self.changes.evicted.contains(&access.key);
+        let taken = hit && !self.changes.waited || self.changes.admitted && !self.changes.evicted.contains(&access.key);
         let copied = taken && !hit && unit > 1;
         if copied {
             totals.origin_read_blocks += unit;

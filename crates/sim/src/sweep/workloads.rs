@@ -2,7 +2,7 @@
 //! The workloads of the crash sweep: each short, each there for one path through the engine, and each
 //! asserting at its end that it took it.
 
-use flashfront_engine::{Durability, Mode, RequestOp, admission};
+use flashfront_engine::{Durability, Mode, RequestOp, policy};
 
 use super::{Stage, Workload};
 use crate::spec::{OriginSpec, WorldSpec};
@@ -164,7 +164,7 @@ pub const WORKLOADS: &[Workload] = &[
 fn small(mode: Mode, origin_blocks: u64) -> WorldSpec {
     let origin = OriginSpec { size_bytes: origin_blocks << 12, logical_block_bytes: 512, mode };
     let mut spec = WorldSpec { segments_per_lane: 24, origins: vec![origin], ..WorldSpec::default() };
-    spec.options.admission = admission::by_name("always").expect("a policy of that name");
+    spec.options.policy = policy::by_name("reinsert").expect("a policy of that name");
     spec.options.commit_age_max_ns = 5_000_000;
     spec
 }

@@ -266,6 +266,8 @@ impl Life {
         assert!(!self.one_dies() || status.lost.is_empty() && !status.cache_failed, "one member lost: {status:?}");
         let (front, most) = (status.ram_front_bytes, self.plan.spec.options.ram_front_bytes);
         assert!(front <= most, "{front} bytes of RAM front, {most} are allowed");
+        let (window, most) = (status.window_bytes, status.capacity_blocks * 4096 / 32);
+        assert!(window <= most, "{window} bytes of window, {most} are allowed");
         if let Some(limit) = self.limit {
             assert!(status.blocks_dirty <= limit, "{} blocks are dirty, the limit is {limit}", status.blocks_dirty);
         }

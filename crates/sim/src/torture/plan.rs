@@ -4,7 +4,7 @@
 use std::fmt;
 
 use flashfront_device::Rng;
-use flashfront_engine::{Durability, Mode, Options, admission, replacement};
+use flashfront_engine::{Durability, Mode, Options, policy};
 
 use crate::spec::{OriginSpec, WorldSpec};
 
@@ -237,8 +237,7 @@ fn world(rng: &mut Rng) -> WorldSpec {
     };
     let origins: Vec<_> = (0..origins).map(|_| origin(rng)).collect();
     let options = Options {
-        admission: &admission::ALL[rng.below(admission::ALL.len() as u64) as usize],
-        replacement: &replacement::ALL[rng.below(replacement::ALL.len() as u64) as usize],
+        policy: pick(rng, &[&policy::ALL[0], &policy::ALL[0], &policy::ALL[1], &policy::ALL[2]]),
         durability: pick(rng, &[Durability::Flush, Durability::Flush, Durability::Always]),
         dirty_limit_blocks: pick(rng, &[None, None, Some(capacity / 8), Some(capacity)]),
         sequential_bypass_bytes: pick(rng, &[0, 64 << 10, 512 << 10]),

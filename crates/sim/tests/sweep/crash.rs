@@ -3,7 +3,7 @@
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
-use flashfront_engine::{Mode, RequestOp, admission};
+use flashfront_engine::{Mode, RequestOp, policy};
 use flashfront_sim::{Client, Content, WorldSpec, identify};
 
 use super::{FATES, anything, place, small};
@@ -38,7 +38,7 @@ fn what_survives_is_always_a_prefix() {
 #[test]
 fn a_crash_leaves_the_cache_warm() {
     let mut spec = small(Mode::Writeback, 8);
-    spec.options.admission = admission::by_name("always").expect("a policy");
+    spec.options.policy = policy::by_name("reinsert").expect("a policy");
     let mut client = Client::fresh(spec);
     let mut rng = Rng::new(5);
     for _ in 0..200 {
@@ -50,6 +50,8 @@ fn a_crash_leaves_the_cache_warm() {
         };
         client.finish_to(4);
     }
+    // A FLUSH covers what was acknowledged before it.
+    client.finish();
     client.flush(0);
     client.finish();
     let before = client.world.engine().status();

@@ -3,7 +3,7 @@
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
-use flashfront_engine::{Control, Mode, OriginId, RequestOp, admission};
+use flashfront_engine::{Control, Mode, OriginId, RequestOp, policy};
 use flashfront_sim::{Client, WorldSpec};
 
 use super::{FATES, anything, events, evict_all, small};
@@ -69,7 +69,7 @@ fn no_way_past_the_cache_brings_old_data_back() {
                 let mut spec = small(Mode::Writeback, 3);
                 spec.options.sequential_bypass_bytes = 64 << 10;
                 spec.options.commit_age_max_ns = 1_000_000;
-                spec.options.admission = admission::by_name("always").expect("a policy");
+                spec.options.policy = policy::by_name("reinsert").expect("a policy");
                 let mut client = Client::fresh(spec);
                 client.write(0, BLOCK - 80, 160, true);
                 client.finish();

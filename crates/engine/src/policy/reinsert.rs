@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Everything is admitted, the oldest segment goes; of it, blocks seen again are copied forward, up to a quarter.
+//!
+//! The quarter bounds write amplification at 1 / (1 - 1/4) = 1.33 in the worst case.
+
+use alloc::boxed::Box;
+
+use super::fifo::Fifo;
+use super::{Build, Policy, Spec, Verdict, Zone};
+use crate::types::SegmentId;
+
+pub(super) const SPEC: Spec<Build> = Spec {
+    name: "reinsert",
+    summary: "every miss is cached; of the oldest segment up to a quarter, blocks seen again, is copied forward",
+    source: "FIFO-Reinsertion, as in S3-FIFO's main queue (Yang et al., SOSP 2023)",
+    build: |_| Box::new(Reinsert(Fifo::default())),
+};
+
+const KEPT_DIVISOR: u32 = 4;
+
+struct Reinsert(Fifo);
+
+impl Policy for Reinsert {
+    fn missed(&mut self, _: u64, _: bool) -> Verdict {
+        Verdict { admit: true, seen: 1 }
+    }
+
+    fn sealed(&mut self, segment: SegmentId, _: Zone) {
+        self.0.push(segment);
+    }
+
+    fn victim(&mut self, evictable: &dyn Fn(SegmentId) -> bool) -> Option<SegmentId> {
+        self.0.take(evictable)
+    }
+
+    fn survives(&self, _: Zone, hits: u8, kept: u32, slots: u32) -> Option<u8> {
+        (hits > 0 && kept < slots / KEPT_DIVISOR).then_some(0)
+    }
+}

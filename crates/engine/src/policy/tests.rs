@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What every policy must do, and what `gated` promises.
+
+use alloc::vec::Vec;
+
+use super::{ALL, Capacity, Policy, Window, Zone, by_name};
+use crate::types::SegmentId;
+
+const CAPACITY: Capacity = Capacity { segments: 64, segment_blocks: 16 };
+
+fn gated() -> alloc::boxed::Box<dyn Policy> {
+    (by_name("gated").unwrap().build)(CAPACITY)
+}
+
+/// A read miss of a full cache, of a block that nothing in the window waits for.
+fn missed(policy: &mut dyn Policy, key: u64) -> bool {
+    let verdict = policy.missed(key, false);
+    if !verdict.admit {
+        policy.left_window(key, verdict.seen);
+    }
+    verdict.admit
+}
+
+#[test]
+fn every_policy_admits_while_there_is_room_and_what_keeps_missing() {
+    for spec in ALL {
+        let mut policy = (spec.build)(CAPACITY);
+        assert!((0..1000).all(|key| policy.missed(key, true).admit), "{}", spec.name);
+        let admitted = (0..16).any(|_| missed(&mut *policy, 77_777));
+        assert!(admitted, "{}: a block that misses again and again never gets in", spec.name);
+        assert!(policy.bytes() <= 3 * CAPACITY.blocks(), "{}: more than 3 bytes a block", spec.name);
+        assert!(by_name(spec.name).is_some());
+    }
+    assert!(by_name("nonsense").is_none());
+}
+
+#[test]
+fn every_policy_offers_each_sealed_segment_once_and_respects_evictability() {
+    for spec in ALL {
+        let mut policy = (spec.build)(CAPACITY);
+        assert_eq!(policy.victim(&|_| true), None, "{}: nothing is sealed yet", spec.name);
+        for n in 0..64 {
+            policy.sealed(SegmentId(n), if n % 3 == 0 { Zone::Main } else { Zone::Writes });
+        }
+        assert_eq!(policy.victim(&|_| false), None, "{}", spec.name);
+        assert_eq!(policy.victim(&|segment| segment.0 == 40), Some(SegmentId(40)), "{}", spec.name);
+        let mut rest: Vec<u32> = core::iter::from_fn(|| policy.victim(&|_| true)).map(|segment| segment.0).collect();
+        rest.sort_unstable();
+        assert_eq!(rest, (0..64).filter(|n| *n != 40).collect::<Vec<u32>>(), "{}", spec.name);
+    }
+}
+
+#[test]
+fn every_policy_lets_go_of_a_block_that_nobody_asks_for() {
+    for spec in ALL {
+        let policy = (spec.build)(CAPACITY);
+        for zone in [Zone::Writes, Zone::Main] {
+            assert_eq!(policy.survives(zone, 0, 0, 16), None, "{}: keeps a block nobody asked for", spec.name);
+            let mut hits = Some(super::HITS_MAX);
+            for _ in 0..=super::HITS_MAX {
+                hits = hits.and_then(|hits| policy.survives(zone, hits, 0, 16));
+            }
+            assert_eq!(hits, None, "{}: copies a block forward for ever", spec.name);
+        }
+    }
+}
+
+#[test]
+fn gated_keeps_a_scan_out_and_admits_at_the_second_sight() {
+    let mut policy = gated();
+    let admitted = (0..100_000).filter(|&key| missed(&mut *policy, key)).count();
+    assert!(admitted < 1000, "{admitted} blocks of a scan were admitted: more than ghosts taken for others");
+    assert!(!missed(&mut *policy, 1 << 40));
+    assert!(missed(&mut *policy, 1 << 40));
+}
+
+#[test]
+fn gated_raises_its_gate_when_what_it_pushed_out_is_missed_and_lowers_it_when_what_it_declined_is() {
+    let mut policy = gated();
+    // Each sighting of what the main zone lost: 80 of these are five sightings' worth.
+    for key in 0..80 {
+        policy.dropped(key, Zone::Main, 0);
+        policy.missed(key, false);
+    }
+    let seen_until_admitted =
+        |policy: &mut dyn Policy, key: u64| 1 + (0..16).take_while(|_| !missed(policy, key)).count();
+    assert_eq!(seen_until_admitted(&mut *policy, 1000), 5, "the gate is at its highest, and falls a step each time");
+    let mut key = 2000;
+    while seen_until_admitted(&mut *policy, key) > 2 {
+        key += 1;
+        assert!(key < 4000, "what is declined comes back and the gate stays high");
+    }
+}
+
+#[test]
+fn gated_admits_at_first_sight_what_mostly_comes_back_while_nothing_it_drops_is_missed() {
+    let mut policy = gated();
+    let mut at_once = 0;
+    for key in 0..4000 {
+        let first = missed(&mut *policy, key);
+        at_once += u32::from(first);
+        if !first {
+            missed(&mut *policy, key);
+        }
+    }
+    assert!(at_once > 3000, "{at_once} of 4000 were admitted at first sight");
+    assert!(at_once < 3900, "{at_once} of 4000: some have to be declined, to see what comes back");
+}
+
+#[test]
+fn gated_reclaims_the_zone_that_is_larger_than_its_share() {
+    let mut policy = gated();
+    (0..16).for_each(|n| policy.sealed(SegmentId(n), Zone::Writes));
+    (16..60).for_each(|n| policy.sealed(SegmentId(n), Zone::Main));
+    assert_eq!(policy.victim(&|_| true), Some(SegmentId(16)), "a quarter of the cache is for writes at first");
+    policy.sealed(SegmentId(60), Zone::Writes);
+    assert_eq!(policy.victim(&|_| true), Some(SegmentId(0)));
+    // Sixteen blocks that left the zone of writes and are missed: it may have one segment more.
+    policy.sealed(SegmentId(61), Zone::Writes);
+    for key in 0..16 {
+        policy.dropped(key, Zone::Writes, 0);
+        policy.missed(key, false);
+    }
+    assert_eq!(policy.victim(&|_| true), Some(SegmentId(17)));
+}
+
+#[test]
+fn the_window_is_a_fifo_that_forgets_what_it_is_told_to() {
+    let mut window = Window::new(3 * 32, 1);
+    assert_eq!(window.capacity(), 3);
+    for key in [10, 11, 12] {
+        assert!(matches!(window.put(key, 1), Some((_, None))));
+    }
+    window.touch(window.find(10).unwrap(), |seen| seen + 4);
+    assert_eq!(window.put(13, 1).unwrap().1, Some((10, 5)), "the oldest leaves, with its count");
+    assert_eq!(window.find(10), None);
+    window.forget(11..13);
+    assert_eq!(window.keys().collect::<Vec<_>>(), [13]);
+    assert_eq!(window.put(14, 1).unwrap().1, None, "the place of what was forgotten is free");
+    assert!(Window::new(31, 1).put(1, 1).is_none());
+    assert_eq!(Window::new(1 << 40, 4).capacity(), 1024, "16 MiB, shared by the lanes");
+}

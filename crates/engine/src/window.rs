@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The window's bytes: copies of blocks that were read from an origin and are not in the cache.
+//!
+//! Coherent by the locks: a copy is put in while a read holds its range, and whatever changes a block
+//! holds its range alone and forgets the copy first ([`RamWindow::forget`]). So a block is in the window or in the
+//! index, never in both (checked by `check`).
+
+use alloc::vec::Vec;
+
+use crate::index::Flat;
+use crate::memory::{Buf, Span};
+use crate::policy::{Policy, Window};
+use crate::shared::Cx;
+use crate::types::BLOCK_BYTES;
+
+/// Blocks of one buffer: 1 MiB, so that RAM is taken as it is filled.
+const BUF_BLOCKS: usize = 256;
+
+/// The window of a lane.
+pub(crate) struct RamWindow {
+    window: Window,
+    bufs: Vec<Buf>,
+}
+
+impl RamWindow {
+    pub(crate) fn new(cache_blocks: u64, lanes: u64) -> Self {
+        Self { window: Window::new(cache_blocks, lanes), bufs: Vec::new() }
+    }
+
+    pub(crate) fn holds(&self, flat: Flat) -> bool {
+        self.window.find(flat.0).is_some()
+    }
+
+    /// The copy of a block that is read.
+    pub(crate) fn read(&mut self, flat: Flat, policy: &mut dyn Policy) -> Option<Span> {
+        let place = self.window.find(flat.0)?;
+        self.window.touch(place, |seen| policy.seen_waiting(seen));
+        Some(self.span(place))
+    }
+
+    /// Takes a copy of a block.
+    pub(crate) fn put(&mut self, flat: Flat, seen: u8, from: Span, policy: &mut dyn Policy, cx: &mut Cx<'_>) {
+        let Some((place, left)) = self.window.put(flat.0, seen) else {
+            policy.left_window(flat.0, seen);
+            return;
+        };
+        if let Some((key, seen)) = left {
+            policy.left_window(key, seen);
+        }
+        if place as usize / BUF_BLOCKS == self.bufs.len() {
+            let blocks = (self.window.capacity() - place as usize).min(BUF_BLOCKS);
+            self.bufs.push(cx.alloc_window(blocks as u32));
+        }
+        let to = self.span(place);
+        cx.mem.copy(from, to.buf, to.offset);
+    }
+
+    /// The blocks are written anew, or are in the cache.
+    pub(crate) fn forget(&mut self, first: Flat, end: Flat) {
+        self.window.forget(first.0..end.0);
+    }
+
+    pub(crate) fn flats(&self) -> impl Iterator<Item = Flat> + '_ {
+        self.window.keys().map(Flat)
+    }
+
+    fn span(&self, place: u32) -> Span {
+        let (buf, at) = (self.bufs[place as usize / BUF_BLOCKS], place % BUF_BLOCKS as u32);
+        Span::new(buf, at * BLOCK_BYTES as u32, BLOCK_BYTES as u32)
+    }
+
+    /// Memory of the table.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.window.bytes()
+    }
+}
