@@ -58,7 +58,9 @@ impl Lane {
             self.awaiting_clean.push(at);
             return;
         }
-        self.window.forget(first, end);
+        if !cx.shared.planted(Canary::StaleInWindow) {
+            self.window.forget(first, end);
+        }
         // Lost blocks are dropped, and recorded as dropped, only when the origin has the new ones.
         let lost = &cx.shared.lost;
         let known =
