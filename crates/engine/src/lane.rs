@@ -21,7 +21,7 @@ use crate::locks::{LockId, Locks};
 use crate::memory::Buf;
 use crate::policy::{Capacity, Policy};
 use crate::ram_front::RamFront;
-use crate::reclaim::Reclaim;
+use crate::reclaim::{Reclaim, Survivor};
 use crate::recover::{OpenError, Recovery};
 use crate::shared::{Cx, Shared, Up};
 use crate::sync::Sync;
@@ -125,11 +125,7 @@ pub(crate) enum LaneIo {
     },
     /// A block that may survive.
     Survivor {
-        segment: u32,
-        flat: Flat,
-        found: Found,
-        /// Its hits from then on.
-        hits: u8,
+        survivor: Survivor,
         buf: Buf,
     },
     Checkpoint,
@@ -281,9 +277,7 @@ impl Lane {
             LaneIo::RunRead { run } => self.run_read_done(run, result, cx),
             LaneIo::RunWrite { run } => self.run_write_done(run, result, cx),
             LaneIo::ReclaimHeader { segment, slot, buf } => self.reclaim_header_done(segment, slot, buf, result, cx),
-            LaneIo::Survivor { segment, flat, found, hits, buf } => {
-                self.survivor_done(segment, flat, found, hits, buf, result, cx);
-            }
+            LaneIo::Survivor { survivor, buf } => self.survivor_done(survivor, buf, result, cx),
             LaneIo::Checkpoint => self.checkpoint_io_done(result, cx),
             LaneIo::Recover => self.recover_io_done(result, cx),
             LaneIo::SyncRead { flat, found, buf } => self.sync_read_done(flat, found, buf, result, cx),

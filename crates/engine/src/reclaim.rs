@@ -41,6 +41,16 @@ struct Victim {
     chosen: bool,
 }
 
+/// A block of a victim that is copied forward.
+#[derive(Clone, Copy)]
+pub(crate) struct Survivor {
+    segment: u32,
+    flat: Flat,
+    found: Found,
+    /// Its hits from then on.
+    hits: u8,
+}
+
 /// State of a lane's reclaim.
 #[derive(Default)]
 pub(crate) struct Reclaim {
@@ -237,7 +247,7 @@ impl Lane {
                 && let Some(hits) = self.policy.survives(zone, found.hits, victim.kept, slots)
             {
                 victim.kept += 1;
-                survivors.push((flat, found, hits));
+                survivors.push(Survivor { segment, flat, found, hits });
             }
         }
         if dirty {
@@ -245,10 +255,11 @@ impl Lane {
         }
         victim.chosen = true;
         victim.pending += survivors.len() as u32;
-        for &(flat, found, hits) in &survivors {
+        for &survivor in &survivors {
+            let found = survivor.found;
             self.log.segment_of(found.slot).pins += 1;
             let buf = cx.alloc(1);
-            let io = self.ios.insert(LaneIo::Survivor { segment, flat, found, hits, buf });
+            let io = self.ios.insert(LaneIo::Survivor { survivor, buf });
             let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
             cx.cache_read(self.id, io, offset, blocks_span(buf, 0, 1));
         }
@@ -259,14 +270,12 @@ impl Lane {
 
     pub(crate) fn survivor_done(
         &mut self,
-        segment: u32,
-        flat: Flat,
-        found: Found,
-        hits: u8,
+        survivor: Survivor,
         buf: Buf,
         result: Result<(), DeviceError>,
         cx: &mut Cx<'_>,
     ) {
+        let Survivor { segment, flat, found, hits } = survivor;
         self.log.segment_of(found.slot).pins -= 1;
         let span = blocks_span(buf, 0, 1);
         let current = self.index.get(flat).filter(|now| now.slot == found.slot);
@@ -277,15 +286,10 @@ impl Lane {
                 debug_assert!(false, "a survivor became dirty in its slot");
             } else if !sound {
                 self.damaged(flat, found.slot, result, cx);
-            } else if self.append(
-                Stream::Survivors,
-                flat,
-                false,
-                (hits + current.hits.saturating_sub(found.hits)).min(HITS_MAX),
-                span,
-                cx,
-            ) {
-                cx.shared.counters.reinserted_blocks += 1;
+            } else {
+                let hits = (hits + current.hits.saturating_sub(found.hits)).min(HITS_MAX);
+                let appended = self.append(Stream::Survivors, flat, false, hits, span, cx);
+                cx.shared.counters.reinserted_blocks += u64::from(appended);
             }
         }
         cx.free(buf, 1);
