@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 mod replay;
+mod report;
 
 /// Simulate caches: no devices, no root, nothing written but the result.
 #[derive(Debug, Args)]

@@ -19,6 +19,7 @@ use flashfront_sim::trace::{Format, Options};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use super::report::{self, Report};
 use crate::human;
 
 /// Between two looks at how far it is.
@@ -62,6 +63,9 @@ pub(crate) struct Replay {
     /// Print the same as CSV.
     #[arg(long)]
     csv: bool,
+    /// Also write all of it, with pictures, to an HTML page that needs no network; a report that is there is replaced.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
 }
 
 fn policy_names() -> PossibleValuesParser {
@@ -108,25 +112,45 @@ impl Replay {
         } else {
             self.policy.iter().filter_map(|name| policy::by_name(name)).collect()
         };
-        for (nth, trace) in self.traces.iter().enumerate() {
-            let replayed = watched(&self.source(trace), &policies, &sizes)?;
-            if self.csv && nth == 0 {
-                human::print(CSV_HEAD)?;
-            }
-            let name = trace.display().to_string();
-            for line in replayed.rows.iter().map(|row| line(&name, &replayed, row)) {
-                if self.json {
-                    human::print_json(&line)?;
-                } else if self.csv {
-                    human::print(&csv(&line))?;
-                }
-            }
-            if !self.json && !self.csv {
-                human::print(&table(&name, &replayed)?)?;
-            }
-            remarks(&name, &replayed, self.shift_grid);
+        let report = self.report.as_deref().map(Report::at).transpose()?;
+        let mut done = Vec::new();
+        let ended = self.traces.iter().try_for_each(|trace| {
+            done.push((trace.display().to_string(), self.trace(trace, &policies, &sizes, done.is_empty())?));
+            anyhow::Ok(())
+        });
+        if let Some(report) = report.filter(|_| !done.is_empty()) {
+            // Also if a later trace can't be read: what is done took its time.
+            report.write("Cache policies on block traces", &report::replayed(&done)?)?;
         }
+        ended?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Replays one, and prints what came of it.
+    fn trace(
+        &self,
+        trace: &Path,
+        policies: &[&'static Spec<Build>],
+        sizes: &[Size],
+        first: bool,
+    ) -> anyhow::Result<Replayed> {
+        let replayed = watched(&self.source(trace), policies, sizes)?;
+        if self.csv && first {
+            human::print(CSV_HEAD)?;
+        }
+        let name = trace.display().to_string();
+        for line in replayed.rows.iter().map(|row| line(&name, &replayed, row)) {
+            if self.json {
+                human::print_json(&line)?;
+            } else if self.csv {
+                human::print(&csv(&line))?;
+            }
+        }
+        if !self.json && !self.csv {
+            human::print(&table(&name, &replayed)?)?;
+        }
+        remarks(&name, &replayed, self.shift_grid);
+        Ok(replayed)
     }
 
     fn source(&self, trace: &Path) -> Source {

@@ -24,6 +24,7 @@ mod power_cut;
 mod refusal;
 mod repair;
 mod sim_replay;
+mod sim_report;
 mod stamps;
 mod terminal;
 mod tls;

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `--report FILE`: what was simulated as one HTML page with pictures, which needs nothing else: no network, no script.
+//!
+//! A run may take minutes, so that the page can be written is made sure of before; it is written as a whole or not at all. Only
+//! a report is ever overwritten.
+
+use std::fs::{self, File, Permissions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use tempfile::NamedTempFile;
+
+mod chart;
+mod labels;
+mod look;
+mod page;
+mod replayed;
+
+pub(super) use replayed::replayed;
+
+/// What a report begins with, so that it is known for one.
+const MARK: &str = "<!DOCTYPE html>\n<!-- flashfront report -->\n";
+
+/// A place for a report.
+#[derive(Debug)]
+pub(super) struct Report {
+    path: PathBuf,
+}
+
+impl Report {
+    /// Makes sure that a report can be written there, and that nothing else is lost by it.
+    pub(super) fn at(path: &Path) -> anyhow::Result<Self> {
+        // A link is followed: the file that it leads to is replaced, not the link.
+        let path = match fs::canonicalize(path) {
+            Ok(path) => path,
+            Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => path.to_owned(),
+            Err(error) => return Err(error).with_context(|| format!("--report {}", path.display())),
+        };
+        let report = Self { path };
+        report.refuse_what_is_no_report()?;
+        report.temporary()?;
+        Ok(report)
+    }
+
+    /// Writes it, in place of an older one if there is one.
+    pub(super) fn write(&self, title: &str, body: &str) -> anyhow::Result<()> {
+        // Something may have been put there meanwhile.
+        self.refuse_what_is_no_report()?;
+        let page = page::page(MARK, title, body);
+        let mut file = self.temporary()?;
+        let written = file.write_all(page.as_bytes()).and_then(|()| file.as_file().sync_all());
+        written.with_context(|| format!("--report {}", self.path.display()))?;
+        file.persist(&self.path).with_context(|| format!("--report {}", self.path.display()))?;
+        tracing::info!("the report is in {}", self.path.display());
+        Ok(())
+    }
+
+    fn refuse_what_is_no_report(&self) -> anyhow::Result<()> {
+        let path = self.path.display();
+        let found = match fs::metadata(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            found => found.with_context(|| format!("--report {path}"))?,
+        };
+        if !found.is_file() {
+            bail!("--report {path}: not a regular file; name a file, new or a report that may be replaced");
+        }
+        let mut head = Vec::new();
+        let read = File::open(&self.path).and_then(|file| file.take(MARK.len() as u64).read_to_end(&mut head));
+        read.with_context(|| format!("--report {path}"))?;
+        if head != MARK.as_bytes() {
+            bail!("--report {path}: there is a file that is no report of flashfront; name another, or move it away");
+        }
+        Ok(())
+    }
+
+    /// A file beside the place, so that renaming it is one step; gone unless it is kept.
+    fn temporary(&self) -> anyhow::Result<NamedTempFile> {
+        let folder = self.path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut builder = tempfile::Builder::new();
+        // As any new file: all that the umask leaves.
+        builder.prefix(".flashfront-report-").permissions(Permissions::from_mode(0o666));
+        let place = || format!("--report {}: no file can be made in {}", self.path.display(), folder.display());
+        builder.tempfile_in(folder).with_context(place)
+    }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `--report FILE` of `flashfront sim`: a page that needs nothing else, and harms nothing.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use crate::harness::{Place, flashfront, must, output, show};
+use crate::refusal::{Table, refused};
+
+fn replay(trace: &Path, report: &Path) -> Command {
+    let mut replay = flashfront();
+    replay.args(["sim", "replay", "--format", "blocks", "--policy", "all"]).arg(trace).arg("--report").arg(report);
+    replay
+}
+
+fn trace(place: &Place, name: &str) -> std::path::PathBuf {
+    let path = place.file(name);
+    let lines: String = (0..4000).map(|nth| format!("{}\n", nth * nth % 613)).collect();
+    fs::write(&path, lines).expect("a file can be made here");
+    path
+}
+
+/// What would need the network or run as a program, and elements that are not closed.
+#[track_caller]
+pub(crate) fn assert_self_contained(page: &str) {
+    for foreign in ["<script", "http", "src=", "@import", "url(", "<link"] {
+        assert!(!page.contains(foreign), "{foreign} in the report");
+    }
+    for element in ["html", "head", "body", "svg", "table", "thead", "tbody", "tr", "td", "text", "g", "div", "footer"]
+    {
+        let begun = page.matches(&format!("<{element} ")).count() + page.matches(&format!("<{element}>")).count();
+        assert_eq!(begun, page.matches(&format!("</{element}>")).count(), "{element}");
+        assert!(begun > 0, "there is no {element}");
+    }
+    assert!(!page.contains("NaN") && !page.contains("inf\"") && !page.contains("inf "), "a figure that is none");
+}
+
+#[test]
+fn sim_replay_writes_a_report_that_needs_nothing_else() {
+    let place = Place::new();
+    let (trace, report) = (trace(&place, "a <b> & c.trace"), place.file("out.html"));
+    let without =
+        must(flashfront().args(["sim", "replay", "--policy", "all", "--format", "blocks", "--csv"]).arg(&trace));
+    let with = must(replay(&trace, &report).arg("--csv"));
+    assert_eq!(with, without, "a report changes nothing of what is printed");
+    let page = fs::read_to_string(&report).expect("the report is there");
+    assert_self_contained(&page);
+    for word in ["flashfront", "wtinylfu", "a &lt;b&gt; &amp; c.trace", "sim replay", "1.20 MiB", "25 %"] {
+        assert!(page.contains(word), "{word} is missing");
+    }
+    assert!(!page.contains("<b> & c"), "a name is no markup");
+    // Hits over sizes, and hits against writes at four sizes.
+    assert_eq!(page.matches("<svg ").count(), 5);
+
+    // Another time, through a link, with less: it replaces the first, and leaves nothing else there.
+    let link = place.file("link.html");
+    symlink(&report, &link).expect("a link can be made here");
+    must(replay(&trace, &link).args(["--cache-blocks", "100"]));
+    let again = fs::read_to_string(&report).expect("the report is there");
+    assert_self_contained(&again);
+    assert_eq!(again.matches("<svg ").count(), 2);
+    assert!(fs::symlink_metadata(&link).is_ok_and(|it| it.is_symlink()));
+    assert_eq!(place.hashes().len(), 3, "the trace, the report and the link");
+}
+
+#[test]
+fn sim_replay_of_several_traces_reports_their_means_and_what_was_done_before_one_failed() {
+    let place = Place::new();
+    let (first, second, report) = (trace(&place, "first"), trace(&place, "second"), place.file("out.html"));
+    must(replay(&first, &report).arg(&second));
+    let page = fs::read_to_string(&report).expect("the report is there");
+    assert_self_contained(&page);
+    assert!(page.contains("Mean of 2 traces"), "means are missing");
+    let output = output(replay(&first, &report).arg(place.file("none")));
+    assert!(!output.status.success() && show(&output).contains("can't be opened"), "{}", show(&output));
+    let page = fs::read_to_string(&report).expect("the report is there");
+    assert!(page.contains("first") && !page.contains("Mean of"), "what was done is reported");
+}
+
+#[test]
+fn a_place_where_no_report_can_be_is_refused_before_anything_is_simulated() {
+    let place = Place::new();
+    let trace = trace(&place, "trace");
+    let (notes, empty, dangling) = (place.file("notes.html"), place.sparse("empty", 0), place.file("dangling"));
+    fs::write(&notes, "<!DOCTYPE html>\n<p>mine").expect("a file can be made here");
+    symlink(place.file("nowhere"), &dangling).expect("a link can be made here");
+    let mut table = Table::default();
+    for (name, path, words) in [
+        ("a page of somebody else's", notes, &["notes.html", "no report of flashfront", "name another"][..]),
+        ("an empty file", empty, &["no report of flashfront"]),
+        ("the trace itself", trace.clone(), &["no report of flashfront"]),
+        ("a folder", place.dir().to_owned(), &["not a regular file"]),
+        ("a device", "/dev/null".into(), &["not a regular file"]),
+        ("no folder", place.file("none/out.html"), &["none", "no such file"]),
+        ("a link to nothing", dangling, &["dangling", "no such file"]),
+    ] {
+        // The trace can't be read either: whoever looks at the place first says so.
+        table.case(name, refused(&place, &mut replay(&place.file("no trace"), &path), words));
+    }
+    table.assert();
+}
