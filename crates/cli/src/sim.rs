@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+mod adapt;
 mod replay;
 mod report;
 
@@ -18,12 +19,14 @@ pub(crate) struct Sim {
 #[derive(Debug, Subcommand)]
 enum What {
     Replay(replay::Replay),
+    Adapt(adapt::Adapt),
 }
 
 impl Sim {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.what {
             What::Replay(replay) => replay.run(),
+            What::Adapt(adapt) => adapt.run(),
         }
     }
 }

@@ -22,7 +22,6 @@ use crate::{human, interrupt};
 mod load;
 mod show;
 mod world;
-mod zipf;
 
 use load::{Load, Tally};
 use show::Live;

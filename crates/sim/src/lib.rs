@@ -4,9 +4,10 @@
 //! [`World`] joins one engine with its disks and a clock that jumps from event to event;
 //! [`Oracle`] knows what every read may return, [`Client`] asks and lets it judge; [`torture`] makes a whole random life of a cache
 //! out of one seed, [`sweep`] cuts the power at every event of a workload. [`trace`] reads what clients once asked of real disks, [`policy`] decides
-//! which blocks a cache would have held. No threads, no clock, no files: the same seed gives the same run.
+//! which blocks a cache would have held, [`replay`] and [`adapt`] count what comes of it. No threads, no clock, no files: the same seed gives the same run.
 #![forbid(unsafe_code)]
 
+pub mod adapt;
 #[cfg(feature = "canary")]
 pub mod canary;
 mod client;
@@ -20,6 +21,7 @@ pub mod sweep;
 pub mod torture;
 pub mod trace;
 mod world;
+pub mod zipf;
 
 pub use client::Client;
 pub use oracle::{Oracle, Violation};

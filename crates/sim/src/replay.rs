@@ -6,8 +6,8 @@
 //! them, not to the trace: some 30 to 100 bytes for each block in each. Counting the footprint takes 2 bits a block where blocks are
 //! neighbours, 20 bytes where none are; a policy that foresees needs 8 to 16 bytes for each access.
 
-mod blocks;
-mod ledger;
+pub(crate) mod blocks;
+pub(crate) mod ledger;
 mod log;
 mod page_cache;
 mod survey;

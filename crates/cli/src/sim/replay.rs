@@ -23,7 +23,7 @@ use super::report::{self, Report};
 use crate::human;
 
 /// Between two looks at how far it is.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Replay block traces against cache policies: what each would have kept, and what that costs.
 ///
@@ -68,7 +68,16 @@ pub(crate) struct Replay {
     report: Option<PathBuf>,
 }
 
-fn policy_names() -> PossibleValuesParser {
+/// Those of these names, of which one may be `all`.
+pub(super) fn policies(names: &[String]) -> Vec<&'static Spec<Build>> {
+    if names.iter().any(|name| name == "all") {
+        return policy::ALL.iter().collect();
+    }
+    names.iter().filter_map(|name| policy::by_name(name)).collect()
+}
+
+/// What [`policies`] knows.
+pub(super) fn policy_names() -> PossibleValuesParser {
     PossibleValuesParser::new(policy::ALL.iter().map(|spec| spec.name).chain(["all"]))
 }
 
@@ -107,11 +116,7 @@ impl Replay {
             (blocks, []) => blocks.iter().map(|&it| Size::Blocks(it)).collect(),
             (_, fractions) => fractions.iter().map(|&it| Size::Fraction(it)).collect(),
         };
-        let policies: Vec<&'static Spec<Build>> = if self.policy.iter().any(|name| name == "all") {
-            policy::ALL.iter().collect()
-        } else {
-            self.policy.iter().filter_map(|name| policy::by_name(name)).collect()
-        };
+        let policies = policies(&self.policy);
         let report = self.report.as_deref().map(Report::at).transpose()?;
         let mut done = Vec::new();
         let ended = self.traces.iter().try_for_each(|trace| {

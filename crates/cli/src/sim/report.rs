@@ -12,12 +12,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use tempfile::NamedTempFile;
 
+mod adapted;
 mod chart;
 mod labels;
 mod look;
 mod page;
 mod replayed;
 
+pub(super) use adapted::adapted;
 pub(super) use replayed::replayed;
 
 /// What a report begins with, so that it is known for one.

@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use flashfront_device::Rng;
 use flashfront_serve::frontend::nbd::{Client, ClientOp, Listen};
+use flashfront_sim::zipf::{Scatter, Zipf};
 use hdrhistogram::Histogram;
-
-use super::zipf::{Scatter, Zipf};
 
 /// Bytes of a request: the block of most file systems and databases.
 pub(super) const REQUEST_BYTES: u32 = 4096;

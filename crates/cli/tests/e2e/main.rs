@@ -23,6 +23,7 @@ mod mirror;
 mod power_cut;
 mod refusal;
 mod repair;
+mod sim_adapt;
 mod sim_replay;
 mod sim_report;
 mod stamps;

@@ -23,7 +23,7 @@ const STRETCH_BITS: u32 = 44;
 const STRETCHES_MAX: u64 = (1 << (64 - STRETCH_BITS)) - 1;
 
 /// Between requests of a trace without times.
-const UNTIMED_NS: u64 = 1_000_000;
+pub(crate) const UNTIMED_NS: u64 = 1_000_000;
 
 /// Where blocks begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

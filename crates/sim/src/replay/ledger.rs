@@ -54,6 +54,21 @@ impl Totals {
     pub fn read_hit_ratio(&self) -> f64 {
         share(self.read_hits, self.reads)
     }
+
+    /// What was counted since then.
+    pub(crate) fn since(&self, then: &Self) -> Self {
+        Self {
+            accesses: self.accesses - then.accesses,
+            reads: self.reads - then.reads,
+            hits: self.hits - then.hits,
+            read_hits: self.read_hits - then.read_hits,
+            fill_blocks: self.fill_blocks - then.fill_blocks,
+            absorbed_blocks: self.absorbed_blocks - then.absorbed_blocks,
+            reinserted_blocks: self.reinserted_blocks - then.reinserted_blocks,
+            origin_read_blocks: self.origin_read_blocks - then.origin_read_blocks,
+            origin_write_blocks: self.origin_write_blocks - then.origin_write_blocks,
+        }
+    }
 }
 
 fn share(part: u64, whole: u64) -> f64 {
@@ -61,9 +76,11 @@ fn share(part: u64, whole: u64) -> f64 {
 }
 
 /// One policy at work.
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     policy: Box<dyn Policy>,
     cache_blocks: u64,
+    /// Units in the cache.
+    cached: u64,
     unit_bits: u32,
     changes: Changes,
     dirty: HashSet<u64>,
@@ -74,11 +91,12 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// For a cache of that many blocks.
-    pub(super) fn new(build: &Build, cache_blocks: u64) -> Self {
+    pub(crate) fn new(build: &Build, cache_blocks: u64) -> Self {
         let units = (cache_blocks / build.unit_blocks).max(1) as usize;
         Self {
             policy: (build.new)(units),
             cache_blocks: units as u64 * build.unit_blocks,
+            cached: 0,
             unit_bits: build.unit_blocks.trailing_zeros(),
             changes: Changes::default(),
             dirty: HashSet::new(),
@@ -88,23 +106,29 @@ impl Ledger {
     }
 
     /// Blocks that the cache has room for: whole units.
-    pub(super) fn cache_blocks(&self) -> u64 {
+    pub(crate) fn cache_blocks(&self) -> u64 {
         self.cache_blocks
     }
 
+    /// Blocks that are in it.
+    pub(crate) fn cached_blocks(&self) -> u64 {
+        self.cached << self.unit_bits
+    }
+
     /// In which unit a block is.
-    pub(super) fn unit(&self, key: u64) -> u64 {
+    pub(crate) fn unit(&self, key: u64) -> u64 {
         key >> self.unit_bits
     }
 
     /// A request asks for so many blocks of a unit.
-    pub(super) fn access(&mut self, access: &Access, blocks: u64) {
+    pub(crate) fn access(&mut self, access: &Access, blocks: u64) {
         let unit = 1 << self.unit_bits;
         (self.changes.admitted, self.changes.waited) = (false, false);
         self.changes.evicted.clear();
         self.changes.reinserted = 0;
         let hit = self.policy.access(access, &mut self.changes);
 
+        self.cached = self.cached + u64::from(self.changes.admitted) - self.changes.evicted.len() as u64;
         let totals = &mut self.totals;
         let (found, missed) = if hit { (blocks, 0) } else { (0, blocks) };
         totals.accesses += blocks;
@@ -149,7 +173,7 @@ impl Ledger {
     }
 
     /// What was counted, and what is still dirty written to the origin.
-    pub(super) fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> Totals {
         let dirty = (self.dirty.len() as u64) << self.unit_bits;
         Totals { origin_write_blocks: self.totals.origin_write_blocks + dirty, ..self.totals }
     }

@@ -22,6 +22,7 @@ pub(super) enum Scale {
 pub(super) struct Axis {
     pub(super) label: String,
     pub(super) scale: Scale,
+    /// Its beginning, left or below, and its end. The first may be the larger one.
     pub(super) low: f64,
     pub(super) high: f64,
     /// Where it is labelled, and how; a second line of text may be below.
@@ -110,7 +111,10 @@ const LEFT: f64 = 58.0;
 impl Chart {
     /// Width, height, and room at the right and below.
     fn size(&self) -> (f64, f64, f64, f64) {
-        if self.kind == Kind::Points { (440.0, 350.0, 30.0, 50.0) } else { (900.0, 430.0, 112.0, 64.0) }
+        let second_line = if self.x.ticks.iter().any(|it| it.1.contains('\n')) { LINE_HEIGHT } else { 0.0 };
+        let (width, height, right) =
+            if self.kind == Kind::Points { (440.0, 350.0, 30.0) } else { (900.0, 430.0, 112.0) };
+        (width, height, right, 50.0 + second_line)
     }
 
     fn x(&self, value: f64) -> f64 {

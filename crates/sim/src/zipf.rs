@@ -10,7 +10,7 @@ use flashfront_device::Rng;
 
 /// Ranks 1 to n, rank k with a probability proportional to k^-s.
 #[derive(Debug)]
-pub(super) struct Zipf {
+pub struct Zipf {
     n: f64,
     s: f64,
     /// Integrals of the hat up to 1.5 and to n + 0.5.
@@ -22,7 +22,11 @@ pub(super) struct Zipf {
 
 impl Zipf {
     /// A law over `n` ranks with exponent `s` > 0.
-    pub(super) fn new(n: u64, s: f64) -> Self {
+    ///
+    /// # Panics
+    /// Without ranks, or with another exponent.
+    #[must_use]
+    pub fn new(n: u64, s: f64) -> Self {
         assert!(n > 0 && s > 0.0, "a law has ranks and a positive exponent");
         let mut zipf = Self { n: n as f64, s, low: 0.0, high: 0.0, shortcut: 0.0 };
         zipf.low = zipf.integral(1.5) - 1.0;
@@ -32,7 +36,7 @@ impl Zipf {
     }
 
     /// A rank from 0 (the most popular) to n - 1.
-    pub(super) fn sample(&self, rng: &mut Rng) -> u64 {
+    pub fn sample(&self, rng: &mut Rng) -> u64 {
         loop {
             // 53 random bits: all that a f64 holds.
             let uniform = (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
@@ -43,6 +47,17 @@ impl Zipf {
                 return k as u64 - 1;
             }
         }
+    }
+
+    /// How likely one of the `first` most popular ranks is: summed up, not sampled.
+    #[must_use]
+    pub fn share_of(&self, first: u64) -> f64 {
+        let weights = |ranks: f64| {
+            // The small ones first: their sum is else lost in rounding.
+            let ranks = (1..=ranks as u64).rev();
+            ranks.map(|rank| self.hat(rank as f64)).sum::<f64>()
+        };
+        weights(self.n.min(first as f64)) / weights(self.n)
     }
 
     fn hat(&self, x: f64) -> f64 {
@@ -63,22 +78,40 @@ impl Zipf {
     }
 }
 
-/// A fixed permutation of the numbers below 2^bits.
+/// A fixed permutation of the numbers below n.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scatter {
+pub struct Scatter {
+    n: u64,
     mask: u64,
     shift: u32,
 }
 
 impl Scatter {
-    /// Over `n` numbers, a power of two.
-    pub(super) fn new(n: u64) -> Self {
-        assert!(n.is_power_of_two(), "a permutation over a power of two");
-        Self { mask: n - 1, shift: n.trailing_zeros().div_ceil(2).max(1) }
+    /// Over `n` numbers.
+    ///
+    /// # Panics
+    /// If there are none.
+    #[must_use]
+    pub fn new(n: u64) -> Self {
+        assert!(n > 0, "a permutation of something");
+        let whole = n.next_power_of_two();
+        Self { n, mask: whole - 1, shift: whole.trailing_zeros().div_ceil(2).max(1) }
     }
 
-    /// Where rank `x` goes. Xor-shift and odd multiplication are both invertible modulo 2^bits.
-    pub(super) fn place(&self, x: u64) -> u64 {
+    /// Where rank `x`, less than n, goes.
+    #[must_use]
+    pub fn place(&self, x: u64) -> u64 {
+        // A permutation of the numbers below a power of two; what falls out of ours goes round once more, and comes back at the latest
+        // where it began.
+        let mut x = self.step(x);
+        while x >= self.n {
+            x = self.step(x);
+        }
+        x
+    }
+
+    /// Xor-shift and odd multiplication are both invertible modulo 2^bits.
+    fn step(&self, x: u64) -> u64 {
         let x = (x.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 0x1234_5677) & self.mask;
         let x = x ^ x >> self.shift;
         let x = x.wrapping_mul(0xbf58_476d_1ce4_e5b9) & self.mask;
@@ -132,13 +165,24 @@ mod tests {
     }
 
     #[test]
+    fn the_share_of_the_most_popular_is_what_is_sampled() {
+        let zipf = Zipf::new(5000, 1.2);
+        let mut rng = Rng::new(3);
+        let among = (0..400_000).filter(|_| zipf.sample(&mut rng) < 300).count();
+        // Four standard deviations are 0.0023.
+        assert!((among as f64 / 400_000.0 - zipf.share_of(300)).abs() < 0.0023, "{among}");
+        assert!((zipf.share_of(5000) - 1.0).abs() < 1e-12 && zipf.share_of(0) == 0.0);
+        // 1 + 1/2 of 1 + 1/2 + 1/3 + 1/4.
+        assert!((Zipf::new(4, 1.0).share_of(2) - 18.0 / 25.0).abs() < 1e-12);
+    }
+
+    #[test]
     fn scattering_loses_nothing() {
-        for bits in [1, 4, 13] {
-            let scatter = Scatter::new(1 << bits);
-            let mut places: Vec<u64> = (0..1 << bits).map(|x| scatter.place(x)).collect();
+        for n in [1, 2, 3, 16, 1000, 1025, 1 << 13] {
+            let scatter = Scatter::new(n);
+            let mut places: Vec<u64> = (0..n).map(|x| scatter.place(x)).collect();
             places.sort_unstable();
-            places.dedup();
-            assert_eq!(places.len(), 1 << bits);
+            assert!(places.into_iter().eq(0..n), "{n}");
         }
     }
 }

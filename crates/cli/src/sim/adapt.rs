@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `flashfront sim adapt`: a cache full of junk meets new data; how soon each policy holds what is wanted.
+
+use std::fmt::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+
+use clap::Args;
+use flashfront_sim::adapt::{Adapted, CACHE_BLOCKS, Case, Experiment, Outcome, ROUNDS};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use super::replay::{LOOK_EVERY, policies, policy_names};
+use super::report::{self, Report};
+use crate::human;
+
+/// Fill a cache with junk, then ask for something else: how soon each policy holds what is wanted.
+///
+/// Random reads of 4 KiB after Zipf's law with exponent 1.2, of as much data as the cache holds and of twelve times as much; only the policies run. It
+/// is the experiment that lvmcache was known to fail: full of data that nobody asked for any more, it kept that.
+#[derive(Debug, Args)]
+pub(crate) struct Adapt {
+    /// Policies, separated by commas, or `all`.
+    #[arg(long, value_name = "P", default_value = "flashfront,lru,s3fifo,smq,smq_4k", value_delimiter = ',', value_parser = policy_names())]
+    policy: Vec<String>,
+    /// The size of the cache in blocks of 4 KiB.
+    #[arg(long, value_name = "N", default_value_t = 1 << 18, value_parser = clap::value_parser!(u64).range(CACHE_BLOCKS))]
+    cache_blocks: u64,
+    /// For how long, in rounds of as many reads as the cache has blocks.
+    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u64).range(ROUNDS))]
+    rounds: u64,
+    /// Another seed gives other reads after the same law.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Print one JSON object for each case and policy, a line each.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print the curves as CSV: a line for each case, policy and eighth of a round.
+    #[arg(long)]
+    csv: bool,
+    /// Also write all of it, with pictures, to an HTML page that needs no network; a report that is there is replaced.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// One policy in one case, as scripts read it.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    case: &'a str,
+    policy: &'a str,
+    cache_blocks: u64,
+    data_blocks: u64,
+    /// Of the cache, when the reads began.
+    junk_blocks: u64,
+    reads: u64,
+    compulsory_blocks: u64,
+    origin_read_blocks: u64,
+    origin_reads_per_compulsory: f64,
+    flash_blocks_written: u64,
+    hit_ratio: f64,
+    hit_ratio_last_round: f64,
+    static_optimum: f64,
+    /// Reads until as many different blocks were asked for as the cache has; null if they never were.
+    turnover_reads: Option<u64>,
+    /// In the eighth of a round after that.
+    hit_ratio_after_turnover: Option<f64>,
+    points_below_optimum_after_turnover: Option<f64>,
+    unlimited_hit_ratio_after_turnover: Option<f64>,
+    /// In each eighth of a round.
+    hit_ratios: Vec<f64>,
+    unlimited_hit_ratios: Vec<f64>,
+}
+
+impl Adapt {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let report = self.report.as_deref().map(Report::at).transpose()?;
+        let experiment = Experiment { cache_blocks: self.cache_blocks, rounds: self.rounds, seed: self.seed };
+        let outcomes = self.watched(&experiment)?;
+        if self.csv {
+            human::print(&csv(&outcomes)?)?;
+        }
+        for outcome in &outcomes {
+            if self.json {
+                outcome.rows.iter().try_for_each(|row| human::print_json(&line(outcome, row)))?;
+            } else if !self.csv {
+                human::print(&table(outcome, &experiment)?)?;
+            }
+        }
+        if let Some(report) = report {
+            report.write("How soon a cache adapts", &report::adapted(&outcomes, &experiment)?)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Both cases, while a bar shows how far they are.
+    fn watched(&self, experiment: &Experiment) -> anyhow::Result<Vec<Outcome>> {
+        let policies = policies(&self.policy);
+        let style = ProgressStyle::with_template("simulating [{bar:30}] {human_pos} of {human_len} reads  {eta} left")?;
+        let all = experiment.reads() * (policies.len() * Case::ALL.len()) as u64;
+        let bar = ProgressBar::new(all).with_style(style.progress_chars("#>."));
+        let (progress, (done, ended)) = (AtomicU64::new(0), channel::<()>());
+        Ok(thread::scope(|scope| {
+            let progress_here = &progress;
+            scope.spawn(move || {
+                while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(LOOK_EVERY) {
+                    bar.set_position(progress_here.load(Ordering::Relaxed));
+                }
+                bar.finish_and_clear();
+            });
+            let outcomes = Case::ALL.map(|case| experiment.run(case, &policies, &progress));
+            drop(done);
+            outcomes.into()
+        }))
+    }
+}
+
+fn line<'a>(outcome: &'a Outcome, row: &'a Adapted) -> Line<'a> {
+    let (last, round) = (outcome.points(), outcome.end_of_round(1));
+    let totals = &row.points[last];
+    let after = outcome.after_turnover();
+    let hit_ratio_after_turnover = after.map(|(from, to)| outcome.hit_ratio(row, from, to));
+    Line {
+        case: outcome.case.name(),
+        policy: row.policy,
+        cache_blocks: row.cache_blocks,
+        data_blocks: outcome.reads.data_blocks,
+        junk_blocks: row.junk_blocks,
+        reads: totals.reads,
+        compulsory_blocks: outcome.reads.compulsory_blocks[last],
+        origin_read_blocks: totals.origin_read_blocks,
+        origin_reads_per_compulsory: outcome.origin_reads_per_compulsory(row, last),
+        flash_blocks_written: totals.flash_blocks_written(),
+        hit_ratio: totals.hit_ratio(),
+        hit_ratio_last_round: outcome.hit_ratio(row, last - round, last),
+        static_optimum: outcome.reads.static_optimum,
+        turnover_reads: outcome.reads.turnover.map(|at| at as u64 * outcome.step),
+        hit_ratio_after_turnover,
+        points_below_optimum_after_turnover: hit_ratio_after_turnover
+            .map(|hits| (outcome.reads.static_optimum - hits) * 100.0),
+        unlimited_hit_ratio_after_turnover: after.map(|(from, to)| outcome.unlimited_hit_ratio(from, to)),
+        hit_ratios: (0..last).map(|at| outcome.hit_ratio(row, at, at + 1)).collect(),
+        unlimited_hit_ratios: (0..last).map(|at| outcome.unlimited_hit_ratio(at, at + 1)).collect(),
+    }
+}
+
+fn csv(outcomes: &[Outcome]) -> Result<String, fmt::Error> {
+    let mut out = "case,policy,cache_blocks,data_blocks,junk_blocks,static_optimum,reads,compulsory_blocks,origin_read_blocks,flash_blocks_written,hit_ratio,unlimited_hit_ratio\n".to_owned();
+    for outcome in outcomes {
+        for row in &outcome.rows {
+            for (at, totals) in row.points.iter().enumerate().skip(1) {
+                writeln!(
+                    out,
+                    "{},{},{},{},{},{:.6},{},{},{},{},{:.6},{:.6}",
+                    outcome.case.name(),
+                    row.policy,
+                    row.cache_blocks,
+                    outcome.reads.data_blocks,
+                    row.junk_blocks,
+                    outcome.reads.static_optimum,
+                    totals.reads,
+                    outcome.reads.compulsory_blocks[at],
+                    totals.origin_read_blocks,
+                    totals.flash_blocks_written(),
+                    outcome.hit_ratio(row, at - 1, at),
+                    outcome.unlimited_hit_ratio(at - 1, at)
+                )?;
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Ends of the rounds that the table shows.
+pub(super) fn shown(rounds: u64) -> Vec<u64> {
+    let mut shown: Vec<u64> = [1, 4, rounds].into_iter().filter(|round| *round <= rounds).collect();
+    shown.dedup();
+    shown
+}
+
+fn table(outcome: &Outcome, experiment: &Experiment) -> Result<String, fmt::Error> {
+    let (mut out, rounds) = (String::new(), shown(experiment.rounds));
+    write!(
+        out,
+        "{}: a cache of {} full of junk, then reads of {} of data, {} a round; static optimum {}, ",
+        outcome.case.name(),
+        human::blocks(experiment.cache_blocks),
+        human::blocks(outcome.reads.data_blocks),
+        human::count(experiment.cache_blocks),
+        human::percent(Some(outcome.reads.static_optimum))
+    )?;
+    writeln!(out, "{}", turnover(outcome))?;
+    let wide = rounds.len() * 7 - 1;
+    writeln!(
+        out,
+        "{:<12} {:>7}  {:^wide$}  {:^wide$}  {:>8} {:>6}  {:>7}",
+        "", "", "origin read /", "hits in", "hits", "below", "flash"
+    )?;
+    write!(out, "{:<12} {:>7} ", "policy", "junk")?;
+    rounds.iter().try_for_each(|round| write!(out, " {:>6}", format!("r {round}")))?;
+    write!(out, " ")?;
+    rounds.iter().try_for_each(|round| write!(out, " {:>6}", format!("r {round}")))?;
+    writeln!(out, "  {:>8} {:>6}  {:>7}", "turnover", "opt.", "writes")?;
+    let last = outcome.points();
+    for row in &outcome.rows {
+        write!(
+            out,
+            "{:<12} {:>7} ",
+            row.policy,
+            human::percent(Some(row.junk_blocks as f64 / row.cache_blocks as f64))
+        )?;
+        for round in &rounds {
+            write!(out, " {:>6.2}", outcome.origin_reads_per_compulsory(row, outcome.end_of_round(*round)))?;
+        }
+        write!(out, " ")?;
+        for round in &rounds {
+            let (from, to) = (outcome.end_of_round(round - 1), outcome.end_of_round(*round));
+            write!(out, " {:>6.2}", outcome.hit_ratio(row, from, to) * 100.0)?;
+        }
+        let after = outcome.after_turnover().map(|(from, to)| outcome.hit_ratio(row, from, to) * 100.0);
+        let below = after.map(|hits| outcome.reads.static_optimum * 100.0 - hits);
+        let figure = |it: Option<f64>| it.map_or("-".to_owned(), |it| format!("{it:.2}"));
+        let flash = human::blocks(row.points[last].flash_blocks_written());
+        writeln!(out, "  {:>8} {:>6}  {flash:>7}", figure(after), figure(below))?;
+    }
+    Ok(out)
+}
+
+/// When there is one.
+pub(super) fn turnover(outcome: &Outcome) -> String {
+    match outcome.reads.turnover {
+        Some(at) => format!("turnover after {:.1} rounds", at as f64 / outcome.end_of_round(1) as f64),
+        None => "no turnover".to_owned(),
+    }
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How soon a cache that is full of what nobody wants any more holds what is wanted: the experiment on lvmcache of BitFolk's blog, 2017.
+//!
+//! A cache full of junk, then random reads of 4 KiB after Zipf's law with exponent 1.2, of data that would fit into the cache, or is twelve
+//! times as large. Junk are blocks that are never asked for again; before, each was read twice at once, 64 KiB at a time, so that policies that
+//! want a second miss take it too, and all of it again until the cache was full of it. Then a read each millisecond, as in replays of traces without times. Popular blocks lie
+//! scattered, as fio has them.
+//!
+//! Time is counted in rounds: as many reads as the cache has blocks. A turnover is longer: until as many *different* blocks
+//! were asked for as the cache has. Before that no cache that takes what is asked for can hold what it should. The same reads for all
+//! policies, from a seed.
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use flashfront_device::Rng;
+use flashfront_engine::policy::Spec;
+
+use crate::policy::{Access, Build, UNIT_BLOCKS_MAX};
+use crate::replay::Totals;
+use crate::replay::blocks::UNTIMED_NS;
+use crate::replay::ledger::Ledger;
+use crate::zipf::{Scatter, Zipf};
+
+#[cfg(test)]
+mod tests;
+
+/// The exponent of Zipf's law.
+pub const SKEW: f64 = 1.2;
+
+/// Points of the curve over time in a round.
+pub const POINTS: u64 = 8;
+
+/// Caches that the experiment can be made with: below, policies with large units have too few; above, the reads take too much RAM.
+pub const CACHE_BLOCKS: RangeInclusive<u64> = 1 << 10..=1 << 24;
+
+/// Rounds that it can have: above, the numbers of reads take too much RAM.
+pub const ROUNDS: RangeInclusive<u64> = 1..=64;
+
+/// Where junk lies: beyond all data, at the beginning of any unit.
+const JUNK: u64 = 1 << 40;
+
+/// How often all of it is read at most. Most policies are full of it after one time, SMQ with blocks of 4 KiB after some ten.
+const JUNK_PASSES: u32 = 16;
+
+/// How much data there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Case {
+    /// As much as the cache holds.
+    Fits,
+    /// Twelve times as much.
+    Larger,
+}
+
+impl Case {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Fits, Self::Larger];
+
+    /// For people and scripts.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fits => "fits",
+            Self::Larger => "larger",
+        }
+    }
+
+    /// Data of how many caches.
+    #[must_use]
+    pub fn caches(self) -> u64 {
+        match self {
+            Self::Fits => 1,
+            Self::Larger => 12,
+        }
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// The cache's size, of [`CACHE_BLOCKS`].
+    pub cache_blocks: u64,
+    /// For how long, of [`ROUNDS`]: rounds of as many reads as the cache has blocks.
+    pub rounds: u64,
+    /// The reads are drawn from it.
+    pub seed: u64,
+}
+
+/// What the reads are, whoever caches them.
+#[derive(Clone, Debug)]
+pub struct Reads {
+    /// Different blocks that can be asked for.
+    pub data_blocks: u64,
+    /// The hit ratio of a cache that always holds the most popular blocks, as many as it has room for: by the law, not by the reads.
+    pub static_optimum: f64,
+    /// Different blocks that were asked for up to each point: what any cache must read from the origin, however large it is.
+    pub compulsory_blocks: Vec<u64>,
+    /// The point at which as many different blocks were asked for as the cache has, if they were.
+    pub turnover: Option<usize>,
+}
+
+/// What one policy made of them.
+#[derive(Clone, Debug)]
+pub struct Adapted {
+    /// Its name.
+    pub policy: &'static str,
+    /// The cache's size in blocks: whole units of the policy.
+    pub cache_blocks: u64,
+    /// What of it held junk when the reads began. Nothing else was in it.
+    pub junk_blocks: u64,
+    /// What was counted up to each point, without the junk; before the first point nothing.
+    pub points: Vec<Totals>,
+}
+
+/// A case of the experiment.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Which.
+    pub case: Case,
+    /// Reads between two points.
+    pub step: u64,
+    /// What was asked for.
+    pub reads: Reads,
+    /// The policies, in the order asked for.
+    pub rows: Vec<Adapted>,
+}
+
+impl Outcome {
+    /// The point that ends this round.
+    #[must_use]
+    pub fn end_of_round(&self, round: u64) -> usize {
+        (round * POINTS) as usize
+    }
+
+    /// How many points there are.
+    #[must_use]
+    pub fn points(&self) -> usize {
+        self.reads.compulsory_blocks.len() - 1
+    }
+
+    /// The hit ratio of a policy between two points.
+    #[must_use]
+    pub fn hit_ratio(&self, row: &Adapted, from: usize, to: usize) -> f64 {
+        (row.points[to].hits - row.points[from].hits) as f64 / ((to - from) as u64 * self.step) as f64
+    }
+
+    /// The same of a cache that has room for everything: no other that takes what is asked for can do better.
+    #[must_use]
+    pub fn unlimited_hit_ratio(&self, from: usize, to: usize) -> f64 {
+        let all = &self.reads.compulsory_blocks;
+        1.0 - (all[to] - all[from]) as f64 / ((to - from) as u64 * self.step) as f64
+    }
+
+    /// Blocks read from the origin up to a point, for each that had to be.
+    #[must_use]
+    pub fn origin_reads_per_compulsory(&self, row: &Adapted, point: usize) -> f64 {
+        row.points[point].origin_read_blocks as f64 / self.reads.compulsory_blocks[point].max(1) as f64
+    }
+
+    /// The points between which a turnover is just over: an eighth of a round.
+    #[must_use]
+    pub fn after_turnover(&self) -> Option<(usize, usize)> {
+        self.reads.turnover.filter(|at| *at < self.points()).map(|at| (at, at + 1))
+    }
+}
+
+impl Experiment {
+    fn step(&self) -> u64 {
+        self.cache_blocks / POINTS
+    }
+
+    /// Reads of a case that count, for each policy.
+    #[must_use]
+    pub fn reads(&self) -> u64 {
+        self.rounds * POINTS * self.step()
+    }
+
+    /// Runs a case; adds the reads that each policy has seen to `done`.
+    ///
+    /// # Panics
+    /// If [`CACHE_BLOCKS`] or [`ROUNDS`] don't allow it.
+    #[must_use]
+    pub fn run(&self, case: Case, policies: &[&'static Spec<Build>], done: &AtomicU64) -> Outcome {
+        assert!(
+            CACHE_BLOCKS.contains(&self.cache_blocks) && ROUNDS.contains(&self.rounds),
+            "{self:?} is too large or small"
+        );
+        let (blocks, reads) = self.draw(case);
+        let next =
+            if policies.iter().any(|spec| spec.build.foresees) { next(&blocks, reads.data_blocks) } else { Vec::new() };
+        let (turn, threads) = (AtomicUsize::new(0), thread::available_parallelism().map_or(1, usize::from));
+        let mut rows = thread::scope(|scope| {
+            let worker = || {
+                let mut rows = Vec::new();
+                loop {
+                    let nth = turn.fetch_add(1, Ordering::Relaxed);
+                    let Some(spec) = policies.get(nth) else { break rows };
+                    rows.push((nth, self.adapt(spec, &blocks, &next, done)));
+                }
+            };
+            let workers: Vec<_> = (0..threads.min(policies.len())).map(|_| scope.spawn(worker)).collect();
+            let joined = workers.into_iter().flat_map(|it| match it.join() {
+                Ok(rows) => rows,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            joined.collect::<Vec<_>>()
+        });
+        rows.sort_by_key(|row| row.0);
+        Outcome { case, step: self.step(), reads, rows: rows.into_iter().map(|row| row.1).collect() }
+    }
+
+    /// The blocks that are asked for, one after the other.
+    fn draw(&self, case: Case) -> (Vec<u32>, Reads) {
+        let data_blocks = self.cache_blocks * case.caches();
+        let (zipf, scatter, mut rng) = (Zipf::new(data_blocks, SKEW), Scatter::new(data_blocks), Rng::new(self.seed));
+        let mut seen = vec![false; data_blocks as usize];
+        let mut blocks = Vec::with_capacity(self.reads() as usize);
+        let (mut compulsory_blocks, mut different) = (vec![0], 0);
+        for _ in 0..self.rounds * POINTS {
+            for _ in 0..self.step() {
+                let block = scatter.place(zipf.sample(&mut rng));
+                different += u64::from(!std::mem::replace(&mut seen[block as usize], true));
+                blocks.push(block as u32);
+            }
+            compulsory_blocks.push(different);
+        }
+        let turnover = compulsory_blocks.iter().position(|it| *it >= self.cache_blocks);
+        let static_optimum = zipf.share_of(self.cache_blocks);
+        (blocks, Reads { data_blocks, static_optimum, compulsory_blocks, turnover })
+    }
+
+    fn adapt(&self, spec: &Spec<Build>, blocks: &[u32], next: &[u32], done: &AtomicU64) -> Adapted {
+        let mut ledger = Ledger::new(&spec.build, self.cache_blocks);
+        let time_ns = self.fill_with_junk(&mut ledger, spec.build.unit_blocks);
+        let (junk_blocks, before) = (ledger.cached_blocks(), ledger.totals());
+        let junk_reads = before.accesses;
+        let mut points = vec![Totals::default()];
+        let mut nth = 0;
+        for step in blocks.chunks(self.step() as usize) {
+            for &block in step {
+                let next = match next.get(nth) {
+                    Some(&NEVER) | None => u64::MAX,
+                    Some(&next) => junk_reads + u64::from(next),
+                };
+                nth += 1;
+                let time_ns = time_ns + nth as u64 * UNTIMED_NS;
+                ledger.access(&Access { key: ledger.unit(u64::from(block)), write: false, time_ns, next }, 1);
+            }
+            points.push(ledger.totals().since(&before));
+            done.fetch_add(step.len() as u64, Ordering::Relaxed);
+        }
+        Adapted { policy: spec.name, cache_blocks: ledger.cache_blocks(), junk_blocks, points }
+    }
+
+    /// Reads as many blocks as the cache has, in order, each request twice, and all of it again until the cache is full; the time when
+    /// that is done.
+    fn fill_with_junk(&self, ledger: &mut Ledger, unit_blocks: u64) -> u64 {
+        let (mut time_ns, mut nth) = (0, 0);
+        for _ in 0..JUNK_PASSES {
+            for request in 0..self.cache_blocks.div_ceil(UNIT_BLOCKS_MAX) {
+                let blocks = JUNK + request * UNIT_BLOCKS_MAX..JUNK + (request + 1) * UNIT_BLOCKS_MAX;
+                for again in [true, false] {
+                    time_ns += UNTIMED_NS;
+                    for block in blocks.clone().step_by(unit_blocks as usize) {
+                        // Who foresees admits all that it misses, so that for it there is one pass.
+                        let next = if again { nth + UNIT_BLOCKS_MAX / unit_blocks } else { u64::MAX };
+                        ledger.access(&Access { key: ledger.unit(block), write: false, time_ns, next }, unit_blocks);
+                        nth += 1;
+                    }
+                }
+            }
+            if ledger.cached_blocks() * 100 >= self.cache_blocks * 99 {
+                break;
+            }
+        }
+        time_ns
+    }
+}
+
+/// In [`next`]: no more.
+const NEVER: u32 = u32::MAX;
+
+/// For each read the number of the next one of the same block.
+fn next(blocks: &[u32], data_blocks: u64) -> Vec<u32> {
+    let mut upcoming = vec![NEVER; data_blocks as usize];
+    let mut next = vec![NEVER; blocks.len()];
+    for (nth, &block) in blocks.iter().enumerate().rev() {
+        next[nth] = std::mem::replace(&mut upcoming[block as usize], nth as u32);
+    }
+    next
+}
