@@ -62,7 +62,7 @@ fn the_cache_is_full_of_junk_at_first() {
     let rivals: Vec<&str> = all().into_iter().filter(|name| *name != "flashfront").collect();
     for row in run(&SMALL, Case::Fits, &rivals).rows {
         let (junk, room) = (row.junk_blocks, row.cache_blocks);
-        assert!(junk * 100 >= room * 99 && junk <= room, "{}: {junk} of {room}", row.policy);
+        assert!(junk * 100 >= room * 95 && junk <= room, "{}: {junk} of {room}", row.policy);
         assert_eq!(row.points[0], Totals::default());
     }
     for row in run(&SMALL, Case::Fits, &["lru", "fifo", "clock", "2q", "arc", "lirs", "s3fifo", "sieve", "belady"]).rows
