@@ -189,8 +189,9 @@ impl Chart {
         for (at, text) in &self.moments {
             let (x, floor, text) = (self.x(*at), height - below, escaped(text));
             writeln!(out, "<path class=\"guide\" d=\"M{x:.1} {TOP}V{floor}\"/>")?;
-            let y = floor - 8.0;
-            writeln!(out, "<text class=\"minor\" x=\"{:.1}\" y=\"{y}\" text-anchor=\"end\">{text}</text>", x - 5.0)?;
+            // Above the frame, where no line is.
+            let y = TOP - 6.0;
+            writeln!(out, "<text class=\"minor\" x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>")?;
         }
         if let Some(((x, y), rest)) = self.front.split_first() {
             write!(out, "<path class=\"front\" d=\"M{:.1} {:.1}", self.x(*x), self.y(*y))?;
