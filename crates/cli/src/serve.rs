@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use flashfront_engine::{Durability, Mode};
-use flashfront_serve::config::{self, Age, Config, DirtyLimit, Listener, Size, TlsFiles, Volume};
+use flashfront_serve::config::{self, Age, Config, DirtyLimit, FlashBudget, Listener, Size, TlsFiles, Volume};
 use flashfront_serve::daemon::{self, Ended, Hooks};
 use flashfront_serve::frontend::nbd::Listen;
 
@@ -93,6 +93,9 @@ pub(crate) struct Serve {
     // clap waives `requires` when what is required conflicts with something given, so --cache is named too.
     #[arg(long, requires = "without_cache", conflicts_with = "cache")]
     accept_missing_dirty_data: bool,
+    /// What may be written to the cache device in a day, a size or "0.5 DWPD"; beyond it reads are not cached [default: none].
+    #[arg(long, value_name = "BUDGET")]
+    flash_writes_per_day: Option<FlashBudget>,
     /// The most that may be dirty, a share or a size [default: 50%].
     #[arg(long, value_name = "LIMIT")]
     dirty_limit: Option<DirtyLimit>,
@@ -217,6 +220,7 @@ impl Serve {
         config.ram_front_bytes = self.ram_front_bytes.unwrap_or(config.ram_front_bytes);
         let policy = &mut config.policy;
         policy.dirty_limit = self.dirty_limit.unwrap_or(policy.dirty_limit);
+        policy.flash_writes_per_day = self.flash_writes_per_day.unwrap_or(policy.flash_writes_per_day);
         policy.sequential_bypass = self.sequential_bypass.unwrap_or(policy.sequential_bypass);
         policy.durability = self.durability.unwrap_or(policy.durability);
         policy.max_dirty_age = self.max_dirty_age.unwrap_or(policy.max_dirty_age);

@@ -13,6 +13,7 @@ use core::ops::RangeInclusive;
 use slab::Slab;
 
 use self::life::Life;
+use crate::budget::Budget;
 use crate::destage::Destager;
 use crate::event::Event;
 use crate::format::Superblock;
@@ -93,6 +94,7 @@ impl Engine {
         let capacity = capacity_blocks(&superblock);
         let limit = options.dirty_limit_blocks.unwrap_or(capacity / 2);
         let members = Members::new(&superblock);
+        let budget = options.flash_writes_per_day_bytes.map(|bytes| Budget::new(bytes, now));
         let shared = Shared {
             cache_tag: superblock.cache_tag(),
             dirty_limit: clamp_dirty_limit(limit, capacity),
@@ -112,6 +114,7 @@ impl Engine {
             stopping: false,
             buffer_bytes: 0,
             ram_front_bytes: 0,
+            budget,
             window_bytes: 0,
         };
         let lanes = (0..shared.superblock.lanes as usize).map(|id| Lane::new(id, keys, &shared));

@@ -14,6 +14,7 @@
 
 extern crate alloc;
 
+mod budget;
 mod bypass;
 mod canary;
 mod check;

@@ -23,6 +23,8 @@ pub struct Options {
     /// RAM for copies of blocks that were read from the cache device, beside the engine's buffers. Default 0:
     /// most clients have a page cache of their own above.
     pub ram_front_bytes: u64,
+    /// What may be written to the cache device in a day; beyond it reads are not cached. Default: no limit.
+    pub flash_writes_per_day_bytes: Option<u64>,
     /// No block stays dirty longer than about this. Default 10 minutes.
     pub dirty_age_max_ns: u64,
     /// A write waits in RAM at most this long for its commit. Default 1 s.
@@ -44,6 +46,7 @@ impl Default for Options {
             dirty_limit_blocks: None,
             sequential_bypass_bytes: 4 << 20,
             ram_front_bytes: 0,
+            flash_writes_per_day_bytes: None,
             dirty_age_max_ns: 600_000_000_000,
             commit_age_max_ns: 1_000_000_000,
             drop_clean: false,

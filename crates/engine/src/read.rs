@@ -263,7 +263,9 @@ impl Lane {
     pub(crate) fn offer(&mut self, flat: Flat, span: Span, cx: &mut Cx<'_>) {
         let room = self.log.free_segments() > self.reclaim.watermark(&self.log);
         let verdict = self.policy.missed(flat.0, room);
-        if verdict.admit && self.append(Stream::Promoted, flat, false, 0, span, cx) {
+        let affordable = !verdict.admit || cx.shared.budget.as_mut().is_none_or(|budget| budget.allows(cx.now));
+        cx.shared.counters.over_budget_blocks += u64::from(!affordable);
+        if verdict.admit && affordable && self.append(Stream::Promoted, flat, false, 0, span, cx) {
             cx.shared.counters.promoted_blocks += 1;
         } else {
             self.window.put(flat, verdict.seen, span, &mut *self.policy, cx);

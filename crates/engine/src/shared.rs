@@ -7,6 +7,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use crate::budget::Budget;
 use crate::bypass::Streams;
 use crate::canary::Canary;
 use crate::event::Event;
@@ -162,6 +163,8 @@ pub(crate) struct Shared {
     pub(crate) stopping: bool,
     pub(crate) buffer_bytes: u64,
     pub(crate) ram_front_bytes: u64,
+    /// What may still be written to the cache device.
+    pub(crate) budget: Option<Budget>,
     /// Bytes of the windows of all lanes.
     pub(crate) window_bytes: u64,
 }
@@ -219,6 +222,12 @@ impl Cx<'_> {
         len: u64,
         span: Option<Span>,
     ) {
+        if what == Op::Write
+            && device == self.lead()
+            && let Some(budget) = &mut self.shared.budget
+        {
+            budget.spend(len);
+        }
         let counters = &mut self.shared.counters;
         match (device, what) {
             (DeviceId::Cache | DeviceId::Mirror, Op::Read) => counters.cache_reads_bytes += len,

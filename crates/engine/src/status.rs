@@ -32,6 +32,8 @@ pub struct Counters {
     pub writes_direct_blocks: u64,
     /// Blocks that missed and were put in the cache.
     pub promoted_blocks: u64,
+    /// Blocks that were not put in the cache because the flash budget was used up.
+    pub over_budget_blocks: u64,
     /// Blocks that reclaim copied forward.
     pub reinserted_blocks: u64,
     /// Blocks that reclaim dropped.

@@ -19,7 +19,7 @@ mod units;
 #[cfg(test)]
 mod tests;
 
-pub use units::{Age, DirtyLimit, Size, UnitError};
+pub use units::{Age, DirtyLimit, FlashBudget, Size, UnitError};
 
 /// A complete, commented config file: every key with unit, default and reason.
 pub const REFERENCE: &str = include_str!("config/reference.toml");
@@ -29,7 +29,7 @@ pub const REFERENCE: &str = include_str!("config/reference.toml");
 pub const BUFFER_BYTES_MIN: u64 = 72 << 20;
 
 /// All a daemon needs to know.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// The cache device, made by `flashfront format`.
@@ -121,11 +121,13 @@ pub struct TlsFiles {
 }
 
 /// How the cache behaves. Nothing of it is in the on-media format.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
     /// The name of the policy that decides what is cached, and what leaves.
     pub name: String,
+    /// What may be written to the cache device in a day.
+    pub flash_writes_per_day: FlashBudget,
     /// How much may be dirty.
     pub dirty_limit: DirtyLimit,
     /// Streams longer than this bypass the cache; 0 = never.
@@ -141,6 +143,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             name: flashfront_engine::policy::ALL[0].name.to_owned(),
+            flash_writes_per_day: FlashBudget::None,
             dirty_limit: DirtyLimit::Percent(50),
             sequential_bypass: Size(4 << 20),
             durability: Durability::Flush,

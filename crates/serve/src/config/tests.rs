@@ -136,6 +136,13 @@ fn values_print_as_they_are_read() {
     for text in ["4 MiB", "1 TiB", "0 B", "1537 KiB", "513 B"] {
         assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
     }
+    for text in ["none", "200 GiB", "0.5 DWPD"] {
+        assert_eq!(text.parse::<FlashBudget>().unwrap().to_string(), text);
+    }
+    assert_eq!("2dwpd".parse::<FlashBudget>().unwrap().bytes(1000), Some(2000));
+    for text in ["", "0", "0 DWPD", "-1 DWPD", "nan DWPD", "inf DWPD", "DWPD", "much"] {
+        assert!(text.parse::<FlashBudget>().is_err(), "{text}");
+    }
     assert_eq!("50 %".parse::<DirtyLimit>().unwrap().to_string(), "50%");
     assert_eq!("300s".parse::<Age>().unwrap().to_string(), "5m");
     assert_eq!("5m".parse::<Age>().unwrap(), "5min".parse::<Age>().unwrap());

@@ -21,6 +21,9 @@ pub enum UnitError {
     /// Neither a share nor a size.
     #[error("`{0}` is neither a share from 1% to 100% nor a size; write \"50%\" or \"20 GiB\"")]
     DirtyLimit(String),
+    /// Not a budget of writes.
+    #[error("`{0}` is no budget of writes a day; write a size (\"200 GiB\"), drive writes (\"0.5 DWPD\"), or \"none\"")]
+    FlashBudget(String),
     /// Not a span of time.
     #[error("`{0}` is not a span of time; write a number and a unit, as in \"30s\", \"5min\" or \"1h\"")]
     Age(String),
@@ -48,6 +51,7 @@ macro_rules! as_text {
 as_text!(Size);
 as_text!(DirtyLimit);
 as_text!(Age);
+as_text!(FlashBudget);
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -126,6 +130,58 @@ impl fmt::Display for DirtyLimit {
         match self {
             Self::Percent(percent) => write!(f, "{percent}%"),
             Self::Size(size) => size.fmt(f),
+        }
+    }
+}
+
+/// What may be written to the cache device in a day.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum FlashBudget {
+    /// As much as comes.
+    None,
+    /// So many bytes.
+    Size(Size),
+    /// So many times the cache device's size ("drive writes per day"), more than 0.
+    DriveWrites(f64),
+}
+
+impl FlashBudget {
+    /// The bytes for a cache device of that size.
+    #[must_use]
+    pub fn bytes(self, cache_bytes: u64) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Size(size) => Some(size.0),
+            Self::DriveWrites(times) => Some((times * cache_bytes as f64).max(1.0) as u64),
+        }
+    }
+}
+
+impl FromStr for FlashBudget {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let error = || UnitError::FlashBudget(text.to_owned());
+        let lower = text.trim().to_ascii_lowercase();
+        if lower == "none" {
+            return Ok(Self::None);
+        }
+        if let Some(times) = lower.strip_suffix("dwpd") {
+            let times: f64 = times.trim().parse().map_err(|_| error())?;
+            return if times > 0.0 && times <= 1000.0 { Ok(Self::DriveWrites(times)) } else { Err(error()) };
+        }
+        let size: Size = text.parse().map_err(|_| error())?;
+        if size.0 == 0 { Err(error()) } else { Ok(Self::Size(size)) }
+    }
+}
+
+impl fmt::Display for FlashBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Size(size) => size.fmt(f),
+            Self::DriveWrites(times) => write!(f, "{times} DWPD"),
         }
     }
 }
