@@ -47,7 +47,7 @@ impl Policy for Fifo {
         self.take(evictable)
     }
 
-    fn survives(&self, _: Zone, _: u8, _: u32, _: u32) -> Option<u8> {
+    fn survives(&mut self, _: Zone, _: u8, _: u32, _: u32) -> Option<u8> {
         None
     }
 }

@@ -6,15 +6,16 @@
 //! - **The gate.** Once the cache is full a block that a read missed is admitted to the main zone if it was seen
 //!   more often than the gate asks; else it waits in the window and is then remembered (as a ghost) with its count.
 //! - **The main zone** is a CLOCK (FIFO with reinsertion): a block is copied forward as long as it has hits, and
-//!   loses one each time. So copies are paid for by hits. Past three quarters of a segment a block that is kept loses
-//!   all its hits, so that no two rounds in a row free nothing.
+//!   loses one each time; all of them past three quarters of a segment. So copies are paid for by hits. An eighth of what is
+//!   reclaimed becomes free in any case, but for 16 segments that may be copied whole on credit: else writes would have to wait
+//!   until a whole zone of hot blocks was copied.
 //! - **What adapts.** A ghost that comes back shows what was done wrong. From the zone of writes: that share grows; from
 //!   the main zone: it shrinks (as ARC's p: Megiddo and Modha, FAST 2003), and the gate rises, since what was
 //!   admitted pushed out what was needed. One that was declined: the gate falls. A step up is sixteen steps down, because
 //!   blocks that were declined come back all the time, and an admission costs a write of flash.
 //! - **The open gate.** Where the gate has fallen to nothing (what the main zone loses is not missed, as when it
 //!   is full of junk), first comers are admitted at once, if a quarter of those that are not come back. One in sixteen is never
-//!   admitted at first sight, so that this is known.
+//!   admitted at first sight, so that this is known. Also hits get a block no more than one more round then.
 //!
 //! The idea of a frequency gate before flash: Flashield (NSDI 2019), TinyLFU (ACM TOS 2017); ghosts by zone: ARC, 2Q. Measured beside
 //! others in docs/policy.md; none of the constants was sharp: half or twice of each moved mean hits by 0.1 points
@@ -47,6 +48,9 @@ const GATE_DOWN: u32 = 1;
 const GATE_MAX: u32 = 5 * SIGHTING;
 /// Hits for which a block of the zone of writes is kept.
 const WRITES_KEEP: u8 = 2;
+/// The part of reclaimed segments that may be copied forward, in eighths, and how many segments' worth may be saved up.
+const COPIED_EIGHTHS: u32 = 7;
+const COPIED_SEGMENTS_MAX: u32 = 16;
 /// What a block of the main zone counts for when it leaves: it was admitted on the second sighting, mostly.
 const MAIN_COUNT: u8 = 2;
 /// First comers that are looked back on.
@@ -65,6 +69,8 @@ struct Gated {
     share: u64,
     gate: u32,
     ghost: Ghost,
+    /// Blocks that may still be copied forward.
+    copies: u32,
     /// First comers that were declined, and how many of them came back; halved together.
     firsts: u32,
     returned: u32,
@@ -81,6 +87,7 @@ impl Gated {
             share: blocks * SHARE_FIRST / 100,
             gate: 0,
             ghost: Ghost::new(blocks * GHOST_QUARTERS / 4),
+            copies: 0,
             firsts: 16,
             returned: 0,
         }
@@ -160,19 +167,27 @@ impl Policy for Gated {
     }
 
     fn victim(&mut self, evictable: &dyn Fn(SegmentId) -> bool) -> Option<SegmentId> {
-        if self.writes.len() as u64 * self.segment_blocks > self.share {
+        let victim = if self.writes.len() as u64 * self.segment_blocks > self.share {
             self.writes.take(evictable).or_else(|| self.main.take(evictable))
         } else {
             self.main.take(evictable).or_else(|| self.writes.take(evictable))
+        };
+        if victim.is_some() {
+            let most = self.segment_blocks as u32 * COPIED_SEGMENTS_MAX;
+            self.copies = self.copies.min(most) + self.segment_blocks as u32 * COPIED_EIGHTHS / 8;
         }
+        victim
     }
 
-    fn survives(&self, zone: Zone, hits: u8, kept: u32, slots: u32) -> Option<u8> {
-        match zone {
+    fn survives(&mut self, zone: Zone, hits: u8, kept: u32, slots: u32) -> Option<u8> {
+        let survives = match zone {
             Zone::Writes => (hits >= WRITES_KEEP).then_some(0),
-            Zone::Main if kept >= slots - slots / 4 => (hits > 0).then_some(0),
+            Zone::Main if self.gate < SIGHTING || kept >= slots - slots / 4 => (hits > 0).then_some(0),
             Zone::Main => hits.checked_sub(1),
-        }
+        };
+        let survives = survives.filter(|_| self.copies > 0);
+        self.copies -= u32::from(survives.is_some());
+        survives
     }
 
     fn dropped(&mut self, key: u64, zone: Zone, hits: u8) {

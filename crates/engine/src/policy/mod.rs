@@ -71,7 +71,7 @@ pub trait Policy: Send {
 
     /// Whether a clean block of a segment under reclaim is copied forward to [`Zone::Main`], and with how many hits;
     /// `kept` of the segment's `slots` have been so far.
-    fn survives(&self, zone: Zone, hits: u8, kept: u32, slots: u32) -> Option<u8>;
+    fn survives(&mut self, zone: Zone, hits: u8, kept: u32, slots: u32) -> Option<u8>;
 
     /// A block was dropped at reclaim.
     fn dropped(&mut self, _key: u64, _zone: Zone, _hits: u8) {}

@@ -33,7 +33,7 @@ impl Policy for Reinsert {
         self.0.take(evictable)
     }
 
-    fn survives(&self, _: Zone, hits: u8, kept: u32, slots: u32) -> Option<u8> {
+    fn survives(&mut self, _: Zone, hits: u8, kept: u32, slots: u32) -> Option<u8> {
         (hits > 0 && kept < slots / KEPT_DIVISOR).then_some(0)
     }
 }

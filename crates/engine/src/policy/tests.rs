@@ -53,7 +53,9 @@ fn every_policy_offers_each_sealed_segment_once_and_respects_evictability() {
 #[test]
 fn every_policy_lets_go_of_a_block_that_nobody_asks_for() {
     for spec in ALL {
-        let policy = (spec.build)(CAPACITY);
+        let mut policy = (spec.build)(CAPACITY);
+        policy.sealed(SegmentId(0), Zone::Main);
+        policy.victim(&|_| true);
         for zone in [Zone::Writes, Zone::Main] {
             assert_eq!(policy.survives(zone, 0, 0, 16), None, "{}: keeps a block nobody asked for", spec.name);
             let mut hits = Some(super::HITS_MAX);
@@ -62,6 +64,25 @@ fn every_policy_lets_go_of_a_block_that_nobody_asks_for() {
             }
             assert_eq!(hits, None, "{}: copies a block forward for ever", spec.name);
         }
+    }
+}
+
+#[test]
+fn every_policy_frees_an_eighth_of_what_it_reclaims_however_hot_it_is() {
+    for spec in ALL {
+        let mut policy = (spec.build)(CAPACITY);
+        let mut kept_blocks = 0;
+        for nth in 0..1000 {
+            let zone = if nth % 2 == 0 { Zone::Main } else { Zone::Writes };
+            policy.sealed(SegmentId(0), zone);
+            policy.victim(&|_| true);
+            let mut kept = 0;
+            for _ in 0..16 {
+                kept += u32::from(policy.survives(zone, super::HITS_MAX, kept, 16).is_some());
+            }
+            kept_blocks += kept;
+        }
+        assert!(kept_blocks <= (1000 * 7 / 8 + 16) * 16, "{}: {kept_blocks} of 16,000 blocks kept", spec.name);
     }
 }
 
