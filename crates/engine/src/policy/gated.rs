@@ -69,7 +69,7 @@ struct Gated {
     share: u64,
     gate: u32,
     ghost: Ghost,
-    /// Blocks that may still be copied forward.
+    /// Blocks that may still be copied forward, in eighths.
     copies: u32,
     /// First comers that were declined, and how many of them came back; halved together.
     firsts: u32,
@@ -173,8 +173,8 @@ impl Policy for Gated {
             self.main.take(evictable).or_else(|| self.writes.take(evictable))
         };
         if victim.is_some() {
-            let most = self.segment_blocks as u32 * COPIED_SEGMENTS_MAX;
-            self.copies = self.copies.min(most) + self.segment_blocks as u32 * COPIED_EIGHTHS / 8;
+            let segment = self.segment_blocks as u32;
+            self.copies = self.copies.min(segment * COPIED_SEGMENTS_MAX * 8) + segment * COPIED_EIGHTHS;
         }
         victim
     }
@@ -185,8 +185,8 @@ impl Policy for Gated {
             Zone::Main if self.gate < SIGHTING || kept >= slots - slots / 4 => (hits > 0).then_some(0),
             Zone::Main => hits.checked_sub(1),
         };
-        let survives = survives.filter(|_| self.copies > 0);
-        self.copies -= u32::from(survives.is_some());
+        let survives = survives.filter(|_| self.copies >= 8);
+        self.copies -= 8 * u32::from(survives.is_some());
         survives
     }
 
