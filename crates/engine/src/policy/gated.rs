@@ -6,7 +6,7 @@
 //! - **The gate.** Once the cache is full a block that a read missed is admitted to the main zone if it was seen
 //!   more often than the gate asks; else it waits in the window and is then remembered (as a ghost) with its count.
 //! - **The main zone** is a CLOCK (FIFO with reinsertion): a block is copied forward as long as it has hits, and
-//!   loses one each time; all of them past three quarters of a segment. So copies are paid for by hits. An eighth of what is
+//!   loses one each time; all of them past three quarters of a segment. So copies are paid for by hits. A sixteenth of what is
 //!   reclaimed becomes free in any case, but for 16 segments that may be copied whole on credit: else writes would have to wait
 //!   until a whole zone of hot blocks was copied.
 //! - **What adapts.** A ghost that comes back shows what was done wrong. From the zone of writes: that share grows; from
@@ -48,8 +48,8 @@ const GATE_DOWN: u32 = 1;
 const GATE_MAX: u32 = 5 * SIGHTING;
 /// Hits for which a block of the zone of writes is kept.
 const WRITES_KEEP: u8 = 2;
-/// The part of reclaimed segments that may be copied forward, in eighths, and how many segments' worth may be saved up.
-const COPIED_EIGHTHS: u32 = 7;
+/// The part of reclaimed segments that may be copied forward, in sixteenths, and how many segments' worth may be saved up.
+const COPIED_SIXTEENTHS: u32 = 15;
 const COPIED_SEGMENTS_MAX: u32 = 16;
 /// What a block of the main zone counts for when it leaves: it was admitted on the second sighting, mostly.
 const MAIN_COUNT: u8 = 2;
@@ -69,7 +69,7 @@ struct Gated {
     share: u64,
     gate: u32,
     ghost: Ghost,
-    /// Blocks that may still be copied forward, in eighths.
+    /// Blocks that may still be copied forward, in sixteenths.
     copies: u32,
     /// First comers that were declined, and how many of them came back; halved together.
     firsts: u32,
@@ -174,7 +174,7 @@ impl Policy for Gated {
         };
         if victim.is_some() {
             let segment = self.segment_blocks as u32;
-            self.copies = self.copies.min(segment * COPIED_SEGMENTS_MAX * 8) + segment * COPIED_EIGHTHS;
+            self.copies = self.copies.min(segment * COPIED_SEGMENTS_MAX * 16) + segment * COPIED_SIXTEENTHS;
         }
         victim
     }
@@ -185,8 +185,8 @@ impl Policy for Gated {
             Zone::Main if self.gate < SIGHTING || kept >= slots - slots / 4 => (hits > 0).then_some(0),
             Zone::Main => hits.checked_sub(1),
         };
-        let survives = survives.filter(|_| self.copies >= 8);
-        self.copies -= 8 * u32::from(survives.is_some());
+        let survives = survives.filter(|_| self.copies >= 16);
+        self.copies -= 16 * u32::from(survives.is_some());
         survives
     }
 
