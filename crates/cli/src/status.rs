@@ -185,7 +185,35 @@ fn cache(out: &mut String, report: &StatusReport, before: Option<(&StatusReport,
             writeln!(out, "hits        {hits} since the start, {} in the last second", human::percent(Some(recent)))
         }
         None => writeln!(out, "hits        {hits} of the blocks read"),
+    }?;
+    if report.shadow_bytes == 0 { Ok(()) } else { what_if(out, report) }
+}
+
+/// What another size of the cache would change.
+fn what_if(out: &mut String, report: &StatusReport) -> Result<(), std::fmt::Error> {
+    if report.what_if.is_empty() {
+        return writeln!(out, "what if     another size would do better is not known yet: too little was asked for");
     }
+    for (nth, it) in report.what_if.iter().enumerate() {
+        let size = match it.size_percent {
+            50 => "half the cache",
+            100 => "as it is",
+            200 => "twice",
+            _ => "four times",
+        };
+        let times = |count| report.times_present(it, count).map_or_else(|| "-".to_owned(), |it| format!("{it:.2}x"));
+        writeln!(
+            out,
+            "{:<12}{size:<14} {:>7} hits, origin reads {}, writes {}, flash writes {}{}",
+            if nth == 0 { "what if" } else { "" },
+            human::percent(it.read_hit_ratio()),
+            times(|it| it.origin_read_blocks),
+            times(|it| it.origin_write_blocks),
+            times(|it| it.flash_written_blocks),
+            if it.filled { "" } else { " (not full yet)" }
+        )?;
+    }
+    Ok(())
 }
 
 fn recent_hits(now: &StatusReport, before: &StatusReport) -> Option<f64> {
@@ -196,9 +224,33 @@ fn recent_hits(now: &StatusReport, before: &StatusReport) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use flashfront_engine::shadow::{Totals, WhatIf};
     use flashfront_serve::report::{Facts, LostRange};
 
     use super::*;
+
+    #[test]
+    fn other_sizes_are_compared_with_the_present_one() {
+        let what_if = |size_percent, read_hits, filled| {
+            let totals = Totals { reads: 1000, read_hits, origin_read_blocks: 1000 - read_hits, ..Totals::default() };
+            WhatIf { size_percent, totals: Totals { absorbed_blocks: 7, ..totals }, filled }
+        };
+        let status = flashfront_engine::Status { shadow_bytes: 1, ..Default::default() };
+        let unknown = table(&StatusReport::new(&status, &Facts::default()), None).unwrap();
+        assert!(unknown.contains("what if     another size would do better is not known yet"), "{unknown}");
+        let sizes =
+            vec![what_if(50, 400, true), what_if(100, 600, true), what_if(200, 700, true), what_if(400, 800, false)];
+        let status = flashfront_engine::Status { what_if: sizes, ..status };
+        let text = table(&StatusReport::new(&status, &Facts::default()), None).unwrap();
+        for line in [
+            "what if     half the cache  40.0 % hits, origin reads 1.50x, writes -, flash writes 1.00x",
+            "            as it is        60.0 % hits, origin reads 1.00x, writes -, flash writes 1.00x",
+            "            twice           70.0 % hits, origin reads 0.75x, writes -, flash writes 1.00x",
+            "            four times      80.0 % hits, origin reads 0.50x, writes -, flash writes 1.00x (not full yet)",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} is missing from\n{text}");
+        }
+    }
 
     #[test]
     fn the_table_says_what_matters() {
@@ -220,6 +272,7 @@ mod tests {
         assert!(text.contains("sector 8, 2 blocks"), "{text}");
         let plain = table(&before, None).unwrap();
         assert!(plain.contains("hits        - of") && !plain.contains("LOST"), "{plain}");
+        assert!(!plain.contains("what if"), "{plain}");
         assert!(!plain.contains("FAILED") && !plain.contains("NO CACHE"), "{plain}");
         let alone = table(&StatusReport { without_cache: true, ..before }, None).unwrap();
         assert!(alone.contains("NO CACHE") && !alone.contains("cached") && !alone.contains("hits"), "{alone}");

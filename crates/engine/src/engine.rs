@@ -24,9 +24,12 @@ use crate::memory::Memory;
 use crate::mirror::{MIRRORED, Members};
 use crate::options::Options;
 use crate::persist::{PERSIST_FLUSH, PERSIST_WRITE, Persist};
+use crate::policy::Window;
+use crate::reclaim::watermark;
 use crate::recover::OpenError;
 use crate::request::Active;
 use crate::router::Router;
+use crate::shadow::{Shadow, Shape};
 use crate::shared::{COORDINATOR, Cx, FailureRecord, FlushGate, FlushWaiter, Origin, Shared, Up};
 use crate::status::{Counters, OriginStatus, Status};
 use crate::sync;
@@ -42,6 +45,7 @@ pub(crate) struct Coordinator {
     pub(crate) router: Router,
     pub(crate) throttle: Throttle,
     pub(crate) destager: Destager,
+    pub(crate) shadow: Shadow,
     persist: Persist,
     /// A flush of the cache device is in flight.
     cache_flushing: bool,
@@ -124,6 +128,7 @@ impl Engine {
             router,
             throttle: Throttle::default(),
             destager: Destager::new(now),
+            shadow: Shadow::new(shape(&shared.superblock), shared.options.policy.build),
             persist: Persist::default(),
             cache_flushing: false,
             until_drained: Vec::new(),
@@ -221,6 +226,8 @@ impl Engine {
             ram_front_bytes: shared.ram_front_bytes,
             window_bytes: shared.window_bytes,
             index_bytes: self.lanes.iter().map(Lane::table_bytes).sum(),
+            shadow_bytes: self.coordinator.shadow.bytes(),
+            what_if: self.coordinator.shadow.what_if(),
             requests_in_flight: self.coordinator.requests.len() as u64,
         }
     }
@@ -236,6 +243,19 @@ impl Engine {
 
 fn capacity_blocks(superblock: &Superblock) -> u64 {
     u64::from(superblock.lanes) * u64::from(superblock.segments_per_lane) * u64::from(superblock.segment_blocks)
+}
+
+/// What the shadow must know of the cache.
+fn shape(superblock: &Superblock) -> Shape {
+    let (lanes, segments) = (superblock.lanes, superblock.segments_per_lane);
+    let window = Window::new(u64::from(segments) * u64::from(superblock.segment_blocks), u64::from(lanes));
+    Shape {
+        segments: lanes * segments,
+        segment_blocks: superblock.segment_blocks,
+        free_segments: lanes * watermark(segments as usize) as u32,
+        window_blocks: window.capacity() * lanes as usize,
+        stands_for: 1,
+    }
 }
 
 /// The dirty limits that a cache of that capacity can hold. Reclaim needs room: at least an eighth of

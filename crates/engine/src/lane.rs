@@ -196,7 +196,11 @@ impl Lane {
             log: Log::new(superblock),
             ram_front: RamFront::new(shared.options.ram_front_bytes / u64::from(superblock.lanes)),
             window: RamWindow::new(slots, u64::from(superblock.lanes)),
-            policy: (shared.options.policy.build)(Capacity { segments, segment_blocks: superblock.segment_blocks }),
+            policy: (shared.options.policy.build)(Capacity {
+                segments,
+                segment_blocks: superblock.segment_blocks,
+                stands_for: 1,
+            }),
             awaiting_room: VecDeque::new(),
             awaiting_clean: Vec::new(),
             runs: Slab::new(),

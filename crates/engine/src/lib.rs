@@ -41,6 +41,7 @@ mod reclaim;
 mod recover;
 mod request;
 mod router;
+pub mod shadow;
 mod shared;
 mod status;
 mod sync;

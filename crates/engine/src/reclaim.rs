@@ -64,8 +64,13 @@ pub(crate) struct Reclaim {
 impl Reclaim {
     /// Fewer free segments than this start reclaim: 1/32 of the lane, at least 8, at most 64.
     pub(crate) fn watermark(&self, log: &Log) -> usize {
-        (log.segments.len() / 32).clamp(8, 64)
+        watermark(log.segments.len())
     }
+}
+
+/// The same for a lane of that many segments.
+pub(crate) fn watermark(segments: usize) -> usize {
+    (segments / 32).clamp(8, 64)
 }
 
 impl Lane {

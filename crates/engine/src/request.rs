@@ -10,6 +10,7 @@ use crate::index::Flat;
 use crate::io::{Effect, Request, RequestError, RequestId, RequestOp};
 use crate::lane::{Lane, Piece, PieceKind};
 use crate::memory::Buf;
+use crate::shadow::Access;
 use crate::shared::{Cx, FlushWaiter};
 use crate::types::{BLOCK_SECTORS, Durability, Mode, REQUEST_BYTES_MAX, SECTOR_BYTES};
 
@@ -42,6 +43,18 @@ struct Range {
 fn always_durable(range: Range, cx: &Cx<'_>) -> bool {
     let writeback = cx.shared.origins[range.origin].mode == Mode::Writeback;
     writeback && cx.shared.options.durability == Durability::Always
+}
+
+/// What the shadow is told of a piece. Nothing of what says little about the worth of a cache: discards and long zeroes.
+fn shadowed(kind: PieceKind, bypass: bool, mode: Mode) -> Option<Access> {
+    match (kind, mode) {
+        (PieceKind::Discard | PieceKind::Zero, _) | (_, Mode::Passthrough) => None,
+        (PieceKind::Read, _) if bypass => Some(Access::ReadPast),
+        (PieceKind::Read, _) => Some(Access::Read),
+        (PieceKind::Write, _) => Some(Access::Write),
+        (PieceKind::Direct, Mode::Writethrough) if !bypass => Some(Access::WriteThrough),
+        (PieceKind::Direct, _) => Some(Access::WritePast),
+    }
 }
 
 impl Coordinator {
@@ -192,6 +205,9 @@ impl Coordinator {
         let end = Flat(origin.base.0 + end_sector.div_ceil(BLOCK_SECTORS));
         // A short last block of the origin counts as whole.
         let last_is_whole = end_sector * SECTOR_BYTES == origin.size_bytes;
+        if let Some(access) = shadowed(kind, bypass, origin.mode) {
+            self.shadow.note(access, first.0..end.0);
+        }
         let mut from = first;
         while from < end {
             let to = end.min(self.router.stripe_end(from)).min(Flat(from.0 + PIECE_BLOCKS_MAX));

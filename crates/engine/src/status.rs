@@ -5,6 +5,7 @@
 
 use alloc::vec::Vec;
 
+use crate::shadow::WhatIf;
 use crate::types::{Key, Mode, OriginId};
 
 /// What only grows. Units: operations, blocks, or bytes, as the names say.
@@ -136,6 +137,10 @@ pub struct Status {
     pub window_bytes: u64,
     /// Bytes of index, dirty set and ghost.
     pub index_bytes: u64,
+    /// Memory of the shadow; 0 if the cache is too small for one.
+    pub shadow_bytes: u64,
+    /// What would be with a cache of another size; empty while it is not known.
+    pub what_if: Vec<WhatIf>,
     /// Requests accepted and not yet answered.
     pub requests_in_flight: u64,
 }

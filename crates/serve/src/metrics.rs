@@ -8,6 +8,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 
 use axum::Router;
@@ -25,7 +26,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::control::{Caller, Command, Response};
-use crate::report::StatusReport;
+use crate::report::{StatusReport, WhatIfReport};
 
 /// Requests worked on at a time.
 pub const SCRAPES_MAX: usize = 4;
@@ -156,11 +157,39 @@ pub fn encode(report: &StatusReport) -> String {
     }
     registry.register("volume_blocks_dirty", "Dirty blocks of the volume", dirty);
     registry.register("volume_size_bytes", "Size of the volume", size);
+    what_if(report, &mut registry);
     registry.register_collector(Box::new(Numbers(report.clone())));
     let mut text = String::new();
     // Writing to a String does not fail.
     let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
     text
+}
+
+/// What would be with other sizes of the cache, as shares and as multiples of what is with the present one.
+fn what_if(report: &StatusReport, registry: &mut Registry) {
+    type Value = fn(&StatusReport, &WhatIfReport) -> Option<f64>;
+    let gauges: [(&str, &str, Value); 5] = [
+        ("hit_ratio", "Share of accesses found with a cache of that size", |_, it| it.hit_ratio()),
+        ("read_hit_ratio", "Share of blocks read found with a cache of that size", |_, it| it.read_hit_ratio()),
+        ("origin_reads_times", "Origin reads with a cache of that size, in those of the present one", |all, it| {
+            all.times_present(it, |it| it.origin_read_blocks)
+        }),
+        ("origin_writes_times", "Origin writes with a cache of that size, in those of the present one", |all, it| {
+            all.times_present(it, |it| it.origin_write_blocks)
+        }),
+        ("flash_writes_times", "Flash writes with a cache of that size, in those of the present one", |all, it| {
+            all.times_present(it, |it| it.flash_written_blocks)
+        }),
+    ];
+    for (name, help, value) in gauges {
+        let family = Family::<[(&str, String); 1], Gauge<f64, AtomicU64>>::default();
+        for it in &report.what_if {
+            if let Some(value) = value(report, it) {
+                family.get_or_create(&[("size", (f64::from(it.size_percent) / 100.0).to_string())]).set(value);
+            }
+        }
+        registry.register(format!("what_if_{name}"), help, family);
+    }
 }
 
 fn signed(value: u64) -> i64 {
@@ -200,6 +229,7 @@ impl Collector for Numbers {
             ("buffer_bytes", "Buffer bytes the engine holds", report.buffer_bytes),
             ("ram_front_bytes", "Bytes of copies in the RAM front", report.ram_front_bytes),
             ("window_bytes", "Bytes of blocks that wait in RAM to be seen again", report.window_bytes),
+            ("shadow_bytes", "Bytes of the models of caches of other sizes", report.shadow_bytes),
             ("request_buffer_bytes", "Buffer bytes held for clients", report.request_buffer_bytes),
             ("requests_in_flight", "Requests not yet answered", report.requests_in_flight),
             ("clients", "Clients connected", report.clients),
@@ -217,16 +247,23 @@ impl Collector for Numbers {
 mod tests {
     use std::io::{Read, Write};
 
+    use flashfront_engine::shadow::{Totals, WhatIf};
     use flashfront_engine::{Counters, Mode, OriginId, OriginStatus, Status};
 
     use super::*;
     use crate::report::Facts;
+
+    fn what_if(size_percent: u32, origin_read_blocks: u64) -> WhatIf {
+        let totals = Totals { accesses: 800, hits: 200, origin_read_blocks, ..Totals::default() };
+        WhatIf { size_percent, totals, filled: true }
+    }
 
     fn report() -> StatusReport {
         let status = Status {
             counters: Counters { read_hits: u64::MAX, writes: 7, ..Counters::default() },
             origins: vec![OriginStatus { id: OriginId(0), mode: Mode::Writeback, size_bytes: 4096, blocks_dirty: 5 }],
             blocks_dirty: 5,
+            what_if: vec![what_if(50, 400), what_if(100, 200)],
             ..Status::default()
         };
         let facts = Facts { volumes: vec!["da\"ta".to_owned()], ..Facts::default() };
@@ -242,6 +279,9 @@ mod tests {
             "flashfront_writes_total 7",
             "flashfront_blocks_dirty 5",
             "flashfront_without_cache 0",
+            "flashfront_what_if_hit_ratio{size=\"0.5\"} 0.25",
+            "flashfront_what_if_origin_reads_times{size=\"0.5\"} 2.0",
+            "flashfront_what_if_origin_reads_times{size=\"1\"} 1.0",
             "flashfront_volume_blocks_dirty{volume=\"da\\\"ta\",mode=\"writeback\"} 5",
             "# EOF",
         ] {
@@ -253,6 +293,8 @@ mod tests {
     fn every_number_of_the_report_is_there() {
         let text = encode(&report());
         let value = serde_json::to_value(report()).unwrap();
+        // Nothing is read or written to flash here: no share and no multiple.
+        assert!(!text.contains("what_if_read_hit_ratio{") && !text.contains("what_if_flash_writes_times{"));
         for (key, value) in value.as_object().unwrap() {
             if value.is_number() && !["pid", "uptime_s"].contains(&key.as_str()) {
                 assert!(text.contains(&format!("flashfront_{key}")), "{key} is missing");

@@ -5,6 +5,7 @@
 //! contract with scripts: keys are added, never renamed or removed (test: `keys_are_a_contract`).
 //! Units come last in a name; what has no unit is a count.
 
+use flashfront_engine::shadow::WhatIf;
 use flashfront_engine::{BLOCK_SECTORS, Counters, Key, MirrorStatus, Mode, OriginId, Status};
 use serde::{Deserialize, Serialize};
 
@@ -118,6 +119,64 @@ pub struct LostRange {
     pub blocks: u64,
 }
 
+/// What would be with a cache of another size, as counted in recent times; the one of 100 % is there for comparison.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WhatIfReport {
+    /// The size, of which 100 is the present one.
+    pub size_percent: u32,
+    /// Accesses to blocks.
+    pub accesses: u64,
+    /// Those that would find their block.
+    pub hits: u64,
+    /// Blocks read.
+    pub reads: u64,
+    /// Those that would be found.
+    pub read_hits: u64,
+    /// Blocks that would be read from origins.
+    pub origin_read_blocks: u64,
+    /// Blocks that would be written to origins, at least: when they leave the cache.
+    pub origin_write_blocks: u64,
+    /// Blocks that would be written to flash.
+    pub flash_written_blocks: u64,
+    /// Whether it would be full by now; until then it may get better still.
+    pub filled: bool,
+}
+
+impl From<&WhatIf> for WhatIfReport {
+    fn from(it: &WhatIf) -> Self {
+        let totals = it.totals;
+        Self {
+            size_percent: it.size_percent,
+            accesses: totals.accesses,
+            hits: totals.hits,
+            reads: totals.reads,
+            read_hits: totals.read_hits,
+            origin_read_blocks: totals.origin_read_blocks,
+            origin_write_blocks: totals.origin_write_blocks,
+            flash_written_blocks: totals.flash_blocks_written(),
+            filled: it.filled,
+        }
+    }
+}
+
+impl WhatIfReport {
+    /// Share of all accesses that would find their block, 0 to 1; `None` without accesses.
+    #[must_use]
+    pub fn hit_ratio(&self) -> Option<f64> {
+        share(self.hits, self.accesses)
+    }
+
+    /// Share of the blocks read that would be found.
+    #[must_use]
+    pub fn read_hit_ratio(&self) -> Option<f64> {
+        share(self.read_hits, self.reads)
+    }
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
 /// Everything `status` knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusReport {
@@ -183,6 +242,12 @@ pub struct StatusReport {
     pub ram_front_bytes: u64,
     /// Bytes of blocks that wait in RAM to be seen again.
     pub window_bytes: u64,
+    /// Bytes of the models of caches of other sizes.
+    #[serde(default)]
+    pub shadow_bytes: u64,
+    /// What would be with a cache of half, the same, twice and four times the size; empty while it is not known.
+    #[serde(default)]
+    pub what_if: Vec<WhatIfReport>,
     /// Bytes of buffers held for clients' requests.
     pub request_buffer_bytes: u64,
     /// Requests accepted and not yet answered.
@@ -243,6 +308,8 @@ impl StatusReport {
             buffer_bytes: status.buffer_bytes,
             ram_front_bytes: status.ram_front_bytes,
             window_bytes: status.window_bytes,
+            shadow_bytes: status.shadow_bytes,
+            what_if: status.what_if.iter().map(WhatIfReport::from).collect(),
             request_buffer_bytes: facts.request_buffer_bytes,
             requests_in_flight: status.requests_in_flight,
             clients: facts.clients,
@@ -250,11 +317,17 @@ impl StatusReport {
         }
     }
 
+    /// How many times of what it is with the present size a count would be with another; `None` if the present one is 0.
+    #[must_use]
+    pub fn times_present(&self, it: &WhatIfReport, count: fn(&WhatIfReport) -> u64) -> Option<f64> {
+        let present = self.what_if.iter().find(|it| it.size_percent == 100)?;
+        share(count(it), count(present))
+    }
+
     /// Share of the blocks read that came from the cache, 0 to 1; `None` before the first read.
     #[must_use]
     pub fn hit_ratio(&self) -> Option<f64> {
-        let all = self.counters.read_hits + self.counters.read_misses;
-        (all > 0).then(|| self.counters.read_hits as f64 / all as f64)
+        share(self.counters.read_hits, self.counters.read_hits + self.counters.read_misses)
     }
 }
 
@@ -262,6 +335,7 @@ impl StatusReport {
 fn uncached(status: &Status) -> Status {
     let mut it = status.clone();
     (it.capacity_blocks, it.dirty_limit_blocks, it.segments, it.segments_free) = (0, 0, 0, 0);
+    (it.shadow_bytes, it.what_if) = (0, Vec::new());
     let Counters { cache_reads_bytes, cache_writes_bytes, cache_flushes, commits, checkpoints, .. } = &mut it.counters;
     for counter in [cache_reads_bytes, cache_writes_bytes, cache_flushes, commits, checkpoints] {
         *counter = 0;
@@ -375,6 +449,8 @@ mod tests {
             "drains",
             "cache_failed",
             "without_cache",
+            "shadow_bytes",
+            "what_if",
         ] {
             assert!(value.get(key).is_some(), "{key} is missing");
         }

@@ -247,7 +247,7 @@ impl Experiment {
                 let time_ns = time_ns + nth as u64 * UNTIMED_NS;
                 ledger.access(&Access { key: ledger.unit(u64::from(block)), write: false, time_ns, next }, 1);
             }
-            points.push(ledger.totals().since(&before));
+            points.push(ledger.totals() - before);
             done.fetch_add(step.len() as u64, Ordering::Relaxed);
         }
         Adapted { policy: spec.name, cache_blocks: ledger.cache_blocks(), junk_blocks, points }

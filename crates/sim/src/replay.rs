@@ -20,10 +20,9 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use flashfront_engine::policy::Spec;
+pub use flashfront_engine::shadow::Totals;
 
-use blocks::Asked;
-pub use blocks::{Blocks, GridChoice, Source, SourceError};
-pub use ledger::Totals;
+pub use blocks::{Asked, Blocks, GridChoice, Source, SourceError};
 
 use crate::policy::{Access, Build};
 use crate::trace::Report;

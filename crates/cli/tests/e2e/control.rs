@@ -62,6 +62,26 @@ fn status_has_what_scripts_rely_on_and_counts() {
 }
 
 #[test]
+fn status_knows_what_another_size_would_change() {
+    let mut volume = Volume::served(64, 256, "writethrough");
+    assert_eq!(volume.status()["what_if"], serde_json::json!([]));
+    assert!(must(&mut volume.ask("status")).contains("not known yet"));
+    let mut client = volume.connect();
+    let mut bytes = vec![0; 256 << 10];
+    // All of the volume twice, not in order, or it would pass the cache: four times the cache holds it, twice does not.
+    for nth in 0..2048 {
+        client.read_at(nth * 397 % 1024 * (256 << 10), &mut bytes).expect("the volume can be read");
+    }
+    let status = volume.status();
+    let what_if = status["what_if"].as_array().expect("a list");
+    let read = |nth: usize| what_if[nth]["origin_read_blocks"].as_u64().expect("a number");
+    assert_eq!(what_if.iter().map(|it| &it["size_percent"]).collect::<Vec<_>>(), [50, 100, 200, 400], "{status}");
+    assert!(read(3) < read(1) && read(1) <= read(0), "{status}");
+    assert!(must(&mut volume.ask("status")).contains("            four times"));
+    volume.stop();
+}
+
+#[test]
 fn sockets_are_their_owners_alone() {
     let mut volume = Volume::served(32, 64, "writeback");
     for socket in [&volume.control, &volume.socket] {

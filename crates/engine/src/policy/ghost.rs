@@ -38,7 +38,7 @@ pub(super) struct Ghost {
 }
 
 /// Mixes a key: SplitMix64's finalizer (Steele et al., OOPSLA 2014).
-pub(super) const fn mix(key: u64) -> u64 {
+pub(crate) const fn mix(key: u64) -> u64 {
     let x = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)

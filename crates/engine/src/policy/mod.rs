@@ -14,6 +14,7 @@ mod spec;
 mod tests;
 mod window;
 
+pub(crate) use ghost::mix;
 pub use spec::Spec;
 pub(crate) use spec::registry;
 pub use window::Window;
@@ -89,6 +90,8 @@ pub struct Capacity {
     pub segments: u32,
     /// Blocks of each.
     pub segment_blocks: u32,
+    /// For how many blocks each stands: 1, but in a model that sees a sample.
+    pub stands_for: u32,
 }
 
 impl Capacity {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{ALL, Capacity, Policy, Window, Zone, by_name};
 use crate::types::SegmentId;
 
-const CAPACITY: Capacity = Capacity { segments: 64, segment_blocks: 16 };
+const CAPACITY: Capacity = Capacity { segments: 64, segment_blocks: 16, stands_for: 1 };
 
 fn gated() -> alloc::boxed::Box<dyn Policy> {
     (by_name("gated").unwrap().build)(CAPACITY)

@@ -11,8 +11,6 @@ use alloc::vec::Vec;
 
 use crate::types::BLOCK_BYTES;
 
-/// The most blocks: 16 MiB.
-const BLOCKS_MAX: u64 = 4096;
 const CACHE_PART: u64 = 32;
 
 #[derive(Clone, Copy)]
@@ -31,13 +29,21 @@ pub struct Window {
 }
 
 impl Window {
-    /// The most bytes that wait in the windows of all lanes.
-    pub const BYTES_MAX: u64 = BLOCKS_MAX * BLOCK_BYTES;
+    /// The most blocks that wait in the windows of all lanes: 16 MiB.
+    pub const BLOCKS_MAX: u64 = 4096;
+
+    /// The same in bytes.
+    pub const BYTES_MAX: u64 = Self::BLOCKS_MAX * BLOCK_BYTES;
 
     /// A window for a lane of this many blocks, one of `lanes`.
     #[must_use]
     pub fn new(cache_blocks: u64, lanes: u64) -> Self {
-        Self { capacity: (cache_blocks / CACHE_PART).min(BLOCKS_MAX / lanes.max(1)) as usize, ..Self::default() }
+        Self::of((cache_blocks / CACHE_PART).min(Self::BLOCKS_MAX / lanes.max(1)) as usize)
+    }
+
+    /// A window of that many blocks.
+    pub(crate) fn of(capacity: usize) -> Self {
+        Self { capacity, ..Self::default() }
     }
 
     /// How many blocks fit.

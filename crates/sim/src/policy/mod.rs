@@ -9,7 +9,7 @@ mod arc;
 mod belady;
 mod clock;
 mod fifo;
-mod flashfront;
+pub mod flashfront;
 mod larc;
 mod lirs;
 mod lru;

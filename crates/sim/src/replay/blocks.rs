@@ -127,9 +127,11 @@ impl std::error::Error for SourceError {}
 
 /// An access to a block, and whether it is the first of its request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
-    pub(super) access: Access,
-    pub(super) first: bool,
+pub struct Asked {
+    /// The access.
+    pub access: Access,
+    /// Whether it is the first of its request.
+    pub first: bool,
 }
 
 /// A trace that is being read.
@@ -213,7 +215,7 @@ impl Blocks {
     ///
     /// # Errors
     /// If the file can't be read on, has a bad line where that ends a trace, or too many disks.
-    pub(super) fn batch(&mut self) -> Result<Vec<Asked>, SourceError> {
+    pub fn batch(&mut self) -> Result<Vec<Asked>, SourceError> {
         let mut batch = Vec::with_capacity(BATCH);
         while batch.len() < BATCH {
             let Some(record) = self.records.next() else { break };

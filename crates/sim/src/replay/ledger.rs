@@ -7,73 +7,11 @@
 //! is answered by the origin, and the unit copied in beside it, which thus starts clean; it is written back and moved in the log as a
 //! whole, and what is rewritten in it takes no new place there (dm-cache).
 
+use flashfront_engine::shadow::Totals;
 use hashbrown::HashSet;
 
 use super::log::Log;
 use crate::policy::{Access, Build, Changes, Policy};
-
-/// What was counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Accesses to blocks.
-    pub accesses: u64,
-    /// Those that read.
-    pub reads: u64,
-    /// Accesses that found their block.
-    pub hits: u64,
-    /// Reads that did.
-    pub read_hits: u64,
-    /// Blocks written to flash because they were read.
-    pub fill_blocks: u64,
-    /// Blocks written to flash because they were written.
-    pub absorbed_blocks: u64,
-    /// Blocks written to flash once more, so that log segments become free.
-    pub reinserted_blocks: u64,
-    /// Blocks read from the origin.
-    pub origin_read_blocks: u64,
-    /// Blocks written to the origin, when they leave the cache or the trace ends: the least that must be, as a daemon that
-    /// destages earlier may write a block more than once.
-    pub origin_write_blocks: u64,
-}
-
-impl Totals {
-    /// Blocks written to flash.
-    #[must_use]
-    pub fn flash_blocks_written(&self) -> u64 {
-        self.fill_blocks + self.absorbed_blocks + self.reinserted_blocks
-    }
-
-    /// The share of accesses that found their block; 0 without accesses.
-    #[must_use]
-    pub fn hit_ratio(&self) -> f64 {
-        share(self.hits, self.accesses)
-    }
-
-    /// The share of reads that found their block; 0 without reads.
-    #[must_use]
-    pub fn read_hit_ratio(&self) -> f64 {
-        share(self.read_hits, self.reads)
-    }
-
-    /// What was counted since then.
-    pub(crate) fn since(&self, then: &Self) -> Self {
-        Self {
-            accesses: self.accesses - then.accesses,
-            reads: self.reads - then.reads,
-            hits: self.hits - then.hits,
-            read_hits: self.read_hits - then.read_hits,
-            fill_blocks: self.fill_blocks - then.fill_blocks,
-            absorbed_blocks: self.absorbed_blocks - then.absorbed_blocks,
-            reinserted_blocks: self.reinserted_blocks - then.reinserted_blocks,
-            origin_read_blocks: self.origin_read_blocks - then.origin_read_blocks,
-            origin_write_blocks: self.origin_write_blocks - then.origin_write_blocks,
-        }
-    }
-}
-
-fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
 
 /// One policy at work.
 pub(crate) struct Ledger {

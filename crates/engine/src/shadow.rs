@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What would be if the cache had another size: small models of it, fed with a sample of the blocks.
+//!
+//! A block is in the sample if a hash of its key says so: one in 2^n. A cache of 1/2^n of the size sees of them what the
+//! whole one sees of all (SHARDS: Waldspurger et al., FAST 2015; miniature simulations of any policy: the same, USENIX ATC 2017). So four
+//! [`Model`]s of the policy that runs answer for half, the same, twice and four times the size, in at most 2 MiB.
+//!
+//! One in 32 blocks at most, so that it costs 38 ns a block at worst, of 13 us that the daemon needs for a request of one; and at most
+//! 8,192 for the present size: caches of 512 MiB and more have 4,096 to 8,192 (test: `it_fits_in_2_mib`). Smaller ones have fewer, and their answers are worse;
+//! below 32 MiB ([`Shadow::BLOCKS_MIN`]) there are none. What share of the accesses is in the sample is left to chance, most of all with
+//! a few hot blocks; as misses are hardly those, misses are counted against the accesses that should be in it (SHARDS-adj).
+//!
+//! What it says is about recent times: the last four to eight turnovers, a turnover being as many accesses as the cache has blocks. It
+//! knows neither what was in the cache when the daemon started nor the time: dirty blocks are written to the origin when they leave.
+
+mod chains;
+mod model;
+#[cfg(test)]
+mod tests;
+mod totals;
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+pub use model::{Model, Outcome, Shape};
+pub use totals::Totals;
+
+use crate::policy::{self, mix};
+
+/// The sizes that are modelled, in halves of the present one.
+const HALVES: [u32; 4] = [1, 2, 4, 8];
+/// Which of them is the present one.
+const PRESENT: usize = 1;
+/// At most one block in 2^5 is sampled.
+const BITS_MIN: u32 = 5;
+/// Blocks of the model of the present size, at most.
+const SAMPLED_BLOCKS_MAX: u64 = 1 << 13;
+/// Segments of a model, at most: more would only take memory.
+const SEGMENTS_MAX: u64 = 1024;
+/// Segments that a model keeps free: for both zones, and one more.
+const FREE_SEGMENTS: u64 = 3;
+/// Turnovers after which what was counted before is forgotten.
+const TURNOVERS: u64 = 4;
+/// Sampled accesses without which nothing is said.
+const ACCESSES_MIN: u64 = 1000;
+/// So that the sample has nothing to do with where the models' ghosts keep its blocks.
+const SALT: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What is done to blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// They are read.
+    Read,
+    /// They are read by a stream that passes the cache.
+    ReadPast,
+    /// They are written, in writeback mode.
+    Write,
+    /// They are written, in writethrough mode.
+    WriteThrough,
+    /// They are written past the cache, which forgets them.
+    WritePast,
+}
+
+/// What would be with a cache of another size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WhatIf {
+    /// The size, of which 100 is the present one.
+    pub size_percent: u32,
+    /// What would have been counted in recent times, over all accesses.
+    pub totals: Totals,
+    /// Whether it would be full by now; until then it may get better still.
+    pub filled: bool,
+}
+
+/// Models of the cache in four sizes.
+pub struct Shadow {
+    /// One block in 2^bits is sampled; without models none is.
+    bits: u32,
+    models: Vec<Model>,
+    /// What was counted over all accesses.
+    all: Seen,
+    /// Sampled accesses.
+    sampled: u64,
+    turnover: u64,
+    /// When the model of the present size was full.
+    full_at: Option<u64>,
+    /// What had been counted one and two times [`TURNOVERS`] ago, the older first, and when the newer was.
+    marks: [Mark; 2],
+    marked_at: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    accesses: u64,
+    reads: u64,
+    absorbed: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    all: Seen,
+    totals: [Totals; HALVES.len()],
+}
+
+impl Shadow {
+    /// The most memory that it takes.
+    pub const BYTES_MAX: u64 = 2 << 20;
+
+    /// The smallest cache that it says something about.
+    pub const BLOCKS_MIN: u64 = 1 << 13;
+
+    /// For a cache of that shape. Of a cache that is too small it says nothing.
+    #[must_use]
+    pub fn new(cache: Shape, policy: policy::Build) -> Self {
+        let bits = cache.blocks().div_ceil(SAMPLED_BLOCKS_MAX).next_power_of_two().trailing_zeros().max(BITS_MIN);
+        let sizes: &[u32] = if cache.blocks() < Self::BLOCKS_MIN { &[] } else { &HALVES };
+        Self {
+            bits,
+            models: sizes.iter().map(|halves| Model::new(scaled(cache, *halves, bits), policy)).collect(),
+            all: Seen::default(),
+            sampled: 0,
+            turnover: cache.blocks() >> bits,
+            full_at: None,
+            marks: [Mark::default(); 2],
+            marked_at: 0,
+        }
+    }
+
+    /// A request does this to these blocks.
+    pub fn note(&mut self, access: Access, keys: Range<u64>) {
+        if self.models.is_empty() {
+            return;
+        }
+        let blocks = keys.end - keys.start;
+        self.all.accesses += blocks;
+        self.all.reads += if matches!(access, Access::Read | Access::ReadPast) { blocks } else { 0 };
+        self.all.absorbed += if access == Access::Write { blocks } else { 0 };
+        for key in keys {
+            if mix(key ^ SALT) >> (64 - self.bits) == 0 {
+                self.sample(access, key);
+            }
+        }
+    }
+
+    fn sample(&mut self, access: Access, key: u64) {
+        self.sampled += 1;
+        for model in &mut self.models {
+            match access {
+                Access::Read => drop(model.read(key)),
+                Access::ReadPast => model.read_past(key),
+                Access::Write => drop(model.write(key)),
+                Access::WriteThrough => model.write_through(key),
+                Access::WritePast => model.write_past(key),
+            }
+        }
+        if self.full_at.is_none() && self.models[PRESENT].filled() {
+            // How it filled says nothing about how it does when it is full.
+            self.full_at = Some(self.sampled);
+            self.marks = [self.mark(); 2];
+            self.marked_at = self.sampled;
+        } else if self.sampled - self.marked_at >= TURNOVERS * self.turnover {
+            self.marks = [self.marks[1], self.mark()];
+            self.marked_at = self.sampled;
+        }
+    }
+
+    fn mark(&self) -> Mark {
+        let mut mark = Mark { all: self.all, ..Mark::default() };
+        for (totals, model) in mark.totals.iter_mut().zip(&self.models) {
+            *totals = model.totals();
+        }
+        mark
+    }
+
+    /// What would be with the sizes that are modelled, the present one among them; empty while it is not known.
+    ///
+    /// Known it is a thousand sampled accesses after a cache of the present size would be full; or if it is not so after four turnovers,
+    /// since then more isn't asked for.
+    #[must_use]
+    pub fn what_if(&self) -> Vec<WhatIf> {
+        let needed = self.full_at.map_or(TURNOVERS * self.turnover, |full| full + ACCESSES_MIN);
+        if self.sampled < needed.max(ACCESSES_MIN) { Vec::new() } else { self.since(&self.marks[0]) }
+    }
+
+    /// The same from the first access on, however few there were.
+    #[must_use]
+    pub fn what_if_from_the_start(&self) -> Vec<WhatIf> {
+        self.since(&Mark::default())
+    }
+
+    fn since(&self, mark: &Mark) -> Vec<WhatIf> {
+        let accesses = self.all.accesses - mark.all.accesses;
+        let reads = self.all.reads - mark.all.reads;
+        let models = HALVES.iter().zip(&self.models).zip(&mark.totals);
+        let what_if = models.map(|((halves, model), before)| {
+            let found = model.totals() - *before;
+            let whole = |sampled: u64| sampled << self.bits;
+            let totals = Totals {
+                accesses,
+                reads,
+                hits: accesses.saturating_sub(whole(found.accesses - found.hits)),
+                read_hits: reads.saturating_sub(whole(found.reads - found.read_hits)),
+                fill_blocks: whole(found.fill_blocks),
+                absorbed_blocks: self.all.absorbed - mark.all.absorbed,
+                reinserted_blocks: whole(found.reinserted_blocks),
+                origin_read_blocks: whole(found.origin_read_blocks),
+                origin_write_blocks: whole(found.origin_write_blocks),
+            };
+            WhatIf { size_percent: halves * 50, totals, filled: model.filled() }
+        });
+        what_if.collect()
+    }
+
+    /// Memory it takes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.models.iter().map(Model::bytes).sum()
+    }
+}
+
+/// The shape of a model of so many halves of a cache, for one block in 2^bits.
+fn scaled(cache: Shape, halves: u32, bits: u32) -> Shape {
+    let scale = |blocks: u64| ((blocks * u64::from(halves)) >> bits >> 1).max(1);
+    // What a cache keeps free is not there for blocks; what a model must keep free is not charged to it.
+    let usable = u64::from(cache.segments - cache.free_segments.min(cache.segments)) * u64::from(cache.segment_blocks);
+    let usable = scale(usable);
+    let segment_blocks = (usable / SEGMENTS_MAX).max(1);
+    // The window of any cache has a largest size.
+    let window = (cache.window_blocks as u64 * u64::from(halves) / 2).min(policy::Window::BLOCKS_MAX);
+    Shape {
+        segments: (usable / segment_blocks + FREE_SEGMENTS) as u32,
+        segment_blocks: segment_blocks as u32,
+        free_segments: FREE_SEGMENTS as u32,
+        window_blocks: ((window + (1 << bits >> 1)) >> bits).max(1) as usize,
+        stands_for: 1 << bits,
+    }
+}

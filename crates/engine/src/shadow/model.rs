@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A model of the cache: the policy over a log, without data, devices and time.
+//!
+//! The log is the cache: a block rewritten leaves a hole until its segment is reclaimed, free segments and half-full ones hold
+//! nothing, and what is copied forward counts. The window is there too. Unlike the engine's, there are no commit headers
+//! (0.4 % of a segment), one lane, and dirty blocks are taken for destaged when their segment is reclaimed.
+//! `sim` replays traces against it, and the shadow runs small ones of it.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::chains::Chains;
+use super::totals::Totals;
+use crate::policy::{self, Capacity, HITS_MAX, Policy, Window, Zone};
+use crate::types::SegmentId;
+
+const NOBODY: u64 = u64::MAX;
+
+/// What a model is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Segments of the log.
+    pub segments: u32,
+    /// Blocks of each.
+    pub segment_blocks: u32,
+    /// Segments that reclaim keeps free; with only one nothing is copied forward.
+    pub free_segments: u32,
+    /// Blocks of the window.
+    pub window_blocks: usize,
+    /// For how many blocks each stands: 1, but in a model that sees a sample.
+    pub stands_for: u32,
+}
+
+impl Shape {
+    /// Blocks of the log.
+    #[must_use]
+    pub fn blocks(self) -> u64 {
+        u64::from(self.segments) * u64::from(self.segment_blocks)
+    }
+}
+
+/// What became of an access.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// The block was in the cache, or in the window.
+    pub hit: bool,
+    /// It was in the window.
+    pub waited: bool,
+    /// It was not in the cache, and now is.
+    pub admitted: bool,
+}
+
+/// A cache that knows which blocks it would hold.
+pub struct Model {
+    policy: Box<dyn Policy>,
+    window: Window,
+    blocks: Chains,
+    /// Slot of the log -> key.
+    owners: Vec<u64>,
+    /// Slot of the log -> what is known of the block.
+    notes: Vec<Note>,
+    segment_blocks: usize,
+    /// What each segment is filled with.
+    zones: Vec<Zone>,
+    free: Vec<u32>,
+    /// Segments that were used at all: memory is for these.
+    begun: u32,
+    segments: u32,
+    free_wanted: usize,
+    /// Each zone's open segment, and how much of it is used.
+    open: [Option<(u32, usize)>; 2],
+    /// Never needed to reclaim yet.
+    room: bool,
+    evicted: Vec<u64>,
+    totals: Totals,
+    dirty: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Note {
+    hits: u8,
+    dirty: bool,
+}
+
+impl Model {
+    /// An empty cache of that shape under a policy.
+    #[must_use]
+    pub fn new(shape: Shape, policy: policy::Build) -> Self {
+        let Shape { segments, segment_blocks, free_segments, window_blocks, stands_for } = shape;
+        Self {
+            policy: policy(Capacity { segments, segment_blocks, stands_for }),
+            window: Window::of(window_blocks),
+            blocks: Chains::default(),
+            owners: Vec::new(),
+            notes: Vec::new(),
+            segment_blocks: segment_blocks as usize,
+            zones: Vec::new(),
+            free: Vec::new(),
+            begun: 0,
+            segments,
+            free_wanted: free_segments as usize,
+            open: [None; 2],
+            room: true,
+            evicted: Vec::new(),
+            totals: Totals::default(),
+            dirty: 0,
+        }
+    }
+
+    /// A block is read.
+    pub fn read(&mut self, key: u64) -> Outcome {
+        self.evicted.clear();
+        self.totals.accesses += 1;
+        self.totals.reads += 1;
+        let outcome = if let Some(slot) = self.find(key) {
+            self.touch(slot);
+            Outcome { hit: true, ..Outcome::default() }
+        } else {
+            self.read_missed(key)
+        };
+        self.totals.hits += u64::from(outcome.hit);
+        self.totals.read_hits += u64::from(outcome.hit);
+        self.totals.origin_read_blocks += u64::from(!outcome.hit);
+        outcome
+    }
+
+    /// A block is read by a stream that passes the cache.
+    pub fn read_past(&mut self, key: u64) {
+        self.evicted.clear();
+        let found = self.find(key);
+        if let Some(slot) = found {
+            self.touch(slot);
+        }
+        let hit = found.is_some() || self.wait_again(key);
+        self.totals.accesses += 1;
+        self.totals.reads += 1;
+        self.totals.hits += u64::from(hit);
+        self.totals.read_hits += u64::from(hit);
+        self.totals.origin_read_blocks += u64::from(!hit);
+    }
+
+    /// A block is written, in writeback mode.
+    pub fn write(&mut self, key: u64) -> Outcome {
+        self.evicted.clear();
+        let found = self.find(key);
+        let waited = found.is_none() && self.window.find(key).is_some();
+        let hits = self.write_hits(key, found).unwrap_or_else(|| self.policy.write_missed(key));
+        let was_dirty = found.is_some_and(|slot| self.notes[slot as usize].dirty);
+        self.dirty += u64::from(!was_dirty);
+        self.append(key, Zone::Writes, Note { hits, dirty: true });
+        self.totals.absorbed_blocks += 1;
+        self.reclaim();
+        let outcome = Outcome { hit: found.is_some() || waited, waited, admitted: found.is_none() };
+        self.totals.accesses += 1;
+        self.totals.hits += u64::from(outcome.hit);
+        outcome
+    }
+
+    /// A block is written, in writethrough mode: kept if it was there, else offered like one that was read.
+    pub fn write_through(&mut self, key: u64) {
+        self.evicted.clear();
+        let found = self.find(key);
+        let waited = found.is_none() && self.window.find(key).is_some();
+        self.totals.accesses += 1;
+        self.totals.hits += u64::from(found.is_some() || waited);
+        self.totals.origin_write_blocks += 1;
+        if let Some(hits) = self.write_hits(key, found) {
+            self.clean(found);
+            self.append(key, Zone::Main, Note { hits, dirty: false });
+            self.totals.fill_blocks += 1;
+            self.reclaim();
+        } else {
+            self.offer(key);
+        }
+    }
+
+    /// A block is written past the cache, which forgets it.
+    pub fn write_past(&mut self, key: u64) {
+        self.evicted.clear();
+        self.totals.accesses += 1;
+        self.totals.origin_write_blocks += 1;
+        self.window.forget(key..key + 1);
+        if let Some(slot) = self.find(key) {
+            self.clean(Some(slot));
+            self.remove(slot);
+            self.evicted.push(key);
+        }
+    }
+
+    /// The blocks that the last access drove out.
+    #[must_use]
+    pub fn evicted(&self) -> &[u64] {
+        &self.evicted
+    }
+
+    /// What was counted, and what is still dirty written to the origin.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        Totals { origin_write_blocks: self.totals.origin_write_blocks + self.dirty, ..self.totals }
+    }
+
+    /// Whether it has needed to reclaim: until then more is kept than a cache of its size can.
+    #[must_use]
+    pub fn filled(&self) -> bool {
+        !self.room
+    }
+
+    /// Memory it takes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let slots = self.owners.capacity() * size_of::<u64>() + self.notes.capacity() * size_of::<Note>();
+        // A segment is in a queue of the policy too, which has room for twice as many.
+        let segments = self.zones.capacity() + (self.free.capacity() + 2 * self.zones.capacity()) * size_of::<u32>();
+        let evicted = self.evicted.capacity() * size_of::<u64>();
+        (slots + segments + evicted) as u64 + self.blocks.bytes() + self.window.bytes() + self.policy.bytes()
+    }
+
+    fn find(&self, key: u64) -> Option<u32> {
+        self.blocks.find(key, &self.owners)
+    }
+
+    fn touch(&mut self, slot: u32) {
+        let note = &mut self.notes[slot as usize];
+        note.hits = (note.hits + 1).min(HITS_MAX);
+    }
+
+    /// A block that is dirty is written to the origin.
+    fn clean(&mut self, slot: Option<u32>) {
+        let Some(slot) = slot else { return };
+        if core::mem::take(&mut self.notes[slot as usize].dirty) {
+            self.dirty -= 1;
+            self.totals.origin_write_blocks += 1;
+        }
+    }
+
+    /// The hits with which a block is written anew; `None` if it was not there, which the window then forgets.
+    fn write_hits(&mut self, key: u64, found: Option<u32>) -> Option<u8> {
+        if let Some(slot) = found {
+            let zone = self.zones[slot as usize / self.segment_blocks];
+            return Some(self.policy.rewritten(zone, self.notes[slot as usize].hits));
+        }
+        self.window.forget(key..key + 1);
+        None
+    }
+
+    /// Whether a block waits in the window, where it is seen once more.
+    fn wait_again(&mut self, key: u64) -> bool {
+        let Some(place) = self.window.find(key) else { return false };
+        self.window.touch(place, |seen| self.policy.seen_waiting(seen));
+        true
+    }
+
+    fn read_missed(&mut self, key: u64) -> Outcome {
+        if self.wait_again(key) {
+            return Outcome { hit: true, waited: true, admitted: false };
+        }
+        Outcome { admitted: self.offer(key), ..Outcome::default() }
+    }
+
+    /// Offers the policy a clean block that is nowhere; returns whether it is in the log now.
+    fn offer(&mut self, key: u64) -> bool {
+        let verdict = self.policy.missed(key, self.room);
+        if verdict.admit {
+            self.append(key, Zone::Main, Note::default());
+            self.totals.fill_blocks += 1;
+            self.reclaim();
+            return true;
+        }
+        match self.window.put(key, verdict.seen) {
+            Some((_, None)) => {}
+            Some((_, Some((key, seen)))) => self.policy.left_window(key, seen),
+            None => self.policy.left_window(key, verdict.seen),
+        }
+        false
+    }
+
+    /// Puts a block into the log, or once more.
+    fn append(&mut self, key: u64, zone: Zone, note: Note) {
+        let (segment, used) = self.open[zone as usize].unwrap_or_else(|| (self.take_free(zone), 0));
+        self.open[zone as usize] = Some((segment, used + 1)).filter(|_| used + 1 < self.segment_blocks);
+        if used + 1 == self.segment_blocks {
+            self.policy.sealed(SegmentId(segment), zone);
+        }
+        if let Some(old) = self.find(key) {
+            self.remove(old);
+        }
+        let slot = (segment as usize * self.segment_blocks + used) as u32;
+        self.owners[slot as usize] = key;
+        self.notes[slot as usize] = note;
+        self.blocks.insert(slot, &self.owners);
+    }
+
+    fn remove(&mut self, slot: u32) {
+        self.blocks.remove(slot, &self.owners);
+        self.owners[slot as usize] = NOBODY;
+    }
+
+    fn take_free(&mut self, zone: Zone) -> u32 {
+        let segment = self.free.pop().unwrap_or_else(|| {
+            assert!(self.begun < self.segments, "reclaim keeps some free");
+            self.begun += 1;
+            let slots = self.begun as usize * self.segment_blocks;
+            let most = self.segments as usize * self.segment_blocks;
+            grow(&mut self.owners, slots, most, NOBODY);
+            grow(&mut self.notes, slots, most, Note::default());
+            grow(&mut self.zones, self.begun as usize, self.segments as usize, zone);
+            self.blocks.grow(slots, most, &self.owners);
+            self.begun - 1
+        });
+        self.zones[segment as usize] = zone;
+        segment
+    }
+
+    fn reclaim(&mut self) {
+        while self.free.len() + ((self.segments - self.begun) as usize) < self.free_wanted {
+            self.room = false;
+            let Some(segment) = self.policy.victim(&|_| true) else { break };
+            let zone = self.zones[segment.0 as usize];
+            let first = segment.0 as usize * self.segment_blocks;
+            let mut kept = 0;
+            for slot in first..first + self.segment_blocks {
+                let key = self.owners[slot];
+                if key == NOBODY {
+                    continue;
+                }
+                let Note { hits, dirty } = self.notes[slot];
+                let survives = self.policy.survives(zone, hits, kept, self.segment_blocks as u32);
+                if let Some(hits) = survives.filter(|_| self.free_wanted > 1) {
+                    kept += 1;
+                    self.totals.reinserted_blocks += 1;
+                    self.append(key, Zone::Main, Note { hits, dirty });
+                } else {
+                    self.clean(Some(slot as u32));
+                    self.remove(slot as u32);
+                    self.policy.dropped(key, zone, hits);
+                    self.evicted.push(key);
+                }
+            }
+            self.free.push(segment.0);
+        }
+    }
+}
+
+/// Makes a table longer, by doubling it, but never for more than it can need.
+pub(super) fn grow<T: Clone>(table: &mut Vec<T>, len: usize, most: usize, value: T) {
+    if len > table.capacity() {
+        let capacity = (2 * table.len()).clamp(len, most.max(len));
+        table.reserve_exact(capacity - table.len());
+    }
+    table.resize(len, value);
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The shadow by itself; how near it comes to the whole is tested in `sim`, on traces.
+
+use super::*;
+use crate::policy;
+
+/// A cache of that many blocks in segments of 1 MiB, a 32nd of them free, on one lane.
+fn cache(blocks: u64) -> Shape {
+    let segments = (blocks / 256) as u32;
+    let window_blocks = policy::Window::new(blocks, 1).capacity();
+    Shape { segments, segment_blocks: 256, free_segments: (segments / 32).clamp(8, 64), window_blocks, stands_for: 1 }
+}
+
+fn shadow(blocks: u64) -> Shadow {
+    Shadow::new(cache(blocks), policy::ALL[0].build)
+}
+
+/// Reads and writes that drive everything out again and again, and some that come back.
+fn busy(shadow: &mut Shadow, accesses: u64, spread: u64) {
+    let mut random = 7_u64;
+    for at in 0..accesses {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let key = (random >> 20) % spread;
+        let key = if at % 3 == 0 { key / 16 } else { key };
+        shadow.note(if random >> 62 == 0 { Access::Write } else { Access::Read }, key..key + 1);
+    }
+}
+
+#[test]
+fn it_fits_in_2_mib() {
+    // 2^18 blocks have the most in the sample; more blocks only make the sample sparser. From a tebibyte on the
+    // window of the models is a block.
+    for (blocks, in_sample) in
+        [(1 << 13, 256), (1 << 17, 4096), (1 << 18, 8192), ((1 << 18) + 256, 4100), (1 << 28, 8192)]
+    {
+        let mut shadow = shadow(blocks);
+        assert_eq!(shadow.turnover, in_sample);
+        // Everything that is asked for is in the sample, so that all four models fill.
+        let bits = shadow.bits;
+        let sampled = (0_u64..).filter(|key| mix(key ^ SALT) >> (64 - bits) == 0);
+        let keys = if blocks < 1 << 28 { in_sample * 10 } else { 1000 };
+        for key in sampled.take(keys as usize) {
+            shadow.note(if key % 2 == 0 { Access::Write } else { Access::Read }, key..key + 1);
+        }
+        assert!(blocks == 1 << 28 || shadow.models.iter().all(Model::filled), "{blocks}");
+        assert!(shadow.bytes() > 0 && shadow.bytes() <= Shadow::BYTES_MAX, "{blocks}: {}", shadow.bytes());
+    }
+}
+
+#[test]
+fn of_a_cache_that_is_too_small_nothing_is_said() {
+    let mut shadow = shadow(Shadow::BLOCKS_MIN - 256);
+    busy(&mut shadow, 100_000, 50_000);
+    assert_eq!((shadow.what_if(), shadow.bytes()), (Vec::new(), 0));
+}
+
+#[test]
+fn nothing_is_said_before_enough_is_known_and_a_larger_cache_is_better() {
+    let mut shadow = shadow(1 << 16);
+    busy(&mut shadow, 1 << 15, 1 << 19);
+    assert_eq!(shadow.what_if(), []);
+    busy(&mut shadow, 1 << 22, 1 << 19);
+    let what_if = shadow.what_if();
+    assert_eq!(what_if.iter().map(|it| it.size_percent).collect::<Vec<_>>(), [50, 100, 200, 400]);
+    for (smaller, larger) in what_if.iter().zip(&what_if[1..]) {
+        let (smaller, larger) = (smaller.totals, larger.totals);
+        assert!(smaller.hits < larger.hits && smaller.origin_read_blocks > larger.origin_read_blocks);
+        assert_eq!((smaller.accesses, smaller.reads), (larger.accesses, larger.reads));
+        assert_eq!(smaller.absorbed_blocks, smaller.accesses - smaller.reads);
+    }
+    assert!(what_if.iter().all(|it| it.filled));
+}
+
+#[test]
+fn a_working_set_that_fits_is_known_to_fit() {
+    let mut shadow = shadow(1 << 16);
+    for _ in 0..64 {
+        shadow.note(Access::Read, 0..1 << 13);
+    }
+    let what_if = shadow.what_if();
+    assert!(what_if.iter().all(|it| it.totals.hits * 100 > it.totals.accesses * 99 && !it.filled), "{what_if:?}");
+}
+
+#[test]
+fn what_was_long_ago_is_forgotten() {
+    let mut shadow = shadow(1 << 14);
+    busy(&mut shadow, 1 << 18, 1 << 18);
+    let before = shadow.what_if()[PRESENT].totals.hit_ratio();
+    // Eight turnovers of a handful of blocks, each many times.
+    for _ in 0..64 {
+        shadow.note(Access::Read, 0..4096);
+    }
+    let after = shadow.what_if()[PRESENT].totals;
+    assert!(before < 0.5 && after.hit_ratio() > 0.9, "{before} {after:?}");
+    assert!(after.accesses <= 9 * (1 << 14), "{after:?}");
+}
+
+#[test]
+fn same_accesses_same_answers() {
+    let run = || {
+        let mut shadow = shadow(1 << 14);
+        busy(&mut shadow, 1 << 18, 1 << 17);
+        (shadow.what_if(), shadow.bytes())
+    };
+    assert!(!run().0.is_empty());
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn writes_go_where_the_mode_says() {
+    let shape = Shape { segments: 64, segment_blocks: 16, free_segments: 3, window_blocks: 4, stands_for: 1 };
+    let mut model = Model::new(shape, policy::ALL[0].build);
+    model.write(1);
+    assert_eq!(model.write(1), Outcome { hit: true, waited: false, admitted: false });
+    assert_eq!((model.totals().absorbed_blocks, model.totals().origin_write_blocks), (2, 1));
+    // Through: what was dirty is written first, and then itself; it stays.
+    model.write_through(1);
+    assert_eq!((model.totals().fill_blocks, model.totals().origin_write_blocks), (1, 2));
+    assert!(model.read(1).hit);
+    // Past: it is gone.
+    model.write_past(1);
+    assert_eq!(model.evicted(), [1]);
+    assert_eq!(model.totals().origin_write_blocks, 3);
+    model.read_past(1);
+    assert_eq!(model.read(1), Outcome { hit: false, waited: false, admitted: true });
+    let totals = model.totals();
+    assert_eq!((totals.accesses, totals.reads, totals.hits, totals.read_hits), (7, 3, 3, 1));
+    assert_eq!(totals.origin_read_blocks, 2);
+}
