@@ -26,12 +26,18 @@ impl Budget {
         Self { per_day: bytes_per_day, credit: 0, at: now }
     }
 
-    pub(crate) fn spend(&mut self, bytes: u64) {
+    pub(crate) fn spend(&mut self, bytes: u64, now: Time) {
+        self.earn(now);
         self.credit = self.credit.saturating_sub_unsigned(bytes).max(-self.day());
     }
 
     /// Whether more may be written that need not be.
     pub(crate) fn allows(&mut self, now: Time) -> bool {
+        self.earn(now);
+        self.credit > 0
+    }
+
+    fn earn(&mut self, now: Time) {
         let earned = u128::from(now.0.saturating_sub(self.at.0)) * u128::from(self.per_day) / DAY_NS;
         if earned > 0 {
             // Only the time that the whole bytes took: the rest counts the next time.
@@ -39,7 +45,6 @@ impl Budget {
             let earned = i64::try_from(earned).unwrap_or(i64::MAX);
             self.credit = self.credit.saturating_add(earned).min(self.day() / CREDIT_PART);
         }
-        self.credit > 0
     }
 
     fn day(&self) -> i64 {
@@ -58,14 +63,15 @@ mod tests {
         let mut budget = Budget::new(24_000, Time(0));
         assert!(!budget.allows(Time(0)), "a start gives no credit");
         assert!(budget.allows(Time(HOUR_NS)));
-        budget.spend(1000);
+        budget.spend(1000, Time(HOUR_NS));
         assert!(!budget.allows(Time(HOUR_NS)), "an hour's bytes are spent");
         assert!(budget.allows(Time(100 * HOUR_NS)));
-        budget.spend(6000);
+        budget.spend(6000, Time(100 * HOUR_NS));
         assert!(!budget.allows(Time(100 * HOUR_NS)), "more than a quarter of a day was saved up");
-        budget.spend(1_000_000);
-        assert!(!budget.allows(Time(123 * HOUR_NS)));
-        assert!(budget.allows(Time(125 * HOUR_NS)), "debt of more than a day is kept");
+        // Thirty hours of writes without a look.
+        (100..=130).for_each(|hour| budget.spend(1_000_000, Time(hour * HOUR_NS)));
+        assert!(!budget.allows(Time(153 * HOUR_NS)), "less than a day of debt");
+        assert!(budget.allows(Time(155 * HOUR_NS)), "debt of more than a day is kept");
     }
 
     #[test]
@@ -75,7 +81,7 @@ mod tests {
         let spent = (0..100_000u64)
             .filter(|nth| {
                 let allowed = budget.allows(Time(nth * 700_000_000));
-                budget.spend(u64::from(allowed));
+                budget.spend(u64::from(allowed), Time(nth * 700_000_000));
                 allowed
             })
             .count();

@@ -73,7 +73,7 @@ pub(crate) struct Segment {
     /// Its blocks are on both members of a mirrored cache.
     pub(crate) mirrored: bool,
     pub(crate) state: State,
-    /// What it was filled with, once it is full.
+    /// What it is filled with.
     pub(crate) zone: Zone,
     /// Its last commit.
     pub(crate) last_seq: u64,
@@ -261,16 +261,15 @@ impl Lane {
             return false;
         }
         if full {
-            let next = log.take_free();
+            let next = log.take_free(stream as usize);
             let tail = &mut log.tails[stream as usize];
             let full = core::mem::replace(&mut tail.segment, core::mem::replace(&mut tail.next_segment, next));
             tail.used = 0;
             if let Some(full) = full {
-                let zone = if stream == Stream::Writes { Zone::Writes } else { Zone::Main };
                 let segment = &mut log.segments[full as usize];
-                (segment.state, segment.zone) = (State::Closed, zone);
+                segment.state = State::Closed;
+                self.policy.sealed(SegmentId(full), segment.zone);
                 log.filled += 1;
-                self.policy.sealed(SegmentId(full), zone);
             }
         }
         let tail = &mut log.tails[stream as usize];

@@ -256,7 +256,10 @@ impl Lane {
         if self.index.get(flat).is_some() && !cx.shared.planted(Canary::FillOverNewer) {
             return;
         }
-        self.offer(flat, span, cx);
+        // Another read of it may have been on its way.
+        if self.window.read(flat, &mut *self.policy).is_none() {
+            self.offer(flat, span, cx);
+        }
     }
 
     /// Offers the policy a clean block that is not in the cache; it doesn't wait for room.
@@ -268,7 +271,8 @@ impl Lane {
         if verdict.admit && affordable && self.append(Stream::Promoted, flat, false, 0, span, cx) {
             cx.shared.counters.promoted_blocks += 1;
         } else {
-            self.window.put(flat, verdict.seen, span, &mut *self.policy, cx);
+            let seen = if verdict.admit { self.policy.refused(verdict.seen) } else { verdict.seen };
+            self.window.put(flat, seen, span, &mut *self.policy, cx);
         }
     }
 }

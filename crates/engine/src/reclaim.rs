@@ -92,7 +92,9 @@ impl Lane {
                 let segment = &segments[id.0 as usize];
                 segment.state == State::Closed && segment.last_seq < covered
             };
-            let Some(SegmentId(id)) = self.policy.victim(&evictable) else {
+            // One with dirty blocks has to wait for its destage, in an order that is not the origin's: only where no other is left.
+            let clean = |id: SegmentId| evictable(id) && segments[id.0 as usize].dirty == 0;
+            let Some(SegmentId(id)) = self.policy.victim(&clean).or_else(|| self.policy.victim(&evictable)) else {
                 // A checkpoint helps only if full segments wait for one.
                 let helps = |segment: &Segment| segment.state == State::Closed && segment.last_seq >= covered;
                 self.checkpoint.wanted |= segments.iter().any(helps);

@@ -10,7 +10,7 @@
 //! below 32 MiB ([`Shadow::BLOCKS_MIN`]) there are none. What share of the accesses is in the sample is left to chance, most of all with
 //! a few hot blocks; as misses are hardly those, misses are counted against the accesses that should be in it (SHARDS-adj).
 //!
-//! What it says is about recent times: the last four to eight turnovers, a turnover being as many accesses as the cache has blocks. It
+//! What it says is about recent times: the last four to eight rounds, a round being as many accesses as the cache has blocks. It
 //! knows neither what was in the cache when the daemon started nor the time: dirty blocks are written to the origin when they leave.
 
 mod chains;
@@ -39,8 +39,8 @@ const SAMPLED_BLOCKS_MAX: u64 = 1 << 13;
 const SEGMENTS_MAX: u64 = 1024;
 /// Segments that a model keeps free: for both zones, and one more.
 const FREE_SEGMENTS: u64 = 3;
-/// Turnovers after which what was counted before is forgotten.
-const TURNOVERS: u64 = 4;
+/// Rounds after which what was counted before is forgotten.
+const ROUNDS: u64 = 4;
 /// Sampled accesses without which nothing is said.
 const ACCESSES_MIN: u64 = 1000;
 /// So that the sample has nothing to do with where the models' ghosts keep its blocks.
@@ -81,10 +81,10 @@ pub struct Shadow {
     all: Seen,
     /// Sampled accesses.
     sampled: u64,
-    turnover: u64,
+    round: u64,
     /// When the model of the present size was full.
     full_at: Option<u64>,
-    /// What had been counted one and two times [`TURNOVERS`] ago, the older first, and when the newer was.
+    /// What had been counted one and two times [`ROUNDS`] ago, the older first, and when the newer was.
     marks: [Mark; 2],
     marked_at: u64,
 }
@@ -119,7 +119,7 @@ impl Shadow {
             models: sizes.iter().map(|halves| Model::new(scaled(cache, *halves, bits), policy)).collect(),
             all: Seen::default(),
             sampled: 0,
-            turnover: cache.blocks() >> bits,
+            round: cache.blocks() >> bits,
             full_at: None,
             marks: [Mark::default(); 2],
             marked_at: 0,
@@ -158,7 +158,7 @@ impl Shadow {
             self.full_at = Some(self.sampled);
             self.marks = [self.mark(); 2];
             self.marked_at = self.sampled;
-        } else if self.sampled - self.marked_at >= TURNOVERS * self.turnover {
+        } else if self.sampled - self.marked_at >= ROUNDS * self.round {
             self.marks = [self.marks[1], self.mark()];
             self.marked_at = self.sampled;
         }
@@ -174,11 +174,11 @@ impl Shadow {
 
     /// What would be with the sizes that are modelled, the present one among them; empty while it is not known.
     ///
-    /// Known it is a thousand sampled accesses after a cache of the present size would be full; or if it is not so after four turnovers,
+    /// Known it is a thousand sampled accesses after a cache of the present size would be full; or if it is not so after four rounds,
     /// since then more isn't asked for.
     #[must_use]
     pub fn what_if(&self) -> Vec<WhatIf> {
-        let needed = self.full_at.map_or(TURNOVERS * self.turnover, |full| full + ACCESSES_MIN);
+        let needed = self.full_at.map_or(ROUNDS * self.round, |full| full + ACCESSES_MIN);
         if self.sampled < needed.max(ACCESSES_MIN) { Vec::new() } else { self.since(&self.marks[0]) }
     }
 

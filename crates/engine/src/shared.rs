@@ -226,7 +226,7 @@ impl Cx<'_> {
             && device == self.lead()
             && let Some(budget) = &mut self.shared.budget
         {
-            budget.spend(len);
+            budget.spend(len, self.now);
         }
         let counters = &mut self.shared.counters;
         match (device, what) {

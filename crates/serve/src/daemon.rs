@@ -192,7 +192,8 @@ fn begin<'a>(
         tracing::warn!("{notice}");
     }
     let reserve = u64::from(superblock.lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES;
-    let front = config.ram_front_bytes.0 + Window::BYTES_MAX;
+    // The last buffer of each lane's window is rounded up to at most 1 MiB.
+    let front = config.ram_front_bytes.0 + Window::BYTES_MAX + (u64::from(superblock.lanes) << 20);
     let arena = Arena::with_reserve(config.buffer_bytes.0 + front, reserve + front);
     let backend = reactor.backend_name();
     let mut paths = [None, None];

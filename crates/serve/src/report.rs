@@ -241,6 +241,7 @@ pub struct StatusReport {
     /// Bytes of the RAM front's copies.
     pub ram_front_bytes: u64,
     /// Bytes of blocks that wait in RAM to be seen again.
+    #[serde(default)]
     pub window_bytes: u64,
     /// Bytes of the models of caches of other sizes.
     #[serde(default)]

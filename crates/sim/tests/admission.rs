@@ -126,3 +126,27 @@ fn writes_are_absorbed_beyond_the_budget_and_end_the_fills() {
         assert_eq!(day.promoted_blocks, 0, "day {nth}: blocks were cached on credit");
     }
 }
+
+#[test]
+fn a_burst_of_writes_takes_clean_segments_before_dirty_ones() {
+    // The origin is slow: what is destaged during the burst is what somebody was in a hurry for.
+    let options = Options { sequential_bypass_bytes: 0, dirty_age_max_ns: u64::MAX / 4, ..Options::default() };
+    let origin = OriginSpec { size_bytes: 4096 * BLOCK_BYTES, logical_block_bytes: 512, mode: Mode::Writeback };
+    let spec = WorldSpec {
+        segments_per_lane: 64,
+        origins: vec![origin],
+        origin_ns: 5_000_000,
+        options,
+        ..WorldSpec::default()
+    };
+    let mut client = Client::fresh(spec);
+    (0..1024).for_each(|block| read(&mut client, block));
+    // Two fifths of the cache: more than the zone of writes may have at first, less than may be dirty.
+    for nth in 0..400 {
+        client.write(0, (2000 + nth * 5) * 8, 8, false);
+        client.finish();
+    }
+    let counters = counters(&client);
+    println!("{counters:?}");
+    assert!(counters.destaged_blocks <= 64, "{} blocks destaged in a hurry", counters.destaged_blocks);
+}

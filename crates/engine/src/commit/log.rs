@@ -63,16 +63,17 @@ impl Log {
             return false;
         }
         for stream in 0..STREAMS {
-            let (segment, next) = (self.take_free(), self.take_free());
+            let (segment, next) = (self.take_free(stream), self.take_free(stream));
             self.tails[stream] = Tail { segment, next_segment: next, ..Tail::default() };
         }
         true
     }
 
-    pub(super) fn take_free(&mut self) -> Option<u32> {
+    pub(super) fn take_free(&mut self, stream: usize) -> Option<u32> {
         let segment = self.free.pop_front()?;
         let taken = &mut self.segments[segment as usize];
-        (taken.state, taken.zone, taken.mirrored) = (State::Open, Zone::Main, false);
+        let zone = if stream == Stream::Writes as usize { Zone::Writes } else { Zone::Main };
+        (taken.state, taken.zone, taken.mirrored) = (State::Open, zone, false);
         Some(segment)
     }
 

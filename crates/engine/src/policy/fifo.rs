@@ -14,6 +14,10 @@ pub(super) const SPEC: Spec<Build> = Spec {
     build: |_| Box::new(Fifo::default()),
 };
 
+/// How many are looked at: where none of the oldest is evictable, younger ones aren't either (a checkpoint has to cover them), or are
+/// better left alone (until they are clean).
+const LOOK: usize = 256;
+
 /// Segments in the order in which they were sealed.
 #[derive(Default)]
 pub(super) struct Fifo(VecDeque<SegmentId>);
@@ -27,9 +31,9 @@ impl Fifo {
         self.0.push_back(segment);
     }
 
-    /// Takes out the oldest one that is evictable.
+    /// Takes out the oldest one that is evictable, of the oldest few.
     pub(super) fn take(&mut self, evictable: &dyn Fn(SegmentId) -> bool) -> Option<SegmentId> {
-        let at = self.0.iter().position(|segment| evictable(*segment))?;
+        let at = self.0.iter().take(LOOK).position(|segment| evictable(*segment))?;
         self.0.remove(at)
     }
 }

@@ -18,7 +18,7 @@
 //!   admitted at first sight, so that this is known. Also hits get a block no more than one more round then.
 //!
 //! The idea of a frequency gate before flash: Flashield (NSDI 2019), TinyLFU (ACM TOS 2017); ghosts by zone: ARC, 2Q. Measured beside
-//! others in docs/policy.md; none of the constants was sharp: half or twice of each moved mean hits by 0.1 points
+//! others in docs/policy.md; none of the constants but the bound on copies was sharp: half or twice of each moved mean hits by 0.1 points
 //! (12 traces, 4 sizes, with and without a page cache).
 
 use alloc::boxed::Box;
@@ -58,6 +58,8 @@ const COPIED_SEGMENTS_MAX: u32 = 16;
 const MAIN_COUNT: u8 = 2;
 /// First comers that are looked back on.
 const FIRSTS_WINDOW: u32 = 2048;
+/// Of the count of a block in the window: it was refused.
+const REFUSED: u8 = 1 << 7;
 /// One first comer in so many is never admitted at once.
 const CONTROL: u64 = 16;
 /// The gate opens for first comers if one in so many comes back.
@@ -104,14 +106,14 @@ impl Gated {
         match from {
             From::Writes => self.share = (self.share + 1).min(self.blocks * SHARE_MAX / 100),
             From::Main => self.share = self.share.saturating_sub(1).max(self.blocks * SHARE_MIN / 100),
-            From::Declined => {}
+            From::Declined | From::Refused => {}
         }
     }
 
     /// A ghost was read: the gate was too low or too high.
     fn learn_gate(&mut self, seen: Seen) {
         match seen.from {
-            From::Writes => {}
+            From::Writes | From::Refused => {}
             From::Main => self.gate = (self.gate + self.pace * GATE_UP).min(GATE_MAX),
             From::Declined => self.gate = self.gate.saturating_sub(self.pace * GATE_DOWN),
         }
@@ -145,19 +147,25 @@ impl Policy for Gated {
         Verdict { admit, seen: count.min(ghost::COUNT_MAX) }
     }
 
+    fn refused(&mut self, seen: u8) -> u8 {
+        seen | REFUSED
+    }
+
     fn seen_waiting(&mut self, seen: u8) -> u8 {
         self.returned += u32::from(seen == 1);
-        (seen + 1).min(ghost::COUNT_MAX)
+        (seen & !REFUSED).saturating_add(1).min(ghost::COUNT_MAX) | seen & REFUSED
     }
 
     fn left_window(&mut self, key: u64, seen: u8) {
-        self.ghost.put(key, Seen { from: From::Declined, count: seen });
+        // What the gate did not decline says nothing about it when it comes back.
+        let from = if seen & REFUSED == 0 { From::Declined } else { From::Refused };
+        self.ghost.put(key, Seen { from, count: seen & !REFUSED });
     }
 
     fn write_missed(&mut self, key: u64) -> u8 {
         let Some(seen) = self.ghost.take(key) else { return 0 };
         self.learn_share(seen.from);
-        if seen.from == From::Declined { 0 } else { WRITES_KEEP }
+        if matches!(seen.from, From::Declined | From::Refused) { 0 } else { WRITES_KEEP }
     }
 
     fn rewritten(&self, zone: Zone, hits: u8) -> u8 {

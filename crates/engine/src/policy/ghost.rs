@@ -22,6 +22,8 @@ pub(super) enum From {
     Writes,
     /// In the main zone.
     Main,
+    /// In the window, though it was to be admitted: there was no room, or no budget.
+    Refused,
 }
 
 /// What is remembered of a block.
@@ -67,7 +69,8 @@ impl Ghost {
         let from = match entry >> COUNT_BITS & 3 {
             0 => From::Declined,
             1 => From::Writes,
-            _ => From::Main,
+            2 => From::Main,
+            _ => From::Refused,
         };
         Some(Seen { from, count: entry as u8 & COUNT_MAX })
     }

@@ -43,8 +43,14 @@ pub const HITS_MAX: u8 = 3;
 
 /// A policy, one per lane.
 pub trait Policy: Send {
-    /// This block was read, or written through, and is not in the cache. `room`: the cache has segments that were never needed yet.
+    /// This block was read, or written through, and is not in the cache. `room`: more segments are free than
+    /// reclaim keeps.
     fn missed(&mut self, key: u64, room: bool) -> Verdict;
+
+    /// A block that was to be admitted is not, for want of room or of budget; returns what to keep as its count.
+    fn refused(&mut self, seen: u8) -> u8 {
+        seen
+    }
 
     /// A block of the window was read that was seen `seen` times; returns the new count.
     fn seen_waiting(&mut self, seen: u8) -> u8 {
@@ -67,7 +73,8 @@ pub trait Policy: Send {
     /// A segment is full. Called again for a segment only after [`Policy::victim`] gave it away.
     fn sealed(&mut self, segment: SegmentId, zone: Zone);
 
-    /// The segment to reclaim next, of those for which `evictable` says yes. The policy forgets it.
+    /// The segment to reclaim next, of those for which `evictable` says yes, if there is one among those that the policy would
+    /// choose soon. The policy forgets it.
     fn victim(&mut self, evictable: &dyn Fn(SegmentId) -> bool) -> Option<SegmentId>;
 
     /// Whether a clean block of a segment under reclaim is copied forward to [`Zone::Main`], and with how many hits;

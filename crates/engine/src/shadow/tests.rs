@@ -34,7 +34,7 @@ fn it_fits_in_2_mib() {
         [(1 << 13, 256), (1 << 17, 4096), (1 << 18, 8192), ((1 << 18) + 256, 4100), (1 << 28, 8192)]
     {
         let mut shadow = shadow(blocks);
-        assert_eq!(shadow.turnover, in_sample);
+        assert_eq!(shadow.round, in_sample);
         // Everything that is asked for is in the sample, so that all four models fill.
         let bits = shadow.bits;
         let sampled = (0_u64..).filter(|key| mix(key ^ SALT) >> (64 - bits) == 0);
@@ -86,7 +86,7 @@ fn what_was_long_ago_is_forgotten() {
     let mut shadow = shadow(1 << 14);
     busy(&mut shadow, 1 << 18, 1 << 18);
     let before = shadow.what_if()[PRESENT].totals.hit_ratio();
-    // Eight turnovers of a handful of blocks, each many times.
+    // Eight rounds of a handful of blocks, each many times.
     for _ in 0..64 {
         shadow.note(Access::Read, 0..4096);
     }

@@ -35,7 +35,7 @@ footer { margin-top: 3em; border-top: 1px solid #bbb; padding-top: .6em; }
 pub(super) fn page(mark: &str, title: &str, body: &str) -> String {
     let title = escaped(title);
     let version = env!("CARGO_PKG_VERSION");
-    let made_by = escaped(&command_line(std::env::args()));
+    let made_by = escaped(&command_line(std::env::args_os().map(|arg| arg.to_string_lossy().into_owned())));
     format!(
         "{mark}<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
