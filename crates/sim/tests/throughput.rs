@@ -4,12 +4,9 @@
 //! A figure to look at, never a condition.
 
 use flashfront_device::{Arena, Rng};
-use flashfront_engine::policy;
-use flashfront_engine::shadow::{Access, Shadow};
 use flashfront_engine::{
     BLOCK_BYTES, Effect, Effects, Engine, Input, Lba, Memory, Op, OriginId, Request, RequestId, RequestOp, Time,
 };
-use flashfront_sim::policy::flashfront::shape;
 use flashfront_sim::{OriginSpec, WorldSpec};
 
 struct Bench {
@@ -96,25 +93,4 @@ fn requests_per_second_of_cpu() {
         println!("{name}: {ns} ns a request, {} requests per second", 1_000_000_000 / ns.max(1));
     }
     assert_eq!(bench.answered, 800_000);
-}
-
-/// What of that is the shadow's: the same requests, given to one of a cache of the same size.
-#[test]
-#[ignore = "prints a time, proves nothing"]
-fn cpu_of_the_shadow() {
-    const COUNT: u64 = 20_000_000;
-    // The largest of which a 32nd is in the sample: nothing costs more.
-    let cache_blocks = 1 << 18;
-    let mut shadow = Shadow::new(shape(cache_blocks), policy::ALL[0].build);
-    let mut rng = Rng::new(1);
-    let blocks = (16 << 30) / BLOCK_BYTES;
-    for (name, access) in [("write", Access::Write), ("read", Access::Read)] {
-        let keys: Vec<u64> = (0..COUNT).map(|_| rng.below(blocks)).collect();
-        let begun = cpu_ns();
-        for key in keys {
-            shadow.note(access, key..key + 1);
-        }
-        let ns = (cpu_ns() - begun) as f64 / COUNT as f64;
-        println!("shadow, {name}: {ns:.1} ns a block, {} KiB", shadow.bytes() >> 10);
-    }
 }

@@ -114,6 +114,22 @@ fn gated_raises_its_gate_when_what_it_pushed_out_is_missed_and_lowers_it_when_wh
 }
 
 #[test]
+fn gated_does_not_lower_its_gate_for_what_was_refused_for_other_reasons() {
+    let mut policy = gated();
+    for key in 0..80 {
+        policy.dropped(key, Zone::Main, 0);
+        policy.missed(key, false);
+    }
+    for key in 2000..6000 {
+        let refused = policy.refused(1);
+        policy.left_window(key, refused);
+        policy.missed(key, false);
+    }
+    let seen = 1 + (0..16).take_while(|_| !missed(&mut *policy, 1000)).count();
+    assert_eq!(seen, 5, "the gate is as high as it was");
+}
+
+#[test]
 fn gated_admits_at_first_sight_what_mostly_comes_back_while_nothing_it_drops_is_missed() {
     let mut policy = gated();
     let mut at_once = 0;
