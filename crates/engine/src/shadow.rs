@@ -5,7 +5,7 @@
 //! whole one sees of all (SHARDS: Waldspurger et al., FAST 2015; miniature simulations of any policy: the same, USENIX ATC 2017). So four
 //! [`Model`]s of the policy that runs answer for half, the same, twice and four times the size, in at most 2 MiB.
 //!
-//! One in 32 blocks at most, so that it costs 38 ns a block at worst, of 13 us that the daemon needs for a request of one; and at most
+//! One in 32 blocks at most, so that it costs 58 ns a block at worst, of 13 us that the daemon needs for a request of one; and at most
 //! 8,192 for the present size: caches of 512 MiB and more have 4,096 to 8,192 (test: `it_fits_in_2_mib`). Smaller ones have fewer, and their answers are worse;
 //! below 32 MiB ([`Shadow::BLOCKS_MIN`]) there are none. What share of the accesses is in the sample is left to chance, most of all with
 //! a few hot blocks; as misses are hardly those, misses are counted against the accesses that should be in it (SHARDS-adj).
