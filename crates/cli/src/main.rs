@@ -16,6 +16,7 @@ mod destage;
 mod detach;
 mod drain;
 mod dump;
+mod emulate;
 mod format;
 mod human;
 mod inject;
@@ -144,6 +145,7 @@ mod tests {
             "flashfront serve --without-cache --accept-missing-dirty-data --origin O --nbd unix:/s",
             "flashfront serve --without-cache --accept-missing-dirty-data --config F",
             "flashfront serve --config /etc/flashfront.toml",
+            "flashfront serve --cache C --origin O --nbd unix:/s --emulate-cache intel-p4500 --emulate-origin wd-re-4tb",
             "flashfront serve --print-config",
             "flashfront status --control /c --json",
             "flashfront status --watch",
@@ -184,6 +186,7 @@ mod tests {
             "flashfront serve --without-cache --cache C --origin O --nbd unix:/s",
             "flashfront serve --without-cache --origin O --mode writeback --nbd unix:/s",
             "flashfront serve --without-cache",
+            "flashfront serve --without-cache --accept-missing-dirty-data --origin O --nbd unix:/s --emulate-cache intel-p4500",
             "flashfront serve --accept-missing-dirty-data --cache C --origin O --nbd unix:/s",
             "flashfront set --control /c",
             "flashfront set --dirty-limit 0%",

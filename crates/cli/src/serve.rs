@@ -11,13 +11,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use flashfront_device::sim::Known;
 use flashfront_engine::{Durability, Mode};
 use flashfront_serve::config::{self, Age, Config, DirtyLimit, FlashBudget, Listener, Size, TlsFiles, Volume};
 use flashfront_serve::daemon::{self, Ended, Hooks};
 use flashfront_serve::frontend::nbd::Listen;
 
 use crate::inject::{self, Injection};
-use crate::{choice, human, interrupt};
+use crate::{choice, emulate, human, interrupt};
 
 /// Serve a cached volume until stopped (SIGTERM: cleanly; twice: at once, replayed at the next start).
 ///
@@ -125,6 +126,15 @@ pub(crate) struct Serve {
     /// seed=N makes chance repeatable. NEVER for data that you need.
     #[arg(long, value_name = "DEVICE:FAULTS")]
     inject: Vec<Injection>,
+    /// Slow the cache devices down to the pace of a device that `flashfront sim` knows, for measurements.
+    ///
+    /// Only time changes, never data. A file smaller than that device counts as its beginning; what the real device
+    /// takes longer for takes longer.
+    #[arg(long, value_name = "DEVICE", value_parser = emulate::name(), conflicts_with_all = ["inject", "without_cache"])]
+    emulate_cache: Option<Known>,
+    /// The same for the origins, as in "wd-re-4tb": also with --without-cache, to measure that disk alone.
+    #[arg(long, value_name = "DEVICE", value_parser = emulate::name(), conflicts_with = "inject")]
+    emulate_origin: Option<Known>,
 }
 
 impl Serve {
@@ -137,9 +147,11 @@ impl Serve {
         if self.without_cache && injections.iter().any(Injection::is_for_cache) {
             anyhow::bail!("--inject cache:FAULTS has no cache device to break with --without-cache");
         }
+        let (emulated_cache, emulated_origin) = (self.emulate_cache, self.emulate_origin);
         let config = self.into_config()?;
         let mut hooks = Hooks { ready: Some(Box::new(ready)), ..Hooks::default() };
         inject::arm(injections, &mut hooks);
+        emulate::arm(emulated_cache, emulated_origin, &mut hooks);
         let stop = hooks.stop.clone();
         interrupt::on_signal(move || stop.stop())?;
         match daemon::run(&config, hooks)? {

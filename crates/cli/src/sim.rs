@@ -6,8 +6,11 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 mod adapt;
+mod calibrate;
+mod compare;
 mod replay;
 mod report;
+mod run;
 
 /// Simulate caches: no devices, no root, nothing written but the result.
 #[derive(Debug, Args)]
@@ -20,6 +23,9 @@ pub(crate) struct Sim {
 enum What {
     Replay(replay::Replay),
     Adapt(adapt::Adapt),
+    Calibrate(calibrate::Calibrate),
+    Run(run::Run),
+    Compare(compare::Compare),
 }
 
 impl Sim {
@@ -27,6 +33,9 @@ impl Sim {
         match self.what {
             What::Replay(replay) => replay.run(),
             What::Adapt(adapt) => adapt.run(),
+            What::Calibrate(calibrate) => calibrate.run(),
+            What::Run(run) => run.run(),
+            What::Compare(compare) => compare.run(),
         }
     }
 }

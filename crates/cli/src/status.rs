@@ -139,6 +139,14 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
     }
     line("destaged", now.destaged_blocks * 4096, |it| it.counters.destaged_blocks * 4096, true)?;
     line("bypassed", now.bypassed_sequential, |it| it.counters.bypassed_sequential, false)?;
+    if now.bypassed_congested_blocks > 0 {
+        line(
+            "congested",
+            now.bypassed_congested_blocks * 4096,
+            |it| it.counters.bypassed_congested_blocks * 4096,
+            true,
+        )?;
+    }
     line("throttled", now.throttled_writes, |it| it.counters.throttled_writes, false)?;
     writeln!(out)?;
     writeln!(out, "clients     {} connected, {} requests in flight", report.clients, report.requests_in_flight)?;

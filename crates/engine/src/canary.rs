@@ -42,6 +42,7 @@ canaries! {
     FreedWhileRead, "freed-while-read", "a segment is written anew while somebody reads from it";
     MirrorUnrecorded, "mirror-unrecorded", "writes count before it is recorded that a member of the mirror failed";
     StaleInRam, "stale-in-ram", "the RAM front keeps the old bytes of slots that are written anew";
+    CongestedDirty, "congested-dirty", "while the cache device is slow, dirty blocks too are read from the origin";
     StaleInWindow, "stale-in-window", "the window keeps the old bytes of blocks that are written to the origin";
 }
 

@@ -236,6 +236,7 @@ impl Lane {
         let checksum = self.index.kept(checksum);
         let hits = (found.hits + 1).min(HITS_MAX);
         self.index.insert(flat, Found { checksum, hits, ..found });
+        self.rewritten.insert(flat);
         true
     }
 
@@ -247,7 +248,7 @@ impl Lane {
         if tail.open.is_some() {
             return tail.awaited_flushes == 0;
         }
-        if cx.shared.cache_failed || (!privileged && log.sealed.len() >= IN_FLIGHT_MAX) {
+        if cx.shared.cache_failed || (!privileged && log.saturated()) {
             return false;
         }
         let full = tail.used + USABLE_SLOTS_MIN > log.segment_slots;
@@ -406,6 +407,7 @@ impl Lane {
         cx.shared.counters.commits += 1;
         let io = self.ios.insert(LaneIo::Commit { seq });
         let offset = cx.shared.superblock.slot_offset(self.id as u32, open.header_slot);
+        cx.shared.gauge.commit_began(cx.now);
         let copied = if stream == Stream::Writes { Copied::All } else { Copied::Header };
         cx.cache_write(self.id, io, offset, blocks_span(open.buf, 0, blocks + 1), copied);
     }
@@ -413,6 +415,7 @@ impl Lane {
     pub(crate) fn commit_done(&mut self, seq: u64, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         let log = &mut self.log;
         let Some(at) = log.sealed.iter().position(|sealed| sealed.seq == seq) else { return };
+        cx.shared.gauge.commit_ended(result.is_ok(), cx.now);
         if let Err(error) = result {
             // The buffer stays, so that its blocks can still be read; nothing more is written.
             let offset = cx.shared.superblock.slot_offset(self.id as u32, log.sealed[at].header_slot);

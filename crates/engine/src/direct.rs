@@ -18,17 +18,29 @@ use crate::index::Flat;
 use crate::io::{DeviceError, Op, RequestError};
 use crate::lane::{Lane, LaneIo, PieceKind};
 use crate::memory::Span;
-use crate::shared::{Cx, FlushWaiter, blocks_span};
+use crate::shared::{Cx, FlushWaiter, Up, blocks_span};
 use crate::types::{Mode, SECTOR_BYTES};
 
 impl Lane {
     pub(crate) fn start_direct(&mut self, at: usize, cx: &mut Cx<'_>) {
         let piece = &self.pieces[at];
+        if piece.congested && self.knows(piece.first, piece.end()) {
+            // Since it was accepted, by those before it. Past the cache it would have to wait for their destage.
+            cx.shared.up.push(Up::IntoLog { lane: self.id, piece: at });
+            return;
+        }
         let origin = cx.shared.origin_of(piece.first);
         let unit = u64::from(cx.shared.origins[origin].block_bytes) / SECTOR_BYTES;
         // An origin of 4 KiB sectors can't be written in part: complete the blocks first.
         let ragged = !u64::from(piece.head).is_multiple_of(unit) || !u64::from(piece.tail).is_multiple_of(unit);
         if ragged { self.merge(at, cx) } else { self.clear_way(at, cx) }
+    }
+
+    /// Whether something of a range is, or durably still is, in the cache, or on its way from it.
+    fn knows(&self, first: Flat, end: Flat) -> bool {
+        let mut flats = (first.0..end.0).map(Flat);
+        self.run_overlaps(first, end)
+            || flats.any(|flat| self.index.get(flat).is_some() || self.unrecorded.contains(&flat))
     }
 
     /// Steps 1 to 3; called again whenever a run ends.
@@ -107,6 +119,11 @@ impl Lane {
             _ => Op::Write,
         };
         cx.shared.counters.writes_direct_blocks += u64::from(piece.blocks);
+        let origin = cx.shared.origin_of(piece.first);
+        cx.shared.origins[origin].foreground_began(cx.now);
+        if op == Op::Write {
+            cx.shared.origins[origin].gauge.writes.began(cx.now);
+        }
         let io = self.ios.insert(LaneIo::Direct { piece: at });
         cx.ranged_io(self.id, io, device, op, offset, len, span);
     }
@@ -115,11 +132,23 @@ impl Lane {
         self.pieces[at].pending -= 1;
         let kind = self.pieces[at].kind;
         let origin = cx.shared.origin_of(self.pieces[at].first);
+        cx.shared.origins[origin].foreground_ended(cx.now);
+        if !matches!(kind, PieceKind::Discard | PieceKind::Zero) {
+            cx.shared.origins[origin].gauge.writes.ended(result.is_ok(), cx.now);
+        }
         // Even a failed write may have changed something.
-        cx.shared.origins[origin].unflushed = true;
+        if result.is_err() && self.pieces[at].congested {
+            cx.shared.origins[origin].changed = true;
+        } else {
+            cx.shared.origins[origin].unflushed = true;
+        }
         // Discard is advice: a device that can't is no error.
         if result.is_err() && !(kind == PieceKind::Discard && result == Err(DeviceError::Unsupported)) {
-            self.fail(at, RequestError::Io, cx);
+            if self.pieces[at].congested {
+                cx.shared.up.push(Up::IntoLog { lane: self.id, piece: at });
+            } else {
+                self.fail(at, RequestError::Io, cx);
+            }
             return;
         }
         let lost: Vec<Flat> = cx.shared.lost.range(self.pieces[at].first..self.pieces[at].end()).copied().collect();
@@ -191,7 +220,9 @@ impl Lane {
     pub(crate) fn fail_awaiting_clean(&mut self, first: Flat, end: Flat, cx: &mut Cx<'_>) {
         for at in core::mem::take(&mut self.awaiting_clean) {
             let piece = &self.pieces[at];
-            if piece.first < end && first < piece.end() {
+            // Not who waits for clean blocks that were only bridged.
+            let dirty = self.dirty.next(first.max(piece.first)).is_some_and(|dirty| dirty < end.min(piece.end()));
+            if dirty && piece.first < end && first < piece.end() {
                 self.fail(at, RequestError::Io, cx);
             } else {
                 self.awaiting_clean.push(at);

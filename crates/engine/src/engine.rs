@@ -14,7 +14,8 @@ use slab::Slab;
 
 use self::life::Life;
 use crate::budget::Budget;
-use crate::destage::Destager;
+use crate::congestion::{CacheGauge, OriginGauge};
+use crate::destage::{CacheReads, Destager};
 use crate::event::Event;
 use crate::format::Superblock;
 use crate::index::Flat;
@@ -88,9 +89,14 @@ impl Engine {
                 block_bytes: unit.map_or(512, |(_, bytes)| *bytes),
                 mode: record.mode,
                 streams: crate::bypass::Streams::new(),
+                gauge: OriginGauge::default(),
                 flush: FlushGate::default(),
                 unflushed: false,
-                foreground_reads: 0,
+                changed: false,
+                flushing_changed: false,
+                flushing_direct: false,
+                foreground_ios: 0,
+                last_foreground: None,
                 dirty: 0,
             });
             keys += router.span_of(blocks);
@@ -114,6 +120,8 @@ impl Engine {
             failure: FailureRecord::Unknown,
             volatile_lost: false,
             members,
+            gauge: CacheGauge::default(),
+            cache_reads: CacheReads::default(),
             draining: false,
             stopping: false,
             buffer_bytes: 0,
@@ -173,7 +181,10 @@ impl Engine {
         }
         let age = self.shared.options.commit_age_max_ns;
         let commits = self.lanes.iter().filter_map(|lane| lane.log.commit_due(age));
-        let destage = self.coordinator.destager.next_timer(self.shared.dirty - self.shared.lost.len() as u64);
+        let destage = self
+            .coordinator
+            .destager
+            .next_timer(self.shared.dirty - self.shared.lost.len() as u64, self.coordinator.now);
         // What was due by the last call was done then, or waits for something else than time.
         let all = commits.chain(destage).chain(self.coordinator.throttle.next_timer());
         all.filter(|at| *at > self.coordinator.now).min()
@@ -355,7 +366,7 @@ impl Coordinator {
             if matches!(self.life, Life::Serving | Life::Stopping) {
                 // Reclaim first: it tells destage what is urgent.
                 lanes.iter_mut().for_each(|lane| lane.reclaim_step(cx));
-                self.throttle.step(lanes, &self.router, self.destager.ns_per_block, cx);
+                self.throttle.step(lanes, &self.router, self.destager.cost(), cx);
                 let starved = self.throttle.starved(cx.shared);
                 self.destager.step(lanes, &self.router, self.requests.len(), starved, cx);
                 if cx.shared.cache_failed {
@@ -387,10 +398,10 @@ impl Coordinator {
             for up in core::mem::take(&mut cx.shared.up) {
                 match up {
                     Up::PieceDone { request, error } => self.part_done(request, error, cx),
-                    Up::Cleaned { blocks } => self.destager.cleaned(blocks, cx.now),
                     Up::RunWritten { lane, run, origin, blocks } => {
                         self.destager.run_written(origin, lane, run, blocks);
                     }
+                    Up::IntoLog { lane, piece } => self.log_after_all(lane, piece, lanes, cx),
                     Up::RunDropped => self.destager.run_dropped(),
                     Up::DestageFailed { origin, error } => {
                         self.destager.failed(cx.now);

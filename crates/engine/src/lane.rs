@@ -14,6 +14,7 @@ use crate::canary::Canary;
 use crate::checkpoint::Checkpoint;
 use crate::commit::{Log, Note, Place, Segment, Waiter};
 use crate::destage::Run;
+use crate::detour::Detoured;
 use crate::dirty::DirtySet;
 use crate::index::{Flat, Found, Index};
 use crate::io::{DeviceError, DeviceId, RequestError};
@@ -52,10 +53,14 @@ pub(crate) struct Piece {
     /// Sectors of the first block before the payload, and of the last block behind it.
     pub(crate) head: u32,
     pub(crate) tail: u32,
+    /// The same as they were asked for: `head` and `tail` are 0 once the blocks are completed from their old content.
+    pub(crate) around: (u32, u32),
     /// Reply only when durable.
     pub(crate) durable: bool,
     /// What is read or written is not put into the cache.
     pub(crate) bypass: bool,
+    /// A direct write only because the log takes no more: if the origin refuses it, it waits for the log.
+    pub(crate) congested: bool,
     pub(crate) lock: Option<LockId>,
     /// I/Os in flight.
     pub(crate) pending: u32,
@@ -96,6 +101,8 @@ pub(crate) enum LaneIo {
     ReadOrigin {
         piece: usize,
     },
+    /// Blocks of a read piece from the origin, though they are cached.
+    Detour(Detoured),
     /// The old content of a block that is written in part.
     Merge {
         piece: usize,
@@ -147,6 +154,8 @@ pub(crate) struct Lane {
     pub(crate) id: usize,
     pub(crate) index: Index,
     pub(crate) dirty: DirtySet,
+    /// Dirty blocks that were written again since the sweep of destage came by.
+    pub(crate) rewritten: DirtySet,
     pub(crate) locks: Locks,
     pub(crate) pieces: Slab<Piece>,
     /// Pieces whose lock was granted.
@@ -189,6 +198,7 @@ impl Lane {
             id,
             index: Index::new(keys, slots).ok_or(OpenError::KeySpaceTooLarge)?,
             dirty: DirtySet::default(),
+            rewritten: DirtySet::default(),
             locks: Locks::default(),
             pieces: Slab::new(),
             ready: VecDeque::new(),
@@ -264,6 +274,12 @@ impl Lane {
         cx.shared.up.push(Up::PieceDone { request: piece.request, error: piece.error });
     }
 
+    /// Takes a piece out again that isn't done.
+    pub(crate) fn take_back(&mut self, at: usize) -> Piece {
+        self.unlock(at);
+        self.pieces.remove(at)
+    }
+
     /// Ends a piece with an error.
     pub(crate) fn fail(&mut self, at: usize, error: RequestError, cx: &mut Cx<'_>) {
         self.pieces[at].error = Some(error);
@@ -275,6 +291,7 @@ impl Lane {
         match self.ios.remove(io) {
             LaneIo::ReadCache(read) => self.read_cache_done(&read, result, cx),
             LaneIo::ReadOrigin { piece } => self.read_origin_done(piece, result, cx),
+            LaneIo::Detour(read) => self.detour_done(&read, result, cx),
             LaneIo::Merge { piece, block, buf, from } => self.merge_done(piece, block, buf, from, result, cx),
             LaneIo::Direct { piece } => self.direct_done(piece, result, cx),
             LaneIo::Commit { seq } => self.commit_done(seq, result, cx),
@@ -307,6 +324,9 @@ impl Lane {
         self.window.forget(flat, Flat(flat.0 + 1));
         let old = self.index.insert(flat, found);
         self.unmap_slot(flat, old, cx);
+        if found.dirty && old.is_some_and(|old| old.dirty) {
+            self.rewritten.insert(flat);
+        }
         self.log.segment_of(found.slot).live += 1;
         if found.dirty {
             let segment = self.log.segment_of(found.slot);
@@ -329,6 +349,7 @@ impl Lane {
         if old.dirty {
             segment.dirty -= 1;
             self.dirty.remove(flat);
+            self.rewritten.remove(flat);
             cx.shared.lost.remove(&flat);
             self.urgent.remove(&flat);
             self.suspect.remove(&flat);
@@ -376,6 +397,7 @@ impl Lane {
         self.index.set_dirty(flat, false);
         self.log.segment_of(slot).dirty -= 1;
         self.dirty.remove(flat);
+        self.rewritten.remove(flat);
         cx.shared.lost.remove(&flat);
         self.urgent.remove(&flat);
         self.suspect.remove(&flat);
@@ -405,6 +427,7 @@ impl Lane {
     pub(crate) fn table_bytes(&self) -> u64 {
         self.index.bytes()
             + self.dirty.bytes()
+            + self.rewritten.bytes()
             + self.policy.bytes()
             + self.log.bytes()
             + self.ram_front.bytes()

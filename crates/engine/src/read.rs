@@ -60,6 +60,15 @@ impl Lane {
                 continue;
             };
             self.index.touch(flat);
+            if let Some(instead_of_ns) = self.detour(found, flat, cx) {
+                let from = block;
+                block += 1;
+                while block < blocks && self.shared_by_detour(Flat(first.0 + u64::from(block)), cx) {
+                    block += 1;
+                }
+                self.read_detour(at, from, block - from, instead_of_ns, cx);
+                continue;
+            }
             cx.shared.counters.read_hits += 1;
             if let Place::Ram(buffer, offset) = self.place(found.slot) {
                 cx.shared.counters.ram_hits += 1;
@@ -89,15 +98,18 @@ impl Lane {
         self.read_step(at, cx);
     }
 
-    fn read_slots(&mut self, read: SlotsRead, cx: &mut Cx<'_>) {
+    pub(crate) fn read_slots(&mut self, read: SlotsRead, cx: &mut Cx<'_>) {
         self.log.segment_of(read.slot).pins += 1;
         let piece = &mut self.pieces[read.piece];
         piece.pending += 1;
         let buf = piece.buf.expect("a read has a buffer");
-        let span = blocks_span(buf, piece.buf_block + read.at, read.checksums.len() as u32);
+        let read_blocks = read.checksums.len() as u64;
+        let span = blocks_span(buf, piece.buf_block + read.at, read_blocks as u32);
         let offset = cx.shared.superblock.slot_offset(self.id as u32, read.slot);
         let device = read.device;
         let io = self.ios.insert(LaneIo::ReadCache(read));
+        cx.shared.gauge.reads.began(cx.now);
+        cx.shared.cache_reads.read(read_blocks, cx.now);
         cx.io(self.id, io, device, Op::Read, offset, Some(span));
     }
 
@@ -131,6 +143,11 @@ impl Lane {
     }
 
     fn read_origin(&mut self, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
+        self.ask_origin(at, block, blocks, LaneIo::ReadOrigin { piece: at }, cx);
+    }
+
+    /// Reads blocks of a piece from the origin, for this.
+    pub(crate) fn ask_origin(&mut self, at: usize, block: u32, blocks: u32, what: LaneIo, cx: &mut Cx<'_>) {
         let piece = &mut self.pieces[at];
         piece.pending += 1;
         let first = Flat(piece.first.0 + u64::from(block));
@@ -141,16 +158,16 @@ impl Lane {
             // The origin ends inside this block: what is behind its end reads as zeroes.
             cx.mem.zero(Span::new(buf, whole.offset + len as u32, whole.len - len as u32));
         }
-        let io = self.ios.insert(LaneIo::ReadOrigin { piece: at });
+        let io = self.ios.insert(what);
         let origin = cx.shared.origin_of(first);
-        cx.shared.origins[origin].foreground_reads += 1;
+        cx.shared.origins[origin].foreground_began(cx.now);
         cx.io(self.id, io, device, Op::Read, offset, Some(Span::new(buf, whole.offset, len as u32)));
     }
 
     pub(crate) fn read_origin_done(&mut self, at: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         let piece = &mut self.pieces[at];
         let origin = cx.shared.origin_of(piece.first);
-        cx.shared.origins[origin].foreground_reads -= 1;
+        cx.shared.origins[origin].foreground_ended(cx.now);
         piece.pending -= 1;
         if result.is_err() {
             piece.error = Some(RequestError::Io);
@@ -161,6 +178,7 @@ impl Lane {
     pub(crate) fn read_cache_done(&mut self, read: &SlotsRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         let &SlotsRead { piece: at, at: block, slot, ref checksums, device } = read;
         self.log.segment_of(slot).pins -= 1;
+        cx.shared.gauge.reads.ended(cx.now, u64::from(result.is_ok()));
         let piece = &mut self.pieces[at];
         piece.pending -= 1;
         let (first, buf_block) = (piece.first, piece.buf_block);
@@ -234,7 +252,7 @@ impl Lane {
         }
     }
 
-    fn read_step(&mut self, at: usize, cx: &mut Cx<'_>) {
+    pub(crate) fn read_step(&mut self, at: usize, cx: &mut Cx<'_>) {
         if self.pieces[at].pending > 0 {
             return;
         }
@@ -268,7 +286,9 @@ impl Lane {
         let verdict = self.policy.missed(flat.0, room);
         let affordable = !verdict.admit || cx.shared.budget.as_mut().is_none_or(|budget| budget.allows(cx.now));
         cx.shared.counters.over_budget_blocks += u64::from(!affordable);
-        if verdict.admit && affordable && self.append(Stream::Promoted, flat, false, 0, span, cx) {
+        let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
+        let congested = cx.shared.gauge.reads_congested(&origin.gauge, cx.now).is_some();
+        if verdict.admit && affordable && !congested && self.append(Stream::Promoted, flat, false, 0, span, cx) {
             cx.shared.counters.promoted_blocks += 1;
         } else {
             let seen = if verdict.admit { self.policy.refused(verdict.seen) } else { verdict.seen };

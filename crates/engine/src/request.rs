@@ -37,6 +37,13 @@ struct Range {
     lba: u64,
     sectors: u64,
     buf: Option<Buf>,
+    /// It goes past the cache only because the log takes no more.
+    congested: bool,
+}
+
+/// The blocks of its origin that a range touches.
+fn blocks_of(range: Range) -> core::ops::Range<u64> {
+    range.lba / BLOCK_SECTORS..(range.lba + range.sectors).div_ceil(BLOCK_SECTORS)
 }
 
 /// Whether writes of this range are promised to be durable when they are acknowledged.
@@ -75,11 +82,14 @@ impl Coordinator {
         let counters = &mut cx.shared.counters;
         match request.op {
             RequestOp::Read => counters.reads += 1,
-            RequestOp::Write | RequestOp::WriteZeroes { .. } => counters.writes += 1,
+            RequestOp::Write | RequestOp::WriteZeroes { .. } => {
+                counters.writes += 1;
+                cx.shared.cache_reads.last_write = Some(cx.now);
+            }
             RequestOp::Flush => counters.flushes += 1,
             RequestOp::Discard => counters.discards += 1,
         }
-        let range = Range { origin, lba: request.lba.0, sectors: request.sectors, buf: request.buf };
+        let range = Range { origin, lba: request.lba.0, sectors: request.sectors, buf: request.buf, congested: false };
         match request.op {
             RequestOp::Flush => self.flush(at, origin, lanes, cx),
             RequestOp::Read => self.read(at, range, lanes, cx),
@@ -127,18 +137,33 @@ impl Coordinator {
         let sequential = cutoff > 0 && stream_bytes > cutoff;
         let cached = origin.mode == Mode::Writeback && !cx.shared.draining && !cx.shared.cache_failed;
         let durable = fua || always_durable(range, cx);
-        if cached && !(sequential && self.none_cached(range, lanes, cx)) {
+        let congested = cached && !durable && self.writes_congested(range, lanes, cx);
+        if cached && !((sequential || congested) && self.none_cached(range, lanes, cx)) {
             self.split(at, range, PieceKind::Write, durable, false, lanes, cx);
         } else {
-            cx.shared.counters.bypassed_sequential += u64::from(sequential);
-            self.split(at, range, PieceKind::Direct, durable, sequential, lanes, cx);
+            let counters = &mut cx.shared.counters;
+            counters.bypassed_sequential += u64::from(sequential);
+            if congested && !sequential {
+                counters.bypassed_congested_blocks += blocks_of(range).count() as u64;
+            }
+            let range = Range { congested: congested && cached, ..range };
+            self.split(at, range, PieceKind::Direct, durable, sequential || congested, lanes, cx);
         }
+    }
+
+    /// Whether the log takes no more at this moment, and the origin would take this write sooner.
+    fn writes_congested(&self, range: Range, lanes: &[Lane], cx: &Cx<'_>) -> bool {
+        let origin = &cx.shared.origins[range.origin];
+        let lane = &lanes[self.router.lane_of(Flat(origin.base.0 + range.lba / BLOCK_SECTORS))];
+        let blocks = blocks_of(range).count() as u64;
+        lane.log.saturated() && cx.shared.gauge.writes_congested(&origin.gauge, blocks, cx.now)
     }
 
     fn none_cached(&self, range: Range, lanes: &[Lane], cx: &Cx<'_>) -> bool {
         let base = cx.shared.origins[range.origin].base.0;
-        let (first, end) = (range.lba / BLOCK_SECTORS, (range.lba + range.sectors).div_ceil(BLOCK_SECTORS));
-        (base + first..base + end).all(|flat| lanes[self.router.lane_of(Flat(flat))].index.get(Flat(flat)).is_none())
+        blocks_of(range)
+            .map(|block| base + block)
+            .all(|flat| lanes[self.router.lane_of(Flat(flat))].index.get(Flat(flat)).is_none())
     }
 
     /// Short zeroes and ragged ends are written as data; whole blocks of long ones go to the origin.
@@ -206,7 +231,12 @@ impl Coordinator {
         // A short last block of the origin counts as whole.
         let last_is_whole = end_sector * SECTOR_BYTES == origin.size_bytes;
         if let Some(access) = shadowed(kind, bypass, origin.mode) {
-            self.shadow.note(access, first.0..end.0);
+            let hold = self.shadow.note(access, first.0..end.0);
+            if let Some(open) = hold {
+                // The duel knows no budget: an open gate would spend it on whatever comes first.
+                let open = open && cx.shared.budget.is_none();
+                lanes.iter_mut().for_each(|lane| lane.policy.hold_gate(open));
+            }
         }
         let mut from = first;
         while from < end {
@@ -223,8 +253,10 @@ impl Coordinator {
                 buf_block: (from.0 - first.0) as u32,
                 head: head as u32,
                 tail: tail as u32,
+                around: (head as u32, tail as u32),
                 durable,
                 bypass,
+                congested: range.congested,
                 lock: None,
                 pending: 0,
                 error: None,
@@ -241,6 +273,18 @@ impl Coordinator {
             }
             from = to;
         }
+    }
+
+    /// A write that was to go past the log is taken by it after all. What it was completed with may be old by now: it is completed once more.
+    pub(crate) fn log_after_all(&mut self, lane: usize, at: usize, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        let origin = cx.shared.origin_of(lanes[lane].pieces[at].first);
+        if cx.shared.origins[origin].mode != Mode::Writeback || cx.shared.draining || cx.shared.cache_failed {
+            lanes[lane].fail(at, RequestError::Io, cx);
+            return;
+        }
+        let piece = lanes[lane].take_back(at);
+        let (head, tail) = piece.around;
+        self.throttle.submit(Piece { kind: PieceKind::Write, head, tail, bypass: false, congested: false, ..piece });
     }
 
     /// FLUSH: everything acknowledged so far, in all lanes, and what went to the origin directly.

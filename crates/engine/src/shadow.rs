@@ -5,15 +5,19 @@
 //! whole one sees of all (SHARDS: Waldspurger et al., FAST 2015; miniature simulations of any policy: the same, USENIX ATC 2017). So four
 //! [`Model`]s of the policy that runs answer for half, the same, twice and four times the size, in at most 2 MiB.
 //!
-//! One in 32 blocks at most, so that it costs 58 ns a block at worst, of 13 us that the daemon needs for a request of one; and at most
+//! One in 32 blocks at most, so that it costs 94 ns a block at worst, of 13 us that the daemon needs for a request of one; and at most
 //! 8,192 for the present size: caches of 512 MiB and more have 4,096 to 8,192 (test: `it_fits_in_2_mib`). Smaller ones have fewer, and their answers are worse;
 //! below 32 MiB ([`Shadow::BLOCKS_MIN`]) there are none. What share of the accesses is in the sample is left to chance, most of all with
 //! a few hot blocks; as misses are hardly those, misses are counted against the accesses that should be in it (SHARDS-adj).
+//!
+//! Of the present size and of each other one a [`Duel`] says whether the policy's gate is held open; of the present one the engine does it.
 //!
 //! What it says is about recent times: the last four to eight rounds, a round being as many accesses as the cache has blocks. It
 //! knows neither what was in the cache when the daemon started nor the time: dirty blocks are written to the origin when they leave.
 
 mod chains;
+mod duel;
+mod lru;
 mod model;
 #[cfg(test)]
 mod tests;
@@ -22,6 +26,7 @@ mod totals;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+pub use duel::Duel;
 pub use model::{Model, Outcome, Shape};
 pub use totals::Totals;
 
@@ -35,6 +40,8 @@ const PRESENT: usize = 1;
 const BITS_MIN: u32 = 5;
 /// Blocks of the model of the present size, at most.
 const SAMPLED_BLOCKS_MAX: u64 = 1 << 13;
+/// Blocks that a duel samples, at most; a quarter of it for a size that is only modelled.
+const DUEL_BLOCKS_MAX: u64 = 1 << 12;
 /// Segments of a model, at most: more would only take memory.
 const SEGMENTS_MAX: u64 = 1024;
 /// Segments that a model keeps free: for both zones, and one more.
@@ -74,8 +81,12 @@ pub struct WhatIf {
 
 /// Models of the cache in four sizes.
 pub struct Shadow {
+    /// For each size whether the gate would be held open; of the present one that is what the engine does.
+    duels: [Option<Duel>; HALVES.len()],
     /// One block in 2^bits is sampled; without models none is.
     bits: u32,
+    /// Whatever is not in this sample is in nobody's.
+    least_bits: u32,
     models: Vec<Model>,
     /// What was counted over all accesses.
     all: Seen,
@@ -114,7 +125,14 @@ impl Shadow {
     pub fn new(cache: Shape, policy: policy::Build) -> Self {
         let bits = cache.blocks().div_ceil(SAMPLED_BLOCKS_MAX).next_power_of_two().trailing_zeros().max(BITS_MIN);
         let sizes: &[u32] = if cache.blocks() < Self::BLOCKS_MIN { &[] } else { &HALVES };
+        let duels = HALVES.map(|halves| match halves {
+            2 => Duel::new(cache, policy, DUEL_BLOCKS_MAX),
+            _ if sizes.is_empty() => None,
+            _ => Duel::new(resized(cache, halves), policy, DUEL_BLOCKS_MAX / 4),
+        });
         Self {
+            least_bits: duels.iter().flatten().map(Duel::bits).chain([bits]).min().unwrap_or(bits),
+            duels,
             bits,
             models: sizes.iter().map(|halves| Model::new(scaled(cache, *halves, bits), policy)).collect(),
             all: Seen::default(),
@@ -126,33 +144,37 @@ impl Shadow {
         }
     }
 
-    /// A request does this to these blocks.
-    pub fn note(&mut self, access: Access, keys: Range<u64>) {
-        if self.models.is_empty() {
-            return;
-        }
+    /// A request does this to these blocks; whether the policy's gate is to be held open from now on, if that is something new.
+    pub fn note(&mut self, access: Access, keys: Range<u64>) -> Option<bool> {
+        let before = self.open();
         let blocks = keys.end - keys.start;
         self.all.accesses += blocks;
         self.all.reads += if matches!(access, Access::Read | Access::ReadPast) { blocks } else { 0 };
         self.all.absorbed += if access == Access::Write { blocks } else { 0 };
         for key in keys {
-            if mix(key ^ SALT) >> (64 - self.bits) == 0 {
+            let hash = mix(key ^ SALT);
+            if !is_sampled(hash, self.least_bits) {
+                continue;
+            }
+            self.duels.iter_mut().flatten().for_each(|duel| duel.note_hashed(access, key, hash));
+            if is_sampled(hash, self.bits) && !self.models.is_empty() {
                 self.sample(access, key);
             }
         }
+        let open = self.open();
+        if open != before {
+            self.models.iter_mut().zip(open).for_each(|(model, open)| model.hold_gate(open));
+        }
+        (open[PRESENT] != before[PRESENT]).then_some(open[PRESENT])
+    }
+
+    fn open(&self) -> [bool; HALVES.len()] {
+        self.duels.each_ref().map(|duel| duel.as_ref().is_some_and(Duel::is_open))
     }
 
     fn sample(&mut self, access: Access, key: u64) {
         self.sampled += 1;
-        for model in &mut self.models {
-            match access {
-                Access::Read => drop(model.read(key)),
-                Access::ReadPast => model.read_past(key),
-                Access::Write => drop(model.write(key)),
-                Access::WriteThrough => model.write_through(key),
-                Access::WritePast => model.write_past(key),
-            }
-        }
+        self.models.iter_mut().for_each(|model| apply(model, access, key));
         if self.full_at.is_none() && self.models[PRESENT].filled() {
             // How it filled says nothing about how it does when it is full.
             self.full_at = Some(self.sampled);
@@ -214,8 +236,29 @@ impl Shadow {
     /// Memory it takes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.models.iter().map(Model::bytes).sum()
+        self.models.iter().map(Model::bytes).sum::<u64>() + self.duels.iter().flatten().map(Duel::bytes).sum::<u64>()
     }
+}
+
+/// Whether a block of that hash is in the sample of one in 2^bits.
+fn is_sampled(hash: u64, bits: u32) -> bool {
+    bits == 0 || hash >> (64 - bits) == 0
+}
+
+fn apply(model: &mut Model, access: Access, key: u64) {
+    match access {
+        Access::Read => drop(model.read(key)),
+        Access::ReadPast => model.read_past(key),
+        Access::Write => drop(model.write(key)),
+        Access::WriteThrough => model.write_through(key),
+        Access::WritePast => model.write_past(key),
+    }
+}
+
+/// The shape of a cache of so many halves of another.
+fn resized(cache: Shape, halves: u32) -> Shape {
+    let window_blocks = (cache.window_blocks * halves as usize / 2).min(policy::Window::BLOCKS_MAX as usize);
+    Shape { segments: (u64::from(cache.segments) * u64::from(halves) / 2) as u32, window_blocks, ..cache }
 }
 
 /// The shape of a model of so many halves of a cache, for one block in 2^bits.

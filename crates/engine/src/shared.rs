@@ -10,6 +10,8 @@ use alloc::vec::Vec;
 use crate::budget::Budget;
 use crate::bypass::Streams;
 use crate::canary::Canary;
+use crate::congestion::{CacheGauge, OriginGauge};
+use crate::destage::CacheReads;
 use crate::event::Event;
 use crate::format::{Superblock, seal_checksum};
 use crate::index::Flat;
@@ -47,11 +49,21 @@ pub(crate) struct Origin {
     pub(crate) block_bytes: u32,
     pub(crate) mode: Mode,
     pub(crate) streams: Streams,
+    /// How fast it is now.
+    pub(crate) gauge: OriginGauge,
     pub(crate) flush: FlushGate,
     /// Direct writes completed since the last flush was issued.
     pub(crate) unflushed: bool,
-    /// Reads of clients in flight.
-    pub(crate) foreground_reads: u32,
+    /// Or may have changed something, though the log has what they wrote: no client waits for that, but what is promoted does.
+    pub(crate) changed: bool,
+    /// The flush in flight covers direct writes; else it is destage's alone, and no client needs to wait for it.
+    pub(crate) flushing_direct: bool,
+    /// It covers what may have changed.
+    pub(crate) flushing_changed: bool,
+    /// I/Os for clients in flight: reads that miss, direct writes.
+    pub(crate) foreground_ios: u32,
+    /// When the last of them began or ended.
+    pub(crate) last_foreground: Option<Time>,
     pub(crate) dirty: u64,
 }
 
@@ -93,12 +105,25 @@ impl FlushGate {
 }
 
 impl Origin {
+    /// An I/O for a client begins.
+    pub(crate) const fn foreground_began(&mut self, now: Time) {
+        self.foreground_ios += 1;
+        self.last_foreground = Some(now);
+    }
+
+    /// One ended.
+    pub(crate) const fn foreground_ended(&mut self, now: Time) {
+        self.foreground_ios -= 1;
+        self.last_foreground = Some(now);
+    }
+
     /// Waits until all direct writes completed so far are durable; `false` if they are already.
     pub(crate) fn await_durable(&mut self, waiter: FlushWaiter) -> bool {
-        if self.unflushed {
+        let promoted = matches!(waiter, FlushWaiter::Promoted(_));
+        if self.unflushed || (promoted && self.changed) {
             self.flush.join(waiter);
             true
-        } else if self.flush.in_flight {
+        } else if self.flush.in_flight && (self.flushing_direct || (promoted && self.flushing_changed)) {
             self.flush.join_current(waiter);
             true
         } else {
@@ -112,8 +137,8 @@ impl Origin {
 pub(crate) enum Up {
     /// A part of a request is done.
     PieceDone { request: usize, error: Option<RequestError> },
-    /// Dirty blocks became clean.
-    Cleaned { blocks: u64 },
+    /// An origin refused a direct write that the log could have taken: it waits for that.
+    IntoLog { lane: usize, piece: usize },
     /// A destage run could not be written.
     DestageFailed { origin: usize, error: DeviceError },
     /// A destage run is on its origin, and waits for the flush.
@@ -159,6 +184,10 @@ pub(crate) struct Shared {
     /// A block was lost that no FLUSH has covered: the next FLUSH must say so.
     pub(crate) volatile_lost: bool,
     pub(crate) members: Members,
+    /// How fast the cache device is now; of a mirrored one both members together.
+    pub(crate) gauge: CacheGauge,
+    /// Who reads from it.
+    pub(crate) cache_reads: CacheReads,
     pub(crate) draining: bool,
     pub(crate) stopping: bool,
     pub(crate) buffer_bytes: u64,

@@ -43,6 +43,8 @@ pub struct Counters {
     pub destaged_blocks: u64,
     /// Requests sent past the cache because their stream is sequential.
     pub bypassed_sequential: u64,
+    /// Blocks that were read from or written to an origin because the cache device was slower at that moment.
+    pub bypassed_congested_blocks: u64,
     /// Bytes read from origins.
     pub origin_reads_bytes: u64,
     /// Bytes written to origins.
@@ -137,7 +139,7 @@ pub struct Status {
     pub window_bytes: u64,
     /// Bytes of index, dirty set and ghost.
     pub index_bytes: u64,
-    /// Memory of the shadow; 0 if the cache is too small for one.
+    /// Memory of the shadow and of the duel; 0 if the cache is too small for either.
     pub shadow_bytes: u64,
     /// What would be with a cache of another size; empty while it is not known.
     pub what_if: Vec<WhatIf>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keeps dirty data within its limit by slowing writers, gently at first.
 //!
-//! Up to three quarters of the limit writes pass. From there to the limit each block costs a
-//! growing part of the time that destage needs for one, so that at the limit writers come exactly as
-//! fast as destage goes; at the limit they wait. Invariant 6: dirty blocks and accepted writes together
+//! Up to nine tenths of the limit writes pass. From there on each block costs a growing part of the time that destage needs for one: all of
+//! it half of the way to the limit, so that there writers come exactly as fast as destage goes, and twice as much at the limit, which is
+//! therefore hardly ever reached; there they wait. Invariant 6: dirty blocks and accepted writes together
 //! never exceed the limit (test: `dirty_limit_holds`).
 
 use alloc::collections::VecDeque;
@@ -13,8 +13,10 @@ use crate::router::Router;
 use crate::shared::{Cx, Shared};
 use crate::types::Time;
 
-/// No single pause is longer: dirty data may drop faster than measured.
-const PAUSE_MAX_NS: u64 = 200_000_000;
+/// Part of the limit from which on writers are slowed.
+const SOFT_PERCENT: u64 = 90;
+/// No single pause is longer: dirty data may drop faster than measured, and those who queue behind it pay for each.
+const PAUSE_MAX_NS: u64 = 50_000_000;
 
 /// Writes on their way into the cache.
 #[derive(Default)]
@@ -24,14 +26,28 @@ pub(crate) struct Throttle {
     next_pass: Time,
 }
 
-/// What a write of `blocks` costs in time when so much is dirty.
-fn pause_ns(dirty: u64, limit: u64, blocks: u64, ns_per_block: u64) -> u64 {
-    let soft = limit / 4 * 3;
+/// What destage takes, by what it took lately.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    pub(crate) ns_per_run: u64,
+    pub(crate) ns_per_block: u64,
+}
+
+impl Cost {
+    /// Of so many consecutive blocks: at most as many runs as blocks, each as long as runs were lately; and they are one run at most.
+    fn ns(self, blocks: u64) -> u64 {
+        self.ns_per_block.saturating_mul(blocks).min(self.ns_per_run)
+    }
+}
+
+/// The pause after a write that destage will need `cost_ns` for, when so much is dirty.
+fn pause_ns(dirty: u64, limit: u64, cost_ns: u64) -> u64 {
+    let soft = (limit * SOFT_PERCENT / 100).min(limit - 1);
     if dirty <= soft {
         return 0;
     }
     let over = (dirty - soft).min(limit - soft);
-    let part = u128::from(blocks) * u128::from(ns_per_block) * u128::from(over) / u128::from((limit - soft).max(1));
+    let part = u128::from(cost_ns) * 2 * u128::from(over) / u128::from(limit - soft);
     u64::try_from(part).map_or(PAUSE_MAX_NS, |ns| ns.min(PAUSE_MAX_NS))
 }
 
@@ -61,14 +77,14 @@ impl Throttle {
     }
 
     /// Lets through what may pass.
-    pub(crate) fn step(&mut self, lanes: &mut [Lane], router: &Router, ns_per_block: u64, cx: &mut Cx<'_>) {
+    pub(crate) fn step(&mut self, lanes: &mut [Lane], router: &Router, cost: Cost, cx: &mut Cx<'_>) {
         while let Some(piece) = self.waiting.front() {
             let blocks = u64::from(piece.blocks);
             if cx.now < self.next_pass || (self.over_limit(blocks, cx.shared) && !cx.shared.cache_failed) {
                 return;
             }
             let dirty = cx.shared.dirty + cx.shared.reserved;
-            let pause = pause_ns(dirty, cx.shared.dirty_limit, blocks, ns_per_block);
+            let pause = pause_ns(dirty, cx.shared.dirty_limit, cost.ns(blocks));
             if pause > 0 {
                 cx.shared.counters.throttled_writes += 1;
                 self.next_pass = cx.now.plus_ns(pause);
@@ -86,16 +102,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_without_a_cliff_up_to_the_speed_of_destage() {
+    fn pauses_grow_without_a_cliff_past_the_speed_of_destage() {
         let ns_per_block = 1_000_000;
-        assert_eq!(pause_ns(750, 1000, 1, ns_per_block), 0);
+        assert_eq!(pause_ns(900, 1000, ns_per_block), 0);
         let mut last = 0;
-        for dirty in 751..=1000 {
-            let now = pause_ns(dirty, 1000, 1, ns_per_block);
-            assert!(now >= last && now - last <= ns_per_block / 200, "a step at {dirty}");
+        for dirty in 901..=1000 {
+            let now = pause_ns(dirty, 1000, ns_per_block);
+            assert!(now >= last && now - last <= ns_per_block / 50, "a step at {dirty}");
             last = now;
         }
-        assert_eq!(last, ns_per_block);
-        assert_eq!(pause_ns(1000, 1000, 256, u64::MAX), PAUSE_MAX_NS);
+        assert_eq!(pause_ns(950, 1000, ns_per_block), ns_per_block, "as fast as destage");
+        assert_eq!(last, 2 * ns_per_block);
+        assert_eq!(pause_ns(1000, 1000, u64::MAX), PAUSE_MAX_NS);
+    }
+
+    /// After random blocks a long write must not be taken for many of them, nor a short one of a stream for a whole run.
+    #[test]
+    fn a_long_write_costs_a_run_and_a_short_one_its_blocks() {
+        let after_random_blocks = Cost { ns_per_run: 2_500_000, ns_per_block: 2_500_000 };
+        assert_eq!(after_random_blocks.ns(128), 2_500_000);
+        let in_a_stream = Cost { ns_per_run: 6_000_000, ns_per_block: 23_000 };
+        assert_eq!(in_a_stream.ns(1), 23_000);
     }
 }

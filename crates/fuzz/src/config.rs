@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What people write: the config file, and the values that are flags too.
+//! What people write: the config file, the values that are flags too, and job files of fio.
 //!
 //! Each reader gets the same text. What can be read can be printed, and what is printed reads the same.
 
@@ -9,12 +9,13 @@ use std::str::FromStr;
 use flashfront_device::wrap::Faults;
 use flashfront_serve::config::{Age, Config, DirtyLimit, Size};
 use flashfront_serve::frontend::nbd::Listen;
+use flashfront_sim::load::fio;
 
 use crate::Target;
 
 pub(crate) const TARGET: Target = Target {
     name: "config",
-    summary: "the config file in TOML, sizes, spans of time, addresses, orders of faults",
+    summary: "the config file in TOML, sizes, spans of time, addresses, orders of faults, job files of fio",
     input_bytes_max: 8 << 10,
     heap_bytes_max: 8 << 20,
     body,
@@ -35,6 +36,7 @@ fn body(data: &[u8]) {
         same_again(&config.buffer_bytes);
         config.listeners.iter().for_each(|listener| same_address(&listener.nbd));
     }
+    job_file(text);
     for line in text.lines() {
         value::<Size>(line);
         value::<DirtyLimit>(line);
@@ -47,6 +49,22 @@ fn body(data: &[u8]) {
         }
         // It has no way back to text.
         let _ = line.parse::<Faults>();
+    }
+}
+
+/// What is read can be run: on the volume, and to an end.
+fn job_file(text: &str) {
+    const VOLUME_BYTES: u64 = 1 << 40;
+    match fio::read(text, VOLUME_BYTES) {
+        Ok(file) => {
+            for job in file.phases.iter().flat_map(|phase| &phase.jobs) {
+                let end = job.offset_bytes.checked_add(job.span_bytes);
+                assert!(end.is_some_and(|end| end <= VOLUME_BYTES), "{job:?}");
+                assert!(job.span_bytes >= job.block_bytes && job.block_bytes.is_multiple_of(4096), "{job:?}");
+                assert!(job.total_bytes > 0 || job.time_ns > 0, "{job:?}");
+            }
+        }
+        Err(error) => assert!(error.line <= text.lines().count() && !error.what.is_empty(), "{error:?}"),
     }
 }
 

@@ -73,6 +73,7 @@ counters! {
     evicted_blocks: "Blocks that reclaim dropped.",
     destaged_blocks: "Blocks made clean by destage.",
     bypassed_sequential: "Requests sent past the cache because their stream is sequential.",
+    bypassed_congested_blocks: "Blocks read from or written to an origin because the cache device was slower at that moment.",
     origin_reads_bytes: "Bytes read from origins.",
     origin_writes_bytes: "Bytes written to origins.",
     cache_reads_bytes: "Bytes read from the cache device.",

@@ -6,6 +6,8 @@
 //! policies that want a second miss take it too, and by policies that were not full of it then all of it again. Then a read each
 //! millisecond, as in replays of traces without times. Popular blocks lie scattered, as fio has them.
 //!
+//! Beside it, [loads](load) that are made to hurt.
+//!
 //! Time is counted in rounds: as many reads as the cache has blocks. A turnover is longer: until as many *different* blocks
 //! were asked for as the cache has. Before that no cache that takes what is asked for can hold what it should. The same reads for all
 //! policies, from a seed.
@@ -14,17 +16,18 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
-use flashfront_device::Rng;
 use flashfront_engine::policy::Spec;
 
 use crate::policy::{Access, Build, UNIT_BLOCKS_MAX};
 use crate::replay::Totals;
 use crate::replay::blocks::UNTIMED_NS;
 use crate::replay::ledger::Ledger;
-use crate::zipf::{Scatter, Zipf};
 
+pub mod load;
 #[cfg(test)]
 mod tests;
+
+use load::{Case, HOT_PASSES, Junk};
 
 /// The exponent of Zipf's law.
 pub const SKEW: f64 = 1.2;
@@ -44,38 +47,6 @@ const JUNK: u64 = 1 << 40;
 /// How often all of it is read at most. Most policies are full of it after one time, SMQ with blocks of 4 KiB after some ten.
 const JUNK_PASSES: u32 = 16;
 
-/// How much data there is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Case {
-    /// As much as the cache holds.
-    Fits,
-    /// Twelve times as much.
-    Larger,
-}
-
-impl Case {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Fits, Self::Larger];
-
-    /// For people and scripts.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fits => "fits",
-            Self::Larger => "larger",
-        }
-    }
-
-    /// Data of how many caches.
-    #[must_use]
-    pub fn caches(self) -> u64 {
-        match self {
-            Self::Fits => 1,
-            Self::Larger => 12,
-        }
-    }
-}
-
 /// What is to be done.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
@@ -92,7 +63,8 @@ pub struct Experiment {
 pub struct Reads {
     /// Different blocks that can be asked for.
     pub data_blocks: u64,
-    /// The hit ratio of a cache that always holds the most popular blocks, as many as it has room for: by the law, not by the reads.
+    /// The hit ratio of a cache that always holds the most popular blocks, as many as it has room for: after Zipf's law alone by the
+    /// law, else by the reads.
     pub static_optimum: f64,
     /// Different blocks that were asked for up to each point: what any cache must read from the origin, however large it is.
     pub compulsory_blocks: Vec<u64>,
@@ -117,7 +89,7 @@ pub struct Adapted {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Which.
-    pub case: Case,
+    pub case: &'static Case,
     /// Reads between two points.
     pub step: u64,
     /// What was asked for.
@@ -152,6 +124,18 @@ impl Outcome {
         1.0 - (all[to] - all[from]) as f64 / ((to - from) as u64 * self.step) as f64
     }
 
+    /// The round in which a policy had the fewest hits compared with LRU, from 1 on, and by how much of all reads fewer those were; `None`
+    /// without an LRU.
+    #[must_use]
+    pub fn worst_round(&self, row: &Adapted) -> Option<(u64, f64)> {
+        let lru = self.rows.iter().find(|row| row.policy == "lru")?;
+        let below = |round: u64| {
+            let (from, to) = (self.end_of_round(round - 1), self.end_of_round(round));
+            (round, self.hit_ratio(lru, from, to) - self.hit_ratio(row, from, to))
+        };
+        (1..=self.points() as u64 / POINTS).map(below).max_by(|one, other| one.1.total_cmp(&other.1))
+    }
+
     /// Blocks read from the origin up to a point, for each that had to be.
     #[must_use]
     pub fn origin_reads_per_compulsory(&self, row: &Adapted, point: usize) -> f64 {
@@ -181,7 +165,7 @@ impl Experiment {
     /// # Panics
     /// If [`CACHE_BLOCKS`] or [`ROUNDS`] don't allow it.
     #[must_use]
-    pub fn run(&self, case: Case, policies: &[&'static Spec<Build>], done: &AtomicU64) -> Outcome {
+    pub fn run(&self, case: &'static Case, policies: &[&'static Spec<Build>], done: &AtomicU64) -> Outcome {
         assert!(
             CACHE_BLOCKS.contains(&self.cache_blocks) && ROUNDS.contains(&self.rounds),
             "{self:?} is too large or small"
@@ -196,7 +180,7 @@ impl Experiment {
                 loop {
                     let nth = turn.fetch_add(1, Ordering::Relaxed);
                     let Some(spec) = policies.get(nth) else { break rows };
-                    rows.push((nth, self.adapt(spec, &blocks, &next, done)));
+                    rows.push((nth, self.adapt(spec, case.junk, &blocks, &next, done)));
                 }
             };
             let workers: Vec<_> = (0..threads.min(policies.len())).map(|_| scope.spawn(worker)).collect();
@@ -211,28 +195,33 @@ impl Experiment {
     }
 
     /// The blocks that are asked for, one after the other.
-    fn draw(&self, case: Case) -> (Vec<u32>, Reads) {
-        let data_blocks = self.cache_blocks * case.caches();
-        let (zipf, scatter, mut rng) = (Zipf::new(data_blocks, SKEW), Scatter::new(data_blocks), Rng::new(self.seed));
-        let mut seen = vec![false; data_blocks as usize];
-        let mut blocks = Vec::with_capacity(self.reads() as usize);
+    fn draw(&self, case: &Case) -> (Vec<u32>, Reads) {
+        let load::Drawn { blocks, data_blocks, static_optimum } = (case.draw)(self);
+        let mut counts = vec![0_u32; data_blocks as usize];
         let (mut compulsory_blocks, mut different) = (vec![0], 0);
-        for _ in 0..self.rounds * POINTS {
-            for _ in 0..self.step() {
-                let block = scatter.place(zipf.sample(&mut rng));
-                different += u64::from(!std::mem::replace(&mut seen[block as usize], true));
-                blocks.push(block as u32);
+        for step in blocks.chunks(self.step() as usize) {
+            for &block in step {
+                let count = &mut counts[block as usize];
+                different += u64::from(*count == 0);
+                *count += 1;
             }
             compulsory_blocks.push(different);
         }
         let turnover = compulsory_blocks.iter().position(|it| *it >= self.cache_blocks);
-        let static_optimum = zipf.share_of(self.cache_blocks);
+        let static_optimum = static_optimum.unwrap_or_else(|| {
+            counts.sort_unstable_by(|one, other| other.cmp(one));
+            let held = counts.iter().take(self.cache_blocks as usize);
+            held.map(|count| f64::from(*count)).sum::<f64>() / blocks.len() as f64
+        });
         (blocks, Reads { data_blocks, static_optimum, compulsory_blocks, turnover })
     }
 
-    fn adapt(&self, spec: &Spec<Build>, blocks: &[u32], next: &[u32], done: &AtomicU64) -> Adapted {
+    fn adapt(&self, spec: &Spec<Build>, junk: Junk, blocks: &[u32], next: &[u32], done: &AtomicU64) -> Adapted {
         let mut ledger = Ledger::new(&spec.build, self.cache_blocks);
-        let time_ns = self.fill_with_junk(&mut ledger, spec.build.unit_blocks);
+        let time_ns = match junk {
+            Junk::Cold => self.fill_with_junk(&mut ledger, spec.build.unit_blocks),
+            Junk::Hot => self.fill_with_hot_junk(&mut ledger, spec.build.unit_blocks),
+        };
         let (junk_blocks, before) = (ledger.cached_blocks(), ledger.totals());
         let junk_reads = before.accesses;
         let mut points = vec![Totals::default()];
@@ -276,6 +265,25 @@ impl Experiment {
             let no_more = cached < before + self.cache_blocks / 64 && cached > self.cache_blocks / 2;
             if cached * 100 >= self.cache_blocks * 95 || no_more {
                 break;
+            }
+        }
+        time_ns
+    }
+
+    /// Reads blocks of 0.9 caches in turn, again and again; the time when that is done.
+    fn fill_with_hot_junk(&self, ledger: &mut Ledger, unit_blocks: u64) -> u64 {
+        let (mut time_ns, mut nth) = (0, 0);
+        let requests = self.cache_blocks * 9 / 10 / UNIT_BLOCKS_MAX;
+        for pass in 1..=HOT_PASSES {
+            for request in 0..requests {
+                time_ns += UNTIMED_NS;
+                let first = JUNK + request * UNIT_BLOCKS_MAX;
+                for block in (first..first + UNIT_BLOCKS_MAX).step_by(unit_blocks as usize) {
+                    let next =
+                        if pass < HOT_PASSES { nth + requests * UNIT_BLOCKS_MAX / unit_blocks } else { u64::MAX };
+                    ledger.access(&Access { key: ledger.unit(block), write: false, time_ns, next }, unit_blocks);
+                    nth += 1;
+                }
             }
         }
         time_ns

@@ -8,16 +8,22 @@
 #![forbid(unsafe_code)]
 
 pub mod adapt;
+pub mod calibrate;
 #[cfg(feature = "canary")]
 pub mod canary;
 mod client;
+pub mod compare;
+pub mod load;
 mod oracle;
 pub mod panics;
 pub mod policy;
 pub mod replay;
+pub mod rival;
+pub mod scenario;
 mod spec;
 mod stamp;
 pub mod sweep;
+pub mod system;
 pub mod torture;
 pub mod trace;
 mod world;

@@ -35,8 +35,8 @@ fn what_was_destaged_is_recorded_beside_the_writes_of_a_full_log() {
         world.answers.clear();
         most = most.max(world.engine().status().index_bytes - before);
     }
-    // The dirty set, and entries for the 4096 blocks of the runs that one flush of the origin makes clean.
-    assert!(most < 100_000, "{most} bytes under load");
+    // The dirty set, and entries of 16 bytes for the 8192 blocks and more that one flush of the origin makes clean.
+    assert!(most < 300_000, "{most} bytes under load");
     world.finish_requests();
     world.pass(60 * SECOND);
     let status = world.engine().status();

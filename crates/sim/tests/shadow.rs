@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicU64;
 
 use flashfront_device::Rng;
 use flashfront_engine::policy as engine;
-use flashfront_engine::shadow::{Access, Model, Shadow, Totals};
-use flashfront_sim::policy::flashfront::shape;
+use flashfront_engine::shadow::{Access, Shadow, Totals};
+use flashfront_sim::policy::flashfront::{Flashfront, shape};
 use flashfront_sim::replay::{GridChoice, Source};
 use flashfront_sim::trace::Options;
 
@@ -22,9 +22,9 @@ struct Bounds {
     flash_writes: f64,
 }
 
-fn totals(shadow: &Shadow, whole: &[Model; 4]) -> ([Totals; 4], [Totals; 4]) {
+fn totals(shadow: &Shadow, whole: &[Flashfront; 4]) -> ([Totals; 4], [Totals; 4]) {
     let said: Vec<Totals> = shadow.what_if_from_the_start().iter().map(|it| it.totals).collect();
-    (said.try_into().expect("four sizes"), whole.each_ref().map(Model::totals))
+    (said.try_into().expect("four sizes"), whole.each_ref().map(Flashfront::totals))
 }
 
 /// Gives the same accesses, (key, write), to a shadow of a cache and to whole caches of its sizes, and compares what comes
@@ -32,18 +32,14 @@ fn totals(shadow: &Shadow, whole: &[Model; 4]) -> ([Totals; 4], [Totals; 4]) {
 fn compare(name: &str, blocks: usize, before: usize, accesses: impl Iterator<Item = (u64, bool)>, bounds: &Bounds) {
     let policy = engine::ALL[0].build;
     let mut shadow = Shadow::new(shape(blocks), policy);
-    let mut whole = SIZES.map(|size| Model::new(shape((blocks as f64 * size) as usize), policy));
+    let mut whole = SIZES.map(|size| Flashfront::new((blocks as f64 * size) as usize));
     let mut begun = ([Totals::default(); 4], [Totals::default(); 4]);
     for (nth, (key, write)) in accesses.enumerate() {
         if nth == before {
             begun = totals(&shadow, &whole);
         }
         for model in &mut whole {
-            if write {
-                model.write(key)
-            } else {
-                model.read(key)
-            };
+            model.ask(key, write);
         }
         shadow.note(if write { Access::Write } else { Access::Read }, key..key + 1);
     }

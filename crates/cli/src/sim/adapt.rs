@@ -9,7 +9,9 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 
 use clap::Args;
-use flashfront_sim::adapt::{Adapted, CACHE_BLOCKS, Case, Experiment, Outcome, ROUNDS};
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use flashfront_sim::adapt::load::{self, Case};
+use flashfront_sim::adapt::{Adapted, CACHE_BLOCKS, Experiment, Outcome, ROUNDS};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -19,10 +21,14 @@ use crate::human;
 
 /// Fill a cache with junk, then ask for something else: how soon each policy holds what is wanted.
 ///
-/// Random reads of 4 KiB after Zipf's law with exponent 1.2, of as much data as the cache holds and of twelve times as much; only the policies run. It
-/// is the experiment that lvmcache was known to fail: full of data that nobody asked for any more, it kept that.
+/// Only the policies run. Unless told otherwise by `--load`: random reads of 4 KiB after Zipf's law with exponent 1.2, of as much data as the cache
+/// holds and of twelve times as much. It is the experiment that lvmcache was known to fail: full of data that nobody asked for any
+/// more, it kept that. The other loads are made to hurt policies that think twice before they cache something.
 #[derive(Debug, Args)]
 pub(crate) struct Adapt {
+    /// What is asked for, separated by commas, or `all`.
+    #[arg(long, value_name = "L", default_value = "zipf", value_delimiter = ',', value_parser = load_names())]
+    load: Vec<String>,
     /// Policies, separated by commas, or `all`.
     #[arg(long, value_name = "P", default_value = "flashfront,lru,s3fifo,smq,smq_4k", value_delimiter = ',', value_parser = policy_names())]
     policy: Vec<String>,
@@ -32,7 +38,7 @@ pub(crate) struct Adapt {
     /// For how long, in rounds of as many reads as the cache has blocks.
     #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u64).range(ROUNDS))]
     rounds: u64,
-    /// Another seed gives other reads after the same law.
+    /// Another seed gives other reads of the same kind.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Print one JSON object for each case and policy, a line each.
@@ -44,6 +50,17 @@ pub(crate) struct Adapt {
     /// Also write all of it, with pictures, to an HTML page that needs no network; a report that is there is replaced.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+}
+
+fn cases(names: &[String]) -> Vec<&'static Case> {
+    let asked = |name: &str| names.iter().any(|it| it == name || it == "all");
+    load::ALL.iter().filter(|load| asked(load.name)).flat_map(|load| load.cases.iter().copied()).collect()
+}
+
+/// What [`cases`] knows.
+fn load_names() -> PossibleValuesParser {
+    let load = |load: &load::Load| PossibleValue::new(load.name).help(load.summary);
+    PossibleValuesParser::new(load::ALL.iter().map(load).chain([PossibleValue::new("all").help("each of them")]))
 }
 
 /// One policy in one case, as scripts read it.
@@ -69,6 +86,9 @@ struct Line<'a> {
     hit_ratio_after_turnover: Option<f64>,
     points_below_optimum_after_turnover: Option<f64>,
     unlimited_hit_ratio_after_turnover: Option<f64>,
+    /// The round, from 1 on, with the fewest hits compared with LRU; null without an LRU.
+    worst_round: Option<u64>,
+    worst_round_points_below_lru: Option<f64>,
     /// In each eighth of a round.
     hit_ratios: Vec<f64>,
     unlimited_hit_ratios: Vec<f64>,
@@ -95,11 +115,11 @@ impl Adapt {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Both cases, while a bar shows how far they are.
+    /// All cases, while a bar shows how far they are.
     fn watched(&self, experiment: &Experiment) -> anyhow::Result<Vec<Outcome>> {
-        let policies = policies(&self.policy);
+        let (policies, cases) = (policies(&self.policy), cases(&self.load));
         let style = ProgressStyle::with_template("simulating [{bar:30}] {human_pos} of {human_len} reads  {eta} left")?;
-        let all = experiment.reads() * (policies.len() * Case::ALL.len()) as u64;
+        let all = experiment.reads() * (policies.len() * cases.len()) as u64;
         let bar = ProgressBar::new(all).with_style(style.progress_chars("#>."));
         let (progress, (done, ended)) = (AtomicU64::new(0), channel::<()>());
         Ok(thread::scope(|scope| {
@@ -110,9 +130,9 @@ impl Adapt {
                 }
                 bar.finish_and_clear();
             });
-            let outcomes = Case::ALL.map(|case| experiment.run(case, &policies, &progress));
+            let outcomes = cases.into_iter().map(|case| experiment.run(case, &policies, &progress)).collect();
             drop(done);
-            outcomes.into()
+            outcomes
         }))
     }
 }
@@ -120,10 +140,10 @@ impl Adapt {
 fn line<'a>(outcome: &'a Outcome, row: &'a Adapted) -> Line<'a> {
     let (last, round) = (outcome.points(), outcome.end_of_round(1));
     let totals = &row.points[last];
-    let after = outcome.after_turnover();
+    let (after, worst) = (outcome.after_turnover(), outcome.worst_round(row));
     let hit_ratio_after_turnover = after.map(|(from, to)| outcome.hit_ratio(row, from, to));
     Line {
-        case: outcome.case.name(),
+        case: outcome.case.name,
         policy: row.policy,
         cache_blocks: row.cache_blocks,
         data_blocks: outcome.reads.data_blocks,
@@ -141,6 +161,8 @@ fn line<'a>(outcome: &'a Outcome, row: &'a Adapted) -> Line<'a> {
         points_below_optimum_after_turnover: hit_ratio_after_turnover
             .map(|hits| (outcome.reads.static_optimum - hits) * 100.0),
         unlimited_hit_ratio_after_turnover: after.map(|(from, to)| outcome.unlimited_hit_ratio(from, to)),
+        worst_round: worst.map(|worst| worst.0),
+        worst_round_points_below_lru: worst.map(|worst| worst.1 * 100.0),
         hit_ratios: (0..last).map(|at| outcome.hit_ratio(row, at, at + 1)).collect(),
         unlimited_hit_ratios: (0..last).map(|at| outcome.unlimited_hit_ratio(at, at + 1)).collect(),
     }
@@ -154,7 +176,7 @@ fn csv(outcomes: &[Outcome]) -> Result<String, fmt::Error> {
                 writeln!(
                     out,
                     "{},{},{},{},{},{:.6},{},{},{},{},{:.6},{:.6}",
-                    outcome.case.name(),
+                    outcome.case.name,
                     row.policy,
                     row.cache_blocks,
                     outcome.reads.data_blocks,
@@ -185,7 +207,7 @@ fn table(outcome: &Outcome, experiment: &Experiment) -> Result<String, fmt::Erro
     write!(
         out,
         "{}: a cache of {} full of junk, then reads of {} of data, {} a round; static optimum {}, ",
-        outcome.case.name(),
+        outcome.case.name,
         human::blocks(experiment.cache_blocks),
         human::blocks(outcome.reads.data_blocks),
         human::count(experiment.cache_blocks),
@@ -195,14 +217,14 @@ fn table(outcome: &Outcome, experiment: &Experiment) -> Result<String, fmt::Erro
     let wide = rounds.len() * 7 - 1;
     writeln!(
         out,
-        "{:<12} {:>7}  {:^wide$}  {:^wide$}  {:>8} {:>6}  {:>7}",
-        "", "", "origin read /", "hits in", "hits", "below", "flash"
+        "{:<12} {:>7}  {:^wide$}  {:^wide$}  {:>8} {:>6} {:>11}  {:>7}",
+        "", "", "origin read /", "hits in", "hits", "below", "below LRU", "flash"
     )?;
     write!(out, "{:<12} {:>7} ", "policy", "junk")?;
     rounds.iter().try_for_each(|round| write!(out, " {:>6}", format!("r {round}")))?;
     write!(out, " ")?;
     rounds.iter().try_for_each(|round| write!(out, " {:>6}", format!("r {round}")))?;
-    writeln!(out, "  {:>8} {:>6}  {:>7}", "turnover", "opt.", "writes")?;
+    writeln!(out, "  {:>8} {:>6} {:>11}  {:>7}", "turnover", "opt.", "at worst", "writes")?;
     let last = outcome.points();
     for row in &outcome.rows {
         write!(
@@ -223,7 +245,9 @@ fn table(outcome: &Outcome, experiment: &Experiment) -> Result<String, fmt::Erro
         let below = after.map(|hits| outcome.reads.static_optimum * 100.0 - hits);
         let figure = |it: Option<f64>| it.map_or("-".to_owned(), |it| format!("{it:.2}"));
         let flash = human::blocks(row.points[last].flash_blocks_written());
-        writeln!(out, "  {:>8} {:>6}  {flash:>7}", figure(after), figure(below))?;
+        let worst = outcome.worst_round(row).map(|(round, below)| format!("{:.2} r {round}", below * 100.0));
+        let worst = worst.unwrap_or("-".to_owned());
+        writeln!(out, "  {:>8} {:>6} {worst:>11}  {flash:>7}", figure(after), figure(below))?;
     }
     Ok(out)
 }

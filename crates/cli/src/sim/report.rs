@@ -14,13 +14,17 @@ use tempfile::NamedTempFile;
 
 mod adapted;
 mod chart;
+mod compared;
 mod labels;
 mod look;
 mod page;
 mod replayed;
+mod scenario;
 
 pub(super) use adapted::adapted;
+pub(super) use compared::compared;
 pub(super) use replayed::replayed;
+pub(super) use scenario::ran;
 
 /// What a report begins with, so that it is known for one.
 const MARK: &str = "<!DOCTYPE html>\n<!-- flashfront report -->\n";

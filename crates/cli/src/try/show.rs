@@ -26,13 +26,13 @@ pub(super) fn intro() -> String {
         human::bytes(ORIGIN_BYTES),
         ms(hdd.settle_ns),
         ms(hdd.full_seek_ns),
-        ms(hdd.half_turn_ns),
-        hdd.bytes_per_s / 1_000_000,
+        ms(hdd.turn_ns / 2),
+        hdd.outer_bytes_per_s / 1_000_000,
         human::bytes(CACHE_BYTES),
-        ssd.read_ns / 1000,
-        ssd.write_ns / 1000,
+        (ssd.read_ns + ssd.read_command_ns) / 1000,
+        ssd.write_command_ns / 1000,
         ssd.flush_ns / 1000,
-        ssd.bytes_per_s / 1_000_000,
+        ssd.link_read_bytes_per_s / 1_000_000,
     )
 }
 

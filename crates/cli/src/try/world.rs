@@ -11,7 +11,8 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, anyhow, bail};
 use flashfront_device::Device;
-use flashfront_device::wrap::{Delay, DelaySpec, HddSpec, SsdSpec};
+use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
+use flashfront_device::wrap::Delay;
 use flashfront_engine::Mode;
 use flashfront_serve::config::{Config, Listener, Volume};
 use flashfront_serve::control::{Client, Command};
@@ -78,8 +79,8 @@ impl World {
             })),
             stop: self.stop.clone(),
             wrap_mirror: None,
-            wrap_cache: Some(paced(DelaySpec::Ssd(ssd()))),
-            wrap_origin: Some(paced(DelaySpec::Hdd(hdd()))),
+            wrap_cache: Some(paced(ModelSpec::Ssd(ssd()))),
+            wrap_origin: Some(paced(ModelSpec::Hdd(hdd()))),
         };
         let daemon = std::thread::Builder::new()
             .name("daemon".to_owned())
@@ -150,15 +151,16 @@ impl Control {
 
 /// The pace of the demo's origin.
 pub(super) fn hdd() -> HddSpec {
-    HddSpec::default()
+    // RAID controllers and cautious operators switch the write cache off.
+    HddSpec { write_cache_bytes: 0, ..HddSpec::default() }
 }
 
 /// The pace of the demo's cache device.
 pub(super) fn ssd() -> SsdSpec {
-    SsdSpec::default()
+    SsdSpec::samsung_850_pro(Fill::Clean)
 }
 
-fn paced(spec: DelaySpec) -> Wrap {
+fn paced(spec: ModelSpec) -> Wrap {
     Box::new(move |device: Box<dyn Device>| Box::new(Delay::new(device, spec)))
 }
 

@@ -66,7 +66,23 @@ fn sim_adapt_gives_people_two_tables_and_refuses_what_it_can_t_simulate() {
     for word in ["fits: a cache of 8.00 MiB", "larger: ", "static optimum", "turnover after", "lru ", "fifo "] {
         assert!(text.contains(word), "{word} is missing in {text}");
     }
-    for arguments in [["--cache-blocks", "100"], ["--rounds", "0"], ["--policy", "best"], ["--report", "/dev/null"]] {
+    let loads =
+        must(adapt().args(["--load", "loop,hot-junk,phases,scan-and-hot", "--policy", "flashfront,lru", "--json"]));
+    let worst = |line: &str| -> (String, Option<f64>) {
+        let row: Value = serde_json::from_str(line).expect("a line of JSON");
+        (row["case"].to_string(), row["worst_round_points_below_lru"].as_f64())
+    };
+    let worst: Vec<_> = loads.lines().map(worst).collect();
+    let names: Vec<&str> = worst.iter().step_by(2).map(|it| it.0.trim_matches('"')).collect();
+    assert_eq!(names, ["loop_0.9", "loop_1.1", "phases", "scan_and_hot", "hot_junk"]);
+    assert!(worst.iter().skip(1).step_by(2).all(|it| it.1 == Some(0.0)), "an LRU is as good as an LRU: {worst:?}");
+    for arguments in [
+        ["--load", "none"],
+        ["--cache-blocks", "100"],
+        ["--rounds", "0"],
+        ["--policy", "best"],
+        ["--report", "/dev/null"],
+    ] {
         let output = output(flashfront().args(["sim", "adapt"]).args(arguments));
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && stderr.contains(arguments[0]), "{}", show(&output));

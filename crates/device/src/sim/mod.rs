@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Virtual devices: they live in RAM and in the time that the caller passes in.
 
+mod catalog;
+mod hdd;
 mod image;
+mod model;
 mod ramdisk;
+mod ssd;
 
+pub use catalog::{Known, known};
+pub use hdd::HddSpec;
+pub use model::{Model, ModelIo, ModelSpec};
 pub use ramdisk::{Fate, RamDisk, RamSpec};
+pub use ssd::{Fill, SsdSpec};

@@ -9,35 +9,13 @@ use std::collections::BTreeMap;
 
 use flashfront_engine::{Time, Token};
 
-use super::hdd::{Hdd, HddSpec};
-use super::ssd::{Ssd, SsdSpec};
+use crate::sim::{Model, ModelIo, ModelSpec};
 use crate::{Arena, Device, DeviceIo, Done, Geometry};
-
-/// What kind of device to be like.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum DelaySpec {
-    /// A disk with one head.
-    Hdd(HddSpec),
-    /// Flash with parallel channels.
-    Ssd(SsdSpec),
-}
-
-/// When I/Os would be done. `number` grows from one submission to the next.
-pub(super) trait Pace {
-    /// Takes an I/O.
-    fn submit(&mut self, now: Time, number: u64, io: &DeviceIo);
-
-    /// The next moment at which something ends or begins; time must not jump over it.
-    fn next_event(&self) -> Option<Time>;
-
-    /// Moves on to `now`; appends the numbers of what is done by then, and when.
-    fn advance(&mut self, now: Time, done: &mut Vec<(Time, u64)>);
-}
 
 #[derive(Debug)]
 struct Held {
     token: Token,
-    /// When the pace says it is done; not known yet while it queues.
+    /// When the model says it is done; not known yet while it queues.
     due: Option<Time>,
     done: Option<Done>,
 }
@@ -45,7 +23,7 @@ struct Held {
 /// A device with the pace of another kind.
 pub struct Delay<D> {
     inner: D,
-    pace: Box<dyn Pace + Send>,
+    model: Box<dyn Model>,
     rotational: bool,
     /// By number of submission. Holds little more than the queue depth.
     held: BTreeMap<u64, Held>,
@@ -57,13 +35,17 @@ pub struct Delay<D> {
 impl<D: Device> Delay<D> {
     /// Puts the pace of `spec` on a device.
     #[must_use]
-    pub fn new(inner: D, spec: DelaySpec) -> Self {
-        let size_bytes = inner.geometry().size_bytes;
-        let (pace, rotational): (Box<dyn Pace + Send>, _) = match spec {
-            DelaySpec::Hdd(spec) => (Box::new(Hdd::new(spec, size_bytes)), true),
-            DelaySpec::Ssd(spec) => (Box::new(Ssd::new(spec)), false),
-        };
-        Self { inner, pace, rotational, held: BTreeMap::new(), submitted: 0, ended: Vec::new(), fetched: Vec::new() }
+    pub fn new(inner: D, spec: ModelSpec) -> Self {
+        Self::beginning_of(inner, spec, 0)
+    }
+
+    /// The same, as if the device were the beginning of one of `size_bytes`: a seek's time goes by its share of the whole disk,
+    /// so a small file as a disk of its own would have seeks as long as a large one. A larger device counts with its own size.
+    #[must_use]
+    pub fn beginning_of(inner: D, spec: ModelSpec, size_bytes: u64) -> Self {
+        let size_bytes = inner.geometry().size_bytes.max(size_bytes);
+        let (model, rotational) = (spec.build(size_bytes), spec.rotational());
+        Self { inner, model, rotational, held: BTreeMap::new(), submitted: 0, ended: Vec::new(), fetched: Vec::new() }
     }
 
     /// The device behind.
@@ -82,7 +64,8 @@ impl<D: Device> Device for Delay<D> {
         self.geometry().check(&io);
         self.submitted += 1;
         self.held.insert(self.submitted, Held { token: io.token, due: None, done: None });
-        self.pace.submit(now, self.submitted, &io);
+        let DeviceIo { op, offset, len, .. } = io;
+        self.model.submit(now, ModelIo { number: self.submitted, op, offset, len });
         self.inner.submit(now, io, arena);
     }
 
@@ -97,9 +80,9 @@ impl<D: Device> Device for Delay<D> {
             let held = open.find(|held| held.token == fetched.token).expect("a completion belongs to an I/O held");
             held.done = Some(fetched);
         }
-        self.pace.advance(now, &mut self.ended);
+        self.model.advance(now, &mut self.ended);
         for (at, number) in self.ended.drain(..) {
-            let held = self.held.get_mut(&number).expect("the pace ends each I/O once");
+            let held = self.held.get_mut(&number).expect("the model ends each I/O once");
             held.due = Some(at);
         }
         let mut over: Vec<_> = self
@@ -112,7 +95,7 @@ impl<D: Device> Device for Delay<D> {
     }
 
     fn next_event(&self) -> Option<Time> {
-        [self.inner.next_event(), self.pace.next_event()].into_iter().flatten().min()
+        [self.inner.next_event(), self.model.next_event()].into_iter().flatten().min()
     }
 
     fn geometry(&self) -> Geometry {

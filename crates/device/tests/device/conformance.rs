@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use flashfront_device::Rng;
 use flashfront_device::real::Prefer;
-use flashfront_device::sim::{RamDisk, RamSpec};
-use flashfront_device::wrap::{Delay, DelaySpec, Faults, HddSpec, Inject, SsdSpec};
+use flashfront_device::sim::{Fill, HddSpec, ModelSpec, RamDisk, RamSpec, SsdSpec};
+use flashfront_device::wrap::{Delay, Faults, Inject};
 use flashfront_engine::{DeviceError, Memory, Op, Span, Token};
 
 use crate::rig::{Rig, file, folder, pattern};
@@ -182,12 +182,12 @@ devices! {
     threads: real(Prefer::Threads),
     ramdisk: suite(Rig::new(ram(512), None)),
     ramdisk_4k: suite(Rig::new(ram(4096), None)),
-    delay_hdd: suite(Rig::new(Delay::new(ram(512), DelaySpec::Hdd(HddSpec::default())), None)),
+    delay_hdd: suite(Rig::new(Delay::new(ram(512), ModelSpec::Hdd(HddSpec::default())), None)),
     delay_hdd_write_cache: {
         let spec = HddSpec { write_cache_bytes: 8 << 20, ..HddSpec::default() };
-        suite(Rig::new(Delay::new(ram(512), DelaySpec::Hdd(spec)), None));
+        suite(Rig::new(Delay::new(ram(512), ModelSpec::Hdd(spec)), None));
     },
-    delay_ssd: suite(Rig::new(Delay::new(ram(4096), DelaySpec::Ssd(SsdSpec::default())), None)),
+    delay_ssd: suite(Rig::new(Delay::new(ram(4096), ModelSpec::Ssd(SsdSpec::samsung_850_pro(Fill::Full))), None)),
     inject_nothing: suite(Rig::new(Inject::new(ram(512), Faults::default()), None)),
     inject_stalls: {
         let stalls = "stall,p=0.05,hold=20ms".parse().unwrap();
@@ -206,6 +206,6 @@ devices! {
         let folder = folder();
         let reactor = Reactor::new(Prefer::Auto).unwrap();
         let device = reactor.open(&file(folder.path(), "disk", SIZE), Access::Exclusive).unwrap();
-        suite(Rig::new(Delay::new(device, DelaySpec::Ssd(SsdSpec::default())), Some(reactor)));
+        suite(Rig::new(Delay::new(device, ModelSpec::Ssd(SsdSpec::samsung_850_pro(Fill::Full))), Some(reactor)));
     },
 }

@@ -4,7 +4,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use super::{Log, Note, Place, Segment, State, Tail, UNFLUSHED_COMMITS_MAX, USABLE_SLOTS_MIN, Waiter};
+use super::{IN_FLIGHT_MAX, Log, Note, Place, Segment, State, Tail, UNFLUSHED_COMMITS_MAX, USABLE_SLOTS_MIN, Waiter};
 use crate::format::{NO_SLOT, STREAMS, Stream, Superblock};
 use crate::index::Flat;
 use crate::policy::Zone;
@@ -42,6 +42,11 @@ impl Log {
             filled: 0,
             filled_at_checkpoint: 0,
         }
+    }
+
+    /// What the segment of a slot is filled with.
+    pub(crate) fn zone_of(&self, slot: u32) -> Zone {
+        self.segments[(slot / self.segment_slots) as usize].zone
     }
 
     /// Starts the log after replay: commits are numbered from `next_seq`, and each stream gets a
@@ -82,6 +87,11 @@ impl Log {
         debug_assert_eq!(self.segments[segment as usize].live, 0);
         self.segments[segment as usize].state = State::Free;
         self.free.push_back(segment);
+    }
+
+    /// Whether it takes no more blocks because of the commits in flight.
+    pub(crate) fn saturated(&self) -> bool {
+        self.sealed.len() >= IN_FLIGHT_MAX
     }
 
     pub(crate) fn free_segments(&self) -> usize {

@@ -8,8 +8,10 @@
 
 pub mod order;
 pub(crate) mod rate;
+mod readers;
 mod run;
 mod schedule;
 
+pub(crate) use readers::CacheReads;
 pub(crate) use run::Run;
 pub(crate) use schedule::Destager;

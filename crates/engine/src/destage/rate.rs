@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How many destage runs may be in flight: a pure function of what can be seen.
+//! How fast destage may go: a pure function of what can be seen.
+//!
+//! Destage goes in batches: some runs, then a flush of the origin. While a disk flushes it serves nobody else, so a batch bounds
+//! how long a client's I/O waits for destage, and the pause after it how much of the disk's time destage has.
 
 /// What the decision rests on.
 #[derive(Clone, Copy, Debug)]
@@ -12,28 +15,74 @@ pub(crate) struct View {
     pub(crate) urgent: bool,
     /// The oldest dirty block is near its greatest age.
     pub(crate) aged: bool,
-    /// Reads of clients at the origins.
-    pub(crate) foreground_reads: u32,
+    /// Clients read from or write to an origin directly now, or did a moment ago.
+    pub(crate) clients: bool,
 }
 
-/// Full speed: enough in flight for a disk to choose from (NCQ has 32 places; runs are long).
-pub(crate) const RUNS_MAX: u32 = 16;
-/// Above this part of the limit destage runs at full speed, before writers are slowed at 3/4.
-const FULL_SPEED_PERCENT: u64 = 60;
-/// Above this part destage runs beside the clients.
-const BACKGROUND_PERCENT: u64 = 30;
+/// How fast destage may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// How long a batch may take, its flush included.
+    pub(crate) batch_ns: u64,
+    /// The pause after it, in thousandths of the time that it took.
+    pub(crate) pause_permille: u64,
+    /// Everything is to go, also what is often rewritten.
+    pub(crate) hurry: bool,
+}
 
-/// How many runs may be in flight.
-pub(crate) fn runs_allowed(view: View) -> u32 {
-    if view.dirty == 0 {
-        0
-    } else if view.urgent || view.idle || view.dirty * 100 >= view.limit * FULL_SPEED_PERCENT {
-        RUNS_MAX
-    } else if view.dirty * 100 >= view.limit * BACKGROUND_PERCENT || view.aged {
-        // A client's read waits behind at most one write.
-        if view.foreground_reads > 0 { 1 } else { RUNS_MAX / 4 }
+/// I/Os of destage in flight: enough for a disk to choose from (NCQ has 32 places; runs are long).
+pub(crate) const RUNS_MAX: u32 = 16;
+/// Below this part of the limit destage waits for idle moments: what is written again meanwhile is written to the origin once.
+const BACKGROUND_PERCENT: u64 = 30;
+/// Up to here clients come first.
+const CALM_PERCENT: u64 = 50;
+/// From here on destage gets more and more of the disk's time however much clients ask of it.
+const PRESSED_PERCENT: u64 = 75;
+/// At full speed: the flush, in which a disk has nothing to choose from at its end, is paid four times a second.
+const FULL_BATCH_NS: u64 = 250_000_000;
+/// Beside clients at the origin: two or three of a disk's random reads.
+const BESIDE_BATCH_NS: u64 = 25_000_000;
+/// Parts of the disk's time, in thousandths, that destage has beside clients: in the background so little that fewer than one in a
+/// hundred reads of a single reader meets a batch, and their 99th percentile stays what it was ...
+const BACKGROUND_PERMILLE: u64 = 10;
+/// ... and when it is pressed, or data gets old.
+const PRESSED_PERMILLE: u64 = 200;
+
+/// The part of the disk's time, in thousandths, that destage has beside clients: piecewise linear in what is dirty, up to all at the limit.
+fn share_permille(view: View) -> u64 {
+    let percent = |percent: u64| view.limit * percent / 100;
+    let between = |from: (u64, u64), to: (u64, u64)| {
+        let part = view.dirty.clamp(from.0, to.0) - from.0;
+        from.1 + (to.1 - from.1) * part / (to.0 - from.0).max(1)
+    };
+    let background = (percent(CALM_PERCENT), BACKGROUND_PERMILLE);
+    let pressed = (percent(PRESSED_PERCENT), PRESSED_PERMILLE);
+    if view.dirty >= pressed.0 {
+        between(pressed, (view.limit, 1000))
     } else {
-        0
+        between(background, pressed).max(if view.aged { PRESSED_PERMILLE } else { 0 })
+    }
+}
+
+/// How fast destage may go; `None`: not at all.
+pub(crate) fn pace(view: View) -> Option<Pace> {
+    // Beyond the limit: it was lowered.
+    let hurry = view.urgent || view.idle || view.aged || view.dirty > view.limit;
+    let full = Pace { batch_ns: FULL_BATCH_NS, pause_permille: 0, hurry };
+    let (dirty, limit) = (view.dirty * 100, view.limit);
+    if view.dirty == 0 {
+        None
+    } else if view.urgent || view.idle {
+        Some(full)
+    } else if dirty < limit * BACKGROUND_PERCENT && !view.aged {
+        None
+    } else if !view.clients {
+        Some(full)
+    } else {
+        let share = share_permille(view);
+        let over = share.saturating_sub(PRESSED_PERMILLE);
+        let batch_ns = BESIDE_BATCH_NS + (FULL_BATCH_NS - BESIDE_BATCH_NS) * over / (1000 - PRESSED_PERMILLE);
+        Some(Pace { batch_ns, pause_permille: (1000 - share) * 1000 / share, hurry })
     }
 }
 
@@ -41,24 +90,37 @@ pub(crate) fn runs_allowed(view: View) -> u32 {
 mod tests {
     use super::*;
 
-    const CALM: View = View { dirty: 10, limit: 1000, idle: false, urgent: false, aged: false, foreground_reads: 0 };
+    const CALM: View = View { dirty: 10, limit: 1000, idle: false, urgent: false, aged: false, clients: false };
 
     #[test]
     fn busy_and_little_dirty_waits_and_idle_does_not() {
-        assert_eq!(runs_allowed(CALM), 0);
-        assert_eq!(runs_allowed(View { idle: true, ..CALM }), RUNS_MAX);
-        assert_eq!(runs_allowed(View { dirty: 0, idle: true, urgent: true, ..CALM }), 0);
+        assert_eq!(pace(CALM), None);
+        assert_eq!(pace(View { idle: true, ..CALM }).unwrap().pause_permille, 0);
+        assert_eq!(pace(View { dirty: 0, idle: true, urgent: true, ..CALM }), None);
+        assert!(pace(View { aged: true, ..CALM }).is_some(), "age is no matter of amount");
     }
 
+    /// The more is dirty, the longer the batches and the shorter the pauses, without a step.
     #[test]
     fn pressure_never_lowers_the_rate() {
-        let mut last = 0;
-        for dirty in 0..=1000 {
-            let now = runs_allowed(View { dirty, ..CALM });
-            assert!(now >= last, "at {dirty} dirty blocks");
-            last = now;
+        let mut last: Option<Pace> = None;
+        for dirty in 300..=1000 {
+            let now = pace(View { dirty, clients: true, ..CALM }).unwrap();
+            if let Some(last) = last {
+                assert!(now.batch_ns >= last.batch_ns && now.pause_permille <= last.pause_permille, "at {dirty}");
+                // In the share of the time, not in the pause: that is its inverse.
+                let share = |pace: Pace| 1_000_000 / (1000 + pace.pause_permille);
+                assert!(share(now) - share(last) <= 6, "a step at {dirty}");
+            }
+            last = Some(now);
         }
-        assert_eq!(last, RUNS_MAX);
-        assert_eq!(runs_allowed(View { dirty: 400, foreground_reads: 3, ..CALM }), 1, "yields to reads");
+        let full = Pace { batch_ns: FULL_BATCH_NS, pause_permille: 0, hurry: false };
+        assert_eq!(last, Some(full), "at the limit clients don't slow it");
+        assert_eq!(pace(View { dirty: 400, ..CALM }), Some(full), "nobody else is there");
+        let share = |view| pace(view).map(|pace| 1_000_000 / (1000 + pace.pause_permille));
+        assert_eq!(share(View { dirty: 300, clients: true, ..CALM }), Some(BACKGROUND_PERMILLE));
+        assert_eq!(share(View { dirty: 500, clients: true, ..CALM }), Some(BACKGROUND_PERMILLE));
+        assert_eq!(share(View { dirty: 300, clients: true, aged: true, ..CALM }), Some(PRESSED_PERMILLE));
+        assert_eq!(share(View { dirty: 750, clients: true, ..CALM }), Some(PRESSED_PERMILLE));
     }
 }

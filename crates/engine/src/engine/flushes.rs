@@ -36,17 +36,24 @@ impl Coordinator {
     ) {
         let origin = &mut cx.shared.origins[at];
         origin.flush.in_flight = false;
+        origin.gauge.writes.flush_ended(result.is_ok(), cx.now);
         let done = origin.flush.issued;
         let (over, waiting) = core::mem::take(&mut origin.flush.waiters).into_iter().partition(|it| it.0 <= done);
         origin.flush.waiters = waiting;
         if let Err(error) = result {
-            origin.unflushed = true;
+            origin.unflushed |= origin.flushing_direct;
+            origin.changed |= origin.flushing_changed;
             let device = DeviceId::Origin(cx.shared.superblock.origins[at].id);
             cx.event(Event::DeviceFailed { device, op: Op::Flush, offset: 0, error });
         }
         let over: Vec<(u64, FlushWaiter)> = over;
+        let runs = over.iter().filter(|(_, waiter)| matches!(waiter, FlushWaiter::Run(..))).count() as u32;
+        let cleaned_before = cx.shared.counters.destaged_blocks;
         for (_, waiter) in over {
             self.flush_done(waiter, result, lanes, cx);
+        }
+        if runs > 0 {
+            self.destager.flushed(runs, cx.shared.counters.destaged_blocks - cleaned_before, cx.now);
         }
     }
 
@@ -112,8 +119,10 @@ impl Coordinator {
             if origin.flush.due() {
                 origin.flush.issued += 1;
                 origin.flush.in_flight = true;
-                origin.unflushed = false;
+                origin.flushing_direct = core::mem::take(&mut origin.unflushed);
+                origin.flushing_changed = core::mem::take(&mut origin.changed);
                 let device = DeviceId::Origin(cx.shared.superblock.origins[at].id);
+                origin.gauge.writes.flush_began(cx.now);
                 cx.io(COORDINATOR, at, device, Op::Flush, 0, None);
             }
         }

@@ -16,6 +16,8 @@
 //! - **The open gate.** Where the gate has fallen to nothing (what the main zone loses is not missed, as when it
 //!   is full of junk), first comers are admitted at once, if a quarter of those that are not come back. One in sixteen is never
 //!   admitted at first sight, so that this is known. Also hits get a block no more than one more round then.
+//! - **The held gate.** A model of the cache beside it ([`crate::shadow::Duel`]) may find that an LRU does better: the gate is held
+//!   open then, until it no longer is.
 //!
 //! The idea of a frequency gate before flash: Flashield (NSDI 2019), TinyLFU (ACM TOS 2017); ghosts by zone: ARC, 2Q. Measured beside
 //! others in docs/policy.md. Tried with half and twice (12 traces, 4 sizes, with and without a page cache), the gate's steps and height, the first share and the
@@ -82,6 +84,8 @@ struct Gated {
     returned: u32,
     /// How many steps of the gate are taken at once.
     pace: u32,
+    /// The gate is held open; what it would learn then is not its own doing.
+    held: bool,
 }
 
 impl Gated {
@@ -99,6 +103,7 @@ impl Gated {
             firsts: 16,
             returned: 0,
             pace: capacity.stands_for.min(PACE_MAX),
+            held: false,
         }
     }
 
@@ -141,10 +146,12 @@ impl Policy for Gated {
         let seen = self.ghost.take(key);
         if let Some(seen) = seen {
             self.learn_share(seen.from);
-            self.learn_gate(seen);
+            if !self.held {
+                self.learn_gate(seen);
+            }
         }
         let count = seen.map_or(0, |seen| seen.count) + 1;
-        let admit = room || u32::from(count) * SIGHTING > self.gate && (count > 1 || self.open_to(key));
+        let admit = room || self.held || u32::from(count) * SIGHTING > self.gate && (count > 1 || self.open_to(key));
         Verdict { admit, seen: count.min(ghost::COUNT_MAX) }
     }
 
@@ -174,6 +181,10 @@ impl Policy for Gated {
         if zone == Zone::Main { hits.max(WRITES_KEEP) } else { hits }
     }
 
+    fn hold_gate(&mut self, open: bool) {
+        self.held = open;
+    }
+
     fn sealed(&mut self, segment: SegmentId, zone: Zone) {
         match zone {
             Zone::Writes => self.writes.push(segment),
@@ -197,7 +208,7 @@ impl Policy for Gated {
     fn survives(&mut self, zone: Zone, hits: u8, kept: u32, slots: u32) -> Option<u8> {
         let survives = match zone {
             Zone::Writes => (hits >= WRITES_KEEP).then_some(0),
-            Zone::Main if self.gate < SIGHTING || kept >= slots - slots / 4 => (hits > 0).then_some(0),
+            Zone::Main if self.held || self.gate < SIGHTING || kept >= slots - slots / 4 => (hits > 0).then_some(0),
             Zone::Main => hits.checked_sub(1),
         };
         let survives = survives.filter(|_| self.copies >= 16);

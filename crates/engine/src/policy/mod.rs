@@ -70,6 +70,9 @@ pub trait Policy: Send {
         (hits + 1).min(HITS_MAX)
     }
 
+    /// The gate, of a policy that has one, is held open: what is missed is admitted. Or let go.
+    fn hold_gate(&mut self, _open: bool) {}
+
     /// A segment is full. Called again for a segment only after [`Policy::victim`] gave it away.
     fn sealed(&mut self, segment: SegmentId, zone: Zone);
 

@@ -145,6 +145,28 @@ fn gated_admits_at_first_sight_what_mostly_comes_back_while_nothing_it_drops_is_
 }
 
 #[test]
+fn gated_admits_all_while_its_gate_is_held_open_and_learns_nothing_from_it() {
+    let mut policy = gated();
+    for key in 0..80 {
+        policy.dropped(key, Zone::Main, 0);
+        policy.missed(key, false);
+    }
+    assert_eq!(policy.survives(Zone::Main, 3, 0, 16), None, "nothing may be copied before something is reclaimed");
+    policy.sealed(SegmentId(0), Zone::Main);
+    policy.victim(&|_| true);
+    assert_eq!(policy.survives(Zone::Main, 3, 0, 16), Some(2));
+    policy.hold_gate(true);
+    assert_eq!(policy.survives(Zone::Main, 3, 0, 16), Some(0), "what was hot before gets one more round");
+    for key in 2000..6000 {
+        policy.left_window(key, 1);
+        assert!(missed(&mut *policy, key) && missed(&mut *policy, 10_000 + key));
+    }
+    policy.hold_gate(false);
+    let seen = 1 + (0..16).take_while(|_| !missed(&mut *policy, 1000)).count();
+    assert_eq!(seen, 5, "the gate is as high as it was");
+}
+
+#[test]
 fn gated_reclaims_the_zone_that_is_larger_than_its_share() {
     let mut policy = gated();
     (0..16).for_each(|n| policy.sealed(SegmentId(n), Zone::Writes));

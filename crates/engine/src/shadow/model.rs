@@ -187,6 +187,11 @@ impl Model {
         }
     }
 
+    /// Holds the policy's gate open, or lets go of it.
+    pub fn hold_gate(&mut self, open: bool) {
+        self.policy.hold_gate(open);
+    }
+
     /// The blocks that the last access drove out.
     #[must_use]
     pub fn evicted(&self) -> &[u64] {

@@ -51,7 +51,8 @@ fn it_fits_in_2_mib() {
 fn of_a_cache_that_is_too_small_nothing_is_said() {
     let mut shadow = shadow(Shadow::BLOCKS_MIN - 256);
     busy(&mut shadow, 100_000, 50_000);
-    assert_eq!((shadow.what_if(), shadow.bytes()), (Vec::new(), 0));
+    assert_eq!((shadow.what_if(), shadow.models.len()), (Vec::new(), 0));
+    assert!(shadow.duels[PRESENT].is_some() && shadow.duels[0].is_none(), "its gate is looked after all the same");
 }
 
 #[test]

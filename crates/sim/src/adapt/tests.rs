@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
+use super::load::{FITS, LARGER};
 use super::*;
 use crate::policy;
+use crate::zipf::Scatter;
 
 const SMALL: Experiment = Experiment { cache_blocks: 2048, rounds: 12, seed: 7 };
 
-fn run(experiment: &Experiment, case: Case, names: &[&str]) -> Outcome {
+fn run(experiment: &Experiment, case: &'static Case, names: &[&str]) -> Outcome {
     let policies: Vec<_> = names.iter().map(|name| policy::by_name(name).expect("a policy of ours")).collect();
     experiment.run(case, &policies, &AtomicU64::new(0))
 }
@@ -31,7 +33,7 @@ fn che(blocks: u64, data_blocks: u64) -> f64 {
 
 #[test]
 fn the_static_optimum_is_what_the_most_popular_blocks_get() {
-    let (blocks, reads) = SMALL.draw(Case::Larger);
+    let (blocks, reads) = SMALL.draw(&LARGER);
     let mut counts = vec![0_u64; reads.data_blocks as usize];
     blocks.iter().for_each(|block| counts[*block as usize] += 1);
     let scatter = Scatter::new(reads.data_blocks);
@@ -41,12 +43,12 @@ fn the_static_optimum_is_what_the_most_popular_blocks_get() {
     assert!((reads.static_optimum - by_law).abs() < 1e-9, "{} {by_law}", reads.static_optimum);
     // 24,576 reads: four standard deviations are less than 0.8 points.
     assert!((held as f64 / blocks.len() as f64 - by_law).abs() < 0.008, "{held} of {}, {by_law}", blocks.len());
-    assert!((SMALL.draw(Case::Fits).1.static_optimum - 1.0).abs() < 1e-9);
+    assert!((SMALL.draw(&FITS).1.static_optimum - 1.0).abs() < 1e-9);
 }
 
 #[test]
 fn compulsory_reads_are_the_different_blocks() {
-    let (mut blocks, reads) = SMALL.draw(Case::Larger);
+    let (mut blocks, reads) = SMALL.draw(&LARGER);
     assert_eq!(blocks.len() as u64, SMALL.reads());
     let first = blocks[..SMALL.step() as usize].iter().collect::<std::collections::HashSet<_>>().len();
     assert_eq!(reads.compulsory_blocks[1], first as u64);
@@ -60,20 +62,19 @@ fn compulsory_reads_are_the_different_blocks() {
 #[test]
 fn the_cache_is_full_of_junk_at_first() {
     let rivals: Vec<&str> = all().into_iter().filter(|name| *name != "flashfront").collect();
-    for row in run(&SMALL, Case::Fits, &rivals).rows {
+    for row in run(&SMALL, &FITS, &rivals).rows {
         let (junk, room) = (row.junk_blocks, row.cache_blocks);
         assert!(junk * 100 >= room * 95 && junk <= room, "{}: {junk} of {room}", row.policy);
         assert_eq!(row.points[0], Totals::default());
     }
-    for row in run(&SMALL, Case::Fits, &["lru", "fifo", "clock", "2q", "arc", "lirs", "s3fifo", "sieve", "belady"]).rows
-    {
+    for row in run(&SMALL, &FITS, &["lru", "fifo", "clock", "2q", "arc", "lirs", "s3fifo", "sieve", "belady"]).rows {
         assert_eq!((row.junk_blocks, row.cache_blocks), (2048, 2048), "{}", row.policy);
     }
 }
 
 #[test]
 fn nothing_is_hit_that_was_not_asked_for_before() {
-    for case in Case::ALL {
+    for case in load::ALL.iter().flat_map(|load| load.cases) {
         let outcome = run(&SMALL, case, &all());
         for row in &outcome.rows {
             let last = row.points[outcome.points()];
@@ -94,7 +95,7 @@ fn nothing_is_hit_that_was_not_asked_for_before() {
 /// Junk is the oldest there is: nothing else needs to go while the data fits.
 #[test]
 fn what_throws_out_the_oldest_reads_each_block_once_if_all_fit() {
-    let outcome = run(&SMALL, Case::Fits, &["lru", "fifo", "belady"]);
+    let outcome = run(&SMALL, &FITS, &["lru", "fifo", "belady"]);
     let last = outcome.points();
     for row in &outcome.rows {
         assert_eq!(row.points[last].origin_read_blocks, outcome.reads.compulsory_blocks[last], "{}", row.policy);
@@ -105,7 +106,7 @@ fn what_throws_out_the_oldest_reads_each_block_once_if_all_fit() {
 #[test]
 fn an_lru_hits_what_theory_says() {
     let long = Experiment { cache_blocks: 1024, rounds: 64, seed: 1 };
-    let outcome = run(&long, Case::Larger, &["lru"]);
+    let outcome = run(&long, &LARGER, &["lru"]);
     let found = outcome.hit_ratio(&outcome.rows[0], outcome.end_of_round(24), outcome.end_of_round(64));
     let expected = che(1024, 12 * 1024);
     // 40,960 reads, of which a sixth miss: four standard deviations are 0.75 points.
@@ -115,7 +116,7 @@ fn an_lru_hits_what_theory_says() {
 
 #[test]
 fn who_knows_the_future_is_the_best() {
-    let outcome = run(&SMALL, Case::Larger, &all());
+    let outcome = run(&SMALL, &LARGER, &all());
     let last = outcome.points();
     let hits = |name: &str| outcome.rows.iter().find(|row| row.policy == name).map(|row| row.points[last].hits);
     for name in ["lru", "arc", "s3fifo", "wtinylfu", "sieve"] {
@@ -126,10 +127,10 @@ fn who_knows_the_future_is_the_best() {
 
 #[test]
 fn the_same_seed_gives_the_same_whoever_else_takes_part() {
-    let together = run(&SMALL, Case::Larger, &all());
-    let alone = run(&SMALL, Case::Larger, &["arc"]);
+    let together = run(&SMALL, &LARGER, &all());
+    let alone = run(&SMALL, &LARGER, &["arc"]);
     let again = together.rows.iter().find(|row| row.policy == "arc").expect("all take part");
     assert_eq!(again.points, alone.rows[0].points);
-    let other = run(&Experiment { seed: 8, ..SMALL }, Case::Larger, &["arc"]);
+    let other = run(&Experiment { seed: 8, ..SMALL }, &LARGER, &["arc"]);
     assert_ne!(other.rows[0].points, alone.rows[0].points);
 }

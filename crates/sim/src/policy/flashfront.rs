@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flashfront's own: the policy that the daemon runs by default, over a log like the engine's. Both are of the same crate
-//! ([`flashfront_engine::shadow::Model`]); here is how large its parts are.
+//! ([`flashfront_engine::shadow::Model`], [`Duel`]); here is how large its parts are.
 //!
 //! The window is part of the cache's size, though it is RAM. Unlike the engine's, segments of a small cache are small, as a
 //! cache of 300 blocks has else no two of them.
 
 use flashfront_engine::policy::{self, Spec, Window};
-use flashfront_engine::shadow::{Model, Shape};
+use flashfront_engine::shadow::{self, Duel, Model, Outcome, Shape, Totals};
 
 use super::{Access, Build, Changes, Policy};
 
@@ -43,21 +43,43 @@ pub fn shape(capacity: usize) -> Shape {
     }
 }
 
-struct Flashfront(Model);
+/// A cache as the daemon runs it.
+pub struct Flashfront {
+    model: Model,
+    duel: Option<Duel>,
+}
 
 impl Flashfront {
-    fn new(capacity: usize) -> Self {
-        Self(Model::new(shape(capacity), policy::ALL[0].build))
+    /// An empty one of that many blocks.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        let (shape, policy) = (shape(capacity), policy::ALL[0].build);
+        Self { model: Model::new(shape, policy), duel: Duel::of(shape, policy) }
+    }
+
+    /// A block is read or written, in writeback mode.
+    pub fn ask(&mut self, key: u64, write: bool) -> Outcome {
+        let kind = if write { shadow::Access::Write } else { shadow::Access::Read };
+        if let Some(open) = self.duel.as_mut().and_then(|duel| duel.note(kind, key..key + 1)) {
+            self.model.hold_gate(open);
+        }
+        if write { self.model.write(key) } else { self.model.read(key) }
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.model.totals()
     }
 }
 
 impl Policy for Flashfront {
     fn access(&mut self, access: &Access, changes: &mut Changes) -> bool {
-        let before = self.0.totals().reinserted_blocks;
-        let outcome = if access.write { self.0.write(access.key) } else { self.0.read(access.key) };
+        let before = self.model.totals().reinserted_blocks;
+        let outcome = self.ask(access.key, access.write);
         (changes.waited, changes.admitted) = (outcome.waited, outcome.admitted);
-        changes.evicted.extend_from_slice(self.0.evicted());
-        changes.reinserted = self.0.totals().reinserted_blocks - before;
+        changes.evicted.extend_from_slice(self.model.evicted());
+        changes.reinserted = self.model.totals().reinserted_blocks - before;
         outcome.hit
     }
 }

@@ -16,7 +16,7 @@ mod lru;
 mod nhit;
 mod s3fifo;
 mod sieve;
-mod smq;
+pub(crate) mod smq;
 pub(crate) mod table;
 mod two_q;
 mod wtinylfu;

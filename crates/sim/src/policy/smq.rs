@@ -21,7 +21,7 @@
 //! access. Not modelled: discards; writes of a whole unit, which are promoted without a copy while there is room, are known only for units of 4 KiB;
 //! regions smaller than 16 units, which the kernel has if all of them would cover more than the origin.
 
-mod queue;
+pub(crate) mod queue;
 
 use flashfront_engine::policy::Spec;
 
@@ -66,26 +66,27 @@ const TOP_LEVELS: usize = 8;
 /// While so much is free nothing is thrown out; as nothing is, in a cache of less than 4 units.
 const FREE_PERCENT: usize = 25;
 
-struct Smq {
-    capacity: usize,
+/// The policy's state and its rules, without the clock that policies of the replay get from the times of a trace.
+pub(crate) struct Smq {
+    pub(crate) capacity: usize,
     /// A write is of the whole unit.
     writes_whole: bool,
-    units: Table<Unit>,
-    clean: Queue,
-    dirty: Queue,
+    pub(crate) units: Table<Unit>,
+    pub(crate) clean: Queue,
+    pub(crate) dirty: Queue,
     regions_max: usize,
     regions: Table<Unit>,
     hotspots: Queue,
     /// Misses of this second, and how many fell on regions in the top quarter of levels.
     misses: u64,
     misses_on_top: u64,
-    promote_level: u8,
+    pub(crate) promote_level: u8,
     jump: u8,
     clock: Clock,
     /// The period in which a hit on a unit counts once.
-    hits_period: u32,
+    pub(crate) hits_period: u32,
     /// The period of the last hit on the unit that was thrown out last: the kernel's mark belongs to the place in the cache, not to what is there.
-    vacated_hit: u32,
+    pub(crate) vacated_hit: u32,
 }
 
 /// When what is due. All ns.
@@ -103,14 +104,14 @@ struct Clock {
 }
 
 /// How well misses fall on regions in the top quarter of levels.
-enum Confidence {
+pub(crate) enum Confidence {
     Poor,
     Fair,
     Well,
 }
 
 impl Smq {
-    fn new(capacity: usize, writes_whole: bool) -> Self {
+    pub(crate) fn new(capacity: usize, writes_whole: bool) -> Self {
         let regions_max = (capacity / 4).max(REGIONS_MIN);
         let in_top_levels = (regions_max / usize::from(LEVELS)).min(capacity / REGION_UNITS as usize);
         Self {
@@ -166,7 +167,7 @@ impl Smq {
         }
     }
 
-    fn tick(&mut self, now: u64) {
+    pub(crate) fn tick(&mut self, now: u64) {
         self.clock.tick += 1;
         self.clock.last_tick = now;
         self.clock.accesses_since_tick = 0;
@@ -194,7 +195,7 @@ impl Smq {
         }
     }
 
-    fn confidence(&self) -> Confidence {
+    pub(crate) fn confidence(&self) -> Confidence {
         match (self.misses_on_top << 8).checked_div(self.misses).unwrap_or(0) {
             0..16 => Confidence::Poor,
             16..32 => Confidence::Fair,
@@ -202,7 +203,7 @@ impl Smq {
         }
     }
 
-    fn hit(&mut self, slot: Slot, write: bool) {
+    pub(crate) fn hit(&mut self, slot: Slot, write: bool) {
         let unit = &mut self.units[slot];
         let was_dirty = unit.dirty;
         if std::mem::replace(&mut unit.hit, self.hits_period) != self.hits_period {
@@ -216,8 +217,13 @@ impl Smq {
         }
     }
 
+    /// The level of a unit's region, 0 if it isn't known.
+    pub(crate) fn level_of(&self, key: u64) -> u8 {
+        self.regions.find(key / REGION_UNITS).map_or(0, |slot| self.regions[slot].level)
+    }
+
     /// Notes a miss; returns the level of its region.
-    fn miss(&mut self, key: u64) -> u8 {
+    pub(crate) fn miss(&mut self, key: u64) -> u8 {
         let region = key / REGION_UNITS;
         self.misses += 1;
         if let Some(slot) = self.regions.find(region) {
@@ -240,7 +246,7 @@ impl Smq {
         level
     }
 
-    fn write_back(&mut self, slot: Slot) {
+    pub(crate) fn write_back(&mut self, slot: Slot) {
         self.dirty.remove(&mut self.units, slot);
         self.units[slot].dirty = false;
         self.clean.push(&mut self.units, slot);

@@ -3,20 +3,20 @@
 
 use std::fmt::{self, Write};
 
-use flashfront_sim::adapt::{Case, Experiment, Outcome, POINTS};
+use flashfront_sim::adapt::{Experiment, Outcome, POINTS};
 
 use super::chart::{Axis, Chart, Kind, Point, Scale, Series};
 use super::look::{self, Look, Marker, OURS, Weight};
 use crate::human;
 use crate::sim::adapt::{shown, turnover};
 
-/// Both cases.
+/// All cases.
 pub(in crate::sim) fn adapted(outcomes: &[Outcome], experiment: &Experiment) -> Result<String, fmt::Error> {
     let mut out = String::new();
     writeln!(
         out,
-        "<p>A cache of {} is full of junk: blocks that were read twice or more, and are never asked for again. Then come random \
-         reads of 4 KiB after Zipf's law with exponent 1.2, with other blocks. How soon are they in the cache?</p>",
+        "<p>A cache of {} is full of junk: blocks that were read twice or more, and are never asked for again. Then come reads of \
+         4 KiB of other blocks, random after Zipf's law with exponent 1.2 unless it says otherwise. How soon are they in the cache?</p>",
         human::blocks(experiment.cache_blocks)
     )?;
     writeln!(
@@ -29,11 +29,7 @@ pub(in crate::sim) fn adapted(outcomes: &[Outcome], experiment: &Experiment) -> 
     )?;
     for outcome in outcomes {
         let data = human::blocks(outcome.reads.data_blocks);
-        let what = match outcome.case {
-            Case::Fits => "the data would fit",
-            Case::Larger => "the data is twelve times as large",
-        };
-        writeln!(out, "<h2>{data}: {what}</h2>")?;
+        writeln!(out, "<h2>{}, {data}: {}</h2>", outcome.case.name, outcome.case.about)?;
         out.push_str(&hits_over_time(outcome, experiment).svg()?);
         out.push_str(&reads_over_time(outcome, experiment).svg()?);
         table(&mut out, outcome, experiment)?;
@@ -114,7 +110,7 @@ const MISSES_MIN: f64 = 0.2;
 fn hits_over_time(outcome: &Outcome, experiment: &Experiment) -> Chart {
     let misses = |hits: f64| ((1.0 - hits) * 100.0).max(MISSES_MIN);
     // If all fits, it misses nothing: no place on this axis.
-    let optimum = if outcome.case == Case::Fits { 1.0 } else { outcome.reads.static_optimum };
+    let optimum = if outcome.reads.static_optimum > 0.9999 { 1.0 } else { outcome.reads.static_optimum };
     let ticks = [0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 50.0, 70.0, 100.0];
     let mut chart = over_time(
         outcome,
@@ -157,7 +153,7 @@ fn table(out: &mut String, outcome: &Outcome, experiment: &Experiment) -> fmt::R
     if after.is_some() {
         write!(out, "<th>hits after a turnover</th><th>points below the optimum</th>")?;
     }
-    writeln!(out, "<th>flash writes</th></tr></thead>\n<tbody>")?;
+    writeln!(out, "<th>points below LRU in the worst round</th><th>flash writes</th></tr></thead>\n<tbody>")?;
     for row in &outcome.rows {
         let class = if row.policy == OURS { " class=\"ours\"" } else { "" };
         let junk = human::percent(Some(row.junk_blocks as f64 / row.cache_blocks as f64));
@@ -174,6 +170,8 @@ fn table(out: &mut String, outcome: &Outcome, experiment: &Experiment) -> fmt::R
             let hits = outcome.hit_ratio(row, from, to) * 100.0;
             write!(out, "<td>{hits:.2} %</td><td>{:.2}</td>", optimum - hits)?;
         }
+        let worst = outcome.worst_round(row).map(|(round, below)| format!("{:.2} in {round}", below * 100.0));
+        write!(out, "<td>{}</td>", worst.unwrap_or("-".to_owned()))?;
         writeln!(out, "<td>{}</td></tr>", human::blocks(row.points[last].flash_blocks_written()))?;
     }
     writeln!(

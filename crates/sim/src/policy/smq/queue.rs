@@ -7,23 +7,23 @@
 
 use super::super::table::{List, Slot, Table};
 
-pub(super) const LEVELS: u8 = 64;
+pub(crate) const LEVELS: u8 = 64;
 
 /// What a queue must know of an entry.
-pub(super) struct Unit {
-    pub(super) level: u8,
+pub(crate) struct Unit {
+    pub(crate) level: u8,
     /// It was changed since it was copied to the origin.
-    pub(super) dirty: bool,
+    pub(crate) dirty: bool,
     /// The period of the queue when it came into its level.
-    pub(super) since: u32,
+    pub(crate) since: u32,
     /// The last period of hits in which it was asked for.
-    pub(super) hit: u32,
+    pub(crate) hit: u32,
 }
 
 /// By when entries came into the level: earlier, in the last period, in this one.
 type Level = [List; 3];
 
-pub(super) struct Queue {
+pub(crate) struct Queue {
     levels: Vec<Level>,
     len: usize,
     period: u32,
@@ -37,7 +37,7 @@ pub(super) struct Queue {
 
 impl Queue {
     /// An empty one, whose `top` levels shall have so many entries together.
-    pub(super) fn new(top: (usize, usize)) -> Self {
+    pub(crate) fn new(top: (usize, usize)) -> Self {
         let levels = vec![[List::new(); 3]; LEVELS.into()];
         Self { levels, len: 0, period: 0, targets: [0; LEVELS as usize], targets_of: 0, top }
     }
@@ -51,26 +51,26 @@ impl Queue {
     }
 
     /// Puts it at the end of its level.
-    pub(super) fn push(&mut self, units: &mut Table<Unit>, slot: Slot) {
+    pub(crate) fn push(&mut self, units: &mut Table<Unit>, slot: Slot) {
         units[slot].since = self.period;
         units.push(&mut self.levels[usize::from(units[slot].level)][2], slot);
         self.len += 1;
     }
 
-    pub(super) fn remove(&mut self, units: &mut Table<Unit>, slot: Slot) {
+    pub(crate) fn remove(&mut self, units: &mut Table<Unit>, slot: Slot) {
         let group = self.group(&units[slot]);
         units.unlink(&mut self.levels[usize::from(units[slot].level)][group], slot);
         self.len -= 1;
     }
 
     /// The oldest of the lowest level that has any, below `levels`; perhaps only those that have been in their level for a period.
-    pub(super) fn oldest(&self, levels: u8, only_settled: bool) -> Option<Slot> {
+    pub(crate) fn oldest(&self, levels: u8, only_settled: bool) -> Option<Slot> {
         let groups = if only_settled { 1 } else { 3 };
         self.levels[..levels.into()].iter().find_map(|level| level[..groups].iter().find_map(List::oldest))
     }
 
     /// Moves it up, in exchange for the oldest of the level where it goes.
-    pub(super) fn requeue(&mut self, units: &mut Table<Unit>, slot: Slot, jump: u8) {
+    pub(crate) fn requeue(&mut self, units: &mut Table<Unit>, slot: Slot, jump: u8) {
         let from = units[slot].level;
         let to = (from + jump).min(LEVELS - 1);
         if to > from
@@ -88,7 +88,7 @@ impl Queue {
     }
 
     /// Gives the levels the lengths that they shall have, from the lowest up.
-    pub(super) fn redistribute(&mut self, units: &mut Table<Unit>) {
+    pub(crate) fn redistribute(&mut self, units: &mut Table<Unit>) {
         self.set_targets();
         for level in 0..LEVELS - 1 {
             let target = self.targets[usize::from(level)];
@@ -123,7 +123,7 @@ impl Queue {
     }
 
     /// What came in the last period came earlier now.
-    pub(super) fn next_period(&mut self, units: &mut Table<Unit>) {
+    pub(crate) fn next_period(&mut self, units: &mut Table<Unit>) {
         self.period += 1;
         for [earlier, last, this] in &mut self.levels {
             units.append(earlier, last);

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `flashfront sim calibrate`: the device models beside published measurements.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use clap::Args;
+use flashfront_sim::calibrate::{self, Row};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::human;
+
+/// Run the device models against what was measured on the real devices.
+///
+/// Each row is a fio job that was run on a bare disk or SSD and published: its KiB/s (reads and writes together) then, and by the model. The
+/// simulations of caches rest on these models.
+#[derive(Debug, Args)]
+pub(crate) struct Calibrate {
+    /// Print one JSON array of all rows.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A row, as scripts read it. In KiB/s.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    device: &'a str,
+    job: &'a str,
+    published: f64,
+    simulated: f64,
+}
+
+impl<'a> Line<'a> {
+    fn of(row: &'a Row) -> Self {
+        Self { device: row.device, job: &row.job, published: row.published, simulated: row.simulated }
+    }
+}
+
+impl Calibrate {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let style = ProgressStyle::with_template("simulating [{bar:30}] {bytes} of {total_bytes}  {eta} left")?;
+        let bar = ProgressBar::new(calibrate::total_bytes()).with_style(style.progress_chars("#>."));
+        let rows = calibrate::rows(&mut |bytes| bar.inc(bytes));
+        bar.finish_and_clear();
+        if self.json {
+            human::print_json(&rows.iter().map(Line::of).collect::<Vec<_>>())?;
+        } else {
+            human::print(&table(&rows)?)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn table(rows: &[Row]) -> Result<String, std::fmt::Error> {
+    let mut out = format!("{:<30} {:<34} {:>10} {:>10} {:>6}\n", "device", "job", "published", "simulated", "ratio");
+    for Row { device, job, published, simulated } in rows {
+        writeln!(out, "{device:<30} {job:<34} {published:>10.0} {simulated:>10.0} {:>6.3}", simulated / published)?;
+    }
+    out.push_str("KiB/s, reads and writes together\n");
+    Ok(out)
+}

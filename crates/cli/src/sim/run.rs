@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `flashfront sim run`: a scenario, or a job file of fio, on device models.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::bail;
+use clap::Args;
+use flashfront_sim::scenario::{Outcome, Scenario};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use self::job::JobArgs;
+use super::report::{self, Report};
+use crate::{human, interrupt};
+
+mod job;
+mod json;
+mod scenario;
+pub(super) mod steps;
+pub(super) mod text;
+
+/// Run a scenario, or a job file of fio: jobs on the production engine and on bare devices, in virtual time, and judge what must come of it.
+///
+/// The devices are models that were calibrated against published measurements (`flashfront sim calibrate`); the processor costs nothing.
+/// Scenarios are in bench/scenarios; docs/scenarios.md says how to write one. The command fails if a target is missed.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The scenario, a TOML file.
+    #[arg(value_name = "SCENARIO", required_unless_present = "job")]
+    scenario: Option<PathBuf>,
+    #[command(flatten)]
+    job: JobArgs,
+    /// Print one JSON object.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print what happened over time as CSV: a line for each system, phase and interval.
+    #[arg(long)]
+    csv: bool,
+    /// Also write all of it, with pictures, to an HTML page that needs no network; a report that is there is replaced.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// Nothing has come of it.
+#[derive(Debug)]
+pub(super) struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted; there are no results, and no report was written")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+impl Run {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let report = self.report.as_deref().map(Report::at).transpose()?;
+        // Before the scenario is read: its file may be a pipe.
+        let stop = Arc::new(AtomicBool::new(false));
+        let heard = Arc::clone(&stop);
+        interrupt::on_signal(move || heard.store(true, Ordering::Relaxed))?;
+        let (kind, scenario) = match (&self.job.job, &self.scenario) {
+            (Some(job), _) => ("Job", self.job.read(job)?),
+            (None, Some(path)) => ("Scenario", scenario::read(path)?),
+            (None, None) => bail!("a scenario, or --job"),
+        };
+        let outcome = watched(&scenario, &stop)?;
+        if self.json {
+            human::print_json(&json::line(&scenario, &outcome))?;
+        } else if self.csv {
+            human::print(&text::csv(&scenario, &outcome)?)?;
+        } else {
+            human::print(&text::table(&scenario, &outcome)?)?;
+        }
+        if let Some(report) = report {
+            report.write(&format!("{kind} {}", scenario.name), &report::ran(&scenario, &outcome)?)?;
+        }
+        let all = outcome.verdicts.iter().all(|verdict| verdict.holds);
+        Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// Runs it while a bar shows how far it is.
+fn watched(scenario: &Scenario, stop: &AtomicBool) -> anyhow::Result<Outcome> {
+    let style = ProgressStyle::with_template("simulating [{bar:30}] {percent} %  {eta} left")?;
+    let bar = ProgressBar::new(scenario.work_bytes()).with_style(style.progress_chars("#>."));
+    let outcome = scenario.run(&mut |work| {
+        bar.inc(work);
+        !stop.load(Ordering::Relaxed)
+    });
+    bar.finish_and_clear();
+    Ok(outcome.ok_or(Interrupted)?)
+}

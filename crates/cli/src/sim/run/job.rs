@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `sim run --job`: a job file of fio as a scenario, on devices by name and beside other systems. docs/scenarios.md describes the options.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use flashfront_engine::{Mode, Options};
+use flashfront_sim::load::fio;
+use flashfront_sim::rival;
+use flashfront_sim::scenario::{Beside, Phase, Scenario};
+
+use super::scenario::device;
+
+const INTERVAL_NS: u64 = 1_000_000_000;
+
+/// A job and what it runs on.
+#[derive(Debug, Args)]
+pub(super) struct JobArgs {
+    /// In place of a scenario: a job file of fio, asked of one volume.
+    #[arg(long, value_name = "FILE.fio", conflicts_with = "scenario")]
+    pub(super) job: Option<PathBuf>,
+    /// The job's disk, by its name in docs/models.md.
+    #[arg(long, value_name = "DEVICE", requires = "job", default_value = "wd-re-4tb")]
+    origin: String,
+    /// The job's cache device.
+    #[arg(long, value_name = "DEVICE", requires = "job", default_value = "samsung-850-pro")]
+    cache: String,
+    /// What runs the job beside Flashfront, separated by commas: hdd, ssd (the devices alone), models of other caches.
+    #[arg(long, value_name = "SYSTEM", requires = "job", value_delimiter = ',')]
+    systems: Vec<String>,
+}
+
+impl JobArgs {
+    /// The job as a scenario; what of it has no effect is told.
+    pub(super) fn read(&self, path: &Path) -> anyhow::Result<Scenario> {
+        let (origin, cache) = (device("--origin", &self.origin)?, device("--cache", &self.cache)?);
+        let beside = self.beside()?;
+        let shown = path.display().to_string();
+        let text = std::fs::read_to_string(path).with_context(|| shown.clone())?;
+        let file = fio::read(&text, origin.size_bytes).with_context(|| shown.clone())?;
+        if !file.without_effect.is_empty() {
+            eprintln!("{shown}: without effect in virtual time: {}", file.without_effect.join(", "));
+        }
+        if !file.buffered.is_empty() {
+            let jobs = file.buffered.join(", ");
+            eprintln!("{shown}: there is no page cache here, all requests go to the volume as with direct=1: {jobs}");
+        }
+        let phases = file.phases.into_iter().map(|phase| Phase {
+            name: phase.name,
+            jobs: phase.jobs,
+            idle_ns: phase.idle_ns,
+            beside: true,
+            bound: None,
+        });
+        let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        Ok(Scenario {
+            summary: format!("fio's job {name} on {}, with {} as cache", origin.name, cache.name),
+            name,
+            origin: origin.model,
+            origin_bytes: origin.size_bytes,
+            cache: cache.model,
+            cache_bytes: cache.size_bytes,
+            mode: Mode::Writeback,
+            options: Options::default(),
+            interval_ns: INTERVAL_NS,
+            beside,
+            phases: phases.collect(),
+            targets: Vec::new(),
+        })
+    }
+
+    /// In the order in which they are named; Flashfront runs anyway.
+    fn beside(&self) -> anyhow::Result<Vec<Beside>> {
+        let mut beside = Vec::new();
+        for (nth, name) in self.systems.iter().enumerate() {
+            if self.systems[..nth].contains(name) {
+                continue;
+            }
+            beside.push(match name.as_str() {
+                "flashfront" => continue,
+                "hdd" => Beside::Origin("hdd"),
+                "ssd" => Beside::Cache("ssd"),
+                name => match rival::ALL.iter().find(|spec| spec.name == name) {
+                    Some(spec) => Beside::Rival(spec),
+                    None => {
+                        let all: Vec<&str> = ["flashfront", "hdd", "ssd"]
+                            .into_iter()
+                            .chain(rival::ALL.iter().map(|it| it.name))
+                            .collect();
+                        bail!("--systems: `{name}`; there are {}", all.join(", "))
+                    }
+                },
+            });
+        }
+        Ok(beside)
+    }
+}

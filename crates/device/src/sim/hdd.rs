@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A hard disk: one arm, a turning platter, a queue and a write cache.
+//!
+//! Places lie on one spiral from the outermost track inwards; a place has an angle, and the platter's angle is the
+//! time. To get somewhere costs the arm's way and the rest of the turn; what lies ahead on the track costs just the
+//! turning until it comes by, so that sorted writes with small gaps run at the speed of the platter (this is what
+//! destage lives on). The drive chooses the I/O that it can reach first of the oldest few that it holds. A flush is no queued command
+//! (ATA FLUSH CACHE EXT): what comes after it waits until the write cache is empty.
+//!
+//! Calibrated against a WD Re 4 TB (docs/models.md; test: `calibration`). Not modelled: several surfaces (track and
+//! cylinder switches are within the skew, as sustained rates have them), reads from the write cache, more than one
+//! stream of read-ahead, remapped sectors.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use flashfront_engine::{Op, Time};
+
+use super::model::{Model, ModelIo};
+
+/// A hard disk. The default is the WD Re 4 TB (WD4000FYYZ, 7200 rpm, SATA) of the 2015 comparison.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HddSpec {
+    /// One turn (8.33 ms at 7200 rpm).
+    pub turn_ns: u64,
+    /// Bytes per second under the head at the outermost track (178 MB/s: the sequential rows).
+    pub outer_bytes_per_s: u64,
+    /// The innermost track's part of that, in percent (50: data sheets and public scans of such disks).
+    pub inner_percent: u32,
+    /// The shortest seek and the settling after any (fitted to random reads within 8 GiB, one at a time).
+    pub settle_ns: u64,
+    /// A seek over the whole disk. In between the time grows with the square root of the distance, the head
+    /// accelerating half the way and braking half (Ruemmler and Wilkes 1994). 15 ms make a mean of 8.6, what such disks' sheets say.
+    pub full_seek_ns: u64,
+    /// A command's way through controller and cable (0.1 ms).
+    pub command_ns: u64,
+    /// What the cable carries (SATA 6 Gbit/s, 550 MB/s).
+    pub cable_bytes_per_s: u64,
+    /// Of how many waiting I/Os the drive chooses (fitted to random reads, 32 at a time, and to cached random writes).
+    pub choice: u32,
+    /// Size of the volatile write cache; 0 = off: writes end when they are on the platter. (64 MiB.)
+    pub write_cache_bytes: u64,
+    /// How far the drive reads on when nothing else is asked (4 MiB).
+    pub read_ahead_bytes: u64,
+    /// The oldest I/O is passed over by so many others at most (128: three quarters of a second of random I/O).
+    pub passes_max: u32,
+}
+
+impl Default for HddSpec {
+    fn default() -> Self {
+        Self {
+            turn_ns: 8_333_333,
+            outer_bytes_per_s: 178_000_000,
+            inner_percent: 50,
+            settle_ns: 1_250_000,
+            full_seek_ns: 15_000_000,
+            command_ns: 100_000,
+            cable_bytes_per_s: 550_000_000,
+            choice: 20,
+            write_cache_bytes: 64 << 20,
+            read_ahead_bytes: 4 << 20,
+            passes_max: 128,
+        }
+    }
+}
+
+/// Nearer than this behind the head is under the head: what a float may be off, and the gap between two sectors.
+const SLACK_TURNS: f64 = 1e-3;
+
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    number: u64,
+    at: Time,
+    offset: u64,
+    len: u64,
+    write: bool,
+    /// A cached write: answered already, the platter is still to be written.
+    answered: bool,
+    /// How many others were served while it was the oldest.
+    passed: u32,
+}
+
+/// The head reads on from here, and began to at that time.
+#[derive(Clone, Copy, Debug)]
+struct Ahead {
+    from: u64,
+    since: Time,
+}
+
+#[derive(Debug)]
+pub(super) struct Hdd {
+    spec: HddSpec,
+    size_bytes: u64,
+    /// Where the head is: the end of the last I/O.
+    head: u64,
+    /// When the head was last busy.
+    free_at: Time,
+    serving: Option<(Time, Queued)>,
+    /// Whom a client waits for: reads, and writes that are not cached. By age.
+    waited: VecDeque<Queued>,
+    /// Cached writes, by age.
+    cached: VecDeque<Queued>,
+    /// Writes for which there is no room in the cache, by age.
+    no_room: VecDeque<Queued>,
+    /// Numbers of all writes that are not on the platter.
+    unwritten: BTreeSet<u64>,
+    /// A flush that waits until all before it is on the platter, and since when.
+    flush: Option<(u64, Time)>,
+    /// What came after the flush.
+    held: VecDeque<ModelIo>,
+    /// What ends without the head, and when.
+    answers: Vec<(Time, u64)>,
+    cached_bytes: u64,
+    ahead: Option<Ahead>,
+}
+
+impl Hdd {
+    pub(super) fn new(spec: HddSpec, size_bytes: u64) -> Self {
+        Self {
+            spec,
+            size_bytes,
+            head: 0,
+            free_at: Time(0),
+            serving: None,
+            waited: VecDeque::new(),
+            cached: VecDeque::new(),
+            no_room: VecDeque::new(),
+            unwritten: BTreeSet::new(),
+            flush: None,
+            held: VecDeque::new(),
+            answers: Vec::new(),
+            cached_bytes: 0,
+            ahead: None,
+        }
+    }
+
+    /// Turns of the platter from the beginning of the disk to a place, along the spiral. With constant density a track
+    /// holds as much as it is long, and the radius falls with the root of what lies outside of it.
+    fn turns(&self, offset: u64) -> f64 {
+        let inner = f64::from(self.spec.inner_percent) / 100.0;
+        let lost = 1.0 - inner * inner;
+        let outer_track = self.spec.outer_bytes_per_s as f64 * self.spec.turn_ns as f64 / 1e9;
+        let size = self.size_bytes as f64;
+        if lost <= 0.0 {
+            return offset as f64 / outer_track;
+        }
+        2.0 * size / (lost * outer_track) * (1.0 - (1.0 - lost * offset as f64 / size).sqrt())
+    }
+
+    fn turn_ns(&self, turns: f64) -> u64 {
+        (turns * self.spec.turn_ns as f64) as u64
+    }
+
+    fn transfer_ns(&self, offset: u64, len: u64) -> u64 {
+        self.turn_ns(self.turns(offset + len) - self.turns(offset))
+    }
+
+    fn cable_ns(&self, len: u64) -> u64 {
+        self.spec.command_ns + len.saturating_mul(1_000_000_000) / self.spec.cable_bytes_per_s
+    }
+
+    /// Time from `start` until the head is over a place.
+    fn reach_ns(&self, start: Time, offset: u64) -> u64 {
+        let (here, there) = (self.turns(self.head), self.turns(offset));
+        let ahead = there - here;
+        let seek_ns = if (0.0..1.0).contains(&ahead) {
+            0
+        } else {
+            let share = (offset.abs_diff(self.head) as f64 / self.size_bytes as f64).sqrt();
+            let (settle, full) = (self.spec.settle_ns, self.spec.full_seek_ns);
+            settle + (full.saturating_sub(settle) as f64 * share) as u64
+        };
+        let angle = start.plus_ns(seek_ns).0 as f64 / self.spec.turn_ns as f64;
+        let wait = (there - angle).rem_euclid(1.0);
+        seek_ns + if wait > 1.0 - SLACK_TURNS { 0 } else { self.turn_ns(wait) }
+    }
+
+    /// When a read ends that the head is reading, or has read, of its own accord.
+    fn read_ahead_end(&self, queued: &Queued) -> Option<Time> {
+        let ahead = self.ahead.filter(|_| !queued.write)?;
+        let behind = queued.offset.checked_sub(ahead.from)?;
+        (behind + queued.len <= self.spec.read_ahead_bytes)
+            .then(|| ahead.since.plus_ns(self.transfer_ns(ahead.from, behind + queued.len)))
+    }
+
+    /// When an I/O that is begun at `start` leaves the platter.
+    fn end_of(&self, start: Time, queued: &Queued) -> Time {
+        let fresh = start.plus_ns(self.reach_ns(start, queued.offset) + self.transfer_ns(queued.offset, queued.len));
+        self.read_ahead_end(queued).map_or(fresh, |end| end.max(start).min(fresh))
+    }
+
+    /// How many of the cached writes may compete: they are the drive's own business while nobody waits for room.
+    fn shares(&self) -> (usize, usize) {
+        let choice = self.spec.choice.max(1) as usize;
+        if self.waited.is_empty() {
+            (0, choice)
+        } else if self.cached_bytes * 2 > self.spec.write_cache_bytes {
+            (choice.div_ceil(2), choice.div_ceil(2))
+        } else {
+            (choice, 0)
+        }
+    }
+
+    /// Cached writes that follow one another are written from the first on, wherever the head comes upon them: else those before it would
+    /// stay behind, and cost a turn later.
+    fn chain_start(&self, mut nth: usize, share: usize) -> usize {
+        let before = |nth: usize| {
+            let mut there = self.cached.iter().take(share);
+            there.position(|it| it.offset + it.len == self.cached[nth].offset)
+        };
+        for _ in 0..share {
+            let Some(earlier) = before(nth) else { break };
+            nth = earlier;
+        }
+        nth
+    }
+
+    /// Puts the head to the next I/O, if it is idle and there is one.
+    fn serve(&mut self, now: Time) {
+        if self.serving.is_some() {
+            return;
+        }
+        let start = self.free_at.max(now);
+        let (of_waited, of_cached) = self.shares();
+        let due = |queue: &VecDeque<Queued>| queue.front().filter(|it| it.passed >= self.spec.passes_max).copied();
+        let near = |queue: &VecDeque<Queued>, share: usize| {
+            let there = queue.iter().take(share).enumerate();
+            there.map(|(nth, queued)| (self.end_of(start, queued), queued.number, nth)).min()
+        };
+        let oldest = |queue: &VecDeque<Queued>, share| due(queue).filter(|_| share > 0);
+        let (from_cached, nth, end) = if let Some(queued) = oldest(&self.waited, of_waited) {
+            (false, 0, self.end_of(start, &queued))
+        } else if let Some(queued) = oldest(&self.cached, of_cached) {
+            (true, 0, self.end_of(start, &queued))
+        } else {
+            match (near(&self.waited, of_waited), near(&self.cached, of_cached)) {
+                (Some((end, _, nth)), cached) if cached.is_none_or(|cached| cached.0 >= end) => (false, nth, end),
+                (_, Some((_, _, nth))) => {
+                    let nth = self.chain_start(nth, of_cached);
+                    (true, nth, self.end_of(start, &self.cached[nth]))
+                }
+                _ => return,
+            }
+        };
+        let queue = if from_cached { &mut self.cached } else { &mut self.waited };
+        if nth > 0
+            && let Some(oldest) = queue.front_mut()
+        {
+            oldest.passed += 1;
+        }
+        let Some(next) = queue.remove(nth) else { return };
+        self.ahead = Some(Ahead { from: next.offset + next.len, since: end }).filter(|_| !next.write);
+        self.serving = Some((end, next));
+    }
+
+    fn finish(&mut self, end: Time, queued: Queued, done: &mut Vec<(Time, u64)>) {
+        self.head = queued.offset + queued.len;
+        self.free_at = end;
+        self.serving = None;
+        if queued.write {
+            self.unwritten.remove(&queued.number);
+        }
+        if queued.answered {
+            self.cached_bytes -= queued.len;
+            self.fill_cache(end);
+        } else {
+            done.push((end.max(queued.at.plus_ns(self.cable_ns(queued.len))), queued.number));
+        }
+        self.end_flush(end);
+    }
+
+    /// Takes writes into the cache while there is room.
+    fn fill_cache(&mut self, now: Time) {
+        while let Some(&write) = self.no_room.front() {
+            if self.cached_bytes + write.len > self.spec.write_cache_bytes {
+                return;
+            }
+            self.no_room.pop_front();
+            self.cached_bytes += write.len;
+            self.answers.push((now.max(write.at.plus_ns(self.cable_ns(write.len))), write.number));
+            self.cached.push_back(Queued { answered: true, ..write });
+        }
+    }
+
+    /// Ends the flush if nothing before it is left, and begins what came after it, up to the next flush.
+    fn end_flush(&mut self, now: Time) {
+        while let Some((number, at)) = self.flush {
+            if !self.unwritten.is_empty() || !self.waited.is_empty() || self.serving.is_some() {
+                return;
+            }
+            self.flush = None;
+            let end = now.max(at.plus_ns(self.spec.command_ns));
+            self.answers.push((end, number));
+            while self.flush.is_none()
+                && let Some(io) = self.held.pop_front()
+            {
+                self.begin(end, io);
+            }
+        }
+    }
+
+    fn begin(&mut self, now: Time, io: ModelIo) {
+        let ModelIo { number, op, offset, len } = io;
+        let queued = Queued { number, at: now, offset, len, write: op == Op::Write, answered: false, passed: 0 };
+        match op {
+            Op::Flush => self.flush = Some((number, now)),
+            // A disk remaps discards and zeroes in its tables, if at all.
+            Op::Discard | Op::Zero => self.answers.push((now.plus_ns(self.spec.command_ns), number)),
+            Op::Read => self.waited.push_back(queued),
+            Op::Write => {
+                self.unwritten.insert(number);
+                if len > self.spec.write_cache_bytes {
+                    self.waited.push_back(queued);
+                } else {
+                    self.no_room.push_back(queued);
+                    self.fill_cache(now);
+                }
+            }
+        }
+    }
+}
+
+impl Model for Hdd {
+    fn submit(&mut self, now: Time, io: ModelIo) {
+        if self.flush.is_some() {
+            self.held.push_back(io);
+            return;
+        }
+        self.begin(now, io);
+        self.end_flush(now);
+        self.serve(now);
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let answer = self.answers.iter().map(|(at, _)| *at).min();
+        let end = self.serving.map(|(end, _)| end);
+        [answer, end].into_iter().flatten().min()
+    }
+
+    fn advance(&mut self, now: Time, done: &mut Vec<(Time, u64)>) {
+        while let Some((end, queued)) = self.serving.filter(|(end, _)| *end <= now) {
+            self.finish(end, queued, done);
+            self.serve(end);
+        }
+        done.extend(self.answers.extract_if(.., |(at, _)| *at <= now));
+    }
+}

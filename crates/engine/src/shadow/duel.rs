@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether the gate should be held open: small models of the cache play it both ways.
+//!
+//! When what is asked for changes, the gate costs a second miss of each block. So a sample of the blocks (as the shadow's, but
+//! of up to 4,096, and of small caches too) is seen by an LRU, by the policy with its gate, and by the policy as it
+//! is run. An LRU that is ahead of the gate by two hits of a hundred, over about a turnover, has the gate held open until it is
+//! ahead by half of that only. So a scan that comes just then is cached for a turnover at most, as it would be by the LRU.
+//!
+//! That may be in vain: a burst that an LRU likes costs blocks that were gathered over a long time. What is run lags behind the gate
+//! then, and the LRU must be ahead by twice as much the next time; by half of that again when holding it open has paid
+//! (measured: docs/policy.md).
+
+use core::ops::Range;
+
+use super::lru::Lru;
+use super::model::{Model, Shape};
+use super::{Access, DUEL_BLOCKS_MAX, SALT, apply, is_sampled, scaled};
+use crate::policy::{self, mix};
+
+/// By how much an LRU has to be ahead at first, and at most, so that a change of everything is always seen: hits in an access.
+const LEAD_FIRST: f64 = 0.02;
+const LEAD_MAX: f64 = 0.3;
+/// The lead counts up to this many times what is asked for. Without hits of anybody it falls to the half in 0.9 turnovers: ln(1.25 / 0.5).
+const LEAD_COUNTED: f64 = 1.25;
+/// Hits by which what is run must be ahead of the gate or behind it, as a share of the cache, for the lead that is asked for to change.
+const PAID: f64 = 0.05;
+
+/// Three ways to run one cache.
+pub struct Duel {
+    /// One block in 2^bits is sampled.
+    bits: u32,
+    lru: Lru,
+    gated: Model,
+    run: Model,
+    score: Score,
+}
+
+/// Who is ahead.
+#[derive(Debug)]
+struct Score {
+    /// Blocks of the cache, of which each counts for one of the sample.
+    blocks: f64,
+    /// Hits in an access by which the LRU is ahead of the gate: an exponential mean over a turnover.
+    lead: f64,
+    /// What lead is asked for.
+    asked: f64,
+    /// Hits that what is run had more than the gate, since `asked` changed.
+    paid: f64,
+    /// Whether the gate is held open.
+    open: bool,
+}
+
+impl Score {
+    fn new(blocks: u64) -> Self {
+        Self { blocks: blocks as f64, lead: 0.0, asked: LEAD_FIRST, paid: 0.0, open: false }
+    }
+
+    /// An access, and who hit.
+    fn count(&mut self, lru: bool, gated: bool, run: bool) {
+        let points = |hit: bool| f64::from(u8::from(hit));
+        self.lead += (points(lru) - points(gated) - self.lead) / self.blocks;
+        self.paid += points(run) - points(gated);
+        if self.paid > PAID * self.blocks {
+            (self.paid, self.asked) = (0.0, (self.asked / 2.0).max(LEAD_FIRST));
+        } else if self.paid < -PAID * self.blocks {
+            (self.paid, self.asked) = (0.0, (self.asked * 2.0).min(LEAD_MAX));
+        }
+        self.lead = self.lead.min(self.asked * LEAD_COUNTED);
+        self.open = self.lead > if self.open { self.asked / 2.0 } else { self.asked };
+    }
+}
+
+impl Duel {
+    /// The smallest cache whose gate is ever held open: of fewer blocks, hits say nothing.
+    pub const BLOCKS_MIN: u64 = 1 << 10;
+
+    /// For a cache of that shape as it is run; `None` if it is too small.
+    #[must_use]
+    pub fn of(cache: Shape, policy: policy::Build) -> Option<Self> {
+        Self::new(cache, policy, DUEL_BLOCKS_MAX)
+    }
+
+    /// With so many blocks in the sample at most.
+    pub(super) fn new(cache: Shape, policy: policy::Build, sampled_max: u64) -> Option<Self> {
+        let blocks = cache.blocks() + cache.window_blocks as u64;
+        if blocks < Self::BLOCKS_MIN {
+            return None;
+        }
+        let bits = blocks.div_ceil(sampled_max).next_power_of_two().trailing_zeros();
+        let model = || Model::new(scaled(cache, 2, bits), policy);
+        let sampled = blocks >> bits;
+        Some(Self { bits, lru: Lru::new(sampled as usize), gated: model(), run: model(), score: Score::new(sampled) })
+    }
+
+    /// A request does this to these blocks; whether the gate is to be held open, if that is something new.
+    pub fn note(&mut self, access: Access, keys: Range<u64>) -> Option<bool> {
+        let before = self.score.open;
+        keys.for_each(|key| self.note_hashed(access, key, mix(key ^ SALT)));
+        (self.score.open != before).then_some(self.score.open)
+    }
+
+    /// The same of one block, whose hash is known.
+    pub(super) fn note_hashed(&mut self, access: Access, key: u64, hash: u64) {
+        if is_sampled(hash, self.bits) {
+            self.sample(access, key);
+        }
+    }
+
+    /// Whether the gate is to be held open.
+    pub(super) fn is_open(&self) -> bool {
+        self.score.open
+    }
+
+    /// One block in 2^bits is sampled.
+    pub(super) fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    fn sample(&mut self, access: Access, key: u64) {
+        let [gated, run] = [&mut self.gated, &mut self.run].map(|model| {
+            let before = model.totals().hits;
+            apply(model, access, key);
+            model.totals().hits > before
+        });
+        match access {
+            Access::Read | Access::Write | Access::WriteThrough => {
+                let lru = self.lru.touch(key);
+                // While there is room the gate lets everything in.
+                if self.run.filled() {
+                    self.score.count(lru, gated, run);
+                    self.run.hold_gate(self.score.open);
+                }
+            }
+            // What passes the cache is no question to the gate.
+            Access::ReadPast => {}
+            Access::WritePast => self.lru.forget(key),
+        }
+    }
+
+    /// Memory it takes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.lru.bytes() + self.gated.bytes() + self.run.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape { segments: 256, segment_blocks: 8, free_segments: 3, window_blocks: 64, stands_for: 1 };
+
+    fn duel() -> Duel {
+        Duel::of(SHAPE, policy::ALL[0].build).expect("it is large enough")
+    }
+
+    /// Reads of random blocks of so many from `first` on; how many found the gate held open.
+    fn random(duel: &mut Duel, reads: u64, first: u64, blocks: u64) -> u64 {
+        let read = |nth| {
+            let key = first + mix(nth) % blocks;
+            duel.note(Access::Read, key..key + 1);
+            u64::from(duel.score.open)
+        };
+        (0..reads).map(read).sum()
+    }
+
+    #[test]
+    fn the_gate_is_held_open_when_all_that_is_asked_for_changes_and_let_go_after() {
+        let mut duel = duel();
+        assert_eq!(random(&mut duel, 20_000, 0, 1600), 0, "a working set that fits, from an empty cache on");
+        let open = random(&mut duel, 4000, 1 << 20, 1600);
+        assert!(open > 2500, "{open} of 4,000 reads after the change");
+        random(&mut duel, 20_000, 1 << 20, 1600);
+        assert!(!duel.score.open, "both hit everything");
+        assert!(duel.score.asked <= LEAD_FIRST, "it has paid: {:?}", duel.score);
+    }
+
+    #[test]
+    fn what_a_lru_never_hits_opens_nothing() {
+        let mut duel = duel();
+        random(&mut duel, 20_000, 0, 1600);
+        assert!(
+            (0..50_000).all(|nth| duel.note(Access::Read, (1 << 30) + nth..(1 << 30) + nth + 1).is_none()),
+            "a scan"
+        );
+        let looped = |nth: u64| (1 << 40) + nth % 2400;
+        assert!(
+            (0..50_000).all(|nth| duel.note(Access::Read, looped(nth)..looped(nth) + 1).is_none()),
+            "a loop of 1.1"
+        );
+    }
+
+    #[test]
+    fn what_was_opened_in_vain_is_opened_less_easily_until_it_pays() {
+        let mut score = Score::new(1000);
+        let count = |score: &mut Score, times: u32, lru, gated, run| {
+            (0..times).for_each(|_| score.count(lru, gated, run));
+            (score.open, score.asked)
+        };
+        assert_eq!(count(&mut score, 20, true, false, false), (false, 0.02), "not far enough ahead");
+        assert_eq!(count(&mut score, 5, true, false, false), (true, 0.02));
+        assert_eq!(count(&mut score, 51, false, true, false), (false, 0.04), "51 hits fewer than with the gate");
+        assert_eq!(count(&mut score, 255, false, true, false), (false, 0.3), "there is a most");
+        score.lead = 0.0;
+        assert!(!count(&mut score, 250, true, false, false).0 && count(&mut score, 200, true, false, false).0);
+        assert_eq!(count(&mut score, 51, true, false, true), (true, 0.15), "51 hits more than with the gate");
+        count(&mut score, 500, true, false, true);
+        assert_eq!(score.asked, LEAD_FIRST);
+    }
+
+    #[test]
+    fn it_is_small_and_not_there_for_the_smallest_caches() {
+        assert!(Duel::of(Shape { segments: 119, ..SHAPE }, policy::ALL[0].build).is_none());
+        let mut large =
+            Duel::of(Shape { segments: 1 << 20, segment_blocks: 256, ..SHAPE }, policy::ALL[0].build).unwrap();
+        let sampled = (0_u64..).filter(|key| mix(key ^ SALT) >> (64 - large.bits) == 0);
+        let keys: alloc::vec::Vec<u64> = sampled.take(12_000).collect();
+        for key in keys {
+            large.note(Access::Read, key..key + 1);
+        }
+        assert!(large.run.filled() && large.bytes() < 512 << 10, "{}", large.bytes());
+    }
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What was published: small tables in this folder, each with its source in its first lines.
+
+/// The figures of a table.
+#[derive(Clone, Debug)]
+pub struct Published {
+    /// Task, system, metric, figure.
+    rows: Vec<(&'static str, &'static str, &'static str, f64)>,
+}
+
+impl Published {
+    /// Reads a table of this folder.
+    pub(super) fn read(text: &'static str) -> Self {
+        let lines = text.lines().filter(|line| !line.starts_with('#')).skip(1);
+        let row = |line: &'static str| {
+            let mut fields = line.split(',');
+            let mut next = || fields.next().expect("four columns");
+            (next(), next(), next(), next().parse().expect("a figure"))
+        };
+        Self { rows: lines.map(row).collect() }
+    }
+
+    /// A figure, if the source has it.
+    #[must_use]
+    pub fn get(&self, task: &str, system: &str, metric: &str) -> Option<f64> {
+        let row = self.rows.iter().find(|row| (row.0, row.1, row.2) == (task, system, metric));
+        row.map(|row| row.3)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! lvmcache with a cache of 4 GiB and data of 1 to 48 GiB (BitFolk, "A slightly more realistic look at lvmcache", 2017).
+//!
+//! The jobs and devices of the suite `lvmcache-2017`, 30 minutes for each size, the cache filled by the same job before.
+
+use super::lvmcache_2017::{geometry, zipf};
+use super::{Line, Suite, Task, under};
+
+pub(super) const SUITE: Suite = Suite {
+    name: "cache-size-2017",
+    summary: "zipf reads of 1 to 48 GiB of data with a cache of 4 GiB",
+    source: "BitFolk, posts on lvmcache and bcache (2017)",
+    systems: &[
+        under("flashfront", "flashfront"),
+        under("lvmcache 4.12", "dm-cache-smq"),
+        under("bcache", "bcache"),
+        under("ssd", "ssd"),
+        under("hdd", "hdd"),
+    ],
+    by_iops: true,
+    published: include_str!("../published/cache-size-2017.csv"),
+    lines,
+};
+
+const GIB: u64 = 1 << 30;
+const MINUTE_NS: u64 = 60_000_000_000;
+
+fn lines() -> Vec<Line> {
+    let line = |gib: u64| {
+        let task = |name: String, minutes, measured_since| Task {
+            name,
+            jobs: zipf(GIB, gib * GIB, minutes * MINUTE_NS, 1),
+            idle_before_ns: 0,
+            measured_since,
+        };
+        let tasks = vec![task(format!("{gib} GiB, before"), 20, None), task(format!("{gib} GiB"), 30, Some(1))];
+        Line { geometry: geometry(), tasks }
+    };
+    [1, 2, 4, 8, 16, 32, 48].map(line).into()
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! bcache, dm-cache, flashcache and gflash: 22 fio runs, one after the other on the same cache (geomflash, test_cache, 2015).
+//!
+//! fio 2.1.11 with libaio, or sync and 32 threads on FreeBSD, where gflash ran. Random runs go to each place of [offset, filesize) at most once, as
+//! each thread does. Between two runs the scripts printed counters: half a second here. (The first to the last date of a script's log is what its
+//! runs took, to the minute; and of what was dirty gflash destaged 84 MiB, half a second at the disk's speed, around each of the tasks 14 and 15, in
+//! which it doesn't destage.) All systems were set to cache requests of any length.
+
+use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
+
+use super::{Line, Suite, Task, by_threads, under};
+use crate::calibrate::{HDD_BYTES, SSD_BYTES};
+use crate::load::{Job, Pattern};
+use crate::rival::Geometry;
+
+pub(super) const SUITE: Suite = Suite {
+    name: "caches-2015",
+    summary: "21 tasks (22 runs) of reads, writes, overload and a database's mix; a 256 GB SSD before a disk of 4 TB",
+    source: "geomflash, test_cache (2015)",
+    systems: &[
+        under("flashfront", "flashfront"),
+        under("bcache", "bcache"),
+        under("dm-cache", "dm-cache-mq"),
+        under("flashcache", "flashcache"),
+        by_threads("gflash", "gflash"),
+        under("ssd", "ssd"),
+        under("hdd", "hdd"),
+    ],
+    by_iops: false,
+    published: include_str!("../published/caches-2015.csv"),
+    lines,
+};
+
+const GIB: u64 = 1 << 30;
+const IDLE_NS: u64 = 500_000_000;
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Read,
+    Write,
+    RandomRead,
+    RandomWrite,
+    Mix,
+}
+
+/// Task, kind, KiB of a request, depth, GiB in all, offset, filesize (GiB).
+type Run = (&'static str, Kind, u64, u32, u64, u64, u64);
+const RUNS: [Run; 22] = [
+    ("1", Kind::Read, 128, 1, 8, 1, 9),
+    ("2", Kind::Read, 128, 1, 8, 1, 9),
+    ("3", Kind::Read, 128, 1, 8, 1, 9),
+    ("4", Kind::RandomRead, 4, 1, 1, 1, 9),
+    ("5", Kind::RandomRead, 4, 32, 4, 1, 9),
+    ("6", Kind::Write, 128, 1, 4, 25, 29),
+    ("7", Kind::Write, 128, 1, 64, 29, 93),
+    ("8", Kind::Write, 128, 1, 64, 93, 157),
+    ("8b", Kind::Write, 128, 1, 64, 157, 221),
+    ("9", Kind::Write, 128, 1, 64, 221, 285),
+    ("10", Kind::Write, 128, 1, 64, 285, 349),
+    ("11", Kind::Write, 128, 1, 64, 349, 413),
+    ("12", Kind::Write, 128, 1, 64, 413, 477),
+    ("13", Kind::Write, 128, 1, 64, 477, 541),
+    ("14", Kind::Read, 128, 1, 8, 1, 9),
+    ("15", Kind::Read, 128, 1, 8, 1, 9),
+    ("16", Kind::Read, 128, 1, 8, 1, 9),
+    ("17", Kind::RandomRead, 4, 1, 1, 1, 9),
+    ("18", Kind::RandomRead, 4, 32, 4, 1, 9),
+    ("19", Kind::Mix, 8, 32, 4, 1, 9),
+    ("20", Kind::RandomWrite, 4, 1, 1, 9, 17),
+    ("21", Kind::RandomWrite, 4, 32, 4, 17, 25),
+];
+
+fn lines() -> Vec<Line> {
+    let geometry = Geometry {
+        origin: ModelSpec::Hdd(HddSpec::default()),
+        origin_bytes: HDD_BYTES,
+        cache: ModelSpec::Ssd(SsdSpec::samsung_850_pro(Fill::Clean)),
+        cache_bytes: SSD_BYTES,
+    };
+    let task = |(nth, (name, kind, kib, depth, gib, from, to)): (usize, Run)| {
+        let job = Job {
+            name: name.to_owned(),
+            pattern: if matches!(kind, Kind::Read | Kind::Write) { Pattern::Sequential } else { Pattern::Random },
+            read_percent: match kind {
+                Kind::Read | Kind::RandomRead => 100,
+                Kind::Write | Kind::RandomWrite => 0,
+                Kind::Mix => 67,
+            },
+            block_bytes: kib << 10,
+            offset_bytes: from * GIB,
+            span_bytes: (to - from) * GIB,
+            total_bytes: gib * GIB,
+            depth,
+            // As fio's without randrepeat=0: the same places in runs of the same kind.
+            seed: 1,
+            ..Job::default()
+        };
+        Task { name: name.to_owned(), jobs: vec![job], idle_before_ns: IDLE_NS, measured_since: Some(nth) }
+    };
+    vec![Line { geometry, tasks: RUNS.into_iter().enumerate().map(task).collect() }]
+}

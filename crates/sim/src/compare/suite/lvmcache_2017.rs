@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! lvmcache before and since its mending in Linux 4.12, and bcache (BitFolk's posts, 2017): can a cache full of junk learn?
+//!
+//! fio: two jobs of random reads of 4 KiB after zipf:1.2, 8 in flight each, of 2 GiB each, so that all of it fits into the cache of 4 GiB. An empty cache; and
+//! one full of junk, after 30 minutes, 12 and 24 hours. The junk here: 4 GiB of other data, read until it is cached (the posts: runs before). The
+//! SSD was a RAID-10 of two SM863, here an 850 PRO (its cable decides, as theirs did); the disks a RAID-1 of two drives of 5,400 a minute,
+//! here the WD Re, which is faster: figures that hang on the disks are not to be compared.
+
+use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
+
+use super::{Line, Suite, Task, under};
+use crate::calibrate::HDD_BYTES;
+use crate::load::{Job, Pattern};
+use crate::rival::Geometry;
+
+pub(super) const SUITE: Suite = Suite {
+    name: "lvmcache-2017",
+    summary: "zipf reads that would fit: an empty cache, and one full of junk, for 30 minutes, 12 and 24 hours",
+    source: "BitFolk, posts on lvmcache and bcache (2017)",
+    systems: &[
+        under("flashfront", "flashfront"),
+        under("lvmcache 4.11", "dm-cache-smq-4.11"),
+        under("lvmcache 4.12", "dm-cache-smq"),
+        under("bcache", "bcache"),
+        under("bcache 4 MiB", "bcache-4m"),
+        under("ssd", "ssd"),
+        under("hdd", "hdd"),
+    ],
+    by_iops: true,
+    published: include_str!("../published/lvmcache-2017.csv"),
+    lines,
+};
+
+const GIB: u64 = 1 << 30;
+const MINUTE_NS: u64 = 60_000_000_000;
+
+/// The cache and its volume.
+pub(super) fn geometry() -> Geometry {
+    Geometry {
+        origin: ModelSpec::Hdd(HddSpec::default()),
+        origin_bytes: HDD_BYTES,
+        cache: ModelSpec::Ssd(SsdSpec::samsung_850_pro(Fill::Clean)),
+        cache_bytes: 4 * GIB,
+    }
+}
+
+/// Two jobs of half of the data each.
+pub(super) fn zipf(offset_bytes: u64, data_bytes: u64, time_ns: u64, seed: u64) -> Vec<Job> {
+    let job = |nth: u64| Job {
+        name: format!("job{}", nth + 1),
+        pattern: Pattern::Zipf(1.2),
+        offset_bytes: offset_bytes + nth * data_bytes / 2,
+        span_bytes: data_bytes / 2,
+        time_ns,
+        depth: 8,
+        settles: true,
+        seed: seed + nth,
+        ..Job::default()
+    };
+    (0..2).map(job).collect()
+}
+
+/// What was cached before, elsewhere on the volume: read twice in one piece, then by zipf for a while.
+fn junk() -> Vec<Task> {
+    let pass = Job {
+        name: "junk".to_owned(),
+        block_bytes: 64 << 10,
+        offset_bytes: 16 * GIB,
+        span_bytes: 4 * GIB,
+        total_bytes: 12 * GIB,
+        depth: 8,
+        ..Job::default()
+    };
+    let prepare = |name: &str, jobs| Task { name: name.to_owned(), jobs, idle_before_ns: 0, measured_since: None };
+    vec![prepare("junk, in order", vec![pass]), prepare("junk, by zipf", zipf(16 * GIB, 4 * GIB, 30 * MINUTE_NS, 7))]
+}
+
+fn lines() -> Vec<Line> {
+    let task = |name: &str, minutes, since| Task {
+        name: name.to_owned(),
+        jobs: zipf(GIB, 4 * GIB, minutes * MINUTE_NS, 1),
+        idle_before_ns: 0,
+        measured_since: Some(since),
+    };
+    let empty = Line { geometry: geometry(), tasks: vec![task("empty 30 min", 30, 0)] };
+    let mut full = junk();
+    // The later figures count from the beginning, as the published ones, of runs of their own, do.
+    let first = full.len();
+    full.extend([
+        task("full 30 min", 30, first),
+        task("full 12 h", 12 * 60 - 30, first),
+        task("full 24 h", 12 * 60, first),
+    ]);
+    vec![empty, Line { geometry: geometry(), tasks: full }]
+}

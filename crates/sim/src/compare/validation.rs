@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How far the models are from what was published: errors in the median and in nine cells of ten.
+
+use super::{Cell, Suite};
+
+/// The errors of cells of a kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Errors {
+    /// How many cells.
+    pub cells: usize,
+    /// The error that half of them keep, as a part of what was published.
+    pub median: f64,
+    /// The error that nine of ten keep.
+    pub nine_of_ten: f64,
+}
+
+/// What a figure is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Bytes moved, and dirty ones.
+    Bytes,
+    /// KiB/s and I/Os a second.
+    Speed,
+    /// Hits.
+    Hits,
+}
+
+impl Cell {
+    /// What it is about.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self.metric {
+            "hit_ratio" => Kind::Hits,
+            "kbps" | "kbps_write" | "iops" => Kind::Speed,
+            _ => Kind::Bytes,
+        }
+    }
+}
+
+impl Suite {
+    /// The errors of a system's cells of a kind, or of all rivals together; `None` if nothing was published.
+    #[must_use]
+    pub fn errors(&self, cells: &[Cell], kind: Kind, system: Option<&str>) -> Option<Errors> {
+        let ours = |cell: &&Cell| match system {
+            Some(name) => cell.system == name,
+            None => !matches!(cell.system, "ssd" | "hdd" | "flashfront"),
+        };
+        let cells = cells.iter().filter(ours).filter(|cell| cell.kind() == kind);
+        let mut errors: Vec<f64> = cells.filter_map(|cell| Some(self.error(cell, cell.published?))).collect();
+        errors.sort_by(f64::total_cmp);
+        let at = |part: f64| errors[((errors.len() as f64 * part).ceil() as usize).max(1) - 1];
+        (!errors.is_empty()).then(|| Errors { cells: errors.len(), median: at(0.5), nine_of_ten: at(0.9) })
+    }
+
+    /// Of bytes, less than a hundredth of what the task asks for is taken for that much: it is metadata, and what a counter rounds.
+    fn error(&self, cell: &Cell, published: f64) -> f64 {
+        let floor = match (cell.kind(), cell.metric) {
+            (Kind::Bytes, "dirty_mb") => self.asked_bytes(&cell.task) / 100.0 / f64::from(1 << 20),
+            (Kind::Bytes, _) => self.asked_bytes(&cell.task) / 100.0 / 1024.0,
+            _ => 0.0,
+        };
+        (cell.simulated - published).abs() / published.max(floor)
+    }
+
+    fn asked_bytes(&self, task: &str) -> f64 {
+        let lines = self.lines();
+        let tasks = lines.iter().flat_map(|line| &line.tasks).filter(|it| it.name == task);
+        tasks.flat_map(|task| &task.jobs).map(|job| job.total_bytes).sum::<u64>() as f64
+    }
+}

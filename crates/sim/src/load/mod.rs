@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Jobs: what clients ask for, as fio describes it, in virtual time.
+//!
+//! A job is a number of workers, each with at most one request in flight (fio's `iodepth` x `numjobs`). It is closed (each answer
+//! brings the next request) or open (requests come at a rate, whether the last ones are answered or not).
+
+pub mod fio;
+mod requests;
+mod run;
+mod settled;
+
+pub use run::{Interval, JobResult, PhaseResult, idle, run, work_bytes};
+pub use settled::SETTLED;
+
+use flashfront_device::Rng;
+
+/// Where requests go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pattern {
+    /// One after the other from the first place; from there again at the end.
+    Sequential,
+    /// Each place once in random order, then once more in another.
+    Random,
+    /// Any place at any time (fio's `norandommap`).
+    Uniform,
+    /// Upwards with random gaps of so many places in the mean, as an ideal elevator goes over random dirty blocks.
+    Ascending(f64),
+    /// Random places, their ranks after Zipf's law with this exponent.
+    Zipf(f64),
+    /// Random places, after fio's Pareto distribution: a part h of the places takes all but h of the requests, and so do they among themselves.
+    Pareto(f64),
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// Its name in results.
+    pub name: String,
+    /// Where requests go.
+    pub pattern: Pattern,
+    /// How many of a hundred requests are reads.
+    pub read_percent: u32,
+    /// The length of each.
+    pub block_bytes: u64,
+    /// First byte of its range.
+    pub offset_bytes: u64,
+    /// Length of its range.
+    pub span_bytes: u64,
+    /// It ends when so much has been asked for; 0 = by time.
+    pub total_bytes: u64,
+    /// It ends after so long; 0 = by bytes.
+    pub time_ns: u64,
+    /// Requests in flight.
+    pub depth: u32,
+    /// Split into so many streams, each with its part of the range, of the total and of the depth (fio's `numjobs`, with `offset_increment`).
+    pub streams: u32,
+    /// A FLUSH after so many writes of a worker; 0 = never.
+    pub writes_per_flush: u32,
+    /// Open: so many requests a second arrive. 0 = closed.
+    pub rate_per_s: f64,
+    /// Of an open job: so long requests arrive ...
+    pub on_ns: u64,
+    /// ... and so long they don't. 0 = always on.
+    pub off_ns: u64,
+    /// It doesn't keep the phase going: it ends with the others.
+    pub background: bool,
+    /// It ends by time, and earlier when nothing changes any more: for three times [`SETTLED`] intervals bytes were the same to one in a hundred, and
+    /// 999 of 1000 blocks were hits, or there is no cache.
+    pub settles: bool,
+    /// Of its random numbers.
+    pub seed: u64,
+}
+
+impl Default for Job {
+    /// Closed, one worker, sequential reads of 4 KiB without end.
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            pattern: Pattern::Sequential,
+            read_percent: 100,
+            block_bytes: 4096,
+            offset_bytes: 0,
+            span_bytes: 0,
+            total_bytes: 0,
+            time_ns: 0,
+            depth: 1,
+            streams: 1,
+            writes_per_flush: 0,
+            rate_per_s: 0.0,
+            on_ns: 0,
+            off_ns: 0,
+            background: false,
+            settles: false,
+            seed: 1,
+        }
+    }
+}
+
+impl Job {
+    /// The seed of its nth clone: consecutive ones would share the places evenly, and never meet.
+    #[must_use]
+    pub const fn clone_seed(&self, nth: u64) -> u64 {
+        if nth == 0 { self.seed } else { Rng::new(self.seed.wrapping_add(nth)).next_u64() >> 16 }
+    }
+}

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs jobs on a system until they are over: what was answered when.
+
+use flashfront_engine::Time;
+use hashbrown::HashMap;
+use hdrhistogram::Histogram;
+
+use super::Job;
+use super::requests::{Ask, Requests};
+use super::settled::has_settled;
+use crate::system::{self, System, SystemRequest, Traffic};
+
+/// As often as this many bytes were answered, or an interval is over, `watch` is asked: some hundredths of a second.
+const WATCH_BYTES: u64 = 64 << 20;
+/// What a second of a job that ends by time counts for, in bytes of one that ends by bytes.
+const WORK_BYTES_PER_S: u64 = 64 << 20;
+
+/// Between two questions to `watch` while nothing is answered.
+const WATCH_EVENTS: u64 = 1 << 14;
+
+/// Latencies from 1 us to 20 min, to 1 in 100.
+fn latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1_000, 1_200_000_000_000, 2).expect("bounds that a histogram takes")
+}
+
+/// What happened in one interval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interval {
+    /// When it ended, since the phase began.
+    pub end_ns: u64,
+    /// Answered to each job: bytes read.
+    pub read_bytes: Vec<u64>,
+    /// Bytes written.
+    pub write_bytes: Vec<u64>,
+    /// The devices' traffic at its end.
+    pub traffic: Traffic,
+}
+
+/// How a job went, or all jobs of a name together.
+#[derive(Clone, Debug)]
+pub struct JobResult {
+    /// The job's name.
+    pub name: String,
+    /// From its first request to its last answer.
+    pub time_ns: u64,
+    /// Requests answered, by kind.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Times from request (or its arrival) to answer, in ns.
+    pub read_ns: Histogram<u64>,
+    /// Of writes.
+    pub write_ns: Histogram<u64>,
+    /// Of flushes.
+    pub flush_ns: Histogram<u64>,
+}
+
+/// How a phase went.
+#[derive(Clone, Debug)]
+pub struct PhaseResult {
+    /// How long it took.
+    pub time_ns: u64,
+    /// Its jobs, in order.
+    pub jobs: Vec<JobResult>,
+    /// Over time.
+    pub series: Vec<Interval>,
+    /// What the devices had moved before it.
+    pub before: Traffic,
+    /// And after it.
+    pub after: Traffic,
+    /// The rest of its time, in which all would have gone on as in its last intervals.
+    pub unsimulated_ns: u64,
+}
+
+struct Flying {
+    job: usize,
+    worker: usize,
+    since: Time,
+    ask: Ask,
+}
+
+struct Running {
+    requests: Requests,
+    idle: Vec<usize>,
+    result: JobResult,
+    /// In this interval.
+    read_bytes: u64,
+    write_bytes: u64,
+}
+
+struct Run<'a> {
+    system: &'a mut dyn System,
+    begin: Time,
+    now: Time,
+    jobs: Vec<Running>,
+    flying: HashMap<u64, Flying>,
+    next_number: &'a mut u64,
+    answered_bytes: u64,
+    /// Of its work.
+    told_bytes: u64,
+    /// Nothing changes any more: nothing more is asked.
+    settled: bool,
+}
+
+/// The work of a phase, for a progress bar: the bytes of jobs that end by bytes, and something like it of those that end by time.
+#[must_use]
+pub fn work_bytes(jobs: &[Job]) -> u64 {
+    let all_background = jobs.iter().all(|job| job.background);
+    let awaited = jobs.iter().filter(|job| is_awaited(job, all_background));
+    awaited.map(|job| job_work_bytes(job, job.total_bytes, job.time_ns)).sum()
+}
+
+/// When so much was asked for, or so much time is over.
+fn job_work_bytes(job: &Job, bytes: u64, ns: u64) -> u64 {
+    if job.total_bytes > 0 {
+        bytes.min(job.total_bytes)
+    } else {
+        (u128::from(ns.min(job.time_ns)) * u128::from(WORK_BYTES_PER_S) / 1_000_000_000) as u64
+    }
+}
+
+/// Whether a phase ends with a job: one in the background only if there are no others.
+fn is_awaited(job: &Job, all_background: bool) -> bool {
+    all_background || !job.background
+}
+
+/// Runs jobs on a system from `now` on until all that aren't in the background are over and answered; then `now` is that moment.
+/// `next_number` goes on from one phase of a system to the next. Every now and then `watch` hears of the work done meanwhile, [`work_bytes`]
+/// in all; `None` if it says to stop.
+pub fn run(
+    system: &mut dyn System,
+    now: &mut Time,
+    next_number: &mut u64,
+    jobs: &[Job],
+    interval_ns: u64,
+    watch: &mut dyn FnMut(u64) -> bool,
+) -> Option<PhaseResult> {
+    let (before, work) = (system.traffic(), work_bytes(jobs));
+    let job = |job: &Job| Running {
+        requests: Requests::new(job),
+        idle: (0..job.depth.max(1) as usize).rev().collect(),
+        result: JobResult {
+            name: job.name.clone(),
+            time_ns: 0,
+            reads: 0,
+            writes: 0,
+            flushes: 0,
+            read_bytes: 0,
+            write_bytes: 0,
+            read_ns: latencies(),
+            write_ns: latencies(),
+            flush_ns: latencies(),
+        },
+        read_bytes: 0,
+        write_bytes: 0,
+    };
+    let jobs = jobs.iter().map(job).collect();
+    let mut run = Run {
+        system,
+        begin: *now,
+        now: *now,
+        jobs,
+        flying: HashMap::new(),
+        next_number,
+        answered_bytes: 0,
+        told_bytes: 0,
+        settled: false,
+    };
+    let mut series = Vec::new();
+    let mut answered = Vec::new();
+    let mut next_interval = interval_ns;
+    while !run.over() {
+        run.ask();
+        let next = [run.system.next_event(), run.next_arrival()].into_iter().flatten().min();
+        let next = next.expect("a system answers in the end").max(run.now);
+        while next.since_ns(run.begin) >= next_interval {
+            series.push(run.interval(next_interval));
+            run.settled |= run.can_settle() && has_settled(&series);
+            next_interval += interval_ns;
+            if !watch(run.work_done()) {
+                return None;
+            }
+        }
+        if run.answered_bytes >= WATCH_BYTES && !watch(run.work_done()) {
+            return None;
+        }
+        run.now = next;
+        run.system.advance(next, &mut answered);
+        answered.drain(..).for_each(|number| run.answered(number));
+    }
+    *now = run.now;
+    let time_ns = run.now.since_ns(run.begin);
+    series.push(run.interval(time_ns));
+    watch(work.saturating_sub(run.told_bytes));
+    let after = run.system.traffic();
+    let planned_ns = run.jobs.iter().map(|job| job.requests.job.time_ns).max().unwrap_or(0);
+    let unsimulated_ns = if run.settled { planned_ns.saturating_sub(time_ns) } else { 0 };
+    let jobs = together(run.jobs.into_iter().map(|job| job.result));
+    Some(PhaseResult { time_ns, jobs, series, before, after, unsimulated_ns })
+}
+
+/// Jobs of one name as one: clones.
+fn together(results: impl Iterator<Item = JobResult>) -> Vec<JobResult> {
+    let mut all: Vec<JobResult> = Vec::new();
+    for it in results {
+        let Some(job) = all.iter_mut().find(|job| job.name == it.name) else {
+            all.push(it);
+            continue;
+        };
+        job.time_ns = job.time_ns.max(it.time_ns);
+        job.reads += it.reads;
+        job.writes += it.writes;
+        job.flushes += it.flushes;
+        job.read_bytes += it.read_bytes;
+        job.write_bytes += it.write_bytes;
+        for (to, from) in
+            [(&mut job.read_ns, it.read_ns), (&mut job.write_ns, it.write_ns), (&mut job.flush_ns, it.flush_ns)]
+        {
+            to.add(from).expect("they have the same bounds");
+        }
+    }
+    all
+}
+
+/// Lets time pass without a request; `None` if `watch` says to stop.
+pub fn idle(system: &mut dyn System, now: &mut Time, ns: u64, watch: &mut dyn FnMut(u64) -> bool) -> Option<()> {
+    let end = now.plus_ns(ns);
+    let (mut answered, mut events) = (Vec::new(), 0_u64);
+    while let Some(next) = system.next_event().filter(|next| *next <= end) {
+        system.advance(next, &mut answered);
+        events += 1;
+        if events.is_multiple_of(WATCH_EVENTS) && !watch(0) {
+            return None;
+        }
+    }
+    *now = end;
+    Some(())
+}
+
+impl Run<'_> {
+    fn elapsed_ns(&self) -> u64 {
+        self.now.since_ns(self.begin)
+    }
+
+    /// Whether the jobs that matter are over, and nothing is in flight any more.
+    fn over(&self) -> bool {
+        self.flying.is_empty() && self.asked_all()
+    }
+
+    fn can_settle(&self) -> bool {
+        self.jobs.iter().all(|job| job.requests.job.settles)
+    }
+
+    fn awaited(&self) -> impl Iterator<Item = &Running> {
+        let all_background = self.jobs.iter().all(|job| job.requests.job.background);
+        self.jobs.iter().filter(move |job| is_awaited(&job.requests.job, all_background))
+    }
+
+    fn asked_all(&self) -> bool {
+        let ns = self.elapsed_ns();
+        self.settled || self.awaited().all(|job| job.requests.over(ns))
+    }
+
+    /// The work done since it was asked last.
+    fn work_done(&mut self) -> u64 {
+        self.answered_bytes = 0;
+        let ns = self.elapsed_ns();
+        let done = self.awaited().map(|job| {
+            let result = &job.result;
+            job_work_bytes(&job.requests.job, result.read_bytes + result.write_bytes, ns)
+        });
+        let done: u64 = done.sum();
+        done - std::mem::replace(&mut self.told_bytes, done)
+    }
+
+    fn next_arrival(&self) -> Option<Time> {
+        let ns = self.elapsed_ns();
+        let open = self.jobs.iter().filter(|job| !job.requests.over(ns) && !job.idle.is_empty());
+        let ends = self.jobs.iter().map(|job| job.requests.job.time_ns).filter(|end| *end > ns);
+        open.filter_map(|job| job.requests.arrival_ns()).chain(ends).min().map(|ns| self.begin.plus_ns(ns))
+    }
+
+    /// Lets every job ask what it can.
+    fn ask(&mut self) {
+        let ns = self.elapsed_ns();
+        if self.asked_all() {
+            return;
+        }
+        for at in 0..self.jobs.len() {
+            loop {
+                let job = &mut self.jobs[at];
+                if job.requests.over(ns) || job.idle.is_empty() {
+                    break;
+                }
+                let arrival = job.requests.arrival_ns();
+                if arrival.is_some_and(|arrival| arrival > ns) {
+                    break;
+                }
+                let Some(worker) = job.idle.pop() else { break };
+                job.requests.note_arrival();
+                let ask = job.requests.next(worker);
+                let since = arrival.map_or(self.now, |ns| self.begin.plus_ns(ns));
+                self.submit(at, worker, since, ask);
+            }
+        }
+    }
+
+    fn submit(&mut self, job: usize, worker: usize, since: Time, ask: Ask) {
+        *self.next_number += 1;
+        let number = *self.next_number;
+        self.flying.insert(number, Flying { job, worker, since, ask });
+        let (ask, offset, len) = match ask {
+            Ask::Read { offset, len } => (system::Ask::Read, offset, len),
+            Ask::Write { offset, len } => (system::Ask::Write, offset, len),
+            Ask::Flush => (system::Ask::Flush, 0, 0),
+        };
+        self.system.submit(self.now, SystemRequest { number, ask, offset, len });
+    }
+
+    fn answered(&mut self, number: u64) {
+        let flying = self.flying.remove(&number).expect("a system answers each request once");
+        let ns = self.now.since_ns(flying.since);
+        let elapsed = self.elapsed_ns();
+        let job = &mut self.jobs[flying.job];
+        job.idle.push(flying.worker);
+        let result = &mut job.result;
+        result.time_ns = elapsed;
+        match flying.ask {
+            Ask::Read { len, .. } => {
+                result.reads += 1;
+                result.read_bytes += len;
+                job.read_bytes += len;
+                result.read_ns.saturating_record(ns);
+                self.answered_bytes += len;
+            }
+            Ask::Write { len, .. } => {
+                result.writes += 1;
+                result.write_bytes += len;
+                job.write_bytes += len;
+                result.write_ns.saturating_record(ns);
+                self.answered_bytes += len;
+            }
+            Ask::Flush => {
+                result.flushes += 1;
+                result.flush_ns.saturating_record(ns);
+            }
+        }
+    }
+
+    fn interval(&mut self, end_ns: u64) -> Interval {
+        let take = |job: &mut Running| (std::mem::take(&mut job.read_bytes), std::mem::take(&mut job.write_bytes));
+        let (read_bytes, write_bytes) = self.jobs.iter_mut().map(take).unzip();
+        Interval { end_ns, read_bytes, write_bytes, traffic: self.system.traffic() }
+    }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Long jobs in which nothing changes any more need not be simulated to their end: a day of hits at the SSD's speed is 9 billion requests, all
+//! alike.
+
+use super::run::{Interval, PhaseResult};
+
+/// Intervals of a window; see [`Job::settles`](super::Job::settles).
+pub const SETTLED: usize = 6;
+
+impl PhaseResult {
+    /// Bytes answered and time, with the rest that wasn't simulated.
+    #[must_use]
+    pub fn bytes_and_ns(&self) -> (f64, f64) {
+        let bytes: u64 = self.jobs.iter().map(|job| job.read_bytes + job.write_bytes).sum();
+        let all = (bytes as f64, self.time_ns as f64);
+        // The very last interval may be a short one.
+        let window = self.series.len().saturating_sub(SETTLED + 1)..self.series.len().saturating_sub(1);
+        if self.unsimulated_ns == 0 || window.is_empty() {
+            return all;
+        }
+        let begin_ns = window.start.checked_sub(1).map_or(0, |before| self.series[before].end_ns);
+        let ns = self.series[window.end - 1].end_ns - begin_ns;
+        let last: u64 = self.series[window].iter().map(Interval::bytes).sum();
+        let rest_ns = self.unsimulated_ns as f64;
+        (all.0 + last as f64 * rest_ns / ns as f64, all.1 + rest_ns)
+    }
+}
+
+impl Interval {
+    /// Answered to all jobs.
+    fn bytes(&self) -> u64 {
+        self.read_bytes.iter().chain(&self.write_bytes).sum()
+    }
+}
+
+/// Whether nothing changes any more.
+pub(super) fn has_settled(series: &[Interval]) -> bool {
+    let windows: Vec<&[Interval]> = series.rchunks(SETTLED).take(4).collect();
+    let [third, second, first, before] = windows[..] else { return false };
+    let bytes = [first, second, third].map(|window| window.iter().map(Interval::bytes).sum::<u64>());
+    let (least, most) = (bytes.into_iter().min().unwrap_or(0), bytes.into_iter().max().unwrap_or(0));
+    let (before, after) = (&before[before.len() - 1].traffic, &third[third.len() - 1].traffic);
+    let (blocks, hits) = (after.read_blocks - before.read_blocks, after.read_hit_blocks - before.read_hit_blocks);
+    let no_cache = after.cache_read_bytes + after.cache_write_bytes == 0;
+    (most - least) * 100 <= most && (no_cache || hits * 1000 >= blocks * 999)
+}
+
+#[cfg(test)]
+mod tests {
+    use flashfront_device::sim::{HddSpec, ModelSpec};
+    use flashfront_engine::Time;
+
+    use crate::load::{Job, Pattern, run};
+    use crate::system::Bare;
+
+    const HOUR_NS: u64 = 3_600_000_000_000;
+
+    #[test]
+    fn an_hour_of_the_same_is_told_without_being_simulated() {
+        let job = |settles, time_ns| Job {
+            pattern: Pattern::Random,
+            span_bytes: 1 << 40,
+            time_ns,
+            settles,
+            ..Job::default()
+        };
+        let phase = |job: Job| {
+            let mut disk = Bare::new(ModelSpec::Hdd(HddSpec::default()), 4 << 40);
+            run(&mut disk, &mut Time(0), &mut 0, &[job], 10_000_000_000, &mut |_| true).unwrap()
+        };
+        let (whole, settled) = (phase(job(false, HOUR_NS)), phase(job(true, HOUR_NS)));
+        assert!(settled.time_ns < HOUR_NS / 10 && whole.unsimulated_ns == 0, "{}", settled.time_ns);
+        let ((all, all_ns), (told, told_ns)) = (whole.bytes_and_ns(), settled.bytes_and_ns());
+        assert!((told_ns / all_ns - 1.0).abs() < 0.001, "{told_ns}, {all_ns}");
+        assert!((told / all - 1.0).abs() < 0.01, "{told}, {all}");
+    }
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The cache device in buckets: filled from the front to the back once, then reused as a whole under a new generation.
+//!
+//! A bucket may be reused if the last collection saw nothing dirty in it. Of those the ones go first that have little live data and weren't hit for
+//! long: bcache's `lru`, whose measure is age times live sectors. A batch is invalidated at a time; its new generations are written before it is used.
+
+use std::collections::VecDeque;
+
+use super::index::Extent;
+
+/// Of 512 KiB, as the comparison of 2015 had it (make-bcache's default).
+pub(super) const BUCKET_BLOCKS: u32 = 128;
+/// A bucket that was just hit.
+const PRIORITY_MAX: u32 = 32_768;
+/// Priorities fall by one as often as this part of the cache was read or written.
+const PRIORITY_STEPS: u64 = 1024;
+/// A collection is due as often as this part of the cache was allocated.
+const COLLECTIONS: u64 = 16;
+/// Buckets for the journal: this part of all, 256 at most.
+const JOURNAL_PART: u32 = 128;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    generation: u32,
+    /// The step at which it was hit.
+    hit: u32,
+    live: u16,
+    dirty: u16,
+    /// Who writes into it.
+    pins: u16,
+    /// As the last collection saw it, or as what was allocated since.
+    marked_dirty: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Buckets {
+    all: Vec<Bucket>,
+    /// The first ones are the journal's and the tree's.
+    metadata: u32,
+    ready: VecDeque<u32>,
+    /// The one that is being filled, and how far it is.
+    open: Option<(u32, u32)>,
+    /// So many are invalidated at a time ...
+    batch: usize,
+    /// ... when no more than so many are ready.
+    low: usize,
+    step: u32,
+    step_blocks: u64,
+    collect_blocks: u64,
+    in_use_percent: u32,
+}
+
+impl Buckets {
+    pub(super) fn new(bytes: u64) -> Self {
+        let count = (bytes / (u64::from(BUCKET_BLOCKS) * 4096)) as u32;
+        // The kernel's sizes of its lists of free buckets: 1/1024 of all, and four times that.
+        let low = (count.next_power_of_two() >> 10).max(4) as usize;
+        let metadata = 2 * (count / JOURNAL_PART).clamp(2, 256);
+        Self {
+            all: vec![Bucket::default(); count as usize],
+            metadata,
+            ready: (metadata..count).take(5 * low).collect(),
+            open: None,
+            batch: 4 * low,
+            low,
+            step: 0,
+            step_blocks: 0,
+            collect_blocks: 0,
+            in_use_percent: 0,
+        }
+    }
+
+    const fn blocks(&self) -> u64 {
+        self.all.len() as u64 * BUCKET_BLOCKS as u64
+    }
+
+    pub(super) const fn bytes(&self) -> u64 {
+        self.blocks() * 4096
+    }
+
+    /// Of the journal: first block and length. The tree's nodes have as much behind it.
+    pub(super) const fn journal(&self) -> (u32, u32) {
+        (0, self.metadata / 2 * BUCKET_BLOCKS)
+    }
+
+    /// Of the buckets with priorities and generations (3 bytes each): whole buckets.
+    pub(super) const fn priorities_bytes(&self) -> u64 {
+        let bucket = BUCKET_BLOCKS as u64 * 4096;
+        (self.all.len() as u64 * 3).div_ceil(bucket) * bucket
+    }
+
+    /// How much of the cache is dirty or metadata, as the last collection saw it.
+    pub(super) const fn in_use_percent(&self) -> u32 {
+        self.in_use_percent
+    }
+
+    fn of(&mut self, place: u32) -> &mut Bucket {
+        &mut self.all[(place / BUCKET_BLOCKS) as usize]
+    }
+
+    pub(super) fn is_valid(&self, extent: &Extent) -> bool {
+        self.all[(extent.place / BUCKET_BLOCKS) as usize].generation == extent.generation
+    }
+
+    /// Blocks are mapped to this place.
+    pub(super) fn hold(&mut self, place: u32, blocks: u32, dirty: bool) {
+        let bucket = self.of(place);
+        bucket.live += blocks as u16;
+        bucket.dirty += if dirty { blocks as u16 } else { 0 };
+    }
+
+    /// Blocks are no longer mapped to it.
+    pub(super) fn forget(&mut self, place: u32, blocks: u32, dirty: bool) {
+        let bucket = self.of(place);
+        bucket.live -= blocks as u16;
+        bucket.dirty -= if dirty { blocks as u16 } else { 0 };
+    }
+
+    /// Blocks are on the origin as well.
+    pub(super) fn clean(&mut self, place: u32, blocks: u32) {
+        self.of(place).dirty -= blocks as u16;
+    }
+
+    /// It was read.
+    pub(super) fn hit(&mut self, place: u32, blocks: u32) {
+        let step = self.step;
+        self.of(place).hit = step;
+        self.moved(blocks);
+    }
+
+    /// So much was read or written: time, for priorities.
+    fn moved(&mut self, blocks: u32) {
+        self.step_blocks += u64::from(blocks);
+        let each = (self.blocks() / PRIORITY_STEPS).max(1);
+        self.step += (self.step_blocks / each) as u32;
+        self.step_blocks %= each;
+    }
+
+    /// Places for up to so many blocks in one piece: where, how many, under which generation. `None`: no bucket is ready.
+    pub(super) fn allocate(&mut self, blocks: u32, dirty: bool) -> Option<(u32, u32, u32)> {
+        let (number, filled) = match self.open {
+            Some(open) => open,
+            None => (self.ready.pop_front()?, 0),
+        };
+        let len = blocks.min(BUCKET_BLOCKS - filled);
+        self.open = Some((number, filled + len)).filter(|(_, filled)| *filled < BUCKET_BLOCKS);
+        let step = self.step;
+        let bucket = &mut self.all[number as usize];
+        if filled == 0 {
+            (bucket.hit, bucket.marked_dirty) = (step, false);
+        }
+        bucket.marked_dirty |= dirty;
+        bucket.pins += 1;
+        let generation = bucket.generation;
+        self.moved(len);
+        self.collect_blocks += u64::from(len);
+        Some((number * BUCKET_BLOCKS + filled, len, generation))
+    }
+
+    /// What was allocated is mapped, or never will be.
+    pub(super) fn unpin(&mut self, place: u32) {
+        self.of(place).pins -= 1;
+    }
+
+    /// Whether it is time to collect.
+    pub(super) fn wants_collection(&self) -> bool {
+        self.collect_blocks > self.blocks() / COLLECTIONS
+    }
+
+    /// Sees what is dirty.
+    pub(super) fn collect(&mut self) {
+        self.collect_blocks = 0;
+        let mut dirty = self.metadata;
+        for bucket in &mut self.all {
+            bucket.marked_dirty = bucket.dirty > 0 || (bucket.marked_dirty && bucket.pins > 0);
+            dirty += u32::from(bucket.marked_dirty);
+        }
+        self.in_use_percent = (u64::from(dirty) * 100 / self.all.len() as u64) as u32;
+    }
+
+    /// Whether buckets should be made ready.
+    pub(super) fn is_low(&self) -> bool {
+        self.ready.len() <= self.low
+    }
+
+    /// Gives up the contents of a batch of buckets; they are [`Self::ready`] when their generations were written.
+    pub(super) fn invalidate(&mut self) -> Vec<u32> {
+        let open = self.open.map(|(number, _)| number);
+        let age = |bucket: &Bucket| (self.step - bucket.hit).min(PRIORITY_MAX);
+        let data = self.all.iter().enumerate().skip(self.metadata as usize);
+        let mut reusable: Vec<(u64, u32)> = Vec::new();
+        let oldest = data.clone().map(|(_, bucket)| age(bucket)).max().unwrap_or(0);
+        let mut ready = vec![false; self.all.len()];
+        self.ready.iter().for_each(|number| ready[*number as usize] = true);
+        for (number, bucket) in data {
+            let is_open = open == Some(number as u32);
+            if bucket.pins == 0 && !bucket.marked_dirty && !is_open && !ready[number] {
+                let priority = u64::from(oldest - age(bucket)) + u64::from(oldest / 8) + 1;
+                reusable.push((priority * u64::from(bucket.live), number as u32));
+            }
+        }
+        if reusable.len() > self.batch {
+            reusable.select_nth_unstable(self.batch);
+            reusable.truncate(self.batch);
+        }
+        reusable.sort_unstable();
+        for (_, number) in &reusable {
+            let bucket = &mut self.all[*number as usize];
+            bucket.generation += 1;
+            (bucket.live, bucket.dirty) = (0, 0);
+        }
+        reusable.into_iter().map(|(_, number)| number).collect()
+    }
+
+    /// These can be filled.
+    pub(super) fn ready(&mut self, numbers: Vec<u32>) {
+        self.ready.extend(numbers);
+    }
+}

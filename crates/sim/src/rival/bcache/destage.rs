@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! bcache's writeback thread: what it takes next, and when.
+//!
+//! It looks for 500 dirty keys in order, from where it left off, reads each from the cache device and writes it to the origin, 64 at a time, and waits for
+//! all of them before it looks again. After a look through the whole index it rests for 30 s. Keys that follow each other don't wait for the
+//! limiter until it asks for more than 50 ms.
+
+use std::collections::VecDeque;
+
+use super::index::Extent;
+use super::pace::{Pace, UPDATE_S};
+use super::{Bcache, Tag, way_ns};
+use crate::rival::Io;
+
+/// Between two turns of the controller.
+pub(super) const UPDATE_NS: u64 = UPDATE_S as u64 * 1_000_000_000;
+/// `KEYBUF_NR`.
+const KEYS: usize = 500;
+const IN_FLIGHT: u32 = 64;
+/// `writeback_delay`.
+const REST_NS: u64 = 30_000_000_000;
+/// Pauses up to this are left out between neighbours.
+const LEFT_OUT_NS: u64 = 50_000_000;
+
+/// What the thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// Something dirty.
+    Dirty,
+    /// A moment.
+    Moment,
+    /// One of those in flight.
+    Place,
+    /// All of them.
+    All,
+}
+
+#[derive(Debug)]
+pub(super) struct Destage {
+    pace: Pace,
+    waits: Waits,
+    /// There may be dirty data: until a look through all finds none.
+    has_dirty: bool,
+    keys: VecDeque<u32>,
+    found: Vec<u32>,
+    /// Where to look on; `None`: at the beginning.
+    scanned: Option<u32>,
+    searched_all: bool,
+    pause_ns: u64,
+    last_end: u32,
+    flying: Vec<(u32, u32)>,
+}
+
+impl Destage {
+    pub(super) fn new(target_bytes: u64) -> Self {
+        Self {
+            pace: Pace::new(target_bytes),
+            waits: Waits::Dirty,
+            has_dirty: false,
+            keys: VecDeque::new(),
+            found: Vec::new(),
+            scanned: None,
+            searched_all: false,
+            pause_ns: 0,
+            last_end: 0,
+            flying: Vec::new(),
+        }
+    }
+
+    /// Whether some of these blocks are on their way to the origin: then what is written to them must be newer than that, dirty.
+    pub(super) fn is_under_way(&self, start: u32, len: u32) -> bool {
+        self.flying.iter().any(|(first, blocks)| *first < start + len && start < first + blocks)
+    }
+}
+
+impl Bcache {
+    /// Something is dirty.
+    pub(super) fn wake(&mut self, io: &mut Io<Tag>) {
+        self.destage.has_dirty = true;
+        if self.destage.waits == Waits::Dirty {
+            self.thread(io);
+        }
+    }
+
+    pub(super) fn pace(&mut self, io: &mut Io<Tag>) {
+        if self.destage.has_dirty {
+            self.destage.pace.update(io.now(), self.index.dirty_blocks() * 4096);
+        }
+        io.after(UPDATE_NS, Tag::Pace);
+    }
+
+    /// The thread goes on until it has to wait.
+    pub(super) fn thread(&mut self, io: &mut Io<Tag>) {
+        let waits = loop {
+            let Self { destage, index, buckets, .. } = self;
+            let Some(&start) = destage.keys.front() else {
+                if !destage.flying.is_empty() {
+                    break Waits::All;
+                }
+                if std::mem::take(&mut destage.searched_all) {
+                    io.after(REST_NS, Tag::Thread);
+                    break Waits::Moment;
+                }
+                if !destage.has_dirty {
+                    break Waits::Dirty;
+                }
+                let from_start = destage.scanned.is_none();
+                destage.found.clear();
+                destage.scanned = index.dirty_from(buckets, destage.scanned.unwrap_or(0), KEYS, &mut destage.found);
+                destage.keys.extend(&destage.found);
+                destage.searched_all = from_start && destage.scanned.is_none();
+                destage.has_dirty = !(destage.searched_all && destage.keys.is_empty());
+                destage.pace.reset(io.now());
+                continue;
+            };
+            if destage.pause_ns > 0 && (start != destage.last_end || destage.pause_ns > LEFT_OUT_NS) {
+                io.after(std::mem::take(&mut destage.pause_ns), Tag::Thread);
+                break Waits::Moment;
+            }
+            if destage.flying.len() as u32 == IN_FLIGHT {
+                break Waits::Place;
+            }
+            destage.keys.pop_front();
+            let Some(extent) = index.dirty_at(buckets, start) else { continue };
+            destage.last_end = start + extent.len;
+            destage.flying.push((start, extent.len));
+            let bytes = u64::from(extent.len) * 4096;
+            destage.pause_ns = destage.pace.pause_ns(io.now(), bytes);
+            self.turn(way_ns(u64::from(extent.len)), Tag::DirtyFound(start, extent), io);
+        };
+        self.destage.waits = waits;
+    }
+
+    pub(super) fn write_dirty(start: u32, extent: Extent, io: &mut Io<Tag>) {
+        let (offset, bytes) = (u64::from(start) * 4096, u64::from(extent.len) * 4096);
+        io.write_origin(offset, bytes, Tag::DirtyWritten(start, extent));
+    }
+
+    /// The tree knows that an extent is clean.
+    pub(super) fn cleaned(&mut self, start: u32, extent: Extent, io: &mut Io<Tag>) {
+        self.index.clean(&mut self.buckets, start, extent);
+        let at = self.destage.flying.iter().position(|(first, _)| *first == start);
+        self.destage.flying.swap_remove(at.expect("what is cleaned was under way"));
+        if self.destage.waits == Waits::Place || (self.destage.waits == Waits::All && self.destage.flying.is_empty()) {
+            self.thread(io);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! bcache's journal, as I/O: keys gather for 100 ms, until 32 KiB are full, or until somebody waits; then flush, write, flush (the write is
+//! PREFLUSH and FUA, and FUA is a second flush on SATA). A flush of a SATA device is no queued command: nothing else is sent to it meanwhile.
+
+use flashfront_engine::Time;
+
+use super::Tag;
+use crate::rival::Io;
+
+/// `journal_delay_ms`.
+const DELAY_NS: u64 = 100_000_000;
+/// For so long a journal write keeps the cache device from all else: its queue drains, two flushes, the queue fills again. Fitted to sequential
+/// writes of 128 KiB, one at a time, with nothing destaged (320,714 KB/s, task 6 of 2015).
+const HOLD_NS: u64 = 9_000_000;
+/// And so much longer for each page that was read for destage since the last one. Fitted to the rate at which clients write while the origin is
+/// destaged to at full speed (133,232 KB/s, task 8 of 2015): what an SSD loses when reads and writes are mixed is part of it.
+const HOLD_PAGE_NS: u64 = 3_100;
+/// A key with one pointer.
+const KEY_BYTES: u64 = 24;
+/// A journal set holds so many bytes of them.
+const SET_BYTES: u64 = 32 << 10;
+/// Its head.
+const HEAD_BYTES: u64 = 160;
+/// The tree's leaf writes its new keys when they fill a page.
+const LEAF_KEYS: u64 = 168;
+
+/// Who waits for the journal.
+#[derive(Debug)]
+pub(super) enum Waiter {
+    /// A FLUSH of a client.
+    Client(u64),
+    /// Buckets whose new generations are written.
+    Buckets(Vec<u32>),
+}
+
+/// How far a journal write is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Flushed,
+    Written,
+    Done,
+}
+
+#[derive(Debug)]
+pub(super) struct Journal {
+    /// Where it is: first block, blocks, and how far it came. The leaves are behind it.
+    first: u32,
+    blocks: u32,
+    at: u32,
+    leaf_at: u32,
+    keys: u64,
+    leaf_keys: u64,
+    writing: bool,
+    held_until: Time,
+    /// Read for destage since the last write.
+    destaged_blocks: u64,
+    timer: bool,
+    due: bool,
+    next: Vec<Waiter>,
+    written: Vec<Waiter>,
+}
+
+impl Journal {
+    pub(super) const fn new((first, blocks): (u32, u32)) -> Self {
+        Self {
+            first,
+            blocks,
+            at: 0,
+            leaf_at: 0,
+            keys: 0,
+            leaf_keys: 0,
+            writing: false,
+            held_until: Time(0),
+            destaged_blocks: 0,
+            timer: false,
+            due: false,
+            next: Vec::new(),
+            written: Vec::new(),
+        }
+    }
+
+    /// Until then nothing else is sent to the cache device.
+    pub(super) const fn held_until(&self) -> Time {
+        self.held_until
+    }
+
+    /// The cache device was read for destage.
+    pub(super) const fn destaged(&mut self, blocks: u32) {
+        self.destaged_blocks += blocks as u64;
+    }
+
+    /// Keys went into the tree.
+    pub(super) fn add(&mut self, keys: u64, io: &mut Io<Tag>) {
+        self.keys += keys;
+        self.leaf_keys += keys;
+        while self.leaf_keys >= LEAF_KEYS {
+            self.leaf_keys -= LEAF_KEYS;
+            self.leaf_at = (self.leaf_at + 1) % self.blocks;
+            io.write_cache(u64::from(self.first + self.blocks + self.leaf_at) * 4096, 4096, Tag::Nothing);
+        }
+        if !self.timer {
+            self.timer = true;
+            io.after(DELAY_NS, Tag::JournalDue);
+        }
+        self.go(io);
+    }
+
+    /// Tells when all keys so far are durable.
+    pub(super) fn wait(&mut self, waiter: Waiter, io: &mut Io<Tag>) {
+        self.next.push(waiter);
+        self.go(io);
+    }
+
+    pub(super) fn due(&mut self, io: &mut Io<Tag>) {
+        (self.timer, self.due) = (false, self.keys > 0);
+        self.go(io);
+    }
+
+    fn go(&mut self, io: &mut Io<Tag>) {
+        let full = self.keys * KEY_BYTES >= SET_BYTES;
+        if !self.writing && (full || self.due || !self.next.is_empty()) {
+            self.writing = true;
+            self.held_until = io.now().plus_ns(HOLD_NS + std::mem::take(&mut self.destaged_blocks) * HOLD_PAGE_NS);
+            io.flush_cache(Tag::Journal(Stage::Flushed));
+        }
+    }
+
+    /// A stage of the write has ended; when it was the last, who waited for it.
+    pub(super) fn step(&mut self, stage: Stage, io: &mut Io<Tag>) -> Vec<Waiter> {
+        match stage {
+            Stage::Flushed => {
+                let keys = self.keys.min(SET_BYTES / KEY_BYTES);
+                self.keys -= keys;
+                self.due = false;
+                self.written = std::mem::take(&mut self.next);
+                let blocks = (HEAD_BYTES + keys * KEY_BYTES).div_ceil(4096);
+                if self.at + blocks as u32 > self.blocks {
+                    self.at = 0;
+                }
+                let offset = u64::from(self.first + self.at) * 4096;
+                self.at += blocks as u32;
+                io.write_cache(offset, blocks * 4096, Tag::Journal(Stage::Written));
+                Vec::new()
+            }
+            Stage::Written => {
+                io.flush_cache(Tag::Journal(Stage::Done));
+                Vec::new()
+            }
+            Stage::Done => {
+                self.writing = false;
+                self.go(io);
+                std::mem::take(&mut self.written)
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a user of bcache would notice, and its sources say.
+
+use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
+use flashfront_engine::Time;
+
+use super::pace::Pace;
+use super::{SPEC, SPEC_4M};
+use crate::load::{Job, Pattern, idle, run};
+use crate::rival::{Geometry, Spec};
+use crate::system::{System, Traffic};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const SECOND_NS: u64 = 1_000_000_000;
+
+struct Life {
+    system: Box<dyn System>,
+    now: Time,
+    number: u64,
+}
+
+impl Life {
+    fn new(spec: &Spec) -> Self {
+        let geometry = Geometry {
+            origin: ModelSpec::Hdd(HddSpec::default()),
+            origin_bytes: 64 * GIB,
+            cache: ModelSpec::Ssd(SsdSpec::samsung_850_pro(Fill::Clean)),
+            cache_bytes: 2 * GIB,
+        };
+        Self { system: (spec.build)(&geometry), now: Time(0), number: 0 }
+    }
+
+    /// Runs a job; what it moved, and MiB/s.
+    fn run(&mut self, job: Job) -> (Traffic, f64) {
+        let result = run(&mut *self.system, &mut self.now, &mut self.number, &[job], SECOND_NS, &mut |_| true).unwrap();
+        let (before, after) = (result.before, result.after);
+        let moved = Traffic {
+            cache_read_bytes: after.cache_read_bytes - before.cache_read_bytes,
+            cache_write_bytes: after.cache_write_bytes - before.cache_write_bytes,
+            cache_flushes: after.cache_flushes - before.cache_flushes,
+            origin_read_bytes: after.origin_read_bytes - before.origin_read_bytes,
+            origin_write_bytes: after.origin_write_bytes - before.origin_write_bytes,
+            origin_flushes: after.origin_flushes - before.origin_flushes,
+            ..after
+        };
+        let done = &result.jobs[0];
+        (moved, (done.read_bytes + done.write_bytes) as f64 / MIB as f64 / (done.time_ns as f64 / 1e9))
+    }
+
+    fn idle(&mut self, seconds: u64) -> Traffic {
+        idle(&mut *self.system, &mut self.now, seconds * SECOND_NS, &mut |_| true).unwrap();
+        self.system.traffic()
+    }
+}
+
+fn sequential(read_percent: u32, offset_bytes: u64, total_bytes: u64) -> Job {
+    Job {
+        pattern: Pattern::Sequential,
+        read_percent,
+        block_bytes: 128 << 10,
+        offset_bytes,
+        span_bytes: total_bytes,
+        total_bytes,
+        ..Job::default()
+    }
+}
+
+fn random(read_percent: u32, offset_bytes: u64, span_bytes: u64, total_bytes: u64, depth: u32) -> Job {
+    Job {
+        pattern: Pattern::Random,
+        block_bytes: 4096,
+        span_bytes,
+        depth,
+        ..sequential(read_percent, offset_bytes, total_bytes)
+    }
+}
+
+#[test]
+fn what_is_read_once_comes_from_the_cache() {
+    let mut life = Life::new(&SPEC);
+    let first = life.run(sequential(100, 0, 256 * MIB)).0;
+    assert_eq!((first.origin_read_bytes, first.cache_read_bytes), (256 * MIB, 0));
+    assert!(first.cache_write_bytes >= 256 * MIB, "on the first read: {first:?}");
+    let second = life.run(sequential(100, 0, 256 * MIB)).0;
+    assert_eq!((second.origin_read_bytes, second.cache_read_bytes), (0, 256 * MIB));
+}
+
+#[test]
+fn streams_pass_by_with_the_default_cutoff() {
+    let mut life = Life::new(&SPEC_4M);
+    let first = life.run(sequential(100, 0, 256 * MIB)).0;
+    assert!(first.cache_write_bytes < 8 * MIB, "{first:?}");
+    let written = life.run(sequential(0, GIB, 256 * MIB)).0;
+    assert!(written.origin_write_bytes > 240 * MIB && written.cache_write_bytes < 16 * MIB, "{written:?}");
+    // Direct writes are synchronous, and those never pass by for being sequential.
+    let mut direct = Life::new(&SPEC);
+    let written = direct.run(sequential(0, GIB, 128 * MIB)).0;
+    assert!(written.cache_write_bytes >= 128 * MIB && written.origin_write_bytes < 8 * MIB, "{written:?}");
+}
+
+#[test]
+fn random_reads_are_cached_with_any_cutoff() {
+    let mut life = Life::new(&SPEC_4M);
+    life.run(random(100, 0, 8 * MIB, 8 * MIB, 4));
+    let again = life.run(random(100, 0, 8 * MIB, 8 * MIB, 4)).0;
+    assert_eq!(again.origin_read_bytes, 0);
+}
+
+#[test]
+fn little_dirty_data_goes_by_a_key_a_second() {
+    let mut life = Life::new(&SPEC);
+    life.run(sequential(0, 0, 64 * MIB));
+    // The rate has to fall to its least first; a look through all ends with a rest of 30 s.
+    life.idle(120);
+    let before = life.system.traffic().dirty_bytes;
+    life.run(random(0, GIB, 32 * MIB, 32 * MIB, 1));
+    assert!(life.system.traffic().dirty_bytes > before);
+    let from = life.idle(30).origin_write_bytes;
+    let keys = (life.idle(20).origin_write_bytes - from).div_ceil(4096);
+    assert!((10..=25 * 128).contains(&keys), "{keys} blocks in 20 s");
+}
+
+#[test]
+fn dirty_data_is_written_back_only_towards_its_target() {
+    let mut life = Life::new(&SPEC);
+    let target = 2 * GIB / 10;
+    life.run(sequential(0, 0, GIB));
+    assert!(life.system.traffic().dirty_bytes > 2 * target, "it overshoots");
+    let after = life.idle(300).dirty_bytes;
+    assert!(after < target, "{} MiB are dirty", after / MIB);
+}
+
+#[test]
+fn writes_go_to_the_origin_when_the_cache_is_full_of_dirty_buckets() {
+    let mut life = Life::new(&SPEC);
+    // Faster than a disk takes random writes.
+    let (moved, _) = life.run(random(0, 0, 16 * GIB, 2 * GIB, 32));
+    let dirty = life.system.traffic().dirty_bytes;
+    assert!(dirty < 2 * GIB / 100 * 80, "{} MiB are dirty", dirty / MIB);
+    assert!(moved.origin_write_bytes > 256 * MIB, "{moved:?}");
+}
+
+#[test]
+fn a_flush_goes_to_both_devices() {
+    let mut life = Life::new(&SPEC);
+    let job = Job { writes_per_flush: 1, ..random(0, 0, 4 * MIB, MIB, 1) };
+    let (moved, _) = life.run(job);
+    assert!(moved.origin_flushes >= 255, "{moved:?}");
+    assert!(moved.cache_flushes >= 2 * 255, "before the journal write and after it: {moved:?}");
+}
+
+#[test]
+fn what_is_read_beats_what_was_read_long_ago() {
+    let mut life = Life::new(&SPEC);
+    life.run(sequential(100, 0, GIB));
+    life.run(sequential(100, 8 * GIB, 3 * GIB));
+    let again = life.run(sequential(100, 0, GIB)).0;
+    assert!(again.origin_read_bytes > GIB / 2, "{again:?}");
+}
+
+#[test]
+fn the_controller_falls_to_one_sector_and_pauses_a_second_at_most() {
+    let mut pace = Pace::new(GIB);
+    (0..100_u64).for_each(|at| pace.update(Time(at * 5 * SECOND_NS), MIB));
+    let now = Time(500 * SECOND_NS);
+    pace.reset(now);
+    assert_eq!(pace.pause_ns(now, 512 << 10), SECOND_NS);
+    // Far above the target it rises within a minute beyond any disk.
+    let mut at = now;
+    for _ in 0..12 {
+        at = at.plus_ns(5 * SECOND_NS);
+        pace.reset(at);
+        pace.update(at, 64 * GIB);
+    }
+    assert!(pace.pause_ns(at, 512 << 10) < 4_000_000);
+}

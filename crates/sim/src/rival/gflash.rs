@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A model of gflash v14 (geomflash, FreeBSD, 2015): a write buffer mirrored in RAM and on the SSD, and a read cache by second read.
+//!
+//! Facts from its user guide ("UG") and from its logs of the 2015 comparison ("logs"):
+//! - writes go to RAM and, in the background, to the SSD; they are acknowledged from RAM, and up to four may be lost (UG);
+//! - metadata is 1 KiB for each request, of 4 KiB as of 128 KiB (logs: 8,454,144 KB written for 65,536 reads of 128 KiB that were admitted,
+//!   1.25 bytes a byte for writes of 4 KiB, 1.125 for 8 KiB): here a record of 4 KiB for every four requests, which is also why four are at risk;
+//! - destage takes the copy in RAM, in an "optimised" order (here: upwards over all that is dirty, and from the beginning again), and counts
+//!   after a FLUSH of the disk; in the background while nobody reads the disk, whatever comes when RAM is full (UG). The logs
+//!   show a third condition: 39 MiB were destaged while 4 GiB were written at the SSD's speed, but 100 MiB in half the time beside slower
+//!   writes. Here: the background yields while four writes are at risk;
+//! - a first read leaves bookkeeping in RAM, the second puts the block on the SSD, the third comes from there (UG, logs);
+//! - 4 KiB blocks; 37.6 bytes of RAM for each beside the buffer (logs: 2.2 GiB for 256 GB).
+//!
+//! No source says how blocks are replaced; here all of the SSD is one space for what was read and what was written, with second chances
+//! (`slots`). In the comparison 512 GiB of writes evicted what had been read, and so they do here. Nor does one say how many first reads
+//! are remembered: here as many as the SSD has blocks, or half of that.
+//!
+//! Not modelled: the built-in mirror of several disks, TRIM of freed blocks (the models of SSDs know none; a "clean" SSD stays clean), CACHE_OFF,
+//! changing components, the check at the start, RAM given back to the system. The host is not FreeBSD but that of the device models, calibrated on Linux:
+//! its SSD reads at 90 % of what FreeBSD's did, so that no constant here makes reads as fast as they were.
+
+mod blocks;
+mod slots;
+
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
+
+use self::blocks::Blocks;
+use self::slots::Slots;
+use super::{Geometry, Io, Rig, Rival, Spec, Stats};
+use crate::system::{Ask, SystemRequest};
+
+/// As in the comparison: `gflash create -r 4g`.
+pub(super) const SPEC: Spec = Spec {
+    name: "gflash",
+    summary: "gflash v14, RAM of 4 GiB mirrored on the SSD as write buffer, reads cached by second read",
+    source: "user guide of May 2015, geomflash test_cache logs",
+    build: |geometry| Box::new(Rig::new(geometry, Gflash::new(geometry, RAM_BYTES), |_, _| {})),
+};
+
+const BLOCK_BYTES: u64 = 4096;
+/// `-r 4g`. Of a smaller SSD half: the buffer lies on it too.
+const RAM_BYTES: u64 = 4 << 30;
+/// RAM comes in steps of that (UG).
+const RAM_STEP_BYTES: u64 = 128 << 20;
+/// Writes that may be lost (UG): acknowledged, and not on the SSD. What comes while there are so many waits until one is.
+const AT_RISK: u64 = 4;
+/// Requests that share a record of metadata (logs).
+const REQUESTS_PER_RECORD: u32 = 4;
+/// The records' part of the SSD: where they lie is unknown, this is 1 KiB for each 128 KiB.
+const RECORDS_PART: u64 = 128;
+/// The largest I/O of FreeBSD 10: 128 KiB.
+const DESTAGE_IO_BLOCKS: u64 = 32;
+/// Writes to the disk at a time; no source. The disk's cache takes more than the disk can.
+const DESTAGE_DEPTH: u32 = 8;
+/// A FLUSH of the disk comes after this part of RAM: 32 MiB of 4 GiB. Fitted to what was dirty after tasks 7 to 13: 20 to 48 MiB less than RAM.
+const FLUSH_PART: u64 = 128;
+/// So long after the last read of the disk destage goes on; no source. A sequential reader leaves no such gap.
+const CALM_NS: u64 = 10_000_000;
+/// The work of a request that RAM answers; writes one after the other. Fitted to task 20: 49,228 writes a second.
+const REQUEST_NS: u64 = 20_300;
+/// The same of a write while another waits: no more than 37,151 a second went to the bare SSD from 32 threads of that FreeBSD (Linux: 90,754).
+const CONTENDED_NS: u64 = 26_900;
+/// The work of a block that the SSD gives. Fitted to task 3: 390,458 KB/s, where the model of the SSD alone does 450,000.
+const SSD_READ_BLOCK_NS: u64 = 1_370;
+
+enum Tag {
+    /// A write is in RAM.
+    Copied(SystemRequest),
+    /// A part of it is on the SSD.
+    Mirrored(u64),
+    /// What nobody waits for: metadata, an admitted block.
+    Done,
+    FromSsd(u64),
+    FromData {
+        number: u64,
+        block: u64,
+        blocks: u64,
+    },
+    Answer(u64),
+    Destaged,
+    DataFlushed,
+    /// Perhaps nobody has read the disk for a while.
+    Calm,
+}
+
+struct Read {
+    /// I/Os that it waits for.
+    parts: u32,
+    ssd_blocks: u64,
+}
+
+struct Mirroring {
+    /// I/Os that it takes.
+    parts: u32,
+    answered: bool,
+}
+
+struct Gflash {
+    ram_blocks: u64,
+    slots: Slots,
+    first_slot: u64,
+    /// Read once: lately, and before.
+    seen: Blocks,
+    seen_before: Blocks,
+    seen_max: u64,
+    /// In RAM, to be destaged.
+    dirty: Blocks,
+    /// In RAM still: on its way to the disk, or in its cache.
+    leaving: Blocks,
+    /// Writes and FLUSHes that wait, by age.
+    queue: VecDeque<SystemRequest>,
+    /// The one writer is at work.
+    copying: bool,
+    /// Writes on their way to the SSD.
+    mirroring: HashMap<u64, Mirroring>,
+    /// Those of them that are acknowledged.
+    at_risk: u64,
+    /// Those that are not, by age.
+    unanswered: VecDeque<u64>,
+    /// Requests since the last record of metadata.
+    unrecorded: u32,
+    record: u64,
+    records: u64,
+    reads: HashMap<u64, Read>,
+    reads_of_data: u32,
+    calm_at_ns: u64,
+    awaiting_calm: bool,
+    /// Destage has come so far.
+    cursor: u64,
+    destaging: u32,
+    batch: Vec<(u64, u64)>,
+    batch_blocks: u64,
+    flushing: Option<Vec<(u64, u64)>>,
+    stats: Stats,
+}
+
+impl Gflash {
+    fn new(geometry: &Geometry, ram_bytes: u64) -> Self {
+        let half = geometry.cache_bytes / 2 / RAM_STEP_BYTES * RAM_STEP_BYTES;
+        let ram_blocks = ram_bytes.min(half).max(RAM_STEP_BYTES) / BLOCK_BYTES;
+        let cache_blocks = geometry.cache_bytes / BLOCK_BYTES;
+        let records = (cache_blocks / RECORDS_PART).max(1);
+        let slots = cache_blocks - records;
+        assert!(slots > ram_blocks, "an SSD that holds more than RAM");
+        let origin_blocks = geometry.origin_bytes / BLOCK_BYTES;
+        let blocks = || Blocks::new(origin_blocks);
+        Self {
+            ram_blocks,
+            slots: Slots::new(origin_blocks, slots),
+            first_slot: records,
+            seen: blocks(),
+            seen_before: blocks(),
+            seen_max: slots / 2,
+            dirty: blocks(),
+            leaving: blocks(),
+            queue: VecDeque::new(),
+            copying: false,
+            mirroring: HashMap::new(),
+            at_risk: 0,
+            unanswered: VecDeque::new(),
+            unrecorded: 0,
+            record: 0,
+            records,
+            reads: HashMap::new(),
+            reads_of_data: 0,
+            calm_at_ns: 0,
+            awaiting_calm: false,
+            cursor: 0,
+            destaging: 0,
+            batch: Vec::new(),
+            batch_blocks: 0,
+            flushing: None,
+            stats: Stats { dirty_limit_bytes: ram_blocks * BLOCK_BYTES, ..Stats::default() },
+        }
+    }
+
+    fn in_ram(&self, block: u64) -> bool {
+        self.dirty.contains(block) || self.leaving.contains(block)
+    }
+
+    fn ram_used(&self) -> u64 {
+        self.dirty.count() + self.leaving.count()
+    }
+
+    fn read(&mut self, request: SystemRequest, io: &mut Io<Tag>) {
+        let SystemRequest { number, offset, len, .. } = request;
+        let (first, end) = (offset / BLOCK_BYTES, (offset + len) / BLOCK_BYTES);
+        let mut read = Read { parts: 0, ssd_blocks: 0 };
+        let mut data_blocks = 0;
+        let mut at = first;
+        while at < end {
+            if self.in_ram(at) {
+                at += 1;
+                continue;
+            }
+            let from = at;
+            if let Some(slot) = self.slots.find(at) {
+                while at < end && !self.in_ram(at) && self.slots.find(at) == Some(slot + at - from) {
+                    self.slots.note_read(slot + at - from);
+                    at += 1;
+                }
+                io.read_cache((self.first_slot + slot) * BLOCK_BYTES, (at - from) * BLOCK_BYTES, Tag::FromSsd(number));
+                read.ssd_blocks += at - from;
+            } else {
+                while at < end && !self.in_ram(at) && self.slots.find(at).is_none() {
+                    at += 1;
+                }
+                let blocks = at - from;
+                io.read_origin(from * BLOCK_BYTES, blocks * BLOCK_BYTES, Tag::FromData { number, block: from, blocks });
+                self.reads_of_data += 1;
+                data_blocks += blocks;
+            }
+            read.parts += 1;
+        }
+        self.stats.read_blocks += end - first;
+        self.stats.read_hit_blocks += end - first - data_blocks;
+        if read.parts == 0 {
+            io.after(REQUEST_NS, Tag::Answer(number));
+        } else {
+            self.reads.insert(number, read);
+        }
+        if data_blocks > 0 {
+            self.destage(io);
+        }
+    }
+
+    /// A part of a read is there.
+    fn read_part(&mut self, number: u64, io: &mut Io<Tag>) {
+        let read = self.reads.get_mut(&number).expect("it waits for this part");
+        read.parts -= 1;
+        if read.parts == 0 {
+            let ns = read.ssd_blocks * SSD_READ_BLOCK_NS;
+            self.reads.remove(&number);
+            if ns == 0 {
+                io.answer(number);
+            } else {
+                io.after(ns, Tag::Answer(number));
+            }
+        }
+    }
+
+    /// What was read from the disk for the second time goes to the SSD.
+    fn admit(&mut self, first: u64, blocks: u64, io: &mut Io<Tag>) {
+        let mut any = false;
+        let mut at = first;
+        while at < first + blocks {
+            let from = at;
+            while at < first + blocks && self.second_read(at) {
+                at += 1;
+            }
+            if at > from {
+                any = true;
+                self.put_on_ssd(from, at - from, io, |_| Tag::Done);
+            } else {
+                at += 1;
+            }
+        }
+        if any {
+            self.note_metadata(io);
+        }
+    }
+
+    /// Notes a read of a block that is not on the SSD.
+    fn second_read(&mut self, block: u64) -> bool {
+        if self.slots.find(block).is_some() {
+            return false;
+        }
+        if self.seen.contains(block) || self.seen_before.contains(block) {
+            return true;
+        }
+        if self.seen.count() >= self.seen_max {
+            let empty = Blocks::new(self.dirty.bound());
+            self.seen_before = std::mem::replace(&mut self.seen, empty);
+        }
+        self.seen.insert(block);
+        false
+    }
+
+    /// Writes blocks to their slots; how many I/Os that are.
+    fn put_on_ssd(&mut self, first: u64, blocks: u64, io: &mut Io<Tag>, tag: impl Fn(u64) -> Tag) -> u32 {
+        let (mut ios, mut run) = (0, None::<(u64, u64)>);
+        let mut write = |(slot, len): (u64, u64)| {
+            ios += 1;
+            io.write_cache((self.first_slot + slot) * BLOCK_BYTES, len * BLOCK_BYTES, tag(slot));
+        };
+        for block in first..first + blocks {
+            self.seen.remove(block);
+            self.seen_before.remove(block);
+            let (dirty, leaving) = (&self.dirty, &self.leaving);
+            let slot = self.slots.place(block, |it| dirty.contains(it) || leaving.contains(it));
+            run = match run {
+                Some((start, len)) if start + len == slot => Some((start, len + 1)),
+                other => {
+                    other.into_iter().for_each(&mut write);
+                    Some((slot, 1))
+                }
+            };
+        }
+        run.into_iter().for_each(&mut write);
+        ios
+    }
+
+    fn note_metadata(&mut self, io: &mut Io<Tag>) {
+        self.unrecorded += 1;
+        if self.unrecorded == REQUESTS_PER_RECORD {
+            self.write_record(io);
+        }
+    }
+
+    fn write_record(&mut self, io: &mut Io<Tag>) {
+        self.unrecorded = 0;
+        io.write_cache(self.record * BLOCK_BYTES, BLOCK_BYTES, Tag::Done);
+        self.record = (self.record + 1) % self.records;
+    }
+
+    /// Lets the writer begin with what waits, if it can.
+    fn work(&mut self, io: &mut Io<Tag>) {
+        while let Some(&request) = self.queue.front() {
+            if request.ask == Ask::Flush {
+                if self.copying || !self.mirroring.is_empty() {
+                    return;
+                }
+                if self.unrecorded > 0 {
+                    self.write_record(io);
+                }
+                io.flush_cache(Tag::Answer(request.number));
+            } else {
+                if self.copying || self.ram_used() + request.len / BLOCK_BYTES > self.ram_blocks {
+                    return;
+                }
+                self.copying = true;
+                io.after(if self.queue.len() > 1 { CONTENDED_NS } else { REQUEST_NS }, Tag::Copied(request));
+            }
+            self.queue.pop_front();
+        }
+    }
+
+    fn copied(&mut self, request: SystemRequest, io: &mut Io<Tag>) {
+        let SystemRequest { number, offset, len, .. } = request;
+        let (first, blocks) = (offset / BLOCK_BYTES, len / BLOCK_BYTES);
+        self.copying = false;
+        for block in first..first + blocks {
+            self.dirty.insert(block);
+        }
+        let parts = self.put_on_ssd(first, blocks, io, |_| Tag::Mirrored(number));
+        self.mirroring.insert(number, Mirroring { parts, answered: false });
+        self.unanswered.push_back(number);
+        self.note_metadata(io);
+        self.acknowledge(io);
+    }
+
+    /// Answers as many writes as may be at risk.
+    fn acknowledge(&mut self, io: &mut Io<Tag>) {
+        while self.at_risk < AT_RISK
+            && let Some(number) = self.unanswered.pop_front()
+        {
+            // It may be on the SSD already.
+            if let Some(mirroring) = self.mirroring.get_mut(&number) {
+                mirroring.answered = true;
+                self.at_risk += 1;
+                io.answer(number);
+            }
+        }
+    }
+
+    fn mirrored(&mut self, number: u64, io: &mut Io<Tag>) {
+        let mirroring = self.mirroring.get_mut(&number).expect("it is on its way to the SSD");
+        mirroring.parts -= 1;
+        if mirroring.parts == 0 {
+            if mirroring.answered {
+                self.at_risk -= 1;
+            } else {
+                io.answer(number);
+            }
+            self.mirroring.remove(&number);
+            self.acknowledge(io);
+        }
+    }
+
+    fn flush_blocks(&self) -> u64 {
+        self.ram_blocks / FLUSH_PART
+    }
+
+    fn may_destage(&self, io: &Io<Tag>) -> bool {
+        // With two batches free RAM is as good as full: one is on its way to the disk, and one in the disk's cache.
+        let full = self.ram_used() + 2 * self.flush_blocks() > self.ram_blocks;
+        full || (self.at_risk < AT_RISK && self.reads_of_data == 0 && io.now().0 >= self.calm_at_ns)
+    }
+
+    /// The next run of dirty blocks, upwards and from the beginning again.
+    fn next_run(&mut self) -> Option<(u64, u64)> {
+        // What was written again while it leaves has to wait until it has left.
+        for _ in 0..=2 * self.flush_blocks() {
+            let first = self.dirty.next(self.cursor).or_else(|| self.dirty.next(0))?;
+            let fits = |block: u64| self.dirty.contains(block) && !self.leaving.contains(block);
+            let end = (first..first + DESTAGE_IO_BLOCKS).find(|block| *block >= self.dirty.bound() || !fits(*block));
+            let end = end.unwrap_or(first + DESTAGE_IO_BLOCKS);
+            self.cursor = end.max(first + 1);
+            if end > first {
+                return Some((first, end - first));
+            }
+        }
+        None
+    }
+
+    /// Writes to the disk what may be written, and flushes it when it is time.
+    fn destage(&mut self, io: &mut Io<Tag>) {
+        loop {
+            let mut exhausted = false;
+            while self.destaging < DESTAGE_DEPTH && self.batch_blocks < self.flush_blocks() && self.may_destage(io) {
+                let Some((first, blocks)) = self.next_run() else {
+                    exhausted = true;
+                    break;
+                };
+                for block in first..first + blocks {
+                    self.dirty.remove(block);
+                    self.leaving.insert(block);
+                }
+                self.destaging += 1;
+                self.batch.push((first, blocks));
+                self.batch_blocks += blocks;
+                io.write_origin(first * BLOCK_BYTES, blocks * BLOCK_BYTES, Tag::Destaged);
+            }
+            let over = exhausted || self.dirty.count() == 0 || self.reads_of_data > 0;
+            let due = self.batch_blocks >= self.flush_blocks() || (over && self.batch_blocks > 0);
+            if !due || self.destaging > 0 || self.flushing.is_some() {
+                return;
+            }
+            self.flushing = Some(std::mem::take(&mut self.batch));
+            self.batch_blocks = 0;
+            io.flush_origin(Tag::DataFlushed);
+        }
+    }
+
+    /// The disk has it: RAM is free again.
+    fn data_flushed(&mut self) {
+        for (first, blocks) in self.flushing.take().into_iter().flatten() {
+            for block in first..first + blocks {
+                self.leaving.remove(block);
+            }
+        }
+    }
+
+    fn await_calm(&mut self, io: &mut Io<Tag>) {
+        let now = io.now().0;
+        if !self.awaiting_calm && self.dirty.count() > 0 && now < self.calm_at_ns {
+            self.awaiting_calm = true;
+            io.after(self.calm_at_ns - now, Tag::Calm);
+        }
+    }
+}
+
+impl Rival for Gflash {
+    type Tag = Tag;
+
+    fn submit(&mut self, request: SystemRequest, io: &mut Io<Tag>) {
+        if request.ask == Ask::Read {
+            self.read(request, io);
+        } else {
+            self.queue.push_back(request);
+            self.work(io);
+        }
+    }
+
+    fn done(&mut self, tag: Tag, io: &mut Io<Tag>) {
+        match tag {
+            Tag::Done => return,
+            Tag::Answer(number) => return io.answer(number),
+            Tag::FromSsd(number) => return self.read_part(number, io),
+            Tag::FromData { number, block, blocks } => {
+                self.read_part(number, io);
+                self.admit(block, blocks, io);
+                self.reads_of_data -= 1;
+                self.calm_at_ns = io.now().0 + CALM_NS;
+            }
+            Tag::Copied(request) => self.copied(request, io),
+            Tag::Mirrored(number) => self.mirrored(number, io),
+            Tag::Destaged => self.destaging -= 1,
+            Tag::DataFlushed => self.data_flushed(),
+            Tag::Calm => self.awaiting_calm = false,
+        }
+        // Before destage: a write that waits goes first.
+        self.work(io);
+        self.destage(io);
+        self.await_calm(io);
+    }
+
+    fn stats(&self) -> Stats {
+        Stats { dirty_bytes: self.ram_used() * BLOCK_BYTES, ..self.stats }
+    }
+}
+
+#[cfg(test)]
+mod tests;
