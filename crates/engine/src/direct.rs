@@ -26,7 +26,7 @@ impl Lane {
         let piece = &self.pieces[at];
         if piece.congested && self.knows(piece.first, piece.end()) {
             // Since it was accepted, by those before it. Past the cache it would have to wait for their destage.
-            cx.shared.up.push(Up::IntoLog { lane: self.id, piece: at });
+            cx.shared.up.push(Up::PastCongestion { lane: self.id, piece: at });
             return;
         }
         let origin = cx.shared.origin_of(piece.first);
@@ -145,7 +145,7 @@ impl Lane {
         // Discard is advice: a device that can't is no error.
         if result.is_err() && !(kind == PieceKind::Discard && result == Err(DeviceError::Unsupported)) {
             if self.pieces[at].congested {
-                cx.shared.up.push(Up::IntoLog { lane: self.id, piece: at });
+                cx.shared.up.push(Up::PastCongestion { lane: self.id, piece: at });
             } else {
                 self.fail(at, RequestError::Io, cx);
             }

@@ -401,7 +401,7 @@ impl Coordinator {
                     Up::RunWritten { lane, run, origin, blocks } => {
                         self.destager.run_written(origin, lane, run, blocks);
                     }
-                    Up::IntoLog { lane, piece } => self.log_after_all(lane, piece, lanes, cx),
+                    Up::PastCongestion { lane, piece } => self.past_congestion(lane, piece, lanes, cx),
                     Up::RunDropped => self.destager.run_dropped(),
                     Up::DestageFailed { origin, error } => {
                         self.destager.failed(cx.now);

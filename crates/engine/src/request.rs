@@ -275,16 +275,19 @@ impl Coordinator {
         }
     }
 
-    /// A write that was to go past the log is taken by it after all. What it was completed with may be old by now: it is completed once more.
-    pub(crate) fn log_after_all(&mut self, lane: usize, at: usize, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    /// A write that was to go past the log while that is slow goes the way of any other. What it was completed with may be old by now: it
+    /// is completed once more.
+    pub(crate) fn past_congestion(&mut self, lane: usize, at: usize, lanes: &mut [Lane], cx: &mut Cx<'_>) {
         let origin = cx.shared.origin_of(lanes[lane].pieces[at].first);
-        if cx.shared.origins[origin].mode != Mode::Writeback || cx.shared.draining || cx.shared.cache_failed {
-            lanes[lane].fail(at, RequestError::Io, cx);
-            return;
+        let taken = lanes[lane].take_back(at);
+        let (head, tail) = taken.around;
+        let piece = Piece { head, tail, congested: false, ..taken };
+        // Since it was accepted the mode may have been switched, or the cache have failed.
+        if cx.shared.origins[origin].mode == Mode::Writeback && !cx.shared.draining && !cx.shared.cache_failed {
+            self.throttle.submit(Piece { kind: PieceKind::Write, bypass: false, ..piece });
+        } else {
+            lanes[lane].begin(piece);
         }
-        let piece = lanes[lane].take_back(at);
-        let (head, tail) = piece.around;
-        self.throttle.submit(Piece { kind: PieceKind::Write, head, tail, bypass: false, congested: false, ..piece });
     }
 
     /// FLUSH: everything acknowledged so far, in all lanes, and what went to the origin directly.

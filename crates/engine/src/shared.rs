@@ -137,8 +137,8 @@ impl Origin {
 pub(crate) enum Up {
     /// A part of a request is done.
     PieceDone { request: usize, error: Option<RequestError> },
-    /// An origin refused a direct write that the log could have taken: it waits for that.
-    IntoLog { lane: usize, piece: usize },
+    /// A direct write was to go past a congested log, and can't: its range is in the log, or the origin refused it.
+    PastCongestion { lane: usize, piece: usize },
     /// A destage run could not be written.
     DestageFailed { origin: usize, error: DeviceError },
     /// A destage run is on its origin, and waits for the flush.

@@ -3,7 +3,7 @@
 
 use flashfront_device::Rng;
 use flashfront_device::wrap::{Fault, Rule};
-use flashfront_engine::{Counters, DeviceError, Mode, Op, RequestOp};
+use flashfront_engine::{Control, Counters, DeviceError, Mode, Op, OriginId, RequestOp};
 use flashfront_sim::{Client, OriginSpec, WorldSpec};
 
 fn counters(client: &Client) -> Counters {
@@ -15,7 +15,7 @@ fn drain(client: &mut Client) {
     client.flush(0);
     client.finish();
     client.world.drain();
-    client.world.control(flashfront_engine::Control::Drain(false));
+    client.world.control(Control::Drain(false));
     client.finish();
 }
 
@@ -174,6 +174,33 @@ fn a_refused_half_block_leaves_the_other_half_alone() {
     }
     // What was refused is in the log: nobody's FLUSH needs the origin.
     client.flush(0);
+    client.finish();
+    assert_eq!(client.take_failed(), []);
+}
+
+/// A write that was to go past the log, behind one of the same block that is in the log, while the mode is switched.
+#[test]
+fn a_switch_of_the_mode_fails_no_write() {
+    let mut client = slow_log(512);
+    let before = counters(&client).bypassed_congested_blocks;
+    // The log is full of commits in flight.
+    for n in 0..10 {
+        client.write(0, 10_000 + n * 4096, 2048, false);
+    }
+    // What must be durable always goes into the log, and is waited for there.
+    for n in 0..10 {
+        client.write(0, 100_000 + n * 2048, 1024, true);
+        client.write(0, 100_000 + n * 2048, 1024, false);
+    }
+    while counters(&client).bypassed_congested_blocks == before {
+        assert!(client.world.step(), "the test needs a congested log");
+    }
+    client.world.control(Control::SetMode { origin: OriginId(0), mode: Mode::Writearound });
+    client.finish();
+    assert_eq!(client.take_failed(), []);
+    for n in 0..10 {
+        client.read(0, 100_000 + n * 2048, 1024);
+    }
     client.finish();
     assert_eq!(client.take_failed(), []);
 }
