@@ -179,6 +179,7 @@ impl Lane {
         let &SlotsRead { piece: at, at: block, slot, ref checksums, device } = read;
         self.log.segment_of(slot).pins -= 1;
         cx.shared.gauge.reads.ended(cx.now, u64::from(result.is_ok()));
+        cx.shared.cache_reads.ended(cx.now);
         let piece = &mut self.pieces[at];
         piece.pending -= 1;
         let (first, buf_block) = (piece.first, piece.buf_block);

@@ -10,15 +10,22 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const S: u64 = 1_000_000_000;
 
-#[test]
-fn hits_have_the_cache_device_beside_long_runs_of_destage() {
+/// Bytes of the reads of a job on the bare SSD, and on a cache with 1.5 GiB to destage; blocks destaged meanwhile, and left.
+struct Beside {
+    ssd: u64,
+    ours: u64,
+    destaged: u64,
+    left: u64,
+}
+
+fn beside(dirty_age_max_ns: u64, read: &Job) -> Beside {
     let spec = FlashfrontSpec {
         origin: ModelSpec::Hdd(HddSpec::default()),
         origin_bytes: 64 * GIB,
         cache: ModelSpec::Ssd(SsdSpec::samsung_850_pro(Fill::Clean)),
         cache_bytes: 4 * GIB,
         mode: Mode::Writeback,
-        options: Options { sequential_bypass_bytes: 0, ..Options::default() },
+        options: Options { sequential_bypass_bytes: 0, dirty_age_max_ns, ..Options::default() },
     };
     let (mut now, mut number) = (Time(0), 0);
     let mut cached = Flashfront::new(&spec);
@@ -32,25 +39,39 @@ fn hits_have_the_cache_device_beside_long_runs_of_destage() {
         total_bytes: 3 * GIB / 2,
         ..Job::default()
     };
-    let read = Job {
-        pattern: Pattern::Random,
-        block_bytes: 128 << 10,
-        span_bytes: 512 * MIB,
-        time_ns: 10 * S,
-        ..Job::default()
-    };
     on(&mut cached, &write);
     let dirty = cached.status().blocks_dirty;
-    let ours = on(&mut cached, &read).jobs[0].reads;
-    let destaged = dirty - cached.status().blocks_dirty;
     assert!(dirty > 100_000, "the test needs something to destage: {dirty} blocks");
+    let ours = on(&mut cached, read).jobs[0].reads;
+    let destaged = dirty - cached.status().blocks_dirty;
     let mut bare = Bare::new(spec.cache, spec.cache_bytes);
-    let ssd = on(&mut bare, &read).jobs[0].reads;
+    let ssd = on(&mut bare, read).jobs[0].reads;
+    idle(&mut cached, &mut now, 10 * S, &mut |_| true).expect("nobody stops it");
+    Beside { ssd, ours, destaged, left: cached.status().blocks_dirty }
+}
+
+fn reads() -> Job {
+    Job { pattern: Pattern::Random, block_bytes: 128 << 10, span_bytes: 512 * MIB, time_ns: 10 * S, ..Job::default() }
+}
+
+#[test]
+fn hits_have_the_cache_device_beside_long_runs_of_destage() {
+    let Beside { ssd, ours, destaged, left } = beside(Options::default().dirty_age_max_ns, &reads());
     // In the first second the writer may come back.
     assert!(ours * 100 > ssd * 93, "{ours} reads, {ssd} of the bare SSD");
     // It goes on, a fortieth of what is read and what was begun before; and as fast as it can when nobody reads.
     assert!((20_000..90_000).contains(&destaged), "{destaged} blocks beside {ours} reads of 32");
-    idle(&mut cached, &mut now, 10 * S, &mut |_| true).expect("nobody stops it");
-    let left = cached.status().blocks_dirty;
-    assert!(dirty - destaged - left > 200_000.min(dirty - destaged - 1), "{left} blocks are still dirty");
+    assert_eq!(left, 0, "after ten seconds in which nobody read");
+}
+
+/// Old data has a tenth of the disk's time beside who reads the SSD, and all of it in their gaps.
+#[test]
+fn old_data_is_destaged_beside_hits_with_measure() {
+    let age_ns = 2 * S;
+    let Beside { ssd, ours, destaged, .. } = beside(age_ns, &reads());
+    assert!(ours * 100 > ssd * 92, "{ours} reads, {ssd} of the bare SSD");
+    assert!((70_000..150_000).contains(&destaged), "{destaged} blocks beside {ours} reads of 32");
+    let now_and_then = Job { rate_per_s: 50.0, ..reads() };
+    let gaps = beside(age_ns, &now_and_then);
+    assert!(gaps.destaged * 2 > destaged * 3, "{} blocks, {destaged} beside constant reads", gaps.destaged);
 }

@@ -17,6 +17,8 @@ pub(crate) struct View {
     pub(crate) aged: bool,
     /// Clients read from or write to an origin directly now, or did a moment ago.
     pub(crate) clients: bool,
+    /// Clients read from the cache device now, or did a moment ago, and nobody writes (see `readers`).
+    pub(crate) readers: bool,
 }
 
 /// How fast destage may go.
@@ -28,6 +30,8 @@ pub(crate) struct Pace {
     pub(crate) pause_permille: u64,
     /// Everything is to go, also what is often rewritten.
     pub(crate) hurry: bool,
+    /// It is as slow as it is for the sake of clients that read the cache device, and needn't be in their gaps.
+    pub(crate) patient: bool,
 }
 
 /// I/Os of destage in flight: enough for a disk to choose from (NCQ has 32 places; runs are long).
@@ -47,6 +51,8 @@ const BESIDE_BATCH_NS: u64 = 25_000_000;
 const BACKGROUND_PERMILLE: u64 = 10;
 /// ... and when it is pressed, or data gets old.
 const PRESSED_PERMILLE: u64 = 200;
+/// Old data beside clients that read the cache device: long runs then cost them a thirtieth of an SSD's cable.
+const PATIENT_PERMILLE: u64 = 100;
 
 /// The part of the disk's time, in thousandths, that destage has beside clients: piecewise linear in what is dirty, up to all at the limit.
 fn share_permille(view: View) -> u64 {
@@ -68,21 +74,23 @@ fn share_permille(view: View) -> u64 {
 pub(crate) fn pace(view: View) -> Option<Pace> {
     // Beyond the limit: it was lowered.
     let hurry = view.urgent || view.idle || view.aged || view.dirty > view.limit;
-    let full = Pace { batch_ns: FULL_BATCH_NS, pause_permille: 0, hurry };
+    let full = Pace { batch_ns: FULL_BATCH_NS, pause_permille: 0, hurry, patient: false };
     let (dirty, limit) = (view.dirty * 100, view.limit);
+    // Only age presses, and it presses less than who waits.
+    let patient = view.aged && view.readers && view.dirty <= limit;
     if view.dirty == 0 {
         None
     } else if view.urgent || view.idle {
         Some(full)
     } else if dirty < limit * BACKGROUND_PERCENT && !view.aged {
         None
-    } else if !view.clients {
+    } else if !view.clients && !patient {
         Some(full)
     } else {
-        let share = share_permille(view);
+        let share = if patient { PATIENT_PERMILLE } else { share_permille(view) };
         let over = share.saturating_sub(PRESSED_PERMILLE);
         let batch_ns = BESIDE_BATCH_NS + (FULL_BATCH_NS - BESIDE_BATCH_NS) * over / (1000 - PRESSED_PERMILLE);
-        Some(Pace { batch_ns, pause_permille: (1000 - share) * 1000 / share, hurry })
+        Some(Pace { batch_ns, pause_permille: (1000 - share) * 1000 / share, hurry, patient })
     }
 }
 
@@ -90,7 +98,8 @@ pub(crate) fn pace(view: View) -> Option<Pace> {
 mod tests {
     use super::*;
 
-    const CALM: View = View { dirty: 10, limit: 1000, idle: false, urgent: false, aged: false, clients: false };
+    const CALM: View =
+        View { dirty: 10, limit: 1000, idle: false, urgent: false, aged: false, clients: false, readers: false };
 
     #[test]
     fn busy_and_little_dirty_waits_and_idle_does_not() {
@@ -114,7 +123,7 @@ mod tests {
             }
             last = Some(now);
         }
-        let full = Pace { batch_ns: FULL_BATCH_NS, pause_permille: 0, hurry: false };
+        let full = Pace { batch_ns: FULL_BATCH_NS, pause_permille: 0, hurry: false, patient: false };
         assert_eq!(last, Some(full), "at the limit clients don't slow it");
         assert_eq!(pace(View { dirty: 400, ..CALM }), Some(full), "nobody else is there");
         let share = |view| pace(view).map(|pace| 1_000_000 / (1000 + pace.pause_permille));
@@ -122,5 +131,7 @@ mod tests {
         assert_eq!(share(View { dirty: 500, clients: true, ..CALM }), Some(BACKGROUND_PERMILLE));
         assert_eq!(share(View { dirty: 300, clients: true, aged: true, ..CALM }), Some(PRESSED_PERMILLE));
         assert_eq!(share(View { dirty: 750, clients: true, ..CALM }), Some(PRESSED_PERMILLE));
+        assert_eq!(share(View { dirty: 1000, aged: true, readers: true, ..CALM }), Some(PATIENT_PERMILLE));
+        assert_eq!(share(View { dirty: 1001, aged: true, readers: true, ..CALM }), Some(1000));
     }
 }

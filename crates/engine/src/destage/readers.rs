@@ -3,7 +3,8 @@
 //!
 //! Destage of long runs takes what an origin takes, 170 MB/s of a disk, from an SSD whose cable carries 550: reads of cached data
 //! were a third slower for minutes after a burst of writes (gflash, which destages from RAM, is the one that showed it). So clients' reads
-//! earn what destage may read, and it is spent in batches, because each batch costs the origin a flush.
+//! earn what destage may read, and it is spent in batches, because each batch costs the origin a flush. Data that gets old doesn't wait for
+//! that: it has a share of the origin's time (see `rate`), and all of it in the readers' gaps.
 
 use crate::types::Time;
 
@@ -15,14 +16,18 @@ const BATCH_BLOCKS: i64 = 1024;
 const WRITERS_GONE_NS: u64 = 1_000_000_000;
 /// No read for so long, and nobody is taken to read.
 const READERS_GONE_NS: u64 = 100_000_000;
+/// The same for old data: any gap will do.
+const GAP_NS: u64 = 5_000_000;
 
 /// What clients and destage read from the cache device.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct CacheReads {
     pub(crate) clients_blocks: u64,
     pub(crate) destage_blocks: u64,
-    /// When a client's read began last.
-    pub(crate) last: Option<Time>,
+    /// Reads of clients.
+    in_flight: u64,
+    /// When one of them last began or ended.
+    last: Option<Time>,
     /// When a client wrote last.
     pub(crate) last_write: Option<Time>,
 }
@@ -31,13 +36,21 @@ impl CacheReads {
     /// A client reads so many blocks.
     pub(crate) const fn read(&mut self, blocks: u64, now: Time) {
         self.clients_blocks += blocks;
+        self.in_flight += 1;
+        self.last = Some(now);
+    }
+
+    /// A read of a client has ended.
+    pub(crate) const fn ended(&mut self, now: Time) {
+        self.in_flight -= 1;
         self.last = Some(now);
     }
 
     /// Until when readers come first; `None` if they don't.
-    fn until(&self, now: Time) -> Option<Time> {
+    pub(crate) fn until(&self, aged: bool, now: Time) -> Option<Time> {
         let written = self.last_write.is_some_and(|at| now.since_ns(at) < WRITERS_GONE_NS);
-        let until = self.last?.plus_ns(READERS_GONE_NS);
+        let last = if self.in_flight > 0 { now } else { self.last? };
+        let until = last.plus_ns(if aged { GAP_NS } else { READERS_GONE_NS });
         (!written && until > now).then_some(until)
     }
 }
@@ -59,7 +72,7 @@ impl Default for Credit {
 impl Credit {
     /// Whether a run may be read now; else until when it has to wait at most, if nothing else happens.
     pub(crate) fn allows(&mut self, reads: &CacheReads, now: Time) -> Result<(), Time> {
-        let Some(until) = reads.until(now) else {
+        let Some(until) = reads.until(false, now) else {
             *self = Self { seen: *reads, ..Self::default() };
             return Ok(());
         };
@@ -87,6 +100,7 @@ mod tests {
             let now = Time(ms * MS);
             // 100,000 blocks a second.
             reads.read(100, now);
+            reads.ended(now);
             let allows = credit.allows(&reads, now).is_ok();
             batches += u32::from(allows && !allowed);
             allowed = allows;
@@ -104,6 +118,7 @@ mod tests {
         let (mut credit, mut reads) = (Credit::default(), CacheReads::default());
         let spend = |credit: &mut Credit, reads: &mut CacheReads, now| {
             reads.read(1, now);
+            reads.ended(now);
             reads.destage_blocks += 5000;
             credit.allows(reads, now)
         };

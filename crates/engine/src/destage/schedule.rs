@@ -163,6 +163,10 @@ impl Destager {
         self.retry.is_some()
     }
 
+    fn aged(&self, cx: &Cx<'_>) -> bool {
+        cx.now.since_ns(self.sweep_began) >= cx.shared.options.dirty_age_max_ns / 2
+    }
+
     fn pace(&self, lanes: &[Lane], requests: usize, starved: bool, cx: &Cx<'_>) -> Option<Pace> {
         let shared = &*cx.shared;
         let nothing = shared.dirty == shared.lost.len() as u64;
@@ -177,7 +181,8 @@ impl Destager {
             limit: shared.dirty_limit,
             idle: requests == 0 && !recent(self.last_request),
             urgent: shared.draining || leaving || starved || lanes.iter().any(|lane| !lane.urgent.is_empty()),
-            aged: cx.now.since_ns(self.sweep_began) >= shared.options.dirty_age_max_ns / 2,
+            aged: self.aged(cx),
+            readers: shared.cache_reads.until(self.aged(cx), cx.now).is_some(),
             clients: shared.origins.iter().any(|it| it.foreground_ios > 0 || it.last_foreground.is_some_and(recent)),
         })
     }
@@ -228,7 +233,8 @@ impl Destager {
             let pause = self.last_batch_ns / 1000 * pace.pause_permille;
             let resume = self.batch_ended.map_or(cx.now, |at| at.plus_ns(pause));
             if self.flushing > 0 || cx.now < resume {
-                self.resume_at = (self.flushing == 0).then_some(resume);
+                let gap = cx.shared.cache_reads.until(self.aged(cx), cx.now).filter(|_| pace.patient);
+                self.resume_at = (self.flushing == 0).then_some(gap.map_or(resume, |gap| gap.min(resume)));
                 return;
             }
         }

@@ -6,13 +6,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use flashfront_engine::{Mode, Options};
+use flashfront_serve::config::Size;
 use flashfront_sim::load::fio;
 use flashfront_sim::rival;
 use flashfront_sim::scenario::{Beside, Phase, Scenario};
 
 use super::scenario::device;
+use crate::human;
 
 const INTERVAL_NS: u64 = 1_000_000_000;
+/// The models of other caches weren't made for less.
+const CACHE_BYTES_MIN: u64 = 256 << 20;
 
 /// A job and what it runs on.
 #[derive(Debug, Args)]
@@ -26,6 +30,9 @@ pub(super) struct JobArgs {
     /// The job's cache device.
     #[arg(long, value_name = "DEVICE", requires = "job", default_value = "samsung-850-pro")]
     cache: String,
+    /// So much of the cache device is the cache: at least 256 MiB [default: all].
+    #[arg(long, value_name = "SIZE", requires = "job")]
+    cache_size: Option<Size>,
     /// What runs the job beside Flashfront, separated by commas: hdd, ssd (the devices alone), models of other caches.
     #[arg(long, value_name = "SYSTEM", requires = "job", value_delimiter = ',')]
     systems: Vec<String>,
@@ -35,6 +42,11 @@ impl JobArgs {
     /// The job as a scenario; what of it has no effect is told.
     pub(super) fn read(&self, path: &Path) -> anyhow::Result<Scenario> {
         let (origin, cache) = (device("--origin", &self.origin)?, device("--cache", &self.cache)?);
+        let cache_bytes = self.cache_size.map_or(cache.size_bytes, |size| size.0);
+        if !(CACHE_BYTES_MIN..=cache.size_bytes).contains(&cache_bytes) {
+            let [given, least, most] = [cache_bytes, CACHE_BYTES_MIN, cache.size_bytes].map(human::bytes);
+            bail!("--cache-size: {given}; of {} it can be {least} to {most}", cache.name);
+        }
         let beside = self.beside()?;
         let shown = path.display().to_string();
         let text = std::fs::read_to_string(path).with_context(|| shown.clone())?;
@@ -60,7 +72,7 @@ impl JobArgs {
             origin: origin.model,
             origin_bytes: origin.size_bytes,
             cache: cache.model,
-            cache_bytes: cache.size_bytes,
+            cache_bytes,
             mode: Mode::Writeback,
             options: Options::default(),
             interval_ns: INTERVAL_NS,
