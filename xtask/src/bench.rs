@@ -19,9 +19,9 @@ const ROUNDS: usize = 5;
 
 /// What one part found: the rows of its table, and a JSON text if there is more to keep.
 #[derive(Default)]
-struct Found {
-    summary: String,
-    json: Option<String>,
+pub(crate) struct Found {
+    pub(crate) summary: String,
+    pub(crate) json: Option<String>,
 }
 
 /// A part: its name, whether it runs unasked, what it does with the folder for its files.
@@ -55,7 +55,7 @@ pub(crate) fn bench(args: &[String]) -> Result<(), Failed> {
         let found = (part.measure)(&dir)?;
         println!("{}\n{}", found.summary, found.json.as_deref().unwrap_or_default());
         if args.iter().any(|arg| arg == "--keep") {
-            keep(part.name, &found)?;
+            keep(part.name, "cargo x bench --keep", &found)?;
         }
     }
     Ok(())
@@ -103,7 +103,7 @@ fn fill(path: &Path, bytes: u64) -> Result<(), Failed> {
 }
 
 /// Writes the results into the tree, with the machine and the date.
-fn keep(part: &str, found: &Found) -> Result<(), Failed> {
+pub(crate) fn keep(part: &str, command: &str, found: &Found) -> Result<(), Failed> {
     let say = |program: &str, args: &[&str]| stdout_of(Command::new(program).args(args).current_dir(root()));
     let (date, host) = (say("date", &["+%F"])?, say("uname", &["-n"])?);
     let machine = say(
@@ -113,7 +113,7 @@ fn keep(part: &str, found: &Found) -> Result<(), Failed> {
     let commit = say("git", &["rev-parse", "--short", "HEAD"])?;
     let dir = root().join(format!("bench/runs/{}-{}", date.trim(), host.trim()));
     let setup = format!(
-        "# Setup\n\nCommit {}, `cargo x bench --keep`, {}.\n\n```\n{machine}```\n\nFiles on the file system of the checkout; nothing else was asked of the machine, which is shared.\n",
+        "# Setup\n\nCommit {}, `{command}`, {}.\n\n```\n{machine}```\n\nFiles on the file system of the checkout; nothing else was asked of the machine, which is shared.\n",
         commit.trim(),
         date.trim()
     );

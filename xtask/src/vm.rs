@@ -6,11 +6,13 @@
 //! next one begins with replay, fsck and a check of the whole database: every commit that the guest
 //! had said to be done must be there. At the end the bare origin must pass the same, without us.
 
+mod compare;
 mod daemon;
 mod disk;
 mod guest;
 mod place;
 mod plan;
+mod report;
 mod rig;
 
 use std::fs::File;
@@ -60,18 +62,21 @@ impl Options {
 }
 
 fn usage() -> Failed {
-    Failed::Usage("usage: cargo x vm [--kills N] [--seed S] [--keep] [--canary]".to_owned())
+    Failed::Usage("usage: cargo x vm [--kills N] [--seed S] [--keep] [--canary]\n       cargo x vm compare [--systems A,B] [--keep]".to_owned())
 }
 
 /// The verb.
 pub(crate) fn vm(args: &[String]) -> Result<(), Failed> {
+    if let Some(("compare", rest)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return compare::compare(rest);
+    }
     let options = Options::parse(args)?;
-    missing()?;
+    missing(&PROGRAMS)?;
     let program = flashfront()?;
     println!("vm: seed {}; making the guest", options.seed);
     let dir = target().join("vm");
     let place = Place::new(&dir, &["cache", "origin"])?;
-    guest::make(&place, &dir.join("debs"))?;
+    report::make(&place, &dir.join("debs"))?;
     let mut rig = Rig::new(place, program, options.seed, options.canary)?;
     let end = rig.all_lives(options.kills);
     let violations = match end {
@@ -98,12 +103,12 @@ pub(crate) fn vm(args: &[String]) -> Result<(), Failed> {
 }
 
 /// Says what can't be had here.
-fn missing() -> Result<(), Failed> {
+fn missing(programs: &[(&str, &str)]) -> Result<(), Failed> {
     if std::env::consts::ARCH != "x86_64" {
         return Err(Failed::Usage(format!("the guest is an x86_64, this is {}", std::env::consts::ARCH)));
     }
     let absent = |program: &str| Command::new(program).arg("--version").output().is_err();
-    let packages: Vec<&str> = PROGRAMS.iter().filter(|(it, _)| absent(it)).map(|(_, package)| *package).collect();
+    let packages: Vec<&str> = programs.iter().filter(|(it, _)| absent(it)).map(|(_, package)| *package).collect();
     match packages[..] {
         [] => {
             let path = Path::new("/dev/fuse");

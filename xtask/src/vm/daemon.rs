@@ -55,15 +55,7 @@ impl Flashfront {
         if self.lie {
             serve.args(["--inject", "cache:lost,op=flush"]);
         }
-        serve.stdout(Stdio::piped()).stderr(place.log("daemon.log")?);
-        let mut process = place.spawn(&mut serve)?;
-        let stdout = process.child.stdout.take().expect("the pipe was asked for");
-        let (send, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            // Nobody listens if it is killed while it starts.
-            BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| send.send(line))
-        });
-        Ok(Daemon { process, lines })
+        Daemon::start(place, &mut serve)
     }
 }
 
@@ -74,6 +66,19 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
+    /// Starts `flashfront serve`, not yet ready.
+    pub(super) fn start(place: &Place, serve: &mut Command) -> Result<Self, Failed> {
+        serve.stdout(Stdio::piped()).stderr(place.log("daemon.log")?);
+        let mut process = place.spawn(serve)?;
+        let stdout = process.child.stdout.take().expect("the pipe was asked for");
+        let (send, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            // Nobody listens if it is killed while it starts.
+            BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| send.send(line))
+        });
+        Ok(Self { process, lines })
+    }
+
     /// Waits until clients may connect; whether they may.
     pub(super) fn ready(&self) -> bool {
         self.lines.recv_timeout(LIMIT).is_ok_and(|line| line.starts_with("ready "))

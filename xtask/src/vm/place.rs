@@ -36,8 +36,8 @@ impl Place {
     /// A new folder in `parent`; `mounts` are names of folders in it that get mounted on.
     pub(super) fn new(parent: &Path, mounts: &[&str]) -> Result<Self, Failed> {
         let dir = parent.join(format!("run-{}", std::process::id()));
-        for mount in mounts {
-            fs::create_dir_all(dir.join(mount)).map_err(|error| Failed::File { path: dir.clone(), error })?;
+        for made in mounts.iter().map(|mount| dir.join(mount)).chain([dir.clone()]) {
+            fs::create_dir_all(made).map_err(|error| Failed::File { path: dir.clone(), error })?;
         }
         let mut janitor = Command::new("sh");
         janitor.args(["-c", include_str!("janitor.sh"), "janitor"]).arg(&dir);

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::daemon::{Daemon, Flashfront, SOCKET};
 use super::disk::Disk;
-use super::guest::{Drive, Guest, Hangs, Line};
+use super::guest::{Drive, Guest, Hangs, Machine};
 use super::place::Place;
 use super::plan::{Death, Plan, Random};
+use super::report::Line;
 use crate::run::Failed;
 
 /// The cache is smaller than what the guest works on, so that there is reclaim.
@@ -27,6 +28,14 @@ impl From<Failed> for Trouble {
     fn from(failed: Failed) -> Self {
         Self::Failed(failed)
     }
+}
+
+/// The guest with its one disk; `words` are of init.sh's.
+fn boot(place: &Place, drive: Drive<'_>, words: &str) -> Result<Guest, Failed> {
+    // The slowest thing that it does takes some seconds.
+    let limit = Duration::from_secs(240);
+    let machine = Machine { drives: &[drive], words, processors: 1, memory_mib: 256, sees_root: false, limit };
+    Guest::boot(place, &machine)
 }
 
 fn violation<T>(what: impl Into<String>) -> Result<T, Trouble> {
@@ -106,7 +115,7 @@ impl Rig {
         }
         let mut daemon = self.daemon()?;
         let job = format!("job={} journal={}", if life == 1 { "make" } else { "use" }, plan.journal);
-        let mut guest = Guest::boot(&self.place, &Drive::Nbd(SOCKET), &job)?;
+        let mut guest = boot(&self.place, Drive::Nbd(SOCKET), &job)?;
         let before = self.commits;
         let goal = plan.goal.map(|goal| before + goal);
         loop {
@@ -122,7 +131,7 @@ impl Rig {
         self.die(plan.death, &mut guest, &mut daemon)?;
         // What it had said before it died counts.
         while let Ok(Some(line)) = guest.next() {
-            self.note(&line);
+            self.note(&Line::parse(&line));
         }
         let during = if goal.is_none() { "mount and check".to_owned() } else { format!("commit, {}", plan.journal) };
         Ok(format!("{seen}{} more acknowledged; {} during {during}", self.commits - before, plan.death))
@@ -161,7 +170,7 @@ impl Rig {
     /// The next line of the guest, judged.
     fn line(&mut self, guest: &Guest) -> Result<Line, Trouble> {
         let line = match guest.next() {
-            Ok(Some(line)) => line,
+            Ok(Some(line)) => Line::parse(&line),
             Ok(None) => return violation(format!("the guest has ended:\n{}", self.place.tail("console.log"))),
             Err(Hangs) => return violation(format!("the guest hangs:\n{}", self.place.tail("console.log"))),
         };
@@ -193,7 +202,7 @@ impl Rig {
     /// A last look through the cache, a drain, a clean stop; then the origin alone.
     fn end(&mut self) -> Result<(), Trouble> {
         let daemon = self.daemon()?;
-        self.look(&Drive::Nbd(SOCKET))?;
+        self.look(Drive::Nbd(SOCKET))?;
         self.flashfront.drain(&self.place)?;
         if !daemon.stop(&self.place)? {
             return violation(format!("the daemon does not stop well:\n{}", self.place.tail("daemon.log")));
@@ -210,14 +219,14 @@ impl Rig {
             }
         }
         self.power_off()?;
-        self.look(&Drive::File("origin.img"))?;
+        self.look(Drive::File("origin.img"))?;
         println!("at the end: drained, stopped, checked, detached; the origin alone is sound");
         Ok(())
     }
 
     /// Boots, checks everything, and ends well.
-    fn look(&mut self, drive: &Drive<'_>) -> Result<(), Trouble> {
-        let guest = Guest::boot(&self.place, drive, "job=look")?;
+    fn look(&mut self, drive: Drive<'_>) -> Result<(), Trouble> {
+        let guest = boot(&self.place, drive, "job=look")?;
         while self.line(&guest)? != Line::Down {}
         Ok(())
     }

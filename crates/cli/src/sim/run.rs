@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::bail;
 use clap::Args;
-use flashfront_sim::scenario::{Outcome, Scenario};
+use flashfront_sim::rival;
+use flashfront_sim::scenario::{Beside, Outcome, Scenario};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use self::job::JobArgs;
@@ -33,6 +34,10 @@ pub(crate) struct Run {
     scenario: Option<PathBuf>,
     #[command(flatten)]
     job: JobArgs,
+    /// What runs the same beside Flashfront, separated by commas: hdd, ssd (the devices alone, in a scenario only the phases that say so),
+    /// models of other caches.
+    #[arg(long, value_name = "SYSTEM", value_delimiter = ',')]
+    systems: Vec<String>,
     /// Print one JSON object.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -63,11 +68,13 @@ impl Run {
         let stop = Arc::new(AtomicBool::new(false));
         let heard = Arc::clone(&stop);
         interrupt::on_signal(move || heard.store(true, Ordering::Relaxed))?;
-        let (kind, scenario) = match (&self.job.job, &self.scenario) {
+        let beside = beside(&self.systems)?;
+        let (kind, mut scenario) = match (&self.job.job, &self.scenario) {
             (Some(job), _) => ("Job", self.job.read(job)?),
             (None, Some(path)) => ("Scenario", scenario::read(path)?),
             (None, None) => bail!("a scenario, or --job"),
         };
+        scenario.beside.extend(beside);
         let outcome = watched(&scenario, &stop)?;
         if self.json {
             human::print_json(&json::line(&scenario, &outcome))?;
@@ -82,6 +89,30 @@ impl Run {
         let all = outcome.verdicts.iter().all(|verdict| verdict.holds);
         Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// In the order in which they are named; Flashfront runs anyway.
+fn beside(names: &[String]) -> anyhow::Result<Vec<Beside>> {
+    let mut beside = Vec::new();
+    for (nth, name) in names.iter().enumerate() {
+        if names[..nth].contains(name) {
+            continue;
+        }
+        beside.push(match name.as_str() {
+            "flashfront" => continue,
+            "hdd" => Beside::Origin("hdd"),
+            "ssd" => Beside::Cache("ssd"),
+            name => match rival::ALL.iter().find(|spec| spec.name == name) {
+                Some(spec) => Beside::Rival(spec),
+                None => {
+                    let rivals = rival::ALL.iter().map(|it| it.name);
+                    let all: Vec<&str> = ["flashfront", "hdd", "ssd"].into_iter().chain(rivals).collect();
+                    bail!("--systems: `{name}`; there are {}", all.join(", "))
+                }
+            },
+        });
+    }
+    Ok(beside)
 }
 
 /// Runs it while a bar shows how far it is.

@@ -40,6 +40,13 @@ pub enum Beside {
     Rival(&'static Spec),
 }
 
+impl Beside {
+    /// Whether it runs a phase: other caches run all, as what they hold comes from there.
+    const fn runs(&self, phase: &Phase) -> bool {
+        phase.beside || matches!(self, Self::Rival(_))
+    }
+}
+
 /// A scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -100,7 +107,7 @@ impl Scenario {
     #[must_use]
     pub fn work_bytes(&self) -> u64 {
         let phase = |phase: &Phase| {
-            let runs = 1 + if phase.beside { self.beside.len() as u64 } else { 0 };
+            let runs = 1 + self.beside.iter().filter(|beside| beside.runs(phase)).count() as u64;
             runs * work_bytes(&phase.jobs) + phase.bound.as_ref().map_or(0, |jobs| work_bytes(jobs))
         };
         self.phases.iter().map(phase).sum()
@@ -133,7 +140,7 @@ impl Scenario {
                 Beside::Cache(name) => (name, bare(self.cache, self.cache_bytes)),
                 Beside::Rival(spec) => (spec.name, (spec.build)(&geometry)),
             };
-            let phases = self.run_on(&mut *device, |phase| phase.beside.then_some(&phase.jobs), watch)?;
+            let phases = self.run_on(&mut *device, |phase| beside.runs(phase).then_some(&phase.jobs), watch)?;
             systems.push(Ran { system, phases });
         }
         if self.phases.iter().any(|phase| phase.bound.is_some()) {

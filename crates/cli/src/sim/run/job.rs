@@ -8,8 +8,7 @@ use clap::Args;
 use flashfront_engine::{Mode, Options};
 use flashfront_serve::config::Size;
 use flashfront_sim::load::fio;
-use flashfront_sim::rival;
-use flashfront_sim::scenario::{Beside, Phase, Scenario};
+use flashfront_sim::scenario::{Phase, Scenario};
 
 use super::scenario::device;
 use crate::human;
@@ -33,9 +32,6 @@ pub(super) struct JobArgs {
     /// So much of the cache device is the cache: at least 256 MiB [default: all].
     #[arg(long, value_name = "SIZE", requires = "job")]
     cache_size: Option<Size>,
-    /// What runs the job beside Flashfront, separated by commas: hdd, ssd (the devices alone), models of other caches.
-    #[arg(long, value_name = "SYSTEM", requires = "job", value_delimiter = ',')]
-    systems: Vec<String>,
 }
 
 impl JobArgs {
@@ -47,7 +43,6 @@ impl JobArgs {
             let [given, least, most] = [cache_bytes, CACHE_BYTES_MIN, cache.size_bytes].map(human::bytes);
             bail!("--cache-size: {given}; of {} it can be {least} to {most}", cache.name);
         }
-        let beside = self.beside()?;
         let shown = path.display().to_string();
         let text = std::fs::read_to_string(path).with_context(|| shown.clone())?;
         let file = fio::read(&text, origin.size_bytes).with_context(|| shown.clone())?;
@@ -76,35 +71,9 @@ impl JobArgs {
             mode: Mode::Writeback,
             options: Options::default(),
             interval_ns: INTERVAL_NS,
-            beside,
+            beside: Vec::new(),
             phases: phases.collect(),
             targets: Vec::new(),
         })
-    }
-
-    /// In the order in which they are named; Flashfront runs anyway.
-    fn beside(&self) -> anyhow::Result<Vec<Beside>> {
-        let mut beside = Vec::new();
-        for (nth, name) in self.systems.iter().enumerate() {
-            if self.systems[..nth].contains(name) {
-                continue;
-            }
-            beside.push(match name.as_str() {
-                "flashfront" => continue,
-                "hdd" => Beside::Origin("hdd"),
-                "ssd" => Beside::Cache("ssd"),
-                name => match rival::ALL.iter().find(|spec| spec.name == name) {
-                    Some(spec) => Beside::Rival(spec),
-                    None => {
-                        let all: Vec<&str> = ["flashfront", "hdd", "ssd"]
-                            .into_iter()
-                            .chain(rival::ALL.iter().map(|it| it.name))
-                            .collect();
-                        bail!("--systems: `{name}`; there are {}", all.join(", "))
-                    }
-                },
-            });
-        }
-        Ok(beside)
     }
 }

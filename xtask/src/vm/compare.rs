@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo x vm compare`: the kernel's own caches and ours on the same emulated devices, and beside each what the simulator's model says.
+//!
+//! A Debian kernel in QEMU (`compare/kernel.sh`, `compare/peers.sh`) has two disks, which are files behind `flashfront serve
+//! --emulate-origin`, that gives them the pace of an SSD and of a disk; the guest makes a cache of them and runs fio's job. For Flashfront the
+//! cache is outside, and its export is the guest's disk. Then `flashfront sim run --job` runs the same on the models. The guest's processor
+//! is emulated and slow: what counts is what was read and written where, not how fast.
+
+mod counted;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::daemon::Daemon;
+use super::guest::{Drive, Guest, Machine};
+use super::place::Place;
+use crate::bench::{self, Found};
+use crate::run::{Failed, flashfront, root, stdout_of, target};
+use counted::{Moved, Phase, Report};
+
+const PROGRAMS: [(&str, &str); 8] = [
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("busybox", "busybox-static"),
+    ("fio", "fio"),
+    ("/usr/sbin/make-bcache", "bcache-tools"),
+    ("/usr/sbin/dmsetup", "dmsetup"),
+    ("apt-get", "apt"),
+    ("dpkg-deb", "dpkg"),
+    ("make", "make gcc"),
+];
+
+/// Sizes of the volume and of the cache: small, because the job is.
+const HDD_BYTES: u64 = 1 << 30;
+const SSD_BYTES: u64 = 320 << 20;
+const JOB: &str = "bench/vm/zipf.fio";
+/// A phase of the job takes one to two minutes on the bare disk.
+const LIMIT: Duration = Duration::from_secs(900);
+/// Beyond this a model counts as wrong.
+const OFF_PERCENT: f64 = 15.0;
+
+/// What can be compared: the guest's name for it, and the simulator's.
+const SYSTEMS: [(&str, Option<&str>); 7] = [
+    ("flashfront", Some("flashfront")),
+    ("bcache", Some("bcache")),
+    ("dm-cache", Some("dm-cache-smq")),
+    ("dm-writeboost", Some("dm-writeboost-readcache")),
+    ("dm-writecache", None),
+    ("hdd", Some("hdd")),
+    ("ssd", Some("ssd")),
+];
+
+/// The verb.
+pub(super) fn compare(args: &[String]) -> Result<(), Failed> {
+    let (mut systems, mut keep) = (SYSTEMS.map(|(name, _)| name).to_vec(), false);
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--keep" => keep = true,
+            "--systems" => systems = named(words.next().map_or("", String::as_str))?,
+            _ => return Err(super::usage()),
+        }
+    }
+    super::missing(&PROGRAMS)?;
+    let program = flashfront()?;
+    let job = fs::read_to_string(root().join(JOB)).map_err(|error| Failed::File { path: JOB.into(), error })?;
+    println!("vm compare: simulating");
+    let simulated = counted::simulated(&simulate(&program)?);
+    let dir = target().join("vm");
+    let place = Place::new(&dir, &[])?;
+    make(&place, &dir.join("peers"), &job)?;
+    let (start, mut reports) = (Instant::now(), Vec::new());
+    for (nth, system) in systems.iter().enumerate() {
+        let left = start.elapsed().mul_f64((systems.len() - nth) as f64 / nth.max(1) as f64).as_secs();
+        let left = if nth > 0 { format!("; about {}:{:02} left", left / 60, left % 60) } else { String::new() };
+        println!("vm compare: {system}, {} of {}{left}", nth + 1, systems.len());
+        reports.push(Bench { place: &place, program: &program, system }.run(&counted::phases(&job))?);
+    }
+    let summary = table(&reports, &simulated);
+    println!("\n{summary}");
+    if keep {
+        bench::keep("kernel-caches", "cargo x vm compare --keep", &Found { summary, json: None })?;
+    }
+    Ok(())
+}
+
+fn named(list: &str) -> Result<Vec<&'static str>, Failed> {
+    let known = |name: &str| SYSTEMS.iter().map(|(known, _)| *known).find(|known| *known == name);
+    let all = SYSTEMS.map(|(name, _)| name).join(", ");
+    list.split(',')
+        .map(|name| known(name).ok_or_else(|| Failed::Usage(format!("--systems: `{name}`; there are {all}"))))
+        .collect()
+}
+
+/// Runs the models; CSV.
+fn simulate(program: &Path) -> Result<String, Failed> {
+    let models: Vec<&str> = SYSTEMS.iter().filter_map(|(_, model)| *model).collect();
+    let mut sim = std::process::Command::new(program);
+    sim.current_dir(root());
+    sim.args(["sim", "run", "--csv", "--job", JOB, "--cache-size", &format!("{}MiB", SSD_BYTES >> 20)]);
+    stdout_of(sim.args(["--systems", &models.join(",")]))
+}
+
+/// Makes what is booted; kernel and modules stay in `kernel` for the next time.
+fn make(place: &Place, kernel: &Path, job: &str) -> Result<(), Failed> {
+    for (name, text) in [("peers.sh", include_str!("compare/peers.sh")), ("job.fio", job)] {
+        let path = place.path(name);
+        fs::write(&path, text).map_err(|error| Failed::File { path, error })?;
+    }
+    let mut script = place.command("sh");
+    script.args(["-c", include_str!("compare/kernel.sh"), "kernel"]).arg(kernel);
+    match script.status() {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(Failed::Usage("the guest can't be made of Debian's packages; see above".to_owned())),
+    }
+}
+
+/// One system on fresh devices.
+struct Bench<'a> {
+    place: &'a Place,
+    program: &'a PathBuf,
+    system: &'static str,
+}
+
+impl Bench<'_> {
+    fn run(&self, phases: &[String]) -> Result<Report, Failed> {
+        for (name, bytes) in [("ssd.img", SSD_BYTES), ("hdd.img", HDD_BYTES)] {
+            let path = self.place.path(name);
+            let make = || fs::File::create(&path)?.set_len(bytes);
+            make().map_err(|error| Failed::File { path: path.clone(), error })?;
+        }
+        // Their sockets and memory of what they served would be those of the last one.
+        for old in ["ssd.sock", "hdd.sock", "ssd.ctl", "hdd.ctl", "nbd.sock", "control.sock"] {
+            let _ = fs::remove_file(self.place.path(old));
+        }
+        let _ = fs::remove_dir_all(self.place.path("state"));
+        let ours = self.system == "flashfront";
+        let daemons = if ours {
+            vec![self.cache()?]
+        } else {
+            vec![self.device("ssd", "samsung-850-pro")?, self.device("hdd", "wd-re-4tb")?]
+        };
+        for daemon in &daemons {
+            if !daemon.ready() {
+                return Err(Failed::Usage(format!("a daemon does not start:\n{}", self.place.tail("daemon.log"))));
+            }
+        }
+        let drives: &[Drive<'_>] =
+            if ours { &[Drive::Nbd("nbd.sock")] } else { &[Drive::Nbd("ssd.sock"), Drive::Nbd("hdd.sock")] };
+        let words = format!(
+            "system={} phases={} disks={} kernel={}",
+            self.system,
+            phases.join(","),
+            if ours { "vda" } else { "vda,vdb" },
+            target().join("vm/peers").display()
+        );
+        let machine = Machine { drives, words: &words, processors: 2, memory_mib: 1024, sees_root: true, limit: LIMIT };
+        let guest = Guest::boot(self.place, &machine)?;
+        self.listen(&guest)
+    }
+
+    /// A device alone, at its pace.
+    fn device(&self, name: &str, model: &str) -> Result<Daemon, Failed> {
+        let mut serve = self.place.command(self.program);
+        serve.args(["serve", "--without-cache", "--accept-missing-dirty-data", "--origin", &format!("{name}.img")]);
+        serve.args([
+            "--emulate-origin",
+            model,
+            "--nbd",
+            &format!("unix:{name}.sock"),
+            "--control",
+            &format!("{name}.ctl"),
+        ]);
+        Daemon::start(self.place, serve.args(["--state", "state"]))
+    }
+
+    /// Flashfront on both.
+    fn cache(&self) -> Result<Daemon, Failed> {
+        let devices = ["--cache", "ssd.img", "--origin", "hdd.img"];
+        stdout_of(self.place.command(self.program).arg("format").args(devices))?;
+        let mut serve = self.place.command(self.program);
+        serve.arg("serve").args(devices).args(["--emulate-cache", "samsung-850-pro", "--emulate-origin", "wd-re-4tb"]);
+        Daemon::start(
+            self.place,
+            serve.args(["--nbd", "unix:nbd.sock", "--control", "control.sock", "--state", "state"]),
+        )
+    }
+
+    fn listen(&self, guest: &Guest) -> Result<Report, Failed> {
+        let mut report = Report::new(self.system);
+        loop {
+            let Ok(Some(line)) = guest.next() else {
+                let console = self.place.tail("console.log");
+                return Err(Failed::Usage(format!("the guest hangs or has ended ({}):\n{console}", self.system)));
+            };
+            if line.starts_with("failed") {
+                // What can't be had (a module that this kernel lacks) doesn't keep the others away.
+                println!("  left out: {line}");
+                return Ok(report);
+            }
+            if line == "down" {
+                return Ok(report);
+            }
+            // Flashfront is outside, and is asked there; the guest's next program takes a second to start.
+            let status =
+                (self.system == "flashfront" && report.wants_status(&line)).then(|| self.status()).transpose()?;
+            report.hear(&line, status.as_deref());
+        }
+    }
+
+    fn status(&self) -> Result<String, Failed> {
+        stdout_of(self.place.command(self.program).args(["status", "--json", "--control", "control.sock"]))
+    }
+}
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// Real and simulated figures, as Markdown; how many are off.
+fn table(reports: &[Report], simulated: &[(String, String, Moved)]) -> String {
+    let mut text = format!(
+        "The job {JOB} on an SSD of {} MiB before a disk of {} MiB, emulated (Samsung 850 PRO, WD Re 4 TB). MiB: in the guest / on the model; bold: more \
+         than {OFF_PERCENT} % apart (and more than 1 MiB).\n\n\
+         | system | phase | IOPS | read hits | reads, writes of the disk | of the SSD | read from disk | written to disk | read from SSD | written to SSD |\n\
+         |---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+        SSD_BYTES >> 20,
+        HDD_BYTES >> 20
+    );
+    let (mut judged, mut off) = (0, 0);
+    for report in reports {
+        let model = SYSTEMS.iter().find(|(name, _)| *name == report.system).and_then(|(_, model)| *model);
+        for phase in &report.phases {
+            let of =
+                |(system, name, _): &&(String, String, Moved)| Some(system.as_str()) == model && *name == phase.name;
+            let simulated = simulated.iter().find(of).map(|(_, _, moved)| moved);
+            let _ = write!(text, "| {} | {} | {} | {} |", report.system, phase.name, phase.iops, hits(phase));
+            let ios =
+                |ios: Option<[u64; 2]>| ios.map_or("-".to_owned(), |[reads, writes]| format!("{reads}, {writes}"));
+            let _ = write!(text, " {} | {} |", ios(phase.disk_ios), ios(phase.ssd_ios));
+            for (nth, real) in phase.moved.0.iter().enumerate() {
+                let Some(simulated) = simulated else {
+                    let _ = write!(text, " {:.1} |", *real as f64 / MIB);
+                    continue;
+                };
+                let (real, simulated) = (*real as f64 / MIB, simulated.0[nth] as f64 / MIB);
+                let apart = (real - simulated).abs();
+                let bad = apart > 1.0 && apart * 100.0 > OFF_PERCENT * real;
+                // When what is dirty is written back depends on time, which is another one in the guest.
+                if nth != 1 {
+                    judged += 1;
+                    off += u32::from(bad);
+                }
+                let bold = if bad { "**" } else { "" };
+                let _ = write!(text, " {bold}{real:.1} / {simulated:.1}{bold} |");
+            }
+            text.push('\n');
+        }
+    }
+    let _ = writeln!(
+        text,
+        "\n{} of {judged} figures (all but writes of the disk) are within {OFF_PERCENT} %.",
+        judged - off
+    );
+    text
+}
+
+fn hits(phase: &Phase) -> String {
+    match phase.hits {
+        Some([hits, misses]) if hits + misses > 0 => format!("{:.1} %", hits as f64 * 100.0 / (hits + misses) as f64),
+        _ => "-".to_owned(),
+    }
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What was counted: in the guest by its kernel and the caches, outside by our daemon, and on the models.
+
+/// Bytes: read from the disk, written to it, read from the SSD, written to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Moved(pub(super) [u64; 4]);
+
+/// A phase of the job.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Phase {
+    pub(super) name: String,
+    /// Requests of fio a second.
+    pub(super) iops: u64,
+    /// Reads that the cache could answer, and that it couldn't, as it counts them.
+    pub(super) hits: Option<[u64; 2]>,
+    /// Reads and writes.
+    pub(super) disk_ios: Option<[u64; 2]>,
+    pub(super) ssd_ios: Option<[u64; 2]>,
+    pub(super) moved: Moved,
+}
+
+/// All counters at a moment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    /// Reads, sectors read, writes, sectors written.
+    ssd: [u64; 4],
+    disk: [u64; 4],
+    hits: Option<[u64; 2]>,
+}
+
+/// What one system did.
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) system: &'static str,
+    pub(super) phases: Vec<Phase>,
+    before: Counters,
+    now: Counters,
+    iops: u64,
+}
+
+impl Report {
+    pub(super) fn new(system: &'static str) -> Self {
+        Self { system, phases: Vec::new(), before: Counters::default(), now: Counters::default(), iops: 0 }
+    }
+
+    /// Whether our daemon has to be asked at this line.
+    pub(super) fn wants_status(&self, line: &str) -> bool {
+        line.starts_with("begin ") || line.starts_with("done ")
+    }
+
+    /// A line of the guest; with what our daemon said then.
+    pub(super) fn hear(&mut self, line: &str, status: Option<&str>) {
+        if let Some(status) = status {
+            self.now = of_status(status);
+        }
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |nth: usize| words.get(nth).and_then(|word| word.parse::<u64>().ok()).unwrap_or_default();
+        match words[0] {
+            "begin" => self.before = self.now,
+            // Ours has one disk in the guest, which tells nothing of the two outside.
+            "disk" if self.system != "flashfront" => {
+                let counted = [2, 3, 4, 5].map(number);
+                // A device alone is counted as a disk, as the simulator does; the other one is idle then.
+                let disk = if self.system == "ssd" { "vda" } else { "vdb" };
+                let side = if words[1] == disk { &mut self.now.disk } else { &mut self.now.ssd };
+                *side = counted;
+            }
+            "cache" => self.now.hits = Some([1, 2].map(number)),
+            "phase" => self.iops = number(3) + number(6),
+            "done" => self.phases.push(self.phase(words[1])),
+            _ => {}
+        }
+    }
+
+    fn phase(&self, name: &str) -> Phase {
+        let since = |now: [u64; 4], before: [u64; 4]| [0, 1, 2, 3].map(|nth| now[nth] - before[nth]);
+        let (disk, ssd) = (since(self.now.disk, self.before.disk), since(self.now.ssd, self.before.ssd));
+        let ours = self.system == "flashfront";
+        let hits = self.now.hits.map(|now| {
+            let before = self.before.hits.unwrap_or_default();
+            [now[0] - before[0], now[1] - before[1]]
+        });
+        Phase {
+            name: name.to_owned(),
+            iops: self.iops,
+            hits,
+            disk_ios: (!ours).then_some([disk[0], disk[2]]),
+            ssd_ios: (!ours).then_some([ssd[0], ssd[2]]),
+            moved: Moved([disk[1], disk[3], ssd[1], ssd[3]].map(|sectors| sectors * 512)),
+        }
+    }
+}
+
+/// What our daemon counts, of `status --json`.
+fn of_status(json: &str) -> Counters {
+    let number = |key: &str| {
+        let text = json.split(&format!("\"{key}\":")).nth(1).unwrap_or_default();
+        let digits: String = text.trim_start().chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u64>().unwrap_or_default()
+    };
+    let sectors = |key| number(key) / 512;
+    Counters {
+        ssd: [0, sectors("cache_reads_bytes"), 0, sectors("cache_writes_bytes")],
+        disk: [0, sectors("origin_reads_bytes"), 0, sectors("origin_writes_bytes")],
+        hits: Some([number("read_hits"), number("read_misses")]),
+    }
+}
+
+/// The names of a job's phases: its sections.
+pub(super) fn phases(job: &str) -> Vec<String> {
+    let sections = job.lines().filter_map(|line| line.strip_prefix('[')?.strip_suffix(']'));
+    sections.filter(|name| *name != "global").map(str::to_owned).collect()
+}
+
+/// The simulator's CSV: system, phase, and what was moved.
+pub(super) fn simulated(csv: &str) -> Vec<(String, String, Moved)> {
+    let mut lines = csv.lines();
+    let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+    let columns = ["origin_read_bytes", "origin_write_bytes", "cache_read_bytes", "cache_write_bytes"];
+    let columns = columns.map(|name| head.iter().position(|column| *column == name).unwrap_or(usize::MAX));
+    let mut all: Vec<(String, String, Moved)> = Vec::new();
+    for line in lines {
+        let words: Vec<&str> = line.split(',').collect();
+        let moved =
+            columns.map(|column| words.get(column).and_then(|word| word.parse::<u64>().ok()).unwrap_or_default());
+        match all.last_mut() {
+            Some((system, phase, sum)) if *system == words[0] && *phase == words[1] => {
+                (0..4).for_each(|nth| sum.0[nth] += moved[nth]);
+            }
+            _ => all.push((words[0].to_owned(), words[1].to_owned(), Moved(moved))),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_s_counters_become_phases() {
+        let mut report = Report::new("bcache");
+        for line in [
+            "disk vda 10 100 20 200",
+            "disk vdb 1 8 0 0",
+            "begin cold",
+            "phase cold 131072 2393 13691 0 0 0",
+            "disk vda 30 300 25 210",
+            "disk vdb 3 24 2 16",
+            "cache 40 2",
+            "done cold",
+        ] {
+            assert!(report.wants_status(line) == (line.starts_with("begin") || line.starts_with("done")));
+            report.hear(line, None);
+        }
+        let cold = &report.phases[0];
+        assert_eq!(
+            (cold.iops, cold.hits, cold.disk_ios, cold.ssd_ios),
+            (2393, Some([40, 2]), Some([2, 2]), Some([20, 5]))
+        );
+        assert_eq!(cold.moved, Moved([16 * 512, 16 * 512, 200 * 512, 10 * 512]));
+    }
+
+    #[test]
+    fn a_daemon_s_status_and_the_simulator_s_csv_are_read() {
+        let mut report = Report::new("flashfront");
+        report.hear("begin cold", Some("{\"read_hits\":1,\"read_misses\":1,\"origin_reads_bytes\":512}"));
+        report.hear("disk vda 1 2 3 4", None);
+        report.hear("done cold", Some("{\"read_hits\": 4, \"read_misses\": 2, \"origin_reads_bytes\": 1536}"));
+        assert_eq!((report.phases[0].hits, report.phases[0].moved), (Some([3, 1]), Moved([1024, 0, 0, 0])));
+        let csv = "system,phase,end_s,origin_read_bytes,origin_write_bytes,cache_read_bytes,cache_write_bytes\na,x,1,1,2,3,4\na,x,2,10,20,30,40\na,y,1,5,0,0,0\n";
+        let found = simulated(csv);
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0], ("a".to_owned(), "x".to_owned(), Moved([11, 22, 33, 44])));
+        assert_eq!(phases("[global]\na=b\n[cold]\n[warm]\n"), ["cold", "warm"]);
+    }
+}
