@@ -8,6 +8,7 @@ pub mod fio;
 mod requests;
 mod run;
 mod settled;
+mod zipf;
 
 pub use run::{Interval, JobResult, PhaseResult, idle, run, work_bytes};
 pub use settled::SETTLED;
@@ -25,7 +26,7 @@ pub enum Pattern {
     Uniform,
     /// Upwards with random gaps of so many places in the mean, as an ideal elevator goes over random dirty blocks.
     Ascending(f64),
-    /// Random places, their ranks after Zipf's law with this exponent.
+    /// Random places, their ranks after fio's zipf with this exponent, which is not 1.
     Zipf(f64),
     /// Random places, after fio's Pareto distribution: a part h of the places takes all but h of the requests, and so do they among themselves.
     Pareto(f64),

@@ -3,8 +3,9 @@
 
 use flashfront_device::Rng;
 
+use super::zipf::Popular;
 use super::{Job, Pattern};
-use crate::zipf::{Scatter, Zipf};
+use crate::zipf::Scatter;
 
 /// What a job asks for next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ struct Stream {
 pub(super) struct Requests {
     pub(super) job: Job,
     rng: Rng,
-    zipf: Option<Zipf>,
+    popular: Option<Popular>,
     /// Places of one stream.
     places: u64,
     scatter: Scatter,
@@ -42,10 +43,13 @@ impl Requests {
         let streams = u64::from(job.streams.max(1));
         let places = (job.span_bytes / streams / job.block_bytes).max(1);
         let stream = |nth| Stream { first: job.offset_bytes + nth * places * job.block_bytes, next: 0, round: 0 };
-        let zipf = if let Pattern::Zipf(exponent) = job.pattern { Some(Zipf::new(places, exponent)) } else { None };
+        let popular = match job.pattern {
+            Pattern::Zipf(exponent) => Some(Popular::new(places, exponent, job.seed)),
+            _ => None,
+        };
         Self {
             rng: Rng::new(job.seed),
-            zipf,
+            popular,
             places,
             scatter: Scatter::new(places),
             streams: (0..streams).map(stream).collect(),
@@ -109,7 +113,7 @@ impl Requests {
                 let share = uniform.powf(part.ln() / (1.0 - part).ln());
                 self.scatter.place((share * self.places as f64) as u64)
             }
-            Pattern::Zipf(_) => self.zipf.as_ref().map_or(0, |zipf| self.scatter.place(zipf.sample(&mut self.rng))),
+            Pattern::Zipf(_) => self.popular.as_ref().map_or(0, |popular| popular.place(&mut self.rng)),
         };
         let offset = stream.first + place * job.block_bytes;
         stream.next += 1;

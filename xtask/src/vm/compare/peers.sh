@@ -102,7 +102,7 @@ told() {
 }
 
 # Nothing is written to the host's root but here. fio isn't to wait as well.
-sed "/^startdelay/d; s,^\[global\],&\nfilename=$volume," /job.fio >/host/run/job.fio
+sed "/^startdelay/d; s,^filename=.*,filename=$volume," /job.fio >/host/run/job.fio
 for phase in $(echo "$phases" | tr , ' '); do
     sleep 3 # pacing: the job's startdelay; what a cache does meanwhile is not counted
     disks

@@ -148,14 +148,14 @@ fn job(table: &JobTable, nth: usize, origin_bytes: u64) -> anyhow::Result<Job> {
         );
     }
     let parameter = |least: f64, what: &str| match table.parameter {
-        Some(it) if it > least && it.is_finite() => Ok(it),
+        Some(it) if it > least && it.is_finite() && it != 1.0 => Ok(it),
         _ => Err(anyhow!("job `{name}`: parameter: {what}, larger than {least}")),
     };
     let pattern = match table.pattern {
         PatternName::Sequential => Pattern::Sequential,
         PatternName::Random => Pattern::Random,
         PatternName::Ascending => Pattern::Ascending(parameter(1.0, "the mean gap in blocks")?),
-        PatternName::Zipf => Pattern::Zipf(parameter(0.0, "the exponent of Zipf's law")?),
+        PatternName::Zipf => Pattern::Zipf(parameter(0.0, "the exponent, not 1 (as in fio)")?),
     };
     Ok(Job {
         name,

@@ -173,7 +173,7 @@ fn distribution(text: &str) -> Option<Pattern> {
     let parameter = || parameter.parse::<f64>().ok().filter(|it| it.is_finite() && *it > 0.0);
     match name {
         "random" => Some(Pattern::Random),
-        "zipf" => Some(Pattern::Zipf(parameter()?)),
+        "zipf" => Some(Pattern::Zipf(parameter().filter(|it| *it != 1.0)?)),
         "pareto" => Some(Pattern::Pareto(parameter().filter(|it| *it < 1.0)?)),
         _ => None,
     }
@@ -288,7 +288,7 @@ fn values(key: &str) -> &'static str {
         "numjobs" => "a number, 1 to 512",
         "ioengine" => "there are libaio, io_uring, posixaio, and with one request in flight sync, psync, vsync, pvsync",
         "runtime" | "timeout" | "startdelay" | "start_delay" => "a time as in 30 (seconds), 500ms, 5m, 24h",
-        "random_distribution" => "there are random, zipf:THETA (more than 0) and pareto:H (between 0 and 1)",
+        "random_distribution" => "there are random, zipf:THETA (more than 0, not 1) and pareto:H (between 0 and 1)",
         "filename" => "the name of one volume or file, without a colon",
         "kb_base" => "1024 or 1000",
         "direct" | "time_based" | "norandommap" | "stonewall" | "wait_for_previous" => "0 or 1",
