@@ -2,7 +2,6 @@
 //! `flashfront sim adapt`: a cache full of junk meets new data; how soon each policy holds what is wanted.
 
 use std::fmt::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -16,7 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::replay::{LOOK_EVERY, policies, policy_names};
-use super::report::{self, Report};
+use super::report::{self, ReportArgs};
 use crate::human;
 
 /// Fill a cache with junk, then ask for something else: how soon each policy holds what is wanted.
@@ -47,9 +46,8 @@ pub(crate) struct Adapt {
     /// Print the curves as CSV: a line for each case, policy and eighth of a round.
     #[arg(long)]
     csv: bool,
-    /// Also write all of it, with pictures, to an HTML page that needs no network; a report that is there is replaced.
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 fn cases(names: &[String]) -> Vec<&'static Case> {
@@ -96,7 +94,7 @@ struct Line<'a> {
 
 impl Adapt {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let report = self.report.as_deref().map(Report::at).transpose()?;
+        let report = self.report.open()?;
         let experiment = Experiment { cache_blocks: self.cache_blocks, rounds: self.rounds, seed: self.seed };
         let outcomes = self.watched(&experiment)?;
         if self.csv {

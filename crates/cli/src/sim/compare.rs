@@ -2,7 +2,6 @@
 //! `flashfront sim compare`: the published comparisons of caches, run again, with Flashfront in the same table.
 
 use std::fmt::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +13,7 @@ use flashfront_sim::compare::{ALL, Cell, Compared, Comparison, Kind, Suite};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::report::{self, Report};
+use super::report::{self, ReportArgs};
 use super::run::Interrupted;
 use crate::{human, interrupt};
 
@@ -42,9 +41,8 @@ pub(crate) struct Compare {
     /// Print all figures as tables in Markdown, a row for each task.
     #[arg(long)]
     markdown: bool,
-    /// Also write all of it, with pictures, to an HTML page that needs no network; a report that is there is replaced.
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 /// What [`ALL`] knows.
@@ -71,7 +69,7 @@ struct CellLine<'a> {
 
 impl Compare {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let report = self.report.as_deref().map(Report::at).transpose()?;
+        let report = self.report.open()?;
         let stop = Arc::new(AtomicBool::new(false));
         let heard = Arc::clone(&stop);
         interrupt::on_signal(move || heard.store(true, Ordering::Relaxed))?;

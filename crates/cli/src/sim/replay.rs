@@ -19,7 +19,7 @@ use flashfront_sim::trace::{Format, Options};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::report::{self, Report};
+use super::report::{self, ReportArgs};
 use crate::human;
 
 /// Between two looks at how far it is.
@@ -63,9 +63,8 @@ pub(crate) struct Replay {
     /// Print the same as CSV.
     #[arg(long)]
     csv: bool,
-    /// Also write all of it, with pictures, to an HTML page that needs no network; a report that is there is replaced.
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 /// Those of these names, of which one may be `all`.
@@ -117,7 +116,7 @@ impl Replay {
             (_, fractions) => fractions.iter().map(|&it| Size::Fraction(it)).collect(),
         };
         let policies = policies(&self.policy);
-        let report = self.report.as_deref().map(Report::at).transpose()?;
+        let report = self.report.open()?;
         let mut done = Vec::new();
         let ended = self.traces.iter().try_for_each(|trace| {
             done.push((trace.display().to_string(), self.trace(trace, &policies, &sizes, done.is_empty())?));

@@ -10,7 +10,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use clap::Args;
 use tempfile::NamedTempFile;
+
+use self::pictures::Pictures;
 
 mod adapted;
 mod chart;
@@ -18,6 +21,7 @@ mod compared;
 mod labels;
 mod look;
 mod page;
+mod pictures;
 mod replayed;
 mod scenario;
 
@@ -29,22 +33,43 @@ pub(super) use scenario::ran;
 /// What a report begins with, so that it is known for one.
 const MARK: &str = "<!DOCTYPE html>\n<!-- flashfront report -->\n";
 
+/// Whether a report is wanted, and where.
+#[derive(Debug, Args)]
+pub(super) struct ReportArgs {
+    /// Also write all of it, with pictures, to an HTML page that needs no network; a report that is there is replaced.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// And each picture of the report to an SVG file in this folder; made if it is not there.
+    #[arg(long, value_name = "FOLDER", requires = "report")]
+    pictures: Option<PathBuf>,
+}
+
+impl ReportArgs {
+    /// Makes sure that it can be written there, and that nothing else is lost by it.
+    pub(super) fn open(&self) -> anyhow::Result<Option<Report>> {
+        let Some(path) = &self.report else { return Ok(None) };
+        let report = Report::at(path)?;
+        let pictures = self.pictures.as_deref().map(Pictures::at).transpose()?;
+        Ok(Some(Report { pictures, ..report }))
+    }
+}
+
 /// A place for a report.
 #[derive(Debug)]
 pub(super) struct Report {
     path: PathBuf,
+    pictures: Option<Pictures>,
 }
 
 impl Report {
-    /// Makes sure that a report can be written there, and that nothing else is lost by it.
-    pub(super) fn at(path: &Path) -> anyhow::Result<Self> {
+    fn at(path: &Path) -> anyhow::Result<Self> {
         // A link is followed: the file that it leads to is replaced, not the link.
         let path = match fs::canonicalize(path) {
             Ok(path) => path,
             Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => path.to_owned(),
             Err(error) => return Err(error).with_context(|| format!("--report {}", path.display())),
         };
-        let report = Self { path };
+        let report = Self { path, pictures: None };
         report.refuse_what_is_no_report()?;
         report.temporary()?;
         Ok(report)
@@ -60,7 +85,7 @@ impl Report {
         written.with_context(|| format!("--report {}", self.path.display()))?;
         file.persist(&self.path).with_context(|| format!("--report {}", self.path.display()))?;
         tracing::info!("the report is in {}", self.path.display());
-        Ok(())
+        self.pictures.as_ref().map_or(Ok(()), |pictures| pictures.write(body, &page::picture_style()))
     }
 
     fn refuse_what_is_no_report(&self) -> anyhow::Result<()> {

@@ -14,7 +14,7 @@ use flashfront_sim::scenario::{Beside, Outcome, Scenario};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use self::job::JobArgs;
-use super::report::{self, Report};
+use super::report::{self, ReportArgs};
 use crate::{human, interrupt};
 
 mod job;
@@ -44,9 +44,8 @@ pub(crate) struct Run {
     /// Print what happened over time as CSV: a line for each system, phase and interval.
     #[arg(long)]
     csv: bool,
-    /// Also write all of it, with pictures, to an HTML page that needs no network; a report that is there is replaced.
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 /// Nothing has come of it.
@@ -63,7 +62,7 @@ impl std::error::Error for Interrupted {}
 
 impl Run {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let report = self.report.as_deref().map(Report::at).transpose()?;
+        let report = self.report.open()?;
         // Before the scenario is read: its file may be a pipe.
         let stop = Arc::new(AtomicBool::new(false));
         let heard = Arc::clone(&stop);

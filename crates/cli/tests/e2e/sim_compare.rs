@@ -15,7 +15,8 @@ fn sim_compare_puts_published_and_simulated_figures_side_by_side() {
     let report = place.file("report.html");
     let mut compare = flashfront();
     compare.args(["sim", "compare", "--suite", "caches-2015", "--systems", "hdd,flashfront", "--until", "2", "--json"]);
-    let answer = must(compare.arg("--report").arg(&report));
+    let pictures = place.file("pictures");
+    let answer = must(compare.arg("--report").arg(&report).arg("--pictures").arg(&pictures));
     let answer: Value = serde_json::from_str(&answer).expect("JSON");
     let cell = |task: &str, system: &str, metric: &str| {
         let cells = answer["cells"].as_array().expect("cells").iter();
@@ -34,6 +35,27 @@ fn sim_compare_puts_published_and_simulated_figures_side_by_side() {
     let page = fs::read_to_string(&report).expect("a report");
     assert_self_contained(&page);
     assert!(page.contains("flashfront") && page.contains("173630"), "{page}");
+    let names = fs::read_dir(&pictures).expect("pictures").map(|it| it.expect("an entry").path());
+    let names: Vec<_> = names.collect();
+    assert_eq!(names.len(), page.matches("<svg").count(), "{names:?}");
+    for name in names {
+        let picture = fs::read_to_string(&name).expect("a picture");
+        assert!(picture.contains("<svg xmlns=") && picture.trim_end().ends_with("</svg>"), "{picture}");
+        // A file of somebody else's is left alone.
+        fs::write(&name, "mine").expect("written");
+    }
+    let again = ["sim", "compare", "--suite", "caches-2015", "--systems", "hdd", "--until", "1", "--report"];
+    let mut again_into = flashfront();
+    again_into.args(again).arg(&report).arg("--pictures").arg(&pictures);
+    let refusal = refused_in_any_case(&mut again_into);
+    assert!(refusal.contains("no picture of flashfront"), "{refusal}");
+}
+
+/// What it says on stderr; that it failed is made sure of.
+fn refused_in_any_case(command: &mut std::process::Command) -> String {
+    let output = command.output().expect("it starts");
+    assert!(!output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]

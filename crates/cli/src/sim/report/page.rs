@@ -31,6 +31,13 @@ footer { margin-top: 3em; border-top: 1px solid #bbb; padding-top: .6em; }
 @media print { body { margin: 0; } .panels, table, svg { break-inside: avoid; } }
 ";
 
+/// What of the style is for pictures, for one that stands alone.
+pub(super) fn picture_style() -> String {
+    let rules = STYLE.split_inclusive('}').filter(|rule| rule.trim_start().starts_with("svg ."));
+    let rules = rules.chain(STYLE.split_inclusive('}').filter(|rule| rule.trim_start().starts_with("svg text")));
+    rules.map(|rule| rule.trim_start().trim_start_matches("svg ").to_owned() + "\n").collect()
+}
+
 /// A whole page around `body`.
 pub(super) fn page(mark: &str, title: &str, body: &str) -> String {
     let title = escaped(title);

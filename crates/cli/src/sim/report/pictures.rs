@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `--pictures FOLDER`: each picture of a report as an SVG file of its own, for a talk or a page of one's own.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+/// What a picture begins with, so that it is known for one.
+const MARK: &str = "<!-- flashfront picture -->\n";
+
+/// The folder that they go to.
+#[derive(Debug)]
+pub(super) struct Pictures {
+    folder: PathBuf,
+}
+
+impl Pictures {
+    /// Makes the folder, if it isn't there.
+    pub(super) fn at(folder: &Path) -> anyhow::Result<Self> {
+        fs::create_dir_all(folder).with_context(|| format!("--pictures {}", folder.display()))?;
+        Ok(Self { folder: folder.to_owned() })
+    }
+
+    /// Writes those of a page; older ones of the same names are replaced, nothing else is.
+    pub(super) fn write(&self, body: &str, style: &str) -> anyhow::Result<()> {
+        let pictures: Vec<(PathBuf, String)> =
+            pictures(body, style).into_iter().map(|(name, picture)| (self.folder.join(name), picture)).collect();
+        for (path, _) in &pictures {
+            refuse_what_is_no_picture(path)?;
+        }
+        for (path, picture) in &pictures {
+            fs::write(path, picture).with_context(|| format!("--pictures: {}", path.display()))?;
+        }
+        tracing::info!("{} pictures are in {}", pictures.len(), self.folder.display());
+        Ok(())
+    }
+}
+
+fn refuse_what_is_no_picture(path: &Path) -> anyhow::Result<()> {
+    let about = || format!("--pictures: {}", path.display());
+    let file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        file => file.with_context(about)?,
+    };
+    let mut head = Vec::new();
+    file.take(MARK.len() as u64).read_to_end(&mut head).with_context(about)?;
+    if head != MARK.as_bytes() {
+        bail!("{}: there is a file that is no picture of flashfront; name another folder", about());
+    }
+    Ok(())
+}
+
+/// Names and texts: numbered as they come, and called after what they show.
+fn pictures(body: &str, style: &str) -> Vec<(String, String)> {
+    let all = body.split("<svg ").skip(1).filter_map(|rest| rest.split_once("</svg>"));
+    let picture = |(nth, (svg, _)): (usize, (&str, &str))| {
+        let label = svg.split_once("aria-label=\"").and_then(|(_, rest)| rest.split_once('"')).map_or("", |it| it.0);
+        let (open, content) = svg.split_once('>').unwrap_or((svg, ""));
+        let text = format!(
+            "{MARK}<svg xmlns=\"http://www.w3.org/2000/svg\" {open}>\n<style>{style}</style>\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>{content}</svg>\n"
+        );
+        (format!("{:02}-{}.svg", nth + 1, slug(label)), text)
+    };
+    all.enumerate().map(picture).collect()
+}
+
+fn slug(label: &str) -> String {
+    let words = label.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_picture_is_whole_and_has_a_name() {
+        let body = "<p>a</p><svg width=\"9\" aria-label=\"Dirty, MB\"><text>x</text></svg>b<svg aria-label=\"\"></svg>";
+        let found = pictures(body, "text {}");
+        let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["01-dirty-mb.svg", "02-.svg"]);
+        let text = &found[0].1;
+        assert!(text.starts_with(MARK) && text.ends_with("<text>x</text></svg>\n"), "{text}");
+        assert!(
+            text.contains("xmlns=\"http://www.w3.org/2000/svg\" width=\"9\"") && text.contains("text {}"),
+            "{text}"
+        );
+    }
+}
