@@ -264,6 +264,7 @@ fn a_job_that_can_not_be_run_is_refused_with_file_line_and_option() {
         ("--origin", "floppy", &["--origin", "floppy", "wd-re-4tb"]),
         ("--cache", "floppy", &["--cache", "floppy"]),
         ("--cache-size", "255MiB", &["--cache-size", "255 MiB", "256 MiB", "238 GiB"]),
+        ("--origin-size", "5TB", &["--origin-size", "wd-re-4tb"]),
         ("--cache-size", "300GB", &["--cache-size", "238 GiB"]),
     ] {
         table.case(flag, refused(&place, run_job(&job).args([flag, value]), words));

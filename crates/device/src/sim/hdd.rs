@@ -43,6 +43,8 @@ pub struct HddSpec {
     pub read_ahead_bytes: u64,
     /// The oldest I/O is passed over by so many others at most (128: three quarters of a second of random I/O).
     pub passes_max: u32,
+    /// It is the beginning of a disk of this size, if that's larger: seeks go by their share of the whole one. (0.)
+    pub whole_bytes: u64,
 }
 
 impl Default for HddSpec {
@@ -59,6 +61,7 @@ impl Default for HddSpec {
             write_cache_bytes: 64 << 20,
             read_ahead_bytes: 4 << 20,
             passes_max: 128,
+            whole_bytes: 0,
         }
     }
 }
@@ -117,7 +120,7 @@ impl Hdd {
     pub(super) fn new(spec: HddSpec, size_bytes: u64) -> Self {
         Self {
             spec,
-            size_bytes,
+            size_bytes: size_bytes.max(spec.whole_bytes),
             head: 0,
             free_at: Time(0),
             serving: None,

@@ -19,7 +19,7 @@
 //!
 //! Kinder than the kernel: copying takes no time and is never throttled (`migration_threshold`), so that what is promoted is there at the next
 //! access. Not modelled: discards; writes of a whole unit, which are promoted without a copy while there is room, are known only for units of 4 KiB;
-//! regions smaller than 16 units, which the kernel has if all of them would cover more than the origin.
+//! here regions smaller than 16 units, which the kernel has if all of them would cover more than the origin.
 
 pub(crate) mod queue;
 
@@ -71,6 +71,7 @@ pub(crate) struct Smq {
     pub(crate) capacity: usize,
     /// A write is of the whole unit.
     writes_whole: bool,
+    region_units: u64,
     pub(crate) units: Table<Unit>,
     pub(crate) clean: Queue,
     pub(crate) dirty: Queue,
@@ -83,8 +84,9 @@ pub(crate) struct Smq {
     pub(crate) promote_level: u8,
     jump: u8,
     clock: Clock,
-    /// The period in which a hit on a unit counts once.
+    /// The period in which a hit on a unit counts once, and its length.
     pub(crate) hits_period: u32,
+    pub(crate) hits_period_ns: u64,
     /// The period of the last hit on the unit that was thrown out last: the kernel's mark belongs to the place in the cache, not to what is there.
     pub(crate) vacated_hit: u32,
 }
@@ -112,11 +114,21 @@ pub(crate) enum Confidence {
 
 impl Smq {
     pub(crate) fn new(capacity: usize, writes_whole: bool) -> Self {
+        Self { writes_whole, ..Self::of_origin(capacity, u64::MAX) }
+    }
+
+    /// For an origin of so many units: all regions together never cover more, unless they are of one unit.
+    pub(crate) fn of_origin(capacity: usize, origin_units: u64) -> Self {
         let regions_max = (capacity / 4).max(REGIONS_MIN);
-        let in_top_levels = (regions_max / usize::from(LEVELS)).min(capacity / REGION_UNITS as usize);
+        let mut region_units = REGION_UNITS;
+        while region_units > 1 && region_units * regions_max as u64 > origin_units {
+            region_units /= 2;
+        }
+        let in_top_levels = (regions_max / usize::from(LEVELS)).min(capacity / region_units as usize);
         Self {
             capacity,
-            writes_whole,
+            writes_whole: false,
+            region_units,
             units: Table::new(),
             clean: Queue::new((0, 0)),
             dirty: Queue::new((0, 0)),
@@ -129,6 +141,7 @@ impl Smq {
             jump: 1,
             clock: Clock::default(),
             hits_period: 1,
+            hits_period_ns: CACHE_PERIOD_NS,
             vacated_hit: 0,
         }
     }
@@ -188,7 +201,7 @@ impl Smq {
             (self.misses, self.misses_on_top) = (0, 0);
         }
         if now > self.clock.next_cache {
-            self.clock.next_cache = now + CACHE_PERIOD_NS;
+            self.clock.next_cache = now + self.hits_period_ns;
             self.hits_period += 1;
             self.dirty.redistribute(&mut self.units);
             self.clean.redistribute(&mut self.units);
@@ -219,12 +232,12 @@ impl Smq {
 
     /// The level of a unit's region, 0 if it isn't known.
     pub(crate) fn level_of(&self, key: u64) -> u8 {
-        self.regions.find(key / REGION_UNITS).map_or(0, |slot| self.regions[slot].level)
+        self.regions.find(key / self.region_units).map_or(0, |slot| self.regions[slot].level)
     }
 
     /// Notes a miss; returns the level of its region.
     pub(crate) fn miss(&mut self, key: u64) -> u8 {
-        let region = key / REGION_UNITS;
+        let region = key / self.region_units;
         self.misses += 1;
         if let Some(slot) = self.regions.find(region) {
             let unit = &mut self.regions[slot];

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use flashfront_device::sim::{HddSpec, Known, ModelSpec};
 use flashfront_engine::{Mode, Options};
 use flashfront_serve::config::Size;
 use flashfront_sim::load::fio;
@@ -26,12 +27,23 @@ pub(super) struct JobArgs {
     /// The job's disk, by its name in docs/models.md.
     #[arg(long, value_name = "DEVICE", requires = "job", default_value = "wd-re-4tb")]
     origin: String,
+    /// So much of the disk is the volume: what a cache knows of its origin's size counts [default: all].
+    #[arg(long, value_name = "SIZE", requires = "job")]
+    origin_size: Option<Size>,
     /// The job's cache device.
     #[arg(long, value_name = "DEVICE", requires = "job", default_value = "samsung-850-pro")]
     cache: String,
     /// So much of the cache device is the cache: at least 256 MiB [default: all].
     #[arg(long, value_name = "SIZE", requires = "job")]
     cache_size: Option<Size>,
+}
+
+/// A part of the disk, with seeks as short as such a part's.
+fn beginning_of(disk: &Known) -> ModelSpec {
+    match disk.model {
+        ModelSpec::Hdd(spec) => ModelSpec::Hdd(HddSpec { whole_bytes: disk.size_bytes, ..spec }),
+        model => model,
+    }
 }
 
 impl JobArgs {
@@ -43,9 +55,14 @@ impl JobArgs {
             let [given, least, most] = [cache_bytes, CACHE_BYTES_MIN, cache.size_bytes].map(human::bytes);
             bail!("--cache-size: {given}; of {} it can be {least} to {most}", cache.name);
         }
+        let origin_bytes = self.origin_size.map_or(origin.size_bytes, |size| size.0);
+        if !(1..=origin.size_bytes).contains(&origin_bytes) {
+            let [given, most] = [origin_bytes, origin.size_bytes].map(human::bytes);
+            bail!("--origin-size: {given}; {} has {most}", origin.name);
+        }
         let shown = path.display().to_string();
         let text = std::fs::read_to_string(path).with_context(|| shown.clone())?;
-        let file = fio::read(&text, origin.size_bytes).with_context(|| shown.clone())?;
+        let file = fio::read(&text, origin_bytes).with_context(|| shown.clone())?;
         if !file.without_effect.is_empty() {
             eprintln!("{shown}: without effect in virtual time: {}", file.without_effect.join(", "));
         }
@@ -64,8 +81,8 @@ impl JobArgs {
         Ok(Scenario {
             summary: format!("fio's job {name} on {}, with {} as cache", origin.name, cache.name),
             name,
-            origin: origin.model,
-            origin_bytes: origin.size_bytes,
+            origin: beginning_of(&origin),
+            origin_bytes,
             cache: cache.model,
             cache_bytes,
             mode: Mode::Writeback,

@@ -1,36 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! dm-cache: blocks of a fixed size, in place, each copied as a whole between origin and cache device.
 //!
-//! From the kernel's documentation (`device-mapper/cache.rst`), the behaviour of `dm-cache-target.c`, and the counters in the logs of 2015.
-//! Who is cached is decided by a policy ([`mq`], [`smq`]). What the target does:
+//! From the kernel's documentation (`device-mapper/cache.rst`), the behaviour of `dm-cache-target.c`, the counters in the logs of 2015, and those of Linux
+//! 6.1 in a virtual machine. Who is cached is decided by a policy ([`mq`], [`smq_411`], [`smq`]). Linux 4.12 changed the target so much that there are two
+//! ([`until_411`], [`since_412`]). What both do:
 //!
 //! - A hit goes to the block's place on the cache device, a miss to the origin; nothing is buffered. A request is cut at the borders of blocks.
-//! - A promotion reads the block from the origin, writes it to the cache device, and commits the metadata; until then requests for the block
-//!   wait. A write of a whole block saves the copy. If another block has to leave, its going is committed before that, too.
-//! - Until 4.11 the request that caused a promotion waits for it, too; since 4.12 it goes to the origin, and the block is copied behind it.
-//! - A dirty block is copied back as a whole, once the policy wants it so and the bandwidth for copying (`migration_threshold`) isn't used up:
-//!   until 4.11 at once, since 4.12 after a second without requests. Requests for the block wait until the copy is over.
-//! - A commit writes the changed blocks of the metadata, flushes, writes the superblock and flushes again. One thread does that and all
-//!   bookkeeping: meanwhile no copy is begun or finished, and nothing is promoted; hits and misses go on. A FLUSH commits, then flushes both
-//!   devices.
+//! - A commit writes the changed blocks of the metadata, flushes, writes the superblock and flushes again. A FLUSH commits, then flushes both devices.
 //!
 //! Not modelled: writethrough and passthrough, discards, dirty flags and hints written at the end, recovery, splitting of copies into
-//! parts of 64 KiB, the commit once a second of what nobody waits for (there is none), errors.
+//! parts of 64 KiB, errors.
 
 mod mq;
+mod since_412;
 mod smq;
+mod smq_411;
+mod until_411;
 
 use hashbrown::HashMap;
 
 use super::{Geometry, Io, Rig, Rival, Spec, Stats};
-use crate::system::{Ask, System, SystemRequest};
+use crate::system::{Ask, SystemRequest};
 
 /// The default policy of Linux 3.16, with the settings of the comparison of 2015.
 pub(super) const MQ: Spec = Spec {
     name: "dm-cache-mq",
     summary: "dm-cache of Linux 3.16, policy mq, blocks of 256 KiB, copying without a limit (as in the comparison of 2015)",
     source: "Linux 3.16, dm-cache-target.c and dm-cache-policy-mq.c; geomflash, test_dm-cache.log",
-    build: |geometry| build(geometry, &SETUP_2015, mq::Mq::new),
+    build: |geometry| until_411::build(geometry, &SETUP_2015, |places, _| mq::Mq::new(places)),
 };
 
 /// lvmcache before Linux 4.12.
@@ -38,7 +35,7 @@ pub(super) const SMQ_4_11: Spec = Spec {
     name: "dm-cache-smq-4.11",
     summary: "dm-cache (lvmcache) before Linux 4.12, policy smq, blocks of 64 KiB",
     source: "Linux 4.11, dm-cache-target.c and dm-cache-policy-smq.c",
-    build: |geometry| build(geometry, &SETUP_4_11, |places| smq::Smq::new(places, smq::Version::Before412)),
+    build: |geometry| until_411::build(geometry, &SETUP_SMQ, smq_411::Smq::new),
 };
 
 /// lvmcache since Linux 4.12.
@@ -46,7 +43,7 @@ pub(super) const SMQ: Spec = Spec {
     name: "dm-cache-smq",
     summary: "dm-cache (lvmcache) since Linux 4.12, policy smq, blocks of 64 KiB",
     source: "Linux 6.1, dm-cache-target.c and dm-cache-policy-smq.c",
-    build: |geometry| build(geometry, &SETUP_SMQ, |places| smq::Smq::new(places, smq::Version::Since412)),
+    build: |geometry| since_412::build(geometry, &SETUP_SMQ),
 };
 
 /// How it is set up.
@@ -55,27 +52,27 @@ struct Setup {
     block_bytes: u64,
     /// Of the cache device, at its beginning.
     metadata_bytes: u64,
-    /// No copy is begun while so much is being copied.
+    /// While so much is being copied some copies aren't begun: which, the target knows.
     migration_threshold_bytes: u64,
-    /// A request that causes a promotion waits for it.
-    request_waits: bool,
 }
 
-const SETUP_2015: Setup = Setup {
-    block_bytes: 256 << 10,
-    metadata_bytes: 38_720 * 512,
-    migration_threshold_bytes: 33_554_432 * 512,
-    request_waits: true,
-};
-const SETUP_4_11: Setup = Setup {
-    block_bytes: 64 << 10,
-    metadata_bytes: 8 << 20,
-    migration_threshold_bytes: 2048 * 512,
-    request_waits: true,
-};
-const SETUP_SMQ: Setup = Setup { request_waits: false, ..SETUP_4_11 };
+impl Setup {
+    const fn places(&self, geometry: &Geometry) -> u64 {
+        geometry.cache_bytes.saturating_sub(self.metadata_bytes) / self.block_bytes
+    }
+
+    fn place_at(&self, place: u32) -> u64 {
+        self.metadata_bytes + u64::from(place) * self.block_bytes
+    }
+}
+
+const SETUP_2015: Setup =
+    Setup { block_bytes: 256 << 10, metadata_bytes: 38_720 * 512, migration_threshold_bytes: 33_554_432 * 512 };
+const SETUP_SMQ: Setup =
+    Setup { block_bytes: 64 << 10, metadata_bytes: 8 << 20, migration_threshold_bytes: 2048 * 512 };
 
 const SECTOR: u64 = 4096;
+const SECOND_NS: u64 = 1_000_000_000;
 /// What a request costs beside its I/O: fitted to random reads of 4 KiB from the cache, one at a time (8,265 a second, the SSD alone 8,969).
 const REQUEST_NS: u64 = 9_500;
 /// And for each 4 KiB of it: fitted to sequential reads of 128 KiB (310 MB/s, the SSD alone 448; the log has the SSD itself busy for longer).
@@ -87,49 +84,6 @@ const COMMIT_NS: u64 = 2_100_000;
 /// The division between the two is a guess.
 const COMMIT_BLOCKS: u64 = 4;
 const CHANGE_BLOCKS: u64 = 2;
-
-/// What a policy says to a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    /// It is cached there.
-    Hit(u32),
-    /// It is not, and stays so.
-    Miss,
-    /// It shall be cached there; perhaps another block leaves that place.
-    Promote { place: u32, demotes: bool },
-    /// Nor is it; but a block that was cached has left.
-    MissAndDemote,
-    /// It would perhaps be promoted, which can't be begun now; nothing was noted.
-    Later,
-}
-
-/// Whether a promotion could be begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Chance {
-    Now,
-    /// The thread is at work: ask again when it is not.
-    Later,
-    /// Too much is being copied.
-    Never,
-}
-
-/// Who is cached, and who shall be copied back. Blocks are numbered as on the origin, places as on the cache device.
-trait Policy {
-    /// A request for a block; `whole`: it overwrites all of it.
-    fn ask(&mut self, now_ns: u64, block: u64, write: bool, whole: bool, chance: Chance) -> Verdict;
-
-    /// The block, which is cached, was written.
-    fn dirtied(&mut self, block: u64);
-
-    /// A dirty block to copy back; it counts as clean from now on. `idle`: nothing was asked for a second.
-    fn next_writeback(&mut self, idle: bool) -> Option<(u64, u32)>;
-
-    /// A chosen request is over, the next one to be chosen.
-    fn tick(&mut self, now_ns: u64);
-
-    /// Blocks that are dirty.
-    fn dirty(&self) -> u64;
-}
 
 /// A request, or the part of it that is in one block.
 #[derive(Clone, Copy, Debug)]
@@ -144,259 +98,17 @@ struct Part {
     alone: bool,
 }
 
-/// Why an I/O was done, or a moment awaited.
-#[derive(Clone, Copy, Debug)]
-enum Tag {
-    /// A request was looked up.
-    Start(Part),
-    /// Its I/O is over.
-    Served(Part),
-    /// Copies: read from the origin, written to the cache device; the other way round.
-    Read(u64, u32),
-    Promoted(u64),
-    ReadBack(u64),
-    WrittenBack(u64),
-    /// A commit: its blocks, flush, superblock, flush, and the rest.
-    Block,
-    Flushed,
-    Superblock,
-    FlushedAgain,
-    Committed,
-    /// A device, for a FLUSH of a client.
-    Durable(u64),
-    /// Perhaps a second has gone by without requests.
-    Idle,
-}
-
-/// What a commit is awaited for.
-#[derive(Clone, Copy)]
-enum Change {
-    /// The block at this place has left; the new one may be copied.
-    Gone(u64, u32),
-    /// Something has left, and nobody waits for its place.
-    Left,
-    /// This block has come.
-    Here(u64),
-    /// A client's FLUSH.
-    Flush(u64),
-}
-
-struct DmCache<P> {
-    setup: Setup,
-    policy: P,
-    /// Blocks that are being copied, and the requests that wait for them.
-    busy: HashMap<u64, Vec<Part>>,
-    /// Requests that wait for the thread.
-    deferred: Vec<Part>,
-    /// Copies back that are over, for the thread to note.
-    written_back: Vec<u64>,
-    /// For the next commit, and in the one that is running.
-    changes: Vec<Change>,
-    committing: Vec<Change>,
-    is_committing: bool,
-    blocks_left: u64,
-    metadata_at: u64,
-    /// Blocks being copied back, and all being copied.
-    writing_back: u64,
-    copying: u64,
-    /// Parts of requests that have several.
-    parts: HashMap<u64, u32>,
-    /// FLUSHes, and the devices that they wait for.
-    flushing: HashMap<u64, u32>,
-    /// The last request, when it came, and which one makes the next tick of the policy.
-    last_number: u64,
-    last_request_ns: u64,
-    ticking: u64,
-    awaits_idleness: bool,
-    stats: Stats,
-}
-
-const IDLE_NS: u64 = 1_000_000_000;
-
-fn build<P: Policy + 'static>(geometry: &Geometry, setup: &Setup, policy: impl FnOnce(usize) -> P) -> Box<dyn System> {
-    let places = geometry.cache_bytes.saturating_sub(setup.metadata_bytes) / setup.block_bytes;
-    let target = DmCache {
-        setup: *setup,
-        policy: policy(places as usize),
-        busy: HashMap::new(),
-        deferred: Vec::new(),
-        written_back: Vec::new(),
-        changes: Vec::new(),
-        committing: Vec::new(),
-        is_committing: false,
-        blocks_left: 0,
-        metadata_at: 0,
-        writing_back: 0,
-        copying: 0,
-        parts: HashMap::new(),
-        flushing: HashMap::new(),
-        last_number: 0,
-        last_request_ns: 0,
-        ticking: 0,
-        awaits_idleness: false,
-        stats: Stats::default(),
+/// A request of a client, cut at the borders of blocks.
+fn parts(request: &SystemRequest, block_bytes: u64) -> Vec<Part> {
+    let SystemRequest { number, ask, offset, len } = *request;
+    let blocks = offset / block_bytes..(offset + len).div_ceil(block_bytes);
+    let alone = blocks.end - blocks.start == 1;
+    let part = |block: u64| {
+        let at = offset.saturating_sub(block * block_bytes);
+        let end = (offset + len - block * block_bytes).min(block_bytes);
+        Part { number, block, at, len: end - at, write: ask == Ask::Write, alone }
     };
-    Box::new(Rig::new(geometry, target, |_, _| ()))
-}
-
-impl<P: Policy> DmCache<P> {
-    fn place_at(&self, place: u32) -> u64 {
-        self.setup.metadata_bytes + u64::from(place) * self.setup.block_bytes
-    }
-
-    fn may_copy(&self) -> bool {
-        (self.copying + 1) * self.setup.block_bytes <= self.setup.migration_threshold_bytes
-    }
-
-    fn start(&mut self, part: Part, io: &mut Io<Tag>) {
-        if let Some(waiting) = self.busy.get_mut(&part.block) {
-            waiting.push(part);
-            return;
-        }
-        // Since 4.12 the thread that commits isn't the one that promotes.
-        let is_busy = self.is_committing && self.setup.request_waits;
-        let chance = match (is_busy, self.may_copy()) {
-            (_, false) => Chance::Never,
-            (true, true) => Chance::Later,
-            (false, true) => Chance::Now,
-        };
-        let whole = part.len == self.setup.block_bytes;
-        let verdict = self.policy.ask(io.now().0, part.block, part.write, whole, chance);
-        match verdict {
-            Verdict::Hit(place) => {
-                let at = self.place_at(place) + part.at;
-                if part.write {
-                    self.policy.dirtied(part.block);
-                    io.write_cache(at, part.len, Tag::Served(part));
-                } else {
-                    self.stats.read_hit_blocks += part.len / SECTOR;
-                    io.read_cache(at, part.len, Tag::Served(part));
-                }
-            }
-            Verdict::Miss => self.pass(part, io),
-            Verdict::MissAndDemote => {
-                self.changes.push(Change::Left);
-                self.pass(part, io);
-            }
-            Verdict::Promote { place, demotes } => {
-                let overwrites = part.write && whole;
-                if self.setup.request_waits || overwrites {
-                    self.busy.insert(part.block, vec![part]);
-                } else {
-                    self.busy.insert(part.block, Vec::new());
-                    self.pass(part, io);
-                }
-                self.copying += 1;
-                match (demotes, overwrites) {
-                    (true, _) => self.changes.push(Change::Gone(part.block, place)),
-                    (false, true) => self.changes.push(Change::Here(part.block)),
-                    (false, false) => self.copy(part.block, place, io),
-                }
-            }
-            Verdict::Later => self.deferred.push(part),
-        }
-    }
-
-    /// Past the cache.
-    fn pass(&self, part: Part, io: &mut Io<Tag>) {
-        let offset = part.block * self.setup.block_bytes + part.at;
-        if part.write {
-            io.write_origin(offset, part.len, Tag::Served(part));
-        } else {
-            io.read_origin(offset, part.len, Tag::Served(part));
-        }
-    }
-
-    fn copy(&self, block: u64, place: u32, io: &mut Io<Tag>) {
-        io.read_origin(block * self.setup.block_bytes, self.setup.block_bytes, Tag::Read(block, place));
-    }
-
-    /// What the thread does whenever it is woken.
-    fn work(&mut self, io: &mut Io<Tag>) {
-        if self.is_committing && self.setup.request_waits {
-            return;
-        }
-        for block in std::mem::take(&mut self.written_back) {
-            self.writing_back -= 1;
-            self.release(block, io);
-        }
-        for part in std::mem::take(&mut self.deferred) {
-            self.start(part, io);
-        }
-        let idle = io.now().0 - self.last_request_ns >= IDLE_NS;
-        while self.may_copy()
-            && let Some((block, place)) = self.policy.next_writeback(idle)
-        {
-            self.busy.insert(block, Vec::new());
-            (self.writing_back, self.copying) = (self.writing_back + 1, self.copying + 1);
-            io.read_cache(self.place_at(place), self.setup.block_bytes, Tag::ReadBack(block));
-        }
-        if !self.changes.is_empty() && !self.is_committing {
-            self.commit(io);
-        }
-        if self.policy.dirty() > 0 && !self.awaits_idleness {
-            self.awaits_idleness = true;
-            io.after(IDLE_NS, Tag::Idle);
-        }
-    }
-
-    /// A copy is over: the requests that waited go on.
-    fn release(&mut self, block: u64, io: &mut Io<Tag>) {
-        self.copying -= 1;
-        for part in self.busy.remove(&block).expect("a block that is copied is busy") {
-            self.start(part, io);
-        }
-    }
-
-    fn commit(&mut self, io: &mut Io<Tag>) {
-        self.committing = std::mem::take(&mut self.changes);
-        self.is_committing = true;
-        let changes = self.committing.iter().filter(|change| !matches!(change, Change::Flush(_))).count() as u64;
-        // One of them is the superblock.
-        self.blocks_left = COMMIT_BLOCKS + CHANGE_BLOCKS * changes - 1;
-        for _ in 0..self.blocks_left {
-            // Copy on write: never where the last one was.
-            self.metadata_at = (self.metadata_at + 2 * SECTOR) % (self.setup.metadata_bytes - SECTOR);
-            io.write_cache(SECTOR + self.metadata_at, SECTOR, Tag::Block);
-        }
-    }
-
-    fn committed(&mut self, io: &mut Io<Tag>) {
-        self.is_committing = false;
-        for change in std::mem::take(&mut self.committing) {
-            match change {
-                Change::Gone(block, place) => {
-                    let overwrites = self.busy.get(&block).and_then(|waiting| waiting.first());
-                    if overwrites.is_some_and(|part| part.write && part.len == self.setup.block_bytes) {
-                        self.changes.push(Change::Here(block));
-                    } else {
-                        self.copy(block, place, io);
-                    }
-                }
-                Change::Here(block) => self.release(block, io),
-                Change::Left => (),
-                Change::Flush(number) => {
-                    self.flushing.insert(number, 2);
-                    io.flush_cache(Tag::Durable(number));
-                    io.flush_origin(Tag::Durable(number));
-                }
-            }
-        }
-        self.work(io);
-    }
-
-    fn served(&mut self, part: Part, io: &mut Io<Tag>) {
-        if part.alone || last_of(&mut self.parts, part.number) {
-            io.answer(part.number);
-            if part.number >= self.ticking {
-                self.ticking = self.last_number + 1;
-                self.policy.tick(io.now().0);
-            }
-        }
-        if part.write {
-            self.work(io);
-        }
-    }
+    blocks.map(part).collect()
 }
 
 /// Counts down; whether it was the last.
@@ -408,84 +120,6 @@ fn last_of(left: &mut HashMap<u64, u32>, number: u64) -> bool {
         left.remove(&number);
     }
     last
-}
-
-impl<P: Policy> Rival for DmCache<P> {
-    type Tag = Tag;
-
-    fn submit(&mut self, request: SystemRequest, io: &mut Io<Tag>) {
-        let SystemRequest { number, ask, offset, len } = request;
-        (self.last_number, self.last_request_ns) = (number, io.now().0);
-        if ask == Ask::Flush {
-            self.changes.push(Change::Flush(number));
-            self.work(io);
-            return;
-        }
-        let write = ask == Ask::Write;
-        if !write {
-            self.stats.read_blocks += len / SECTOR;
-        }
-        let block_bytes = self.setup.block_bytes;
-        let blocks = offset / block_bytes..(offset + len).div_ceil(block_bytes);
-        let alone = blocks.end - blocks.start == 1;
-        if !alone {
-            self.parts.insert(number, (blocks.end - blocks.start) as u32);
-        }
-        for block in blocks {
-            let at = offset.saturating_sub(block * block_bytes);
-            let end = (offset + len - block * block_bytes).min(block_bytes);
-            let part = Part { number, block, at, len: end - at, write, alone };
-            io.after(REQUEST_NS + part.len / SECTOR * REQUEST_4K_NS, Tag::Start(part));
-        }
-    }
-
-    fn done(&mut self, tag: Tag, io: &mut Io<Tag>) {
-        match tag {
-            Tag::Start(part) => {
-                self.start(part, io);
-                self.work(io);
-            }
-            Tag::Served(part) => self.served(part, io),
-            Tag::Read(block, place) => {
-                io.write_cache(self.place_at(place), self.setup.block_bytes, Tag::Promoted(block));
-            }
-            Tag::Promoted(block) => {
-                self.changes.push(Change::Here(block));
-                self.work(io);
-            }
-            Tag::ReadBack(block) => {
-                io.write_origin(block * self.setup.block_bytes, self.setup.block_bytes, Tag::WrittenBack(block));
-            }
-            Tag::WrittenBack(block) => {
-                self.written_back.push(block);
-                self.work(io);
-            }
-            Tag::Block => {
-                self.blocks_left -= 1;
-                if self.blocks_left == 0 {
-                    io.flush_cache(Tag::Flushed);
-                }
-            }
-            Tag::Flushed => io.write_cache(0, SECTOR, Tag::Superblock),
-            Tag::Superblock => io.flush_cache(Tag::FlushedAgain),
-            Tag::FlushedAgain => io.after(COMMIT_NS, Tag::Committed),
-            Tag::Committed => self.committed(io),
-            Tag::Durable(number) => {
-                if last_of(&mut self.flushing, number) {
-                    io.answer(number);
-                }
-            }
-            Tag::Idle => {
-                self.awaits_idleness = false;
-                self.work(io);
-            }
-        }
-    }
-
-    fn stats(&self) -> Stats {
-        let dirty_bytes = (self.policy.dirty() + self.writing_back) * self.setup.block_bytes;
-        Stats { dirty_bytes, ..self.stats }
-    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 //!
 //! Not modelled: the detection of sequential streams (the tester's threshold makes sure that there are none), discards.
 
-use super::{Chance, Policy, Verdict};
+use super::until_411::{Chance, Policy, Verdict};
 use crate::policy::table::{List, Slot, Table};
 
 const LEVELS: usize = 16;

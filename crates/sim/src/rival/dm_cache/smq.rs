@@ -1,182 +1,153 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! dm-cache's policy smq in the target: the rules are those of the [policy](crate::policy) of that name, here with the target's ticks, and also as
-//! they were before Linux 4.12.
+//! dm-cache's policy smq since Linux 4.12, for the [target](super::since_412): the rules are those of the [policy](crate::policy::smq) of that name, with the
+//! target's ticks, and what it wants to have done takes its time.
 //!
-//! Since 4.12: as described there. A promotion into a full cache only makes room; the block itself isn't promoted this time.
-//! Before that:
-//!
-//! - Regions count hits, too, not only misses.
-//! - While the cache is full the promote level hangs on how many of the requests of this minute hit blocks in the top quarter of levels (0 to 16
-//!   sixteenths: [`PROMOTED_LEVELS`]); with some of the levels above that: all of them if the regions foretell well, half or a quarter if not. That leaves
-//!   nearly nothing of them, so that only the very busiest regions are promoted.
-//! - A promotion into a full cache throws out the oldest clean block of the lowest level at once.
-//! - What is promoted begins at the lowest level, so that it is the next to go but for those that came before it. (Since 4.12: at the top.)
-//! - Dirty blocks are copied back from the lowest level, 10 to 20 s after they came there; when idle from all.
-//!
-//! Not modelled: the other threshold for writes before 4.12, and that a twentieth of the cache is kept clean then.
+//! - A block that is being promoted has its place, and still misses, which count for its region. It comes to the top level when it is there.
+//! - A block that is being demoted or copied back is in no queue meanwhile: it can't be chosen again, and hits don't move it.
+//! - In a full cache each miss that should be promoted asks for a demotion, as long as less than a quarter of the places are on their way to be free.
 
-use super::{Chance, Policy, Verdict};
+use hashbrown::HashSet;
+
+use crate::policy::smq::Smq as Rules;
 use crate::policy::smq::queue::{LEVELS, Unit};
-use crate::policy::smq::{Confidence, Smq as Rules};
 use crate::policy::table::Slot;
 
-/// Which rules.
+/// Works at once, at most (`btracker_create`).
+const WORKS_MAX: usize = 4096;
+/// While so much is free or becomes so nothing more is thrown out (`FREE_TARGET`).
+const FREE_PERCENT: u64 = 25;
+
+/// What is done with a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
-    Before412,
-    Since412,
+pub(super) enum Kind {
+    Promote,
+    Demote,
+    WriteBack,
 }
 
-/// Before 4.12, by sixteenths of requests that hit blocks in the top quarter of levels: how many levels of regions are promoted into a full cache.
-const PROMOTED_LEVELS: [u8; 17] = [1, 1, 1, 2, 4, 6, 7, 8, 7, 6, 4, 4, 3, 3, 2, 2, 1];
+/// Something to be done. Blocks are numbered as on the origin, places as on the cache device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Work {
+    pub(super) kind: Kind,
+    pub(super) block: u64,
+    pub(super) place: u32,
+}
 
 pub(super) struct Smq {
     rules: Rules,
-    version: Version,
+    /// What is being promoted; what is being worked at otherwise.
+    promoting: HashSet<Slot>,
+    pending: HashSet<Slot>,
+    demoting: u64,
     dirty: u64,
-    /// One that must be made clean.
-    forced: Option<Slot>,
-    /// Requests of this minute, and those that hit blocks in the top quarter of levels.
-    requests: u64,
-    on_top: u64,
-    period: u32,
 }
 
 impl Smq {
-    pub(super) fn new(places: usize, version: Version) -> Self {
-        let rules = Rules::new(places, false);
-        Self { rules, version, dirty: 0, forced: None, requests: 0, on_top: 0, period: 0 }
+    pub(super) fn new(places: usize, origin_blocks: u64) -> Self {
+        let rules = Rules::of_origin(places, origin_blocks);
+        Self { rules, promoting: HashSet::new(), pending: HashSet::new(), demoting: 0, dirty: 0 }
     }
 
-    fn is_full(&self) -> bool {
-        self.rules.units.len() == self.rules.capacity
+    pub(super) fn places(&self) -> u64 {
+        self.rules.capacity as u64
     }
 
-    /// Puts a block into the cache, at a level.
-    fn insert(&mut self, block: u64, level: u8) -> u32 {
-        let unit = Unit { level, dirty: false, since: 0, hit: self.rules.vacated_hit };
-        let slot = self.rules.units.insert(block, unit);
-        self.rules.clean.push(&mut self.rules.units, slot);
-        slot
+    pub(super) fn dirty_blocks(&self) -> u64 {
+        self.dirty
     }
 
-    /// Throws out the oldest clean block below a level.
-    fn demote(&mut self, below: u8) -> bool {
-        let rules = &mut self.rules;
-        let Some(slot) = rules.clean.oldest(below, false) else { return false };
-        rules.clean.remove(&mut rules.units, slot);
-        rules.vacated_hit = rules.units[slot].hit;
-        rules.units.remove(slot);
-        true
+    pub(super) fn tick(&mut self, now_ns: u64) {
+        self.rules.tick(now_ns);
     }
 
-    fn ask_since_412(&mut self, block: u64, overwrites: bool, chance: Chance) -> Verdict {
-        let level = self.rules.miss(block);
-        let is_full = self.is_full();
-        if chance == Chance::Never || (level < self.rules.promote_level && (is_full || !overwrites)) {
-            return Verdict::Miss;
-        }
-        if !is_full {
-            return Verdict::Promote { place: self.insert(block, LEVELS - 1), demotes: false };
-        }
-        if self.demote(LEVELS / 2) {
-            return Verdict::MissAndDemote;
-        }
-        self.forced = self.forced.or(self.rules.dirty.oldest(LEVELS, true));
-        Verdict::Miss
-    }
-
-    fn ask_before_412(&mut self, block: u64, overwrites: bool, chance: Chance) -> Verdict {
-        let is_full = self.is_full();
-        // Asked again it must be as if it had not been noted: the level is looked at first.
-        let level = if chance == Chance::Later { self.rules.level_of(block) } else { self.rules.miss(block) };
-        if level < self.rules.promote_level && (is_full || !overwrites) {
-            if chance == Chance::Later {
-                self.rules.miss(block);
-            }
-            return Verdict::Miss;
-        }
-        match chance {
-            Chance::Later => return Verdict::Later,
-            Chance::Never => return Verdict::Miss,
-            Chance::Now => (),
-        }
-        if is_full && !self.demote(LEVELS) {
-            return Verdict::Miss;
-        }
-        Verdict::Promote { place: self.insert(block, 0), demotes: is_full }
-    }
-}
-
-impl Policy for Smq {
-    fn ask(&mut self, _now_ns: u64, block: u64, write: bool, whole: bool, chance: Chance) -> Verdict {
+    /// A request for a block, perhaps one that overwrites all of it: where it is cached, and what shall be done besides.
+    pub(super) fn ask(&mut self, block: u64, overwrites: bool) -> (Option<u32>, Option<Work>) {
         let found = self.rules.units.find(block);
-        if self.version == Version::Before412 {
-            self.requests += 1;
-            let on_top = found.is_some_and(|slot| self.rules.units[slot].level >= LEVELS / 4 * 3);
-            self.on_top += u64::from(on_top);
-        }
-        if let Some(slot) = found {
-            if self.version == Version::Before412 {
-                self.rules.miss(block);
+        if let Some(place) = found.filter(|place| !self.promoting.contains(place)) {
+            if !self.pending.contains(&place) {
+                self.rules.hit(place, false);
             }
-            self.rules.hit(slot, false);
-            return Verdict::Hit(slot);
+            return (Some(place), None);
         }
-        match self.version {
-            Version::Since412 => self.ask_since_412(block, write && whole, chance),
-            Version::Before412 => self.ask_before_412(block, write && whole, chance),
+        let level = self.rules.miss(block);
+        let is_full = self.rules.units.len() == self.rules.capacity;
+        if level < self.rules.promote_level && (is_full || !overwrites) {
+            return (None, None);
+        }
+        let work = if self.promoting.len() + self.pending.len() >= WORKS_MAX {
+            None
+        } else if is_full {
+            self.make_room()
+        } else {
+            found.is_none().then(|| self.promote(block))
+        };
+        (None, work)
+    }
+
+    fn promote(&mut self, block: u64) -> Work {
+        let unit = Unit { level: LEVELS - 1, dirty: false, since: 0, hit: self.rules.vacated_hit };
+        let place = self.rules.units.insert(block, unit);
+        self.promoting.insert(place);
+        Work { kind: Kind::Promote, block, place }
+    }
+
+    /// Demotes the oldest clean block of the lower half of levels; without one a settled dirty one shall become clean.
+    fn make_room(&mut self) -> Option<Work> {
+        if self.demoting >= self.places() * FREE_PERCENT / 100 {
+            return None;
+        }
+        let rules = &mut self.rules;
+        let Some(place) = rules.clean.oldest(LEVELS / 2, false) else { return self.write_back(true) };
+        rules.clean.remove(&mut rules.units, place);
+        self.pending.insert(place);
+        self.demoting += 1;
+        Some(Work { kind: Kind::Demote, block: self.rules.units.key(place), place })
+    }
+
+    /// The oldest dirty block, if nothing was asked for a second.
+    pub(super) fn next_writeback(&mut self) -> Option<Work> {
+        self.write_back(false)
+    }
+
+    fn write_back(&mut self, only_settled: bool) -> Option<Work> {
+        let rules = &mut self.rules;
+        let place = rules.dirty.oldest(LEVELS, only_settled)?;
+        rules.dirty.remove(&mut rules.units, place);
+        self.pending.insert(place);
+        Some(Work { kind: Kind::WriteBack, block: self.rules.units.key(place), place })
+    }
+
+    pub(super) fn complete(&mut self, work: Work) {
+        let (rules, place) = (&mut self.rules, work.place);
+        match work.kind {
+            Kind::Promote => {
+                self.promoting.remove(&place);
+                rules.clean.push(&mut rules.units, place);
+            }
+            Kind::Demote => {
+                self.pending.remove(&place);
+                self.demoting -= 1;
+                rules.vacated_hit = rules.units[place].hit;
+                rules.units.remove(place);
+            }
+            Kind::WriteBack => {
+                self.pending.remove(&place);
+                self.dirty -= 1;
+                rules.units[place].dirty = false;
+                rules.clean.push(&mut rules.units, place);
+            }
         }
     }
 
-    fn dirtied(&mut self, block: u64) {
+    /// The block at this place was written.
+    pub(super) fn dirtied(&mut self, place: u32) {
+        debug_assert!(!self.pending.contains(&place), "a block that is worked at is locked against writes");
         let rules = &mut self.rules;
-        let slot = rules.units.find(block).expect("what is written in the cache is there");
-        if !rules.units[slot].dirty {
-            rules.clean.remove(&mut rules.units, slot);
-            rules.units[slot].dirty = true;
-            rules.dirty.push(&mut rules.units, slot);
+        if !rules.units[place].dirty {
+            rules.clean.remove(&mut rules.units, place);
+            rules.units[place].dirty = true;
+            rules.dirty.push(&mut rules.units, place);
             self.dirty += 1;
         }
-    }
-
-    fn next_writeback(&mut self, idle: bool) -> Option<(u64, u32)> {
-        let levels = match (self.version, idle) {
-            (_, true) => LEVELS,
-            (Version::Before412, false) => 1,
-            (Version::Since412, false) => 0,
-        };
-        let only_settled = self.version == Version::Before412 || !idle;
-        let forced = self.forced.take().filter(|slot| self.rules.units[*slot].dirty);
-        let slot = forced.or_else(|| self.rules.dirty.oldest(levels, only_settled))?;
-        self.rules.write_back(slot);
-        self.dirty -= 1;
-        Some((self.rules.units.key(slot), slot))
-    }
-
-    fn tick(&mut self, now_ns: u64) {
-        self.rules.tick(now_ns);
-        if self.version == Version::Since412 {
-            return;
-        }
-        let levels = if self.is_full() {
-            PROMOTED_LEVELS[(16 * self.on_top).checked_div(self.requests).unwrap_or(0) as usize]
-        } else {
-            LEVELS / 2
-        };
-        self.rules.promote_level = LEVELS
-            - match self.rules.confidence() {
-                Confidence::Poor => levels / 4,
-                Confidence::Fair => levels / 2,
-                Confidence::Well => levels,
-            };
-        if self.period != self.rules.hits_period {
-            self.period = self.rules.hits_period;
-            (self.requests, self.on_top) = (0, 0);
-        }
-    }
-
-    fn dirty(&self) -> u64 {
-        self.dirty
     }
 }

@@ -6,7 +6,7 @@ use flashfront_engine::Time;
 
 use super::*;
 use crate::load::{Job, Pattern, run};
-use crate::system::Traffic;
+use crate::system::{System, Traffic};
 
 const MIB: u64 = 1 << 20;
 const MINUTE_NS: u64 = 60_000_000_000;
@@ -148,8 +148,104 @@ fn a_cache_full_of_junk_learns_since_4_12() {
         bench.job(&junk);
         bench.job(&zipf(1024, 64, 300)).1 * 1e6 / 4096.0
     };
-    let (before, since) = (iops(&SMQ_4_11, &SETUP_4_11), iops(&SMQ, &SETUP_SMQ));
+    let (before, since) = (iops(&SMQ_4_11, &SETUP_SMQ), iops(&SMQ, &SETUP_SMQ));
     assert!(since > 3.0 * before, "{before} before, {since} since");
+}
+
+/// Reads of 4 KiB from all over an area, one or several times each.
+fn random(offset_mib: u64, mib: u64, passes: u64) -> Job {
+    let len = if passes == 1 { 64 << 10 } else { 4 << 10 };
+    Job {
+        pattern: Pattern::Random,
+        block_bytes: len,
+        offset_bytes: offset_mib * MIB,
+        span_bytes: mib * MIB,
+        total_bytes: passes * mib * MIB,
+        depth: 8,
+        ..Job::default()
+    }
+}
+
+/// In the virtual machine 2475 promotions wrote 2475 blocks to the cache device, and nothing else. Their misses went to the origin, which
+/// was asked for as much again as the clients had missed and for the copies.
+#[test]
+fn since_4_12_a_miss_is_served_by_the_origin_and_a_promotion_is_not_committed() {
+    let mut bench = Bench::new(&SMQ, &SETUP_SMQ, 256 * MIB);
+    let job = random(1024, 64, 2);
+    let (traffic, _) = bench.job(&job);
+    assert!(traffic.cache_write_bytes > 16 * MIB, "{}", traffic.cache_write_bytes);
+    assert_eq!((traffic.cache_write_bytes % (64 << 10), traffic.cache_flushes), (0, 0));
+    let missed = job.total_bytes - traffic.cache_read_bytes;
+    // The last copies may be under way.
+    let copies = traffic.origin_read_bytes - missed;
+    assert!(copies >= traffic.cache_write_bytes && copies < traffic.cache_write_bytes + 16 * MIB, "{copies}");
+}
+
+/// `migration_threshold` is 1 MiB: 16 blocks. Copies begun by misses don't count it.
+#[test]
+fn since_4_12_promotions_are_not_limited() {
+    let promoted = |spec: &Spec| {
+        let mut bench = Bench::new(spec, &SETUP_SMQ, 256 * MIB);
+        bench.job(&Job { depth: 64, ..random(1024, 128, 1) }).0.cache_write_bytes
+    };
+    let (before, since) = (promoted(&SMQ_4_11), promoted(&SMQ));
+    assert!(since > 16 * MIB, "{before} before, {since} since");
+}
+
+/// In the virtual machine more than half of the random writes were hits: what is cached takes writes, as well as reads.
+#[test]
+fn writes_of_what_is_cached_stay_in_the_cache() {
+    let mut bench = Bench::new(&SMQ, &SETUP_SMQ, 256 * MIB);
+    bench.job(&random(1024, 64, 8));
+    let all = |before: Traffic| before.read_hit_blocks;
+    let hits = all(bench.system.traffic());
+    let (reads, _) = bench.job(&random(1024, 64, 2));
+    let hit_share = (reads.read_hit_blocks - hits) as f64 * 4096.0 / (128 * MIB) as f64;
+    let (writes, _) = bench.job(&Job { read_percent: 0, ..random(1024, 64, 2) });
+    let missed_share = writes.origin_write_bytes as f64 / (128 * MIB) as f64;
+    assert!(
+        hit_share > 0.5 && missed_share < 1.0 - hit_share + 0.05,
+        "{hit_share} read hits, {missed_share} write misses"
+    );
+}
+
+/// What is thrown out of a full cache before 4.12 has been in its level for a minute at least: until then nothing comes in. And regions of an
+/// origin that's small are smaller.
+#[test]
+fn policies_know_what_is_settled_and_how_large_the_origin_is() {
+    use super::until_411::{Chance, Policy, Verdict};
+    let ask = |policy: &mut smq_411::Smq, block| policy.ask(0, block, true, true, Chance::Now);
+    let mut policy = smq_411::Smq::new(64, 1 << 20);
+    policy.tick(1);
+    for block in 0..64 {
+        assert!(matches!(ask(&mut policy, block), Verdict::Promote { demotes: false, .. }));
+    }
+    // A region that's asked for again and again.
+    let come = |policy: &mut smq_411::Smq, from_s: u64| {
+        (0..50).any(|nth| {
+            policy.tick(from_s * SECOND_NS + nth * 10_000_000);
+            (0..20).any(|_| matches!(ask(policy, 1000), Verdict::Promote { demotes: true, .. }))
+        })
+    };
+    assert!(!come(&mut policy, 2));
+    for second in [61, 122, 183] {
+        policy.tick(second * SECOND_NS);
+    }
+    assert!((184..400).any(|second| come(&mut policy, second)));
+
+    // 4992 places and 16384 blocks: 1248 regions of 16 would be more than the origin.
+    let promotes_neighbour = |origin_blocks, neighbour| {
+        let mut policy = smq::Smq::new(4992, origin_blocks);
+        for tick in 1..40 {
+            policy.tick(tick * 10_000_000);
+            policy.ask(0, false);
+        }
+        // Nothing was missed this second: only the busiest regions are promoted.
+        policy.tick(2 * SECOND_NS);
+        policy.tick(2 * SECOND_NS + 1);
+        policy.ask(neighbour, false).1.is_some()
+    };
+    assert!(promotes_neighbour(1 << 20, 15) && promotes_neighbour(1 << 14, 7) && !promotes_neighbour(1 << 14, 15));
 }
 
 #[test]
