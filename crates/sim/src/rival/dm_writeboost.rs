@@ -2,15 +2,20 @@
 //! dm-writeboost 2.2 (Akira Hayakawa): writes gather in RAM by 127 blocks and go to a ring of segments in one piece.
 //!
 //! - Modes: write-back; with `read_cache_threshold`, what is read is cached too (`dm-writeboost-readcache`).
-//! - Admission: every write. Reads: single blocks of 4 KiB; a run of more is cancelled. 2048 of them are staged, then written all together.
+//! - Admission: every write. Reads: blocks that are missed are staged, 2048 of them, then written all together (`cells`).
 //! - Placement: a ring, first in, first out; reads don't keep anything. A block that is written again in the open segment stays where it is.
+//! - Reads: what is in the open segment is read from the origin, and the dirty of it laid over that; what is in one that waits to be written, from
+//!   the cache device when it is there (`process_read`).
 //! - Metadata I/O: none but the segment's own first block.
-//! - Destage: oldest segments first, up to 32 in a batch, but no more than there are empty ones and one; sorted within the batch, then a flush of the
-//!   origin. While the origin was busy for less than `writeback_threshold` of the last second (70 %: the documentation's), or a writer waits.
+//! - Destage: oldest segments first, up to 32 in a batch, but no more than there are empty ones and one. Each is read whole, even if nothing in it is
+//!   dirty; what is dirty is written sorted within the batch, then the origin is flushed. While the origin was busy for less than
+//!   `writeback_threshold` of the last second (70 %: the documentation's), or a writer waits. The thread looks once a second if it finds nothing.
 //! - FLUSH: the open segment is closed as it is, and has its slot; then a flush of the cache device. FLUSHes that come meanwhile share the next one.
 //! - Bypass: none. Memory: eight segments (4 MiB), and about 1 % of the cache for its tables (the author's figure).
 //!
-//! Not modelled: parts of blocks (everything is whole 4 KiB here), `sync_data_interval`, the superblock's record, replay, errors.
+//! Not modelled: that who reads what is in the open segment submits nothing else meanwhile (`fill_payload_by_backing` waits), so
+//! such reads are too fast here; the empty first segment; parts of blocks (everything is whole 4 KiB here); `sync_data_interval`; the superblock's
+//! record; replay; errors.
 
 use std::collections::VecDeque;
 
@@ -20,10 +25,12 @@ use hashbrown::HashMap;
 use super::{Geometry, Io, Rig, Rival, Spec, Stats};
 use crate::system::{Ask, System, SystemRequest};
 
+mod cells;
 mod table;
 #[cfg(test)]
 mod tests;
 
+use cells::Cells;
 use table::{SEGMENT_BLOCKS, Table};
 
 /// A block's way under the one lock. Fitted to random writes on a RAM disk by one job (1458.7 MB/s, 2013).
@@ -39,8 +46,6 @@ const BATCH_MAX: u64 = 32;
 /// `writeback_threshold`, in percent: what the documentation shows. By default it is 0, and nothing is written back before the ring is full.
 const THRESHOLD: u64 = 70;
 const SECOND_NS: u64 = 1_000_000_000;
-/// `nr_read_cache_cells`.
-const CELLS: usize = 2048;
 /// The longest write to the origin that neighbours are merged to.
 const MERGED_BLOCKS: u32 = 128;
 
@@ -60,7 +65,10 @@ pub(super) const SPEC_READCACHE: Spec = Spec {
 
 fn build(geometry: &Geometry, writeback_threshold: u64, read_cache_threshold: u32) -> Box<dyn System> {
     let writeboost = Writeboost::new(geometry, writeback_threshold, read_cache_threshold);
-    Box::new(Rig::new(geometry, writeboost, |_, io| io.after(SECOND_NS, Tag::Second)))
+    Box::new(Rig::new(geometry, writeboost, |_, io| {
+        io.after(SECOND_NS, Tag::Second);
+        io.after(SECOND_NS, Tag::Wake(0));
+    }))
 }
 
 /// What an I/O or a moment is for.
@@ -70,8 +78,8 @@ enum Tag {
     Arrived(SystemRequest),
     /// A part of a read from the cache device.
     Part(u64),
-    /// A part of a read from the origin.
-    Missed { number: u64, start: u32, len: u32 },
+    /// A part of a read from the origin; so many of its blocks have cells.
+    Missed { number: u64, cells: usize },
     /// A segment is on the cache device.
     Segment,
     /// The cache device was flushed for those who wait.
@@ -82,8 +90,19 @@ enum Tag {
     BatchWritten,
     /// And durable there.
     BatchFlushed,
+    /// The destaging thread has slept enough, if it wasn't woken since.
+    Wake(u64),
     /// A second is over.
     Second,
+}
+
+/// A part of a read that waits until a segment is on the cache device.
+#[derive(Debug)]
+struct Early {
+    segment: u64,
+    number: u64,
+    offset: u64,
+    bytes: u64,
 }
 
 /// A batch on its way to the origin.
@@ -100,7 +119,6 @@ struct Writeboost {
     table: Table,
     /// Of the origin's last second, in percent.
     writeback_threshold: u64,
-    read_cache_threshold: u32,
     lock_free_at: Time,
     queued: u32,
     /// Numbers of segments since the beginning: the open one, the last on the cache device, the last on the origin.
@@ -110,6 +128,8 @@ struct Writeboost {
     /// Blocks of the open segment that are taken, and of those that wait to be written.
     filled: u32,
     closed: VecDeque<u32>,
+    /// Blocks of each segment of the ring.
+    lens: Vec<u32>,
     segment_under_way: bool,
     /// Writes that wait for a segment: number, next block, blocks.
     writers: VecDeque<(u64, u32, u32)>,
@@ -119,27 +139,26 @@ struct Writeboost {
     barrier_segment: u64,
     batch: Option<Batch>,
     allowed: bool,
+    /// How often the thread went to sleep.
+    naps: u64,
     /// When the origin began to be busy, with how many I/Os, and for how long before in this second.
     busy_since: Time,
     busy_ios: u32,
     busy_ns: u64,
     /// Parts of reads that are on their way.
     parts: HashMap<u64, u32>,
-    /// Blocks that were read once; `None`: cancelled.
-    cells: Vec<Option<u32>>,
-    /// On their way from the cells into segments.
-    injected: VecDeque<u32>,
-    run_end: u32,
-    run: u32,
+    early: Vec<Early>,
+    cells: Cells,
     stats: Stats,
 }
 
 impl Writeboost {
     fn new(geometry: &Geometry, writeback_threshold: u64, read_cache_threshold: u32) -> Self {
+        let table = Table::new(geometry.origin_bytes, geometry.cache_bytes);
         Self {
-            table: Table::new(geometry.origin_bytes, geometry.cache_bytes),
+            lens: vec![0; table.segments() as usize],
+            table,
             writeback_threshold,
-            read_cache_threshold,
             lock_free_at: Time(0),
             queued: 0,
             open: 1,
@@ -154,14 +173,13 @@ impl Writeboost {
             barrier_segment: 0,
             batch: None,
             allowed: false,
+            naps: 0,
             busy_since: Time(0),
             busy_ios: 0,
             busy_ns: 0,
             parts: HashMap::new(),
-            cells: Vec::new(),
-            injected: VecDeque::new(),
-            run_end: 0,
-            run: 0,
+            early: Vec::new(),
+            cells: Cells::new(read_cache_threshold),
             stats: Stats::default(),
         }
     }
@@ -191,43 +209,50 @@ impl Writeboost {
 
     fn read(&mut self, number: u64, start: u32, blocks: u32, io: &mut Io<Tag>) {
         self.stats.read_blocks += u64::from(blocks);
-        // One part for the blocks that are in RAM, and so that there is one.
+        // One part for this, so that there is one.
         self.parts.insert(number, 1);
         let (mut at, end) = (start, start + blocks);
         while at < end {
-            let slot = self.table.slot_of(at);
+            let slot = self.readable_slot(at);
             let follows = |next: &u32| match slot {
-                Some(slot) => self.table.slot_of(*next) == Some(slot + (next - at)),
-                None => self.table.slot_of(*next).is_none(),
+                Some(slot) => self.readable_slot(*next) == Some(slot + (next - at)),
+                None => self.readable_slot(*next).is_none(),
             };
             // Neighbours are merged by the queue below.
             let len = 1 + (at + 1..end).take_while(follows).count() as u32;
             let bytes = u64::from(len) * 4096;
-            match slot {
-                Some(slot) if self.in_ram(slot) => self.stats.read_hit_blocks += u64::from(len),
-                Some(slot) => {
-                    self.stats.read_hit_blocks += u64::from(len);
-                    *self.parts.entry(number).or_insert(0) += 1;
-                    io.read_cache(u64::from(self.table.place_of(slot)) * 4096, bytes, Tag::Part(number));
+            *self.parts.entry(number).or_insert(0) += 1;
+            if let Some(slot) = slot {
+                self.stats.read_hit_blocks += u64::from(len);
+                let (segment, offset) = (self.segment_of(slot), u64::from(self.table.place_of(slot)) * 4096);
+                if segment > self.flushed {
+                    self.early.push(Early { segment, number, offset, bytes });
+                } else {
+                    io.read_cache(offset, bytes, Tag::Part(number));
                 }
-                None => {
-                    *self.parts.entry(number).or_insert(0) += 1;
-                    self.origin_began(io.now());
-                    io.read_origin(u64::from(at) * 4096, bytes, Tag::Missed { number, start: at, len });
-                }
+            } else {
+                let Self { table, cells, .. } = self;
+                let cells = (at..at + len).filter(|block| table.slot_of(*block).is_none() && cells.reserve(*block));
+                let cells = cells.count();
+                self.origin_began(io.now());
+                io.read_origin(u64::from(at) * 4096, bytes, Tag::Missed { number, cells });
             }
             at += len;
         }
         self.part_done(number, io);
     }
 
-    /// Whether a slot's segment is still in a buffer.
-    fn in_ram(&self, slot: u32) -> bool {
+    /// Where a block can be read, now or soon: not if it is in the open segment.
+    fn readable_slot(&self, block: u32) -> Option<u32> {
+        self.table.slot_of(block).filter(|slot| self.segment_of(*slot) != self.open)
+    }
+
+    /// The number of a slot's segment since the beginning.
+    fn segment_of(&self, slot: u32) -> u64 {
         let segment = u64::from(slot / SEGMENT_BLOCKS);
         let count = self.table.segments();
         // Of the last numbers, the one that has this place.
-        let number = self.open - (self.open + count - segment % count) % count;
-        number > self.flushed
+        self.open - (self.open + count - segment % count) % count
     }
 
     /// Goes on with the writers that wait.
@@ -241,13 +266,12 @@ impl Writeboost {
             }
             io.answer(number);
         }
-        while let Some(&block) = self.injected.front() {
-            // What was written meanwhile is newer.
-            if self.table.slot_of(block).is_none() && !self.put(block, false, io) {
+        while let Some(block) = self.cells.next() {
+            if !self.put(block, false, io) {
                 self.destage(io);
                 return;
             }
-            self.injected.pop_front();
+            self.cells.pop();
         }
         if self.barrier.is_empty() && !self.barriers.is_empty() {
             let segment = self.open;
@@ -270,6 +294,9 @@ impl Writeboost {
         if self.filled == SEGMENT_BLOCKS && !self.close(io) {
             return false;
         }
+        if dirty && self.table.slot_of(block).is_none() {
+            self.cells.cancel(block);
+        }
         let slot = self.table.first_slot(self.open) + self.filled;
         self.table.set(slot, block, dirty);
         self.filled += 1;
@@ -284,6 +311,8 @@ impl Writeboost {
             return false;
         }
         self.closed.push_back(self.filled);
+        let count = self.table.segments();
+        self.lens[(self.open % count) as usize] = self.filled;
         self.open = next;
         self.filled = 0;
         self.table.reuse(next);
@@ -305,14 +334,19 @@ impl Writeboost {
 
     /// Whether a writer waits for a place in the ring.
     fn is_urged(&self) -> bool {
-        let waits = !(self.writers.is_empty() && self.barriers.is_empty() && self.injected.is_empty());
+        let waits = !(self.writers.is_empty() && self.barriers.is_empty()) || self.cells.are_emptied();
         waits && (self.open + 1).saturating_sub(self.table.segments()) > self.written_back
     }
 
-    /// Begins a batch if there is reason to.
+    /// The thread looks whether there is reason to begin a batch; if not, it sleeps a second, or until a writer waits.
     fn destage(&mut self, io: &mut Io<Tag>) {
+        if self.batch.is_some() {
+            return;
+        }
+        self.naps += 1;
         let candidates = self.flushed - self.written_back;
-        if self.batch.is_some() || candidates == 0 || !(self.allowed || self.is_urged()) {
+        if candidates == 0 || !(self.allowed || self.is_urged()) {
+            io.after(SECOND_NS, Tag::Wake(self.naps));
             return;
         }
         let empty = self.table.segments().saturating_sub(self.open - self.written_back);
@@ -321,15 +355,17 @@ impl Writeboost {
         self.batch_read(io);
     }
 
-    /// Reads the next segment of the batch that has something dirty; behind the last, writes all of it, sorted.
+    /// Reads the next segment of the batch; behind the last, writes what is dirty in them, sorted.
     fn batch_read(&mut self, io: &mut Io<Tag>) {
         let Some(batch) = &mut self.batch else { return };
         while batch.read < batch.segments {
             batch.read += 1;
-            let slot = self.table.first_slot(self.written_back + batch.read);
-            if self.table.dirty_of(slot, &mut batch.blocks) {
-                let bytes = u64::from(SEGMENT_BLOCKS) * 4096;
-                io.read_cache(u64::from(self.table.place_of(slot)) * 4096, bytes, Tag::BatchRead);
+            let number = self.written_back + batch.read;
+            let slot = self.table.first_slot(number);
+            self.table.dirty_of(slot, &mut batch.blocks);
+            let blocks = self.lens[(number % self.table.segments()) as usize];
+            if blocks > 0 {
+                io.read_cache(u64::from(self.table.place_of(slot)) * 4096, u64::from(blocks) * 4096, Tag::BatchRead);
                 return;
             }
         }
@@ -347,7 +383,7 @@ impl Writeboost {
             io.write_origin(u64::from(*start) * 4096, u64::from(*len) * 4096, Tag::BatchWritten);
         }
         if runs.is_empty() {
-            self.batch_done(io);
+            io.flush_origin(Tag::BatchFlushed);
         }
     }
 
@@ -359,28 +395,6 @@ impl Writeboost {
         self.written_back += batch.segments;
         self.go_on(io);
         self.destage(io);
-    }
-
-    /// A block was read from the origin: staged, unless it is one of a run.
-    fn stage(&mut self, start: u32, len: u32, io: &mut Io<Tag>) {
-        // While the cells are emptied nothing is staged.
-        if !self.injected.is_empty() {
-            return;
-        }
-        for block in start..start + len {
-            self.run = if block == self.run_end { self.run + 1 } else { 1 };
-            self.run_end = block + 1;
-            self.cells.push(Some(block).filter(|_| self.run <= self.read_cache_threshold));
-            if self.run == self.read_cache_threshold + 1 {
-                // Those before it in the run as well.
-                let from = self.cells.len().saturating_sub(self.run as usize);
-                self.cells[from..].fill(None);
-            }
-        }
-        if self.cells.len() >= CELLS {
-            self.injected.extend(self.cells.drain(..).flatten());
-            self.go_on(io);
-        }
     }
 }
 
@@ -415,11 +429,11 @@ impl Rival for Writeboost {
                 }
             }
             Tag::Part(number) => self.part_done(number, io),
-            Tag::Missed { number, start, len } => {
+            Tag::Missed { number, cells } => {
                 self.origin_ended(io.now());
                 self.part_done(number, io);
-                if self.read_cache_threshold > 0 {
-                    self.stage(start, len, io);
+                if self.cells.ended(cells) {
+                    self.go_on(io);
                 }
             }
             Tag::Segment => {
@@ -429,8 +443,10 @@ impl Rival for Writeboost {
                     io.flush_cache(Tag::Barrier);
                 }
                 self.write_segment(io);
+                let flushed = self.flushed;
+                let ready = self.early.extract_if(.., |early| early.segment <= flushed);
+                ready.for_each(|it| io.read_cache(it.offset, it.bytes, Tag::Part(it.number)));
                 self.go_on(io);
-                self.destage(io);
             }
             Tag::Barrier => {
                 self.barrier.drain(..).for_each(|number| io.answer(number));
@@ -446,13 +462,14 @@ impl Rival for Writeboost {
                 }
             }
             Tag::BatchFlushed => self.batch_done(io),
+            Tag::Wake(nap) if nap != self.naps => {}
+            Tag::Wake(_) => self.destage(io),
             Tag::Second => {
                 if self.busy_ios > 0 {
                     self.busy_ns += io.now().since_ns(self.busy_since);
                     self.busy_since = io.now();
                 }
                 self.allowed = std::mem::take(&mut self.busy_ns) < SECOND_NS / 100 * self.writeback_threshold;
-                self.destage(io);
                 io.after(SECOND_NS, Tag::Second);
             }
         }

@@ -2,7 +2,8 @@
 //! The cache device in buckets: filled from the front to the back once, then reused as a whole under a new generation.
 //!
 //! A bucket may be reused if the last collection saw nothing dirty in it. Of those the ones go first that have little live data and weren't hit for
-//! long: bcache's `lru`, whose measure is age times live sectors. A batch is invalidated at a time; its new generations are written before it is used.
+//! long: bcache's `lru`, whose measure is age times live sectors. A batch is invalidated at a time; its new generations are written before it is used,
+//! into buckets of that batch (`bch_prio_write`). A small cache has small batches, of four buckets below 1 GiB: one in four is for generations then.
 
 use std::collections::VecDeque;
 
@@ -38,6 +39,8 @@ pub(super) struct Buckets {
     /// The first ones are the journal's and the tree's.
     metadata: u32,
     ready: VecDeque<u32>,
+    /// With the generations; they hold their buckets as writers do.
+    priorities: Vec<u32>,
     /// The one that is being filled, and how far it is.
     open: Option<(u32, u32)>,
     /// So many are invalidated at a time ...
@@ -53,13 +56,14 @@ pub(super) struct Buckets {
 impl Buckets {
     pub(super) fn new(bytes: u64) -> Self {
         let count = (bytes / (u64::from(BUCKET_BLOCKS) * 4096)) as u32;
-        // The kernel's sizes of its lists of free buckets: 1/1024 of all, and four times that.
-        let low = (count.next_power_of_two() >> 10).max(4) as usize;
+        // The kernel's sizes of its lists of free buckets (`cache_alloc`): 1/1024 of all, and four times that.
+        let low = (count.next_power_of_two() >> 10).max(1) as usize;
         let metadata = 2 * (count / JOURNAL_PART).clamp(2, 256);
         Self {
             all: vec![Bucket::default(); count as usize],
             metadata,
             ready: (metadata..count).take(5 * low).collect(),
+            priorities: Vec::new(),
             open: None,
             batch: 4 * low,
             low,
@@ -83,10 +87,15 @@ impl Buckets {
         (0, self.metadata / 2 * BUCKET_BLOCKS)
     }
 
-    /// Of the buckets with priorities and generations (3 bytes each): whole buckets.
-    pub(super) const fn priorities_bytes(&self) -> u64 {
-        let bucket = BUCKET_BLOCKS as u64 * 4096;
-        (self.all.len() as u64 * 3).div_ceil(bucket) * bucket
+    /// Takes buckets of a batch for the priorities and generations of all (3 bytes each), in place of those that had them; which.
+    pub(super) fn take_priorities(&mut self, batch: &mut Vec<u32>) -> Vec<u32> {
+        let count = (self.all.len() * 3).div_ceil(BUCKET_BLOCKS as usize * 4096);
+        let taken = batch.split_off(batch.len().saturating_sub(count));
+        for old in std::mem::replace(&mut self.priorities, taken.clone()) {
+            self.all[old as usize].pins -= 1;
+        }
+        taken.iter().for_each(|number| self.all[*number as usize].pins += 1);
+        taken
     }
 
     /// How much of the cache is dirty or metadata, as the last collection saw it.

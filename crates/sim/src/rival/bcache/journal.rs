@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! bcache's journal, as I/O: keys gather for 100 ms, until 32 KiB are full, or until somebody waits; then flush, write, flush (the write is
+//! bcache's journal, as I/O: keys of clients' writes gather for 100 ms, until 32 KiB are full, or until somebody waits; then flush, write, flush (the write is
 //! PREFLUSH and FUA, and FUA is a second flush on SATA). A flush of a SATA device is no queued command: nothing else is sent to it meanwhile.
+//!
+//! A simplification: keys of what was destaged, and the second ones of cuts, are in leaves only (`write_dirty_finish` has no journal), but leaves
+//! are written with FUA (`do_btree_node_write`), which holds the device as well. Here these keys count for the journal, whose holds were fitted so.
 
 use flashfront_engine::Time;
 
@@ -21,6 +24,8 @@ const KEY_BYTES: u64 = 24;
 const SET_BYTES: u64 = 32 << 10;
 /// Its head.
 const HEAD_BYTES: u64 = 160;
+/// What it is rounded up to: make-bcache's `--block`, a sector by default.
+const SECTOR_BYTES: u64 = 512;
 /// The tree's leaf writes its new keys when they fill a page.
 const LEAF_KEYS: u64 = 168;
 
@@ -43,10 +48,10 @@ pub(super) enum Stage {
 
 #[derive(Debug)]
 pub(super) struct Journal {
-    /// Where it is: first block, blocks, and how far it came. The leaves are behind it.
+    /// Where it is: first block, blocks, and how many bytes in it came. The leaves are behind it.
     first: u32,
     blocks: u32,
-    at: u32,
+    at: u64,
     leaf_at: u32,
     keys: u64,
     leaf_keys: u64,
@@ -89,15 +94,19 @@ impl Journal {
         self.destaged_blocks += blocks as u64;
     }
 
-    /// Keys went into the tree.
-    pub(super) fn add(&mut self, keys: u64, io: &mut Io<Tag>) {
-        self.keys += keys;
+    /// Keys went into the tree's leaf.
+    pub(super) fn add_to_leaf(&mut self, keys: u64, io: &mut Io<Tag>) {
         self.leaf_keys += keys;
         while self.leaf_keys >= LEAF_KEYS {
             self.leaf_keys -= LEAF_KEYS;
             self.leaf_at = (self.leaf_at + 1) % self.blocks;
             io.write_cache(u64::from(self.first + self.blocks + self.leaf_at) * 4096, 4096, Tag::Nothing);
         }
+    }
+
+    /// Keys are to be durable before long.
+    pub(super) fn add(&mut self, keys: u64, io: &mut Io<Tag>) {
+        self.keys += keys;
         if !self.timer {
             self.timer = true;
             io.after(DELAY_NS, Tag::JournalDue);
@@ -133,13 +142,13 @@ impl Journal {
                 self.keys -= keys;
                 self.due = false;
                 self.written = std::mem::take(&mut self.next);
-                let blocks = (HEAD_BYTES + keys * KEY_BYTES).div_ceil(4096);
-                if self.at + blocks as u32 > self.blocks {
+                let bytes = (HEAD_BYTES + keys * KEY_BYTES).next_multiple_of(SECTOR_BYTES);
+                if self.at + bytes > u64::from(self.blocks) * 4096 {
                     self.at = 0;
                 }
-                let offset = u64::from(self.first + self.at) * 4096;
-                self.at += blocks as u32;
-                io.write_cache(offset, blocks * 4096, Tag::Journal(Stage::Written));
+                let offset = u64::from(self.first) * 4096 + self.at;
+                self.at += bytes;
+                io.write_cache(offset, bytes, Tag::Journal(Stage::Written));
                 Vec::new()
             }
             Stage::Written => {

@@ -28,7 +28,7 @@ use hashbrown::HashMap;
 
 use super::{Geometry, Io, Rig, Rival, Spec, Stats};
 use crate::system::{Ask, System, SystemRequest};
-use buckets::Buckets;
+use buckets::{BUCKET_BLOCKS, Buckets};
 use bypass::Bypass;
 use destage::Destage;
 use index::{Extent, Index, Piece};
@@ -44,9 +44,10 @@ const PAGE_NS: u64 = 1_700;
 const INSERT_NS: u64 = 32_000;
 /// Keys in the one node of a new tree (256 KiB of 24 bytes) before its root is split for the first time.
 const NODE_KEYS: usize = 10_900;
-/// Inserts of read misses that fail then. How many is fitted to the 208 of 8192 MiB that were read again in 2015, in one piece (the second pass was
-/// not slowed by seeks); later inserts hardly failed.
-const LOST_INSERTS: u32 = 1_664;
+/// For so long inserts of read misses fail then. Fitted to the 208 of 8192 MiB that were read again in 2015, in one piece (the second pass was not
+/// slowed by seeks), at 173,236 KB/s; later inserts hardly failed. That it is a time and no number is a guess: with Linux 6.1 a split among
+/// writes cost the reads after it nothing that showed.
+const LOST_NS: u64 = 1_230_000_000;
 /// `cutoff_writeback` and `cutoff_writeback_sync`: more of the cache in use, and writes are no longer kept dirty.
 const CUTOFF_PERCENT: u32 = 40;
 const CUTOFF_SYNC_PERCENT: u32 = 70;
@@ -152,9 +153,8 @@ struct Bcache {
     /// Waits for a bucket: whose, first block, blocks, dirty.
     starved: VecDeque<(u64, u32, u32, bool)>,
     invalidating: bool,
-    /// Inserts that will fail.
-    to_lose: u32,
-    split: bool,
+    /// When the root was split.
+    split: Option<Time>,
     pieces: Vec<Piece>,
     stats: Stats,
 }
@@ -172,8 +172,7 @@ impl Bcache {
             tree_free_at: Time(0),
             starved: VecDeque::new(),
             invalidating: false,
-            to_lose: 0,
-            split: false,
+            split: None,
             pieces: Vec::new(),
             stats: Stats::default(),
             buckets,
@@ -221,6 +220,8 @@ impl Bcache {
             } else {
                 // The first miss of a request is cached, others aren't.
                 let cached = std::mem::take(&mut cacheable);
+                // A key that holds the place, and is replaced when the data is there (`bch_btree_insert_check_key`).
+                self.journal.add_to_leaf(u64::from(cached), io);
                 let tag = if cached { Tag::Missed { number, start, len } } else { Tag::Part(number) };
                 io.read_origin(u64::from(start) * 4096, bytes, tag);
             }
@@ -302,10 +303,12 @@ impl Bcache {
             io.after(STARVED_NS, Tag::Starved);
             return;
         }
-        let bytes = self.buckets.priorities_bytes();
-        let (first, blocks) = self.buckets.journal();
-        let offset = u64::from(first + blocks) * 4096;
-        io.write_cache(offset, bytes, Tag::Priorities(batch));
+        // One after the other in the kernel; here all at once, and the last one written tells.
+        let mut priorities = self.buckets.take_priorities(&mut batch);
+        let bucket = u64::from(BUCKET_BLOCKS) * 4096;
+        let last = priorities.pop().expect("a batch has buckets");
+        priorities.iter().for_each(|number| io.write_cache(u64::from(*number) * bucket, bucket, Tag::Nothing));
+        io.write_cache(u64::from(last) * bucket, bucket, Tag::Priorities(batch));
     }
 
     fn feed_starved(&mut self, io: &mut Io<Tag>) {
@@ -319,6 +322,10 @@ impl Bcache {
     /// Data is on the cache device: its key goes into the tree, after those before it.
     fn stored(&mut self, store: Store, io: &mut Io<Tag>) {
         let keys = 1 + self.index.splits(&self.buckets, store.start, store.extent.len);
+        // Keys of fills only replace what is expected there: they are not journalled (`bch_data_insert_keys`).
+        if store.number.is_some() {
+            self.journal.add(u64::from(keys), io);
+        }
         self.insert_after(u64::from(keys), Tag::Inserted(store), io);
     }
 
@@ -329,7 +336,7 @@ impl Bcache {
     }
 
     fn insert_after(&mut self, keys: u64, tag: Tag, io: &mut Io<Tag>) {
-        self.journal.add(keys, io);
+        self.journal.add_to_leaf(keys, io);
         self.turn(keys * INSERT_NS, tag, io);
     }
 
@@ -342,7 +349,7 @@ impl Bcache {
             if extent.dirty {
                 self.wake(io);
             }
-        } else if !self.is_lost() {
+        } else if !self.is_lost(io.now()) {
             let mut pieces = std::mem::take(&mut self.pieces);
             self.index.find(&self.buckets, start, extent.len, &mut pieces);
             // Somebody else has cached or written it meanwhile.
@@ -351,15 +358,13 @@ impl Bcache {
             }
             self.pieces = pieces;
         }
+        if self.split.is_none() && self.index.keys() > NODE_KEYS {
+            self.split = Some(io.now());
+        }
     }
 
-    fn is_lost(&mut self) -> bool {
-        if !self.split && self.index.keys() > NODE_KEYS {
-            (self.split, self.to_lose) = (true, LOST_INSERTS);
-        }
-        let lost = self.to_lose > 0;
-        self.to_lose -= u32::from(lost);
-        lost
+    fn is_lost(&self, now: Time) -> bool {
+        self.split.is_some_and(|split| now.since_ns(split) < LOST_NS)
     }
 }
 
@@ -431,7 +436,10 @@ impl Rival for Bcache {
                 self.turn(way_ns(u64::from(extent.len)), Tag::DirtyCopied(start, extent), io);
             }
             Tag::DirtyCopied(start, extent) => Self::write_dirty(start, extent, io),
-            Tag::DirtyWritten(start, extent) => self.insert_after(1, Tag::Cleaned(start, extent), io),
+            Tag::DirtyWritten(start, extent) => {
+                self.journal.add(1, io);
+                self.insert_after(1, Tag::Cleaned(start, extent), io);
+            }
             Tag::Cleaned(start, extent) => self.cleaned(start, extent, io),
         }
     }

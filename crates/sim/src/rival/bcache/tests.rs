@@ -22,11 +22,15 @@ struct Life {
 
 impl Life {
     fn new(spec: &Spec) -> Self {
+        Self::sized(spec, 2 * GIB)
+    }
+
+    fn sized(spec: &Spec, cache_bytes: u64) -> Self {
         let geometry = Geometry {
             origin: ModelSpec::Hdd(HddSpec::default()),
             origin_bytes: 64 * GIB,
             cache: ModelSpec::Ssd(SsdSpec::samsung_850_pro(Fill::Clean)),
-            cache_bytes: 2 * GIB,
+            cache_bytes,
         };
         Self { system: (spec.build)(&geometry), now: Time(0), number: 0 }
     }
@@ -148,6 +152,40 @@ fn a_flush_goes_to_both_devices() {
     let (moved, _) = life.run(job);
     assert!(moved.origin_flushes >= 255, "{moved:?}");
     assert!(moved.cache_flushes >= 2 * 255, "before the journal write and after it: {moved:?}");
+}
+
+#[test]
+fn a_small_cache_writes_its_generations_for_every_third_bucket() {
+    let written = |cache_bytes, read_percent| {
+        let mut life = Life::sized(&SPEC, cache_bytes);
+        life.run(random(read_percent, 0, GIB, 96 * MIB, 16)).0.cache_write_bytes as f64 / (96 * MIB) as f64
+    };
+    // On Linux 6.1 with 320 MiB: 1.36 for 96 MiB of writes, 1.37 for 22.6 MiB of reads.
+    for read_percent in [0, 100] {
+        let small = written(320 * MIB, read_percent);
+        assert!((1.3..1.4).contains(&small), "{small} times what was cached");
+    }
+    let large = written(16 * GIB, 100);
+    assert!(large < 1.05, "{large} times what was cached");
+}
+
+#[test]
+fn a_root_split_among_writes_costs_later_reads_nothing() {
+    let mut life = Life::new(&SPEC);
+    life.run(random(0, 0, GIB, 12_288 * 4096, 16));
+    life.idle(2);
+    life.run(random(100, GIB, GIB, 4 * MIB, 4));
+    let again = life.run(random(100, GIB, GIB, 4 * MIB, 4)).0;
+    assert_eq!(again.origin_read_bytes, 0);
+}
+
+#[test]
+fn what_is_cached_for_reads_is_not_journalled() {
+    let mut life = Life::sized(&SPEC, 16 * GIB);
+    let read = life.run(random(100, 0, GIB, 16 * MIB, 16)).0;
+    assert_eq!((read.cache_flushes, read.origin_read_bytes), (0, 16 * MIB));
+    let written = life.run(random(0, GIB, GIB, 16 * MIB, 16)).0;
+    assert!(written.cache_flushes > 0, "{written:?}");
 }
 
 #[test]

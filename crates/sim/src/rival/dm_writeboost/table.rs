@@ -77,12 +77,10 @@ impl Table {
         self.dirty_blocks -= u64::from(std::mem::take(&mut self.dirty[slot as usize]));
     }
 
-    /// What is dirty in the segment that begins here; whether anything is.
-    pub(super) fn dirty_of(&self, first: u32, found: &mut Vec<(u32, u32)>) -> bool {
-        let before = found.len();
+    /// What is dirty in the segment that begins here.
+    pub(super) fn dirty_of(&self, first: u32, found: &mut Vec<(u32, u32)>) {
         let dirty = (first..first + SEGMENT_BLOCKS).filter(|slot| self.dirty[*slot as usize]);
         found.extend(dirty.map(|slot| (slot, self.blocks[slot as usize] - 1)));
-        found.len() > before
     }
 
     /// A slot's block was written to the origin, if it is still that one's.

@@ -4,7 +4,7 @@
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 use flashfront_engine::Time;
 
-use super::{SPEC, SPEC_READCACHE, build};
+use super::{Cells, SPEC, SPEC_READCACHE, build};
 use crate::load::{Job, Pattern, idle, run};
 use crate::rival::{Geometry, Spec};
 use crate::system::{System, Traffic};
@@ -86,7 +86,8 @@ fn each_flush_costs_a_slot() {
 
 #[test]
 fn reads_are_cached_only_with_a_threshold_and_only_single_blocks() {
-    let single = || random(100, 8 * MIB, 8 * MIB);
+    // So far apart that few are neighbours.
+    let single = || random(100, GIB, 8 * MIB);
     let again = |spec: &Spec, job: Job| {
         let mut life = Life::new(spec, GIB);
         let first = life.run(job.clone()).0.origin_read_bytes;
@@ -97,6 +98,54 @@ fn reads_are_cached_only_with_a_threshold_and_only_single_blocks() {
     assert!(missed < MIB, "{missed} bytes read again");
     let long = Job { pattern: Pattern::Sequential, block_bytes: 64 << 10, ..single() };
     assert_eq!(again(&SPEC_READCACHE, long), 8 * MIB, "runs are cancelled");
+    let scattered = random(100, 8 * MIB, 8 * MIB);
+    assert_eq!(again(&SPEC_READCACHE, scattered), 8 * MIB, "runs whose blocks were read in any order, too");
+}
+
+#[test]
+fn nothing_is_cached_before_2048_different_blocks_were_missed() {
+    let mut life = Life::new(&SPEC_READCACHE, GIB);
+    let (moved, _) = life.run(random(100, 4 * MIB, 64 * MIB));
+    assert_eq!((moved.origin_read_bytes, moved.cache_write_bytes), (64 * MIB, 0));
+    let (moved, _) = life.run(random(100, GIB, 8 * MIB));
+    assert!(moved.cache_write_bytes > 0, "{moved:?}");
+}
+
+#[test]
+fn what_was_missed_first_is_cached_last_if_no_write_came() {
+    let mut cells = Cells::new(1);
+    let blocks = || (0..2048).map(|nth| nth * 10);
+    assert!(blocks().all(|block| cells.reserve(block)));
+    assert!(!cells.reserve(10) && !cells.reserve(7), "each has a cell already, or there are no more");
+    cells.cancel(20);
+    assert!(!cells.ended(2047) && cells.ended(1));
+    let mut cached = Vec::new();
+    while let Some(block) = cells.next() {
+        cached.push(block);
+        cells.pop();
+    }
+    assert!(cached.into_iter().rev().eq(blocks().filter(|block| *block != 20)));
+    assert!(cells.reserve(7), "they are taken anew");
+}
+
+#[test]
+fn what_is_in_the_open_segment_is_read_from_the_origin() {
+    let mut life = Life::new(&SPEC, GIB);
+    // Two segments that are closed at the last block, which opens the third.
+    let bytes = (2 * 127 + 1) * 4096;
+    let (written, _) = life.run(random(0, GIB, bytes));
+    let (read, _) = life.run(random(100, GIB, bytes));
+    assert_eq!((written.origin_read_bytes, read.origin_read_bytes), (0, 4096));
+    assert_eq!(read.cache_read_bytes - written.cache_read_bytes, 2 * 127 * 4096);
+}
+
+#[test]
+fn a_segment_is_read_for_destage_even_if_nothing_in_it_is_dirty() {
+    let mut life = Life::new(&SPEC_READCACHE, GIB);
+    life.run(random(100, GIB, 8 * MIB));
+    let after = life.idle(10);
+    assert!(after.cache_write_bytes > 7 * MIB, "{after:?}");
+    assert_eq!((after.cache_read_bytes, after.origin_write_bytes), (after.cache_write_bytes / 128 * 127, 0));
 }
 
 #[test]
