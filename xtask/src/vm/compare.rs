@@ -99,6 +99,7 @@ fn simulate(program: &Path) -> Result<String, Failed> {
     let mut sim = std::process::Command::new(program);
     sim.current_dir(root());
     sim.args(["sim", "run", "--csv", "--job", JOB, "--cache-size", &format!("{}MiB", SSD_BYTES >> 20)]);
+    sim.args(["--origin-size", &format!("{}MiB", HDD_BYTES >> 20)]);
     stdout_of(sim.args(["--systems", &models.join(",")]))
 }
 
