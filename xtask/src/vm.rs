@@ -72,6 +72,9 @@ pub(crate) fn vm(args: &[String]) -> Result<(), Failed> {
     }
     let options = Options::parse(args)?;
     missing(&PROGRAMS)?;
+    let path = Path::new("/dev/fuse");
+    let open = File::options().read(true).write(true).open(path);
+    open.map_err(|error| Failed::File { path: path.into(), error })?;
     let program = flashfront()?;
     println!("vm: seed {}; making the guest", options.seed);
     let dir = target().join("vm");
@@ -110,11 +113,7 @@ fn missing(programs: &[(&str, &str)]) -> Result<(), Failed> {
     let absent = |program: &str| Command::new(program).arg("--version").output().is_err();
     let packages: Vec<&str> = programs.iter().filter(|(it, _)| absent(it)).map(|(_, package)| *package).collect();
     match packages[..] {
-        [] => {
-            let path = Path::new("/dev/fuse");
-            let open = File::options().read(true).write(true).open(path);
-            open.map(drop).map_err(|error| Failed::File { path: path.into(), error })
-        }
+        [] => Ok(()),
         _ => Err(Failed::Usage(format!("missing here: apt-get install {}", packages.join(" ")))),
     }
 }

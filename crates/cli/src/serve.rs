@@ -106,7 +106,7 @@ pub(crate) struct Serve {
     /// When a write in writeback mode is acknowledged [default: flush].
     #[arg(long, value_parser = choice::durability())]
     durability: Option<Durability>,
-    /// Data never stays dirty longer than this [default: 10min].
+    /// Data should not stay dirty longer than this; from half of it on destage hurries [default: 10min].
     #[arg(long, value_name = "TIME")]
     max_dirty_age: Option<Age>,
     /// What is cached, and what leaves [default: the first].

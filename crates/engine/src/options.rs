@@ -25,7 +25,7 @@ pub struct Options {
     pub ram_front_bytes: u64,
     /// What may be written to the cache device in a day; beyond it reads are not cached. Default: no limit.
     pub flash_writes_per_day_bytes: Option<u64>,
-    /// No block stays dirty longer than about this. Default 10 minutes.
+    /// A block should not stay dirty longer than this; from half of it on destage hurries. Default 10 minutes.
     pub dirty_age_max_ns: u64,
     /// A write waits in RAM at most this long for its commit. Default 1 s.
     pub commit_age_max_ns: u64,

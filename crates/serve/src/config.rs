@@ -135,7 +135,7 @@ pub struct Policy {
     /// When a write in writeback mode is acknowledged.
     #[serde(with = "durability")]
     pub durability: Durability,
-    /// Data never stays dirty longer than this.
+    /// Data should not stay dirty longer than this; from half of it on destage hurries.
     pub max_dirty_age: Age,
 }
 

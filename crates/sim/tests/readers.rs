@@ -10,7 +10,7 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const S: u64 = 1_000_000_000;
 
-/// Bytes of the reads of a job on the bare SSD, and on a cache with 1.5 GiB to destage; blocks destaged meanwhile, and left.
+/// Reads of a job on the bare SSD, and on a cache with much to destage; blocks destaged meanwhile, and left.
 struct Beside {
     ssd: u64,
     ours: u64,
@@ -18,7 +18,13 @@ struct Beside {
     left: u64,
 }
 
-fn beside(dirty_age_max_ns: u64, read: &Job) -> Beside {
+/// Where 1.5 GiB in one piece are dirty.
+fn sequential() -> Job {
+    let bytes = 3 * GIB / 2;
+    Job { block_bytes: 128 << 10, read_percent: 0, span_bytes: bytes, total_bytes: bytes, ..Job::default() }
+}
+
+fn beside(dirty_age_max_ns: u64, writes: &[Job], read: &Job) -> Beside {
     let spec = FlashfrontSpec {
         origin: ModelSpec::Hdd(HddSpec::default()),
         origin_bytes: 64 * GIB,
@@ -32,14 +38,7 @@ fn beside(dirty_age_max_ns: u64, read: &Job) -> Beside {
     let mut on = |system: &mut dyn System, job: &Job| {
         run(system, &mut now, &mut number, std::slice::from_ref(job), S, &mut |_| true).expect("nobody stops it")
     };
-    let write = Job {
-        block_bytes: 128 << 10,
-        read_percent: 0,
-        span_bytes: 3 * GIB / 2,
-        total_bytes: 3 * GIB / 2,
-        ..Job::default()
-    };
-    on(&mut cached, &write);
+    writes.iter().for_each(|write| drop(on(&mut cached, write)));
     let dirty = cached.status().blocks_dirty;
     assert!(dirty > 100_000, "the test needs something to destage: {dirty} blocks");
     let ours = on(&mut cached, read).jobs[0].reads;
@@ -56,7 +55,7 @@ fn reads() -> Job {
 
 #[test]
 fn hits_have_the_cache_device_beside_long_runs_of_destage() {
-    let Beside { ssd, ours, destaged, left } = beside(Options::default().dirty_age_max_ns, &reads());
+    let Beside { ssd, ours, destaged, left } = beside(Options::default().dirty_age_max_ns, &[sequential()], &reads());
     // In the first second the writer may come back.
     assert!(ours * 100 > ssd * 93, "{ours} reads, {ssd} of the bare SSD");
     // It goes on, a fortieth of what is read and what was begun before; and as fast as it can when nobody reads.
@@ -68,10 +67,28 @@ fn hits_have_the_cache_device_beside_long_runs_of_destage() {
 #[test]
 fn old_data_is_destaged_beside_hits_with_measure() {
     let age_ns = 2 * S;
-    let Beside { ssd, ours, destaged, .. } = beside(age_ns, &reads());
+    let Beside { ssd, ours, destaged, .. } = beside(age_ns, &[sequential()], &reads());
     assert!(ours * 100 > ssd * 92, "{ours} reads, {ssd} of the bare SSD");
     assert!((70_000..150_000).contains(&destaged), "{destaged} blocks beside {ours} reads of 32");
     let now_and_then = Job { rate_per_s: 50.0, ..reads() };
-    let gaps = beside(age_ns, &now_and_then);
+    let gaps = beside(age_ns, &[sequential()], &now_and_then);
     assert!(gaps.destaged * 2 > destaged * 3, "{} blocks, {destaged} beside constant reads", gaps.destaged);
+}
+
+/// Scattered blocks take little of the SSD, and all that the disk has: old ones are not slower than young ones.
+#[test]
+fn old_scattered_data_is_not_slower_than_young() {
+    let hot = Job { span_bytes: 512 * MIB, total_bytes: 512 * MIB, ..sequential() };
+    let scattered = Job {
+        pattern: Pattern::Random,
+        block_bytes: 4 << 10,
+        depth: 32,
+        offset_bytes: 8 * GIB,
+        span_bytes: 16 * GIB,
+        ..hot.clone()
+    };
+    let beside = |age_ns| beside(age_ns, &[hot.clone(), scattered.clone()], &reads());
+    let (young, old) = (beside(Options::default().dirty_age_max_ns), beside(2 * S));
+    assert!(old.destaged * 10 >= young.destaged * 9, "{} blocks, young {}", old.destaged, young.destaged);
+    assert!(old.ours * 100 > old.ssd * 90, "{} reads, {} of the bare SSD", old.ours, old.ssd);
 }

@@ -30,7 +30,7 @@ pub(crate) struct Pace {
     pub(crate) pause_permille: u64,
     /// Everything is to go, also what is often rewritten.
     pub(crate) hurry: bool,
-    /// It is as slow as it is for the sake of clients that read the cache device, and needn't be in their gaps.
+    /// It pauses for the sake of clients that read the cache device: needn't in their gaps, nor for what their reads have earned (see `readers`).
     pub(crate) patient: bool,
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn pace(view: View) -> Option<Pace> {
     let full = Pace { batch_ns: FULL_BATCH_NS, pause_permille: 0, hurry, patient: false };
     let (dirty, limit) = (view.dirty * 100, view.limit);
     // Only age presses, and it presses less than who waits.
-    let patient = view.aged && view.readers && view.dirty <= limit;
+    let patient = view.aged && view.readers && !view.clients && view.dirty <= limit;
     if view.dirty == 0 {
         None
     } else if view.urgent || view.idle {
@@ -132,6 +132,8 @@ mod tests {
         assert_eq!(share(View { dirty: 300, clients: true, aged: true, ..CALM }), Some(PRESSED_PERMILLE));
         assert_eq!(share(View { dirty: 750, clients: true, ..CALM }), Some(PRESSED_PERMILLE));
         assert_eq!(share(View { dirty: 1000, aged: true, readers: true, ..CALM }), Some(PATIENT_PERMILLE));
+        let both = View { dirty: 900, aged: true, clients: true, ..CALM };
+        assert_eq!(pace(View { readers: true, ..both }), pace(both), "who needs the disk decides");
         assert_eq!(share(View { dirty: 1001, aged: true, readers: true, ..CALM }), Some(1000));
     }
 }

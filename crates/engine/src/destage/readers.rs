@@ -4,7 +4,7 @@
 //! Destage of long runs takes what an origin takes, 170 MB/s of a disk, from an SSD whose cable carries 550: reads of cached data
 //! were a third slower for minutes after a burst of writes (gflash, which destages from RAM, is the one that showed it). So clients' reads
 //! earn what destage may read, and it is spent in batches, because each batch costs the origin a flush. Data that gets old doesn't wait for
-//! that: it has a share of the origin's time (see `rate`), and all of it in the readers' gaps.
+//! that alone: it has a share of the origin's time, too (see `rate`), and all of it in the readers' gaps.
 
 use crate::types::Time;
 

@@ -229,13 +229,17 @@ impl Destager {
         cx: &mut Cx<'_>,
     ) {
         let under_way = |it: &Self| it.runs + it.written.len() as u32;
+        let mut paused_until = None;
         if pace.pause_permille > 0 {
             let pause = self.last_batch_ns / 1000 * pace.pause_permille;
             let resume = self.batch_ended.map_or(cx.now, |at| at.plus_ns(pause));
             if self.flushing > 0 || cx.now < resume {
                 let gap = cx.shared.cache_reads.until(self.aged(cx), cx.now).filter(|_| pace.patient);
                 self.resume_at = (self.flushing == 0).then_some(gap.map_or(resume, |gap| gap.min(resume)));
-                return;
+                if !pace.patient {
+                    return;
+                }
+                paused_until = Some(self.resume_at);
             }
         }
         self.resume_at = None;
@@ -244,12 +248,18 @@ impl Destager {
         // sweep to its end and once more from the start.
         let room = |it: &Self| under_way(it) < batch && it.written_blocks < blocks;
         while self.runs < RUNS_MAX && room(self) && (tries < TRIES_PER_STEP || self.idle()) {
+            let earned = self.credit.allows(&cx.shared.cache_reads, cx.now);
             // Who waits for room, or for age, waits for more than a reader does.
-            if let Err(until) = self.credit.allows(&cx.shared.cache_reads, cx.now)
-                && !pace.hurry
-            {
-                self.resume_at = Some(until);
-                break;
+            match (earned, paused_until) {
+                (Err(_), Some(resume_at)) => {
+                    self.resume_at = resume_at;
+                    break;
+                }
+                (Err(until), None) if !pace.hurry => {
+                    self.resume_at = Some(until);
+                    break;
+                }
+                _ => {}
             }
             tries += 1;
             if !self.start_urgent(lanes, router, cx) && !self.start_next(pace.hurry, lanes, router, cx) {

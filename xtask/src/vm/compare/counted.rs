@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What was counted: in the guest by its kernel and the caches, outside by our daemon, and on the models.
 
+use crate::run::Failed;
+
 /// Bytes: read from the disk, written to it, read from the SSD, written to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moved(pub(super) [u64; 4]);
@@ -49,9 +51,9 @@ impl Report {
     }
 
     /// A line of the guest; with what our daemon said then.
-    pub(super) fn hear(&mut self, line: &str, status: Option<&str>) {
+    pub(super) fn hear(&mut self, line: &str, status: Option<&str>) -> Result<(), Failed> {
         if let Some(status) = status {
-            self.now = of_status(status);
+            self.now = of_status(status)?;
         }
         let words: Vec<&str> = line.split(' ').collect();
         let number = |nth: usize| words.get(nth).and_then(|word| word.parse::<u64>().ok()).unwrap_or_default();
@@ -70,6 +72,7 @@ impl Report {
             "done" => self.phases.push(self.phase(words[1])),
             _ => {}
         }
+        Ok(())
     }
 
     fn phase(&self, name: &str) -> Phase {
@@ -92,18 +95,19 @@ impl Report {
 }
 
 /// What our daemon counts, of `status --json`.
-fn of_status(json: &str) -> Counters {
+fn of_status(json: &str) -> Result<Counters, Failed> {
     let number = |key: &str| {
-        let text = json.split(&format!("\"{key}\":")).nth(1).unwrap_or_default();
+        let text = json.split(&format!("\"{key}\":")).nth(1)?;
         let digits: String = text.trim_start().chars().take_while(char::is_ascii_digit).collect();
-        digits.parse::<u64>().unwrap_or_default()
+        digits.parse::<u64>().ok()
     };
-    let sectors = |key| number(key) / 512;
-    Counters {
-        ssd: [0, sectors("cache_reads_bytes"), 0, sectors("cache_writes_bytes")],
-        disk: [0, sectors("origin_reads_bytes"), 0, sectors("origin_writes_bytes")],
-        hits: Some([number("read_hits"), number("read_misses")]),
-    }
+    let number = |key| number(key).ok_or_else(|| Failed::Usage(format!("the daemon's status has no `{key}`: {json}")));
+    let sectors = |key| Ok::<u64, Failed>(number(key)? / 512);
+    Ok(Counters {
+        ssd: [0, sectors("cache_reads_bytes")?, 0, sectors("cache_writes_bytes")?],
+        disk: [0, sectors("origin_reads_bytes")?, 0, sectors("origin_writes_bytes")?],
+        hits: Some([number("read_hits")?, number("read_misses")?]),
+    })
 }
 
 /// The names of a job's phases: its sections.
@@ -113,11 +117,15 @@ pub(super) fn phases(job: &str) -> Vec<String> {
 }
 
 /// The simulator's CSV: system, phase, and what was moved.
-pub(super) fn simulated(csv: &str) -> Vec<(String, String, Moved)> {
+pub(super) fn simulated(csv: &str) -> Result<Vec<(String, String, Moved)>, Failed> {
     let mut lines = csv.lines();
     let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
     let columns = ["origin_read_bytes", "origin_write_bytes", "cache_read_bytes", "cache_write_bytes"];
-    let columns = columns.map(|name| head.iter().position(|column| *column == name).unwrap_or(usize::MAX));
+    let columns = columns.map(|name| head.iter().position(|column| *column == name));
+    let [Some(a), Some(b), Some(c), Some(d)] = columns else {
+        return Err(Failed::Usage(format!("the simulator's CSV has other columns than expected: {}", head.join(","))));
+    };
+    let columns = [a, b, c, d];
     let mut all: Vec<(String, String, Moved)> = Vec::new();
     for line in lines {
         let words: Vec<&str> = line.split(',').collect();
@@ -130,7 +138,7 @@ pub(super) fn simulated(csv: &str) -> Vec<(String, String, Moved)> {
             _ => all.push((words[0].to_owned(), words[1].to_owned(), Moved(moved))),
         }
     }
-    all
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -151,7 +159,7 @@ mod tests {
             "done cold",
         ] {
             assert!(report.wants_status(line) == (line.starts_with("begin") || line.starts_with("done")));
-            report.hear(line, None);
+            report.hear(line, None).unwrap();
         }
         let cold = &report.phases[0];
         assert_eq!(
@@ -164,12 +172,20 @@ mod tests {
     #[test]
     fn a_daemon_s_status_and_the_simulator_s_csv_are_read() {
         let mut report = Report::new("flashfront");
-        report.hear("begin cold", Some("{\"read_hits\":1,\"read_misses\":1,\"origin_reads_bytes\":512}"));
-        report.hear("disk vda 1 2 3 4", None);
-        report.hear("done cold", Some("{\"read_hits\": 4, \"read_misses\": 2, \"origin_reads_bytes\": 1536}"));
+        let status = |hits: u64, misses: u64, read: u64| {
+            format!(
+                "{{\"read_hits\": {hits},\"read_misses\":{misses},\"origin_reads_bytes\":{read},\"origin_writes_bytes\":0,\
+                 \"cache_reads_bytes\":0,\"cache_writes_bytes\":0}}"
+            )
+        };
+        report.hear("begin cold", Some(&status(1, 1, 512))).unwrap();
+        report.hear("disk vda 1 2 3 4", None).unwrap();
+        report.hear("done cold", Some(&status(4, 2, 1536))).unwrap();
+        assert!(report.hear("done cold", Some("{}")).is_err());
         assert_eq!((report.phases[0].hits, report.phases[0].moved), (Some([3, 1]), Moved([1024, 0, 0, 0])));
         let csv = "system,phase,end_s,origin_read_bytes,origin_write_bytes,cache_read_bytes,cache_write_bytes\na,x,1,1,2,3,4\na,x,2,10,20,30,40\na,y,1,5,0,0,0\n";
-        let found = simulated(csv);
+        assert!(simulated("system,phase\n").is_err());
+        let found = simulated(csv).unwrap();
         assert_eq!(found.len(), 2);
         assert_eq!(found[0], ("a".to_owned(), "x".to_owned(), Moved([11, 22, 33, 44])));
         assert_eq!(phases("[global]\na=b\n[cold]\n[warm]\n"), ["cold", "warm"]);

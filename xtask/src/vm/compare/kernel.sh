@@ -30,18 +30,23 @@ if [ ! -d "$kernel" ]; then
     release=${image#linux-image-}
     writeboost=$(echo tree/usr/src/dm-writeboost-*)
     make -s -C "tree/usr/src/$headers" M="$PWD/$writeboost" modules >make.log 2>&1 ||
-        { cat make.log; echo "dm-writeboost can't be built here, and is left out" >&2; }
-    [ ! -e "$writeboost/dm-writeboost.ko" ] || cp "$writeboost/dm-writeboost.ko" "tree/lib/modules/$release/"
+        cat make.log
+    cp "$writeboost/dm-writeboost.ko" "tree/lib/modules/$release/" || echo "dm-writeboost can't be built here" >&2
     rm -rf debs tree/usr
     busybox depmod -b tree "$release"
     mv tree "$kernel"
 fi
 
+find "$kernel" -name 'dm-writeboost.ko*' | grep -q . || echo "without dm-writeboost; to try again: rm -r $kernel" >&2
 cp "$kernel"/boot/vmlinuz-* vmlinuz
 mkdir -p root/bin root/lib/modules root/dev root/proc root/sys root/host
 cp "$(command -v busybox)" root/bin/
 for module in virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci netfs fscache 9pnet 9pnet_virtio 9p; do
-    find "$kernel/lib/modules" -name "$module.ko" -exec cp {} root/lib/modules \;
+    find "$kernel/lib/modules" -name "$module.ko*" -exec cp {} root/lib/modules \;
+done
+# Newer Debians pack them.
+for packed in root/lib/modules/*.xz; do
+    [ ! -e "$packed" ] || xz -d "$packed"
 done
 cp peers.sh root/init && chmod +x root/init
 cp job.fio root/
