@@ -58,6 +58,8 @@ bcache)
     done
     # As the articles have it, and the model.
     echo 0 >/sys/block/bcache0/bcache/sequential_cutoff
+    # Else it passes the SSD by whenever the emulated processor, not the SSD, makes that slow.
+    for limit in /sys/fs/bcache/*-*/congested_*_threshold_us; do echo 0 >"$limit"; done
     ;;
 dm-cache)
     modprobe dm-cache-smq && modprobe dm-cache || end "failed modprobe dm-cache"
