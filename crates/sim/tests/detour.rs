@@ -178,9 +178,15 @@ fn a_refused_half_block_leaves_the_other_half_alone() {
     assert_eq!(client.take_failed(), []);
 }
 
-/// A write that was to go past the log, behind one of the same block that is in the log, while the mode is switched.
+/// A write that was to go past the log, behind one of the same block that is in the log, while the mode is switched, or a drain begins.
 #[test]
 fn a_switch_of_the_mode_fails_no_write() {
+    for control in [Control::SetMode { origin: OriginId(0), mode: Mode::Writearound }, Control::Drain(true)] {
+        switched_behind_a_congested_log(control);
+    }
+}
+
+fn switched_behind_a_congested_log(control: Control) {
     let mut client = slow_log(512);
     let before = counters(&client).bypassed_congested_blocks;
     // The log is full of commits in flight.
@@ -195,7 +201,7 @@ fn a_switch_of_the_mode_fails_no_write() {
     while counters(&client).bypassed_congested_blocks == before {
         assert!(client.world.step(), "the test needs a congested log");
     }
-    client.world.control(Control::SetMode { origin: OriginId(0), mode: Mode::Writearound });
+    client.world.control(control);
     client.finish();
     assert_eq!(client.take_failed(), []);
     for n in 0..10 {
