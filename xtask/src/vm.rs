@@ -79,7 +79,7 @@ pub(crate) fn vm(args: &[String]) -> Result<(), Failed> {
     println!("vm: seed {}; making the guest", options.seed);
     let dir = target().join("vm");
     let place = Place::new(&dir, &["cache", "origin"])?;
-    report::make(&place, &dir.join("debs"))?;
+    guest::make(&place, include_str!("vm/guest.sh"), &[("init.sh", include_str!("vm/init.sh"))], &dir.join("debs"))?;
     let mut rig = Rig::new(place, program, options.seed, options.canary)?;
     let end = rig.all_lives(options.kills);
     let violations = match end {

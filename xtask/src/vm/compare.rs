@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::daemon::Daemon;
-use super::guest::{Drive, Guest, Machine};
+use super::guest::{self, Drive, Guest, Machine};
 use super::place::Place;
 use crate::bench::{self, Found};
 use crate::run::{Failed, flashfront, root, stdout_of, target};
@@ -69,7 +69,8 @@ pub(super) fn compare(args: &[String]) -> Result<(), Failed> {
     let simulated = counted::simulated(&simulate(&program)?)?;
     let dir = target().join("vm");
     let place = Place::new(&dir, &[])?;
-    make(&place, &dir.join("peers"), &job)?;
+    let files = [("peers.sh", include_str!("compare/peers.sh")), ("job.fio", job.as_str())];
+    guest::make(&place, include_str!("compare/kernel.sh"), &files, &dir.join("peers"))?;
     let (start, mut reports, mut failed) = (Instant::now(), Vec::new(), 0);
     for (nth, system) in systems.iter().enumerate() {
         let left = start.elapsed().mul_f64((systems.len() - nth) as f64 / nth.max(1) as f64).as_secs();
@@ -112,20 +113,6 @@ fn simulate(program: &Path) -> Result<String, Failed> {
     sim.args(["sim", "run", "--csv", "--job", JOB, "--cache-size", &format!("{}MiB", SSD_BYTES >> 20)]);
     sim.args(["--origin-size", &format!("{}MiB", HDD_BYTES >> 20)]);
     stdout_of(sim.args(["--systems", &models.join(",")]))
-}
-
-/// Makes what is booted; kernel and modules stay in `kernel` for the next time.
-fn make(place: &Place, kernel: &Path, job: &str) -> Result<(), Failed> {
-    for (name, text) in [("peers.sh", include_str!("compare/peers.sh")), ("job.fio", job)] {
-        let path = place.path(name);
-        fs::write(&path, text).map_err(|error| Failed::File { path, error })?;
-    }
-    let mut script = place.command("sh");
-    script.args(["-c", include_str!("compare/kernel.sh"), "kernel"]).arg(kernel);
-    match script.status() {
-        Ok(status) if status.success() => Ok(()),
-        _ => Err(Failed::Usage("the guest can't be made of Debian's packages; see above".to_owned())),
-    }
 }
 
 /// One system on fresh devices.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A guest: a Debian kernel under QEMU's software emulation, and what it reports, line by line.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -15,6 +17,19 @@ pub(super) enum Drive<'a> {
     Nbd(&'a str),
     /// A plain file.
     File(&'a str),
+}
+
+/// Makes what is booted out of Debian's packages: `script` does it, in the folder of the run, where these files are; what it downloads stays in
+/// `packages` for the next time.
+pub(super) fn make(place: &Place, script: &str, files: &[(&str, &str)], packages: &Path) -> Result<(), Failed> {
+    for (name, text) in files {
+        let path = place.path(name);
+        fs::write(&path, text).map_err(|error| Failed::File { path, error })?;
+    }
+    match place.command("sh").args(["-c", script, "guest"]).arg(packages).status() {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(Failed::Usage("the guest can't be made of Debian's packages; see above".to_owned())),
+    }
 }
 
 /// A running guest.

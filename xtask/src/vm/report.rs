@@ -1,24 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guest with the database: how it is made of Debian's packages (`guest.sh`), and what its one program (`init.sh`) says.
-
-use std::fs;
-use std::path::Path;
-
-use super::place::Place;
-use crate::run::Failed;
-
-/// Makes what is booted, `vmlinuz` and `initrd` in the folder of the run; Debian's packages stay in `debs` for
-/// the next time.
-pub(super) fn make(place: &Place, debs: &Path) -> Result<(), Failed> {
-    let path = place.path("init.sh");
-    fs::write(&path, include_str!("init.sh")).map_err(|error| Failed::File { path, error })?;
-    let mut script = place.command("sh");
-    script.args(["-c", include_str!("guest.sh"), "guest"]).arg(debs);
-    match script.status() {
-        Ok(status) if status.success() => Ok(()),
-        _ => Err(Failed::Usage("the guest can't be made of Debian's packages; see above".to_owned())),
-    }
-}
+//! What the guest with the database says: its one program is `init.sh`.
 
 /// A line of its report.
 #[derive(Debug, PartialEq, Eq)]

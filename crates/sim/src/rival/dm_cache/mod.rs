@@ -111,6 +111,23 @@ fn parts(request: &SystemRequest, block_bytes: u64) -> Vec<Part> {
     blocks.map(part).collect()
 }
 
+/// Begins to look the blocks of a request up, each after the time that this takes; how many there are is kept in `several`, unless it is one.
+fn look_up<T>(
+    request: &SystemRequest,
+    block_bytes: u64,
+    several: &mut HashMap<u64, u32>,
+    io: &mut Io<T>,
+    start: impl Fn(Part) -> T,
+) {
+    let parts = parts(request, block_bytes);
+    if parts.len() > 1 {
+        several.insert(request.number, parts.len() as u32);
+    }
+    for part in parts {
+        io.after(REQUEST_NS + part.len / SECTOR * REQUEST_4K_NS, start(part));
+    }
+}
+
 /// Counts down; whether it was the last.
 fn last_of(left: &mut HashMap<u64, u32>, number: u64) -> bool {
     let count = left.get_mut(&number).expect("what is counted down was counted");

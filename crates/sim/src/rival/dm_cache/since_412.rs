@@ -14,8 +14,8 @@ use hashbrown::HashMap;
 
 use super::smq::{Kind, Smq, Work};
 use super::{
-    CHANGE_BLOCKS, COMMIT_BLOCKS, COMMIT_NS, Geometry, Io, Part, REQUEST_4K_NS, REQUEST_NS, Rig, Rival, SECOND_NS,
-    SECTOR, Setup, Stats, last_of, parts,
+    CHANGE_BLOCKS, COMMIT_BLOCKS, COMMIT_NS, Geometry, Io, Part, Rig, Rival, SECOND_NS, SECTOR, Setup, Stats, last_of,
+    look_up,
 };
 use crate::system::{Ask, System, SystemRequest};
 
@@ -361,13 +361,7 @@ impl Rival for Target {
         if ask == Ask::Read {
             self.stats.read_blocks += len / SECTOR;
         }
-        let parts = parts(&request, self.setup.block_bytes);
-        if parts.len() > 1 {
-            self.parts.insert(number, parts.len() as u32);
-        }
-        for part in parts {
-            io.after(REQUEST_NS + part.len / SECTOR * REQUEST_4K_NS, Tag::Start(part));
-        }
+        look_up(&request, self.setup.block_bytes, &mut self.parts, io, Tag::Start);
     }
 
     fn done(&mut self, tag: Tag, io: &mut Io<Tag>) {
