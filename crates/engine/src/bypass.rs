@@ -4,10 +4,11 @@
 //! The ends of the last 64 streams are remembered, as bcache remembers 128; a request that starts
 //! where one ended continues it. A stream longer than the threshold is bypassed.
 
-use alloc::collections::VecDeque;
+use crate::types::SECTOR_BYTES;
 
 const STREAMS: usize = 64;
 
+#[derive(Clone, Copy, Default)]
 struct Stream {
     end_sector: u64,
     sectors: u64,
@@ -15,25 +16,44 @@ struct Stream {
 
 /// The recent streams of one origin.
 pub(crate) struct Streams {
-    recent: VecDeque<Stream>,
+    streams: [Stream; STREAMS],
+    /// A part of each one's end: most requests continue none, and see it with four comparisons of 16 tags.
+    tags: [u8; STREAMS],
+    /// Their places, the latest first.
+    recent: [u8; STREAMS],
+    len: usize,
+}
+
+const fn tag(sector: u64) -> u8 {
+    (sector.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
 impl Streams {
     pub(crate) fn new() -> Self {
-        Self { recent: VecDeque::with_capacity(STREAMS) }
+        Self {
+            streams: [Stream::default(); STREAMS],
+            tags: [0; STREAMS],
+            recent: core::array::from_fn(|nth| nth as u8),
+            len: 0,
+        }
     }
 
     /// Notes a request and returns the length in bytes of the stream that it ends.
     pub(crate) fn note(&mut self, sector: u64, sectors: u64) -> u64 {
-        let continued = self.recent.iter().position(|stream| stream.end_sector == sector);
-        let before = continued.and_then(|at| self.recent.remove(at)).map_or(0, |stream| stream.sectors);
-        if self.recent.len() == STREAMS {
-            self.recent.pop_back();
-        }
-        let stream = Stream { end_sector: sector + sectors, sectors: before + sectors };
-        let bytes = stream.sectors * crate::types::SECTOR_BYTES;
-        self.recent.push_front(stream);
-        bytes
+        let wanted = tag(sector);
+        let possible = self.tags.iter().fold(false, |possible, tag| possible | (*tag == wanted));
+        let ends_here = |at: &u8| self.streams[usize::from(*at)].end_sector == sector;
+        let continued = if possible { self.recent[..self.len].iter().position(ends_here) } else { None };
+        self.len += usize::from(continued.is_none() && self.len < STREAMS);
+        let nth = continued.unwrap_or(self.len - 1);
+        let at = self.recent[nth];
+        self.recent.copy_within(..nth, 1);
+        self.recent[0] = at;
+        let stream = &mut self.streams[usize::from(at)];
+        let before = if continued.is_some() { stream.sectors } else { 0 };
+        *stream = Stream { end_sector: sector + sectors, sectors: before + sectors };
+        self.tags[usize::from(at)] = tag(sector + sectors);
+        stream.sectors * SECTOR_BYTES
     }
 }
 

@@ -175,18 +175,18 @@ pub(crate) struct Log {
 }
 
 impl Lane {
-    /// Appends a dirty block to the writes and maps it there; false if there is no room now.
-    pub(crate) fn append_write(&mut self, flat: Flat, from: Span, cx: &mut Cx<'_>) -> bool {
+    /// Appends a dirty block, of which the index knows this, to the writes and maps it there; false if there is no room now.
+    pub(crate) fn append_write(&mut self, flat: Flat, found: Option<Found>, from: Span, cx: &mut Cx<'_>) -> bool {
         if cx.shared.cache_failed {
             return false;
         }
-        if self.overwrite_in_place(flat, from, cx) {
+        if found.is_some_and(|found| self.overwrite_in_place(flat, found, from, cx)) {
             return true;
         }
         if !self.open(Stream::Writes, false, cx) {
             return false;
         }
-        let hits = match self.index.get(flat) {
+        let hits = match found {
             None => self.policy.write_missed(flat.0),
             Some(found) => self.policy.rewritten(self.log.segment_of(found.slot).zone, found.hits),
         };
@@ -223,9 +223,8 @@ impl Lane {
     }
 
     /// A dirty block that is still in the open commit is rewritten there.
-    fn overwrite_in_place(&mut self, flat: Flat, from: Span, cx: &mut Cx<'_>) -> bool {
+    fn overwrite_in_place(&mut self, flat: Flat, found: Found, from: Span, cx: &mut Cx<'_>) -> bool {
         let Some(open) = self.log.tails[Stream::Writes as usize].open.as_mut() else { return false };
-        let Some(found) = self.index.get(flat) else { return false };
         let place = found.slot.wrapping_sub(open.header_slot);
         if found.slot <= open.header_slot || place > open.blocks.len() as u32 {
             return false;

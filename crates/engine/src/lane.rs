@@ -323,39 +323,56 @@ impl Lane {
     pub(crate) fn map(&mut self, flat: Flat, found: Found, cx: &mut Cx<'_>) {
         self.window.forget(flat, Flat(flat.0 + 1));
         let old = self.index.insert(flat, found);
-        self.unmap_slot(flat, old, cx);
-        if found.dirty && old.is_some_and(|old| old.dirty) {
-            self.rewritten.insert(flat);
+        let was_dirty = old.is_some_and(|old| old.dirty);
+        if let Some(old) = old {
+            let segment = self.log.segment_of(old.slot);
+            segment.live -= 1;
+            segment.dirty -= u32::from(old.dirty);
         }
-        self.log.segment_of(found.slot).live += 1;
+        let segment = self.log.segment_of(found.slot);
+        segment.live += 1;
         if found.dirty {
-            let segment = self.log.segment_of(found.slot);
             (segment.dirty, segment.mirrored) = (segment.dirty + 1, true);
-            self.dirty.insert(flat);
-            self.count_dirty(flat, 1, cx);
+        }
+        match (was_dirty, found.dirty) {
+            (true, true) => {
+                self.forget_trouble(flat, cx);
+                self.rewritten.insert(flat);
+            }
+            (true, false) => self.not_dirty(flat, cx),
+            (false, true) => {
+                self.dirty.insert(flat);
+                self.count_dirty(flat, 1, cx);
+            }
+            (false, false) => {}
         }
     }
 
     /// Takes a block out of the index, with all that hangs on it.
     pub(crate) fn unmap(&mut self, flat: Flat, cx: &mut Cx<'_>) {
-        let old = self.index.remove(flat);
-        self.unmap_slot(flat, old, cx);
-    }
-
-    fn unmap_slot(&mut self, flat: Flat, old: Option<Found>, cx: &mut Cx<'_>) {
-        let Some(old) = old else { return };
+        let Some(old) = self.index.remove(flat) else { return };
         let segment = self.log.segment_of(old.slot);
         segment.live -= 1;
         if old.dirty {
             segment.dirty -= 1;
-            self.dirty.remove(flat);
-            self.rewritten.remove(flat);
-            cx.shared.lost.remove(&flat);
-            self.urgent.remove(&flat);
-            self.suspect.remove(&flat);
-            self.elsewhere.remove(&flat);
-            self.count_dirty(flat, -1, cx);
+            self.not_dirty(flat, cx);
         }
+    }
+
+    /// A block is not dirty any more, or not there.
+    fn not_dirty(&mut self, flat: Flat, cx: &mut Cx<'_>) {
+        self.dirty.remove(flat);
+        self.rewritten.remove(flat);
+        self.forget_trouble(flat, cx);
+        self.count_dirty(flat, -1, cx);
+    }
+
+    /// What was known of a dirty version that is not the newest any more.
+    fn forget_trouble(&mut self, flat: Flat, cx: &mut Cx<'_>) {
+        cx.shared.lost.remove(&flat);
+        self.urgent.remove(&flat);
+        self.suspect.remove(&flat);
+        self.elsewhere.remove(&flat);
     }
 
     /// Forgets clean blocks of the segments that are asked for.
@@ -396,13 +413,7 @@ impl Lane {
     pub(crate) fn clean(&mut self, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
         self.index.set_dirty(flat, false);
         self.log.segment_of(slot).dirty -= 1;
-        self.dirty.remove(flat);
-        self.rewritten.remove(flat);
-        cx.shared.lost.remove(&flat);
-        self.urgent.remove(&flat);
-        self.suspect.remove(&flat);
-        self.elsewhere.remove(&flat);
-        self.count_dirty(flat, -1, cx);
+        self.not_dirty(flat, cx);
     }
 
     fn count_dirty(&mut self, flat: Flat, change: i64, cx: &mut Cx<'_>) {

@@ -2,40 +2,74 @@
 //! Order between requests that touch the same blocks: shared and exclusive locks on ranges.
 //!
 //! First come, first served: a lock is granted when no earlier lock, held or waiting, conflicts with
-//! it. A range is at most [`RANGE_BLOCKS_MAX`] long, so that all overlapping ones are near in the tree.
+//! it. Locks are found by hashed regions of 256 blocks; a range is at most [`RANGE_BLOCKS_MAX`] long, so it is in two of
+//! them at most, and those that it overlaps share one with it.
 //! Invariant: no two granted locks conflict (test: `locks_are_fair_and_exclusive`).
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+
+use slab::Slab;
 
 use crate::index::Flat;
 
 /// The longest range that can be locked.
 pub(crate) const RANGE_BLOCKS_MAX: u64 = 257;
+const REGION_SHIFT: u32 = 8;
+const _: () = assert!(RANGE_BLOCKS_MAX <= (1 << REGION_SHIFT) + 1);
+/// Lists that regions are hashed to; some hundreds of requests are many.
+const LISTS: usize = 256;
 
 /// Who holds or wants a lock: comes back when it is granted.
 pub(crate) type Holder = usize;
 
 /// Names a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LockId {
-    start: Flat,
-    ticket: u64,
-}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LockId(usize);
 
+#[derive(Clone, Copy)]
 struct Lock {
-    blocks: u64,
+    start: u64,
+    end: u64,
     exclusive: bool,
+    /// Grows from lock to lock.
+    ticket: u64,
     holder: Holder,
     /// Earlier locks that conflict with this one.
     blockers: u32,
 }
 
+impl Lock {
+    fn regions(&self) -> core::ops::RangeInclusive<u64> {
+        self.start >> REGION_SHIFT..=(self.end - 1) >> REGION_SHIFT
+    }
+
+    fn conflicts(&self, other: &Self) -> bool {
+        self.start < other.end && other.start < self.end && (self.exclusive || other.exclusive)
+    }
+
+    /// The region in which two overlapping locks meet first: a pair that shares two is to be counted once.
+    fn meets(&self, other: &Self) -> u64 {
+        self.start.max(other.start) >> REGION_SHIFT
+    }
+}
+
 /// The locks of one lane.
-#[derive(Default)]
 pub(crate) struct Locks {
-    by_start: BTreeMap<LockId, Lock>,
+    all: Slab<Lock>,
+    /// Of each list: the locks in its regions, in no order.
+    lists: Vec<Vec<u32>>,
     tickets: u64,
+}
+
+impl Default for Locks {
+    fn default() -> Self {
+        Self { all: Slab::new(), lists: alloc::vec![Vec::new(); LISTS], tickets: 0 }
+    }
+}
+
+/// Regions side by side are in different lists: the product's upper byte grows by 158 or 159.
+const fn list_of(region: u64) -> usize {
+    (region.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
 }
 
 impl Locks {
@@ -43,28 +77,40 @@ impl Locks {
     pub(crate) fn acquire(&mut self, start: Flat, blocks: u64, exclusive: bool, holder: Holder) -> (LockId, bool) {
         debug_assert!(blocks > 0 && blocks <= RANGE_BLOCKS_MAX);
         self.tickets += 1;
-        let id = LockId { start, ticket: self.tickets };
-        let mut blockers = 0;
-        for (other_id, other) in Self::near(&mut self.by_start, start, blocks) {
-            let overlaps = other_id.start.0 + other.blocks > start.0;
-            blockers += u32::from(overlaps && (exclusive || other.exclusive));
+        let mut lock =
+            Lock { start: start.0, end: start.0 + blocks, exclusive, ticket: self.tickets, holder, blockers: 0 };
+        let at = self.all.vacant_key();
+        for region in lock.regions() {
+            let list = &mut self.lists[list_of(region)];
+            let met = |id: &&u32| {
+                let other = &self.all[**id as usize];
+                lock.conflicts(other) && lock.meets(other) == region
+            };
+            let blockers = list.iter().filter(met).count() as u32;
+            lock.blockers += blockers;
+            list.push(at as u32);
         }
-        self.by_start.insert(id, Lock { blocks, exclusive, holder, blockers });
-        (id, blockers == 0)
+        self.all.insert(lock);
+        (LockId(at), lock.blockers == 0)
     }
 
     /// Gives a lock back; adds the holders of those granted by it to `granted`, in the order in which
     /// they asked.
     pub(crate) fn release(&mut self, id: LockId, granted: &mut Vec<Holder>) {
-        let Some(gone) = self.by_start.remove(&id) else { return };
+        let gone = self.all.remove(id.0);
         let mut freed: Vec<(u64, Holder)> = Vec::new();
-        for (other_id, other) in Self::near(&mut self.by_start, id.start, gone.blocks) {
-            let later = other_id.ticket > id.ticket;
-            let overlaps = other_id.start.0 + other.blocks > id.start.0;
-            if later && overlaps && (gone.exclusive || other.exclusive) {
-                other.blockers -= 1;
-                if other.blockers == 0 {
-                    freed.push((other_id.ticket, other.holder));
+        for region in gone.regions() {
+            let list = &mut self.lists[list_of(region)];
+            if let Some(at) = list.iter().position(|other| *other as usize == id.0) {
+                list.swap_remove(at);
+            }
+            for other in list.iter() {
+                let other = &mut self.all[*other as usize];
+                if other.ticket > gone.ticket && gone.conflicts(other) && gone.meets(other) == region {
+                    other.blockers -= 1;
+                    if other.blockers == 0 {
+                        freed.push((other.ticket, other.holder));
+                    }
                 }
             }
         }
@@ -75,22 +121,14 @@ impl Locks {
     /// Locks held or waited for.
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.by_start.len()
-    }
-
-    fn near(
-        by_start: &mut BTreeMap<LockId, Lock>,
-        start: Flat,
-        blocks: u64,
-    ) -> impl Iterator<Item = (LockId, &mut Lock)> {
-        let first = LockId { start: Flat(start.0.saturating_sub(RANGE_BLOCKS_MAX)), ticket: 0 };
-        let end = LockId { start: Flat(start.0 + blocks), ticket: 0 };
-        by_start.range_mut(first..end).map(|(id, lock)| (*id, lock))
+        self.all.len()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -126,7 +164,9 @@ mod tests {
         let mut waiting: BTreeMap<Holder, (LockId, u64, u64, bool)> = BTreeMap::new();
         let mut held = BTreeMap::new();
         for holder in 0..20_000 {
-            let (start, blocks, exclusive) = (random(64), 1 + random(8), random(2) == 0);
+            // Every other round in few blocks, then across regions.
+            let (places, length) = if holder % 2 == 0 { (64, 8) } else { (1024, RANGE_BLOCKS_MAX) };
+            let (start, blocks, exclusive) = (random(places), 1 + random(length), random(2) == 0);
             let (id, now) = locks.acquire(Flat(start), blocks, exclusive, holder);
             let target = if now { &mut held } else { &mut waiting };
             target.insert(holder, (id, start, blocks, exclusive));

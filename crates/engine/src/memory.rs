@@ -53,4 +53,8 @@ pub trait Memory {
 
     /// CRC-32C of payload.
     fn checksum(&self, span: Span) -> u32;
+
+    /// A hint: the engine will soon look at this cache line of its own tables. Who can asks the processor to
+    /// fetch it (`flashfront_device::prefetch`); nothing depends on it but time.
+    fn expect(&self, _line: &[u64; 8]) {}
 }

@@ -115,6 +115,9 @@ impl Lane {
     /// Victims in which only lost blocks are left: they wait until those are written anew, and must not
     /// keep the others from being reclaimed.
     fn stuck_victims(&self, cx: &Cx<'_>) -> usize {
+        if cx.shared.lost.is_empty() {
+            return 0;
+        }
         let stuck = |id: &&u32| self.reclaim.victims.contains_key(id);
         self.held_by_lost(cx).iter().filter(stuck).count()
     }
@@ -146,6 +149,9 @@ impl Lane {
 
     /// Goes on with victims whose dirty blocks are destaged or rewritten.
     fn resume_victims(&mut self, cx: &mut Cx<'_>) {
+        if self.reclaim.victims.is_empty() {
+            return;
+        }
         let resumable = |id: &u32, victim: &Victim| victim.pending == 0 && self.log.segments[*id as usize].dirty == 0;
         let victims = &self.reclaim.victims;
         let resumable: Vec<u32> =

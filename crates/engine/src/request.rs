@@ -19,6 +19,9 @@ const ZEROES_CACHED_BYTES_MAX: u64 = 64 << 10;
 /// Blocks of a piece at most: what a request's 1 MiB can touch.
 const PIECE_BLOCKS_MAX: u64 = 257;
 
+/// Index buckets of a piece that are fetched ahead: what a processor can wait for at once.
+const EXPECTED_BLOCKS_MAX: u64 = 16;
+
 /// A request in flight.
 pub(crate) struct Active {
     id: RequestId,
@@ -266,10 +269,14 @@ impl Coordinator {
                 were_cached: Vec::new(),
             };
             self.requests[at].pending += 1;
+            let lane = &mut lanes[self.router.lane_of(from)];
+            // They come from main memory, and are needed when all that was taken with this request is.
+            let ahead = (to.0 - from.0).min(EXPECTED_BLOCKS_MAX);
+            (from.0..from.0 + ahead).for_each(|flat| cx.mem.expect(lane.index.bucket_of(Flat(flat))));
             if kind == PieceKind::Write {
                 self.throttle.submit(piece);
             } else {
-                lanes[self.router.lane_of(from)].begin(piece);
+                lane.begin(piece);
             }
             from = to;
         }

@@ -146,16 +146,16 @@ impl Shadow {
 
     /// A request does this to these blocks; whether the policy's gate is to be held open from now on, if that is something new.
     pub fn note(&mut self, access: Access, keys: Range<u64>) -> Option<bool> {
-        let before = self.open();
         let blocks = keys.end - keys.start;
         self.all.accesses += blocks;
         self.all.reads += if matches!(access, Access::Read | Access::ReadPast) { blocks } else { 0 };
         self.all.absorbed += if access == Access::Write { blocks } else { 0 };
-        for key in keys {
-            let hash = mix(key ^ SALT);
-            if !is_sampled(hash, self.least_bits) {
-                continue;
-            }
+        let least_bits = self.least_bits;
+        let hashed = keys.map(|key| (key, mix(key ^ SALT)));
+        let mut sampled = hashed.filter(|(_, hash)| is_sampled(*hash, least_bits)).peekable();
+        sampled.peek()?;
+        let before = self.open();
+        for (key, hash) in sampled {
             self.duels.iter_mut().flatten().for_each(|duel| duel.note_hashed(access, key, hash));
             if is_sampled(hash, self.bits) && !self.models.is_empty() {
                 self.sample(access, key);

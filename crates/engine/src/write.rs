@@ -158,15 +158,15 @@ impl Lane {
             let piece = &self.pieces[at];
             let flat = Flat(piece.first.0 + u64::from(piece.next));
             let span = blocks_span(piece.buf.expect("a write has a buffer"), piece.buf_block + piece.next, 1);
-            let hit = self.index.get(flat).is_some();
-            if !self.append_write(flat, span, cx) {
+            let found = self.index.get(flat);
+            if !self.append_write(flat, found, span, cx) {
                 if !self.awaiting_room.contains(&at) {
                     self.awaiting_room.push_back(at);
                 }
                 return false;
             }
             let counters = &mut cx.shared.counters;
-            *(if hit { &mut counters.write_hits } else { &mut counters.write_misses }) += 1;
+            *(if found.is_some() { &mut counters.write_hits } else { &mut counters.write_misses }) += 1;
             let piece = &mut self.pieces[at];
             piece.next += 1;
             if piece.reserved > 0 {

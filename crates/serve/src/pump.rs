@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The pump: one thread that carries things between the engine, the devices and the front-ends.
 //!
-//! A turn: wait for something, collect completions, requests and commands, apply each to the engine,
-//! carry out its effects, start the I/O as one batch, send the replies. It decides nothing.
+//! A turn: wait for something, let the engine take completions and requests, carry out what follows from
+//! them all, start the I/O as one batch, send the replies. It decides nothing.
 
 use std::collections::VecDeque;
 use std::io;
@@ -211,7 +211,17 @@ impl Pump {
 
     /// Applies one input and carries out what follows.
     pub fn apply(&mut self, input: Input) {
-        self.engine.apply(self.now, input, &mut self.arena, &mut self.effects);
+        self.take(input);
+        self.settle();
+    }
+
+    fn take(&mut self, input: Input) {
+        self.engine.take(self.now, input, &mut self.arena, &mut self.effects);
+    }
+
+    /// Carries out what follows from all that was taken.
+    fn settle(&mut self) {
+        self.engine.settle(self.now, &mut self.arena, &mut self.effects);
         for at in 0..self.effects.0.len() {
             match self.effects.0[at] {
                 Effect::Io(io) => {
@@ -248,7 +258,7 @@ impl Pump {
             }
         }
         self.tick();
-        self.collect_completions();
+        self.take_completions();
         let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
         for event in &events {
             let at = self.frontends.iter().position(|(_, tokens)| tokens.index(event.token()).is_some());
@@ -258,10 +268,9 @@ impl Pump {
             }
         }
         self.events = events;
-        self.apply_requests();
-        if self.engine.next_timer().is_some_and(|due| due <= self.now) {
-            self.apply(Input::Timer);
-        }
+        self.take_requests();
+        // Even if nothing was taken: a timer may be due.
+        self.settle();
         Ok(())
     }
 
@@ -269,13 +278,13 @@ impl Pump {
         self.now = Time(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
 
-    fn apply_requests(&mut self) {
+    fn take_requests(&mut self) {
         while let Some(request) = self.requests.pop_front() {
-            self.apply(Input::Request(request));
+            self.take(Input::Request(request));
         }
     }
 
-    fn collect_completions(&mut self) {
+    fn take_completions(&mut self) {
         for ((_, device), in_flight) in self.devices.all.iter_mut().zip(&mut self.in_flight) {
             let before = self.fetched.len();
             device.poll(self.now, &mut self.arena, &mut self.fetched);
@@ -284,7 +293,7 @@ impl Pump {
         self.done.extend(self.fetched.drain(..));
         for _ in 0..BATCH.min(self.done.len()) {
             if let Some(Done { token, result }) = self.done.pop_front() {
-                self.apply(Input::IoDone { token, result });
+                self.take(Input::IoDone { token, result });
             }
         }
     }
@@ -304,7 +313,10 @@ impl Pump {
             let (frontend, mut desk, registry) = self.desk(at);
             busy |= frontend.turn_end(now, registry, &mut desk);
         }
-        self.apply_requests();
+        if !self.requests.is_empty() {
+            self.take_requests();
+            self.settle();
+        }
         self.kick();
         busy || self.freed || !self.done.is_empty()
     }

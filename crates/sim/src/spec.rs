@@ -39,6 +39,8 @@ pub struct WorldSpec {
     pub origin_ns: u64,
     /// The engine's options; `origin_block_bytes` is filled in from the origins.
     pub options: Options,
+    /// Every other input is taken together with the next one, as a daemon does with what comes together.
+    pub batches: bool,
     /// Walk the engine's invariants after each input.
     pub check: bool,
 }
@@ -57,6 +59,7 @@ impl Default for WorldSpec {
             cache_ns: 50_000,
             origin_ns: 1_000_000,
             options: Options::default(),
+            batches: false,
             check: true,
         }
     }

@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use flashfront_device::sim::RamDisk;
 use flashfront_device::wrap::Inject;
-use flashfront_device::{Arena, Device, DeviceIo, Done};
+use flashfront_device::{Arena, Device, DeviceIo, Done, Rng};
 use flashfront_engine::format::Mirror;
 use flashfront_engine::{
     BLOCK_BYTES, BLOCK_SECTORS, Control, Counters, DeviceId, Effect, Effects, Engine, Event, Input, Io, Lba, Memory,
@@ -97,6 +97,8 @@ pub struct World {
     counters: Counters,
     stuck: u64,
     timer_done: Option<Time>,
+    /// The engine has taken something and not settled.
+    unsettled: bool,
     /// Replay is over.
     ready: bool,
 }
@@ -128,6 +130,7 @@ impl World {
             counters: Counters::default(),
             stuck: 0,
             timer_done: None,
+            unsettled: false,
             ready: false,
         }
     }
@@ -247,6 +250,9 @@ impl World {
     /// When something happens next; `None`: never.
     #[must_use]
     pub fn next_event(&self) -> Option<Time> {
+        if self.unsettled {
+            return Some(self.now);
+        }
         let timer = self.engine.as_ref().and_then(Engine::next_timer);
         let mirror = self.mirror.as_ref().and_then(Device::next_event);
         let disks = self.origins.iter().map(Device::next_event).chain([self.cache.next_event(), mirror, timer]);
@@ -256,6 +262,10 @@ impl World {
     /// Jumps to the next event and handles it; false if nothing will ever happen.
     pub fn step(&mut self) -> bool {
         let Some(next) = self.next_event() else { return false };
+        if self.unsettled {
+            self.settle();
+            return true;
+        }
         self.now = self.now.max(next);
         self.stuck += 1;
         assert!(
@@ -340,12 +350,23 @@ impl World {
         self.hash.finish()
     }
 
-    /// Gives the engine an input and carries out what it wants.
+    /// Gives the engine an input and carries out what it wants; with [`WorldSpec::batches`] sometimes together
+    /// with the next one.
     pub fn input(&mut self, input: Input) {
         self.steps += 1;
         let engine = self.engine.as_mut().expect("an opened world");
+        engine.take(self.now, input, &mut self.arena, &mut self.effects);
+        self.unsettled = self.spec.batches && Rng::new(self.spec.seed ^ self.steps).below(2) == 0;
+        if !self.unsettled {
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        self.unsettled = false;
+        let engine = self.engine.as_mut().expect("an opened world");
         let mut effects = std::mem::take(&mut self.effects);
-        engine.apply(self.now, input, &mut self.arena, &mut effects);
+        engine.settle(self.now, &mut self.arena, &mut effects);
         if self.spec.check {
             engine.check();
             let counters = engine.status().counters;

@@ -3,7 +3,10 @@
 
 use alloc::collections::BTreeMap;
 
-use super::{Flat, Found, Index, Mix};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{DISPLACEMENT, DISPLACEMENT_SHIFT, Flat, Found, Index, Mix, OCCUPIED, SPILLED, WAYS, Width};
 
 struct Random(u64);
 
@@ -75,4 +78,50 @@ fn nine_and_a_half_bytes_a_slot() {
     let index = Index::new(1 << 30, 1 << 18).unwrap();
     assert!(index.bytes() as f64 / f64::from(1 << 18) < 9.5);
     assert!(Index::new(1 << 56, 1 << 18).is_none(), "no room for a checksum");
+}
+
+#[test]
+fn division_is_exact() {
+    let mut random = Random(11);
+    for width in (1..100).chain([511, 512, 513, 0xffff_ffff, 1 << 40, (1 << 40) + 1]) {
+        let divider = Width::new(width);
+        for _ in 0..1000 {
+            let near = random.below(1 << 12) * width;
+            for x in [random.below(1 << 56), near, near + width - 1, near.saturating_sub(1)] {
+                assert_eq!(divider.divide(x), (x / width, x % width), "{x} by {width}");
+            }
+        }
+    }
+}
+
+/// The marks must not wear out: after any number of changes a block that is not there costs no more looks.
+#[test]
+fn marks_say_where_entries_are_and_no_more() {
+    let slots = 1000;
+    let mut random = Random(5);
+    let mut index = Index::new(1 << 34, slots).unwrap();
+    let mut inside = Vec::new();
+    for step in 0..200_000u32 {
+        if inside.len() == slots as usize {
+            let gone = inside.swap_remove(random.below(slots) as usize);
+            assert!(index.remove(gone).is_some());
+        }
+        let flat = Flat(random.below(1 << 34));
+        if index.insert(flat, Found { slot: step % slots as u32, dirty: false, hits: 0, checksum: 0 }).is_none() {
+            inside.push(flat);
+        }
+    }
+    let mut marks = vec![0u8; index.buckets.len()];
+    for (part, bucket) in index.buckets.iter().enumerate() {
+        for entry in bucket.0.iter().filter(|entry| *entry & OCCUPIED != 0 && *entry & DISPLACEMENT != 0) {
+            let displacement = ((entry & DISPLACEMENT) >> DISPLACEMENT_SHIFT) as usize;
+            marks[(part + index.buckets.len() - displacement) % index.buckets.len()] |= 1 << (displacement - 1);
+        }
+    }
+    index.spill.keys().for_each(|mixed| marks[(mixed / index.width.width) as usize] |= 1 << SPILLED);
+    for (nth, bucket) in index.buckets.iter().enumerate() {
+        let found = (0..WAYS).fold(0, |found, way| found | ((bucket.0[way] >> 63) as u8) << way);
+        assert_eq!(found, marks[nth], "bucket {nth}");
+    }
+    assert!(marks.iter().any(|mark| *mark != 0), "nothing overflowed: not a test");
 }

@@ -245,8 +245,10 @@ fn world(rng: &mut Rng) -> WorldSpec {
         commit_age_max_ns: pick(rng, &[1_000_000_000, 2_000_000]),
         ..Options::default()
     };
+    let seed = rng.next_u64();
     WorldSpec {
-        seed: rng.next_u64(),
+        seed,
+        batches: seed.is_multiple_of(2),
         lanes,
         segment_blocks,
         segments_per_lane,

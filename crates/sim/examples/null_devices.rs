@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the engine itself costs per 4 KiB request: devices that are done at once, no pump, no sockets.
+//!
+//! `cargo x bench engine` runs it. The null devices keep only what the engine reads again: headers of commits and checkpoints.
+//! All payload is the same pattern, so that what a null device "reads" is what its checksum says.
+//! The cache has 16 GiB (an index of 40 MiB, beyond the processor's caches); requests go to random
+//! blocks of 2 GiB: an eighth of it, so that destage, which begins at 30 % of the dirty limit, keeps out.
+//!
+//! null_devices CASE (payload|bare) JOBS REQUESTS: prints one JSON object. CASE: write_null, read_hit_null,
+//! read_miss_null. A job has 32 requests in flight.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
+
+use flashfront_device::{Arena, prefetch};
+use flashfront_engine::format::{OriginRecord, Pairing, Superblock, checkpoint_blocks};
+use flashfront_engine::{
+    BLOCK_BYTES, Buf, DeviceId, Effect, Effects, Engine, Event, Input, Io, Lba, Memory, Mode, Op, Options, OriginId,
+    Request, RequestId, RequestOp, Span, Time, Token,
+};
+
+const SEGMENT_BLOCKS: u32 = 256;
+const SEGMENTS: u32 = 16 << 10;
+/// A power of two.
+const HOT_BLOCKS: u64 = 1 << 19;
+const ORIGIN_BYTES: u64 = 64 << 30;
+const DEPTH: usize = 32;
+/// Payload is taken from this many buffers in turn: 64 MiB, so that it is cold, as after DMA.
+const PAYLOADS: usize = 16 << 10;
+const PATTERN: u8 = 0x5a;
+
+/// Buffers without payload: bytes only where the engine itself writes.
+#[derive(Default)]
+struct Bare {
+    buffers: Vec<Vec<u8>>,
+    free: Vec<u32>,
+}
+
+impl Memory for Bare {
+    fn alloc(&mut self, _bytes: u32) -> Buf {
+        Buf(self.free.pop().unwrap_or_else(|| {
+            self.buffers.push(Vec::new());
+            (self.buffers.len() - 1) as u32
+        }))
+    }
+    fn free(&mut self, buf: Buf) {
+        self.free.push(buf.0);
+    }
+    fn bytes(&self, span: Span) -> &[u8] {
+        &self.buffers[span.buf.0 as usize][span.offset as usize..(span.offset + span.len) as usize]
+    }
+    fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
+        let (from, to) = (span.offset as usize, (span.offset + span.len) as usize);
+        let bytes = &mut self.buffers[span.buf.0 as usize];
+        if bytes.len() < to {
+            bytes.resize(to, 0);
+        }
+        &mut bytes[from..to]
+    }
+    fn copy(&mut self, _from: Span, _to: Buf, _offset: u32) {}
+    fn zero(&mut self, _span: Span) {}
+    fn checksum(&self, _span: Span) -> u32 {
+        0
+    }
+    fn expect(&self, line: &[u64; 8]) {
+        prefetch(line);
+    }
+}
+
+/// The blocks of the cache device that the engine reads again: the first of each write, and what was formatted.
+struct Headers {
+    blocks: HashMap<u64, Box<[u8]>>,
+    /// One bit a block: most reads find none, and should not pay for a look.
+    present: Vec<u64>,
+}
+
+impl Headers {
+    fn put(&mut self, offset: u64, bytes: &[u8]) {
+        let block = offset / BLOCK_BYTES;
+        self.present[(block / 64) as usize] |= 1 << (block % 64);
+        self.blocks.insert(block, bytes.into());
+    }
+
+    fn get(&self, offset: u64) -> Option<&[u8]> {
+        let block = offset / BLOCK_BYTES;
+        let present = self.present[(block / 64) as usize] >> (block % 64) & 1 == 1;
+        if present { self.blocks.get(&block).map(|bytes| &bytes[..]) } else { None }
+    }
+}
+
+struct Bench {
+    engine: Engine,
+    memory: Box<dyn Memory>,
+    headers: Headers,
+    payload: bool,
+    effects: Effects,
+    done: Vec<Token>,
+    /// Buffers of requests that are not in flight.
+    idle: VecDeque<Buf>,
+    answered: u64,
+    events: Vec<Event>,
+    began: Instant,
+    now: Time,
+}
+
+impl Bench {
+    fn new(payload: bool) -> Self {
+        let superblock = superblock();
+        let mut headers = Headers {
+            blocks: HashMap::new(),
+            present: vec![0; (superblock.cache_bytes / BLOCK_BYTES / 64 + 1) as usize],
+        };
+        superblock.empty_checkpoints().iter().for_each(|(offset, block)| headers.put(*offset, block));
+        let options = Options { sequential_bypass_bytes: 0, ..Options::default() };
+        let engine = Engine::new(superblock, options, Time(0)).expect("an origin that can be indexed");
+        let mut memory: Box<dyn Memory> = if payload { Box::new(Arena::new(1 << 30)) } else { Box::<Bare>::default() };
+        let idle = (0..if payload { PAYLOADS } else { 128 }).map(|_| memory.alloc(BLOCK_BYTES as u32));
+        let idle: VecDeque<Buf> = idle.collect();
+        idle.iter().for_each(|buf| memory.bytes_mut(Span::new(*buf, 0, BLOCK_BYTES as u32)).fill(PATTERN));
+        let mut this = Self {
+            engine,
+            memory,
+            headers,
+            payload,
+            effects: Effects::default(),
+            done: Vec::new(),
+            idle,
+            answered: 0,
+            events: Vec::new(),
+            began: Instant::now(),
+            now: Time(0),
+        };
+        this.apply(Input::Timer);
+        this.follow();
+        this.settle();
+        assert!(this.events.iter().any(|event| matches!(event, Event::Ready { .. })), "the cache did not open");
+        this
+    }
+
+    fn apply(&mut self, input: Input) {
+        self.engine.take(self.now, input, &mut *self.memory, &mut self.effects);
+    }
+
+    /// What follows from all that was applied.
+    fn follow(&mut self) {
+        self.engine.settle(self.now, &mut *self.memory, &mut self.effects);
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in effects.0.drain(..) {
+            match effect {
+                Effect::Io(io) => self.carry_out(io),
+                Effect::Reply { id, result } => {
+                    assert_eq!(result, Ok(()), "devices without faults");
+                    self.idle.push_back(Buf(id.0 as u32));
+                    self.answered += 1;
+                }
+                Effect::Event(event) => self.events.push(event),
+            }
+        }
+        self.effects = effects;
+    }
+
+    fn carry_out(&mut self, io: Io) {
+        if let (DeviceId::Cache, Some(span)) = (io.device, io.span) {
+            let first = Span::new(span.buf, span.offset, BLOCK_BYTES as u32);
+            match io.op {
+                Op::Write => self.headers.put(io.offset, self.memory.bytes(first)),
+                Op::Read => {
+                    for at in (0..span.len).step_by(BLOCK_BYTES as usize) {
+                        let block = Span::new(span.buf, span.offset + at, BLOCK_BYTES as u32);
+                        if let Some(bytes) = self.headers.get(io.offset + u64::from(at)) {
+                            self.memory.bytes_mut(block).copy_from_slice(bytes);
+                        } else if self.payload
+                            && self.memory.bytes(Span::new(span.buf, block.offset, 8)) != [PATTERN; 8]
+                        {
+                            // A block in RAM is all pattern or a header: this one was a header.
+                            self.memory.bytes_mut(block).fill(PATTERN);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.done.push(io.token);
+    }
+
+    /// Ends all I/O, and what follows from it.
+    fn settle(&mut self) {
+        while !self.done.is_empty() {
+            for token in std::mem::take(&mut self.done) {
+                self.apply(Input::IoDone { token, result: Ok(()) });
+            }
+            self.follow();
+        }
+    }
+
+    /// Sends so many requests to the blocks that `place` names, and waits for the answers.
+    fn drive(&mut self, op: RequestOp, requests: u64, depth: usize, mut place: impl FnMut() -> u64) {
+        let mut left = requests;
+        self.answered = 0;
+        while self.answered < requests {
+            self.now = Time(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+            // What was freed last is taken last: payload is to be cold.
+            let batch: Vec<Buf> = self.idle.drain(..depth.min(left as usize).min(self.idle.len())).collect();
+            for buf in batch {
+                left -= 1;
+                let (id, lba) = (RequestId(u64::from(buf.0)), Lba(place() * 8));
+                let origin = OriginId(0);
+                self.apply(Input::Request(Request { id, origin, op, lba, sectors: 8, buf: Some(buf), fua: false }));
+            }
+            if self.engine.next_timer().is_some_and(|due| due <= self.now) {
+                self.apply(Input::Timer);
+            }
+            self.follow();
+            self.settle();
+        }
+    }
+}
+
+fn superblock() -> Superblock {
+    let checkpoint = checkpoint_blocks(SEGMENTS, SEGMENT_BLOCKS);
+    let blocks = 2 + 2 * checkpoint + u64::from(SEGMENTS) * u64::from(SEGMENT_BLOCKS);
+    let origin = OriginRecord {
+        id: OriginId(0),
+        mode: Mode::Writeback,
+        size_bytes: ORIGIN_BYTES,
+        name: "origin".to_owned(),
+        identity: String::new(),
+        fingerprint: 0,
+        changed_ns: 0,
+    };
+    Superblock {
+        uuid: *b"a cache of nulls",
+        update: 1,
+        epoch: 1,
+        clean: true,
+        failed: false,
+        dirty_blocks: 0,
+        pairing: Pairing::default(),
+        cache_bytes: blocks * BLOCK_BYTES,
+        lanes: 1,
+        segment_blocks: SEGMENT_BLOCKS,
+        segments_per_lane: SEGMENTS,
+        checkpoint_blocks: checkpoint as u32,
+        stripe_blocks: 1 << 12,
+        first_block: 1,
+        origins: vec![origin],
+    }
+}
+
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let usage = "null_devices (write_null|read_hit_null|read_miss_null) (payload|bare) JOBS REQUESTS";
+    let [case, payload, jobs, requests] = &args[..] else { panic!("{usage}") };
+    let (jobs, requests): (usize, u64) = (jobs.parse().expect(usage), requests.parse().expect(usage));
+    let mut bench = Bench::new(payload == "payload");
+    // Every hot block once, in no order.
+    let mut nth = 0u64;
+    let mut each = || {
+        nth += 1;
+        nth.wrapping_mul(0x9e37_79b9_7f4a_7c15 | 1) % HOT_BLOCKS
+    };
+    let mut state = 7;
+    let mut any = || random(&mut state) % HOT_BLOCKS;
+    if case != "read_miss_null" {
+        bench.drive(RequestOp::Write, HOT_BLOCKS, DEPTH, &mut each);
+    }
+    let depth = DEPTH * jobs;
+    let before = bench.engine.status().counters;
+    let began = Instant::now();
+    match &case[..] {
+        "write_null" => bench.drive(RequestOp::Write, requests, depth, &mut any),
+        "read_hit_null" => bench.drive(RequestOp::Read, requests, depth, &mut any),
+        "read_miss_null" => bench.drive(RequestOp::Read, requests.min(HOT_BLOCKS), depth, &mut each),
+        _ => panic!("{usage}"),
+    }
+    let ns = began.elapsed().as_nanos() as f64;
+    let after = bench.engine.status().counters;
+    let (hits, misses) = (after.read_hits - before.read_hits, after.read_misses - before.read_misses);
+    let requests = if case == "read_miss_null" { requests.min(HOT_BLOCKS) } else { requests };
+    match &case[..] {
+        "read_hit_null" => assert_eq!(misses, 0, "not a measure of hits"),
+        "read_miss_null" => assert_eq!(hits, 0, "not a measure of misses"),
+        _ => {}
+    }
+    let destaged = after.destaged_blocks - before.destaged_blocks;
+    println!(
+        "{{\"requests\":{requests},\"ns_per_op\":{:.1},\"destaged_blocks\":{destaged},\"commits\":{}}}",
+        ns / requests as f64,
+        after.commits - before.commits
+    );
+}
