@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo x bench [PART]`: what is promised of speed and memory, measured on this machine.
 //!
-//! Parts: `in-process` and `nbd` (speed, as ratios in one run: the default), `memory`, `recovery`. Medians;
-//! losing rows stay. Results go to bench/runs/DATE-HOST/ with `--keep`, else to the screen only.
+//! Parts: `in-process` and `nbd` (speed, as ratios in one run: the default), `engine`, `memory`, `recovery`. Medians;
+//! losing rows stay. Results go to bench/runs/DATE-HOST/ with `--keep`, else to the screen only; `--json`: only the JSON.
 
+mod engine;
 mod memory;
 mod nbd;
 mod server;
@@ -13,7 +14,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::run::{Failed, cargo, root, run, stdout_of};
+use serde_json::Value;
+
+use crate::run::{Failed, cargo, root, run, stdout_of, target};
 
 const ROUNDS: usize = 5;
 
@@ -31,9 +34,10 @@ struct Part {
     measure: fn(&Path) -> Result<Found, Failed>,
 }
 
-const PARTS: [Part; 4] = [
+const PARTS: [Part; 5] = [
     Part { name: "in-process", unasked: true, measure: in_process },
     Part { name: "nbd", unasked: true, measure: nbd::nbd },
+    Part { name: "engine", unasked: false, measure: engine::engine },
     Part { name: "memory", unasked: false, measure: memory::memory },
     Part { name: "recovery", unasked: false, measure: recovery },
 ];
@@ -53,7 +57,12 @@ pub(crate) fn bench(args: &[String]) -> Result<(), Failed> {
             continue;
         }
         let found = (part.measure)(&dir)?;
-        println!("{}\n{}", found.summary, found.json.as_deref().unwrap_or_default());
+        let json = found.json.as_deref().unwrap_or_default();
+        if args.iter().any(|arg| arg == "--json") {
+            println!("{json}");
+        } else {
+            println!("{}\n{json}", found.summary);
+        }
         if args.iter().any(|arg| arg == "--keep") {
             keep(part.name, "cargo x bench --keep", &found)?;
         }
@@ -63,31 +72,45 @@ pub(crate) fn bench(args: &[String]) -> Result<(), Failed> {
 
 /// The engine and the pump beside their own cache file, with one driver.
 fn in_process(dir: &Path) -> Result<Found, Failed> {
+    let json = in_process_json(dir)?;
+    let mut summary = String::new();
+    in_process_table(&mut summary, &json);
+    Ok(Found { summary, json: Some(json.to_string()) })
+}
+
+fn in_process_json(dir: &Path) -> Result<Value, Failed> {
     run(&mut cargo(["build", "--release", "-p", "flashfront-serve", "--example", "in_process"]))?;
-    let program = root().join("target/release/examples/in_process");
-    let json = stdout_of(Command::new(program).arg(dir).arg(ROUNDS.to_string()))?;
-    let mut summary = String::from("| in process | ours / raw file | rounds |\n|---|--:|---|\n");
+    let program = target().join("release/examples/in_process");
+    parse(&stdout_of(Command::new(program).arg(dir).arg(ROUNDS.to_string()))?)
+}
+
+fn in_process_table(summary: &mut String, json: &Value) {
+    let _ = writeln!(
+        summary,
+        "\n| in process, on a file; median of {ROUNDS} rounds' ratios | 1 job | 2 jobs | 4 jobs |\n|---|--:|--:|--:|"
+    );
     for (key, what) in [
-        ("write_ratio_median", "4 KiB random write, writeback, 32 in flight / raw 512 KiB sequential write"),
-        ("read_ratio_median", "4 KiB random read hits, 32 in flight / raw 4 KiB random read"),
+        ("write_ratio_median", "4 KiB random write, writeback / raw 512 KiB sequential write"),
+        ("write_to_random_ratio_median", "4 KiB random write, writeback / raw 4 KiB random write"),
+        ("read_ratio_median", "4 KiB random read hits / raw 4 KiB random read"),
+        ("flash_bytes_per_user_byte", "bytes written to the cache file / bytes written"),
     ] {
-        let _ = writeln!(summary, "| {what} | {:.2} | {ROUNDS} |", number(&json, key));
+        let of_jobs = json["jobs"].as_array().into_iter().flatten();
+        let cells: Vec<String> = of_jobs.map(|of| format!("{:.2}", of[key].as_f64().unwrap_or(f64::NAN))).collect();
+        let _ = writeln!(summary, "| {what} | {} |", cells.join(" | "));
     }
-    Ok(Found { summary, json: Some(json) })
+}
+
+/// A program's JSON.
+pub(crate) fn parse(text: &str) -> Result<Value, Failed> {
+    serde_json::from_str(text).map_err(|error| Failed::Usage(format!("no JSON ({error}): {text}")))
 }
 
 /// How long full caches of several sizes take to open, on a device model.
 fn recovery(_: &Path) -> Result<Found, Failed> {
     run(&mut cargo(["build", "--release", "-p", "flashfront-sim", "--example", "recovery"]))?;
-    let program = root().join("target/release/examples/recovery");
+    let program = target().join("release/examples/recovery");
     Ok(Found { summary: stdout_of(&mut Command::new(program))?, json: None })
-}
-
-/// The number behind a key of a JSON text.
-fn number(json: &str, key: &str) -> f64 {
-    let at = json.find(&format!("\"{key}\":")).map_or(json.len(), |at| at + key.len() + 3);
-    let digits: String = json[at..].chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
-    digits.parse().unwrap_or(f64::NAN)
 }
 
 /// A file without holes: the first write into one costs the file system more than later ones.

@@ -17,22 +17,29 @@ struct Stream {
 /// The recent streams of one origin.
 pub(crate) struct Streams {
     streams: [Stream; STREAMS],
-    /// A part of each one's end: most requests continue none, and see it with four comparisons of 16 tags.
-    tags: [u8; STREAMS],
+    /// A part of each one's end, eight to a word: most requests continue none, and see it by these.
+    tags: [u64; STREAMS / 8],
     /// Their places, the latest first.
     recent: [u8; STREAMS],
     len: usize,
 }
 
-const fn tag(sector: u64) -> u8 {
-    (sector.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+const fn tag(sector: u64) -> u64 {
+    sector.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+
+/// Whether a byte of the word is zero (H. Warren, Hacker's Delight, 6-1).
+const fn has_zero(word: u64) -> bool {
+    word.wrapping_sub(ONES) & !word & (ONES << 7) != 0
 }
 
 impl Streams {
     pub(crate) fn new() -> Self {
         Self {
             streams: [Stream::default(); STREAMS],
-            tags: [0; STREAMS],
+            tags: [0; STREAMS / 8],
             recent: core::array::from_fn(|nth| nth as u8),
             len: 0,
         }
@@ -40,8 +47,8 @@ impl Streams {
 
     /// Notes a request and returns the length in bytes of the stream that it ends.
     pub(crate) fn note(&mut self, sector: u64, sectors: u64) -> u64 {
-        let wanted = tag(sector);
-        let possible = self.tags.iter().fold(false, |possible, tag| possible | (*tag == wanted));
+        let wanted = tag(sector) * ONES;
+        let possible = self.tags.iter().any(|tags| has_zero(tags ^ wanted));
         let ends_here = |at: &u8| self.streams[usize::from(*at)].end_sector == sector;
         let continued = if possible { self.recent[..self.len].iter().position(ends_here) } else { None };
         self.len += usize::from(continued.is_none() && self.len < STREAMS);
@@ -52,7 +59,8 @@ impl Streams {
         let stream = &mut self.streams[usize::from(at)];
         let before = if continued.is_some() { stream.sectors } else { 0 };
         *stream = Stream { end_sector: sector + sectors, sectors: before + sectors };
-        self.tags[usize::from(at)] = tag(sector + sectors);
+        let (word, shift) = (&mut self.tags[usize::from(at / 8)], at % 8 * 8);
+        *word = *word & !(0xff << shift) | tag(sector + sectors) << shift;
         stream.sectors * SECTOR_BYTES
     }
 }

@@ -48,11 +48,13 @@ impl Lane {
                     continue;
                 }
                 let from = block;
-                let mut missed = true;
-                while block < blocks && missed {
-                    block += 1;
+                block += 1;
+                while block < blocks {
                     let next = Flat(first.0 + u64::from(block));
-                    missed = self.readable(next, cx).is_none() && !self.window.holds(next);
+                    if self.readable(next, cx).is_some() || self.window.holds(next) {
+                        break;
+                    }
+                    block += 1;
                 }
                 self.pieces[at].missed.push((from, block - from));
                 cx.shared.counters.read_misses += u64::from(block - from);

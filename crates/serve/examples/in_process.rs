@@ -5,7 +5,8 @@
 //! Each round measures the raw file and the cache one after the other, so that a machine that
 //! changes its speed changes both; figures are medians of the rounds' ratios.
 //!
-//! in_process DIR ROUNDS: makes its files in DIR (4.3 GiB), prints one JSON object, removes them.
+//! in_process DIR ROUNDS: makes its files in DIR (4.3 GiB), prints one JSON object, removes them. Each round measures
+//! one, two and four jobs; a job keeps 32 requests in flight (of raw sequential writes: 4 of 512 KiB).
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -14,6 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flashfront_device::real::{Access, DeviceFile, Prefer, Reactor};
+use flashfront_device::sim::{HddSpec, ModelSpec};
+use flashfront_device::wrap::Delay;
 use flashfront_device::{Arena, Device, DeviceIo, Done};
 use flashfront_engine::{
     BLOCK_BYTES, Buf, Control, DeviceId, Engine, Event, Input, Lba, Memory, Mode, Op, Options, OriginId, Request,
@@ -30,8 +33,11 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 const CACHE_BYTES: u64 = 4 << 30;
 const ORIGIN_BYTES: u64 = 32 << 30;
-/// What each round writes: little enough that destage, which starts at 30 % dirty, keeps out.
+/// What each round writes.
 const ROUND_BYTES: u64 = 512 << 20;
+/// Where reads go, raw ones too.
+const HOT_BYTES: u64 = 256 << 20;
+const JOBS: [usize; 3] = [1, 2, 4];
 const QUEUE_DEPTH: usize = 32;
 const RAW_WRITE_BYTES: u64 = 512 << 10;
 /// Two megabytes in flight keep the file busy without queueing more than the cache itself does.
@@ -41,6 +47,7 @@ const RAW_WRITE_DEPTH: usize = 4;
 struct Load {
     op: RequestOp,
     left: u64,
+    depth: usize,
     in_flight: usize,
     bufs: Vec<Buf>,
     random: u64,
@@ -81,7 +88,7 @@ impl Frontend for Shared {
     fn turn_end(&mut self, _: Time, _: &mio::Registry, core: &mut dyn Core) -> bool {
         let mut load = self.0.borrow_mut();
         let mut sent = false;
-        while load.left > 0 && load.in_flight < QUEUE_DEPTH {
+        while load.left > 0 && load.in_flight < load.depth {
             let Some(buf) = load.bufs.pop().or_else(|| core.alloc(BLOCK_BYTES as u32)) else { break };
             load.left -= 1;
             load.in_flight += 1;
@@ -105,13 +112,14 @@ impl Frontend for Shared {
     }
 }
 
-/// Keeps `depth` I/Os of `bytes` in flight on a file until `total` bytes are done.
-fn raw(path: &Path, op: Op, bytes: u64, depth: usize, total: u64, random: bool) -> Outcome<Duration> {
+/// Keeps `depth` I/Os of `bytes` in flight on the beginning of a file until a round's bytes are done.
+fn raw(path: &Path, op: Op, bytes: u64, depth: usize, range_bytes: u64, random: bool) -> Outcome<Duration> {
+    let total = ROUND_BYTES;
     let reactor = Reactor::new(Prefer::Auto)?;
     let mut device = reactor.open(path, Access::Exclusive)?;
     let mut arena = Arena::new(256 << 20);
     let mut bufs: Vec<Buf> = (0..depth).map(|_| arena.alloc(bytes as u32)).collect();
-    let places = device.geometry().size_bytes / bytes;
+    let places = range_bytes / bytes;
     let (mut next, mut done_bytes, mut state) = (0, 0, 1u64);
     let mut done: Vec<Done> = Vec::new();
     let began = Instant::now();
@@ -143,12 +151,16 @@ fn open_cache(cache: &Path, origin: &Path, load: &Shared) -> Outcome<Pump> {
     superblock.epoch += 1;
     superblock::write(&file, &mut superblock)?;
     let reactor = Reactor::new(Prefer::Auto)?;
-    let origin: Box<dyn Device> = Box::new(reactor.open(origin, Access::Exclusive)?);
+    // At a disk's pace: an origin as fast as the cache file would be sent what the file is too busy for.
+    let origin = reactor.open(origin, Access::Exclusive)?;
+    let origin: Box<dyn Device> = Box::new(Delay::new(origin, ModelSpec::Hdd(HddSpec::default())));
     let cache: Box<dyn Device> = Box::new(reactor.attach(file));
     let devices = Devices { all: vec![(DeviceId::Cache, cache), (DeviceId::Origin(OriginId(0)), origin)], reactor };
     let poll = mio::Poll::new()?;
     let (_, calls) = Caller::new(Arc::new(mio::Waker::new(poll.registry(), mio::Token(1))?));
-    let options = Options { sequential_bypass_bytes: 0, ..Options::default() };
+    // Destage begins at 30 % of the limit, and all that a round writes stays below.
+    let dirty_limit_blocks = Some(CACHE_BYTES / BLOCK_BYTES / 8 * 7);
+    let options = Options { sequential_bypass_bytes: 0, dirty_limit_blocks, ..Options::default() };
     let engine = Engine::new(superblock, options, Time(0))?;
     let mut pump = Pump::new(engine, Arena::with_reserve(256 << 20, 128 << 20), devices, poll, calls);
     pump.apply(Input::Timer);
@@ -211,6 +223,17 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
+/// What one job count's passes took in one round.
+struct Pass {
+    raw_seq_write: Duration,
+    raw_rand_write: Duration,
+    write: Duration,
+    read_hit: Duration,
+    raw_rand_read: Duration,
+    flash_bytes: u64,
+    memory: serde_json::Value,
+}
+
 fn main() -> Outcome<()> {
     let args: Vec<String> = std::env::args().collect();
     let (dir, rounds) = (PathBuf::from(args.get(1).ok_or("in_process DIR ROUNDS")?), args.get(2).map_or("5", |it| it));
@@ -229,71 +252,98 @@ fn measure(cache: &Path, origin: &Path, rounds: usize) -> Outcome<serde_json::Va
     (0..CACHE_BYTES / zeroes.len() as u64).try_for_each(|_| file.write_all(&zeroes))?;
     file.sync_all()?;
     File::create(origin)?.set_len(ORIGIN_BYTES)?;
-    let (mut write_ratios, mut read_ratios, mut rows) = (Vec::new(), Vec::new(), Vec::new());
-    let mut memory = serde_json::Value::Null;
+    let mut passes: Vec<Vec<Pass>> = JOBS.iter().map(|_| Vec::new()).collect();
     for round in 0..rounds {
-        let write_raw = raw(cache, Op::Write, RAW_WRITE_BYTES, RAW_WRITE_DEPTH, ROUND_BYTES, false)?;
-        let made = format(&FormatOptions {
-            mirror: None,
-            cache: cache.into(),
-            origin: origin.into(),
-            name: "bench".into(),
-            mode: Mode::Writeback,
-            force: true,
-            segment: None,
-            lanes: None,
-            discard: true,
-        })?;
-        let load = Shared(std::rc::Rc::new(std::cell::RefCell::new(Load {
-            op: RequestOp::Write,
-            left: 0,
-            in_flight: 0,
-            bufs: Vec::new(),
-            random: 0,
-            blocks: 1,
-            failed: false,
-        })));
-        let mut pump = open_cache(cache, origin, &load)?;
-        let before = pump.engine().status();
-        // Random over 256 MiB: every block is in the cache for the reads afterwards.
-        let hot = (256 << 20) / BLOCK_BYTES;
-        let write = drive(&mut pump, &load, RequestOp::Write, ORIGIN_BYTES / BLOCK_BYTES, round as u64)?;
-        let after = pump.engine().status();
-        drive(&mut pump, &load, RequestOp::Write, hot, 7)?;
-        let misses = pump.engine().status().counters.read_misses;
-        let read = drive(&mut pump, &load, RequestOp::Read, hot, 7)?;
-        if pump.engine().status().counters.read_misses != misses {
-            return Err("reads missed: not a measure of hits".into());
+        for (nth, jobs) in JOBS.into_iter().enumerate() {
+            let pass = pass(cache, origin, jobs, round as u64)?;
+            let mbs = |time: Duration| ROUND_BYTES as f64 / time.as_secs_f64() / 1e6;
+            eprintln!(
+                "round {}, {jobs} jobs: write {:.0} of raw sequential {:.0} and raw random {:.0} MB/s, read hits {:.0} of raw {:.0} MB/s",
+                round + 1,
+                mbs(pass.write),
+                mbs(pass.raw_seq_write),
+                mbs(pass.raw_rand_write),
+                mbs(pass.read_hit),
+                mbs(pass.raw_rand_read)
+            );
+            passes[nth].push(pass);
         }
-        let status = pump.engine().status();
-        memory = serde_json::json!({
-            "rss_bytes": report::rss_bytes(), "blocks_cached": status.blocks_cached,
-            "capacity_blocks": made.capacity_blocks, "index_bytes": status.index_bytes,
-        });
-        pump.apply(Input::Control(Control::Stop));
-        wait_for(&mut pump, |event| *event == Event::Stopped)?;
-        drop(pump);
-        let read_raw = raw(cache, Op::Read, BLOCK_BYTES, QUEUE_DEPTH, ROUND_BYTES, true)?;
-        let flash = (after.counters.cache_writes_bytes - before.counters.cache_writes_bytes) as f64;
-        let mbs = |time: Duration| ROUND_BYTES as f64 / time.as_secs_f64() / 1e6;
-        write_ratios.push(write_raw.as_secs_f64() / write.as_secs_f64());
-        read_ratios.push(read_raw.as_secs_f64() / read.as_secs_f64());
-        eprintln!(
-            "round {}: write {:.0} of raw {:.0} MB/s, read hits {:.0} of raw {:.0} MB/s",
-            round + 1,
-            mbs(write),
-            mbs(write_raw),
-            mbs(read),
-            mbs(read_raw)
-        );
-        rows.push(serde_json::json!({
-            "write_mb_s": mbs(write), "raw_sequential_write_mb_s": mbs(write_raw),
-            "read_hit_mb_s": mbs(read), "raw_random_read_mb_s": mbs(read_raw),
-            "flash_bytes_per_user_byte": flash / ROUND_BYTES as f64,
-        }));
     }
+    let memory = passes.last().and_then(|of| of.last()).map(|pass| pass.memory.clone());
+    let of_jobs = JOBS.into_iter().zip(&passes).map(|(jobs, passes)| {
+        let ratio = |of: fn(&Pass) -> f64| median(passes.iter().map(of).collect());
+        let ns = |of: fn(&Pass) -> Duration| {
+            let times = passes.iter().map(|pass| of(pass).as_nanos() as f64).collect();
+            median(times) / (ROUND_BYTES / BLOCK_BYTES) as f64
+        };
+        serde_json::json!({
+            "jobs": jobs,
+            "write_ratio_median": ratio(|it| it.raw_seq_write.as_secs_f64() / it.write.as_secs_f64()),
+            "write_to_random_ratio_median": ratio(|it| it.raw_rand_write.as_secs_f64() / it.write.as_secs_f64()),
+            "read_ratio_median": ratio(|it| it.raw_rand_read.as_secs_f64() / it.read_hit.as_secs_f64()),
+            "flash_bytes_per_user_byte": ratio(|it| it.flash_bytes as f64 / ROUND_BYTES as f64),
+            "ns_per_op": {
+                "write_file": ns(|it| it.write),
+                "read_hit_file": ns(|it| it.read_hit),
+                "raw_seq_write_file": ns(|it| it.raw_seq_write),
+                "raw_rand_write_file": ns(|it| it.raw_rand_write),
+                "raw_rand_read_file": ns(|it| it.raw_rand_read),
+            },
+        })
+    });
+    let of_jobs: Vec<_> = of_jobs.collect();
     Ok(serde_json::json!({
-        "cache": Size(CACHE_BYTES).to_string(), "queue_depth": QUEUE_DEPTH, "rounds": rows,
-        "write_ratio_median": median(write_ratios), "read_ratio_median": median(read_ratios), "memory": memory,
+        "cache": Size(CACHE_BYTES).to_string(), "queue_depth": QUEUE_DEPTH, "rounds": rounds, "jobs": of_jobs, "memory": memory,
     }))
+}
+
+fn pass(cache: &Path, origin: &Path, jobs: usize, seed: u64) -> Outcome<Pass> {
+    let depth = QUEUE_DEPTH * jobs;
+    let raw_seq_write = raw(cache, Op::Write, RAW_WRITE_BYTES, RAW_WRITE_DEPTH * jobs, CACHE_BYTES, false)?;
+    let raw_rand_write = raw(cache, Op::Write, BLOCK_BYTES, depth, CACHE_BYTES, true)?;
+    let made = format(&FormatOptions {
+        mirror: None,
+        cache: cache.into(),
+        origin: origin.into(),
+        name: "bench".into(),
+        mode: Mode::Writeback,
+        force: true,
+        segment: None,
+        lanes: None,
+        discard: false,
+    })?;
+    let load = Shared(std::rc::Rc::new(std::cell::RefCell::new(Load {
+        op: RequestOp::Write,
+        left: 0,
+        depth,
+        in_flight: 0,
+        bufs: Vec::new(),
+        random: 0,
+        blocks: 1,
+        failed: false,
+    })));
+    let mut pump = open_cache(cache, origin, &load)?;
+    let before = pump.engine().status();
+    let hot = HOT_BYTES / BLOCK_BYTES;
+    let write = drive(&mut pump, &load, RequestOp::Write, ORIGIN_BYTES / BLOCK_BYTES, seed)?;
+    let after = pump.engine().status();
+    // Every block that is read afterwards.
+    drive(&mut pump, &load, RequestOp::Write, hot, 7)?;
+    let misses = pump.engine().status().counters.read_misses;
+    let read_hit = drive(&mut pump, &load, RequestOp::Read, hot, 7)?;
+    let status = pump.engine().status();
+    // Now and then a block goes past a busy cache file.
+    if status.counters.read_misses - misses > ROUND_BYTES / BLOCK_BYTES / 1000 {
+        return Err(format!("reads missed: not a measure of hits: {:?}", status.counters).into());
+    }
+    let memory = serde_json::json!({
+        "rss_bytes": report::rss_bytes(), "blocks_cached": status.blocks_cached,
+        "capacity_blocks": made.capacity_blocks, "index_bytes": status.index_bytes,
+    });
+    pump.apply(Input::Control(Control::Stop));
+    wait_for(&mut pump, |event| *event == Event::Stopped)?;
+    drop(pump);
+    let raw_rand_read = raw(cache, Op::Read, BLOCK_BYTES, depth, HOT_BYTES, true)?;
+    let flash_bytes = after.counters.cache_writes_bytes - before.counters.cache_writes_bytes;
+    Ok(Pass { raw_seq_write, raw_rand_write, write, read_hit, raw_rand_read, flash_bytes, memory })
 }

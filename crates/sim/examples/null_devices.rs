@@ -1,29 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the engine itself costs per 4 KiB request: devices that are done at once, no pump, no sockets.
+//! What the engine itself costs: devices that are done at once, no pump, no sockets.
 //!
 //! `cargo x bench engine` runs it. The null devices keep only what the engine reads again: headers of commits and checkpoints.
 //! All payload is the same pattern, so that what a null device "reads" is what its checksum says.
-//! The cache has 16 GiB (an index of 40 MiB, beyond the processor's caches); requests go to random
-//! blocks of 2 GiB: an eighth of it, so that destage, which begins at 30 % of the dirty limit, keeps out.
 //!
-//! null_devices CASE (payload|bare) JOBS REQUESTS: prints one JSON object. CASE: write_null, read_hit_null,
-//! read_miss_null. A job has 32 requests in flight.
+//! null_devices CASE (payload|bare) JOBS REQUESTS: prints one JSON object with ns per request of 4 KiB. CASE: write_null,
+//! read_hit_null, read_miss_null; copy_null is the payload's part of a write alone: a copy and its checksum. A job has 32
+//! requests in flight. The cache has 16 GiB (an index of 40 MiB, beyond the processor's caches); requests go to random blocks of
+//! 2 GiB: an eighth of it, so that destage, which begins at 30 % of the dirty limit, keeps out.
+//!
+//! null_devices memory GIB: what a cache of that size takes of RAM per cached block, filled with reads in no order, and
+//! when a tenth of it has been rewritten.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::time::Instant;
 
 use flashfront_device::{Arena, prefetch};
 use flashfront_engine::format::{OriginRecord, Pairing, Superblock, checkpoint_blocks};
 use flashfront_engine::{
     BLOCK_BYTES, Buf, DeviceId, Effect, Effects, Engine, Event, Input, Io, Lba, Memory, Mode, Op, Options, OriginId,
-    Request, RequestId, RequestOp, Span, Time, Token,
+    Request, RequestId, RequestOp, Span, Status, Time, Token,
 };
+use tempfile::tempfile;
 
 const SEGMENT_BLOCKS: u32 = 256;
-const SEGMENTS: u32 = 16 << 10;
+const CACHE_GIB: u32 = 16;
 /// A power of two.
 const HOT_BLOCKS: u64 = 1 << 19;
-const ORIGIN_BYTES: u64 = 64 << 30;
+const ORIGIN_BYTES: u64 = 16 << 40;
 const DEPTH: usize = 32;
 /// Payload is taken from this many buffers in turn: 64 MiB, so that it is cold, as after DMA.
 const PAYLOADS: usize = 16 << 10;
@@ -67,9 +73,10 @@ impl Memory for Bare {
     }
 }
 
-/// The blocks of the cache device that the engine reads again: the first of each write, and what was formatted.
+/// The blocks of the cache device that the engine reads again: the first of each write, and what was formatted. In a file without a
+/// name, so that they don't count as memory.
 struct Headers {
-    blocks: HashMap<u64, Box<[u8]>>,
+    file: File,
     /// One bit a block: most reads find none, and should not pay for a look.
     present: Vec<u64>,
 }
@@ -78,13 +85,12 @@ impl Headers {
     fn put(&mut self, offset: u64, bytes: &[u8]) {
         let block = offset / BLOCK_BYTES;
         self.present[(block / 64) as usize] |= 1 << (block % 64);
-        self.blocks.insert(block, bytes.into());
+        self.file.write_all_at(bytes, offset).expect("room for headers in the temporary folder");
     }
 
-    fn get(&self, offset: u64) -> Option<&[u8]> {
+    fn holds(&self, offset: u64) -> bool {
         let block = offset / BLOCK_BYTES;
-        let present = self.present[(block / 64) as usize] >> (block % 64) & 1 == 1;
-        if present { self.blocks.get(&block).map(|bytes| &bytes[..]) } else { None }
+        self.present[(block / 64) as usize] >> (block % 64) & 1 == 1
     }
 }
 
@@ -104,10 +110,10 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(payload: bool) -> Self {
-        let superblock = superblock();
+    fn new(payload: bool, cache_gib: u32) -> Self {
+        let superblock = superblock(cache_gib);
         let mut headers = Headers {
-            blocks: HashMap::new(),
+            file: tempfile().expect("a temporary folder"),
             present: vec![0; (superblock.cache_bytes / BLOCK_BYTES / 64 + 1) as usize],
         };
         superblock.empty_checkpoints().iter().for_each(|(offset, block)| headers.put(*offset, block));
@@ -167,8 +173,10 @@ impl Bench {
                 Op::Read => {
                     for at in (0..span.len).step_by(BLOCK_BYTES as usize) {
                         let block = Span::new(span.buf, span.offset + at, BLOCK_BYTES as u32);
-                        if let Some(bytes) = self.headers.get(io.offset + u64::from(at)) {
-                            self.memory.bytes_mut(block).copy_from_slice(bytes);
+                        let offset = io.offset + u64::from(at);
+                        if self.headers.holds(offset) {
+                            let read = self.headers.file.read_exact_at(self.memory.bytes_mut(block), offset);
+                            read.expect("what was written");
                         } else if self.payload
                             && self.memory.bytes(Span::new(span.buf, block.offset, 8)) != [PATTERN; 8]
                         {
@@ -216,9 +224,10 @@ impl Bench {
     }
 }
 
-fn superblock() -> Superblock {
-    let checkpoint = checkpoint_blocks(SEGMENTS, SEGMENT_BLOCKS);
-    let blocks = 2 + 2 * checkpoint + u64::from(SEGMENTS) * u64::from(SEGMENT_BLOCKS);
+fn superblock(cache_gib: u32) -> Superblock {
+    let segments = cache_gib << 10;
+    let checkpoint = checkpoint_blocks(segments, SEGMENT_BLOCKS);
+    let blocks = 2 + 2 * checkpoint + u64::from(segments) * u64::from(SEGMENT_BLOCKS);
     let origin = OriginRecord {
         id: OriginId(0),
         mode: Mode::Writeback,
@@ -239,7 +248,7 @@ fn superblock() -> Superblock {
         cache_bytes: blocks * BLOCK_BYTES,
         lanes: 1,
         segment_blocks: SEGMENT_BLOCKS,
-        segments_per_lane: SEGMENTS,
+        segments_per_lane: segments,
         checkpoint_blocks: checkpoint as u32,
         stripe_blocks: 1 << 12,
         first_block: 1,
@@ -254,45 +263,102 @@ fn random(state: &mut u64) -> u64 {
     x ^ (x >> 31)
 }
 
+/// Every block below `blocks`, a power of two, once, in no order.
+fn each(blocks: u64) -> impl FnMut() -> u64 {
+    let mut nth = 0u64;
+    move || {
+        nth += 1;
+        nth.wrapping_mul(0x9e37_79b9_7f4a_7c15) % blocks
+    }
+}
+
+const USAGE: &str =
+    "null_devices (write_null|read_hit_null|read_miss_null|copy_null) (payload|bare) JOBS REQUESTS, or memory GIB";
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let usage = "null_devices (write_null|read_hit_null|read_miss_null) (payload|bare) JOBS REQUESTS";
-    let [case, payload, jobs, requests] = &args[..] else { panic!("{usage}") };
-    let (jobs, requests): (usize, u64) = (jobs.parse().expect(usage), requests.parse().expect(usage));
-    let mut bench = Bench::new(payload == "payload");
-    // Every hot block once, in no order.
-    let mut nth = 0u64;
-    let mut each = || {
-        nth += 1;
-        nth.wrapping_mul(0x9e37_79b9_7f4a_7c15 | 1) % HOT_BLOCKS
-    };
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["memory", gib] => memory(gib.parse().expect(USAGE)),
+        ["copy_null", "payload", _, requests] => copy(requests.parse().expect(USAGE)),
+        [case, payload, jobs, requests] => {
+            time(case, payload == "payload", jobs.parse().expect(USAGE), requests.parse().expect(USAGE));
+        }
+        _ => panic!("{USAGE}"),
+    }
+}
+
+fn time(case: &str, payload: bool, jobs: usize, requests: u64) {
+    let mut bench = Bench::new(payload, CACHE_GIB);
     let mut state = 7;
     let mut any = || random(&mut state) % HOT_BLOCKS;
+    let requests = if case == "read_miss_null" { requests.min(HOT_BLOCKS) } else { requests };
     if case != "read_miss_null" {
-        bench.drive(RequestOp::Write, HOT_BLOCKS, DEPTH, &mut each);
+        bench.drive(RequestOp::Write, HOT_BLOCKS, DEPTH, each(HOT_BLOCKS));
     }
     let depth = DEPTH * jobs;
     let before = bench.engine.status().counters;
     let began = Instant::now();
-    match &case[..] {
+    match case {
         "write_null" => bench.drive(RequestOp::Write, requests, depth, &mut any),
         "read_hit_null" => bench.drive(RequestOp::Read, requests, depth, &mut any),
-        "read_miss_null" => bench.drive(RequestOp::Read, requests.min(HOT_BLOCKS), depth, &mut each),
-        _ => panic!("{usage}"),
+        "read_miss_null" => bench.drive(RequestOp::Read, requests, depth, each(HOT_BLOCKS)),
+        _ => panic!("{USAGE}"),
     }
     let ns = began.elapsed().as_nanos() as f64;
     let after = bench.engine.status().counters;
     let (hits, misses) = (after.read_hits - before.read_hits, after.read_misses - before.read_misses);
-    let requests = if case == "read_miss_null" { requests.min(HOT_BLOCKS) } else { requests };
-    match &case[..] {
+    let filled = after.promoted_blocks - before.promoted_blocks;
+    match case {
         "read_hit_null" => assert_eq!(misses, 0, "not a measure of hits"),
-        "read_miss_null" => assert_eq!(hits, 0, "not a measure of misses"),
-        _ => {}
+        "read_miss_null" => assert_eq!((hits, filled), (0, requests), "not a measure of misses with fill"),
+        _ => assert_eq!(after.destaged_blocks, 0, "not a measure of writes alone"),
     }
-    let destaged = after.destaged_blocks - before.destaged_blocks;
-    println!(
-        "{{\"requests\":{requests},\"ns_per_op\":{:.1},\"destaged_blocks\":{destaged},\"commits\":{}}}",
-        ns / requests as f64,
-        after.commits - before.commits
-    );
+    println!("{{\"requests\":{requests},\"ns_per_op\":{:.1}}}", ns / requests as f64);
+}
+
+fn copy(requests: u64) {
+    let mut arena = Arena::new(1 << 30);
+    let bytes = BLOCK_BYTES as u32;
+    let payloads: Vec<Buf> = (0..PAYLOADS).map(|_| arena.alloc(bytes)).collect();
+    payloads.iter().for_each(|buf| arena.bytes_mut(Span::new(*buf, 0, bytes)).fill(PATTERN));
+    // The engine has as many commits of this size in flight.
+    let commits: Vec<Buf> = (0..8).map(|_| arena.alloc(SEGMENT_BLOCKS * bytes)).collect();
+    let began = Instant::now();
+    let mut sum = 0;
+    for nth in 0..requests as usize {
+        let (commit, offset) = (commits[nth / SEGMENT_BLOCKS as usize % 8], nth as u32 % SEGMENT_BLOCKS * bytes);
+        arena.copy(Span::new(payloads[nth % PAYLOADS], 0, bytes), commit, offset);
+        sum ^= arena.checksum(Span::new(commit, offset, bytes));
+    }
+    std::hint::black_box(sum);
+    println!("{{\"requests\":{requests},\"ns_per_op\":{:.1}}}", began.elapsed().as_nanos() as f64 / requests as f64);
+}
+
+fn memory(gib: u32) {
+    let mut bench = Bench::new(false, gib);
+    let capacity = u64::from(gib) << 18;
+    let all = (8 * capacity).next_power_of_two();
+    let mut places = each(all);
+    // Once to fill it, and once more for what the policy remembers of blocks that are not in it.
+    bench.drive(RequestOp::Read, 2 * capacity, DEPTH, &mut places);
+    let clean = (bench.engine.status(), rss_bytes());
+    bench.drive(RequestOp::Write, capacity / 10, DEPTH, &mut places);
+    let dirty = (bench.engine.status(), rss_bytes());
+    let row = |(status, rss): (Status, u64)| {
+        format!(
+            "{{\"blocks_cached\":{},\"blocks_dirty\":{},\"rss_bytes\":{rss},\"index_bytes\":{},\"rss_bytes_per_block\":{:.2}}}",
+            status.blocks_cached,
+            status.blocks_dirty,
+            status.index_bytes,
+            rss as f64 / status.blocks_cached as f64
+        )
+    };
+    println!("{{\"cache_gib\":{gib},\"clean\":{},\"dirty\":{}}}", row(clean), row(dirty));
+}
+
+/// Resident memory of this process, as the kernel counts it.
+fn rss_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel counts it");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
 }

@@ -6,7 +6,7 @@
 //! Its blocks are made up when they are read, in an order of keys that has nothing to do with the index's:
 //! the worst there is. Prints device time, CPU time and memory.
 //!
-//! recovery GIB...: cache sizes; 64 256 1024 by default. The index needs 11.5 bytes of RAM per block.
+//! recovery GIB...: cache sizes; 64 256 1024 by default. The tables need 11.7 bytes of RAM per block.
 
 use std::collections::VecDeque;
 

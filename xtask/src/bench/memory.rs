@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::server::{control, fio, ours};
-use super::{Found, number};
+use super::{Found, parse};
 use crate::run::{Failed, flashfront, stdout_of};
 
 /// Sparse files; this many bytes are written.
@@ -59,8 +59,10 @@ struct Status {
 impl Status {
     fn ask(binary: &Path, cache: &Path) -> Result<Self, Failed> {
         let json = stdout_of(Command::new(binary).args(["status", "--json", "--control"]).arg(control(cache)))?;
-        let [rss, blocks, dirty] = ["rss_bytes", "blocks_cached", "blocks_dirty"].map(|key| number(&json, key));
-        let index_per_block = number(&json, "index_bytes") / number(&json, "capacity_blocks");
+        let json = parse(&json)?;
+        let number = |key: &str| json[key].as_f64().unwrap_or(f64::NAN);
+        let [rss, blocks, dirty] = ["rss_bytes", "blocks_cached", "blocks_dirty"].map(number);
+        let index_per_block = number("index_bytes") / number("capacity_blocks");
         Ok(Self { rss, blocks, dirty, index_per_block })
     }
 }

@@ -74,9 +74,9 @@ fn index_equals_a_map() {
 }
 
 #[test]
-fn nine_and_a_half_bytes_a_slot() {
+fn nine_bytes_a_slot() {
     let index = Index::new(1 << 30, 1 << 18).unwrap();
-    assert!(index.bytes() as f64 / f64::from(1 << 18) < 9.5);
+    assert!(index.bytes() as f64 / f64::from(1 << 18) < 9.0);
     assert!(Index::new(1 << 56, 1 << 18).is_none(), "no room for a checksum");
 }
 

@@ -96,12 +96,11 @@ impl Report {
 
 /// What our daemon counts, of `status --json`.
 fn of_status(json: &str) -> Result<Counters, Failed> {
+    let status = crate::bench::parse(json)?;
     let number = |key: &str| {
-        let text = json.split(&format!("\"{key}\":")).nth(1)?;
-        let digits: String = text.trim_start().chars().take_while(char::is_ascii_digit).collect();
-        digits.parse::<u64>().ok()
+        let number = status[key].as_u64();
+        number.ok_or_else(|| Failed::Usage(format!("the daemon's status has no `{key}`: {json}")))
     };
-    let number = |key| number(key).ok_or_else(|| Failed::Usage(format!("the daemon's status has no `{key}`: {json}")));
     let sectors = |key| Ok::<u64, Failed>(number(key)? / 512);
     Ok(Counters {
         ssd: [0, sectors("cache_reads_bytes")?, 0, sectors("cache_writes_bytes")?],

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo x bench engine`: what the engine itself costs per 4 KiB request, on null devices and on a real file.
+//!
+//! Instructions are callgrind's, the difference between a short run and a longer one, so that the setting up is not
+//! counted; they repeat on any machine. Times are medians; on null devices of runs of a million requests.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::{Found, parse};
+use crate::run::{Failed, cargo, run, stdout_of, target};
+
+const ROUNDS: usize = 5;
+const REQUESTS: u64 = 1_000_000;
+/// Requests of the two runs that are counted.
+const COUNTED: [u64; 2] = [20_000, 120_000];
+const JOBS: [u64; 3] = [1, 2, 4];
+const NULL: [&str; 3] = ["write_null", "read_hit_null", "read_miss_null"];
+const FILE: [&str; 5] =
+    ["write_file", "read_hit_file", "raw_seq_write_file", "raw_rand_write_file", "raw_rand_read_file"];
+/// The cache whose memory is measured, on null devices.
+const MEMORY_GIB: u64 = 256;
+
+pub(super) fn engine(dir: &Path) -> Result<Found, Failed> {
+    run(&mut cargo(["build", "--release", "-p", "flashfront-sim", "--example", "null_devices"]))?;
+    let program = target().join("release/examples/null_devices");
+    let mut rows = Vec::new();
+    for case in NULL {
+        for payload in ["bare", "payload"] {
+            let instructions = instructions(&program, case, payload, dir)?;
+            for jobs in JOBS {
+                let ns = ns_per_op(&program, case, payload, jobs)?;
+                let instructions = (jobs == 1).then_some(instructions);
+                rows.push(row(case, Some(payload), jobs, ns, instructions));
+            }
+        }
+    }
+    rows.push(row("copy_null", Some("payload"), 1, ns_per_op(&program, "copy_null", "payload", 1)?, None));
+    let file = super::in_process_json(dir)?;
+    for of_jobs in file["jobs"].as_array().into_iter().flatten() {
+        let jobs = of_jobs["jobs"].as_u64().unwrap_or(0);
+        for case in FILE {
+            rows.push(row(case, None, jobs, of_jobs["ns_per_op"][case].as_f64().unwrap_or(f64::NAN), None));
+        }
+    }
+    let memory = parse(&stdout_of(Command::new(&program).args(["memory", &MEMORY_GIB.to_string()]))?)?;
+    let per_block = &memory["dirty"]["rss_bytes_per_block"];
+    rows.push(json!({ "case": "memory_256_gib", "rss_bytes_per_block": per_block, "counted": memory }));
+    let mut summary = table(&rows);
+    super::in_process_table(&mut summary, &file);
+    let _ = writeln!(summary, "\nRAM per cached block, {MEMORY_GIB} GiB full, a tenth rewritten: {per_block} B.");
+    Ok(Found { summary, json: Some(Value::Array(rows).to_string()) })
+}
+
+fn row(case: &str, payload: Option<&str>, jobs: u64, ns: f64, instructions: Option<f64>) -> Value {
+    json!({
+        "case": case, "payload": payload.is_none_or(|it| it == "payload"), "jobs": jobs,
+        "ns_per_op": ns.round(), "instructions_per_op": instructions, "ops_per_s": (1e9 / ns).round(),
+    })
+}
+
+/// The median of the rounds.
+fn ns_per_op(program: &Path, case: &str, payload: &str, jobs: u64) -> Result<f64, Failed> {
+    let mut all = Vec::new();
+    for _ in 0..ROUNDS {
+        let run = Command::new(program).args([case, payload, &jobs.to_string(), &REQUESTS.to_string()]).output();
+        let run = run.map_err(|error| Failed::Start { program: program.display().to_string(), error })?;
+        all.push(parse(&String::from_utf8_lossy(&run.stdout))?["ns_per_op"].as_f64().unwrap_or(f64::NAN));
+    }
+    all.sort_by(f64::total_cmp);
+    Ok(all[all.len() / 2])
+}
+
+/// Of one request, as callgrind counts them. It knows no AVX-512, so checksums of payload take other instructions than they
+/// do without it.
+fn instructions(program: &Path, case: &str, payload: &str, dir: &Path) -> Result<f64, Failed> {
+    let mut totals = [0.0; COUNTED.len()];
+    for (total, requests) in totals.iter_mut().zip(COUNTED) {
+        let out = dir.join("callgrind.out");
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(["-q", "--tool=callgrind"]).arg(format!("--callgrind-out-file={}", out.display()));
+        stdout_of(valgrind.arg(program).args([case, payload, "1", &requests.to_string()]))?;
+        let text = std::fs::read_to_string(&out).map_err(|error| Failed::File { path: out.clone(), error })?;
+        std::fs::remove_file(&out).map_err(|error| Failed::File { path: out.clone(), error })?;
+        let counted = text.lines().find_map(|line| line.strip_prefix("summary: ").or(line.strip_prefix("totals: ")));
+        let counted = counted.and_then(|counted| counted.trim().parse().ok());
+        *total = counted.ok_or_else(|| Failed::Usage(format!("{}: callgrind wrote no total", out.display())))?;
+    }
+    Ok(((totals[1] - totals[0]) / (COUNTED[1] - COUNTED[0]) as f64).round())
+}
+
+fn table(rows: &[Value]) -> String {
+    let mut text = String::from(
+        "| case | payload | jobs | ns / request | requests / s | instructions / request |\n|---|---|--:|--:|--:|--:|\n",
+    );
+    for row in rows.iter().filter(|row| row["jobs"].is_u64()) {
+        let payload = if row["payload"] == true { "yes" } else { "no" };
+        let instructions = row["instructions_per_op"].as_f64().map_or("-".into(), |it| format!("{it:.0}"));
+        let number = |key: &str| row[key].as_f64().unwrap_or(f64::NAN);
+        let _ = writeln!(
+            text,
+            "| `{}` | {payload} | {} | {:.0} | {:.0} | {instructions} |",
+            row["case"].as_str().unwrap_or_default(),
+            row["jobs"],
+            number("ns_per_op"),
+            number("ops_per_s")
+        );
+    }
+    text
+}
