@@ -179,8 +179,10 @@ impl Engine {
         }
     }
 
-    /// Lets everything move that can after what was taken.
+    /// Lets everything move that can after what was taken, or because the time of [`Engine::next_timer`] has come.
     pub fn settle(&mut self, now: Time, mem: &mut dyn Memory, out: &mut Effects) {
+        // Also when nothing was taken: a timer may have been due.
+        self.coordinator.now = now;
         let mut cx = Cx { now, mem, out, shared: &mut self.shared };
         self.coordinator.settle(&mut self.lanes, &mut cx);
     }
