@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo x bench [PART]`: what is promised of speed and memory, measured on this machine.
 //!
-//! Parts: `in-process` and `nbd` (speed, as ratios in one run: the default), `engine`, `memory`, `recovery`. Medians;
+//! Parts: `in-process` and `nbd` (speed, as ratios in one run: the default), `vhost-user-blk`, `engine`, `memory`, `recovery`. Medians;
 //! losing rows stay. Results go to bench/runs/DATE-HOST/ with `--keep`, else to the screen only; `--json`: only the JSON.
 
 mod engine;
 mod memory;
 mod nbd;
 mod server;
+mod vhost;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -34,9 +35,10 @@ struct Part {
     measure: fn(&Path) -> Result<Found, Failed>,
 }
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     Part { name: "in-process", unasked: true, measure: in_process },
     Part { name: "nbd", unasked: true, measure: nbd::nbd },
+    Part { name: "vhost-user-blk", unasked: false, measure: vhost::vhost_user_blk },
     Part { name: "engine", unasked: false, measure: engine::engine },
     Part { name: "memory", unasked: false, measure: memory::memory },
     Part { name: "recovery", unasked: false, measure: recovery },

@@ -12,6 +12,7 @@ mod disk;
 mod guest;
 mod place;
 mod plan;
+mod reconnect;
 mod report;
 mod rig;
 
@@ -62,13 +63,16 @@ impl Options {
 }
 
 fn usage() -> Failed {
-    Failed::Usage("usage: cargo x vm [--kills N] [--seed S] [--keep] [--canary]\n       cargo x vm compare [--systems A,B] [--keep]".to_owned())
+    Failed::Usage("usage: cargo x vm [--kills N] [--seed S] [--keep] [--canary]\n       cargo x vm compare [--systems A,B] [--keep]\n       cargo x vm reconnect [--kills N] [--keep]".to_owned())
 }
 
 /// The verb.
 pub(crate) fn vm(args: &[String]) -> Result<(), Failed> {
     if let Some(("compare", rest)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         return compare::compare(rest);
+    }
+    if let Some(("reconnect", rest)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return reconnect::reconnect(rest);
     }
     let options = Options::parse(args)?;
     missing(&PROGRAMS)?;

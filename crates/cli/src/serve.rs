@@ -29,6 +29,7 @@ Examples:
   flashfront serve --cache ssd.img --origin disk.img --nbd unix:/tmp/disk.sock
   flashfront serve --cache /dev/nvme0n1p4 --origin /dev/sdb --nbd tcp:127.0.0.1:10809 --http 127.0.0.1:9809
   flashfront serve --cache C --origin O --nbd tcp:0.0.0.0:10809 --tls-certificates /etc/flashfront/pki
+  flashfront serve --cache /dev/nvme0n1p4 --origin /dev/sdb --vhost-user-blk unix:/run/guest-disk.sock
   flashfront serve --print-config > flashfront.toml; flashfront serve --config flashfront.toml
   flashfront serve --without-cache --accept-missing-dirty-data --origin O --nbd unix:/tmp/disk.sock")]
 pub(crate) struct Serve {
@@ -50,6 +51,9 @@ pub(crate) struct Serve {
     /// Where NBD clients connect: unix:PATH or tcp:HOST:PORT; may be given several times.
     #[arg(long, value_name = "PLACE", value_parser = Listen::parse)]
     nbd: Vec<Listen>,
+    /// Where a virtual machine (vhost-user-blk) connects for its disk: unix:PATH; may be given several times.
+    #[arg(long, value_name = "PLACE", value_parser = vhost_user_blk)]
+    vhost_user_blk: Vec<Listener>,
     /// Control socket for status, set and drain [default: $XDG_RUNTIME_DIR/flashfront.sock, or /run/flashfront.sock].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -206,8 +210,8 @@ impl Serve {
                 ),
             }
         }
-        if !self.nbd.is_empty() {
-            config.listeners = self.nbd.into_iter().map(|nbd| Listener { nbd }).collect();
+        if !self.nbd.is_empty() || !self.vhost_user_blk.is_empty() {
+            config.listeners = self.nbd.into_iter().map(Listener::Nbd).chain(self.vhost_user_blk).collect();
         }
         config.control = self.control.unwrap_or(config.control);
         config.state = self.state.or(config.state);
@@ -242,6 +246,10 @@ impl Serve {
         config.check()?;
         Ok(config)
     }
+}
+
+fn vhost_user_blk(place: &str) -> Result<Listener, String> {
+    Listener::vhost_user_blk(place, None)
 }
 
 /// Tells that clients may connect. A reader that has gone does not stop the daemon.

@@ -7,7 +7,7 @@ use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
 use flashfront_device::wrap::Faults;
-use flashfront_serve::config::{Age, Config, DirtyLimit, Size};
+use flashfront_serve::config::{Age, Config, DirtyLimit, Listener, Size};
 use flashfront_serve::frontend::nbd::Listen;
 use flashfront_sim::load::fio;
 
@@ -34,7 +34,11 @@ fn body(data: &[u8]) {
         same_again(&policy.sequential_bypass);
         same_again(&policy.max_dirty_age);
         same_again(&config.buffer_bytes);
-        config.listeners.iter().for_each(|listener| same_address(&listener.nbd));
+        for listener in &config.listeners {
+            if let Listener::Nbd(listen) = listener {
+                same_address(listen);
+            }
+        }
     }
     job_file(text);
     for line in text.lines() {

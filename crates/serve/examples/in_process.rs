@@ -8,28 +8,21 @@
 //! in_process DIR ROUNDS: makes its files in DIR (4.3 GiB), prints one JSON object, removes them. Each round measures
 //! one, two and four jobs; a job keeps 32 requests in flight (of raw sequential writes: 4 of 512 KiB).
 
+mod cache;
+
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flashfront_device::real::{Access, DeviceFile, Prefer, Reactor};
-use flashfront_device::sim::{HddSpec, ModelSpec};
-use flashfront_device::wrap::Delay;
+use flashfront_device::real::{Access, Prefer, Reactor};
 use flashfront_device::{Arena, Device, DeviceIo, Done};
-use flashfront_engine::{
-    BLOCK_BYTES, Buf, Control, DeviceId, Engine, Event, Input, Lba, Memory, Mode, Op, Options, OriginId, Request,
-    RequestError, RequestId, RequestOp, Span, Time, Token,
-};
+use flashfront_engine::{BLOCK_BYTES, Buf, Control, Event, Input, Memory, Mode, Op, RequestOp, Span, Time, Token};
 use flashfront_serve::config::Size;
-use flashfront_serve::control::Caller;
-use flashfront_serve::frontend::{Core, Export, Frontend, TokenRange};
 use flashfront_serve::offline::{FormatOptions, format};
-use flashfront_serve::pump::{Devices, Pump};
-use flashfront_serve::{report, superblock};
+use flashfront_serve::report;
 
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+use cache::{Outcome, QUEUE_DEPTH, Shared, drive, open_cache, wait_for};
 
 const CACHE_BYTES: u64 = 4 << 30;
 const ORIGIN_BYTES: u64 = 32 << 30;
@@ -38,79 +31,9 @@ const ROUND_BYTES: u64 = 512 << 20;
 /// Where reads go, raw ones too.
 const HOT_BYTES: u64 = 256 << 20;
 const JOBS: [usize; 3] = [1, 2, 4];
-const QUEUE_DEPTH: usize = 32;
 const RAW_WRITE_BYTES: u64 = 512 << 10;
 /// Two megabytes in flight keep the file busy without queueing more than the cache itself does.
 const RAW_WRITE_DEPTH: usize = 4;
-
-/// Makes up requests as fast as they are answered.
-struct Load {
-    op: RequestOp,
-    left: u64,
-    depth: usize,
-    in_flight: usize,
-    bufs: Vec<Buf>,
-    random: u64,
-    blocks: u64,
-    failed: bool,
-}
-
-impl Load {
-    fn next_block(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) % self.blocks
-    }
-}
-
-#[derive(Clone)]
-struct Shared(std::rc::Rc<std::cell::RefCell<Load>>);
-
-impl Frontend for Shared {
-    fn uri(&self) -> String {
-        String::new()
-    }
-    fn tokens_max(&self) -> usize {
-        0
-    }
-    fn register(&mut self, _: &mio::Registry, _: TokenRange) -> io::Result<()> {
-        Ok(())
-    }
-    fn ready(&mut self, _: &mio::event::Event, _: &mio::Registry, _: &mut dyn Core) {}
-    fn reply(&mut self, id: RequestId, result: Result<(), RequestError>, _: &mut dyn Core) {
-        let mut load = self.0.borrow_mut();
-        load.in_flight -= 1;
-        load.failed |= result.is_err();
-        load.bufs.push(Buf(id.0 as u32));
-    }
-    fn room(&mut self, _: &mut dyn Core) {}
-    fn turn_end(&mut self, _: Time, _: &mio::Registry, core: &mut dyn Core) -> bool {
-        let mut load = self.0.borrow_mut();
-        let mut sent = false;
-        while load.left > 0 && load.in_flight < load.depth {
-            let Some(buf) = load.bufs.pop().or_else(|| core.alloc(BLOCK_BYTES as u32)) else { break };
-            load.left -= 1;
-            load.in_flight += 1;
-            sent = true;
-            let lba = Lba(load.next_block() * 8);
-            let (id, op) = (RequestId(u64::from(buf.0)), load.op);
-            core.submit(Request { id, origin: OriginId(0), op, lba, sectors: 8, buf: Some(buf), fua: false });
-        }
-        // Writes are answered from RAM, within the call: then there is nothing to wait for.
-        sent && load.op == RequestOp::Write
-    }
-    fn next_timer(&self) -> Option<Time> {
-        None
-    }
-    fn stop(&mut self, _: &mio::Registry, _: &mut dyn Core) {}
-    fn idle(&self) -> bool {
-        self.0.borrow().in_flight == 0
-    }
-    fn clients(&self) -> usize {
-        1
-    }
-}
 
 /// Keeps `depth` I/Os of `bytes` in flight on the beginning of a file until a round's bytes are done.
 fn raw(path: &Path, op: Op, bytes: u64, depth: usize, range_bytes: u64, random: bool) -> Outcome<Duration> {
@@ -141,79 +64,6 @@ fn raw(path: &Path, op: Op, bytes: u64, depth: usize, range_bytes: u64, random: 
             bufs.push(Buf(token.0 as u32));
             done_bytes += bytes;
         }
-    }
-    Ok(began.elapsed())
-}
-
-fn open_cache(cache: &Path, origin: &Path, load: &Shared) -> Outcome<Pump> {
-    let file = DeviceFile::open(cache, Access::Exclusive)?;
-    let mut superblock = superblock::read(&file)?.superblock;
-    superblock.epoch += 1;
-    superblock::write(&file, &mut superblock)?;
-    let reactor = Reactor::new(Prefer::Auto)?;
-    // At a disk's pace: an origin as fast as the cache file would be sent what the file is too busy for.
-    let origin = reactor.open(origin, Access::Exclusive)?;
-    let origin: Box<dyn Device> = Box::new(Delay::new(origin, ModelSpec::Hdd(HddSpec::default())));
-    let cache: Box<dyn Device> = Box::new(reactor.attach(file));
-    let devices = Devices { all: vec![(DeviceId::Cache, cache), (DeviceId::Origin(OriginId(0)), origin)], reactor };
-    let poll = mio::Poll::new()?;
-    let (_, calls) = Caller::new(Arc::new(mio::Waker::new(poll.registry(), mio::Token(1))?));
-    // Destage begins at 30 % of the limit, and all that a round writes stays below.
-    let dirty_limit_blocks = Some(CACHE_BYTES / BLOCK_BYTES / 8 * 7);
-    let options = Options { sequential_bypass_bytes: 0, dirty_limit_blocks, ..Options::default() };
-    let engine = Engine::new(superblock, options, Time(0))?;
-    let mut pump = Pump::new(engine, Arena::with_reserve(256 << 20, 128 << 20), devices, poll, calls);
-    pump.apply(Input::Timer);
-    wait_for(&mut pump, |event| matches!(event, Event::Ready { .. }))?;
-    let export = Export {
-        name: String::new(),
-        origin: OriginId(0),
-        size_bytes: ORIGIN_BYTES,
-        block_bytes: 512,
-        read_only: false,
-    };
-    pump.serve(vec![export], vec![Box::new(load.clone())])?;
-    Ok(pump)
-}
-
-fn wait_for(pump: &mut Pump, wanted: impl Fn(&Event) -> bool) -> Outcome<()> {
-    loop {
-        for event in pump.news().collect::<Vec<_>>() {
-            if wanted(&event) {
-                return Ok(());
-            }
-            if let Event::OpenFailed(error) = event {
-                return Err(error.into());
-            }
-        }
-        pump.turn(Duration::from_secs(1))?;
-    }
-}
-
-fn drive(pump: &mut Pump, load: &Shared, op: RequestOp, blocks: u64, seed: u64) -> Outcome<Duration> {
-    {
-        let mut load = load.0.borrow_mut();
-        (load.op, load.left, load.random, load.blocks) = (op, ROUND_BYTES / BLOCK_BYTES, seed, blocks);
-    }
-    let began = Instant::now();
-    let waiting = |load: &Shared| load.0.borrow().left > 0 || load.0.borrow().in_flight > 0;
-    while waiting(load) {
-        pump.turn(Duration::from_secs(1))?;
-    }
-    if op == RequestOp::Write {
-        // All of it on the device, as the raw writes are.
-        let before = pump.engine().status().counters.flushes;
-        let request = RequestId(u64::from(load.0.borrow_mut().bufs.pop().ok_or("no buffer")?.0));
-        load.0.borrow_mut().in_flight += 1;
-        let (origin, op, lba) = (OriginId(0), RequestOp::Flush, Lba(0));
-        pump.apply(Input::Request(Request { id: request, origin, op, lba, sectors: 0, buf: None, fua: false }));
-        while waiting(load) {
-            pump.turn(Duration::from_secs(1))?;
-        }
-        assert_eq!(pump.engine().status().counters.flushes, before + 1);
-    }
-    if load.0.borrow().failed {
-        return Err("a request failed".into());
     }
     Ok(began.elapsed())
 }
@@ -312,25 +162,16 @@ fn pass(cache: &Path, origin: &Path, jobs: usize, seed: u64) -> Outcome<Pass> {
         lanes: None,
         discard: false,
     })?;
-    let load = Shared(std::rc::Rc::new(std::cell::RefCell::new(Load {
-        op: RequestOp::Write,
-        left: 0,
-        depth,
-        in_flight: 0,
-        bufs: Vec::new(),
-        random: 0,
-        blocks: 1,
-        failed: false,
-    })));
-    let mut pump = open_cache(cache, origin, &load)?;
+    let load = Shared::new(depth);
+    let mut pump = open_cache(cache, origin, &load, 0)?;
     let before = pump.engine().status();
-    let hot = HOT_BYTES / BLOCK_BYTES;
-    let write = drive(&mut pump, &load, RequestOp::Write, ORIGIN_BYTES / BLOCK_BYTES, seed)?;
+    let (hot, count) = (HOT_BYTES / BLOCK_BYTES, ROUND_BYTES / BLOCK_BYTES);
+    let write = drive(&mut pump, &load, RequestOp::Write, count, ORIGIN_BYTES / BLOCK_BYTES, seed)?;
     let after = pump.engine().status();
     // Every block that is read afterwards.
-    drive(&mut pump, &load, RequestOp::Write, hot, 7)?;
+    drive(&mut pump, &load, RequestOp::Write, count, hot, 7)?;
     let misses = pump.engine().status().counters.read_misses;
-    let read_hit = drive(&mut pump, &load, RequestOp::Read, hot, 7)?;
+    let read_hit = drive(&mut pump, &load, RequestOp::Read, count, hot, 7)?;
     let status = pump.engine().status();
     // Now and then a block goes past a busy cache file.
     if status.counters.read_misses - misses > ROUND_BYTES / BLOCK_BYTES / 1000 {

@@ -96,17 +96,65 @@ pub struct Volume {
     pub mode: Option<Mode>,
 }
 
-/// Where one front-end listens.
+/// A place where clients connect, and what is spoken there.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Listener {
-    /// Serve NBD here.
-    #[serde(deserialize_with = "listen")]
-    pub nbd: Listen,
+#[serde(try_from = "ListenTable")]
+pub enum Listener {
+    /// NBD; clients name the volume.
+    Nbd(Listen),
+    /// vhost-user-blk, by a unix socket.
+    VhostUserBlk {
+        /// The socket.
+        path: PathBuf,
+        /// The volume that it serves; the only one if there is none.
+        volume: Option<String>,
+    },
 }
 
-fn listen<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Listen, D::Error> {
-    Listen::parse(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+impl Listener {
+    /// The socket of a place `unix:PATH` that speaks vhost-user-blk.
+    ///
+    /// # Errors
+    /// When it is no such place: memory can't be shared over TCP.
+    pub fn vhost_user_blk(place: &str, volume: Option<String>) -> Result<Self, String> {
+        match Listen::parse(place) {
+            Ok(Listen::Unix(path)) => Ok(Self::VhostUserBlk { path, volume }),
+            _ => Err(format!(
+                "vhost-user-blk address {place:?}: expected unix:PATH; a client shares its memory, so it is on this machine"
+            )),
+        }
+    }
+}
+
+/// A `[[listen]]` table as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListenTable {
+    nbd: Option<String>,
+    vhost_user_blk: Option<String>,
+    volume: Option<String>,
+}
+
+impl TryFrom<ListenTable> for Listener {
+    type Error = String;
+
+    fn try_from(table: ListenTable) -> Result<Self, String> {
+        match table {
+            ListenTable { nbd: Some(nbd), vhost_user_blk: None, volume: None } => {
+                Listen::parse(&nbd).map(Self::Nbd).map_err(|error| error.to_string())
+            }
+            ListenTable { nbd: None, vhost_user_blk: Some(place), volume } => Self::vhost_user_blk(&place, volume),
+            ListenTable { nbd: Some(_), vhost_user_blk: None, volume: Some(_) } => {
+                Err("`volume` is for vhost_user_blk; NBD clients choose a volume by its name".to_owned())
+            }
+            ListenTable { nbd: Some(_), vhost_user_blk: Some(_), .. } => {
+                Err("`nbd` and `vhost_user_blk` in one table; give each a [[listen]] of its own".to_owned())
+            }
+            ListenTable { nbd: None, vhost_user_blk: None, .. } => {
+                Err("expected nbd = \"unix:PATH\" (or tcp:HOST:PORT), or vhost_user_blk = \"unix:PATH\"".to_owned())
+            }
+        }
+    }
 }
 
 /// What TLS is set up from; nbdkit's words for it.
@@ -176,7 +224,9 @@ pub enum ConfigError {
     #[error("no volume to serve; give --origin PATH, or a [[volume]] table in the config file")]
     NoVolume,
     /// Nowhere to listen.
-    #[error("nowhere to listen; give --nbd unix:PATH, or a [[listen]] table in the config file")]
+    #[error(
+        "nowhere to listen; give --nbd unix:PATH or --vhost-user-blk unix:PATH, or a [[listen]] table in the config file"
+    )]
     NoListen,
     /// Two volumes of one name.
     #[error("two volumes are named `{0}`; names are what clients choose by, give each its own")]
@@ -184,6 +234,19 @@ pub enum ConfigError {
     /// Two volumes of one origin.
     #[error("{origin} is the origin of two volumes; each volume needs an origin of its own", origin = .0.display())]
     DuplicateOrigin(PathBuf),
+    /// Several volumes, and one disk.
+    #[error(
+        "vhost_user_blk {path} is one disk, and there are several volumes; say which: volume = \"NAME\" in its [[listen]] table", path = .0.display()
+    )]
+    WhichVolume(PathBuf),
+    /// A volume that isn't there.
+    #[error("vhost_user_blk {path} is to serve the volume `{name}`, and no [[volume]] has that name", path = path.display())]
+    UnknownVolume {
+        /// Where.
+        path: PathBuf,
+        /// Which.
+        name: String,
+    },
     /// Nobody has said that dirty data may be missing.
     #[error(
         "--without-cache serves the origin as it is, and nobody can tell from that what is missing. If the cache held dirty data (mode writeback), the origin lacks the newest writes, in no order that a file system expects: files may be old, torn or gone, and what is written now can't be put together with the dirty data later. If the cache can come back, bring it back. If you know that nothing was dirty, or would rather lose it, say --accept-missing-dirty-data"
@@ -267,6 +330,7 @@ impl Config {
         if self.listeners.is_empty() {
             return Err(ConfigError::NoListen);
         }
+        self.check_shared()?;
         self.check_places()
     }
 
@@ -300,6 +364,24 @@ impl Config {
         Ok(())
     }
 
+    /// A socket of vhost-user-blk has one volume.
+    fn check_shared(&self) -> Result<(), ConfigError> {
+        for listener in &self.listeners {
+            match listener {
+                Listener::VhostUserBlk { path, volume: None } if self.volumes.len() > 1 => {
+                    return Err(ConfigError::WhichVolume(path.clone()));
+                }
+                Listener::VhostUserBlk { path, volume: Some(name) }
+                    if self.volumes.iter().all(|volume| volume.name != *name) =>
+                {
+                    return Err(ConfigError::UnknownVolume { path: path.clone(), name: name.clone() });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Other machines see nothing unencrypted unless the operator says so.
     fn check_places(&self) -> Result<(), ConfigError> {
         if self.insecure {
@@ -313,8 +395,8 @@ impl Config {
         if self.tls.is_some() {
             return Ok(());
         }
-        for Listener { nbd } in &self.listeners {
-            let Listen::Tcp { host, port } = nbd else {
+        for listener in &self.listeners {
+            let Listener::Nbd(nbd @ Listen::Tcp { host, port }) = listener else {
                 continue;
             };
             let mut addresses = (host.as_str(), *port)

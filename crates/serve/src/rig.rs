@@ -118,7 +118,7 @@ impl Bench {
         config.control = self.path("control");
         config.state = Some(self.path("state"));
         config.volumes.push(Volume { name: "data".to_owned(), origin: self.origin(), mode: None });
-        config.listeners.push(Listener { nbd: Listen::Unix(self.path("nbd")) });
+        config.listeners.push(Listener::Nbd(Listen::Unix(self.path("nbd"))));
         config
     }
 
@@ -149,7 +149,7 @@ impl Bench {
     fn try_serve(&self, config: Config, hooks: Hooks) -> Result<Served, ServeError> {
         let (ready, is_ready) = mpsc::channel();
         let hooks = Hooks { ready: Some(Box::new(move |_| ready.send(()).unwrap())), ..hooks };
-        let (stop, place) = (hooks.stop.clone(), config.listeners[0].nbd.clone());
+        let (stop, place) = (hooks.stop.clone(), Listen::Unix(self.path("nbd")));
         let control = config.control.clone();
         let thread = std::thread::spawn(move || daemon::run(&config, hooks));
         if is_ready.recv().is_err() {

@@ -48,10 +48,16 @@ impl Flashfront {
 
     /// Starts the daemon, not yet ready.
     pub(super) fn start(&self, place: &Place) -> Result<Daemon, Failed> {
+        self.start_with(place, &[])
+    }
+
+    /// The same with more words.
+    pub(super) fn start_with(&self, place: &Place, more: &[&str]) -> Result<Daemon, Failed> {
         let mut serve = self.verb(place, "serve");
         serve.args(&self.devices).args(["--nbd", &format!("unix:{SOCKET}"), "--control", "control.sock"]);
         // Small, so that seconds are enough for throttling, destage and bypass.
         serve.args(["--state", "state", "--dirty-limit", "8 MiB", "--sequential-bypass", "1 MiB"]);
+        serve.args(more);
         if self.lie {
             serve.args(["--inject", "cache:lost,op=flush"]);
         }

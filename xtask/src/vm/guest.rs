@@ -15,6 +15,8 @@ use crate::run::Failed;
 pub(super) enum Drive<'a> {
     /// A unix socket that speaks NBD.
     Nbd(&'a str),
+    /// A unix socket that speaks vhost-user-blk; QEMU comes back to it when it was gone.
+    VhostUserBlk(&'a str),
     /// A plain file.
     File(&'a str),
 }
@@ -63,10 +65,21 @@ impl Guest {
         qemu.args(["-kernel", "vmlinuz", "-initrd", "initrd"]);
         qemu.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 {}", machine.words));
         qemu.args(["-serial", "file:console.log", "-serial", "stdio"]);
+        // A guest's memory that others may map.
+        let shared = machine.drives.iter().any(|drive| matches!(drive, Drive::VhostUserBlk(_)));
+        if shared {
+            qemu.arg("-object").arg(format!("memory-backend-memfd,id=memory,size={}M,share=on", machine.memory_mib));
+            qemu.args(["-machine", "memory-backend=memory"]);
+        }
         for (nth, drive) in machine.drives.iter().enumerate() {
             let drive = match drive {
                 Drive::Nbd(socket) => format!("driver=nbd,server.type=unix,server.path={socket}"),
                 Drive::File(path) => format!("driver=file,filename={path}"),
+                Drive::VhostUserBlk(socket) => {
+                    qemu.arg("-chardev").arg(format!("socket,id=disk{nth},path={socket},reconnect=1"));
+                    qemu.arg("-device").arg(format!("vhost-user-blk-pci,chardev=disk{nth},num-queues=2"));
+                    continue;
+                }
             };
             // No cache of QEMU's, and FLUSH goes through.
             let options = "cache.direct=on,cache.no-flush=off,discard=unmap";

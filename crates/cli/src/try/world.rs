@@ -70,7 +70,7 @@ impl World {
         let mut config = Config::new(self.cache());
         config.control = self.dir.join("control.sock");
         config.volumes.push(Volume { name: "demo".to_owned(), origin: self.origin(), mode: None });
-        config.listeners.push(Listener { nbd: self.place() });
+        config.listeners.push(Listener::Nbd(self.place()));
         let (ready, is_ready) = mpsc::channel();
         let hooks = Hooks {
             ready: Some(Box::new(move |_| {

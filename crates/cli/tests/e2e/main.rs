@@ -33,4 +33,5 @@ mod stamps;
 mod terminal;
 mod tls;
 mod try_verb;
+mod vhost_user_blk;
 mod without_cache;

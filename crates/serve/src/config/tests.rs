@@ -76,7 +76,7 @@ fn values_are_checked_against_each_other() {
     assert!(with(&|c| c.volumes[0].name = "a/b".to_owned()).contains("can't be used"));
     assert!(with(&|c| c.buffer_bytes = Size(1 << 20)).contains("72 MiB"));
     assert!(with(&|c| c.http = Some(([0, 0, 0, 0], 80).into())).contains("--insecure"));
-    let beyond = with(&|c| c.listeners[0].nbd = Listen::parse("tcp:0.0.0.0:1").unwrap());
+    let beyond = with(&|c| c.listeners[0] = Listener::Nbd(Listen::parse("tcp:0.0.0.0:1").unwrap()));
     assert!(beyond.contains("--insecure") && beyond.contains("--tls-certificates"), "{beyond}");
 }
 
@@ -84,9 +84,9 @@ fn values_are_checked_against_each_other() {
 fn loopback_needs_no_permission_and_insecure_gives_it() {
     let mut config = parse(LEAST).unwrap();
     config.http = Some(([127, 0, 0, 1], 80).into());
-    config.listeners[0].nbd = Listen::parse("tcp:[::1]:10809").unwrap();
+    config.listeners[0] = Listener::Nbd(Listen::parse("tcp:[::1]:10809").unwrap());
     config.check().unwrap();
-    config.listeners[0].nbd = Listen::parse("tcp:0.0.0.0:10809").unwrap();
+    config.listeners[0] = Listener::Nbd(Listen::parse("tcp:0.0.0.0:10809").unwrap());
     config.insecure = true;
     config.check().unwrap();
 }
@@ -95,7 +95,7 @@ fn loopback_needs_no_permission_and_insecure_gives_it() {
 fn tls_opens_nbd_to_other_machines_and_nothing_else() {
     let mut config = parse(&format!("{LEAST}[tls]\ncertificates = \"/pki\"\n")).unwrap();
     assert_eq!(config.tls, Some(TlsFiles { certificates: "/pki".into(), verify_peer: false }));
-    config.listeners[0].nbd = Listen::parse("tcp:0.0.0.0:10809").unwrap();
+    config.listeners[0] = Listener::Nbd(Listen::parse("tcp:0.0.0.0:10809").unwrap());
     config.check().unwrap();
     config.http = Some(([0, 0, 0, 0], 80).into());
     assert!(config.check().unwrap_err().to_string().contains("http 0.0.0.0:80"));
@@ -154,4 +154,30 @@ fn a_dirty_limit_is_never_zero_and_never_more_than_the_cache() {
     assert_eq!(DirtyLimit::Percent(1).blocks(10), 1);
     assert_eq!(DirtyLimit::Size(Size(1 << 30)).blocks(1000), 1000);
     assert_eq!(DirtyLimit::Percent(100).blocks(u64::MAX), u64::MAX);
+}
+
+#[test]
+fn a_socket_of_a_virtual_machine_has_one_volume() {
+    let with = |lines: &str| parse(&format!("{LEAST}[[listen]]\n{lines}\n"));
+    let config = with("vhost_user_blk = \"unix:/g\"").unwrap();
+    let place = |volume: Option<&str>| Listener::VhostUserBlk { path: "/g".into(), volume: volume.map(str::to_owned) };
+    assert_eq!(config.listeners.last(), Some(&place(None)));
+    config.check().unwrap();
+    for (lines, hint) in [
+        ("vhost_user_blk = \"tcp:127.0.0.1:1\"", "unix:PATH"),
+        ("vhost_user_blk = \"/g\"", "unix:PATH"),
+        ("volume = \"data\"", "vhost_user_blk"),
+        ("nbd = \"unix:/n\"\nvolume = \"data\"", "by its name"),
+        ("nbd = \"unix:/n\"\nvhost_user_blk = \"unix:/g\"", "of its own"),
+    ] {
+        let message = with(lines).unwrap_err().to_string();
+        assert!(message.contains(hint), "{lines}: {message}");
+    }
+    let unknown = with("vhost_user_blk = \"unix:/g\"\nvolume = \"other\"").unwrap();
+    assert!(unknown.check().unwrap_err().to_string().contains("no [[volume]] has that name"));
+    let mut several = config;
+    several.volumes.push(Volume { name: "more".to_owned(), origin: "/p".into(), mode: None });
+    assert!(several.check().unwrap_err().to_string().contains("say which"));
+    *several.listeners.last_mut().unwrap() = place(Some("more"));
+    several.check().unwrap();
 }

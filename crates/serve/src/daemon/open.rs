@@ -6,13 +6,14 @@
 use flashfront_device::Device;
 use flashfront_device::real::{Access, DeviceFile, Reactor};
 use flashfront_engine::format::{OriginRecord, Superblock};
-use flashfront_engine::{DeviceId, Engine, Options, policy};
+use flashfront_engine::{DeviceId, Durability, Engine, Options, policy};
 
 use super::error::failed;
 use super::members::{self, Members};
 use super::{DESTAGE_BUFFER_BYTES, Hooks, LANE_BUFFER_BYTES, ServeError, Wrap, changes, limit, without_cache};
-use crate::config::{Config, Size, Volume};
+use crate::config::{Config, Listener, Size, Volume};
 use crate::frontend::nbd::{BUFFER_BYTES_MIN, Nbd, NbdOptions, Tls};
+use crate::frontend::vhost_user_blk::VhostUserBlk;
 use crate::frontend::{Export, Frontend};
 use crate::pump::Devices;
 use crate::stale::{self, Change, Verdict};
@@ -162,14 +163,22 @@ pub(super) fn options(config: &Config, opened: &Opened) -> Result<Options, Serve
 pub(super) fn listen(config: &Config, tls: Option<&Tls>) -> Result<Vec<Box<dyn Frontend>>, ServeError> {
     let mut frontends: Vec<Box<dyn Frontend>> = Vec::new();
     let uri_export = if config.volumes.len() == 1 { String::new() } else { config.volumes[0].name.clone() };
+    let durable = config.policy.durability == Durability::Always;
     for place in &config.listeners {
+        let nbd = match place {
+            Listener::Nbd(nbd) => nbd,
+            Listener::VhostUserBlk { path, volume } => {
+                frontends.push(Box::new(VhostUserBlk::bind(path, volume.clone(), durable)?));
+                continue;
+            }
+        };
         let options = NbdOptions {
             insecure: config.insecure,
             tls: tls.cloned(),
             uri_export: uri_export.clone(),
             ..NbdOptions::default()
         };
-        frontends.push(Box::new(Nbd::bind(&place.nbd, options)?));
+        frontends.push(Box::new(Nbd::bind(nbd, options)?));
     }
     Ok(frontends)
 }

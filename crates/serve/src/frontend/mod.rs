@@ -12,6 +12,8 @@ use flashfront_engine::{Buf, Memory, OriginId, Request, RequestError, RequestId,
 use mio::{Registry, Token, event::Event};
 
 pub mod nbd;
+mod piece;
+pub mod vhost_user_blk;
 
 /// A volume that clients can open.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,13 +13,14 @@ use std::io::{self, IoSlice, IoSliceMut};
 
 use flashfront_engine::{Buf, Lba, Request, RequestOp, SECTOR_BYTES};
 
+use super::super::piece::{Piece, PieceId};
 use super::super::{Core, Export};
 use super::CONNECTION_BYTES_MAX;
 use super::check::check;
 use super::handshake::{Handshake, OPTION_BYTES_MAX, Security, Step};
 use super::outbox::{Outbox, Sent};
 use super::payload::{Payload, direct};
-use super::pending::{Kind, Piece, PieceId, Table};
+use super::pending::{Kind, Table};
 use super::wire::{Errno, RequestHeader, command, command_flag};
 
 /// The read buffer: 31 writes of 4 KiB with one system call. It must hold the longest option.

@@ -13,11 +13,11 @@ use std::io;
 use flashfront_engine::{RequestError, RequestId, Time};
 use mio::{Interest, Registry, event::Event, event::Source};
 
+use super::super::piece::PieceId;
 use super::super::{Core, Frontend, TokenRange};
 use super::connection::{Connection, Wait};
 use super::handshake::Security;
 use super::listen::{Acceptor, BindError, Listen};
-use super::pending::PieceId;
 use super::stream::Stream;
 use super::tls::Tls;
 use super::watch::Since;

@@ -8,8 +8,9 @@
 use flashfront_engine::{Buf, RequestOp, Span};
 
 use super::super::Core;
+use super::super::piece::Piece;
 use super::connection::{Connection, Phase, Wait};
-use super::pending::{Piece, Table};
+use super::pending::Table;
 use super::wire::Errno;
 
 /// Payload is received into its buffer if at least this much of a piece is missing; below it a

@@ -7,8 +7,9 @@
 use flashfront_engine::{RequestError, Span};
 
 use super::super::Core;
+use super::super::piece::{Piece, PieceId};
 use super::connection::Connection;
-use super::pending::{Kind, Piece, PieceId};
+use super::pending::Kind;
 use super::wire::{ChunkHeader, Errno, SimpleReply, chunk};
 
 impl Connection {

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use super::super::super::piece::PieceId;
 use super::super::connection::{Connection, Wait};
 use super::super::handshake::Security;
-use super::super::pending::PieceId;
 use super::super::wire::{self, Fields, RequestHeader, handshake_flag, info, option};
 use super::ram::Ram;
 

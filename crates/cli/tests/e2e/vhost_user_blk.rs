@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! vhost-user-blk under `kill -9`: a guest's driver in this process, whose requests the next daemon finishes.
+//!
+//! With durability "always" the guest must not notice anything. Whole virtual machines do the same in
+//! `cargo x vm reconnect`.
+
+use crate::harness::{Daemon, MIB, Random, Volume, must};
+
+#[expect(dead_code, clippy::unwrap_used, reason = "shared with the tests of the front-end, which use all of it")]
+#[path = "../../../serve/src/frontend/vhost_user_blk/tests/driver.rs"]
+mod driver;
+
+use driver::{DATA, Machine, PENDING, READ, STORE, Wire, usual};
+
+const KILLS: u64 = 12;
+/// Requests in flight; each head has a part of the disk and of the memory for itself.
+const HEADS: u16 = 32;
+const PART_SECTORS: u64 = 2 * MIB / 512;
+const PART_BYTES: u32 = 256 << 10;
+const STATUS_DONE: u8 = 0;
+
+/// What one head does.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    /// Sectors that its writes so far cover, and the content of the last: all of it is that byte.
+    sectors: u64,
+    byte: u8,
+    in_flight: bool,
+}
+
+fn serve(volume: &Volume) -> Daemon {
+    let mut serve = volume.serve();
+    let place = format!("unix:{}", volume.place.socket("guest").display());
+    serve.args(["--durability", "always", "--vhost-user-blk", &place]);
+    let daemon = Daemon::spawn(&mut serve, &volume.log);
+    let uris = daemon.ready();
+    assert!(uris.contains("vhost-user-blk:"), "{uris}");
+    daemon
+}
+
+/// Notes what came back by both queues; how many.
+fn collect(machine: &mut Machine, parts: &mut [Part]) -> usize {
+    let mut count = 0;
+    for queue in 0..2 {
+        for (head, written) in machine.collect(queue) {
+            assert_eq!((machine.status(queue, head), written), (STATUS_DONE, 1), "head {head}");
+            assert!(std::mem::take(&mut parts[usize::from(head)].in_flight), "head {head} came back twice");
+            count += 1;
+        }
+    }
+    count
+}
+
+#[test]
+fn a_guest_notices_no_kill_9() {
+    let seed = std::env::var("FLASHFRONT_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
+    println!("seed: FLASHFRONT_SEED={seed}");
+    let mut random = Random::new(seed);
+    let volume = Volume::new(32, 64);
+    must(&mut volume.format());
+    let socket = volume.place.socket("guest");
+    let mut machine = Machine::new();
+    let mut parts = [Part::default(); HEADS as usize];
+    for kill in 0..KILLS {
+        let daemon = serve(&volume);
+        let wire = machine.connect(&socket, usual());
+        // What the last daemon left comes back without a word from us.
+        while parts.iter().any(|part| part.in_flight) {
+            if collect(&mut machine, &mut parts) == 0 {
+                std::thread::yield_now();
+            }
+        }
+        verify(&mut machine, &wire, &parts, &format!("seed {seed}, kill {kill}"));
+        let goal = 1 + random.below(400) as usize;
+        let mut answered = 0;
+        while answered < goal {
+            for (head, part) in parts.iter_mut().enumerate().filter(|(_, part)| !part.in_flight) {
+                let head = head as u16;
+                // Never less than before, so that all of it is of the last write.
+                part.sectors = part.sectors.max(1 + random.below(u64::from(PART_BYTES) / 512));
+                part.byte = part.byte.wrapping_add(1);
+                part.in_flight = true;
+                let (at, len) = (DATA + u64::from(head) * u64::from(PART_BYTES), part.sectors as u32 * 512);
+                machine.fill(at, len, part.byte);
+                machine.ask(usize::from(head % 2), head, STORE, u64::from(head) * PART_SECTORS + 3, at, len);
+            }
+            wire.kick(0);
+            wire.kick(1);
+            answered += collect(&mut machine, &mut parts);
+        }
+        daemon.kill9();
+    }
+    let daemon = serve(&volume);
+    let wire = machine.connect(&socket, usual());
+    while parts.iter().any(|part| part.in_flight) {
+        if collect(&mut machine, &mut parts) == 0 {
+            std::thread::yield_now();
+        }
+    }
+    verify(&mut machine, &wire, &parts, "at the end");
+    volume.drain();
+    daemon.stop();
+    volume.assert_sound();
+    let origin = std::fs::read(&volume.origin).expect("the origin can be read");
+    for (head, part) in parts.iter().enumerate() {
+        let from = (head as u64 * PART_SECTORS + 3) as usize * 512;
+        let bytes = &origin[from..from + part.sectors as usize * 512];
+        assert!(bytes.iter().all(|byte| *byte == part.byte), "the origin alone, head {head}");
+    }
+}
+
+/// Each part must hold its last write.
+fn verify(machine: &mut Machine, wire: &Wire, parts: &[Part], when: &str) {
+    for (head, part) in parts.iter().enumerate().filter(|(_, part)| part.sectors > 0) {
+        let head = head as u16;
+        let (at, len) = (DATA + u64::from(head) * u64::from(PART_BYTES), part.sectors as u32 * 512);
+        machine.fill(at, len, !part.byte);
+        machine.ask(0, head, READ, u64::from(head) * PART_SECTORS + 3, at, len);
+        assert_eq!(machine.status(0, head), PENDING);
+        assert_eq!(machine.run(wire, 0, head), STATUS_DONE, "{when}");
+        let found = machine.content(at, len);
+        let wrong = found.iter().position(|byte| *byte != part.byte);
+        assert_eq!(wrong, None, "{when}: head {head}: {:#x} instead of {:#x}", found[wrong.unwrap_or(0)], part.byte);
+    }
+}

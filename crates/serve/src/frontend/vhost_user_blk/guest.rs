@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The memory that a client shares: files that it sends, mapped here, by the addresses of its guest.
+//!
+//! Every access is checked against the mappings, so that a wild address is an error. It changes only
+//! while no request is in flight (`messages`), and is unmapped with its last holder.
+
+use std::fs::File;
+use std::io;
+
+use vhost::vhost_user::message::{VhostUserMemoryRegion, VhostUserSingleMemoryRegion};
+use vhost::vhost_user::{Error, Result};
+use vm_memory::{
+    FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion, GuestRegionMmap, MmapRegion,
+};
+
+use super::MEMORY_SLOTS_MAX;
+use super::fault::Guard;
+
+/// A file of a client, mapped.
+pub(super) fn map(file: File, offset: u64, bytes: u64) -> io::Result<(MmapRegion, Guard)> {
+    let end = offset.checked_add(bytes).ok_or(io::ErrorKind::InvalidInput)?;
+    // A device node has no length of its own; whatever is missing is noticed by the guard.
+    if file.metadata()?.is_file() && file.metadata()?.len() < end {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
+    let region = MmapRegion::from_file(FileOffset::new(file, offset), bytes).map_err(io::Error::other)?;
+    let guard = Guard::new(region.as_ptr(), bytes)?;
+    Ok((region, guard))
+}
+
+/// How the client itself calls a region.
+#[derive(Debug)]
+struct Place {
+    guest: u64,
+    bytes: u64,
+    user: u64,
+    guard: Guard,
+}
+
+/// A client's memory.
+#[derive(Debug, Default)]
+pub(super) struct Guest {
+    // Before `memory`, so that the guards go first.
+    places: Vec<Place>,
+    memory: GuestMemoryMmap,
+}
+
+impl Guest {
+    /// The memory, by the guest's addresses.
+    pub(super) fn memory(&self) -> &GuestMemoryMmap {
+        &self.memory
+    }
+
+    /// Adds a region.
+    pub(super) fn add(&mut self, region: &VhostUserMemoryRegion, file: File) -> Result<()> {
+        let (guest, bytes, user) = (region.guest_phys_addr, region.memory_size, region.user_addr);
+        if self.places.len() >= MEMORY_SLOTS_MAX {
+            return Err(Error::InvalidOperation("too many memory regions"));
+        }
+        let (mapped, guard) = map(file, region.mmap_offset, bytes).map_err(Error::ReqHandlerError)?;
+        let mapped = GuestRegionMmap::new(mapped, GuestAddress(guest));
+        let mapped = mapped.ok_or(Error::InvalidOperation("a memory region beyond the end of the address space"))?;
+        let memory = self.memory.insert_region(mapped.into());
+        self.memory = memory.map_err(|_| Error::InvalidOperation("a memory region that overlaps another"))?;
+        self.places.push(Place { guest, bytes, user, guard });
+        Ok(())
+    }
+
+    /// Removes a region.
+    pub(super) fn remove(&mut self, region: &VhostUserSingleMemoryRegion) -> Result<()> {
+        let (guest, bytes, user) = (region.guest_phys_addr, region.memory_size, region.user_addr);
+        let same = |place: &Place| (place.guest, place.bytes, place.user) == (guest, bytes, user);
+        let Some(at) = self.places.iter().position(same) else {
+            return Err(Error::InvalidOperation("no such memory region to be removed"));
+        };
+        self.places.remove(at);
+        let removed = self.memory.remove_region(GuestAddress(guest), bytes);
+        let (memory, _) = removed.map_err(|_| Error::InvalidOperation("no such memory region to be removed"))?;
+        self.memory = memory;
+        Ok(())
+    }
+
+    /// The guest's address of what the client has at `user`.
+    pub(super) fn translate(&self, user: u64) -> Option<GuestAddress> {
+        let place = self.places.iter().find(|place| user.checked_sub(place.user).is_some_and(|at| at < place.bytes))?;
+        Some(GuestAddress(place.guest + (user - place.user)))
+    }
+
+    /// Whether some of it was gone when it was needed.
+    pub(super) fn is_hit(&self) -> bool {
+        self.places.iter().any(|place| place.guard.is_hit())
+    }
+
+    /// Whether all of the range is there.
+    pub(super) fn holds(&self, at: GuestAddress, bytes: u64) -> bool {
+        let Some(last) = bytes.checked_sub(1).and_then(|last| at.0.checked_add(last)) else {
+            return bytes == 0;
+        };
+        let mut next = at.0;
+        loop {
+            let Some(region) = self.memory.find_region(GuestAddress(next)) else {
+                return false;
+            };
+            let end = region.last_addr().0;
+            if end >= last {
+                return true;
+            }
+            next = end + 1;
+        }
+    }
+}

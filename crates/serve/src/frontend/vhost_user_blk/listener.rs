@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The vhost-user-blk server in the pump's loop: accepts clients, and gives each its turn.
+//!
+//! Edge-triggered: what was kicked is remembered until its ring is empty. Clients that found no buffers wait in
+//! one queue, first come first served. One socket has one volume, and one client as a rule; a second one
+//! is for the moment when a client is back before its old connection is known to be gone.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use flashfront_engine::{RequestError, RequestId, Time};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, event::Event};
+
+use super::super::piece::PieceId;
+use super::super::{Core, Export, Frontend, TokenRange};
+use super::debt::Debt;
+use super::messages::Talk;
+use super::pace::Pace;
+use super::work::{Broken, Work};
+use super::{CONNECTIONS_MAX, QUEUES_MAX};
+use crate::control::{BindError, SocketFile, bind};
+
+/// Tokens of one client: its socket, and the kicks of its queues.
+const PEER_TOKENS: usize = 1 + QUEUES_MAX;
+
+/// A client.
+struct Peer {
+    /// `None` once it is gone, and the engine still has requests of it.
+    talk: Option<Talk>,
+    work: Work,
+    /// Why it is to be hung up on.
+    broken: Option<Broken>,
+    /// Before the end: what it is owed was made durable.
+    settled: bool,
+}
+
+/// The vhost-user-blk front-end.
+pub struct VhostUserBlk {
+    listener: Option<(UnixListener, SocketFile)>,
+    path: PathBuf,
+    /// The volume's name; the first one's if there is none.
+    volume: Option<String>,
+    /// Tells this daemon from those before it.
+    daemon: u64,
+    durable: bool,
+    tokens: TokenRange,
+    acceptable: bool,
+    peers: Vec<Option<Peer>>,
+    /// Clients without buffers, in the order they asked.
+    waiting: VecDeque<usize>,
+    stopping: bool,
+    pace: Pace,
+    /// There were new requests since the last end of a turn.
+    found: bool,
+}
+
+impl VhostUserBlk {
+    /// Listens at a socket that only its owner can use; `durable`: what is acknowledged is durable, always. Clients are accepted once the pump runs.
+    ///
+    /// # Errors
+    /// See [`BindError`].
+    pub fn bind(path: &Path, volume: Option<String>, durable: bool) -> Result<Self, BindError> {
+        let mut daemon = [0; 8];
+        let drawn = rustix::rand::getrandom(&mut daemon, rustix::rand::GetRandomFlags::empty());
+        drawn.map_err(|error| BindError::Io { path: path.to_owned(), source: error.into() })?;
+        Ok(Self {
+            daemon: u64::from_ne_bytes(daemon),
+            durable,
+            listener: Some(bind(path)?),
+            path: path.to_owned(),
+            volume,
+            tokens: TokenRange { first: 0, count: 0 },
+            acceptable: false,
+            peers: (0..CONNECTIONS_MAX).map(|_| None).collect(),
+            waiting: VecDeque::new(),
+            stopping: false,
+            pace: Pace::default(),
+            found: false,
+        })
+    }
+
+    fn peer_tokens(&self, number: usize) -> TokenRange {
+        TokenRange { first: self.tokens.first + 1 + number * PEER_TOKENS, count: PEER_TOKENS }
+    }
+
+    fn export(&self, exports: &[Export]) -> Option<Export> {
+        let named = |export: &&Export| self.volume.as_ref().is_none_or(|name| *name == export.name);
+        exports.iter().find(named).cloned()
+    }
+
+    fn accept(&mut self, registry: &Registry, core: &mut dyn Core) {
+        while self.acceptable {
+            let Some((listener, _)) = &self.listener else {
+                return;
+            };
+            let socket = match listener.accept() {
+                Ok((socket, _)) => socket,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.acceptable = false;
+                    return;
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                // Out of descriptors or memory: tried again at the next turn.
+                Err(_) => return,
+            };
+            self.look_who_left(registry, core);
+            // No place: dropping the socket is a clear answer, a silent wait is not.
+            let Some(number) = self.peers.iter().position(Option::is_none) else {
+                continue;
+            };
+            let Some(export) = self.export(core.exports()) else {
+                continue;
+            };
+            let Ok(talk) = Talk::new(socket, export, Debt::new(self.daemon, self.durable)) else {
+                continue;
+            };
+            if talk.register(registry, self.peer_tokens(number)).is_ok() {
+                self.peers[number] =
+                    Some(Peer { talk: Some(talk), work: Work::new(number as u16), broken: None, settled: false });
+            }
+        }
+    }
+
+    /// Parts with clients that have hung up, known or not: the one that comes may be one of them, and its rings must
+    /// not be used by two.
+    fn look_who_left(&mut self, registry: &Registry, core: &mut dyn Core) {
+        for number in 0..self.peers.len() {
+            if let Some(Peer { talk: Some(talk), .. }) = &mut self.peers[number] {
+                talk.readable = true;
+                self.found |= self.serve(number, registry, core, true);
+                self.part(number, registry);
+            }
+        }
+    }
+
+    /// Reads a client's messages and takes its requests. `awake`: there is another turn at once. True if there is
+    /// something to be carried out.
+    fn serve(&mut self, number: usize, registry: &Registry, core: &mut dyn Core, awake: bool) -> bool {
+        let tokens = self.peer_tokens(number);
+        let may_alloc = self.waiting.is_empty();
+        let Some(Peer { talk: Some(talk), work, broken, .. }) = &mut self.peers[number] else {
+            return false;
+        };
+        if self.stopping || broken.is_some() {
+            return false;
+        }
+        let mut turn = || {
+            if !talk.listen(work.in_flight() == 0, registry, tokens)? {
+                return Err(Broken::Message(vhost::vhost_user::Error::Disconnected));
+            }
+            if talk.waits() { Ok(false) } else { work.pull(&mut talk.session(), core, may_alloc, awake) }
+        };
+        turn().unwrap_or_else(|error| {
+            *broken = Some(error);
+            false
+        })
+    }
+
+    /// Tells a client what it got back.
+    fn tell(&mut self, number: usize) {
+        let Some(Peer { talk: Some(talk), work, broken, .. }) = &mut self.peers[number] else {
+            return;
+        };
+        let mut session = talk.session();
+        let told = work.tell(&mut session);
+        let told = if session.is_hit() { Err(Broken::Memory) } else { told };
+        if let Err(error) = told {
+            broken.get_or_insert(error);
+        }
+    }
+
+    /// Lets go of a client that is gone, or done with.
+    fn part(&mut self, number: usize, registry: &Registry) {
+        let Some(peer) = &mut self.peers[number] else {
+            return;
+        };
+        if let Some(error) = peer.broken.take()
+            && let Some(talk) = peer.talk.take()
+        {
+            if !matches!(error, Broken::Message(vhost::vhost_user::Error::Disconnected)) {
+                tracing::warn!("{}: hung up on a client: {error}", self.path.display());
+            }
+            talk.deregister(registry);
+            peer.work.abort();
+            self.waiting.retain(|&waiting| waiting != number);
+        }
+    }
+}
+
+impl Frontend for VhostUserBlk {
+    fn uri(&self) -> String {
+        format!("vhost-user-blk:{}", self.path.display())
+    }
+
+    fn tokens_max(&self) -> usize {
+        1 + self.peers.len() * PEER_TOKENS
+    }
+
+    fn register(&mut self, registry: &Registry, tokens: TokenRange) -> io::Result<()> {
+        self.tokens = tokens;
+        let (Some(first), Some(_), Some((listener, _))) =
+            (tokens.get(0), tokens.get(self.tokens_max() - 1), &self.listener)
+        else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        registry.register(&mut SourceFd(&listener.as_raw_fd()), first, Interest::READABLE)
+    }
+
+    fn ready(&mut self, event: &Event, registry: &Registry, core: &mut dyn Core) {
+        let Some(index) = self.tokens.index(event.token()) else {
+            return;
+        };
+        let Some(index) = index.checked_sub(1) else {
+            self.acceptable = true;
+            return self.accept(registry, core);
+        };
+        let (number, place) = (index / PEER_TOKENS, index % PEER_TOKENS);
+        // A client that left in the same turn is no longer here.
+        let Some(Peer { talk: Some(talk), .. }) = self.peers.get_mut(number).and_then(Option::as_mut) else {
+            return;
+        };
+        match place.checked_sub(1) {
+            None => {
+                talk.readable = true;
+                talk.closed |= event.is_read_closed() || event.is_error();
+            }
+            Some(ring) => talk.session().rings[ring].kicked = true,
+        }
+        // The end of the turn is next.
+        self.found |= self.serve(number, registry, core, true);
+    }
+
+    fn reply(&mut self, id: RequestId, result: Result<(), RequestError>, core: &mut dyn Core) {
+        let id = PieceId::decode(id);
+        let peer = self.peers.get_mut(usize::from(id.connection)).and_then(Option::as_mut);
+        // A place is kept until the engine owes nothing for it.
+        debug_assert!(peer.is_some(), "a reply to nobody: {id:?}");
+        let Some(peer) = peer else {
+            return;
+        };
+        let answered = match &peer.talk {
+            Some(talk) => peer.work.reply(id, result, Some(&mut talk.session()), core),
+            None => peer.work.reply(id, result, None, core),
+        };
+        if let Err(error) = answered {
+            peer.broken.get_or_insert(error);
+        }
+    }
+
+    fn room(&mut self, _core: &mut dyn Core) {
+        // Those who wait are tried at the end of every turn.
+    }
+
+    fn turn_end(&mut self, now: Time, registry: &Registry, core: &mut dyn Core) -> bool {
+        self.accept(registry, core);
+        if std::mem::take(&mut self.found) {
+            self.pace.found(now);
+        }
+        let awake = self.pace.is_awake(now);
+        let mut more = false;
+        for number in 0..self.peers.len() {
+            more |= self.serve(number, registry, core, awake);
+            self.tell(number);
+            self.part(number, registry);
+            let wants_room = self.peers[number].as_ref().is_some_and(|peer| peer.work.wants_room());
+            if wants_room && !self.waiting.contains(&number) {
+                self.waiting.push_back(number);
+            }
+        }
+        if more {
+            self.pace.found(now);
+        } else if !awake {
+            self.pace.rest();
+        }
+        while let Some(&number) = self.waiting.front() {
+            if let Some(Peer { talk: Some(talk), work, broken, .. }) = &mut self.peers[number] {
+                let before = work.stalled();
+                if let Err(error) = work.resume(&mut talk.session(), core) {
+                    broken.get_or_insert(error);
+                }
+                more |= work.stalled() != before;
+                if work.wants_room() {
+                    break;
+                }
+            }
+            self.waiting.pop_front();
+        }
+        for place in &mut self.peers {
+            let Some(peer) = place else { continue };
+            if let (true, 0, Some(talk), false) = (self.stopping, peer.work.in_flight(), &peer.talk, peer.settled) {
+                peer.settled = true;
+                // What can't be made durable stays owed.
+                more |= peer.work.settle(&mut talk.session(), core).unwrap_or(false);
+            }
+            let over = peer.work.in_flight() == 0 && (peer.talk.is_none() || self.stopping);
+            if over {
+                if let Some(talk) = &peer.talk {
+                    talk.deregister(registry);
+                }
+                *place = None;
+            }
+        }
+        more || awake
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        None
+    }
+
+    fn stop(&mut self, registry: &Registry, _core: &mut dyn Core) {
+        self.stopping = true;
+        self.acceptable = false;
+        if let Some((listener, file)) = self.listener.take() {
+            // It is closed next, which does the same.
+            let _ = registry.deregister(&mut SourceFd(&listener.as_raw_fd()));
+            drop(listener);
+            drop(file);
+        }
+    }
+
+    fn idle(&self) -> bool {
+        self.peers.iter().all(Option::is_none)
+    }
+
+    fn clients(&self) -> usize {
+        self.peers.iter().flatten().count()
+    }
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The messages of one client: when one is read, and what it must wait for.
+//!
+//! The `vhost` crate reads and answers a message with calls that block, and the pump has one thread. So a
+//! message is read only when all of it is there and its answer fits into the socket; a client that sends half a
+//! message, or doesn't read, waits by itself (test: `hostile_half_messages_stop_nobody`). A message that changes
+//! what requests in flight use (memory, rings, features) is read when there are none, and none are
+//! taken meanwhile: a client that takes its memory away has all its answers before.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mio::unix::SourceFd;
+use mio::{Interest, Registry};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::RecvFlags;
+use vhost::vhost_user::BackendReqHandler;
+use vhost::vhost_user::message::{FrontendReq, MAX_MSG_SIZE};
+
+use super::super::{Export, TokenRange};
+use super::debt::Debt;
+use super::session::Session;
+use super::work::Broken;
+
+/// Request, flags and size, of four bytes each.
+const HEADER_BYTES: usize = 12;
+
+/// What a client's socket has for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Nothing, or not all of a message.
+    Nothing,
+    /// The client is gone.
+    End,
+    Message(FrontendReq),
+}
+
+/// One client's socket, and what it has set up.
+pub(super) struct Talk {
+    // Before the session's other holder: it has the socket.
+    handler: BackendReqHandler<Mutex<Session>>,
+    session: Arc<Mutex<Session>>,
+    socket: UnixStream,
+    pub(super) readable: bool,
+    /// The client has shut its side down: half a message is all there will be.
+    pub(super) closed: bool,
+}
+
+impl Talk {
+    pub(super) fn new(socket: UnixStream, export: Export, debt: Debt) -> Result<Self, Broken> {
+        let session = Arc::new(Mutex::new(Session::new(export, debt).map_err(Broken::Message)?));
+        let handler = BackendReqHandler::from_stream(socket.try_clone()?, Arc::clone(&session));
+        Ok(Self { handler, session, socket, readable: true, closed: false })
+    }
+
+    /// What was set up. Only one thread ever holds it.
+    pub(super) fn session(&self) -> MutexGuard<'_, Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Watches the socket by the first of `tokens`; those that follow are for the kicks.
+    pub(super) fn register(&self, registry: &Registry, tokens: TokenRange) -> io::Result<()> {
+        let token = tokens.get(0).ok_or(io::ErrorKind::InvalidInput)?;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        registry.register(&mut SourceFd(&self.socket.as_raw_fd()), token, interest)
+    }
+
+    /// Reads messages as long as there are any and they may be read. `quiet`: no request is in flight.
+    /// False when the client is gone.
+    pub(super) fn listen(&mut self, quiet: bool, registry: &Registry, tokens: TokenRange) -> Result<bool, Broken> {
+        while self.readable {
+            match self.next()? {
+                Next::End => return Ok(false),
+                Next::Nothing => self.readable = false,
+                Next::Message(message) if must_wait(message) && !quiet => break,
+                Next::Message(_) if !self.can_answer()? => self.readable = false,
+                Next::Message(_) => {
+                    let handled = self.handler.handle_request();
+                    self.watch_kicks(registry, tokens)?;
+                    handled.map_err(Broken::Message)?;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the next message waits for requests to end, so that no new ones are to be taken.
+    pub(super) fn waits(&self) -> bool {
+        self.readable && matches!(self.next(), Ok(Next::Message(message)) if must_wait(message))
+    }
+
+    fn next(&self) -> Result<Next, Broken> {
+        let mut header = [0; HEADER_BYTES];
+        match rustix::net::recv(&self.socket, &mut header[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            Ok((_, 0)) => return Ok(Next::End),
+            Ok((_, HEADER_BYTES)) => {}
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(self.incomplete()),
+            Err(error) => return Err(Broken::Socket(error.into())),
+        }
+        let field = |at: usize| header[at..at + 4].iter().rev().fold(0, |value, byte| value << 8 | u32::from(*byte));
+        let bytes = field(8) as usize;
+        let message = FrontendReq::try_from(field(0)).ok().filter(|_| bytes <= MAX_MSG_SIZE);
+        let message = message.ok_or(Broken::Message(vhost::vhost_user::Error::InvalidMessage))?;
+        let there = rustix::io::ioctl_fionread(&self.socket).map_err(io::Error::from)?;
+        Ok(if there >= (HEADER_BYTES + bytes) as u64 { Next::Message(message) } else { self.incomplete() })
+    }
+
+    fn incomplete(&self) -> Next {
+        if self.closed { Next::End } else { Next::Nothing }
+    }
+
+    /// Whether the socket takes an answer without blocking: a unix socket is writable while three quarters of its
+    /// buffer are free, and that is much more than the longest message.
+    fn can_answer(&self) -> io::Result<bool> {
+        let socket: BorrowedFd<'_> = self.socket.as_fd();
+        let mut poll = [PollFd::new(&socket, PollFlags::OUT)];
+        rustix::event::poll(&mut poll, Some(&Timespec::default()))?;
+        Ok(poll[0].revents().contains(PollFlags::OUT))
+    }
+
+    /// Watches the kicks that are new, and those no more that were replaced.
+    fn watch_kicks(&self, registry: &Registry, tokens: TokenRange) -> io::Result<()> {
+        let mut session = self.session();
+        forget(&mut session, registry);
+        for (index, ring) in session.rings.iter_mut().enumerate() {
+            if let (Some(kick), false) = (&ring.kick, ring.watched) {
+                let token = tokens.get(1 + index).ok_or(io::ErrorKind::InvalidInput)?;
+                registry.register(&mut SourceFd(&kick.as_raw_fd()), token, Interest::READABLE)?;
+                ring.watched = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops watching. The client has the same eventfds, so closing ours would not take them out of the poller.
+    pub(super) fn deregister(&self, registry: &Registry) {
+        let mut session = self.session();
+        for index in 0..session.rings.len() {
+            session.retire_kick(index);
+        }
+        forget(&mut session, registry);
+        // It fails only if it was never registered.
+        let _ = registry.deregister(&mut SourceFd(&self.socket.as_raw_fd()));
+        // The next daemon, or nobody: the client must notice at once, whoever else holds the socket.
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+fn forget(session: &mut Session, registry: &Registry) {
+    for kick in session.retired.drain(..) {
+        // As above.
+        let _ = registry.deregister(&mut SourceFd(&kick.as_raw_fd()));
+    }
+}
+
+/// Whether a message changes what requests in flight use, or tells the client that there are none.
+fn must_wait(message: FrontendReq) -> bool {
+    matches!(
+        message,
+        FrontendReq::SET_FEATURES
+            | FrontendReq::RESET_OWNER
+            | FrontendReq::RESET_DEVICE
+            | FrontendReq::SET_MEM_TABLE
+            | FrontendReq::REM_MEM_REG
+            | FrontendReq::SET_VRING_NUM
+            | FrontendReq::SET_VRING_ADDR
+            | FrontendReq::SET_VRING_BASE
+            | FrontendReq::GET_VRING_BASE
+            | FrontendReq::SET_VRING_ENABLE
+            | FrontendReq::SET_INFLIGHT_FD
+    )
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One queue: which requests a guest has put into its ring, and which are given back.
+//!
+//! It runs from SET_VRING_KICK to GET_VRING_BASE while it is enabled. The kick is watched edge-triggered and
+//! never read: each write to an eventfd is an edge, so the count in it is of no interest, and a descriptor that
+//! would block a reader can do no harm. For the call, which is written to, blocking is switched off.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::OFlags;
+use vhost::vhost_user::{Error, Result};
+use virtio_bindings::bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
+use virtio_queue::{Queue, QueueOwnedT, QueueT};
+use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
+
+use super::QUEUE_SIZE_MAX;
+use super::guest::Guest;
+use super::inflight::{Inflight, Tracker};
+
+/// What a ring can't go on after.
+#[derive(Debug, thiserror::Error)]
+#[error("a ring outside the memory, or with more requests than entries: {0}")]
+pub(super) struct RingError(#[from] virtio_queue::Error);
+
+/// The addresses of descriptor table, used and available ring, as the client calls them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Addresses {
+    pub(super) descriptors: u64,
+    pub(super) used: u64,
+    pub(super) available: u64,
+}
+
+/// One queue.
+#[derive(Debug)]
+pub(super) struct Ring {
+    queue: Queue,
+    addresses: Option<Addresses>,
+    pub(super) kick: Option<File>,
+    /// Whether the poller watches `kick`.
+    pub(super) watched: bool,
+    call: Option<File>,
+    started: bool,
+    pub(super) enabled: bool,
+    /// The guest may have put something in.
+    pub(super) kicked: bool,
+    /// Something was given back that the guest wasn't told of.
+    pub(super) untold: bool,
+    /// The guest is told, whether it wants to be or not: whoever was here before may have given something back and
+    /// not said so.
+    nudge: bool,
+    /// Requests that were taken and not given back.
+    pub(super) in_flight: u16,
+    tracker: Option<Tracker>,
+    /// What a daemon before us left.
+    again: VecDeque<u16>,
+}
+
+impl Ring {
+    pub(super) fn new() -> Result<Self> {
+        let queue = Queue::new(QUEUE_SIZE_MAX).map_err(|_| Error::BackendInternalError)?;
+        Ok(Self {
+            queue,
+            addresses: None,
+            kick: None,
+            watched: false,
+            call: None,
+            started: false,
+            enabled: false,
+            kicked: false,
+            untold: false,
+            nudge: false,
+            in_flight: 0,
+            tracker: None,
+            again: VecDeque::new(),
+        })
+    }
+
+    /// Whether requests may be taken from it.
+    pub(super) fn runs(&self) -> bool {
+        self.started && self.enabled
+    }
+
+    pub(super) fn is_started(&self) -> bool {
+        self.started
+    }
+
+    pub(super) fn set_size(&mut self, entries: u32) -> Result<()> {
+        self.check_stopped()?;
+        let entries = u16::try_from(entries).map_err(|_| Error::InvalidParam)?;
+        self.queue
+            .try_set_size(entries)
+            .map_err(|_| Error::InvalidOperation("a queue whose size is no power of two, or more than can be had"))
+    }
+
+    pub(super) fn set_base(&mut self, base: u32) -> Result<()> {
+        self.check_stopped()?;
+        self.queue.set_next_avail(u16::try_from(base).map_err(|_| Error::InvalidParam)?);
+        Ok(())
+    }
+
+    fn check_stopped(&self) -> Result<()> {
+        if self.started { Err(Error::InvalidOperation("a queue is changed while it runs")) } else { Ok(()) }
+    }
+
+    pub(super) fn set_event_idx(&mut self, on: bool) {
+        self.queue.set_event_idx(on);
+    }
+
+    pub(super) fn set_addresses(&mut self, addresses: Addresses, guest: &Guest) -> Result<()> {
+        self.addresses = Some(addresses);
+        self.translate(guest)
+    }
+
+    /// Finds the ring in the guest's memory, which may have moved.
+    pub(super) fn translate(&mut self, guest: &Guest) -> Result<()> {
+        let Some(Addresses { descriptors, used, available }) = self.addresses else {
+            return Ok(());
+        };
+        let find = |user: u64| {
+            guest.translate(user).ok_or(Error::InvalidOperation("a ring that is not in the memory that was shared"))
+        };
+        let (descriptors, used, available) = (find(descriptors)?, find(used)?, find(available)?);
+        let set = self.queue.try_set_desc_table_address(descriptors);
+        let set = set.and_then(|()| self.queue.try_set_used_ring_address(used));
+        let set = set.and_then(|()| self.queue.try_set_avail_ring_address(available));
+        set.map_err(|_| Error::InvalidOperation("a ring at an address that is not aligned"))
+    }
+
+    pub(super) fn set_call(&mut self, call: Option<File>) -> Result<()> {
+        if let Some(call) = &call {
+            let unblock = |call: &File| {
+                let flags = rustix::fs::fcntl_getfl(call)?;
+                rustix::fs::fcntl_setfl(call, flags | OFlags::NONBLOCK)
+            };
+            unblock(call).map_err(|error| Error::ReqHandlerError(error.into()))?;
+        }
+        self.call = call;
+        // The last one may have been used in vain.
+        (self.untold, self.nudge) = (self.started, self.started);
+        Ok(())
+    }
+
+    /// Starts where the used ring is, with what was left in flight.
+    pub(super) fn start(&mut self, index: usize, guest: &Guest, inflight: Option<&Inflight>) -> Result<()> {
+        self.queue.set_ready(true);
+        if self.addresses.is_none() || !self.queue.is_valid(guest.memory()) {
+            self.queue.set_ready(false);
+            return Err(Error::InvalidOperation("a ring is started that is not in the memory that was shared"));
+        }
+        let used = self.queue.used_idx(guest.memory(), Ordering::Acquire).map_err(|_| Error::InvalidParam)?.0;
+        self.queue.set_next_used(used);
+        self.tracker = inflight.and_then(|inflight| inflight.queue(index, self.queue.size()));
+        if let Some(tracker) = &mut self.tracker {
+            self.again = tracker.recover(used).into();
+            // What was taken is either used or left. The client's base may be older: nobody was there to ask for ours.
+            self.queue.set_next_avail(used.wrapping_add(self.again.len() as u16));
+        }
+        (self.started, self.kicked) = (true, true);
+        (self.untold, self.nudge) = (true, true);
+        Ok(())
+    }
+
+    /// Stops; returns where the next one goes on. Nothing is in flight, but for what was not taken up again: that
+    /// stays noted, and the next start finds it.
+    pub(super) fn stop(&mut self) -> u16 {
+        debug_assert_eq!(self.in_flight, 0, "messages wait for that");
+        self.started = false;
+        self.queue.set_ready(false);
+        self.tracker = None;
+        self.again.clear();
+        self.queue.next_avail()
+    }
+
+    /// The next request's head.
+    pub(super) fn pop(&mut self, memory: &GuestMemoryMmap) -> std::result::Result<Option<u16>, RingError> {
+        if let Some(head) = self.again.pop_front() {
+            self.in_flight += 1;
+            return Ok(Some(head));
+        }
+        let Some(chain) = self.queue.iter(memory)?.next() else {
+            return Ok(None);
+        };
+        let head = chain.head_index();
+        if head >= self.queue.size() {
+            return Err(virtio_queue::Error::InvalidDescriptorIndex.into());
+        }
+        if let Some(tracker) = &mut self.tracker {
+            tracker.take(head);
+        }
+        self.in_flight += 1;
+        Ok(Some(head))
+    }
+
+    pub(super) fn table(&self) -> (GuestAddress, u16) {
+        (GuestAddress(self.queue.desc_table()), self.queue.size())
+    }
+
+    /// Gives a request back, of whose parts `written` bytes were filled.
+    pub(super) fn give_back(
+        &mut self,
+        memory: &GuestMemoryMmap,
+        head: u16,
+        written: u32,
+    ) -> std::result::Result<(), RingError> {
+        self.in_flight -= 1;
+        if let Some(tracker) = &mut self.tracker {
+            tracker.before_used(head);
+        }
+        self.queue.add_used(memory, head, written)?;
+        if let Some(tracker) = &mut self.tracker {
+            tracker.after_used(head, self.queue.next_used());
+        }
+        self.untold = true;
+        Ok(())
+    }
+
+    /// Asks to be kicked; true if there is something new already.
+    pub(super) fn listen(&mut self, memory: &GuestMemoryMmap) -> std::result::Result<bool, RingError> {
+        Ok(self.queue.enable_notification(memory)?)
+    }
+
+    /// Tells the guest what was given back, if it wants to be told.
+    pub(super) fn tell(&mut self, memory: &GuestMemoryMmap) -> std::result::Result<(), RingError> {
+        self.untold = false;
+        let asked = self.queue.needs_notification(memory)? && !self.is_quiet(memory);
+        if !asked && !std::mem::take(&mut self.nudge) {
+            return Ok(());
+        }
+        if let Some(call) = &self.call {
+            // Full = the guest has not looked at thousands of earlier ones; anything else = it is gone.
+            let _ = rustix::io::write(call.as_fd(), &1u64.to_ne_bytes());
+        }
+        Ok(())
+    }
+
+    /// Whether the guest has asked not to be told; with EVENT_IDX it says so otherwise.
+    fn is_quiet(&self, memory: &GuestMemoryMmap) -> bool {
+        let flags = || memory.load::<u16>(GuestAddress(self.queue.avail_ring()), Ordering::Relaxed);
+        !self.queue.event_idx_enabled()
+            && flags().is_ok_and(|flags| u32::from(u16::from_le(flags)) & VRING_AVAIL_F_NO_INTERRUPT != 0)
+    }
+}

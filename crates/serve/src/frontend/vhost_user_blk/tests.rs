@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The vhost-user-blk server in real daemons: by `driver`, a guest's half in this process that can do
+//! anything wrong, and by libblkio's own. The parser and the inflight memory alone.
+
+mod blkio;
+mod driver;
+mod hostile;
+mod inflight;
+mod parser;
+mod reconnect;
+mod requests;

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From the guest's rings to the engine and back: one client's requests.
+//!
+//! A read goes by a buffer of the arena into the guest's memory, a write the other way; what the engine sees
+//! can't change under its hands, which a guest's memory could at any time. A client that is gone is not
+//! written to any more: the next one may have taken its requests up again.
+
+use std::collections::VecDeque;
+
+use flashfront_engine::{Lba, REQUEST_BYTES_MAX, Request, RequestError, RequestOp, SECTOR_BYTES, Span};
+use virtio_bindings::bindings::virtio_blk::VIRTIO_BLK_ID_BYTES;
+use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
+
+use super::super::Core;
+use super::super::piece::{Piece, PieceId};
+use super::CONNECTION_BYTES_MAX;
+use super::chain::{ChainError, Segment};
+use super::jobs::Jobs;
+use super::request::{Ask, Range, Status, parse};
+use super::ring::RingError;
+use super::session::Session;
+
+/// Requests taken from one client before the others have their turn.
+const TURN_REQUESTS: usize = 256;
+
+/// Why a client is hung up on.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Broken {
+    #[error("{0}")]
+    Ring(#[from] RingError),
+    #[error("a request that can't be followed: {0}")]
+    Chain(#[from] ChainError),
+    #[error("a request without a place for its status")]
+    NoStatus,
+    #[error("shared memory that is gone")]
+    Memory,
+    #[error("{0}")]
+    Message(vhost::vhost_user::Error),
+    #[error("{0}")]
+    Socket(#[from] std::io::Error),
+}
+
+/// The requests of one client.
+#[derive(Debug)]
+pub(super) struct Work {
+    connection: u16,
+    jobs: Jobs,
+    /// Requests with pieces that have no buffer yet, in their order.
+    stalled: VecDeque<u16>,
+    /// Bytes of buffers held.
+    held_bytes: u64,
+}
+
+impl Work {
+    pub(super) fn new(connection: u16) -> Self {
+        Self { connection, jobs: Jobs::default(), stalled: VecDeque::new(), held_bytes: 0 }
+    }
+
+    /// Requests that are not answered.
+    pub(super) fn in_flight(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Whether it could go on if there were buffers.
+    pub(super) fn wants_room(&self) -> bool {
+        !self.stalled.is_empty() && self.held_bytes + REQUEST_BYTES_MAX <= CONNECTION_BYTES_MAX
+    }
+
+    /// Requests that wait for buffers.
+    pub(super) fn stalled(&self) -> usize {
+        self.stalled.len()
+    }
+
+    /// Takes new requests from the rings that were kicked. `may_alloc`: nobody has waited longer for buffers; `awake`:
+    /// it will be called again at once, so that nobody has to kick. True if there is something to be carried out.
+    pub(super) fn pull(
+        &mut self,
+        session: &mut Session,
+        core: &mut dyn Core,
+        mut may_alloc: bool,
+        awake: bool,
+    ) -> Result<bool, Broken> {
+        let mut found = 0;
+        for ring in 0..session.rings.len() {
+            while session.rings[ring].runs()
+                && session.rings[ring].kicked
+                && !self.jobs.is_full()
+                && found < TURN_REQUESTS
+            {
+                let memory = session.guest.memory();
+                let Some(head) = session.rings[ring].pop(memory)? else {
+                    if awake {
+                        break;
+                    }
+                    session.rings[ring].kicked = session.rings[ring].listen(memory)?;
+                    continue;
+                };
+                found += 1;
+                let place = self.accept(session, ring, head)?;
+                self.hand_over(place, session, core, may_alloc)?;
+                may_alloc &= self.stalled.is_empty();
+            }
+        }
+        Ok(found > 0)
+    }
+
+    /// Goes on with requests that had no buffers.
+    pub(super) fn resume(&mut self, session: &mut Session, core: &mut dyn Core) -> Result<(), Broken> {
+        while let Some(place) = self.stalled.pop_front() {
+            self.hand_over(place, session, core, true)?;
+            if self.stalled.back() == Some(&place) {
+                // It still waits, and is the first to go on.
+                self.stalled.rotate_right(1);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a request, and what it asks for.
+    fn accept(&mut self, session: &mut Session, ring: usize, head: u16) -> Result<u16, Broken> {
+        let place = self.jobs.take();
+        let job = self.jobs.get_mut(place);
+        let (table, size) = session.rings[ring].table();
+        let followed = job.chain.follow(session.guest.memory(), table, size, head).map_err(Broken::Chain);
+        let parsed = followed.and_then(|()| {
+            parse(&session.guest, &session.export, &mut job.chain, &mut job.ranges).ok_or(Broken::NoStatus)
+        });
+        let (status, asked) = match parsed {
+            Ok(parsed) => parsed,
+            Err(broken) => {
+                self.jobs.give_back(place);
+                return Err(broken);
+            }
+        };
+        (job.ring, job.head, job.status) = (Some(ring), head, status);
+        (job.next, job.unanswered, job.fua) = (0, 0, session.writes_through());
+        (job.ended, job.ask) = match asked {
+            Ok(ask) => (Status::Done, ask),
+            Err(status) => (status, Ask::Name),
+        };
+        job.pieces = match job.ask {
+            _ if job.ended != Status::Done => 0,
+            Ask::Read { offset, len } | Ask::Write { offset, len } => Piece::count(offset, len),
+            Ask::Flush if session.debt().0.is_lost() => {
+                job.ended = Status::Failed;
+                0
+            }
+            Ask::Flush => {
+                job.writes = session.debt().0.writes();
+                1
+            }
+            Ask::Ranges => job.ranges.len() as u16,
+            Ask::Name => {
+                job.ended = name(session, &job.chain.writable);
+                0
+            }
+        };
+        job.bufs.clear();
+        job.bufs.resize(usize::from(job.pieces), None);
+        Ok(place)
+    }
+
+    /// Makes durable what was acknowledged, unasked: the next daemon will not owe it. False if nothing is owed.
+    pub(super) fn settle(&mut self, session: &mut Session, core: &mut dyn Core) -> Result<bool, Broken> {
+        let (debt, _) = session.debt();
+        if !debt.is_owed() || self.jobs.is_full() {
+            return Ok(false);
+        }
+        let place = self.jobs.take();
+        let job = self.jobs.get_mut(place);
+        (job.ring, job.ask, job.ended, job.writes) = (None, Ask::Flush, Status::Done, debt.writes());
+        (job.next, job.pieces, job.unanswered, job.fua) = (0, 1, 0, false);
+        job.bufs.clear();
+        job.bufs.push(None);
+        self.hand_over(place, session, core, true)?;
+        Ok(true)
+    }
+
+    /// Hands a request's pieces to the engine, as far as there are buffers; answers it if there is nothing to do.
+    fn hand_over(
+        &mut self,
+        place: u16,
+        session: &mut Session,
+        core: &mut dyn Core,
+        may_alloc: bool,
+    ) -> Result<(), Broken> {
+        let job = self.jobs.get_mut(place);
+        while !job.is_handed_over() {
+            let index = job.next;
+            let (op, lba, sectors, buf) = match job.ask {
+                Ask::Read { offset, len } | Ask::Write { offset, len } => {
+                    let piece = Piece::of(offset, len, index);
+                    let bytes = piece.buf_bytes();
+                    let over = self.held_bytes > 0 && self.held_bytes + u64::from(bytes) > CONNECTION_BYTES_MAX;
+                    let buf = if over || !may_alloc { None } else { core.alloc(bytes) };
+                    let Some(buf) = buf else {
+                        self.stalled.push_back(place);
+                        return Ok(());
+                    };
+                    self.held_bytes += u64::from(bytes);
+                    job.bufs[usize::from(index)] = Some(buf);
+                    let op = if matches!(job.ask, Ask::Read { .. }) { RequestOp::Read } else { RequestOp::Write };
+                    if op == RequestOp::Write {
+                        let into = core.memory().bytes_mut(Span::new(buf, piece.buf_offset(), piece.len));
+                        let skip = (piece.offset - offset) as u32;
+                        let copied = each(job.payload(), skip, into.len(), |at, range| {
+                            session.guest.memory().read_slice(&mut into[range], at).is_ok()
+                        });
+                        debug_assert!(copied, "the payload was looked at, and memory waits for requests");
+                    }
+                    (op, Lba(piece.offset / SECTOR_BYTES), u64::from(piece.len) / SECTOR_BYTES, Some(buf))
+                }
+                Ask::Ranges => {
+                    let Range { op, lba, sectors } = job.ranges[usize::from(index)];
+                    (op, lba, sectors, None)
+                }
+                Ask::Flush | Ask::Name => (RequestOp::Flush, Lba(0), 0, None),
+            };
+            job.next += 1;
+            job.unanswered += 1;
+            core.submit(Request {
+                id: PieceId { connection: self.connection, place, piece: index }.encode(),
+                origin: session.export.origin,
+                op,
+                lba,
+                sectors,
+                buf,
+                fua: job.fua && !matches!(op, RequestOp::Read | RequestOp::Flush),
+            });
+        }
+        if job.unanswered == 0 { self.finish(place, session) } else { Ok(()) }
+    }
+
+    /// The engine's answer to one piece. No `session`: nobody is there to be told.
+    pub(super) fn reply(
+        &mut self,
+        id: PieceId,
+        result: Result<(), RequestError>,
+        session: Option<&mut Session>,
+        core: &mut dyn Core,
+    ) -> Result<(), Broken> {
+        let job = self.jobs.get_mut(id.place);
+        job.unanswered -= 1;
+        if result.is_err() {
+            job.ended = Status::Failed;
+            // The rest would be for nothing.
+            job.next = job.pieces;
+            if self.stalled.contains(&id.place) {
+                self.stalled.retain(|&stalled| stalled != id.place);
+            }
+        }
+        if let (Ask::Read { offset, len } | Ask::Write { offset, len }, Some(buf)) =
+            (job.ask, job.bufs[usize::from(id.piece)].take())
+        {
+            let piece = Piece::of(offset, len, id.piece);
+            if let Some(session) = &session
+                && result.is_ok()
+                && matches!(job.ask, Ask::Read { .. })
+            {
+                let from = core.memory().bytes(Span::new(buf, piece.buf_offset(), piece.len));
+                let skip = (piece.offset - offset) as u32;
+                let copied = each(job.payload(), skip, from.len(), |at, range| {
+                    session.guest.memory().write_slice(&from[range], at).is_ok()
+                });
+                debug_assert!(copied, "the payload was looked at, and memory waits for requests");
+            }
+            self.held_bytes -= u64::from(piece.buf_bytes());
+            core.free(buf);
+        }
+        match session {
+            _ if job.unanswered > 0 || !job.is_handed_over() => Ok(()),
+            Some(session) => self.finish(id.place, session),
+            None => {
+                self.jobs.give_back(id.place);
+                Ok(())
+            }
+        }
+    }
+
+    /// Answers a request.
+    fn finish(&mut self, place: u16, session: &mut Session) -> Result<(), Broken> {
+        let job = self.jobs.get_mut(place);
+        let (ring, head, status, ended) = (job.ring, job.head, job.status, job.ended);
+        if ended == Status::Done {
+            let (debt, inflight) = session.debt();
+            match job.ask {
+                Ask::Write { .. } | Ask::Ranges if !job.fua => debt.acknowledge(inflight),
+                Ask::Flush => debt.pay(job.writes, inflight),
+                _ => {}
+            }
+        }
+        let written = match job.ask {
+            Ask::Read { len, .. } if ended == Status::Done => len + 1,
+            Ask::Name if ended == Status::Done => VIRTIO_BLK_ID_BYTES + 1,
+            _ => 1,
+        };
+        self.jobs.give_back(place);
+        let Some(ring) = ring else {
+            return Ok(());
+        };
+        let memory = session.guest.memory();
+        memory.write_obj(ended as u8, status).map_err(|_| Broken::Memory)?;
+        Ok(session.rings[ring].give_back(memory, head, written)?)
+    }
+
+    /// Tells the guest of what it got back.
+    pub(super) fn tell(&mut self, session: &mut Session) -> Result<(), Broken> {
+        for ring in session.rings.iter_mut().filter(|ring| ring.untold && ring.is_started()) {
+            ring.tell(session.guest.memory())?;
+        }
+        Ok(())
+    }
+
+    /// The client is gone: drops all that is not the engine's at the moment.
+    pub(super) fn abort(&mut self) {
+        for place in std::mem::take(&mut self.stalled) {
+            let job = self.jobs.get_mut(place);
+            job.next = job.pieces;
+            if job.unanswered == 0 {
+                self.jobs.give_back(place);
+            }
+        }
+    }
+}
+
+/// Calls `copy` with each part of `bytes` bytes of payload after the first `skip`, and where it is in them.
+fn each(
+    payload: &[Segment],
+    skip: u32,
+    bytes: usize,
+    mut copy: impl FnMut(GuestAddress, std::ops::Range<usize>) -> bool,
+) -> bool {
+    let (mut skip, mut done) = (skip, 0);
+    for segment in payload {
+        let passed = skip.min(segment.len);
+        skip -= passed;
+        let here = ((segment.len - passed) as usize).min(bytes - done);
+        if here > 0 && !copy(GuestAddress(segment.at.0 + u64::from(passed)), done..done + here) {
+            return false;
+        }
+        done += here;
+    }
+    done == bytes
+}
+
+/// Writes the volume's name, as far as there is room for it.
+fn name(session: &Session, into: &[Segment]) -> Status {
+    let mut name = [0; VIRTIO_BLK_ID_BYTES as usize];
+    let from = session.export.name.as_bytes();
+    let len = from.len().min(name.len());
+    name[..len].copy_from_slice(&from[..len]);
+    let memory: &GuestMemoryMmap = session.guest.memory();
+    let written = each(into, 0, name.len(), |at, range| memory.write_slice(&name[range], at).is_ok());
+    if written { Status::Done } else { Status::Failed }
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What front-ends cost: the same load in process, over vhost-user-blk and over NBD, in turns.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{Found, parse};
+use crate::run::{Failed, cargo, run, stdout_of, target};
+
+const ROUNDS: usize = 5;
+/// None; and room for all that is read.
+const RAM_FRONTS_MIB: [u64; 2] = [0, 512];
+
+pub(super) fn vhost_user_blk(dir: &Path) -> Result<Found, Failed> {
+    run(&mut cargo(["build", "--release", "-p", "flashfront-serve", "--example", "front_ends"]))?;
+    let program = target().join("release/examples/front_ends");
+    let mut summary = String::from(
+        "| 4 KiB random, 32 in flight | vhost-user-blk / in process | vhost-user-blk / NBD (fio) | IOPS of the rounds: in process/vhost-user-blk/NBD |\n|---|--:|--:|---|\n",
+    );
+    let mut all = Vec::new();
+    for front in RAM_FRONTS_MIB {
+        let json = stdout_of(Command::new(&program).arg(dir).arg(ROUNDS.to_string()).arg(front.to_string()))?;
+        let rounds = parse(&json)?;
+        for what in ["read hits", "writes"] {
+            let rows: Vec<&Value> =
+                rounds["rows"].as_array().into_iter().flatten().filter(|row| row["what"] == what).collect();
+            let number = |row: &Value, key: &str| row[key].as_f64().unwrap_or(f64::NAN);
+            let median = |key: &str| {
+                let mut values: Vec<f64> = rows.iter().map(|row| number(row, key)).collect();
+                values.sort_by(f64::total_cmp);
+                values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+            };
+            let (process, nbd) = (median("of_in_process"), median("of_nbd"));
+            let front = if front > 0 { ", RAM front" } else { "" };
+            let _ = write!(summary, "| {what}{front} | {process:.2} | {nbd:.2} | ");
+            for row in &rows {
+                let [a, b, c] = ["in_process", "vhost_user_blk", "nbd"].map(|key| number(row, key));
+                let _ = write!(summary, "{a:.0}/{b:.0}/{c:.0} ");
+            }
+            summary.push_str("|\n");
+        }
+        all.push(json.trim().to_owned());
+    }
+    Ok(Found { summary, json: Some(format!("[{}]\n", all.join(",\n"))) })
+}
