@@ -15,6 +15,7 @@ mod plan;
 mod reconnect;
 mod report;
 mod rig;
+mod ublk;
 
 use std::fs::File;
 use std::path::Path;
@@ -63,16 +64,16 @@ impl Options {
 }
 
 fn usage() -> Failed {
-    Failed::Usage("usage: cargo x vm [--kills N] [--seed S] [--keep] [--canary]\n       cargo x vm compare [--systems A,B] [--keep]\n       cargo x vm reconnect [--kills N] [--keep]".to_owned())
+    Failed::Usage("usage: cargo x vm [--kills N] [--seed S] [--keep] [--canary]\n       cargo x vm compare [--systems A,B] [--keep]\n       cargo x vm reconnect [--kills N] [--keep]\n       cargo x vm ublk [--keep]".to_owned())
 }
 
 /// The verb.
 pub(crate) fn vm(args: &[String]) -> Result<(), Failed> {
-    if let Some(("compare", rest)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        return compare::compare(rest);
-    }
-    if let Some(("reconnect", rest)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        return reconnect::reconnect(rest);
+    match args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        Some(("compare", rest)) => return compare::compare(rest),
+        Some(("reconnect", rest)) => return reconnect::reconnect(rest),
+        Some(("ublk", rest)) => return ublk::ublk(rest),
+        _ => {}
     }
     let options = Options::parse(args)?;
     missing(&PROGRAMS)?;

@@ -28,6 +28,8 @@ use crate::{choice, emulate, human, interrupt};
 Examples:
   flashfront serve --cache ssd.img --origin disk.img --nbd unix:/tmp/disk.sock
   flashfront serve --cache /dev/nvme0n1p4 --origin /dev/sdb --nbd tcp:127.0.0.1:10809 --http 127.0.0.1:9809
+  flashfront serve --cache C --origin O --fuse /run/disk; losetup --find --show --direct-io=on /run/disk/data
+  flashfront serve --cache C --origin O --ublk 0 --durability always; mount /dev/ublkb0 /mnt
   flashfront serve --cache C --origin O --nbd tcp:0.0.0.0:10809 --tls-certificates /etc/flashfront/pki
   flashfront serve --cache /dev/nvme0n1p4 --origin /dev/sdb --vhost-user-blk unix:/run/guest-disk.sock
   flashfront serve --print-config > flashfront.toml; flashfront serve --config flashfront.toml
@@ -54,6 +56,12 @@ pub(crate) struct Serve {
     /// Where a virtual machine (vhost-user-blk) connects for its disk: unix:PATH; may be given several times.
     #[arg(long, value_name = "PLACE", value_parser = vhost_user_blk)]
     vhost_user_blk: Vec<Listener>,
+    /// Empty folder to show the volumes in, as files that `losetup --direct-io=on` makes block devices of.
+    #[arg(long, value_name = "DIR")]
+    fuse: Option<PathBuf>,
+    /// Make the volume /dev/ublkbN (root; the kernel's module ublk_drv). With --durability always it outlives a killed daemon.
+    #[arg(long, value_name = "N")]
+    ublk: Option<u32>,
     /// Control socket for status, set and drain [default: $XDG_RUNTIME_DIR/flashfront.sock, or /run/flashfront.sock].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -210,8 +218,11 @@ impl Serve {
                 ),
             }
         }
-        if !self.nbd.is_empty() || !self.vhost_user_blk.is_empty() {
-            config.listeners = self.nbd.into_iter().map(Listener::Nbd).chain(self.vhost_user_blk).collect();
+        let nbd = self.nbd.into_iter().map(Listener::Nbd).chain(self.vhost_user_blk);
+        let others = [self.fuse.map(Listener::Fuse), self.ublk.map(Listener::Ublk)];
+        let listeners: Vec<Listener> = nbd.chain(others.into_iter().flatten()).collect();
+        if !listeners.is_empty() {
+            config.listeners = listeners;
         }
         config.control = self.control.unwrap_or(config.control);
         config.state = self.state.or(config.state);
@@ -284,6 +295,15 @@ mod tests {
         let config = config(&LEAST).unwrap();
         assert_eq!(config.volumes, [Volume { name: "data".to_owned(), origin: "/o".into(), mode: None }]);
         assert_eq!(config.listeners.len(), 1);
+    }
+
+    #[test]
+    fn front_ends_may_be_mixed() {
+        let line = [&LEAST[..], &["--nbd", "tcp:127.0.0.1:0", "--fuse", "/run/disk", "--ublk", "4"]].concat();
+        let listeners = config(&line).unwrap().listeners;
+        assert_eq!(listeners.len(), 4);
+        assert_eq!(listeners[2..], [Listener::Fuse("/run/disk".into()), Listener::Ublk(4)]);
+        assert!(config(&[&LEAST[..4], &["--fuse", "/run/disk"]].concat()).is_ok());
     }
 
     #[test]

@@ -83,9 +83,10 @@ impl Chunk {
     fn discard(&self) -> bool {
         // SAFETY: the mapping of `map`; nothing of it is in use (the arena's count), and no reference
         // into it lives. A late access would be to a fresh page of the same mapping.
+        let give = |advice| unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), CHUNK_BYTES as usize, advice) };
+        // The second is for a process that has locked its memory (Linux 5.18; before, it keeps the pages).
         self.pins.load(Ordering::Acquire) == 0
-            && unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), CHUNK_BYTES as usize, Advice::LinuxDontNeed) }
-                .is_ok()
+            && (give(Advice::LinuxDontNeed).is_ok() || give(Advice::LinuxDontneedLocked).is_ok())
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
 use flashfront_device::wrap::Faults;
-use flashfront_serve::config::{Age, Config, DirtyLimit, Listener, Size};
+use flashfront_serve::config::{Age, Config, DirtyLimit, Size};
 use flashfront_serve::frontend::nbd::Listen;
 use flashfront_sim::load::fio;
 
@@ -34,11 +34,7 @@ fn body(data: &[u8]) {
         same_again(&policy.sequential_bypass);
         same_again(&policy.max_dirty_age);
         same_again(&config.buffer_bytes);
-        for listener in &config.listeners {
-            if let Listener::Nbd(listen) = listener {
-                same_address(listen);
-            }
-        }
+        config.listeners.iter().filter_map(|listener| listener.nbd()).for_each(same_address);
     }
     job_file(text);
     for line in text.lines() {

@@ -109,6 +109,10 @@ pub enum Listener {
         /// The volume that it serves; the only one if there is none.
         volume: Option<String>,
     },
+    /// The volumes as files in this folder, by FUSE.
+    Fuse(PathBuf),
+    /// The first volume as /dev/ublkbN, the next one as that of N + 1, and so on.
+    Ublk(u32),
 }
 
 impl Listener {
@@ -124,6 +128,21 @@ impl Listener {
             )),
         }
     }
+
+    /// Whether it makes block devices of the machine that the daemon runs on.
+    #[must_use]
+    pub fn is_of_this_machine(&self) -> bool {
+        matches!(self, Self::Fuse(_) | Self::Ublk(_))
+    }
+
+    /// The address, if it is NBD's.
+    #[must_use]
+    pub fn nbd(&self) -> Option<&Listen> {
+        match self {
+            Self::Nbd(listen) => Some(listen),
+            Self::VhostUserBlk { .. } | Self::Fuse(_) | Self::Ublk(_) => None,
+        }
+    }
 }
 
 /// A `[[listen]]` table as it is written.
@@ -133,6 +152,8 @@ struct ListenTable {
     nbd: Option<String>,
     vhost_user_blk: Option<String>,
     volume: Option<String>,
+    fuse: Option<PathBuf>,
+    ublk: Option<u32>,
 }
 
 impl TryFrom<ListenTable> for Listener {
@@ -140,19 +161,23 @@ impl TryFrom<ListenTable> for Listener {
 
     fn try_from(table: ListenTable) -> Result<Self, String> {
         match table {
-            ListenTable { nbd: Some(nbd), vhost_user_blk: None, volume: None } => {
-                Listen::parse(&nbd).map(Self::Nbd).map_err(|error| error.to_string())
+            ListenTable { nbd: Some(place), vhost_user_blk: None, fuse: None, ublk: None, volume: None } => {
+                Listen::parse(&place).map(Self::Nbd).map_err(|error| error.to_string())
             }
-            ListenTable { nbd: None, vhost_user_blk: Some(place), volume } => Self::vhost_user_blk(&place, volume),
-            ListenTable { nbd: Some(_), vhost_user_blk: None, volume: Some(_) } => {
-                Err("`volume` is for vhost_user_blk; NBD clients choose a volume by its name".to_owned())
+            ListenTable { nbd: None, vhost_user_blk: Some(place), fuse: None, ublk: None, volume } => {
+                Self::vhost_user_blk(&place, volume)
             }
-            ListenTable { nbd: Some(_), vhost_user_blk: Some(_), .. } => {
-                Err("`nbd` and `vhost_user_blk` in one table; give each a [[listen]] of its own".to_owned())
+            ListenTable { nbd: None, vhost_user_blk: None, fuse: Some(folder), ublk: None, volume: None } => {
+                Ok(Self::Fuse(folder))
             }
-            ListenTable { nbd: None, vhost_user_blk: None, .. } => {
-                Err("expected nbd = \"unix:PATH\" (or tcp:HOST:PORT), or vhost_user_blk = \"unix:PATH\"".to_owned())
+            ListenTable { nbd: None, vhost_user_blk: None, fuse: None, ublk: Some(number), volume: None } => {
+                Ok(Self::Ublk(number))
             }
+            ListenTable { vhost_user_blk: None, volume: Some(_), .. } => {
+                Err("`volume` is for vhost_user_blk; NBD clients choose a volume by its name, fuse and ublk show all"
+                    .to_owned())
+            }
+            _ => Err("a [[listen]] table has one of the keys nbd, vhost_user_blk, fuse and ublk; each needs a table of its own".to_owned()),
         }
     }
 }
@@ -225,7 +250,7 @@ pub enum ConfigError {
     NoVolume,
     /// Nowhere to listen.
     #[error(
-        "nowhere to listen; give --nbd unix:PATH or --vhost-user-blk unix:PATH, or a [[listen]] table in the config file"
+        "nowhere to listen; give --nbd unix:PATH, --vhost-user-blk unix:PATH, --fuse DIR or --ublk N, or a [[listen]] table in the config file"
     )]
     NoListen,
     /// Two volumes of one name.
@@ -258,6 +283,9 @@ pub enum ConfigError {
     /// Cache and origin are one.
     #[error("{path} is named as cache device and as origin; they must be two devices", path = .0.display())]
     CacheIsOrigin(PathBuf),
+    /// A name that no file can have.
+    #[error("the volume name `{0}` can't be that of a file, which --fuse DIR would make of it; choose another")]
+    NoFileName(String),
     /// Unencrypted traffic to other machines.
     #[error(
         "{0} is reachable from other machines and the traffic is not encrypted; set up TLS with --tls-certificates DIR, or listen on 127.0.0.1 or a unix socket, or say --insecure if the network is trusted"
@@ -331,6 +359,10 @@ impl Config {
             return Err(ConfigError::NoListen);
         }
         self.check_shared()?;
+        let fuse = self.listeners.iter().any(|listener| matches!(listener, Listener::Fuse(_)));
+        if let Some(volume) = self.volumes.iter().find(|volume| fuse && [".", ".."].contains(&&*volume.name)) {
+            return Err(ConfigError::NoFileName(volume.name.clone()));
+        }
         self.check_places()
     }
 
@@ -395,8 +427,8 @@ impl Config {
         if self.tls.is_some() {
             return Ok(());
         }
-        for listener in &self.listeners {
-            let Listener::Nbd(nbd @ Listen::Tcp { host, port }) = listener else {
+        for nbd in self.listeners.iter().filter_map(Listener::nbd) {
+            let Listen::Tcp { host, port } = nbd else {
                 continue;
             };
             let mut addresses = (host.as_str(), *port)

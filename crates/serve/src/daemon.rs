@@ -17,11 +17,12 @@ use flashfront_engine::policy::Window;
 use flashfront_engine::{Control, Engine, Event, Input, Options, Time};
 use mio::{Poll, Waker};
 
-use crate::config::Config;
+use crate::config::{Config, Listener};
 use crate::control::{Caller, ControlCall, Server};
 use crate::failure;
 use crate::frontend::nbd::Tls;
 use crate::metrics::Http;
+use crate::pressure;
 use crate::pump::{Pump, WAKER};
 use crate::stale::Change;
 
@@ -133,12 +134,16 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     let tls = config.tls.as_ref().map(|files| Tls::load(&files.certificates, files.verify_peer)).transpose()?;
     let opened = if config.without_cache { without_cache::open(config)? } else { open(config)? };
     let options = options(config, &opened)?;
+    if config.listeners.iter().any(Listener::is_of_this_machine) {
+        pressure::prepare();
+    }
     let poll = Poll::new().map_err(failed("epoll"))?;
     let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(failed("eventfd"))?);
     // A handle that was used before is woken by its count.
     let _ = hooks.stop.waker.set(Arc::clone(&waker));
     let (caller, calls) = Caller::new(waker);
-    let frontends = listen(config, tls.as_ref())?;
+    let exports = exports(config, &opened.superblock, &opened.origins);
+    let frontends = listen(config, tls.as_ref(), &exports, &opened.origins)?;
     let control = Server::start(&config.control, caller.clone())?;
     let http = config.http.map(|address| Http::start(address, caller)).transpose()?;
 
@@ -147,13 +152,15 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
         // Asked for while the devices were being opened: the cache stays as it was left.
         return Ok(Ended::AtOnce);
     }
-    let exports = exports(config, &opened.superblock, &opened.origins);
     let mut daemon = begin(config, opened, options, reactor, &hooks, poll, calls)?;
     let uris = frontends.iter().map(|frontend| frontend.uri()).collect();
     if !daemon.replay()? {
         return Ok(Ended::AtOnce);
     }
     daemon.pump.serve(exports, frontends).map_err(failed("epoll"))?;
+    while daemon.pump.frontends_starting().map_err(failed("starting to serve"))? && daemon.stop.times() == 0 {
+        daemon.turn()?;
+    }
     let uris: Vec<String> = uris;
     if let Some(ready) = hooks.ready.take() {
         ready(&uris);

@@ -13,6 +13,7 @@ pub mod failure;
 pub mod frontend;
 pub mod metrics;
 pub mod offline;
+mod pressure;
 pub mod pump;
 pub mod report;
 #[cfg(test)]

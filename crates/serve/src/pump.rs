@@ -134,6 +134,18 @@ impl Pump {
         Ok(())
     }
 
+    /// Whether a front-end needs turns before clients can come.
+    ///
+    /// # Errors
+    /// One never will be ready.
+    pub(crate) fn frontends_starting(&mut self) -> io::Result<bool> {
+        let mut starting = false;
+        for (frontend, _) in &mut self.frontends {
+            starting |= frontend.starting()?;
+        }
+        Ok(starting)
+    }
+
     /// I/Os of a device that have not ended.
     pub(crate) fn in_flight(&self, id: DeviceId) -> u64 {
         let at = self.devices.all.iter().position(|(known, _)| *known == id);

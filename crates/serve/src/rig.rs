@@ -149,7 +149,7 @@ impl Bench {
     fn try_serve(&self, config: Config, hooks: Hooks) -> Result<Served, ServeError> {
         let (ready, is_ready) = mpsc::channel();
         let hooks = Hooks { ready: Some(Box::new(move |_| ready.send(()).unwrap())), ..hooks };
-        let (stop, place) = (hooks.stop.clone(), Listen::Unix(self.path("nbd")));
+        let (stop, place) = (hooks.stop.clone(), config.listeners[0].nbd().unwrap().clone());
         let control = config.control.clone();
         let thread = std::thread::spawn(move || daemon::run(&config, hooks));
         if is_ready.recv().is_err() {

@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub(crate) struct BlockDevice {
     pub(crate) path: PathBuf,
     // Dropped after our own Drop has detached the loop device.
-    _fuse: Fuse,
+    _fuse: Option<Fuse>,
 }
 
 /// Whether the running test must be skipped, since no block device can be made here; says so.
@@ -41,11 +41,21 @@ impl BlockDevice {
     #[track_caller]
     pub(crate) fn attach(volume: &Volume, block_bytes: u32) -> Self {
         let fuse = Fuse::mount(volume);
-        let mut losetup = tool("losetup");
-        losetup.args(["--find", "--show", "--direct-io=on", "--sector-size", &block_bytes.to_string()]);
-        let path = must(losetup.arg(fuse.file()));
-        Self { path: path.trim().into(), _fuse: fuse }
+        Self { path: losetup(&fuse.file(), block_bytes), _fuse: Some(fuse) }
     }
+
+    /// The same of a file that is one already.
+    #[track_caller]
+    pub(crate) fn of_file(file: &Path, block_bytes: u32) -> Self {
+        Self { path: losetup(file, block_bytes), _fuse: None }
+    }
+}
+
+#[track_caller]
+fn losetup(file: &Path, block_bytes: u32) -> PathBuf {
+    let mut losetup = tool("losetup");
+    losetup.args(["--find", "--show", "--direct-io=on", "--sector-size", &block_bytes.to_string()]);
+    must(losetup.arg(file)).trim().into()
 }
 
 impl Drop for BlockDevice {

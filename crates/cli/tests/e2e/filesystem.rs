@@ -79,7 +79,7 @@ fn file_system(kind: &str, block_bytes: u32, mode: &str) {
 }
 
 /// A check that changes nothing and fails at the least finding.
-fn check(kind: &str, device: &Path) -> Command {
+pub(crate) fn check(kind: &str, device: &Path) -> Command {
     let mut command = if kind == "ext4" { tool("e2fsck") } else { tool("xfs_repair") };
     command.args(if kind == "ext4" { ["-f", "-n"].as_slice() } else { ["-n"].as_slice() });
     if kind == "xfs" && device.is_file() {

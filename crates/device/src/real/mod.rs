@@ -11,6 +11,7 @@ mod discard;
 mod error;
 mod file;
 mod fingerprint;
+mod holes;
 mod job;
 mod lock;
 mod reactor;

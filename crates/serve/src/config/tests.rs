@@ -92,6 +92,25 @@ fn loopback_needs_no_permission_and_insecure_gives_it() {
 }
 
 #[test]
+fn a_front_end_has_a_table_of_its_own() {
+    let fuse = LEAST.replace("nbd = \"unix:/s\"", "fuse = \"/run/disk\"");
+    let mut config = parse(&fuse).unwrap();
+    config.check().unwrap();
+    assert_eq!(config.listeners, [Listener::Fuse("/run/disk".into())]);
+    for both in [format!("{LEAST}fuse = \"/run/disk\"\n"), fuse.replace("fuse = \"/run/disk\"", "")] {
+        let message = parse(&both).unwrap_err().to_string();
+        assert!(message.contains("one of the keys nbd, vhost_user_blk, fuse and ublk"), "{message}");
+    }
+    let ublk = parse(&LEAST.replace("nbd = \"unix:/s\"", "ublk = 3")).unwrap();
+    assert_eq!(ublk.listeners, [Listener::Ublk(3)]);
+    // No file can have this name; an NBD export can.
+    config.volumes[0].name = "..".to_owned();
+    assert!(config.check().unwrap_err().to_string().contains("--fuse"));
+    config.listeners = parse(LEAST).unwrap().listeners;
+    config.check().unwrap();
+}
+
+#[test]
 fn tls_opens_nbd_to_other_machines_and_nothing_else() {
     let mut config = parse(&format!("{LEAST}[tls]\ncertificates = \"/pki\"\n")).unwrap();
     assert_eq!(config.tls, Some(TlsFiles { certificates: "/pki".into(), verify_peer: false }));

@@ -29,6 +29,24 @@ pub enum ServeError {
     /// A device can't be opened.
     #[error(transparent)]
     Device(#[from] DeviceOpenError),
+    /// The folder for FUSE can't be used.
+    #[cfg(feature = "fuse")]
+    #[error(transparent)]
+    Fuse(#[from] crate::frontend::fuse::PlaceError),
+    /// The block device can't be made.
+    #[cfg(feature = "ublk")]
+    #[error(transparent)]
+    Ublk(#[from] crate::frontend::ublk::UblkError),
+    /// A cargo feature is not there.
+    #[error(
+        "this flashfront was built without {what}; build it with the cargo feature `{feature}`, or serve another way"
+    )]
+    NotBuilt {
+        /// The flag.
+        what: &'static str,
+        /// The feature.
+        feature: &'static str,
+    },
     /// No way to do I/O.
     #[error(transparent)]
     Reactor(#[from] ReactorError),

@@ -3,6 +3,8 @@
 //!
 //! Nothing is written here, so that whatever is refused is left as it was.
 
+use std::path::Path;
+
 use flashfront_device::Device;
 use flashfront_device::real::{Access, DeviceFile, Reactor};
 use flashfront_engine::format::{OriginRecord, Superblock};
@@ -12,7 +14,11 @@ use super::error::failed;
 use super::members::{self, Members};
 use super::{DESTAGE_BUFFER_BYTES, Hooks, LANE_BUFFER_BYTES, ServeError, Wrap, changes, limit, without_cache};
 use crate::config::{Config, Listener, Size, Volume};
+#[cfg(feature = "fuse")]
+use crate::frontend::fuse::{Fuse, Shown};
 use crate::frontend::nbd::{BUFFER_BYTES_MIN, Nbd, NbdOptions, Tls};
+#[cfg(feature = "ublk")]
+use crate::frontend::ublk::{Ublk, UblkOptions};
 use crate::frontend::vhost_user_blk::VhostUserBlk;
 use crate::frontend::{Export, Frontend};
 use crate::pump::Devices;
@@ -160,27 +166,73 @@ pub(super) fn options(config: &Config, opened: &Opened) -> Result<Options, Serve
     })
 }
 
-pub(super) fn listen(config: &Config, tls: Option<&Tls>) -> Result<Vec<Box<dyn Frontend>>, ServeError> {
+pub(super) fn listen(
+    config: &Config,
+    tls: Option<&Tls>,
+    exports: &[Export],
+    origins: &[DeviceFile],
+) -> Result<Vec<Box<dyn Frontend>>, ServeError> {
     let mut frontends: Vec<Box<dyn Frontend>> = Vec::new();
     let uri_export = if config.volumes.len() == 1 { String::new() } else { config.volumes[0].name.clone() };
     let durable = config.policy.durability == Durability::Always;
     for place in &config.listeners {
-        let nbd = match place {
-            Listener::Nbd(nbd) => nbd,
+        match place {
+            Listener::Nbd(at) => {
+                let options = NbdOptions {
+                    insecure: config.insecure,
+                    tls: tls.cloned(),
+                    uri_export: uri_export.clone(),
+                    ..NbdOptions::default()
+                };
+                frontends.push(Box::new(Nbd::bind(at, options)?));
+            }
             Listener::VhostUserBlk { path, volume } => {
                 frontends.push(Box::new(VhostUserBlk::bind(path, volume.clone(), durable)?));
-                continue;
             }
-        };
-        let options = NbdOptions {
-            insecure: config.insecure,
-            tls: tls.cloned(),
-            uri_export: uri_export.clone(),
-            ..NbdOptions::default()
-        };
-        frontends.push(Box::new(Nbd::bind(nbd, options)?));
+            Listener::Fuse(folder) => frontends.push(fuse(folder, exports, origins)?),
+            Listener::Ublk(first) => {
+                for nth in 0..exports.len() {
+                    frontends.push(ublk(config, first.saturating_add(nth as u32), nth, exports)?);
+                }
+            }
+        }
     }
     Ok(frontends)
+}
+
+#[cfg(feature = "fuse")]
+fn fuse(folder: &Path, exports: &[Export], origins: &[DeviceFile]) -> Result<Box<dyn Frontend>, ServeError> {
+    let shown = exports
+        .iter()
+        .zip(origins)
+        .map(|(export, origin)| Shown { export: export.clone(), discard_zeroes: origin.discard_zeroes() });
+    Ok(Box::new(Fuse::mount(folder, shown.collect())?))
+}
+
+#[cfg(not(feature = "fuse"))]
+fn fuse(_folder: &Path, _exports: &[Export], _origins: &[DeviceFile]) -> Result<Box<dyn Frontend>, ServeError> {
+    Err(ServeError::NotBuilt { what: "--fuse", feature: "fuse" })
+}
+
+#[cfg(feature = "ublk")]
+fn ublk(config: &Config, number: u32, nth: usize, exports: &[Export]) -> Result<Box<dyn Frontend>, ServeError> {
+    let (volume, export) = (&config.volumes[nth], &exports[nth]);
+    // A device doesn't outlive the kernel, so a path will do to know it again.
+    let origin = volume.origin.canonicalize().unwrap_or_else(|_| volume.origin.clone());
+    let mut mark = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
+    for part in [b"flashfront\0", volume.name.as_bytes(), b"\0", origin.as_os_str().as_encoded_bytes()] {
+        mark.update(part);
+    }
+    mark.update(&export.size_bytes.to_le_bytes());
+    // Served alone, the origin has whatever was acknowledged.
+    let recoverable = config.policy.durability == Durability::Always || config.without_cache;
+    let options = UblkOptions { number, export: nth, mark: mark.finalize(), recoverable };
+    Ok(Box::new(Ublk::open(export, options)?))
+}
+
+#[cfg(not(feature = "ublk"))]
+fn ublk(_config: &Config, _number: u32, _nth: usize, _exports: &[Export]) -> Result<Box<dyn Frontend>, ServeError> {
+    Err(ServeError::NotBuilt { what: "--ublk", feature: "ublk" })
 }
 
 pub(super) fn exports(config: &Config, superblock: &Superblock, origins: &[DeviceFile]) -> Vec<Export> {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Front-ends: how clients reach the cache. And what a front-end may ask of the pump.
 //!
-//! All of it runs in the pump's one thread. A front-end owns its sockets and its protocol; it turns
+//! All of it runs in the pump's one thread, but for what a protocol's own threads take from the kernel
+//! (`inlet`). A front-end owns its sockets and its protocol; it turns
 //! what clients say into [`Request`]s and replies into bytes, and decides nothing about caching.
 //! The pump calls [`Frontend`], the front-end calls back through [`Core`]. After any number of
 //! `ready`, `reply` and `room` the pump calls `turn_end` once, before it waits again.
@@ -11,8 +12,14 @@ use std::io;
 use flashfront_engine::{Buf, Memory, OriginId, Request, RequestError, RequestId, Time};
 use mio::{Registry, Token, event::Event};
 
+#[cfg(feature = "fuse")]
+pub mod fuse;
+#[cfg(any(feature = "fuse", feature = "ublk"))]
+mod inlet;
 pub mod nbd;
 mod piece;
+#[cfg(feature = "ublk")]
+pub mod ublk;
 pub mod vhost_user_blk;
 
 /// A volume that clients can open.
@@ -90,6 +97,14 @@ pub trait Frontend {
     /// # Errors
     /// When the poller refuses, or `tokens` has fewer than [`Frontend::tokens_max`].
     fn register(&mut self, registry: &Registry, tokens: TokenRange) -> io::Result<()>;
+
+    /// Whether clients can't be served yet, though everything was registered: then turns go on until they can.
+    ///
+    /// # Errors
+    /// They never will.
+    fn starting(&mut self) -> io::Result<bool> {
+        Ok(false)
+    }
 
     /// Something happened to one of its tokens. May submit.
     fn ready(&mut self, event: &Event, registry: &Registry, core: &mut dyn Core);

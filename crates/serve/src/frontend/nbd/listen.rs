@@ -133,7 +133,7 @@ impl fmt::Display for Listen {
 }
 
 /// Percent-encodes all but the unreserved characters of a URI and the slash.
-fn escape(bytes: &[u8]) -> String {
+pub(in crate::frontend) fn escape(bytes: &[u8]) -> String {
     let mut text = String::new();
     for &byte in bytes {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {

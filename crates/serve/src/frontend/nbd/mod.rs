@@ -27,6 +27,8 @@ mod watch;
 mod wire;
 
 pub use client::{Answer, Client, ClientError, ClientOp, ExportInfo};
+#[cfg(feature = "fuse")]
+pub(super) use listen::escape;
 pub use listen::{BindError, Listen, ListenError};
 pub use listener::{Nbd, NbdOptions};
 pub use tls::{Tls, TlsError};

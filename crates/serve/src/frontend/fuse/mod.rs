@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The FUSE front-end: a folder with one file per volume, which the loop driver makes a block device.
+//!
+//! For hosts that have neither ublk nor nbd. A folder and not a single file, since one mount then serves all
+//! volumes, by their names. The crate `fuser` mounts and speaks the protocol; its thread hands requests to the
+//! pump through [`inlet`](super::inlet). `volumes` is what that thread does, `ask` a request on its way,
+//! `place` the folder before and after.
+//! Payload of a read goes from its buffer to the kernel; of a write it is copied twice: by fuser's thread,
+//! which needs its buffer back, and by the pump, whose buffers are its own.
+//! No page cache of the file exists (direct I/O, whatever the opener asks for), so each FSYNC is a FLUSH of all
+//! that was acknowledged. Unmounted at the end; what a crash leaves is cleared by the next start (test:
+//! `a_mount_that_a_crash_left_is_cleared`).
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use flashfront_engine::{RequestError, RequestId, Time};
+use fuser::{BackgroundSession, MountOption, Session};
+use mio::{Registry, event::Event};
+
+use super::inlet::Inlet;
+use super::nbd::escape;
+use super::{Core, Export, Frontend, TokenRange};
+
+mod ask;
+mod place;
+mod volumes;
+
+use ask::FuseAsk;
+pub use place::PlaceError;
+use volumes::Volumes;
+
+/// By what our mounts are known among others.
+const SOURCE: &str = "flashfront";
+
+/// A volume as it is shown in the folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The volume; its place in the list is that among [`Core::exports`].
+    pub export: Export,
+    /// Whether a discard of whole blocks leaves zeroes, as PUNCH_HOLE promises.
+    pub discard_zeroes: bool,
+}
+
+/// What both threads know.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Open files.
+    open: AtomicUsize,
+    /// The end of the session is our own doing.
+    leaving: AtomicBool,
+}
+
+/// The FUSE front-end.
+#[derive(Debug)]
+pub struct Fuse {
+    inlet: Inlet<FuseAsk>,
+    /// None: it is unmounted.
+    session: Option<BackgroundSession>,
+    shared: Arc<Shared>,
+    folder: PathBuf,
+    uri: String,
+    stopping: bool,
+}
+
+impl Fuse {
+    /// Mounts. Requests are answered once the pump runs.
+    ///
+    /// # Errors
+    /// See [`PlaceError`]; then nothing is mounted.
+    pub fn mount(folder: &Path, volumes: Vec<Shown>) -> Result<Self, PlaceError> {
+        let folder = place::prepare(folder)?;
+        let failed = |error: io::Error| PlaceError::Mount { folder: folder.clone(), error };
+        let (inlet, feed) = Inlet::new().map_err(failed)?;
+        let shared = Arc::new(Shared::default());
+        let file = match &volumes[..] {
+            [one] => folder.join(&one.export.name),
+            _ => folder.clone(),
+        };
+        let volumes = Volumes::new(volumes, feed, Arc::clone(&shared), folder.clone());
+        let mut config = fuser::Config::default();
+        config.mount_options = vec![
+            MountOption::FSName(SOURCE.to_owned()),
+            MountOption::Subtype(SOURCE.to_owned()),
+            MountOption::DefaultPermissions,
+            MountOption::NoExec,
+            MountOption::NoAtime,
+        ];
+        let session = Session::new(volumes, &folder, &config).and_then(Session::spawn).map_err(failed)?;
+        let uri = format!("file://{}", escape(file.as_os_str().as_encoded_bytes()));
+        Ok(Self { inlet, session: Some(session), shared, folder, uri, stopping: false })
+    }
+
+    /// Takes the folder away. Whoever still has a file open gets errors from now on.
+    fn unmount(&mut self) {
+        let Some(session) = self.session.take() else {
+            return;
+        };
+        // First, so that fuser's thread waits for nobody any more.
+        self.inlet.close();
+        let open = self.shared.open.load(Ordering::SeqCst);
+        if open > 0 {
+            tracing::warn!(
+                "{}: unmounted while {open} opened files of it were in use; what is above them (a loop device?) gets I/O errors from now on",
+                self.folder.display()
+            );
+        }
+        self.shared.leaving.store(true, Ordering::SeqCst);
+        if let Err(error) = place::take_away(&self.folder, session) {
+            tracing::warn!("{}: can't unmount: {error}; umount --lazy will", self.folder.display());
+        }
+    }
+}
+
+impl Drop for Fuse {
+    fn drop(&mut self) {
+        self.unmount();
+    }
+}
+
+impl Frontend for Fuse {
+    fn uri(&self) -> String {
+        self.uri.clone()
+    }
+
+    fn tokens_max(&self) -> usize {
+        1
+    }
+
+    fn register(&mut self, registry: &Registry, tokens: TokenRange) -> io::Result<()> {
+        self.inlet.register(registry, tokens)
+    }
+
+    fn ready(&mut self, _event: &Event, _registry: &Registry, core: &mut dyn Core) {
+        self.inlet.take_in(core);
+    }
+
+    fn reply(&mut self, id: RequestId, result: Result<(), RequestError>, _core: &mut dyn Core) {
+        self.inlet.reply(id, result);
+    }
+
+    fn room(&mut self, _core: &mut dyn Core) {
+        // Who waits is tried at the end of every turn.
+    }
+
+    fn turn_end(&mut self, _now: Time, _registry: &Registry, core: &mut dyn Core) -> bool {
+        let more = self.inlet.turn_end(core);
+        if self.stopping && self.inlet.is_idle() {
+            self.unmount();
+        }
+        more
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        None
+    }
+
+    fn stop(&mut self, _registry: &Registry, core: &mut dyn Core) {
+        self.stopping = true;
+        self.inlet.stop(core);
+    }
+
+    fn idle(&self) -> bool {
+        self.session.is_none()
+    }
+
+    fn clients(&self) -> usize {
+        self.shared.open.load(Ordering::SeqCst)
+    }
+}

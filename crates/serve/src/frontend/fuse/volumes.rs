@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The folder and its files, as fuser's thread shows them to the kernel.
+//!
+//! Names, sizes and rights never change, so they are answered here; what concerns data goes to the pump.
+//! Files are as block devices are: of fixed size, written in whole sectors (reads may be of any bytes).
+//! PUNCH_HOLE promises zeroes, and the loop driver counts on it: it is how it does WRITE_ZEROES as well as
+//! discard. So it is refused for origins whose discard does not leave zeroes; the kernel then writes them.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use flashfront_engine::{REQUEST_BYTES_MAX, RequestOp, SECTOR_BYTES};
+use fuser::{
+    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen,
+    ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
+};
+use rustix::fs::{FallocateFlags, OFlags};
+
+use super::super::Export;
+use super::super::inlet::{Feed, Want};
+use super::ask::{FuseAsk, Reply};
+use super::{Shared, Shown};
+
+/// Nothing changes while it is mounted.
+const FOREVER: Duration = Duration::from_secs(1 << 30);
+/// Requests of the kernel's own at a time (asynchronous direct I/O counts as such); a loop device has 128.
+const BACKGROUND_MAX: u16 = 128;
+/// The number of the first file; the folder itself is 1.
+const FIRST_FILE: u64 = 2;
+
+/// What fuser's thread knows.
+#[derive(Debug)]
+pub(super) struct Volumes {
+    all: Vec<Shown>,
+    feed: Feed<FuseAsk>,
+    shared: Arc<Shared>,
+    folder: PathBuf,
+    since: SystemTime,
+    owner: (u32, u32),
+}
+
+impl Volumes {
+    pub(super) fn new(all: Vec<Shown>, feed: Feed<FuseAsk>, shared: Arc<Shared>, folder: PathBuf) -> Self {
+        let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        Self { all, feed, shared, folder, since: SystemTime::now(), owner }
+    }
+
+    /// The place of a file among the volumes.
+    fn place(&self, ino: INodeNo) -> Option<usize> {
+        let place = usize::try_from(ino.0.checked_sub(FIRST_FILE)?).ok()?;
+        (place < self.all.len()).then_some(place)
+    }
+
+    fn attr(&self, ino: INodeNo) -> Option<FileAttr> {
+        let (kind, perm, size) = match self.place(ino) {
+            Some(place) => (FileType::RegularFile, 0o600, self.all[place].export.size_bytes),
+            None if ino == INodeNo::ROOT => (FileType::Directory, 0o500, 0),
+            None => return None,
+        };
+        Some(FileAttr {
+            ino,
+            size,
+            blocks: size / SECTOR_BYTES,
+            atime: self.since,
+            mtime: self.since,
+            ctime: self.since,
+            crtime: self.since,
+            kind,
+            perm,
+            nlink: 1,
+            uid: self.owner.0,
+            gid: self.owner.1,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        })
+    }
+
+    fn put(&self, want: Want, payload: Box<[u8]>, reply: Reply) {
+        self.feed.put(FuseAsk { want, payload, reply });
+    }
+
+    /// What is wrong with a change of these bytes, if anything.
+    fn refusal(&self, place: usize, offset: u64, len: u64) -> Option<Errno> {
+        let export = &self.all[place].export;
+        let unit = u64::from(export.block_bytes);
+        let end = offset.checked_add(len);
+        if export.read_only {
+            Some(Errno::EPERM)
+        } else if end.is_none_or(|end| end > export.size_bytes) {
+            Some(Errno::ENOSPC)
+        } else if !offset.is_multiple_of(unit) || !len.is_multiple_of(unit) {
+            Some(Errno::EINVAL)
+        } else {
+            None
+        }
+    }
+}
+
+impl Filesystem for Volumes {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // A kernel without it waits for each direct I/O, which is slow and not wrong.
+        let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
+        let bounds =
+            [config.set_max_write(REQUEST_BYTES_MAX as u32).is_ok(), config.set_max_background(BACKGROUND_MAX).is_ok()];
+        debug_assert_eq!(bounds, [true; 2], "fuser knows these");
+        Ok(())
+    }
+
+    fn destroy(&mut self) {
+        if !self.shared.leaving.load(Ordering::SeqCst) {
+            tracing::warn!(
+                "{}: somebody else has unmounted it; nobody is served there until the daemon is restarted",
+                self.folder.display()
+            );
+        }
+    }
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let named = |shown: &Shown| OsStr::new(&shown.export.name) == name;
+        let place = self.all.iter().position(named).filter(|_| parent == INodeNo::ROOT);
+        match place.and_then(|place| self.attr(INodeNo(place as u64 + FIRST_FILE))) {
+            Some(attr) => reply.entry(&FOREVER, &attr, Generation(0)),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        match self.attr(ino) {
+            Some(attr) => reply.attr(&FOREVER, &attr),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn setattr(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        _atime: Option<TimeOrNow>,
+        _mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        match self.attr(ino) {
+            None => reply.error(Errno::ENOENT),
+            // Times are accepted and not kept.
+            Some(attr) if (mode, uid, gid) == (None, None, None) && size.is_none_or(|size| size == attr.size) => {
+                reply.attr(&FOREVER, &attr);
+            }
+            Some(_) => reply.error(Errno::EPERM),
+        }
+    }
+
+    fn readdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        if ino != INodeNo::ROOT {
+            return reply.error(Errno::ENOTDIR);
+        }
+        let dots = [".", ".."].map(|name| (INodeNo::ROOT, FileType::Directory, name));
+        let names = self.all.iter().map(|shown| shown.export.name.as_str());
+        let files = (FIRST_FILE..).zip(names).map(|(ino, name)| (INodeNo(ino), FileType::RegularFile, name));
+        for (next, (ino, kind, name)) in (1..).zip(dots.into_iter().chain(files)).skip(offset as usize) {
+            if reply.add(ino, next, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        let blocks = self.all.iter().map(|shown| shown.export.size_bytes / 4096).sum();
+        // The block size is what the loop driver says is the granularity of discards.
+        reply.statfs(blocks, 0, 0, self.all.len() as u64, 0, 4096, 255, 4096);
+    }
+
+    fn open(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        if self.place(ino).is_none() {
+            return reply.error(Errno::ENOENT);
+        }
+        self.shared.open.fetch_add(1, Ordering::SeqCst);
+        // Nothing is cached, and writers don't wait for each other: order is the client's affair, as on a disk.
+        let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES | FopenFlags::FOPEN_NOFLUSH;
+        reply.opened(FileHandle(0), flags);
+    }
+
+    fn release(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.shared.open.fetch_sub(1, Ordering::SeqCst);
+        reply.ok();
+    }
+
+    /// A close. What was written is as durable as on a disk: by FSYNC.
+    fn flush(&self, _req: &Request, _ino: INodeNo, _fh: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let Some(export) = self.place(ino) else {
+            return reply.error(Errno::EISDIR);
+        };
+        let Shown { export: Export { size_bytes, block_bytes, .. }, .. } = &self.all[export];
+        let unit = u64::from(*block_bytes);
+        let start = offset - offset % unit;
+        let room = (start + REQUEST_BYTES_MAX).min(*size_bytes);
+        let end = offset.saturating_add(u64::from(size)).min(room);
+        if end <= offset {
+            return reply.data(&[]);
+        }
+        let want = Want {
+            export,
+            op: RequestOp::Read,
+            offset: start,
+            len: end.next_multiple_of(unit) - start,
+            fua: false,
+            zeroed: false,
+        };
+        let (skip, len) = ((offset - start) as usize, (end - offset) as usize);
+        self.put(want, Box::default(), Reply::Data { reply, skip, len });
+    }
+
+    fn write(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let Some(export) = self.place(ino) else {
+            return reply.error(Errno::EISDIR);
+        };
+        // The kernel cuts a long write where its memory has 256 pages: in the middle of a sector, if that is not
+        // aligned. A short count makes the client go on at the sector's start (test: `memory_of_any_alignment_will_do`).
+        let unit = self.all[export].export.block_bytes as usize;
+        let data = if data.len() > unit { &data[..data.len() - data.len() % unit] } else { data };
+        let len = data.len() as u64;
+        if len == 0 {
+            return reply.written(0);
+        }
+        if let Some(errno) = self.refusal(export, offset, len) {
+            return reply.error(errno);
+        }
+        // O_SYNC and O_DSYNC of the file, or of this one write (RWF_DSYNC).
+        let fua = OFlags::from_bits_retain(flags.0 as u32).intersects(OFlags::DSYNC | OFlags::SYNC);
+        let want = Want { export, op: RequestOp::Write, offset, len, fua, zeroed: false };
+        self.put(want, data.into(), Reply::Written(reply));
+    }
+
+    fn fsync(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        let Some(export) = self.place(ino) else {
+            return reply.error(Errno::EINVAL);
+        };
+        let want = Want { export, op: RequestOp::Flush, offset: 0, len: 0, fua: false, zeroed: false };
+        self.put(want, Box::default(), Reply::Empty(reply));
+    }
+
+    fn fallocate(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let Some(export) = self.place(ino) else {
+            return reply.error(Errno::EINVAL);
+        };
+        if let Some(errno) = self.refusal(export, offset, length) {
+            return reply.error(errno);
+        }
+        let mode = FallocateFlags::from_bits_retain(mode as u32);
+        let kind = mode.difference(FallocateFlags::KEEP_SIZE);
+        let (op, zeroed) = if kind.is_empty() {
+            // Space for all of it is there.
+            return reply.ok();
+        } else if kind == FallocateFlags::PUNCH_HOLE && self.all[export].discard_zeroes {
+            (RequestOp::Discard, true)
+        } else if kind == FallocateFlags::ZERO_RANGE {
+            (RequestOp::WriteZeroes { may_discard: false }, false)
+        } else {
+            return reply.error(Errno::EOPNOTSUPP);
+        };
+        let want = Want { export, op, offset, len: length, fua: false, zeroed };
+        self.put(want, Box::default(), Reply::Empty(reply));
+    }
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether somebody builds on a block device: a file system, swap, or another block device.
+//!
+//! Found out by reading what the kernel says of itself: opening the device would make us wait for ourselves.
+
+use std::fs;
+
+/// Whether /dev/NAME is mounted, swapped to, or part of another block device.
+pub(super) fn in_use(name: &str) -> bool {
+    let sysfs = format!("/sys/block/{name}");
+    let held = fs::read_dir(format!("{sysfs}/holders")).is_ok_and(|mut holders| holders.next().is_some());
+    let table = |path: &str| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
+    let mounts = table("/proc/self/mountinfo");
+    let number = fs::read_to_string(format!("{sysfs}/dev")).unwrap_or_default();
+    held || is_mounted(&mounts, number.trim(), name) || table("/proc/swaps").lines().any(|line| is_first(line, name))
+}
+
+/// By its number, or, of a file system of several devices, by its source; with its partitions.
+fn is_mounted(table: &str, number: &str, name: &str) -> bool {
+    table.lines().any(|line| {
+        let source = line.split_once(" - ").and_then(|(_, rest)| rest.split(' ').nth(1));
+        line.split(' ').nth(2) == Some(number) || source.is_some_and(|source| is_first(source, name))
+    })
+}
+
+/// Whether the line begins with /dev/NAME, or a partition of it.
+fn is_first(line: &str, name: &str) -> bool {
+    let rest = line.strip_prefix("/dev/").and_then(|line| line.strip_prefix(name));
+    let partition = |rest: &str| {
+        rest.strip_prefix('p').unwrap_or(rest).trim_start_matches(|it: char| it.is_ascii_digit()).to_owned()
+    };
+    rest.is_some_and(|rest| {
+        let has_own_digits = rest.starts_with(|it: char| it.is_ascii_digit());
+        !has_own_digits && partition(rest).chars().next().is_none_or(char::is_whitespace)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_found_by_number_and_by_source() {
+        let table = "30 1 259:3 / / rw - ext4 /dev/root rw\n31 30 0:44 / /b rw - btrfs /dev/ublkb1 rw\n\
+                     32 30 259:9 / /p rw - ext4 /dev/ublkb3p2 rw\n";
+        assert!(is_mounted(table, "259:3", "ublkb7"));
+        assert!(!is_mounted(table, "259:4", "ublkb7"));
+        assert!(is_mounted(table, "259:5", "ublkb1"));
+        assert!(is_mounted(table, "259:8", "ublkb3"), "a partition of it");
+        assert!(!is_mounted("1 1 0:4 / /b rw - btrfs /dev/ublkb12 rw\n", "259:5", "ublkb1"), "another one");
+        assert!(is_first("/dev/ublkb0\tpartition\t1024", "ublkb0"));
+    }
+}

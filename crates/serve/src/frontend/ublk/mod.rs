@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The ublk front-end: a volume as /dev/ublkbN, a block device of this machine.
+//!
+//! The kernel's driver hands over requests by commands of io_uring, whose ring is one more poll token: so all of
+//! it runs in the pump's thread, needs no thread of its own, no C library and no copy but the one between the
+//! client's pages and the pump's buffers (UBLK_F_USER_COPY, Linux 6.5). The crate `libublk` brings an executor, a
+//! thread per queue and libclang at build time, and was left for that. `abi` is the kernel's header, `driver` a
+//! device as a whole, `queue` its requests, `ask` one of them.
+//!
+//! **Recovery** (UBLK_F_USER_RECOVERY, _REISSUE): the device outlives a killed daemon; its requests wait, and the
+//! next one gets those that were not answered again. To the client nothing has happened, so nothing that was
+//! acknowledged may be lost by the process's death: with durability `flush` up to a second of writes would be,
+//! unnoticed. So only devices of durability `always` are recoverable; others end with the daemon, with I/O
+//! errors, as an NBD connection does.
+//! A device is taken over only by its mark: of the same volume, of the same origin.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use flashfront_engine::{RequestError, RequestId, SECTOR_BYTES, Time};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, event::Event};
+
+use super::inlet::Table;
+use super::{Core, Export, Frontend, TokenRange};
+
+mod abi;
+mod ask;
+mod driver;
+mod error;
+mod in_use;
+mod queue;
+
+use abi::{DeviceInfo, PARAMETERS_LEN, Parameters, control, feature, state};
+use ask::{Results, UblkAsk};
+use driver::Driver;
+pub use error::UblkError;
+use in_use::in_use;
+use queue::{Fetched, Queue};
+
+/// Requests in flight, as many as a table takes.
+const DEPTH: u16 = 128;
+/// The longest request with payload.
+const IO_BYTES_MAX: u32 = 1 << 20;
+/// The longest discard or zeroing: seconds on a disk that must be written for it.
+const DISCARD_SECTORS_MAX: u32 = (256 << 20) / SECTOR_BYTES as u32;
+/// How long a killed daemon's device may take to notice that. It ends with its last I/O.
+const DEATH_WAIT: Duration = Duration::from_secs(10);
+const DEATH_STEP: Duration = Duration::from_millis(20);
+/// How long to wait for a device to be gone; if somebody still has it open, it goes when he closes it.
+const DELETE_WAIT: Duration = Duration::from_secs(2);
+
+/// What is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UblkOptions {
+    /// N of /dev/ublkbN.
+    pub number: u32,
+    /// The volume's place among [`Core::exports`].
+    pub export: usize,
+    /// What tells this volume of this origin from all others.
+    pub mark: u64,
+    /// Whether no acknowledged write is lost with the process.
+    pub recoverable: bool,
+}
+
+/// Where a device is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Made, or taken over, and not known to clients yet.
+    Made,
+    /// The driver was told to start; it reads partitions meanwhile.
+    Starting,
+    Live,
+    /// The driver was told to stop; it writes back what it has meanwhile.
+    Stopping,
+    /// Left to the next daemon, once what is at the engine is answered.
+    Leaving,
+    Gone,
+}
+
+/// The ublk front-end for one volume.
+#[derive(Debug)]
+pub struct Ublk {
+    options: UblkOptions,
+    driver: Driver,
+    /// None: closed.
+    queue: Option<Queue>,
+    table: Table<UblkAsk>,
+    /// Without buffers so far, in the order they came.
+    waiting: VecDeque<UblkAsk>,
+    results: Results,
+    phase: Phase,
+    /// It was another daemon's.
+    recovering: bool,
+    /// A stop is to follow the start.
+    stop_asked: bool,
+    failed: Option<io::Error>,
+}
+
+impl Ublk {
+    /// Makes the device, or takes over the one that a killed daemon left. Clients see it when the pump runs.
+    ///
+    /// # Errors
+    /// See [`UblkError`].
+    pub fn open(export: &Export, options: UblkOptions) -> Result<Self, UblkError> {
+        let number = options.number;
+        let failed = |doing| move |error: io::Error| UblkError::Io { number, doing, error };
+        let control = File::options().read(true).write(true).open("/dev/ublk-control");
+        let control = control.map_err(|error| UblkError::NoDriver { error })?;
+        let mut driver = Driver::new(control, number).map_err(failed("get an io_uring for"))?;
+        let can = driver.features().map_err(|_| UblkError::TooOld)?;
+        if can & feature::USER_COPY == 0 {
+            return Err(UblkError::TooOld);
+        }
+        let found = take_over(&mut driver, &options, can)?;
+        let recovering = found.is_some();
+        let info = match found {
+            Some(info) => info,
+            None => make(&mut driver, export, &options).map_err(failed("make"))?,
+        };
+        let opened = File::options().read(true).write(true).open(format!("/dev/ublkc{number}"));
+        let queue = opened.and_then(|file| Queue::open(file, info.depth));
+        let mut ublk = Self {
+            options,
+            driver,
+            queue: None,
+            table: Table::default(),
+            waiting: VecDeque::new(),
+            results: Rc::new(RefCell::new(Vec::new())),
+            phase: Phase::Made,
+            recovering,
+            stop_asked: false,
+            failed: None,
+        };
+        // Dropped after an error, it takes the device away again.
+        ublk.queue = Some(queue.map_err(failed("open"))?);
+        Ok(ublk)
+    }
+
+    fn name(&self) -> String {
+        format!("ublkb{}", self.options.number)
+    }
+
+    /// Takes what the driver has fetched; says whether something was submitted.
+    fn take_in(&mut self, core: &mut dyn Core) -> bool {
+        if self.phase == Phase::Leaving {
+            // Not answered, these are the next daemon's.
+            return false;
+        }
+        let mut submitted = false;
+        while let Some(ask) = self.waiting.pop_front() {
+            match self.table.accept(ask, core) {
+                None => submitted = true,
+                Some(waiting) => {
+                    self.waiting.push_front(waiting);
+                    break;
+                }
+            }
+        }
+        while let Some(fetched) = self.queue.as_mut().and_then(Queue::fetched) {
+            let (tag, description) = match fetched {
+                Fetched::Request(tag, description) => (tag, description),
+                Fetched::Over(error) => {
+                    self.over(error);
+                    continue;
+                }
+            };
+            let Some(want) = ask::want(&description, self.options.export) else {
+                self.results.borrow_mut().push((tag, -libc::EOPNOTSUPP));
+                continue;
+            };
+            let Some(payloads) = self.queue.as_ref().map(Queue::payloads) else {
+                break;
+            };
+            let ask = UblkAsk { tag, want, payloads, results: Rc::clone(&self.results) };
+            let waiting = if self.waiting.is_empty() { self.table.accept(ask, core) } else { Some(ask) };
+            submitted |= waiting.is_none();
+            self.waiting.extend(waiting);
+        }
+        submitted
+    }
+
+    /// A place of the queue is lost.
+    fn over(&mut self, error: io::Error) {
+        if self.phase == Phase::Starting {
+            // It would never end.
+            self.failed.get_or_insert(error);
+        } else if error.raw_os_error() != Some(libc::ENODEV) {
+            // ENODEV is a device that is being stopped.
+            tracing::error!("/dev/{}: fetching a request: {error}", self.name());
+        }
+    }
+
+    /// Sends what was answered, with one system call.
+    fn give_back(&mut self) {
+        let Some(queue) = &mut self.queue else {
+            return;
+        };
+        let results = self.results.take();
+        if results.is_empty() {
+            return;
+        }
+        for (tag, result) in results {
+            queue.give_back(tag, result);
+        }
+        if let Err(error) = queue.submit() {
+            tracing::error!("/dev/{}: giving requests back: {error}; its clients may wait for ever", self.name());
+        }
+    }
+
+    /// Goes on when an order to the driver has ended.
+    fn follow_orders(&mut self) {
+        let Some(ended) = self.driver.ended() else {
+            return;
+        };
+        match (self.phase, ended) {
+            (Phase::Starting, Ok(())) => {
+                self.phase = Phase::Live;
+                if self.recovering {
+                    tracing::info!("/dev/{}: taken over from a daemon that died; its requests go on", self.name());
+                }
+            }
+            (Phase::Starting, Err(error)) => {
+                self.failed = Some(error);
+                self.delete();
+            }
+            (Phase::Stopping, ended) => {
+                if let Err(error) = ended {
+                    tracing::warn!("/dev/{}: stopping it: {error}", self.name());
+                }
+                self.delete();
+            }
+            (_, _) => {}
+        }
+    }
+
+    /// Stops the device, or leaves it to the next daemon.
+    fn begin_stop(&mut self) {
+        self.stop_asked = false;
+        if self.options.recoverable && in_use(&self.name()) {
+            tracing::warn!(
+                "/dev/{}: in use (mounted, or part of another device), so it stays; its requests wait for the next start of this daemon",
+                self.name()
+            );
+            self.phase = Phase::Leaving;
+            return;
+        }
+        self.phase = Phase::Stopping;
+        if let Err(error) = self.driver.begin(control::STOP_DEVICE, 0) {
+            tracing::warn!("/dev/{}: stopping it: {error}", self.name());
+            self.delete();
+        }
+    }
+
+    /// Takes the device away.
+    fn delete(&mut self) {
+        // The driver waits for whoever has the character device.
+        self.waiting.clear();
+        self.queue = None;
+        self.phase = Phase::Gone;
+        if let Err(error) = self.driver.delete(DELETE_WAIT) {
+            tracing::warn!("/dev/{}: deleting it: {error}", self.name());
+        }
+    }
+}
+
+/// The device of that number if a killed daemon left it to us. One that can't be used any more is deleted.
+fn take_over(driver: &mut Driver, options: &UblkOptions, can: u64) -> Result<Option<DeviceInfo>, UblkError> {
+    let number = options.number;
+    let failed = |doing| move |error: io::Error| UblkError::Io { number, doing, error };
+    let end = Instant::now() + DEATH_WAIT;
+    loop {
+        let Some(info) = driver.info().map_err(failed("look at"))? else {
+            return Ok(None);
+        };
+        if info.mark != options.mark {
+            return Err(UblkError::Taken { number });
+        }
+        let usable = info.features & can & feature::USER_COPY != 0 && info.depth <= DEPTH;
+        match info.state {
+            state::DEAD if Instant::now() < end => driver.delete(DELETE_WAIT).map_err(failed("delete"))?,
+            state::QUIESCED if !usable => return Err(UblkError::Taken { number }),
+            state::QUIESCED if !options.recoverable => return Err(UblkError::Durability { number }),
+            state::QUIESCED => match driver.start_recovery() {
+                Ok(()) => return Ok(Some(info)),
+                // The dead one is not quite gone.
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {}
+                Err(error) => return Err(failed("take over")(error)),
+            },
+            _ if Instant::now() < end => {}
+            _ => return Err(UblkError::InUse { number }),
+        }
+        std::thread::sleep(DEATH_STEP);
+    }
+}
+
+/// Makes a new device.
+fn make(driver: &mut Driver, export: &Export, options: &UblkOptions) -> io::Result<DeviceInfo> {
+    let recovery = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE;
+    let mut info = DeviceInfo {
+        queues: 1,
+        depth: DEPTH,
+        io_bytes_max: IO_BYTES_MAX,
+        device: options.number,
+        features: feature::COMMANDS_ARE_IOCTLS | feature::USER_COPY | if options.recoverable { recovery } else { 0 },
+        mark: options.mark,
+        ..DeviceInfo::default()
+    };
+    driver.add(&mut info)?;
+    let parameters = parameters(export);
+    driver.set_parameters(&parameters).inspect_err(|_| {
+        // What is wrong is the parameters, not this.
+        let _ = driver.delete(DELETE_WAIT);
+    })?;
+    Ok(info)
+}
+
+fn parameters(export: &Export) -> Parameters {
+    Parameters {
+        len: PARAMETERS_LEN,
+        types: 0b11,
+        // A volatile cache that FLUSH empties, and FUA; perhaps read-only.
+        attributes: 0b1100 | u32::from(export.read_only),
+        logical_shift: export.block_bytes.trailing_zeros() as u8,
+        physical_shift: 12,
+        io_opt_shift: 12,
+        io_min_shift: 12,
+        io_sectors_max: IO_BYTES_MAX / SECTOR_BYTES as u32,
+        sectors: export.size_bytes / SECTOR_BYTES,
+        discard_granularity: 4096,
+        discard_sectors_max: DISCARD_SECTORS_MAX,
+        zero_sectors_max: DISCARD_SECTORS_MAX,
+        discard_segments_max: 1,
+        ..Parameters::default()
+    }
+}
+
+impl Drop for Ublk {
+    fn drop(&mut self) {
+        // One that is live is the next daemon's, or dies with the process: the driver sees to both.
+        if self.phase == Phase::Made && !self.recovering {
+            self.delete();
+        }
+    }
+}
+
+impl Frontend for Ublk {
+    fn uri(&self) -> String {
+        format!("file:///dev/{}", self.name())
+    }
+
+    fn tokens_max(&self) -> usize {
+        2
+    }
+
+    fn register(&mut self, registry: &Registry, tokens: TokenRange) -> io::Result<()> {
+        let (Some(queue), Some(first), Some(second)) = (&mut self.queue, tokens.get(0), tokens.get(1)) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        registry.register(&mut SourceFd(&queue.ring_fd()), first, Interest::READABLE)?;
+        registry.register(&mut SourceFd(&self.driver.ring_fd()), second, Interest::READABLE)?;
+        queue.fetch_all()?;
+        let order = if self.recovering { control::END_RECOVERY } else { control::START_DEVICE };
+        self.phase = Phase::Starting;
+        self.driver.begin(order, u64::from(std::process::id()))
+    }
+
+    fn starting(&mut self) -> io::Result<bool> {
+        match self.failed.take() {
+            Some(error) => Err(io::Error::new(error.kind(), format!("/dev/{}: {error}", self.name()))),
+            None => Ok(self.phase == Phase::Starting),
+        }
+    }
+
+    fn ready(&mut self, _event: &Event, _registry: &Registry, core: &mut dyn Core) {
+        self.follow_orders();
+        self.take_in(core);
+    }
+
+    fn reply(&mut self, id: RequestId, result: Result<(), RequestError>, _core: &mut dyn Core) {
+        self.table.reply(id, result);
+    }
+
+    fn room(&mut self, _core: &mut dyn Core) {
+        // Who waits is tried at the end of every turn.
+    }
+
+    fn turn_end(&mut self, _now: Time, _registry: &Registry, core: &mut dyn Core) -> bool {
+        self.table.answer(core);
+        let submitted = self.take_in(core);
+        self.give_back();
+        if self.stop_asked && self.phase == Phase::Live {
+            self.begin_stop();
+        }
+        self.follow_orders();
+        if self.phase == Phase::Leaving && self.table.is_empty() {
+            self.waiting.clear();
+            self.queue = None;
+            self.phase = Phase::Gone;
+        }
+        submitted
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        None
+    }
+
+    fn stop(&mut self, _registry: &Registry, _core: &mut dyn Core) {
+        // Requests are still served until the driver has stopped: it writes back what clients have written.
+        self.stop_asked = true;
+    }
+
+    fn idle(&self) -> bool {
+        self.phase == Phase::Gone && self.table.is_empty()
+    }
+
+    fn clients(&self) -> usize {
+        usize::from(matches!(self.phase, Phase::Live | Phase::Stopping))
+    }
+}
