@@ -25,7 +25,7 @@ struct Verb {
 const VERBS: [Verb; 9] = [
     Verb {
         name: "bench",
-        summary: "speed (in-process, nbd), engine, memory, recovery; --json; --keep writes bench/runs",
+        summary: "speed (in-process, nbd), vhost-user-blk, engine, memory, recovery; --json; --keep writes bench/runs",
         run: bench::bench,
     },
     Verb { name: "ci", summary: "everything CI runs once the tools are installed", run: ci::ci },

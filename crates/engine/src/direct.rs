@@ -16,7 +16,7 @@ use crate::commit::{Note, Waiter};
 use crate::format::{Entry, Stream};
 use crate::index::Flat;
 use crate::io::{DeviceError, Op, RequestError};
-use crate::lane::{Lane, LaneIo, PieceKind};
+use crate::lane::{Lane, LaneIo, Piece, PieceKind};
 use crate::memory::Span;
 use crate::shared::{Cx, FlushWaiter, Up, blocks_span};
 use crate::types::{Mode, SECTOR_BYTES};
@@ -24,8 +24,9 @@ use crate::types::{Mode, SECTOR_BYTES};
 impl Lane {
     pub(crate) fn start_direct(&mut self, at: usize, cx: &mut Cx<'_>) {
         let piece = &self.pieces[at];
-        if piece.congested && self.knows(piece.first, piece.end()) {
-            // Since it was accepted, by those before it. Past the cache it would have to wait for their destage.
+        if piece.congested && (!self.still_congested(piece, cx) || self.knows(piece.first, piece.end())) {
+            // Since it was accepted, by those before it: the origin has enough to do now, or it would have to wait for
+            // their destage.
             cx.shared.up.push(Up::PastCongestion { lane: self.id, piece: at });
             return;
         }
@@ -34,6 +35,12 @@ impl Lane {
         // An origin of 4 KiB sectors can't be written in part: complete the blocks first.
         let ragged = !u64::from(piece.head).is_multiple_of(unit) || !u64::from(piece.tail).is_multiple_of(unit);
         if ragged { self.merge(at, cx) } else { self.clear_way(at, cx) }
+    }
+
+    /// Whether the origin would still take a write sooner than the log: many may have been sent there at once.
+    fn still_congested(&self, piece: &Piece, cx: &Cx<'_>) -> bool {
+        let gauge = &cx.shared.origins[cx.shared.origin_of(piece.first)].gauge;
+        self.log.saturated() && cx.shared.gauge.writes_congested(gauge, u64::from(piece.blocks), cx.now)
     }
 
     /// Whether something of a range is, or durably still is, in the cache, or on its way from it.

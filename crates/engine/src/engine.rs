@@ -36,6 +36,7 @@ use crate::status::{Counters, OriginStatus, Status};
 use crate::sync;
 use crate::throttle::Throttle;
 use crate::types::{BLOCK_BYTES, Time};
+use crate::zeroes::Zeroes;
 
 /// The coordinator's I/O for the flush of the cache device; lower numbers are origins' flushes.
 const CACHE_FLUSH: usize = 1 << 16;
@@ -45,6 +46,7 @@ pub(crate) struct Coordinator {
     pub(crate) requests: Slab<Active>,
     pub(crate) router: Router,
     pub(crate) throttle: Throttle,
+    pub(crate) zeroes: Zeroes,
     pub(crate) destager: Destager,
     pub(crate) shadow: Shadow,
     persist: Persist,
@@ -135,6 +137,7 @@ impl Engine {
             requests: Slab::new(),
             router,
             throttle: Throttle::default(),
+            zeroes: Zeroes::default(),
             destager: Destager::new(now),
             shadow: Shadow::new(shape(&shared.superblock), shared.options.policy.build),
             persist: Persist::default(),
@@ -378,6 +381,7 @@ impl Coordinator {
             }
             self.handle_messages(lanes, cx);
             if matches!(self.life, Life::Serving | Life::Stopping) {
+                self.zeroes_step(lanes, cx);
                 // Reclaim first: it tells destage what is urgent.
                 lanes.iter_mut().for_each(|lane| lane.reclaim_step(cx));
                 self.throttle.step(lanes, &self.router, self.destager.cost(), cx);

@@ -165,6 +165,9 @@ pub(crate) struct Lane {
     pub(crate) ram_front: RamFront,
     pub(crate) window: RamWindow,
     pub(crate) policy: Box<dyn Policy>,
+    /// Blocks that are being completed from their old content, and pieces that wait for their turn to be.
+    pub(crate) merging: u32,
+    pub(crate) awaiting_merge: VecDeque<usize>,
     /// Pieces that wait for room in the log, first come first served.
     pub(crate) awaiting_room: VecDeque<usize>,
     /// Pieces that wait until nothing in their range is dirty or being destaged.
@@ -211,6 +214,8 @@ impl Lane {
                 segment_blocks: superblock.segment_blocks,
                 stands_for: 1,
             }),
+            merging: 0,
+            awaiting_merge: VecDeque::new(),
             awaiting_room: VecDeque::new(),
             awaiting_clean: Vec::new(),
             runs: Slab::new(),

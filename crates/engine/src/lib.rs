@@ -51,6 +51,7 @@ mod throttle;
 mod types;
 mod window;
 mod write;
+mod zeroes;
 
 #[cfg(feature = "canary")]
 pub use canary::Canary;

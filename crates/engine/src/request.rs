@@ -13,9 +13,8 @@ use crate::memory::Buf;
 use crate::shadow::Access;
 use crate::shared::{Cx, FlushWaiter};
 use crate::types::{BLOCK_SECTORS, Durability, Mode, REQUEST_BYTES_MAX, SECTOR_BYTES};
+use crate::zeroes::Used;
 
-/// Zeroes up to this length are written into the cache like data; longer ones go to the origin.
-const ZEROES_CACHED_BYTES_MAX: u64 = 64 << 10;
 /// Blocks of a piece at most: what a request's 1 MiB can touch.
 const PIECE_BLOCKS_MAX: u64 = 257;
 
@@ -27,21 +26,21 @@ pub(crate) struct Active {
     id: RequestId,
     pub(crate) origin: usize,
     /// Parts not done.
-    pending: u32,
+    pub(crate) pending: u32,
     error: Option<RequestError>,
-    /// Buffers of our own, with their blocks: zeroes to write.
-    zeroes: Vec<(Buf, u32)>,
+    /// Buffers of our own: zeroes to write.
+    pub(crate) zeroes: Used,
 }
 
 /// A range of sectors of one origin, to be cut into pieces.
 #[derive(Clone, Copy)]
-struct Range {
-    origin: usize,
-    lba: u64,
-    sectors: u64,
-    buf: Option<Buf>,
+pub(crate) struct Range {
+    pub(crate) origin: usize,
+    pub(crate) lba: u64,
+    pub(crate) sectors: u64,
+    pub(crate) buf: Option<Buf>,
     /// It goes past the cache only because the log takes no more.
-    congested: bool,
+    pub(crate) congested: bool,
 }
 
 /// The blocks of its origin that a range touches.
@@ -50,7 +49,7 @@ fn blocks_of(range: Range) -> core::ops::Range<u64> {
 }
 
 /// Whether writes of this range are promised to be durable when they are acknowledged.
-fn always_durable(range: Range, cx: &Cx<'_>) -> bool {
+pub(crate) fn always_durable(range: Range, cx: &Cx<'_>) -> bool {
     let writeback = cx.shared.origins[range.origin].mode == Mode::Writeback;
     writeback && cx.shared.options.durability == Durability::Always
 }
@@ -80,7 +79,7 @@ impl Coordinator {
             return;
         }
         // One extra part, so that the request can't end before all parts are begun.
-        let active = Active { id: request.id, origin, pending: 1, error: None, zeroes: Vec::new() };
+        let active = Active { id: request.id, origin, pending: 1, error: None, zeroes: Used::default() };
         let at = self.requests.insert(active);
         let counters = &mut cx.shared.counters;
         match request.op {
@@ -133,7 +132,7 @@ impl Coordinator {
         self.split(at, range, PieceKind::Read, false, bypass, lanes, cx);
     }
 
-    fn write(&mut self, at: usize, range: Range, fua: bool, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    pub(crate) fn write(&mut self, at: usize, range: Range, fua: bool, lanes: &mut [Lane], cx: &mut Cx<'_>) {
         let origin = &mut cx.shared.origins[range.origin];
         let stream_bytes = origin.streams.note(range.lba, range.sectors);
         let cutoff = cx.shared.options.sequential_bypass_bytes;
@@ -169,33 +168,8 @@ impl Coordinator {
             .all(|flat| lanes[self.router.lane_of(Flat(flat))].index.get(Flat(flat)).is_none())
     }
 
-    /// Short zeroes and ragged ends are written as data; whole blocks of long ones go to the origin.
-    fn write_zeroes(&mut self, at: usize, range: Range, fua: bool, lanes: &mut [Lane], cx: &mut Cx<'_>) {
-        if range.sectors * SECTOR_BYTES <= ZEROES_CACHED_BYTES_MAX {
-            self.write_zero_data(at, range, fua, lanes, cx);
-            return;
-        }
-        let (end, first_whole) = (range.lba + range.sectors, range.lba.next_multiple_of(BLOCK_SECTORS));
-        let end_whole = end / BLOCK_SECTORS * BLOCK_SECTORS;
-        if first_whole > range.lba {
-            self.write_zero_data(at, Range { sectors: first_whole - range.lba, ..range }, fua, lanes, cx);
-        }
-        self.split_whole(at, range, PieceKind::Zero, fua || always_durable(range, cx), lanes, cx);
-        if end > end_whole {
-            self.write_zero_data(at, Range { lba: end_whole, sectors: end - end_whole, ..range }, fua, lanes, cx);
-        }
-    }
-
-    fn write_zero_data(&mut self, at: usize, range: Range, fua: bool, lanes: &mut [Lane], cx: &mut Cx<'_>) {
-        let blocks = (range.lba % BLOCK_SECTORS + range.sectors).div_ceil(BLOCK_SECTORS) as u32;
-        let buf = cx.alloc(blocks);
-        cx.mem.zero(crate::shared::blocks_span(buf, 0, blocks));
-        self.requests[at].zeroes.push((buf, blocks));
-        self.write(at, Range { buf: Some(buf), ..range }, fua, lanes, cx);
-    }
-
     /// The whole blocks of a range.
-    fn split_whole(
+    pub(crate) fn split_whole(
         &mut self,
         at: usize,
         range: Range,
@@ -316,9 +290,7 @@ impl Coordinator {
             return;
         }
         let active = self.requests.remove(at);
-        for (buf, blocks) in active.zeroes {
-            cx.free(buf, blocks);
-        }
+        self.zeroes.give_back(active.zeroes, cx);
         let result = active.error.map_or(Ok(()), Err);
         cx.out.0.push(Effect::Reply { id: active.id, result });
     }

@@ -15,6 +15,9 @@ use crate::types::{BLOCK_BYTES, SECTOR_BYTES};
 
 const SECTOR: u32 = SECTOR_BYTES as u32;
 const BLOCK: u32 = BLOCK_BYTES as u32;
+/// Blocks that are being completed at a time, each in a buffer: 1 MiB of them. The others wait, so that clients with many
+/// short writes can't take more of the engine's memory than it has (test: `merges_have_a_bound`).
+const MERGING_MAX: u32 = 256;
 
 impl Lane {
     pub(crate) fn start_write(&mut self, at: usize, cx: &mut Cx<'_>) {
@@ -27,6 +30,10 @@ impl Lane {
             let piece = &self.pieces[at];
             (piece.head, piece.tail, piece.blocks - 1)
         };
+        if head + tail > 0 && self.merging >= MERGING_MAX {
+            self.awaiting_merge.push_back(at);
+            return;
+        }
         // One extra count, so that a merge from RAM doesn't end the phase before all are begun.
         self.pieces[at].pending += 1;
         if head > 0 || (tail > 0 && last == 0) {
@@ -49,6 +56,7 @@ impl Lane {
             return;
         }
         self.pieces[at].pending += 1;
+        self.merging += 1;
         let buf = cx.alloc(1);
         let from = found.map(|found| (found, self.holder(flat, cx)));
         let io = self.ios.insert(LaneIo::Merge { piece: at, block, buf, from });
@@ -105,8 +113,14 @@ impl Lane {
             self.fill_around(at, block, buf, 0, cx);
         }
         cx.free(buf, 1);
+        self.merging -= 1;
         self.pieces[at].pending -= 1;
         self.merge_step(at, cx);
+        while self.merging < MERGING_MAX
+            && let Some(next) = self.awaiting_merge.pop_front()
+        {
+            self.merge(next, cx);
+        }
     }
 
     /// Copies the parts of a block that the piece does not write into the request's buffer.

@@ -18,8 +18,11 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use blkio::{Blkio, Blkioq, Completion, MemoryRegion, ReqFlags};
+use flashfront_device::Device;
+use flashfront_device::sim::{HddSpec, ModelSpec};
+use flashfront_device::wrap::Delay;
 use flashfront_engine::{BLOCK_BYTES, Control, Event, Input, Mode, RequestOp};
-use flashfront_serve::config::{Config, Listener, Size, Volume};
+use flashfront_serve::config::{Config, DirtyLimit, Listener, Size, Volume};
 use flashfront_serve::daemon::{self, Hooks, StopHandle};
 use flashfront_serve::frontend::nbd::Listen;
 use flashfront_serve::offline::{FormatOptions, format};
@@ -80,6 +83,8 @@ fn config(dir: &Path, cache: &Path, origin: &Path, ram_front_bytes: u64) -> Conf
     config.buffer_bytes = Size(256 << 20);
     config.ram_front_bytes = Size(ram_front_bytes);
     config.policy.sequential_bypass = Size(0);
+    // Above all that is written, as in process.
+    config.policy.dirty_limit = DirtyLimit::Percent(80);
     config.volumes.push(Volume { name: "bench".into(), origin: origin.into(), mode: None });
     config.listeners.push(Listener::Nbd(Listen::Unix(dir.join("served.nbd"))));
     config.listeners.push(Listener::VhostUserBlk { path: dir.join("served.guest"), volume: None });
@@ -201,6 +206,10 @@ fn measure(dir: &Path, paths: &[PathBuf; 4], rounds: usize, front: u64) -> Outco
             let _ = ready.send(());
         })),
         stop: stop.clone(),
+        // As in process: at a disk's pace.
+        wrap_origin: Some(Box::new(|device| -> Box<dyn Device> {
+            Box::new(Delay::new(device, ModelSpec::Hdd(HddSpec::default())))
+        })),
         ..Hooks::default()
     };
     let run = move || daemon::run(&config, hooks).map_err(|error| error.to_string());

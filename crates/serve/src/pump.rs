@@ -313,7 +313,8 @@ impl Pump {
     /// Sends replies and starts I/O; says whether there is more to do at once.
     fn end_turn(&mut self) -> bool {
         self.kick();
-        let mut busy = false;
+        let idle = |frontends: &[(Box<dyn Frontend>, TokenRange)]| frontends.iter().filter(|it| it.0.idle()).count();
+        let (mut busy, idle_before) = (false, idle(&self.frontends));
         if std::mem::take(&mut self.freed) {
             for at in 0..self.frontends.len() {
                 let (frontend, mut desk, _) = self.desk(at);
@@ -330,7 +331,8 @@ impl Pump {
             self.settle();
         }
         self.kick();
-        busy || self.freed || !self.done.is_empty()
+        // Who waits for the last client to be gone must not sleep over it.
+        busy || self.freed || !self.done.is_empty() || idle(&self.frontends) != idle_before
     }
 
     fn kick(&mut self) {

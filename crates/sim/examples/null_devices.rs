@@ -10,7 +10,7 @@
 //! 2 GiB: an eighth of it, so that destage, which begins at 30 % of the dirty limit, keeps out.
 //!
 //! null_devices memory GIB: what a cache of that size takes of RAM per cached block, filled with reads in no order, and
-//! when a tenth of it has been rewritten.
+//! when a tenth of it is dirty, scattered over the origin.
 
 use std::collections::VecDeque;
 use std::fs::File;

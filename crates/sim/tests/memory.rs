@@ -3,7 +3,7 @@
 
 use flashfront_device::sim::Fate;
 use flashfront_engine::{Mode, RequestOp};
-use flashfront_sim::{OriginSpec, World, WorldSpec};
+use flashfront_sim::{Client, OriginSpec, World, WorldSpec};
 
 const SECOND: u64 = 1_000_000_000;
 const BLOCKS: u64 = 64;
@@ -44,4 +44,36 @@ fn what_was_destaged_is_recorded_beside_the_writes_of_a_full_log() {
     assert!(status.index_bytes - before < 8192, "{} bytes afterwards", status.index_bytes - before);
     let mut after = world.crash(1, Fate::Kept, Fate::Kept);
     assert_eq!(after.open().expect("it opens").blocks_dirty, 0, "all of it was recorded");
+}
+
+/// Thousands of short requests at once, in a cache before a slow origin from which their blocks have to be completed.
+fn buffers_of_many(op: RequestOp) {
+    let origin = OriginSpec { size_bytes: 16 << 20, logical_block_bytes: 512, mode: Mode::Writeback };
+    let spec =
+        WorldSpec { origins: vec![origin], segment_blocks: 64, batches: true, check: false, ..WorldSpec::default() };
+    let mut client = Client::fresh(spec);
+    let mut most = 0;
+    for block in 0..3000 {
+        client.change(op, 0, block * 8 + 1, 1, false);
+        most = most.max(client.world.engine().status().buffer_bytes);
+    }
+    client.world.drive_until(|world| {
+        most = most.max(world.engine().status().buffer_bytes);
+        world.in_flight() == 0
+    });
+    client.finish();
+    assert_eq!(client.take_failed(), []);
+    // 1 MiB of ragged ends, 1 MiB of old content, 3 of commits; without bounds 12 and 24 more.
+    assert!(most < 6 << 20, "{most} bytes of buffers");
+    client.read_all();
+}
+
+#[test]
+fn zeroes_have_a_bound() {
+    buffers_of_many(RequestOp::WriteZeroes { may_discard: false });
+}
+
+#[test]
+fn merges_have_a_bound() {
+    buffers_of_many(RequestOp::Write);
 }

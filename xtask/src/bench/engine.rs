@@ -2,7 +2,7 @@
 //! `cargo x bench engine`: what the engine itself costs per 4 KiB request, on null devices and on a real file.
 //!
 //! Instructions are callgrind's, the difference between a short run and a longer one, so that the setting up is not
-//! counted; they repeat on any machine. Times are medians; on null devices of runs of a million requests.
+//! counted; they repeat within a percent. Times are medians; on null devices of runs of a million requests.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -51,7 +51,7 @@ pub(super) fn engine(dir: &Path) -> Result<Found, Failed> {
     rows.push(json!({ "case": "memory_256_gib", "rss_bytes_per_block": per_block, "counted": memory }));
     let mut summary = table(&rows);
     super::in_process_table(&mut summary, &file);
-    let _ = writeln!(summary, "\nRAM per cached block, {MEMORY_GIB} GiB full, a tenth rewritten: {per_block} B.");
+    let _ = writeln!(summary, "\nRAM per cached block, {MEMORY_GIB} GiB full, a tenth dirty: {per_block} B.");
     Ok(Found { summary, json: Some(Value::Array(rows).to_string()) })
 }
 

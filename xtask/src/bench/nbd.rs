@@ -23,12 +23,22 @@ const CACHE_BYTES: u64 = 2 << 30;
 
 /// What fio is asked for: name, options, and where its IOPS are in the terse output (version 3). In this order:
 /// random writes scatter the blocks in the log.
-const JOBS: [(&str, &[&str], usize); 6] = [
+const JOBS: [(&str, &[&str], usize); 8] = [
     ("1 MiB sequential read of data written in order, 8 in flight", &["--rw=read", "--bs=1m", "--iodepth=8"], 7),
     ("4 KiB random read hits, 32 in flight", &["--rw=randread", "--bs=4k", "--iodepth=32"], 7),
     ("4 KiB random read hits, 1 in flight", &["--rw=randread", "--bs=4k", "--iodepth=1"], 7),
+    (
+        "4 KiB random read hits, 4 clients with 32 in flight each",
+        &["--rw=randread", "--bs=4k", "--iodepth=32", "--numjobs=4"],
+        7,
+    ),
     ("4 KiB random write, 32 in flight", &["--rw=randwrite", "--bs=4k", "--iodepth=32"], 48),
     ("4 KiB random write, 1 in flight", &["--rw=randwrite", "--bs=4k", "--iodepth=1"], 48),
+    (
+        "4 KiB random write, 4 clients with 32 in flight each",
+        &["--rw=randwrite", "--bs=4k", "--iodepth=32", "--numjobs=4"],
+        48,
+    ),
     ("1 MiB sequential read of data written at random, 8 in flight", &["--rw=read", "--bs=1m", "--iodepth=8"], 7),
 ];
 

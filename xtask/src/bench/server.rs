@@ -85,7 +85,7 @@ fn started(program: &str, child: std::io::Result<Child>) -> Result<Child, Failed
     child.map_err(|error| Failed::Start { program: program.into(), error })
 }
 
-/// Runs a job on a server; the field of fio's terse output (version 3) that is asked for.
+/// Runs a job on a server; the field of fio's terse output (version 3) that is asked for, of all its clients together.
 pub(super) fn fio(server: &Server, size: &str, job: &[&str], field: usize) -> Result<f64, Failed> {
     let mut command = Command::new("fio");
     command
@@ -94,6 +94,7 @@ pub(super) fn fio(server: &Server, size: &str, job: &[&str], field: usize) -> Re
         .arg(format!("--uri=nbd+unix:///?socket={}", server.socket.display()))
         .args(job);
     let text = stdout_of(&mut command)?;
-    let line = text.lines().find(|line| line.starts_with("3;")).unwrap_or_default();
-    Ok(line.split(';').nth(field).and_then(|it| it.parse().ok()).unwrap_or(f64::NAN))
+    let clients = text.lines().filter(|line| line.starts_with("3;"));
+    let of = |line: &str| line.split(';').nth(field).and_then(|it| it.parse().ok()).unwrap_or(f64::NAN);
+    Ok(clients.map(of).sum())
 }

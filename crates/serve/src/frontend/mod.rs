@@ -117,8 +117,8 @@ pub trait Frontend {
 
     /// The end of a turn of the loop: sends what is queued (one system call per connection), goes on
     /// with clients that had to wait, which may submit, and watches timeouts.
-    /// `true`: there is more to do, or something was submitted; don't wait for events before the
-    /// next `turn_end`.
+    /// `true`: there is more to do, or something was submitted, or what [`Frontend::starting`] says has changed; don't wait for
+    /// events before the next `turn_end`.
     fn turn_end(&mut self, now: Time, registry: &Registry, core: &mut dyn Core) -> bool;
 
     /// When `turn_end` wants to be called at the latest.

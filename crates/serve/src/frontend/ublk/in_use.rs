@@ -4,15 +4,28 @@
 //! Found out by reading what the kernel says of itself: opening the device would make us wait for ourselves.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
-/// Whether /dev/NAME is mounted, swapped to, or part of another block device.
+/// Whether /dev/NAME or a partition of it is mounted (in this mount namespace), swapped to, or part of another block device.
 pub(super) fn in_use(name: &str) -> bool {
-    let sysfs = format!("/sys/block/{name}");
-    let held = fs::read_dir(format!("{sysfs}/holders")).is_ok_and(|mut holders| holders.next().is_some());
     let table = |path: &str| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
-    let mounts = table("/proc/self/mountinfo");
-    let number = fs::read_to_string(format!("{sysfs}/dev")).unwrap_or_default();
-    held || is_mounted(&mounts, number.trim(), name) || table("/proc/swaps").lines().any(|line| is_first(line, name))
+    let (mounts, swaps) = (table("/proc/self/mountinfo"), table("/proc/swaps"));
+    let used = |folder: &Path| {
+        let held = fs::read_dir(folder.join("holders")).is_ok_and(|mut holders| holders.next().is_some());
+        let number = fs::read_to_string(folder.join("dev")).unwrap_or_default();
+        held || is_mounted(&mounts, number.trim(), name)
+    };
+    parts(Path::new("/sys/block"), name).iter().any(|folder| used(folder))
+        || swaps.lines().any(|line| is_first(line, name))
+}
+
+/// What the kernel says of a device, and of its partitions.
+fn parts(devices: &Path, name: &str) -> Vec<PathBuf> {
+    let device = devices.join(name);
+    let partitions = fs::read_dir(&device).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut all: Vec<PathBuf> = partitions.filter(|path| path.join("partition").exists()).collect();
+    all.push(device);
+    all
 }
 
 /// By its number, or, of a file system of several devices, by its source; with its partitions.
@@ -38,6 +51,17 @@ fn is_first(line: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn partitions_belong_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in ["ublkb0/holders", "ublkb0/ublkb0p1/holders", "ublkb0/queue"] {
+            fs::create_dir_all(dir.path().join(folder)).unwrap();
+        }
+        fs::write(dir.path().join("ublkb0/ublkb0p1/partition"), "1").unwrap();
+        let device = dir.path().join("ublkb0");
+        assert_eq!(parts(dir.path(), "ublkb0"), [device.join("ublkb0p1"), device]);
+    }
 
     #[test]
     fn mounts_are_found_by_number_and_by_source() {

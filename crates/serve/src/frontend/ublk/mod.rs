@@ -391,7 +391,7 @@ impl Frontend for Ublk {
 
     fn turn_end(&mut self, _now: Time, _registry: &Registry, core: &mut dyn Core) -> bool {
         self.table.answer(core);
-        let submitted = self.take_in(core);
+        let (submitted, phase) = (self.take_in(core), self.phase);
         self.give_back();
         if self.stop_asked && self.phase == Phase::Live {
             self.begin_stop();
@@ -402,7 +402,8 @@ impl Frontend for Ublk {
             self.queue = None;
             self.phase = Phase::Gone;
         }
-        submitted
+        // The daemon waits for the next phase, and nothing else may wake it.
+        submitted || self.phase != phase
     }
 
     fn next_timer(&self) -> Option<Time> {

@@ -142,6 +142,9 @@ impl VhostUserBlk {
     fn serve(&mut self, number: usize, registry: &Registry, core: &mut dyn Core, awake: bool) -> bool {
         let tokens = self.peer_tokens(number);
         let may_alloc = self.waiting.is_empty();
+        // What a client that is gone has asked for may still wait in the engine. The one that comes after it, which asks for the same
+        // again, must not be answered before that is over: it would land on what was written since.
+        let leaving = self.peers.iter().flatten().any(|peer| peer.talk.is_none() && peer.work.in_flight() > 0);
         let Some(Peer { talk: Some(talk), work, broken, .. }) = &mut self.peers[number] else {
             return false;
         };
@@ -152,7 +155,7 @@ impl VhostUserBlk {
             if !talk.listen(work.in_flight() == 0, registry, tokens)? {
                 return Err(Broken::Message(vhost::vhost_user::Error::Disconnected));
             }
-            if talk.waits() { Ok(false) } else { work.pull(&mut talk.session(), core, may_alloc, awake) }
+            if talk.waits() || leaving { Ok(false) } else { work.pull(&mut talk.session(), core, may_alloc, awake) }
         };
         turn().unwrap_or_else(|error| {
             *broken = Some(error);
@@ -263,6 +266,8 @@ impl Frontend for VhostUserBlk {
         let awake = self.pace.is_awake(now);
         let mut more = false;
         for number in 0..self.peers.len() {
+            // First, since a message may end a ring.
+            self.tell(number);
             more |= self.serve(number, registry, core, awake);
             self.tell(number);
             self.part(number, registry);
@@ -302,6 +307,8 @@ impl Frontend for VhostUserBlk {
                     talk.deregister(registry);
                 }
                 *place = None;
+                // Somebody may wait for that.
+                more = true;
             }
         }
         more || awake

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Write-zeroes: whole blocks of short ranges are written like data, of long ones on the origin; ragged ends always like data.
+//!
+//! Whole blocks of zeroes all come from one buffer. A ragged end is completed from its old content, so it needs a block
+//! of its own; clients may ask for many at once without any payload that would bound them, so there is a bound here, and the others wait
+//! (test: `zeroes_have_a_bound`).
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::engine::Coordinator;
+use crate::lane::{Lane, PieceKind};
+use crate::memory::Buf;
+use crate::request::{Range, always_durable};
+use crate::shared::{Cx, blocks_span};
+use crate::types::{BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
+
+/// Zeroes up to this length are written into the cache like data; longer ones go to the origin.
+const CACHED_BYTES_MAX: u64 = 64 << 10;
+const WHOLE_BLOCKS: u32 = (CACHED_BYTES_MAX / BLOCK_BYTES) as u32;
+/// Ragged ends at a time: 1 MiB of blocks. A disk completes some hundred a second.
+const RAGGED_MAX: usize = 256;
+
+/// Zeroes to write.
+#[derive(Default)]
+pub(crate) struct Zeroes {
+    /// [`CACHED_BYTES_MAX`] of them, which nobody changes, and how many requests use them.
+    whole: Option<Buf>,
+    users: usize,
+    /// Blocks for ragged ends in use.
+    ragged: usize,
+    /// Requests that wait for such blocks: (request, range, FUA).
+    waiting: VecDeque<(usize, Range, bool)>,
+}
+
+/// What a request uses.
+#[derive(Default)]
+pub(crate) struct Used {
+    /// Blocks for ragged ends.
+    ragged: Vec<Buf>,
+    /// The buffer for whole blocks.
+    whole: bool,
+}
+
+impl Zeroes {
+    /// A request is over that used these.
+    pub(crate) fn give_back(&mut self, used: Used, cx: &mut Cx<'_>) {
+        self.ragged -= used.ragged.len();
+        used.ragged.into_iter().for_each(|buf| cx.free(buf, 1));
+        self.users -= usize::from(used.whole);
+        if let Some(buf) = self.whole.filter(|_| self.users == 0) {
+            cx.free(buf, WHOLE_BLOCKS);
+            self.whole = None;
+        }
+    }
+
+    fn whole(&mut self, cx: &mut Cx<'_>) -> Buf {
+        *self.whole.get_or_insert_with(|| {
+            let buf = cx.alloc(WHOLE_BLOCKS);
+            cx.mem.zero(blocks_span(buf, 0, WHOLE_BLOCKS));
+            buf
+        })
+    }
+}
+
+impl Coordinator {
+    pub(crate) fn write_zeroes(&mut self, at: usize, range: Range, fua: bool, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        let is_ragged = !range.lba.is_multiple_of(BLOCK_SECTORS) || !range.sectors.is_multiple_of(BLOCK_SECTORS);
+        if is_ragged && (self.zeroes.ragged >= RAGGED_MAX || !self.zeroes.waiting.is_empty()) {
+            self.requests[at].pending += 1;
+            self.zeroes.waiting.push_back((at, range, fua));
+        } else {
+            self.write_zeroes_now(at, range, fua, lanes, cx);
+        }
+    }
+
+    /// Goes on with those that waited.
+    pub(crate) fn zeroes_step(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        while self.zeroes.ragged < RAGGED_MAX
+            && let Some((at, range, fua)) = self.zeroes.waiting.pop_front()
+        {
+            self.write_zeroes_now(at, range, fua, lanes, cx);
+            self.part_done(at, None, cx);
+        }
+    }
+
+    fn write_zeroes_now(&mut self, at: usize, range: Range, fua: bool, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        let end = range.lba + range.sectors;
+        let (first_whole, end_whole) = (range.lba.next_multiple_of(BLOCK_SECTORS), end / BLOCK_SECTORS * BLOCK_SECTORS);
+        if first_whole > end_whole {
+            // Inside of one block.
+            return self.write_ragged(at, range, fua, lanes, cx);
+        }
+        if first_whole > range.lba {
+            self.write_ragged(at, Range { sectors: first_whole - range.lba, ..range }, fua, lanes, cx);
+        }
+        if range.sectors * SECTOR_BYTES > CACHED_BYTES_MAX {
+            self.split_whole(at, range, PieceKind::Zero, fua || always_durable(range, cx), lanes, cx);
+        } else if end_whole > first_whole {
+            let buf = Some(self.zeroes.whole(cx));
+            self.zeroes.users += usize::from(!core::mem::replace(&mut self.requests[at].zeroes.whole, true));
+            self.write(at, Range { lba: first_whole, sectors: end_whole - first_whole, buf, ..range }, fua, lanes, cx);
+        }
+        if end > end_whole {
+            self.write_ragged(at, Range { lba: end_whole, sectors: end - end_whole, ..range }, fua, lanes, cx);
+        }
+    }
+
+    /// A part of one block.
+    fn write_ragged(&mut self, at: usize, range: Range, fua: bool, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+        let buf = cx.alloc(1);
+        cx.mem.zero(blocks_span(buf, 0, 1));
+        self.zeroes.ragged += 1;
+        self.requests[at].zeroes.ragged.push(buf);
+        self.write(at, Range { buf: Some(buf), ..range }, fua, lanes, cx);
+    }
+}
