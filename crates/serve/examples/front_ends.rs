@@ -21,13 +21,12 @@ use blkio::{Blkio, Blkioq, Completion, MemoryRegion, ReqFlags};
 use flashfront_device::Device;
 use flashfront_device::sim::{HddSpec, ModelSpec};
 use flashfront_device::wrap::Delay;
-use flashfront_engine::{BLOCK_BYTES, Control, Event, Input, Mode, RequestOp};
+use flashfront_engine::{BLOCK_BYTES, Control, Event, Input, RequestOp};
 use flashfront_serve::config::{Config, DirtyLimit, Listener, Size, Volume};
 use flashfront_serve::daemon::{self, Hooks, StopHandle};
 use flashfront_serve::frontend::nbd::Listen;
-use flashfront_serve::offline::{FormatOptions, format};
 
-use cache::{Outcome, QUEUE_DEPTH, Shared, drive, open_cache, wait_for};
+use cache::{Outcome, QUEUE_DEPTH, Shared, drive, make_cache, open_cache, wait_for};
 
 const CACHE_BYTES: u64 = 1 << 30;
 const ORIGIN_BYTES: u64 = 1 << 30;
@@ -63,17 +62,7 @@ fn make(cache: &Path, origin: &Path) -> Outcome<()> {
         (0..bytes / zeroes.len() as u64).try_for_each(|_| file.write_all(&zeroes))?;
         file.sync_all()?;
     }
-    format(&FormatOptions {
-        mirror: None,
-        cache: cache.into(),
-        origin: origin.into(),
-        name: "bench".into(),
-        mode: Mode::Writeback,
-        force: true,
-        segment: None,
-        lanes: None,
-        discard: true,
-    })?;
+    make_cache(cache, origin, true)?;
     Ok(())
 }
 

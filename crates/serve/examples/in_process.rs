@@ -17,12 +17,11 @@ use std::time::{Duration, Instant};
 
 use flashfront_device::real::{Access, Prefer, Reactor};
 use flashfront_device::{Arena, Device, DeviceIo, Done};
-use flashfront_engine::{BLOCK_BYTES, Buf, Control, Event, Input, Memory, Mode, Op, RequestOp, Span, Time, Token};
+use flashfront_engine::{BLOCK_BYTES, Buf, Control, Event, Input, Memory, Op, RequestOp, Span, Time, Token};
 use flashfront_serve::config::Size;
-use flashfront_serve::offline::{FormatOptions, format};
 use flashfront_serve::report;
 
-use cache::{Outcome, QUEUE_DEPTH, Shared, drive, open_cache, wait_for};
+use cache::{Outcome, QUEUE_DEPTH, Shared, drive, make_cache, open_cache, wait_for};
 
 const CACHE_BYTES: u64 = 4 << 30;
 const ORIGIN_BYTES: u64 = 32 << 30;
@@ -151,17 +150,7 @@ fn pass(cache: &Path, origin: &Path, jobs: usize, seed: u64) -> Outcome<Pass> {
     let depth = QUEUE_DEPTH * jobs;
     let raw_seq_write = raw(cache, Op::Write, RAW_WRITE_BYTES, RAW_WRITE_DEPTH * jobs, CACHE_BYTES, false)?;
     let raw_rand_write = raw(cache, Op::Write, BLOCK_BYTES, depth, CACHE_BYTES, true)?;
-    let made = format(&FormatOptions {
-        mirror: None,
-        cache: cache.into(),
-        origin: origin.into(),
-        name: "bench".into(),
-        mode: Mode::Writeback,
-        force: true,
-        segment: None,
-        lanes: None,
-        discard: false,
-    })?;
+    let made = make_cache(cache, origin, false)?;
     let load = Shared::new(depth);
     let mut pump = open_cache(cache, origin, &load, 0)?;
     let before = pump.engine().status();

@@ -17,12 +17,13 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::time::Instant;
 
-use flashfront_device::{Arena, prefetch};
-use flashfront_engine::format::{OriginRecord, Pairing, Superblock, checkpoint_blocks};
+use flashfront_device::{Arena, Rng, prefetch};
+use flashfront_engine::format::Superblock;
 use flashfront_engine::{
     BLOCK_BYTES, Buf, DeviceId, Effect, Effects, Engine, Event, Input, Io, Lba, Memory, Mode, Op, Options, OriginId,
     Request, RequestId, RequestOp, Span, Status, Time, Token,
 };
+use flashfront_sim::{OriginSpec, WorldSpec};
 use tempfile::tempfile;
 
 const SEGMENT_BLOCKS: u32 = 256;
@@ -225,42 +226,11 @@ impl Bench {
 }
 
 fn superblock(cache_gib: u32) -> Superblock {
-    let segments = cache_gib << 10;
-    let checkpoint = checkpoint_blocks(segments, SEGMENT_BLOCKS);
-    let blocks = 2 + 2 * checkpoint + u64::from(segments) * u64::from(SEGMENT_BLOCKS);
-    let origin = OriginRecord {
-        id: OriginId(0),
-        mode: Mode::Writeback,
-        size_bytes: ORIGIN_BYTES,
-        name: "origin".to_owned(),
-        identity: String::new(),
-        fingerprint: 0,
-        changed_ns: 0,
-    };
-    Superblock {
-        uuid: *b"a cache of nulls",
-        update: 1,
-        epoch: 1,
-        clean: true,
-        failed: false,
-        dirty_blocks: 0,
-        pairing: Pairing::default(),
-        cache_bytes: blocks * BLOCK_BYTES,
-        lanes: 1,
-        segment_blocks: SEGMENT_BLOCKS,
-        segments_per_lane: segments,
-        checkpoint_blocks: checkpoint as u32,
-        stripe_blocks: 1 << 12,
-        first_block: 1,
-        origins: vec![origin],
-    }
-}
-
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    let origin = OriginSpec { size_bytes: ORIGIN_BYTES, logical_block_bytes: 512, mode: Mode::Writeback };
+    let (segment_blocks, segments_per_lane, stripe_blocks) = (SEGMENT_BLOCKS, cache_gib << 10, 1 << 12);
+    let spec =
+        WorldSpec { segment_blocks, segments_per_lane, stripe_blocks, origins: vec![origin], ..WorldSpec::default() };
+    Superblock { epoch: 1, ..spec.superblock() }
 }
 
 /// Every block below `blocks`, a power of two, once, in no order.
@@ -289,8 +259,8 @@ fn main() {
 
 fn time(case: &str, payload: bool, jobs: usize, requests: u64) {
     let mut bench = Bench::new(payload, CACHE_GIB);
-    let mut state = 7;
-    let mut any = || random(&mut state) % HOT_BLOCKS;
+    let mut rng = Rng::new(7);
+    let mut any = || rng.below(HOT_BLOCKS);
     let requests = if case == "read_miss_null" { requests.min(HOT_BLOCKS) } else { requests };
     if case != "read_miss_null" {
         bench.drive(RequestOp::Write, HOT_BLOCKS, DEPTH, each(HOT_BLOCKS));

@@ -11,11 +11,12 @@ use flashfront_device::sim::{HddSpec, ModelSpec};
 use flashfront_device::wrap::Delay;
 use flashfront_device::{Arena, Device};
 use flashfront_engine::{
-    BLOCK_BYTES, Buf, DeviceId, Engine, Event, Input, Lba, Options, OriginId, Request, RequestError, RequestId,
+    BLOCK_BYTES, Buf, DeviceId, Engine, Event, Input, Lba, Mode, Options, OriginId, Request, RequestError, RequestId,
     RequestOp, Time,
 };
 use flashfront_serve::control::Caller;
 use flashfront_serve::frontend::{Core, Export, Frontend, TokenRange};
+use flashfront_serve::offline::{FormatOptions, FormatReport, format};
 use flashfront_serve::pump::{Devices, Pump};
 use flashfront_serve::superblock;
 
@@ -102,6 +103,21 @@ impl Frontend for Shared {
     fn clients(&self) -> usize {
         1
     }
+}
+
+/// Formats a cache, whatever the files hold; `discard`: the cache file's old content is given up first.
+pub(crate) fn make_cache(cache: &Path, origin: &Path, discard: bool) -> Outcome<FormatReport> {
+    Ok(format(&FormatOptions {
+        mirror: None,
+        cache: cache.into(),
+        origin: origin.into(),
+        name: "bench".into(),
+        mode: Mode::Writeback,
+        force: true,
+        segment: None,
+        lanes: None,
+        discard,
+    })?)
 }
 
 /// Opens a cache; `ram_front_bytes`: RAM for copies of what is read. Its origin has the pace of a disk: one as fast as the
