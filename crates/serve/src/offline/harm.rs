@@ -11,7 +11,7 @@ use std::path::Path;
 use flashfront_device::Rng;
 use flashfront_device::real::{Access, DeviceFile};
 use flashfront_engine::BLOCK_BYTES;
-use flashfront_engine::format::{CHECKPOINT_ENTRIES_MAX, Superblock};
+use flashfront_engine::format::{CHECKPOINT_ENTRIES_MAX, Stream, Superblock};
 
 use super::walk::{LaneWalk, Reader};
 
@@ -47,7 +47,18 @@ pub(super) struct Harm {
     pub(super) target: Target,
     /// It looks as what a power cut leaves.
     pub(super) tail: bool,
+    /// Of the commit whose `LogHeader` is hit.
+    pub(super) commit: Commit,
     writes: Vec<(u64, Vec<u8>)>,
+}
+
+/// What a commit brought.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Commit {
+    /// It is of the stream `Writes`.
+    pub(super) writes: bool,
+    /// None, if the engine had only something to say: a segment freed, say.
+    pub(super) blocks: u32,
 }
 
 impl Harm {
@@ -73,17 +84,17 @@ impl Planner<'_> {
     fn flip(&mut self, target: Target, tail: bool, offset: u64) {
         let mut block = self.block(offset);
         block[self.rng.below(BLOCK_BYTES) as usize] ^= 1 << self.rng.below(8);
-        self.harms.push(Harm { target, tail, writes: vec![(offset, block)] });
+        self.harms.push(Harm { target, tail, commit: Commit::default(), writes: vec![(offset, block)] });
     }
 
     fn zero(&mut self, target: Target, tail: bool, offset: u64, blocks: u32) {
         let writes = vec![(offset, vec![0; blocks as usize * BLOCK_LEN])];
-        self.harms.push(Harm { target, tail, writes });
+        self.harms.push(Harm { target, tail, commit: Commit::default(), writes });
     }
 
     fn swap(&mut self, target: Target, one: u64, other: u64) {
         let writes = vec![(one, self.block(other)), (other, self.block(one))];
-        self.harms.push(Harm { target, tail: false, writes });
+        self.harms.push(Harm { target, tail: false, commit: Commit::default(), writes });
     }
 
     /// The first, the last and some between.
@@ -175,9 +186,11 @@ fn is_in_tail(reader: &Reader<'_>, walk: &LaneWalk, slot: u32) -> bool {
 
 fn commits(it: &mut Planner<'_>, reader: &Reader<'_>, walk: &LaneWalk) {
     let superblock = reader.superblock;
-    for (seq, slot, _) in it.some(&walk.commits, 8) {
+    for (seq, slot, blocks) in it.some(&walk.commits, 8) {
+        let writes = reader.header(0, slot).is_some_and(|header| header.stream == Stream::Writes as u8);
         it.flip(Target::LogHeader, is_tail(reader, walk, seq), superblock.slot_offset(0, slot));
         it.zero(Target::LogHeader, is_tail(reader, walk, seq), superblock.slot_offset(0, slot), 1);
+        it.harms.iter_mut().rev().take(2).for_each(|harm| harm.commit = Commit { writes, blocks });
     }
     // Headers with live blocks of their own.
     let mut old: Vec<u32> = Vec::new();
