@@ -115,6 +115,9 @@ pub(crate) struct Serve {
     /// Streams longer than this bypass the cache; 0B = never [default: 4 MiB].
     #[arg(long, value_name = "SIZE")]
     sequential_bypass: Option<Size>,
+    /// What is read at once from a slow origin, if a part of it is missed; 0B = only what is asked for [default: 64 KiB].
+    #[arg(long, value_name = "SIZE")]
+    read_around: Option<Size>,
     /// When a write in writeback mode is acknowledged [default: flush].
     #[arg(long, value_parser = choice::durability())]
     durability: Option<Durability>,
@@ -249,6 +252,7 @@ impl Serve {
         policy.dirty_limit = self.dirty_limit.unwrap_or(policy.dirty_limit);
         policy.flash_writes_per_day = self.flash_writes_per_day.unwrap_or(policy.flash_writes_per_day);
         policy.sequential_bypass = self.sequential_bypass.unwrap_or(policy.sequential_bypass);
+        policy.read_around = self.read_around.unwrap_or(policy.read_around);
         policy.durability = self.durability.unwrap_or(policy.durability);
         policy.max_dirty_age = self.max_dirty_age.unwrap_or(policy.max_dirty_age);
         if let Some(name) = self.policy {

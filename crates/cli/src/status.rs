@@ -134,6 +134,7 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
     line("cache   r", now.cache_reads_bytes, |it| it.counters.cache_reads_bytes, true)?;
     line("cache   w", now.cache_writes_bytes, |it| it.counters.cache_writes_bytes, true)?;
     line("promoted", now.promoted_blocks * 4096, |it| it.counters.promoted_blocks * 4096, true)?;
+    line("neighbours", now.neighbour_blocks * 4096, |it| it.counters.neighbour_blocks * 4096, true)?;
     if now.over_budget_blocks > 0 {
         line("overbudget", now.over_budget_blocks * 4096, |it| it.counters.over_budget_blocks * 4096, true)?;
     }

@@ -43,6 +43,7 @@ canaries! {
     MirrorUnrecorded, "mirror-unrecorded", "writes count before it is recorded that a member of the mirror failed";
     StaleInRam, "stale-in-ram", "the RAM front keeps the old bytes of slots that are written anew";
     CongestedDirty, "congested-dirty", "while the cache device is slow, dirty blocks too are read from the origin";
+    StaleNeighbour, "stale-neighbour", "what is read beside a miss is put over a newer write";
     StaleInWindow, "stale-in-window", "the window keeps the old bytes of blocks that are written to the origin";
 }
 

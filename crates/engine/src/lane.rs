@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use slab::Slab;
 
+use crate::around::{Around, AroundRead};
 use crate::canary::Canary;
 use crate::checkpoint::Checkpoint;
 use crate::commit::{Log, Note, Place, Segment, Waiter};
@@ -103,6 +104,8 @@ pub(crate) enum LaneIo {
     },
     /// Blocks of a read piece from the origin, though they are cached.
     Detour(Detoured),
+    /// Blocks of a read piece from the origin, with their neighbours.
+    ReadAround(AroundRead),
     /// The old content of a block that is written in part.
     Merge {
         piece: usize,
@@ -157,6 +160,7 @@ pub(crate) struct Lane {
     /// Dirty blocks that were written again since the sweep of destage came by.
     pub(crate) rewritten: DirtySet,
     pub(crate) locks: Locks,
+    pub(crate) around: Around,
     pub(crate) pieces: Slab<Piece>,
     /// Pieces whose lock was granted.
     pub(crate) ready: VecDeque<usize>,
@@ -203,6 +207,7 @@ impl Lane {
             dirty: DirtySet::default(),
             rewritten: DirtySet::default(),
             locks: Locks::default(),
+            around: Around::default(),
             pieces: Slab::new(),
             ready: VecDeque::new(),
             ios: Slab::new(),
@@ -236,6 +241,9 @@ impl Lane {
     pub(crate) fn begin(&mut self, piece: Piece) {
         let (first, blocks) = (piece.first, u64::from(piece.blocks));
         let exclusive = piece.kind != PieceKind::Read;
+        if exclusive {
+            self.around.make_void(first, piece.end());
+        }
         let at = self.pieces.insert(piece);
         let (lock, granted) = self.locks.acquire(first, blocks, exclusive, at);
         self.pieces[at].lock = Some(lock);
@@ -296,6 +304,7 @@ impl Lane {
         match self.ios.remove(io) {
             LaneIo::ReadCache(read) => self.read_cache_done(&read, result, cx),
             LaneIo::ReadOrigin { piece } => self.read_origin_done(piece, result, cx),
+            LaneIo::ReadAround(read) => self.around_done(&read, result, cx),
             LaneIo::Detour(read) => self.detour_done(&read, result, cx),
             LaneIo::Merge { piece, block, buf, from } => self.merge_done(piece, block, buf, from, result, cx),
             LaneIo::Direct { piece } => self.direct_done(piece, result, cx),

@@ -14,6 +14,7 @@
 
 extern crate alloc;
 
+mod around;
 mod budget;
 mod bypass;
 mod canary;
@@ -53,6 +54,7 @@ mod window;
 mod write;
 mod zeroes;
 
+pub use around::READ_AROUND_BLOCKS_MAX;
 #[cfg(feature = "canary")]
 pub use canary::Canary;
 pub use engine::Engine;

@@ -118,6 +118,13 @@ impl Locks {
         granted.extend(freed.into_iter().map(|(_, holder)| holder));
     }
 
+    /// Whether anybody holds or wants a part of a range alone; of at most [`RANGE_BLOCKS_MAX`] blocks.
+    pub(crate) fn any_exclusive(&self, start: Flat, end: Flat) -> bool {
+        let within = |lock: &Lock| lock.exclusive && lock.start < end.0 && start.0 < lock.end;
+        let regions = start.0 >> REGION_SHIFT..=(end.0 - 1) >> REGION_SHIFT;
+        regions.into_iter().any(|region| self.lists[list_of(region)].iter().any(|id| within(&self.all[*id as usize])))
+    }
+
     /// Locks held or waited for.
     #[cfg(test)]
     fn len(&self) -> usize {

@@ -20,6 +20,9 @@ pub struct Options {
     /// Streams longer than this bypass the cache; 0 = never. Default 4 MiB, as bcache's
     /// `sequential_cutoff`.
     pub sequential_bypass_bytes: u64,
+    /// What is read at once from a slow origin, if a part of it is missed, in 4 KiB blocks; 0 = only what is asked for, at most 64.
+    /// Default 16, 64 KiB: a disk needs twenty times longer to get there than to carry that.
+    pub read_around_blocks: u64,
     /// RAM for copies of blocks that were read from the cache device, beside the engine's buffers. Default 0:
     /// most clients have a page cache of their own above.
     pub ram_front_bytes: u64,
@@ -45,6 +48,7 @@ impl Default for Options {
             durability: Durability::default(),
             dirty_limit_blocks: None,
             sequential_bypass_bytes: 4 << 20,
+            read_around_blocks: 16,
             ram_front_bytes: 0,
             flash_writes_per_day_bytes: None,
             dirty_age_max_ns: 600_000_000_000,

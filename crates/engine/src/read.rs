@@ -58,7 +58,7 @@ impl Lane {
                 }
                 self.pieces[at].missed.push((from, block - from));
                 cx.shared.counters.read_misses += u64::from(block - from);
-                self.read_origin(at, from, block - from, cx);
+                self.read_missed(at, from, block - from, cx);
                 continue;
             };
             self.index.touch(flat);
@@ -144,7 +144,7 @@ impl Lane {
         }
     }
 
-    fn read_origin(&mut self, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
+    pub(crate) fn read_origin(&mut self, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
         self.ask_origin(at, block, blocks, LaneIo::ReadOrigin { piece: at }, cx);
     }
 
@@ -162,14 +162,14 @@ impl Lane {
         }
         let io = self.ios.insert(what);
         let origin = cx.shared.origin_of(first);
-        cx.shared.origins[origin].foreground_began(cx.now);
+        cx.shared.origins[origin].client_read_began(cx.now);
         cx.io(self.id, io, device, Op::Read, offset, Some(Span::new(buf, whole.offset, len as u32)));
     }
 
     pub(crate) fn read_origin_done(&mut self, at: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         let piece = &mut self.pieces[at];
         let origin = cx.shared.origin_of(piece.first);
-        cx.shared.origins[origin].foreground_ended(cx.now);
+        cx.shared.origins[origin].client_read_ended(result.is_ok(), cx.now);
         piece.pending -= 1;
         if result.is_err() {
             piece.error = Some(RequestError::Io);

@@ -117,6 +117,18 @@ impl Origin {
         self.last_foreground = Some(now);
     }
 
+    /// A read for a client begins.
+    pub(crate) const fn client_read_began(&mut self, now: Time) {
+        self.foreground_began(now);
+        self.gauge.reads.began(now);
+    }
+
+    /// One ended.
+    pub(crate) fn client_read_ended(&mut self, sound: bool, now: Time) {
+        self.foreground_ended(now);
+        self.gauge.reads.ended(now, u64::from(sound));
+    }
+
     /// Waits until all direct writes completed so far are durable; `false` if they are already.
     pub(crate) fn await_durable(&mut self, waiter: FlushWaiter) -> bool {
         let promoted = matches!(waiter, FlushWaiter::Promoted(_));

@@ -9,7 +9,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
-use flashfront_engine::{Durability, Mode};
+use flashfront_engine::{BLOCK_BYTES, Durability, Mode, READ_AROUND_BLOCKS_MAX};
 use serde::Deserialize;
 
 use crate::frontend::nbd::Listen;
@@ -205,6 +205,8 @@ pub struct Policy {
     pub dirty_limit: DirtyLimit,
     /// Streams longer than this bypass the cache; 0 = never.
     pub sequential_bypass: Size,
+    /// What is read at once from a slow origin, if a part of it is missed; 0 = only what is asked for.
+    pub read_around: Size,
     /// When a write in writeback mode is acknowledged.
     #[serde(with = "durability")]
     pub durability: Durability,
@@ -219,6 +221,7 @@ impl Default for Policy {
             flash_writes_per_day: FlashBudget::None,
             dirty_limit: DirtyLimit::Percent(50),
             sequential_bypass: Size(4 << 20),
+            read_around: Size(64 << 10),
             durability: Durability::Flush,
             max_dirty_age: Age(std::time::Duration::from_secs(600)),
         }
@@ -286,6 +289,9 @@ pub enum ConfigError {
     /// A name that no file can have.
     #[error("the volume name `{0}` can't be that of a file, which --fuse DIR would make of it; choose another")]
     NoFileName(String),
+    /// More than can be read around a miss, or a part of a block.
+    #[error("read_around is {0}; it must be a multiple of 4 KiB, and at most 256 KiB (0B = only what is asked for)")]
+    ReadAround(Size),
     /// Unencrypted traffic to other machines.
     #[error(
         "{0} is reachable from other machines and the traffic is not encrypted; set up TLS with --tls-certificates DIR, or listen on 127.0.0.1 or a unix socket, or say --insecure if the network is trusted"
@@ -371,6 +377,10 @@ impl Config {
     /// # Errors
     /// The first thing that can't work.
     pub(crate) fn check_devices(&self) -> Result<(), ConfigError> {
+        let around = self.policy.read_around;
+        if !around.0.is_multiple_of(BLOCK_BYTES) || around.0 > READ_AROUND_BLOCKS_MAX * BLOCK_BYTES {
+            return Err(ConfigError::ReadAround(around));
+        }
         if self.volumes.is_empty() {
             return Err(ConfigError::NoVolume);
         }

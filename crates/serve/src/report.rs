@@ -68,6 +68,7 @@ counters! {
     write_misses: "Blocks written that were not in the cache.",
     writes_direct_blocks: "Blocks of writes that went to the origin directly.",
     promoted_blocks: "Blocks that missed and were put in the cache.",
+    neighbour_blocks: "Blocks that were put in the cache because one beside them missed.",
     over_budget_blocks: "Blocks that were not put in the cache because the flash budget was used up.",
     reinserted_blocks: "Blocks that reclaim copied forward.",
     evicted_blocks: "Blocks that reclaim dropped.",

@@ -126,11 +126,15 @@ impl Gated {
         self.returned += u32::from(seen == Seen { from: From::Declined, count: 1 });
     }
 
+    fn is_open(&self) -> bool {
+        self.gate < SIGHTING && self.returned * RETURNS_PART > self.firsts
+    }
+
     /// Whether a first comer is admitted at once.
     fn open_to(&mut self, key: u64) -> bool {
         // Bits of the mixed key that neither choose the ghost's set nor are its fingerprint.
         let control = (ghost::mix(key) >> 16).is_multiple_of(CONTROL);
-        if !control && self.gate < SIGHTING && self.returned * RETURNS_PART > self.firsts {
+        if !control && self.is_open() {
             return true;
         }
         self.firsts += 1;
@@ -168,6 +172,10 @@ impl Policy for Gated {
         // What the gate did not decline says nothing about it when it comes back.
         let from = if seen & REFUSED == 0 { From::Declined } else { From::Refused };
         self.ghost.put(key, Seen { from, count: seen & !REFUSED });
+    }
+
+    fn takes_neighbours(&self, room: bool) -> bool {
+        room || self.is_open()
     }
 
     fn write_missed(&mut self, key: u64) -> u8 {

@@ -70,6 +70,11 @@ pub trait Policy: Send {
         (hits + 1).min(HITS_MAX)
     }
 
+    /// Whether blocks that nobody asked for are put in the cache, because one beside them missed. `room`: as in [`Policy::missed`].
+    fn takes_neighbours(&self, room: bool) -> bool {
+        room
+    }
+
     /// The gate, of a policy that has one, is held open: what is missed is admitted. Or let go.
     fn hold_gate(&mut self, _open: bool) {}
 

@@ -158,6 +158,7 @@ pub(super) fn options(config: &Config, opened: &Opened) -> Result<Options, Serve
         dirty_limit_blocks: Some(limit),
         ram_front_bytes: config.ram_front_bytes.0,
         flash_writes_per_day_bytes: config.policy.flash_writes_per_day.bytes(superblock.cache_bytes),
+        read_around_blocks: config.policy.read_around.0 / flashfront_engine::BLOCK_BYTES,
         sequential_bypass_bytes: config.policy.sequential_bypass.0,
         dirty_age_max_ns: u64::try_from(config.policy.max_dirty_age.0.as_nanos()).unwrap_or(u64::MAX),
         drop_clean: opened.drop_clean,

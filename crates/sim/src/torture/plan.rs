@@ -240,6 +240,7 @@ fn world(rng: &mut Rng) -> WorldSpec {
         policy: pick(rng, &[&policy::ALL[0], &policy::ALL[0], &policy::ALL[1], &policy::ALL[2]]),
         durability: pick(rng, &[Durability::Flush, Durability::Flush, Durability::Always]),
         dirty_limit_blocks: pick(rng, &[None, None, Some(capacity / 8), Some(capacity)]),
+        read_around_blocks: pick(rng, &[0, 16, 16, 64]),
         sequential_bypass_bytes: pick(rng, &[0, 64 << 10, 512 << 10]),
         dirty_age_max_ns: pick(rng, &[600_000_000_000, 100_000_000]),
         commit_age_max_ns: pick(rng, &[1_000_000_000, 2_000_000]),

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reading around a miss, seen from outside: neighbours come along from a slow origin while there is room, and nobody
+//! is worse off for it. That none of them is ever old is for torture to show (canary `stale-neighbour`).
+
+use flashfront_engine::{BLOCK_BYTES, Counters, DeviceError, Mode, Op, Options};
+use flashfront_sim::{Client, OriginSpec, WorldSpec};
+
+const UNIT: u64 = 16;
+
+fn world(origin_ns: u64, options: Options) -> WorldSpec {
+    // 4,092 blocks and a half.
+    let origin = OriginSpec { size_bytes: 4092 * BLOCK_BYTES + 2048, logical_block_bytes: 512, mode: Mode::Writeback };
+    let options = Options { sequential_bypass_bytes: 0, ..options };
+    WorldSpec { segments_per_lane: 64, origin_ns, origins: vec![origin], options, ..WorldSpec::default() }
+}
+
+/// A client of a cache of 1,024 blocks, before an origin that takes 1 to 2 ms and of which that is known.
+fn client(options: Options) -> Client {
+    let mut client = Client::fresh(world(1_000_000, options));
+    read(&mut client, 4000);
+    client
+}
+
+fn counters(client: &Client) -> Counters {
+    client.world.engine().status().counters
+}
+
+fn read(client: &mut Client, block: u64) {
+    client.read(0, block * 8, 8);
+    client.finish();
+}
+
+/// What reading these blocks, one after the other, asked of the origin.
+fn origin_blocks(client: &mut Client, blocks: std::ops::Range<u64>) -> u64 {
+    let before = counters(client).origin_reads_bytes;
+    blocks.for_each(|block| read(client, block));
+    client.judge();
+    (counters(client).origin_reads_bytes - before) / BLOCK_BYTES
+}
+
+#[test]
+fn what_is_beside_a_miss_is_a_hit() {
+    let mut client = client(Options::default());
+    assert_eq!(origin_blocks(&mut client, 101..102), UNIT);
+    assert_eq!(origin_blocks(&mut client, 96..112), 0);
+    assert_eq!(counters(&client).neighbour_blocks, UNIT - 1);
+}
+
+#[test]
+fn only_what_is_missing_is_read() {
+    let mut client = client(Options::default());
+    client.write(0, 96 * 8, 16, false);
+    client.write(0, 111 * 8, 8, false);
+    client.finish();
+    assert_eq!(origin_blocks(&mut client, 104..105), UNIT - 3, "between what is cached at both ends");
+    assert_eq!(origin_blocks(&mut client, 96..112), 0);
+    client.leave();
+}
+
+/// The last whole blocks of an origin, and the half one behind them.
+#[test]
+fn an_origin_that_ends_within_a_block_is_read_to_its_end() {
+    let mut client = client(Options::default());
+    assert_eq!(origin_blocks(&mut client, 4081..4092), 12);
+    client.read(0, 4092 * 8, 4);
+    client.finish();
+    client.judge();
+}
+
+#[test]
+fn only_a_slow_origin_is_asked_for_more() {
+    let mut client = Client::fresh(world(100_000, Options::default()));
+    assert_eq!(origin_blocks(&mut client, 100..140), 40);
+    assert_eq!(counters(&client).neighbour_blocks, 0);
+}
+
+#[test]
+fn it_can_be_switched_off_and_a_budget_buys_only_what_was_asked_for() {
+    let off = Options { read_around_blocks: 0, ..Options::default() };
+    let budget = Options { flash_writes_per_day_bytes: Some(1 << 40), ..Options::default() };
+    for options in [off, budget] {
+        let mut client = client(options);
+        assert_eq!(origin_blocks(&mut client, 100..140), 40);
+        assert_eq!(counters(&client).neighbour_blocks, 0);
+    }
+}
+
+/// A write of a neighbour is acknowledged while the read around it is at the origin, and is what is read from then on.
+#[test]
+fn a_write_does_not_wait_for_the_read_around_it() {
+    let mut client = client(Options::default());
+    let reading = client.read(0, 104 * 8, 8);
+    let writing = client.write(0, 105 * 8, 8, true);
+    assert!(client.world.drive_until(|world| !world.waits(writing)));
+    assert!(client.world.waits(reading), "the read was over: nothing was shown");
+    client.finish();
+    assert_eq!(origin_blocks(&mut client, 96..112), 0);
+    client.leave();
+}
+
+/// A bad sector is an error for whoever reads it, not for its neighbours.
+#[test]
+fn an_error_beside_a_block_is_not_its_own() {
+    let mut client = client(Options::default());
+    client.world.origins[0].faults.fail_range(105 * BLOCK_BYTES..106 * BLOCK_BYTES, Some(Op::Read), DeviceError::Io);
+    read(&mut client, 104);
+    assert_eq!(client.take_failed(), []);
+    let bad = client.read(0, 105 * 8, 8);
+    client.finish();
+    let failed = client.take_failed();
+    assert!(failed.len() == 1 && failed[0].0 == bad, "{failed:?}");
+}
+
+/// Of a cache full of what is read again and again, a scan takes no more away than one that brings nothing along.
+#[test]
+fn a_full_cache_takes_no_neighbours() {
+    let pushed_out = |options: Options| {
+        let mut client = client(options);
+        for _ in 0..4 {
+            (0..900).for_each(|block| read(&mut client, block));
+        }
+        (900..2000).for_each(|block| read(&mut client, block));
+        let before = counters(&client);
+        let scanned = origin_blocks(&mut client, 2000..4000);
+        let brought = counters(&client).neighbour_blocks - before.neighbour_blocks;
+        assert!(scanned <= 2000 + UNIT && brought <= UNIT, "{brought} of {scanned} blocks");
+        origin_blocks(&mut client, 0..900)
+    };
+    let alone = pushed_out(Options { read_around_blocks: 0, ..Options::default() });
+    let ours = pushed_out(Options::default());
+    assert!(ours <= alone + 2 * UNIT, "{ours} blocks were pushed out, {alone} without neighbours");
+}
