@@ -6,8 +6,15 @@
 //! each is what nobody asks for. So here neighbours come only while there is room for them, or while what they push out isn't missed
 //! (the policy says so), and only from an origin that does few reads a second; and each is a block of its own from then on.
 //!
+//! Whether it pays is learnt from what became of neighbours that were brought: if fewer than half of a sample had been read when their segment was
+//! reclaimed, only one unit in 64 is, to learn more. With data of 4 to 12 times the cache (`cache-size-2017`) neighbours
+//! would halve the speed otherwise: they go round in it so fast that nothing stays long enough to be read again.
+//!
 //! Neighbours aren't locked: a write of one must not wait for a disk. What is in the index when the read begins isn't taken
 //! from it, even if it was destaged and dropped meanwhile, nor what anybody has asked to change since (canary `stale-neighbour`).
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use slab::Slab;
 
@@ -17,6 +24,7 @@ use crate::index::Flat;
 use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::{Buf, Span};
+use crate::policy::mix;
 use crate::shared::{Cx, blocks_span};
 use crate::types::BLOCK_BYTES;
 
@@ -25,6 +33,21 @@ use crate::types::BLOCK_BYTES;
 pub const READ_AROUND_BLOCKS_MAX: u64 = 64;
 /// Of a lane, in flight at once: 4 MiB of buffers with the default of 64 KiB. More misses than that go alone.
 const IN_FLIGHT_MAX: usize = 64;
+
+/// Neighbours that are looked back on, of a full cache.
+const SAMPLE: u64 = 4096;
+/// So many make a judgement; of twice as many the older ones count half.
+const JUDGED_MIN: u32 = 64;
+/// One unit in so many is read whole even where that doesn't pay.
+const TRIAL: u64 = 64;
+
+/// A cache with more than this part of it in unread neighbours has room.
+const VAIN_PART: u64 = 8;
+
+/// How many neighbours one of the sample stands for, in a lane of so many slots.
+fn stands_for(slots: u64) -> u64 {
+    (slots / SAMPLE).max(1)
+}
 
 /// A widened read in flight.
 struct Range {
@@ -48,13 +71,53 @@ impl Range {
     }
 }
 
-/// The widened reads in flight of one lane.
+/// The widened reads of one lane: those in flight, and what came of the others.
 #[derive(Default)]
 pub(crate) struct Around {
     ranges: Slab<Range>,
+    /// Neighbours in the cache, by slot: a sample.
+    sample: BTreeMap<u32, Flat>,
+    /// What became of it: neighbours that had been read when they were to leave, and all that were.
+    read: u32,
+    judged: u32,
 }
 
 impl Around {
+    /// A neighbour was put in a slot of a lane of so many.
+    fn brought(&mut self, flat: Flat, slot: u32, slots: u64) {
+        if mix(flat.0).is_multiple_of(stands_for(slots)) {
+            self.sample.insert(slot, flat);
+        }
+    }
+
+    /// Whether a large part of a lane of so many slots holds neighbours that nobody will read: as good as room.
+    pub(crate) fn in_vain(&self, slots: u64) -> bool {
+        let (read, judged) = if self.judged < JUDGED_MIN { (0, 1) } else { (self.read, self.judged) };
+        let unread = self.sample.len() as u64 * stands_for(slots) * u64::from(judged - read) / u64::from(judged);
+        unread > slots / VAIN_PART
+    }
+
+    /// The blocks in these slots are to leave. `hits`: of what is in the index.
+    pub(crate) fn look_back(&mut self, slots: core::ops::Range<u32>, hits: impl Fn(Flat, u32) -> Option<u8>) {
+        let leaving: Vec<(u32, Flat)> = self.sample.range(slots).map(|(slot, flat)| (*slot, *flat)).collect();
+        for (slot, flat) in leaving {
+            self.sample.remove(&slot);
+            // Those that were written anew since say nothing.
+            if let Some(hits) = hits(flat, slot) {
+                self.read += u32::from(hits > 0);
+                self.judged += 1;
+            }
+        }
+        if self.judged >= 2 * JUDGED_MIN {
+            (self.read, self.judged) = (self.read / 2, self.judged / 2);
+        }
+    }
+
+    /// Whether neighbours of a block in that unit should be brought.
+    fn pays(&self, unit: u64) -> bool {
+        self.judged < JUDGED_MIN || self.read * 2 >= self.judged || mix(unit).is_multiple_of(TRIAL)
+    }
+
     /// Somebody is about to change these blocks.
     pub(crate) fn make_void(&mut self, first: Flat, end: Flat) {
         for (_, range) in &mut self.ranges {
@@ -96,7 +159,7 @@ impl Lane {
         let from = Flat(piece.first.0 + u64::from(block));
         let to = Flat(from.0 + u64::from(blocks));
         let origin = &cx.shared.origins[cx.shared.origin_of(from)];
-        let pays = origin.gauge.reads_are_dear() && self.takes_neighbours();
+        let pays = origin.gauge.reads_are_dear() && self.around.pays(from.0 / unit) && self.takes_neighbours();
         if !pays || self.around.ranges.len() >= IN_FLIGHT_MAX {
             return None;
         }
@@ -122,8 +185,16 @@ impl Lane {
     }
 
     fn takes_neighbours(&self) -> bool {
-        let room = self.log.free_segments() > self.reclaim.watermark(&self.log);
-        self.policy.takes_neighbours(room)
+        self.policy.takes_neighbours(self.has_room())
+    }
+
+    fn has_room(&self) -> bool {
+        self.log.free_segments() > self.reclaim.watermark(&self.log)
+    }
+
+    /// Whether what is missed has room: also that of neighbours that were brought in vain, who are the next to leave.
+    pub(crate) fn has_room_for_missed(&self) -> bool {
+        self.has_room() || self.around.in_vain(self.log.slots())
     }
 
     fn read_around(&mut self, at: usize, block: u32, blocks: u32, range: Range, cx: &mut Cx<'_>) {
@@ -175,6 +246,10 @@ impl Lane {
                 return;
             }
             cx.shared.counters.neighbour_blocks += 1;
+            let slots = self.log.slots();
+            if let Some(found) = self.index.get(flat) {
+                self.around.brought(flat, found.slot, slots);
+            }
         }
     }
 }

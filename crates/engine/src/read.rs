@@ -285,8 +285,7 @@ impl Lane {
 
     /// Offers the policy a clean block that is not in the cache; it doesn't wait for room.
     pub(crate) fn offer(&mut self, flat: Flat, span: Span, cx: &mut Cx<'_>) {
-        let room = self.log.free_segments() > self.reclaim.watermark(&self.log);
-        let verdict = self.policy.missed(flat.0, room);
+        let verdict = self.policy.missed(flat.0, self.has_room_for_missed());
         let affordable = !verdict.admit || cx.shared.budget.as_mut().is_none_or(|budget| budget.allows(cx.now));
         cx.shared.counters.over_budget_blocks += u64::from(!affordable);
         let origin = &cx.shared.origins[cx.shared.origin_of(flat)];

@@ -101,6 +101,10 @@ impl Lane {
                 return;
             };
             self.log.segments[id as usize].state = State::Victim;
+            let (slots, index) = (self.log.segment_slots(), &self.index);
+            self.around.look_back(id * slots..(id + 1) * slots, |flat, slot| {
+                index.get(flat).filter(|found| found.slot == slot).map(|found| found.hits)
+            });
             self.reclaim.victims.insert(id, Victim::default());
             if self.log.segments[id as usize].live > 0 {
                 self.read_header(id, id * self.log.segment_slots(), cx);

@@ -130,3 +130,19 @@ fn a_full_cache_takes_no_neighbours() {
     let ours = pushed_out(Options::default());
     assert!(ours <= alone + 2 * UNIT, "{ours} blocks were pushed out, {alone} without neighbours");
 }
+
+/// A cache full of neighbours that nobody read has room for what is missed at first sight, and takes no more of them.
+#[test]
+fn neighbours_in_vain_make_way() {
+    let mut client = client(Options::default());
+    // One block of each of 250 units: four times the cache, one in sixteen of it wanted.
+    let wanted = || (0..250).map(|unit| unit * UNIT);
+    for _ in 0..6 {
+        wanted().for_each(|block| read(&mut client, block));
+    }
+    let before = counters(&client);
+    wanted().for_each(|block| read(&mut client, block));
+    let after = counters(&client);
+    assert_eq!(after.read_misses - before.read_misses, 0, "all that is wanted fits four times");
+    assert!(after.neighbour_blocks < 3 * 1024, "{} neighbours were brought", after.neighbour_blocks);
+}

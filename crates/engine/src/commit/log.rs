@@ -98,6 +98,10 @@ impl Log {
         self.free.len()
     }
 
+    pub(crate) fn slots(&self) -> u64 {
+        self.segments.len() as u64 * u64::from(self.segment_slots)
+    }
+
     pub(crate) fn segment_slots(&self) -> u32 {
         self.segment_slots
     }

@@ -70,6 +70,9 @@ pub struct Job {
     pub settles: bool,
     /// Of its random numbers.
     pub seed: u64,
+    /// Which sequence of random requests with this seed, at the same popular places: a job that follows another one like it doesn't ask for
+    /// the same once more.
+    pub sequence: u64,
 }
 
 impl Default for Job {
@@ -93,6 +96,7 @@ impl Default for Job {
             background: false,
             settles: false,
             seed: 1,
+            sequence: 0,
         }
     }
 }

@@ -48,7 +48,7 @@ impl Requests {
             _ => None,
         };
         Self {
-            rng: Rng::new(job.seed),
+            rng: (0..job.sequence).fold(Rng::new(job.seed), |mut rng, _| Rng::new(rng.next_u64())),
             popular,
             places,
             scatter: Scatter::new(places),

@@ -5,6 +5,7 @@
 
 use super::lvmcache_2017::{geometry, zipf};
 use super::{Line, Suite, Task, under};
+use crate::load::Job;
 
 pub(super) const SUITE: Suite = Suite {
     name: "cache-size-2017",
@@ -27,9 +28,13 @@ const MINUTE_NS: u64 = 60_000_000_000;
 
 fn lines() -> Vec<Line> {
     let line = |gib: u64| {
-        let task = |name: String, minutes, measured_since| Task {
+        let task = |name: String, minutes, measured_since: Option<usize>| Task {
             name,
-            jobs: zipf(GIB, gib * GIB, minutes * MINUTE_NS, 1),
+            // What is measured isn't the same requests once more.
+            jobs: zipf(GIB, gib * GIB, minutes * MINUTE_NS, 1)
+                .into_iter()
+                .map(|job| Job { sequence: u64::from(measured_since.is_some()), ..job })
+                .collect(),
             idle_before_ns: 0,
             measured_since,
         };
