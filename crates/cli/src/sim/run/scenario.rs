@@ -175,6 +175,7 @@ fn job(table: &JobTable, nth: usize, origin_bytes: u64) -> anyhow::Result<Job> {
         background,
         settles: false,
         seed: table.seed.unwrap_or(1),
+        sequence: 0,
     })
 }
 
