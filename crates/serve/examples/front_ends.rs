@@ -26,7 +26,7 @@ use flashfront_serve::config::{Config, DirtyLimit, Listener, Size, Volume};
 use flashfront_serve::daemon::{self, Hooks, StopHandle};
 use flashfront_serve::frontend::nbd::Listen;
 
-use cache::{Outcome, QUEUE_DEPTH, Shared, drive, make_cache, open_cache, wait_for};
+use cache::{Outcome, Places, QUEUE_DEPTH, Shared, drive, make_cache, open_cache, wait_for};
 
 const CACHE_BYTES: u64 = 1 << 30;
 const ORIGIN_BYTES: u64 = 1 << 30;
@@ -85,7 +85,7 @@ struct Guest {
     blkio: Blkio,
     queue: Blkioq,
     region: MemoryRegion,
-    random: u64,
+    places: Places,
 }
 
 impl Guest {
@@ -96,12 +96,11 @@ impl Guest {
         let queue = blkio.start()?.queues.pop().ok_or("no queue")?;
         let region = blkio.alloc_mem_region(QUEUE_DEPTH * BLOCK_BYTES as usize)?;
         blkio.map_mem_region(&region)?;
-        Ok(Self { blkio, queue, region, random: 1 })
+        Ok(Self { blkio, queue, region, places: Places::InOrder(0) })
     }
 
     fn submit(&mut self, op: RequestOp, place: usize) {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let at = (self.random >> 20) % HOT_BLOCKS * BLOCK_BYTES;
+        let at = self.places.next(HOT_BLOCKS) * BLOCK_BYTES;
         let buf = (self.region.addr as *mut u8).wrapping_add(place * BLOCK_BYTES as usize);
         let (len, flags) = (BLOCK_BYTES as usize, ReqFlags::empty());
         match op {
@@ -110,7 +109,8 @@ impl Guest {
         }
     }
 
-    fn drive(&mut self, op: RequestOp, count: u64) -> Outcome<f64> {
+    fn drive(&mut self, op: RequestOp, count: u64, places: Places) -> Outcome<f64> {
+        self.places = places;
         let began = Instant::now();
         let mut done = [const { MaybeUninit::<Completion>::uninit() }; QUEUE_DEPTH];
         let (mut sent, mut ended) = (0, 0);
@@ -207,23 +207,34 @@ fn measure(dir: &Path, paths: &[PathBuf; 4], rounds: usize, front: u64) -> Outco
         return Err("the daemon did not start".into());
     }
     let mut guest = Guest::connect(&dir.join("served.guest"))?;
-    // Everything is in the caches, and what there is of RAM fronts is warm.
-    for op in [RequestOp::Write, RequestOp::Write, RequestOp::Read] {
-        drive(&mut pump, &load, op, HOT_BLOCKS * 3, HOT_BLOCKS, 1)?;
-        guest.drive(op, HOT_BLOCKS * 3)?;
+    // Everything is in the caches, each block: a hundredth of misses would be all that is measured. Then at random places of the log; and what there is of
+    // RAM fronts is warm.
+    for (op, places) in [
+        (RequestOp::Write, Places::InOrder(0)),
+        (RequestOp::Write, Places::Random(1)),
+        (RequestOp::Read, Places::Random(1)),
+    ] {
+        drive(&mut pump, &load, op, HOT_BLOCKS * 3, HOT_BLOCKS, places)?;
+        guest.drive(op, HOT_BLOCKS * 3, places)?;
     }
     let mut rows = Vec::new();
     for round in 0..rounds {
         for (op, name) in [(RequestOp::Read, "read hits"), (RequestOp::Write, "writes")] {
             if op == RequestOp::Read && front > 0 {
                 // The writes of the last round are in the log alone.
-                drive(&mut pump, &load, op, HOT_BLOCKS * 3, HOT_BLOCKS, 1)?;
-                guest.drive(op, HOT_BLOCKS * 3)?;
+                drive(&mut pump, &load, op, HOT_BLOCKS * 3, HOT_BLOCKS, Places::Random(1))?;
+                guest.drive(op, HOT_BLOCKS * 3, Places::Random(1))?;
             }
+            let places = Places::Random(round as u64);
+            let misses = pump.engine().status().counters.read_misses;
             let (time, process_cpu) =
-                with_cpu(PROCESS, REQUESTS, || drive(&mut pump, &load, op, REQUESTS, HOT_BLOCKS, round as u64))?;
+                with_cpu(PROCESS, REQUESTS, || drive(&mut pump, &load, op, REQUESTS, HOT_BLOCKS, places))?;
             let process = REQUESTS as f64 / time.as_secs_f64();
-            let (guest, guest_cpu) = with_cpu(DAEMON, REQUESTS, || guest.drive(op, REQUESTS))?;
+            let misses = pump.engine().status().counters.read_misses - misses;
+            if misses > REQUESTS / 1000 {
+                return Err(format!("{misses} reads missed: not a measure of hits").into());
+            }
+            let (guest, guest_cpu) = with_cpu(DAEMON, REQUESTS, || guest.drive(op, REQUESTS, places))?;
             let began = cpu_ns(DAEMON)?;
             let (nbd, seconds) = (fio(&dir.join("served.nbd"), op)?, FIO_SECONDS as f64);
             let nbd_cpu = (cpu_ns(DAEMON)? - began) as f64 / (nbd * seconds) / 1e3;

@@ -21,7 +21,7 @@ use flashfront_engine::{BLOCK_BYTES, Buf, Control, Event, Input, Memory, Op, Req
 use flashfront_serve::config::Size;
 use flashfront_serve::report;
 
-use cache::{Outcome, QUEUE_DEPTH, Shared, drive, make_cache, open_cache, wait_for};
+use cache::{Outcome, Places, QUEUE_DEPTH, Shared, drive, make_cache, open_cache, wait_for};
 
 const CACHE_BYTES: u64 = 4 << 30;
 const ORIGIN_BYTES: u64 = 32 << 30;
@@ -155,12 +155,12 @@ fn pass(cache: &Path, origin: &Path, jobs: usize, seed: u64) -> Outcome<Pass> {
     let mut pump = open_cache(cache, origin, &load, 0)?;
     let before = pump.engine().status();
     let (hot, count) = (HOT_BYTES / BLOCK_BYTES, ROUND_BYTES / BLOCK_BYTES);
-    let write = drive(&mut pump, &load, RequestOp::Write, count, ORIGIN_BYTES / BLOCK_BYTES, seed)?;
+    let write = drive(&mut pump, &load, RequestOp::Write, count, ORIGIN_BYTES / BLOCK_BYTES, Places::Random(seed))?;
     let after = pump.engine().status();
     // Every block that is read afterwards.
-    drive(&mut pump, &load, RequestOp::Write, count, hot, 7)?;
+    drive(&mut pump, &load, RequestOp::Write, count, hot, Places::Random(7))?;
     let misses = pump.engine().status().counters.read_misses;
-    let read_hit = drive(&mut pump, &load, RequestOp::Read, count, hot, 7)?;
+    let read_hit = drive(&mut pump, &load, RequestOp::Read, count, hot, Places::Random(7))?;
     let status = pump.engine().status();
     // Now and then a block goes past a busy cache file.
     if status.counters.read_misses - misses > ROUND_BYTES / BLOCK_BYTES / 1000 {

@@ -15,6 +15,7 @@ mod holes;
 mod job;
 mod lock;
 mod reactor;
+mod spin;
 mod threads;
 mod uring;
 

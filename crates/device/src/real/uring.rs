@@ -16,7 +16,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use io_uring::types::{Fd, Fixed, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
@@ -24,6 +24,7 @@ use rustix::io::Errno;
 
 use super::file::DeviceFile;
 use super::job::{Job, Step};
+use super::spin::Spin;
 use super::threads::Threads;
 use crate::arena::Pin;
 use crate::{CHUNK_BYTES, Chunk, Done};
@@ -54,6 +55,7 @@ enum Known {
 pub(super) struct Uring {
     ring: IoUring,
     enabled: bool,
+    spin: Spin,
     /// The ring waits for the caller's descriptor.
     watching: bool,
     /// That descriptor was seen readable.
@@ -82,6 +84,7 @@ impl Uring {
         Ok(Self {
             ring,
             enabled: false,
+            spin: Spin::default(),
             watching: false,
             readable: false,
             slots: ManuallyDrop::new(Vec::new()),
@@ -250,6 +253,29 @@ impl Uring {
     /// nothing to hand over, to post or to wait for.
     fn enter(&mut self, timeout: Option<Duration>) {
         self.enable();
+        let began = Instant::now();
+        let wait = timeout != Some(Duration::ZERO) && self.ring.completion().is_empty();
+        // Who looks out first hands over first.
+        if wait && self.spin.is_worth_it() && (self.ring.submission().is_empty() || self.ring.submit().is_ok()) {
+            let ring = &mut self.ring;
+            let ready = || {
+                let submission = ring.submission();
+                let due = submission.taskrun() || submission.cq_overflow();
+                drop(submission);
+                due || !ring.completion().is_empty()
+            };
+            if self.spin.look_out(began, ready) {
+                self.spin.waited(began.elapsed());
+                return self.enter_kernel(Some(Duration::ZERO));
+            }
+        }
+        self.enter_kernel(timeout);
+        if wait {
+            self.spin.waited(began.elapsed());
+        }
+    }
+
+    fn enter_kernel(&mut self, timeout: Option<Duration>) {
         let mut submission = self.ring.submission();
         let idle = submission.is_empty() && !submission.taskrun() && !submission.cq_overflow();
         submission.sync();

@@ -31,18 +31,35 @@ pub(crate) struct Load {
     depth: usize,
     in_flight: usize,
     bufs: Vec<Buf>,
-    random: u64,
+    places: Places,
     blocks: u64,
     failed: bool,
     has_front: bool,
 }
 
-impl Load {
-    fn next_block(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) % self.blocks
+/// Which blocks are asked for.
+#[derive(Clone, Copy)]
+pub(crate) enum Places {
+    /// Each once, from here.
+    InOrder(u64),
+    /// At random, with this seed.
+    Random(u64),
+}
+
+impl Places {
+    pub(crate) fn next(&mut self, blocks: u64) -> u64 {
+        match self {
+            Self::InOrder(next) => {
+                *next += 1;
+                (*next - 1) % blocks
+            }
+            Self::Random(state) => {
+                *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                let x = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+                (x ^ (x >> 31)) % blocks
+            }
+        }
     }
 }
 
@@ -53,8 +70,8 @@ impl Shared {
     /// So many requests in flight.
     pub(crate) fn new(depth: usize) -> Self {
         let (op, bufs) = (RequestOp::Write, Vec::new());
-        let load =
-            Load { op, left: 0, depth, in_flight: 0, bufs, random: 0, blocks: 1, failed: false, has_front: false };
+        let places = Places::InOrder(0);
+        let load = Load { op, left: 0, depth, in_flight: 0, bufs, places, blocks: 1, failed: false, has_front: false };
         Self(std::rc::Rc::new(std::cell::RefCell::new(load)))
     }
 }
@@ -85,7 +102,8 @@ impl Frontend for Shared {
             load.left -= 1;
             load.in_flight += 1;
             sent = true;
-            let lba = Lba(load.next_block() * 8);
+            let blocks = load.blocks;
+            let lba = Lba(load.places.next(blocks) * 8);
             let (id, op) = (RequestId(u64::from(buf.0)), load.op);
             core.submit(Request { id, origin: OriginId(0), op, lba, sectors: 8, buf: Some(buf), fua: false });
         }
@@ -169,18 +187,18 @@ pub(crate) fn wait_for(pump: &mut Pump, wanted: impl Fn(&Event) -> bool) -> Outc
     }
 }
 
-/// So many requests at random places of the first `blocks`; what was written is flushed.
+/// So many requests at places of the first `blocks`; what was written is flushed.
 pub(crate) fn drive(
     pump: &mut Pump,
     load: &Shared,
     op: RequestOp,
     count: u64,
     blocks: u64,
-    seed: u64,
+    places: Places,
 ) -> Outcome<Duration> {
     {
         let mut load = load.0.borrow_mut();
-        (load.op, load.left, load.random, load.blocks) = (op, count, seed, blocks);
+        (load.op, load.left, load.places, load.blocks) = (op, count, places, blocks);
     }
     let began = Instant::now();
     let waiting = |load: &Shared| load.0.borrow().left > 0 || load.0.borrow().in_flight > 0;
