@@ -77,6 +77,15 @@ pub(crate) struct Segment {
     pub(crate) zone: Zone,
     /// Its last commit.
     pub(crate) last_seq: u64,
+    /// Blocks that were put in it because one beside them missed.
+    pub(crate) neighbours: u32,
+}
+
+impl Segment {
+    /// Whether most of its slots, of so many, were filled with neighbours.
+    pub(crate) const fn is_of_neighbours(&self, slots: u32) -> bool {
+        self.neighbours > slots / 2
+    }
 }
 
 /// Who waits for a commit to be durable.

@@ -24,9 +24,10 @@ const PROBE_WORTH_NS: u64 = 500_000;
 const REFUSED_NS: u64 = 600_000_000_000;
 /// An origin whose flush takes longer has writes only from destage: a FLUSH of a client after a direct write waits for it.
 const FLUSH_CHEAP_NS: u64 = 5_000_000;
-/// An origin that takes longer for a read, all that it does at once considered, is slow in getting there, not in carrying: 64 KiB take 0.4 ms of
-/// a disk's 8, and what does 2,000 of them a second carries 130 MB/s.
+/// An origin that takes longer to get to what is read, all that it does at once considered, is worth reading more from: 64 KiB take 0.4 ms of a disk's
+/// 8. Carrying counts for itself, so that one that is only narrow (125 MB/s: 0.5 ms for 64 KiB) isn't taken for one.
 const DEAR_NS: u64 = 500_000;
+const CARRIED_BLOCKS: u64 = 16;
 /// What counts is the last quarter to half of a second in which a device had something to do: longer than the bursts in which a disk with a
 /// cache answers.
 const WINDOW_NS: u64 = 500_000_000;
@@ -226,16 +227,33 @@ impl WriteGauge {
 /// What is measured of an origin.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct OriginGauge {
-    /// Clients' reads.
-    pub(crate) reads: Gauge,
+    /// Clients' reads; a unit is getting there, or carrying 64 KiB.
+    reads: Gauge,
+    /// No wide reads before: one failed.
+    narrow_until: Time,
     pub(crate) detour: Detour,
     pub(crate) writes: WriteGauge,
 }
 
 impl OriginGauge {
+    /// A read for a client begins.
+    pub(crate) const fn read_began(&mut self, now: Time) {
+        self.reads.began(now);
+    }
+
+    /// One of so many blocks has ended; `None`: it failed.
+    pub(crate) fn read_ended(&mut self, blocks: Option<u32>, now: Time) {
+        self.reads.ended(now, blocks.map_or(0, |blocks| 1 + u64::from(blocks) / CARRIED_BLOCKS));
+    }
+
+    /// A read of more than was asked for has failed.
+    pub(crate) const fn wide_read_failed(&mut self, now: Time) {
+        self.narrow_until = now.plus_ns(REFUSED_NS);
+    }
+
     /// Whether it does so few reads a second that longer ones cost it little.
-    pub(crate) fn reads_are_dear(&self) -> bool {
-        self.reads.ns_for(1).is_some_and(|ns| ns >= DEAR_NS)
+    pub(crate) fn reads_are_dear(&self, now: Time) -> bool {
+        now >= self.narrow_until && self.reads.ns_for(1).is_some_and(|ns| ns >= DEAR_NS)
     }
 }
 

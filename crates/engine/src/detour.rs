@@ -55,7 +55,7 @@ impl Lane {
     pub(crate) fn detour_done(&mut self, read: &Detoured, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         let &Detoured { piece: at, at: from, blocks, taken } = read;
         let origin = cx.shared.origin_of(self.pieces[at].first);
-        cx.shared.origins[origin].client_read_ended(result.is_ok(), cx.now);
+        cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(blocks), cx.now);
         cx.shared.origins[origin].gauge.detour.ended(taken, result.is_ok(), cx.now);
         self.pieces[at].pending -= 1;
         for block in from..from + blocks {

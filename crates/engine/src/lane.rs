@@ -10,7 +10,6 @@ use alloc::vec::Vec;
 
 use slab::Slab;
 
-use crate::around::{Around, AroundRead};
 use crate::canary::Canary;
 use crate::checkpoint::Checkpoint;
 use crate::commit::{Log, Note, Place, Segment, Waiter};
@@ -21,6 +20,7 @@ use crate::index::{Flat, Found, Index};
 use crate::io::{DeviceError, DeviceId, RequestError};
 use crate::locks::{LockId, Locks};
 use crate::memory::Buf;
+use crate::neighbours::{Neighbours, WideRead};
 use crate::policy::{Capacity, Policy};
 use crate::ram_front::RamFront;
 use crate::reclaim::{Reclaim, Survivor};
@@ -101,11 +101,12 @@ pub(crate) enum LaneIo {
     /// Blocks of a read piece from the origin.
     ReadOrigin {
         piece: usize,
+        blocks: u32,
     },
     /// Blocks of a read piece from the origin, though they are cached.
     Detour(Detoured),
     /// Blocks of a read piece from the origin, with their neighbours.
-    ReadAround(AroundRead),
+    ReadWide(WideRead),
     /// The old content of a block that is written in part.
     Merge {
         piece: usize,
@@ -160,7 +161,7 @@ pub(crate) struct Lane {
     /// Dirty blocks that were written again since the sweep of destage came by.
     pub(crate) rewritten: DirtySet,
     pub(crate) locks: Locks,
-    pub(crate) around: Around,
+    pub(crate) neighbours: Neighbours,
     pub(crate) pieces: Slab<Piece>,
     /// Pieces whose lock was granted.
     pub(crate) ready: VecDeque<usize>,
@@ -207,7 +208,7 @@ impl Lane {
             dirty: DirtySet::default(),
             rewritten: DirtySet::default(),
             locks: Locks::default(),
-            around: Around::default(),
+            neighbours: Neighbours::default(),
             pieces: Slab::new(),
             ready: VecDeque::new(),
             ios: Slab::new(),
@@ -242,7 +243,7 @@ impl Lane {
         let (first, blocks) = (piece.first, u64::from(piece.blocks));
         let exclusive = piece.kind != PieceKind::Read;
         if exclusive {
-            self.around.make_void(first, piece.end());
+            self.neighbours.make_void(first, piece.end());
         }
         let at = self.pieces.insert(piece);
         let (lock, granted) = self.locks.acquire(first, blocks, exclusive, at);
@@ -303,8 +304,8 @@ impl Lane {
     pub(crate) fn io_done(&mut self, io: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         match self.ios.remove(io) {
             LaneIo::ReadCache(read) => self.read_cache_done(&read, result, cx),
-            LaneIo::ReadOrigin { piece } => self.read_origin_done(piece, result, cx),
-            LaneIo::ReadAround(read) => self.around_done(&read, result, cx),
+            LaneIo::ReadOrigin { piece, blocks } => self.read_origin_done(piece, blocks, result, cx),
+            LaneIo::ReadWide(read) => self.wide_done(&read, result, cx),
             LaneIo::Detour(read) => self.detour_done(&read, result, cx),
             LaneIo::Merge { piece, block, buf, from } => self.merge_done(piece, block, buf, from, result, cx),
             LaneIo::Direct { piece } => self.direct_done(piece, result, cx),

@@ -14,7 +14,6 @@
 
 extern crate alloc;
 
-mod around;
 mod budget;
 mod bypass;
 mod canary;
@@ -35,6 +34,7 @@ mod lane;
 mod locks;
 mod memory;
 mod mirror;
+mod neighbours;
 mod options;
 mod persist;
 pub mod policy;
@@ -54,7 +54,6 @@ mod window;
 mod write;
 mod zeroes;
 
-pub use around::READ_AROUND_BLOCKS_MAX;
 #[cfg(feature = "canary")]
 pub use canary::Canary;
 pub use engine::Engine;
@@ -63,6 +62,7 @@ pub use io::{
     Control, DeviceError, DeviceId, Effect, Effects, Input, Io, Op, Request, RequestError, RequestId, RequestOp, Token,
 };
 pub use memory::{Buf, Memory, Span};
+pub use neighbours::READ_AROUND_BLOCKS_MAX;
 pub use options::Options;
 pub use recover::OpenError;
 pub use status::{Counters, MirrorStatus, OriginStatus, Status};

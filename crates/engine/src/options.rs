@@ -41,6 +41,13 @@ pub struct Options {
     pub canary: Option<crate::Canary>,
 }
 
+impl Options {
+    /// The width of a read around a miss in blocks, within its bound.
+    pub(crate) fn read_around_blocks(&self) -> u64 {
+        self.read_around_blocks.min(crate::READ_AROUND_BLOCKS_MAX)
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {

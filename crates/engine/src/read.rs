@@ -145,7 +145,7 @@ impl Lane {
     }
 
     pub(crate) fn read_origin(&mut self, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
-        self.ask_origin(at, block, blocks, LaneIo::ReadOrigin { piece: at }, cx);
+        self.ask_origin(at, block, blocks, LaneIo::ReadOrigin { piece: at, blocks }, cx);
     }
 
     /// Reads blocks of a piece from the origin, for this.
@@ -166,10 +166,16 @@ impl Lane {
         cx.io(self.id, io, device, Op::Read, offset, Some(Span::new(buf, whole.offset, len as u32)));
     }
 
-    pub(crate) fn read_origin_done(&mut self, at: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+    pub(crate) fn read_origin_done(
+        &mut self,
+        at: usize,
+        blocks: u32,
+        result: Result<(), DeviceError>,
+        cx: &mut Cx<'_>,
+    ) {
         let piece = &mut self.pieces[at];
         let origin = cx.shared.origin_of(piece.first);
-        cx.shared.origins[origin].client_read_ended(result.is_ok(), cx.now);
+        cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(blocks), cx.now);
         piece.pending -= 1;
         if result.is_err() {
             piece.error = Some(RequestError::Io);

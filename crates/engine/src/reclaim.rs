@@ -101,10 +101,6 @@ impl Lane {
                 return;
             };
             self.log.segments[id as usize].state = State::Victim;
-            let (slots, index) = (self.log.segment_slots(), &self.index);
-            self.around.look_back(id * slots..(id + 1) * slots, |flat, slot| {
-                index.get(flat).filter(|found| found.slot == slot).map(|found| found.hits)
-            });
             self.reclaim.victims.insert(id, Victim::default());
             if self.log.segments[id as usize].live > 0 {
                 self.read_header(id, id * self.log.segment_slots(), cx);
@@ -270,6 +266,10 @@ impl Lane {
         if dirty {
             return;
         }
+        if !victim.chosen && self.log.segments[segment as usize].is_of_neighbours(self.log.segment_slots()) {
+            let hits = victim.blocks.iter().filter_map(|(flat, _)| index.get(*flat)).map(|found| found.hits);
+            self.neighbours.look_back(hits);
+        }
         victim.chosen = true;
         victim.pending += survivors.len() as u32;
         for &survivor in &survivors {
@@ -328,11 +328,15 @@ impl Lane {
 
     /// The entry that says that a segment is freed is durable.
     pub(crate) fn freed_durable(&mut self, segment: u32, cx: &mut Cx<'_>) {
-        let zone = self.log.segments[segment as usize].zone;
+        let gone = self.log.segments[segment as usize];
+        // What nobody asked for, and then nobody read, is nothing to remember.
+        let unasked = gone.is_of_neighbours(self.log.segment_slots());
         for (flat, slot) in self.reclaim.freeing.get_mut(&segment).map(core::mem::take).unwrap_or_default() {
             if let Some(found) = self.index.get(flat).filter(|found| found.slot == slot) {
                 self.unmap(flat, cx);
-                self.policy.dropped(flat.0, zone, found.hits);
+                if !unasked || found.hits > 0 {
+                    self.policy.dropped(flat.0, gone.zone, found.hits);
+                }
                 cx.shared.counters.evicted_blocks += 1;
             }
         }
@@ -346,6 +350,7 @@ impl Lane {
         self.reclaim.pinned.retain(|&segment| {
             let pinned = log.segments[segment as usize].pins > 0 && !early;
             if !pinned {
+                self.neighbours.gone(core::mem::take(&mut log.segments[segment as usize].neighbours));
                 log.give_free(segment);
                 freeing.remove(&segment);
             }

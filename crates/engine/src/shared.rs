@@ -120,13 +120,13 @@ impl Origin {
     /// A read for a client begins.
     pub(crate) const fn client_read_began(&mut self, now: Time) {
         self.foreground_began(now);
-        self.gauge.reads.began(now);
+        self.gauge.read_began(now);
     }
 
-    /// One ended.
-    pub(crate) fn client_read_ended(&mut self, sound: bool, now: Time) {
+    /// One of so many blocks ended; `None`: it failed.
+    pub(crate) fn client_read_ended(&mut self, blocks: Option<u32>, now: Time) {
         self.foreground_ended(now);
-        self.gauge.reads.ended(now, u64::from(sound));
+        self.gauge.read_ended(blocks, now);
     }
 
     /// Waits until all direct writes completed so far are durable; `false` if they are already.

@@ -24,9 +24,9 @@ pub use units::{Age, DirtyLimit, FlashBudget, Size, UnitError};
 /// A complete, commented config file: every key with unit, default and reason.
 pub const REFERENCE: &str = include_str!("config/reference.toml");
 
-/// Least RAM for buffers: the longest NBD read (33 MiB), destage (24 MiB), and one lane (14 MiB).
-/// The daemon asks for 14 MiB more for each further lane.
-pub const BUFFER_BYTES_MIN: u64 = 72 << 20;
+/// Least RAM for buffers: the longest NBD read (33 MiB), destage (28 MiB), and one lane (15 MiB).
+/// The daemon asks for as much for each lane and for destage once more.
+pub const BUFFER_BYTES_MIN: u64 = 76 << 20;
 
 /// All a daemon needs to know.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -52,10 +52,10 @@ use open::{Opened, attach, exports, listen, open, options};
 /// The longest a turn waits when nothing happens.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Buffers of a lane: three open commits, eight in flight, one for a privileged entry, replay and
-/// checkpoint.
-const LANE_BUFFER_BYTES: u64 = 14 << 20;
-/// Buffers of destage: sixteen runs of 1 MiB, and small ones.
-const DESTAGE_BUFFER_BYTES: u64 = 24 << 20;
+/// checkpoint, and reads around misses (1 MiB).
+const LANE_BUFFER_BYTES: u64 = 15 << 20;
+/// Buffers of destage: sixteen runs of 1 MiB, and small ones; and what the chunk of reads around misses has too much.
+const DESTAGE_BUFFER_BYTES: u64 = 28 << 20;
 
 /// Asks a daemon to stop, from any thread: once = cleanly, twice = now.
 #[derive(Clone, Debug, Default)]

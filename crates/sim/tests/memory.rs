@@ -77,3 +77,32 @@ fn zeroes_have_a_bound() {
 fn merges_have_a_bound() {
     buffers_of_many(RequestOp::Write);
 }
+
+/// Reads around thousands of misses at once take no more than their bound.
+#[test]
+fn reads_around_misses_have_a_bound() {
+    let origin = OriginSpec { size_bytes: 64 << 20, logical_block_bytes: 512, mode: Mode::Writeback };
+    let spec = WorldSpec {
+        origins: vec![origin],
+        segment_blocks: 64,
+        segments_per_lane: 512,
+        check: false,
+        ..WorldSpec::default()
+    };
+    let mut client = Client::fresh(spec);
+    // So that the origin is known to be slow.
+    client.read(0, 0, 8);
+    client.finish();
+    for unit in 1..1000 {
+        client.read(0, unit * 128, 8);
+    }
+    let mut most = 0;
+    client.world.drive_until(|world| {
+        most = most.max(world.engine().status().buffer_bytes);
+        world.in_flight() == 0
+    });
+    client.finish();
+    assert!(client.world.engine().status().counters.neighbour_blocks > 200, "nothing was read around");
+    // 1 MiB of them, and commits of a quarter; without a bound 63.
+    assert!(most < 3 << 20, "{most} bytes of buffers");
+}

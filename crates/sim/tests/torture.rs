@@ -25,7 +25,7 @@ fn a_changed_plan_is_another_life() {
 /// Lives that once failed, each for the reason beside it; there was neither a RAM front nor a mirror then.
 #[test]
 fn what_failed_once() {
-    let as_then: Vec<Change> = ["ram-front=0", "mirror=0"].map(|it| it.parse().unwrap()).to_vec();
+    let as_then: Vec<Change> = ["ram-front=0", "mirror=0", "read-around=0"].map(|it| it.parse().unwrap()).to_vec();
     for (seed, why) in [
         (20, "a long write before a small dirty limit waited for a destage that never began"),
         (60, "reclaim trusted a sound but old header, left by a lost write, and freed a segment in use"),

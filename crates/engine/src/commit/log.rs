@@ -21,6 +21,7 @@ impl Log {
             state: State::Closed,
             zone: Zone::Main,
             last_seq: 0,
+            neighbours: 0,
         };
         Self {
             segment_slots: superblock.segment_blocks,

@@ -15,7 +15,7 @@ pub const SEGMENT_BYTES_DEFAULT: u64 = 1 << 20;
 /// Least segments of a lane: six are open (two for each of three streams), eight to sixteen are
 /// kept free by reclaim, and some should hold data.
 const SEGMENTS_PER_LANE_MIN: u64 = 24;
-/// Most lanes: each keeps 14 MiB of buffers in RAM, and one pump thread drives them all so far.
+/// Most lanes: each keeps 15 MiB of buffers in RAM, and one pump thread drives them all so far.
 pub const LANES_MAX: u32 = 16;
 /// A stripe: runs of 16 MiB stay in one lane, long enough for any merged write.
 pub(super) const STRIPE_BLOCKS: u32 = 4096;

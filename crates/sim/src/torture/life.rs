@@ -13,8 +13,8 @@ use super::{ClientPlan, Plan, Trouble, trouble};
 use crate::client::Client;
 
 /// The daemon's reserve for one lane and for destage: what the engine's buffers may take.
-const LANE_BUFFER_BYTES: u64 = 14 << 20;
-const DESTAGE_BUFFER_BYTES: u64 = 24 << 20;
+const LANE_BUFFER_BYTES: u64 = 15 << 20;
+const DESTAGE_BUFFER_BYTES: u64 = 28 << 20;
 
 /// Lost blocks that are left alone.
 const LOST_MAX: usize = 3;

@@ -84,6 +84,7 @@ impl Plan {
         // A source of its own, so that older seeds stay the lives that they were.
         spec.options.ram_front_bytes = pick(&mut Rng::new(seed ^ 0xf207), &[0, 64 << 10, 1 << 20]);
         spec.mirrored = Rng::new(seed ^ 0x3177).below(3) == 0;
+        spec.options.read_around_blocks = pick(&mut Rng::new(seed ^ 0xa209), &[0, 16, 16, 64]);
         // The whole cache is replaced several times, if that isn't too many requests.
         let blocks = capacity * pick(rng, &[1, 4, 8]);
         Self {
@@ -121,6 +122,7 @@ impl Plan {
             What::Pauses => self.pause_every = change.value,
             What::Mirror => self.spec.mirrored = change.value > 0,
             What::RamFront => self.spec.options.ram_front_bytes = change.value,
+            What::ReadAround => self.spec.options.read_around_blocks = change.value,
             What::Faults if change.value == 0 => self.trouble = Trouble::None,
             What::Faults => self.faults_every = change.value,
         }
@@ -139,6 +141,7 @@ impl Plan {
             none(What::Pauses, self.pause_every > 0),
             none(What::Mirror, self.spec.mirrored),
             none(What::RamFront, self.spec.options.ram_front_bytes > 0),
+            none(What::ReadAround, self.spec.options.read_around_blocks > 0),
             halved(What::Generations, self.generations),
             halved(What::Clients, self.clients.len() as u64),
             halved(What::Requests, self.requests),
@@ -170,6 +173,8 @@ pub enum What {
     Mirror,
     /// Bytes of the RAM front.
     RamFront,
+    /// Blocks of a read around a miss.
+    ReadAround,
     /// [`Plan::faults_every`]; 0 = no trouble at all.
     Faults,
 }
@@ -181,7 +186,7 @@ pub struct Change {
     value: u64,
 }
 
-const WHATS: [(&str, What); 10] = [
+const WHATS: [(&str, What); 11] = [
     ("generations", What::Generations),
     ("requests", What::Requests),
     ("clients", What::Clients),
@@ -191,6 +196,7 @@ const WHATS: [(&str, What); 10] = [
     ("pauses", What::Pauses),
     ("mirror", What::Mirror),
     ("ram-front", What::RamFront),
+    ("read-around", What::ReadAround),
     ("faults", What::Faults),
 ];
 
@@ -240,7 +246,6 @@ fn world(rng: &mut Rng) -> WorldSpec {
         policy: pick(rng, &[&policy::ALL[0], &policy::ALL[0], &policy::ALL[1], &policy::ALL[2]]),
         durability: pick(rng, &[Durability::Flush, Durability::Flush, Durability::Always]),
         dirty_limit_blocks: pick(rng, &[None, None, Some(capacity / 8), Some(capacity)]),
-        read_around_blocks: pick(rng, &[0, 16, 16, 64]),
         sequential_bypass_bytes: pick(rng, &[0, 64 << 10, 512 << 10]),
         dirty_age_max_ns: pick(rng, &[600_000_000_000, 100_000_000]),
         commit_age_max_ns: pick(rng, &[1_000_000_000, 2_000_000]),

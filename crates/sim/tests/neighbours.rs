@@ -2,6 +2,7 @@
 //! Reading around a miss, seen from outside: neighbours come along from a slow origin while there is room, and nobody
 //! is worse off for it. That none of them is ever old is for torture to show (canary `stale-neighbour`).
 
+use flashfront_device::wrap::{Fault, Rule};
 use flashfront_engine::{BLOCK_BYTES, Counters, DeviceError, Mode, Op, Options};
 use flashfront_sim::{Client, OriginSpec, WorldSpec};
 
@@ -98,13 +99,35 @@ fn a_write_does_not_wait_for_the_read_around_it() {
     client.leave();
 }
 
-/// A bad sector is an error for whoever reads it, not for its neighbours.
+/// The same past the cache: when the read ends, nothing is in the index that could tell.
+#[test]
+fn what_was_written_past_the_cache_is_not_taken_from_the_read_around_it() {
+    let mut spec = world(1_000_000, Options::default());
+    spec.origins[0].mode = Mode::Writearound;
+    let mut client = Client::fresh(spec);
+    read(&mut client, 4000);
+    // The disk holds back what it has read, as one does that is busy.
+    let busy = Rule { op: Some(Op::Read), times: 1, ..Rule::always(Fault::Stall { hold_ns: 50_000_000 }) };
+    client.world.origins[0].faults.order(busy);
+    let reading = client.read(0, 104 * 8, 8);
+    let writing = client.write(0, 97 * 8, 8, false);
+    assert!(client.world.drive_until(|world| !world.waits(writing)));
+    assert!(client.world.waits(reading), "the read was over: nothing was shown");
+    client.finish();
+    assert_eq!(origin_blocks(&mut client, 96..105), 1, "all but the written one had come along");
+}
+
+/// A bad sector is an error for whoever reads it, not for its neighbours; and a disk may try for long, so it is tried once.
 #[test]
 fn an_error_beside_a_block_is_not_its_own() {
     let mut client = client(Options::default());
-    client.world.origins[0].faults.fail_range(105 * BLOCK_BYTES..106 * BLOCK_BYTES, Some(Op::Read), DeviceError::Io);
+    let bad = 105 * BLOCK_BYTES..106 * BLOCK_BYTES;
+    client.world.origins[0].faults.fail_range(bad, Some(Op::Read), DeviceError::Io);
+    let before = counters(&client).origin_reads_bytes;
     read(&mut client, 104);
+    read(&mut client, 103);
     assert_eq!(client.take_failed(), []);
+    assert_eq!((counters(&client).origin_reads_bytes - before) / BLOCK_BYTES, UNIT + 2);
     let bad = client.read(0, 105 * 8, 8);
     client.finish();
     let failed = client.take_failed();

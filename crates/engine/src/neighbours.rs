@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reading around a miss: its neighbours come along, where that costs the origin little and the cache has room.
+//!
+//! A disk takes 8 ms to get to a block, and half of one for the 64 KiB around it; taken block by block, a new cache is
+//! warm sixteen times later. dm-cache's blocks are 64 KiB, for better, when all data fits, and for worse when it doesn't, and most of
+//! each is what nobody asks for. So here neighbours come only while there is room for them, or while what they push out isn't missed
+//! (the policy says so), and only from an origin that does few reads a second; and each is a block of its own from then on.
+//!
+//! Whether it pays is learnt from what became of those that were brought: if fewer than half had been read when their segment was
+//! reclaimed, only one unit in 64 is, to learn more. With data of 4 to 12 times the cache neighbours would halve the speed otherwise: they
+//! go round in it so fast that nothing stays long enough to be read again. And a cache that is full of them has
+//! room: they leave with the oldest segments, nearly all of them.
+//!
+//! Neighbours aren't locked: a write of one must not wait for a disk. What is in the index when the read begins isn't taken
+//! from it, even if it was destaged and dropped meanwhile, nor what anybody has asked to change since (canary `stale-neighbour`).
+
+use slab::Slab;
+
+use crate::canary::Canary;
+use crate::format::Stream;
+use crate::index::Flat;
+use crate::io::{DeviceError, Op};
+use crate::lane::{Lane, LaneIo};
+use crate::memory::Buf;
+use crate::policy::mix;
+use crate::shared::{Cx, blocks_span};
+use crate::types::{BLOCK_BYTES, Mode};
+
+/// The widest read around a miss: 256 KiB.
+// The bits of `Wide::void`.
+pub const READ_AROUND_BLOCKS_MAX: u64 = 64;
+/// Blocks of wide reads in flight in a lane: 16 of 64 KiB, enough for a disk's queue. More misses than that go alone.
+const IN_FLIGHT_BLOCKS_MAX: u64 = 256;
+/// So many make a judgement; of so many the older ones count half from then on.
+const JUDGED_MIN: u64 = 64;
+const JUDGED_MAX: u64 = 8192;
+/// One unit in so many is read whole even where that doesn't pay.
+const TRIAL: u64 = 64;
+/// A cache with more than this part of it in unread neighbours has room.
+const VAIN_PART: u64 = 8;
+
+/// A wide read in flight.
+struct Wide {
+    first: Flat,
+    blocks: u32,
+    /// A bit for each block that must not be taken from it.
+    void: u64,
+}
+
+impl Wide {
+    fn end(&self) -> Flat {
+        Flat(self.first.0 + u64::from(self.blocks))
+    }
+
+    fn is_void(&self, flat: Flat) -> bool {
+        self.void >> (flat.0 - self.first.0) & 1 == 1
+    }
+
+    fn make_void(&mut self, flat: Flat) {
+        self.void |= 1 << (flat.0 - self.first.0);
+    }
+}
+
+/// The wide reads of one lane: those in flight, and what came of the others.
+#[derive(Default)]
+pub(crate) struct Neighbours {
+    wide: Slab<Wide>,
+    /// Neighbours that were brought to segments that aren't reclaimed yet.
+    present: u64,
+    /// Blocks of segments of neighbours that had been read when they were to leave, and all that were.
+    read: u64,
+    judged: u64,
+}
+
+impl Neighbours {
+    /// Somebody is about to change these blocks, or reads them by himself.
+    pub(crate) fn make_void(&mut self, first: Flat, end: Flat) {
+        if self.wide.is_empty() {
+            return;
+        }
+        for (_, wide) in &mut self.wide {
+            (first.max(wide.first).0..end.min(wide.end()).0).for_each(|flat| wide.make_void(Flat(flat)));
+        }
+    }
+
+    fn touches(&self, first: Flat, end: Flat) -> bool {
+        self.wide.iter().any(|(_, wide)| wide.first < end && first < wide.end())
+    }
+
+    /// A segment with so many neighbours is empty again.
+    pub(crate) const fn gone(&mut self, neighbours: u32) {
+        self.present -= neighbours as u64;
+    }
+
+    /// What is left in a segment of neighbours is to leave; these are the hits of each block.
+    pub(crate) fn look_back(&mut self, hits: impl Iterator<Item = u8>) {
+        for hits in hits {
+            self.read += u64::from(hits > 0);
+            self.judged += 1;
+        }
+        if self.judged >= JUDGED_MAX {
+            (self.read, self.judged) = (self.read / 2, self.judged / 2);
+        }
+    }
+
+    /// Whether neighbours of a block in that unit should be brought. While nothing is known they should: a cache that has room has no better use
+    /// for it.
+    fn pays(&self, unit: u64) -> bool {
+        self.judged < JUDGED_MIN || self.read * 2 >= self.judged || mix(unit).is_multiple_of(TRIAL)
+    }
+
+    /// Whether a large part of a lane of so many slots holds neighbours that nobody will read.
+    fn in_vain(&self, slots: u64) -> bool {
+        let unread = self.present * (self.judged - self.read) / self.judged.max(1);
+        self.judged >= JUDGED_MIN && unread > slots / VAIN_PART
+    }
+}
+
+/// Blocks of a read piece that are read with their neighbours.
+pub(crate) struct WideRead {
+    pub(crate) piece: usize,
+    /// First block of the piece, and how many.
+    at: u32,
+    blocks: u32,
+    wide: usize,
+    /// Of a whole unit.
+    buf: Buf,
+}
+
+impl Lane {
+    /// Reads blocks of a piece that missed from the origin, with their neighbours if that is likely to pay.
+    pub(crate) fn read_missed(&mut self, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
+        let first = Flat(self.pieces[at].first.0 + u64::from(block));
+        // What is asked for is no neighbour of somebody else's.
+        self.neighbours.make_void(first, Flat(first.0 + u64::from(blocks)));
+        match self.widened(at, block, blocks, cx) {
+            Some(wide) => self.read_wide(at, block, blocks, wide, cx),
+            None => self.read_origin(at, block, blocks, cx),
+        }
+    }
+
+    fn widened(&self, at: usize, block: u32, blocks: u32, cx: &Cx<'_>) -> Option<Wide> {
+        let unit = cx.shared.options.read_around_blocks();
+        let piece = &self.pieces[at];
+        let from = Flat(piece.first.0 + u64::from(block));
+        let to = Flat(from.0 + u64::from(blocks));
+        let in_flight = self.neighbours.wide.len() as u64 * unit;
+        if u64::from(blocks) >= unit || piece.bypass || in_flight + unit > IN_FLIGHT_BLOCKS_MAX {
+            return None;
+        }
+        let origin = &cx.shared.origins[cx.shared.origin_of(from)];
+        // Of what was written past the cache a commit would have to wait for a flush, and take nothing more meanwhile.
+        let pays = origin.gauge.reads_are_dear(cx.now) && !origin.unflushed && self.neighbours.pays(from.0 / unit);
+        if !pays || !self.takes_neighbours(from, cx) {
+            return None;
+        }
+        // Not beyond the lane's stripe, nor into a block that the origin's end cuts.
+        let stripe = u64::from(cx.shared.superblock.stripe_blocks);
+        let whole = origin.base.0 + origin.size_bytes / BLOCK_BYTES;
+        let first = (from.0 / unit * unit).max(from.0 / stripe * stripe);
+        let end = (from.0 / unit * unit + unit).min((from.0 / stripe + 1) * stripe).min(whole);
+        if to.0 > end {
+            return None;
+        }
+        let wanted = |flat: &u64| self.index.get(Flat(*flat)).is_none() && !self.window.holds(Flat(*flat));
+        let first = (first..from.0).find(wanted).unwrap_or(from.0);
+        let end = (to.0..end).rev().find(wanted).map_or(to.0, |last| last + 1);
+        let alone = end - first == u64::from(blocks);
+        let (first, end) = (Flat(first), Flat(end));
+        if alone || self.neighbours.touches(first, end) || self.locks.any_exclusive(first, end) {
+            return None;
+        }
+        let mut wide = Wide { first, blocks: (end.0 - first.0) as u32, void: 0 };
+        (first.0..end.0).filter(|flat| !wanted(flat)).for_each(|flat| wide.make_void(Flat(flat)));
+        Some(wide)
+    }
+
+    /// Whether the cache takes neighbours of that block now. A budget is for what was asked for.
+    fn takes_neighbours(&self, flat: Flat, cx: &Cx<'_>) -> bool {
+        let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
+        let unfit = cx.shared.cache_failed || self.log.saturated() || cx.shared.budget.is_some();
+        let past = origin.mode == Mode::Passthrough || cx.shared.gauge.reads_congested(&origin.gauge, cx.now).is_some();
+        !unfit && !past && self.policy.takes_neighbours(self.has_room())
+    }
+
+    fn has_room(&self) -> bool {
+        self.log.free_segments() > self.reclaim.watermark(&self.log)
+    }
+
+    /// Whether what is missed has room: also where neighbours were brought in vain.
+    pub(crate) fn has_room_for_missed(&self) -> bool {
+        self.has_room() || self.neighbours.in_vain(self.log.slots())
+    }
+
+    fn read_wide(&mut self, at: usize, block: u32, blocks: u32, wide: Wide, cx: &mut Cx<'_>) {
+        let (device, offset, len) = cx.origin_range(wide.first, u64::from(wide.blocks));
+        // All of one size, whatever is read: the arena has a chunk for each.
+        let buf = cx.alloc(cx.shared.options.read_around_blocks() as u32);
+        let span = blocks_span(buf, 0, wide.blocks);
+        debug_assert_eq!(len, u64::from(span.len), "neighbours are whole blocks of the origin");
+        let origin = cx.shared.origin_of(wide.first);
+        let wide = self.neighbours.wide.insert(wide);
+        let io = self.ios.insert(LaneIo::ReadWide(WideRead { piece: at, at: block, blocks, wide, buf }));
+        self.pieces[at].pending += 1;
+        cx.shared.origins[origin].client_read_began(cx.now);
+        cx.io(self.id, io, device, Op::Read, offset, Some(span));
+    }
+
+    pub(crate) fn wide_done(&mut self, read: &WideRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        let &WideRead { piece: at, at: block, blocks, wide, buf } = read;
+        let wide = self.neighbours.wide.remove(wide);
+        let origin = cx.shared.origin_of(wide.first);
+        cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(wide.blocks), cx.now);
+        let piece = &mut self.pieces[at];
+        piece.pending -= 1;
+        if result.is_err() {
+            // It may be a neighbour that can't be read, and a disk may try for long.
+            cx.shared.origins[origin].gauge.wide_read_failed(cx.now);
+            self.free_unit(buf, cx);
+            self.read_origin(at, block, blocks, cx);
+            return;
+        }
+        let from = Flat(piece.first.0 + u64::from(block));
+        let to = Flat(from.0 + u64::from(blocks));
+        let asked_for = blocks_span(buf, (from.0 - wide.first.0) as u32, blocks);
+        let into = piece.buf.expect("a read has a buffer");
+        cx.mem.copy(asked_for, into, (piece.buf_block + block) * BLOCK_BYTES as u32);
+        // In order, so that they can be read by one I/O later.
+        self.take_neighbours(&wide, wide.first, from, buf, cx);
+        self.read_step(at, cx);
+        self.take_neighbours(&wide, to, wide.end(), buf, cx);
+        self.free_unit(buf, cx);
+    }
+
+    fn free_unit(&self, buf: Buf, cx: &mut Cx<'_>) {
+        cx.free(buf, cx.shared.options.read_around_blocks() as u32);
+    }
+
+    fn take_neighbours(&mut self, wide: &Wide, from: Flat, to: Flat, buf: Buf, cx: &mut Cx<'_>) {
+        for flat in (from.0..to.0).map(Flat) {
+            let void = wide.is_void(flat) && !cx.shared.planted(Canary::StaleNeighbour);
+            if void || self.index.get(flat).is_some() || self.window.holds(flat) {
+                continue;
+            }
+            let span = blocks_span(buf, (flat.0 - wide.first.0) as u32, 1);
+            if !self.takes_neighbours(flat, cx) || !self.append(Stream::Promoted, flat, false, 0, span, cx) {
+                return;
+            }
+            cx.shared.counters.neighbour_blocks += 1;
+            if let Some(found) = self.index.get(flat) {
+                self.log.segment_of(found.slot).neighbours += 1;
+                self.neighbours.present += 1;
+            }
+        }
+    }
+}
