@@ -458,5 +458,6 @@ impl Lane {
             + self.log.bytes()
             + self.ram_front.bytes()
             + self.window.bytes()
+            + self.neighbours.bytes()
     }
 }

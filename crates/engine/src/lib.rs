@@ -31,6 +31,7 @@ pub mod format;
 mod index;
 mod io;
 mod lane;
+mod locality;
 mod locks;
 mod memory;
 mod mirror;

@@ -6,10 +6,10 @@
 //! each is what nobody asks for. So here neighbours come only while there is room for them, or while what they push out isn't missed
 //! (the policy says so), and only from an origin that does few reads a second; and each is a block of its own from then on.
 //!
-//! Whether it pays is learnt from what became of those that were brought: if fewer than half had been read when their segment was
-//! reclaimed, only one unit in 64 is, to learn more. With data of 4 to 12 times the cache neighbours would halve the speed otherwise: they
-//! go round in it so fast that nothing stays long enough to be read again. And a cache that is full of them has
-//! room: they leave with the oldest segments, nearly all of them.
+//! Whether it pays is learnt. It does not if fewer than half of those that were brought had been read when their segment was reclaimed: then single blocks are
+//! read, until misses show that it would pay ([`crate::locality`]). With data of 4 to 12 times the cache neighbours would halve the speed otherwise:
+//! they go round in it so fast that nothing stays long enough to be read again. And a cache that is full of them
+//! has room: they leave with the oldest segments, nearly all of them.
 //!
 //! Neighbours aren't locked: a write of one must not wait for a disk. What is in the index when the read begins isn't taken
 //! from it, even if it was destaged and dropped meanwhile, nor what anybody has asked to change since (canary `stale-neighbour`).
@@ -21,8 +21,8 @@ use crate::format::Stream;
 use crate::index::Flat;
 use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
+use crate::locality::Locality;
 use crate::memory::Buf;
-use crate::policy::mix;
 use crate::shared::{Cx, blocks_span};
 use crate::types::{BLOCK_BYTES, Mode};
 
@@ -32,10 +32,8 @@ pub const READ_AROUND_BLOCKS_MAX: u64 = 64;
 /// Blocks of wide reads in flight in a lane: 16 of 64 KiB, enough for a disk's queue. More misses than that go alone.
 const IN_FLIGHT_BLOCKS_MAX: u64 = 256;
 /// So many make a judgement; of so many the older ones count half from then on.
-const JUDGED_MIN: u64 = 64;
+const JUDGED_MIN: u64 = 256;
 const JUDGED_MAX: u64 = 8192;
-/// One unit in so many is read whole even where that doesn't pay.
-const TRIAL: u64 = 64;
 /// A cache with more than this part of it in unread neighbours has room.
 const VAIN_PART: u64 = 8;
 
@@ -67,9 +65,37 @@ pub(crate) struct Neighbours {
     wide: Slab<Wide>,
     /// Neighbours that were brought to segments that aren't reclaimed yet.
     present: u64,
-    /// Blocks of segments of neighbours that had been read when they were to leave, and all that were.
+    /// What became of those that were: lately, and since they were brought again.
+    lately: Judged,
+    since: Judged,
+    /// Number of the first commit since then.
+    since_seq: u64,
+    /// Since it was found that it does not pay: what misses say.
+    locality: Option<Locality>,
+    /// It was tried again because of what they said, and found wrong, so many times.
+    misled: u32,
+}
+
+/// Blocks of segments of neighbours as they were to leave.
+#[derive(Clone, Copy, Default)]
+struct Judged {
+    all: u64,
+    /// Had been read.
     read: u64,
-    judged: u64,
+}
+
+impl Judged {
+    fn note(&mut self, hits: u8) {
+        self.all += 1;
+        self.read += u64::from(hits > 0);
+        if self.all >= JUDGED_MAX {
+            (self.all, self.read) = (self.all / 2, self.read / 2);
+        }
+    }
+
+    fn paid(self) -> bool {
+        self.read * 2 >= self.all
+    }
 }
 
 impl Neighbours {
@@ -92,27 +118,45 @@ impl Neighbours {
         self.present -= neighbours as u64;
     }
 
-    /// What is left in a segment of neighbours is to leave; these are the hits of each block.
-    pub(crate) fn look_back(&mut self, hits: impl Iterator<Item = u8>) {
+    /// What is left in a segment of neighbours is to leave; these are the hits of each block. The lane has so many slots, and `seq` was the
+    /// segment's last commit.
+    pub(crate) fn look_back(&mut self, slots: u64, seq: u64, hits: impl Iterator<Item = u8>) {
         for hits in hits {
-            self.read += u64::from(hits > 0);
-            self.judged += 1;
+            self.lately.note(hits);
+            if seq >= self.since_seq {
+                self.since.note(hits);
+            }
         }
-        if self.judged >= JUDGED_MAX {
-            (self.read, self.judged) = (self.read / 2, self.judged / 2);
+        if self.locality.is_some() || self.since.all < JUDGED_MIN {
+            return;
+        }
+        if self.since.paid() {
+            self.misled = 0;
+        } else {
+            self.locality = Some(Locality::new(slots));
         }
     }
 
-    /// Whether neighbours of a block in that unit should be brought. While nothing is known they should: a cache that has room has no better use
-    /// for it.
-    fn pays(&self, unit: u64) -> bool {
-        self.judged < JUDGED_MIN || self.read * 2 >= self.judged || mix(unit).is_multiple_of(TRIAL)
+    /// A block in that unit of so many blocks was missed: whether its neighbours should be brought. While nothing is known they should: a cache
+    /// that has room has no better use for it.
+    fn pays(&mut self, unit: u64, unit_blocks: u64, next_seq: u64) -> bool {
+        let Some(locality) = &mut self.locality else { return true };
+        if locality.missed(unit, unit_blocks, self.misled) {
+            (self.locality, self.since, self.since_seq) = (None, Judged::default(), next_seq);
+            self.misled += 1;
+        }
+        self.locality.is_none()
     }
 
     /// Whether a large part of a lane of so many slots holds neighbours that nobody will read.
     fn in_vain(&self, slots: u64) -> bool {
-        let unread = self.present * (self.judged - self.read) / self.judged.max(1);
-        self.judged >= JUDGED_MIN && unread > slots / VAIN_PART
+        let Judged { all, read } = self.lately;
+        all >= JUDGED_MIN && self.present * (all - read) / all > slots / VAIN_PART
+    }
+
+    /// Memory of what misses say.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.locality.as_ref().map_or(0, Locality::bytes)
     }
 }
 
@@ -139,7 +183,7 @@ impl Lane {
         }
     }
 
-    fn widened(&self, at: usize, block: u32, blocks: u32, cx: &Cx<'_>) -> Option<Wide> {
+    fn widened(&mut self, at: usize, block: u32, blocks: u32, cx: &Cx<'_>) -> Option<Wide> {
         let unit = cx.shared.options.read_around_blocks();
         let piece = &self.pieces[at];
         let from = Flat(piece.first.0 + u64::from(block));
@@ -150,8 +194,9 @@ impl Lane {
         }
         let origin = &cx.shared.origins[cx.shared.origin_of(from)];
         // Of what was written past the cache a commit would have to wait for a flush, and take nothing more meanwhile.
-        let pays = origin.gauge.reads_are_dear(cx.now) && !origin.unflushed && self.neighbours.pays(from.0 / unit);
-        if !pays || !self.takes_neighbours(from, cx) {
+        let dear = origin.gauge.reads_are_dear(cx.now) && !origin.unflushed;
+        let next_seq = self.log.next_seq;
+        if !dear || !self.neighbours.pays(from.0 / unit, unit, next_seq) || !self.takes_neighbours(from, cx) {
             return None;
         }
         // Not beyond the lane's stripe, nor into a block that the origin's end cuts.

@@ -268,7 +268,7 @@ impl Lane {
         }
         if !victim.chosen && self.log.segments[segment as usize].is_of_neighbours(self.log.segment_slots()) {
             let hits = victim.blocks.iter().filter_map(|(flat, _)| index.get(*flat)).map(|found| found.hits);
-            self.neighbours.look_back(hits);
+            self.neighbours.look_back(self.log.slots(), self.log.segments[segment as usize].last_seq, hits);
         }
         victim.chosen = true;
         victim.pending += survivors.len() as u32;
