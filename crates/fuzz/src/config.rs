@@ -32,6 +32,7 @@ fn body(data: &[u8]) {
         let policy = &config.policy;
         same_again(&policy.dirty_limit);
         same_again(&policy.sequential_bypass);
+        same_again(&policy.read_around);
         same_again(&policy.max_dirty_age);
         same_again(&config.buffer_bytes);
         config.listeners.iter().filter_map(|listener| listener.nbd()).for_each(same_address);

@@ -44,7 +44,7 @@ pub const HITS_MAX: u8 = 3;
 /// A policy, one per lane.
 pub trait Policy: Send {
     /// This block was read, or written through, and is not in the cache. `room`: more segments are free than
-    /// reclaim keeps.
+    /// reclaim keeps, or many hold only what nobody asked for.
     fn missed(&mut self, key: u64, room: bool) -> Verdict;
 
     /// A block that was to be admitted is not, for want of room or of budget; returns what to keep as its count.
@@ -70,7 +70,8 @@ pub trait Policy: Send {
         (hits + 1).min(HITS_MAX)
     }
 
-    /// Whether blocks that nobody asked for are put in the cache, because one beside them missed. `room`: as in [`Policy::missed`].
+    /// Whether blocks that nobody asked for are put in the cache, because one beside them missed. `room`: more segments are
+    /// free than reclaim keeps.
     fn takes_neighbours(&self, room: bool) -> bool {
         room
     }
