@@ -34,6 +34,8 @@ mod driver;
 mod error;
 mod in_use;
 mod queue;
+#[cfg(test)]
+mod tests;
 
 use abi::{DeviceInfo, PARAMETERS_LEN, Parameters, control, feature, state};
 use ask::{Results, UblkAsk};
@@ -48,6 +50,8 @@ const DEPTH: u16 = 128;
 const IO_BYTES_MAX: u32 = 1 << 20;
 /// The longest discard or zeroing: seconds on a disk that must be written for it.
 const DISCARD_SECTORS_MAX: u32 = (256 << 20) / SECTOR_BYTES as u32;
+/// How long to wait before the kernel is asked again to take answers that it refused.
+const AGAIN_NS: u64 = 1_000_000;
 /// How long a killed daemon's device may take to notice that. It ends with its last I/O.
 const DEATH_WAIT: Duration = Duration::from_secs(10);
 const DEATH_STEP: Duration = Duration::from_millis(20);
@@ -93,6 +97,8 @@ pub struct Ublk {
     /// Without buffers so far, in the order they came.
     waiting: VecDeque<UblkAsk>,
     results: Results,
+    /// When to send answers that the kernel has refused.
+    again_at: Option<Time>,
     phase: Phase,
     /// It was another daemon's.
     recovering: bool,
@@ -131,6 +137,7 @@ impl Ublk {
             table: Table::default(),
             waiting: VecDeque::new(),
             results: Rc::new(RefCell::new(Vec::new())),
+            again_at: None,
             phase: Phase::Made,
             recovering,
             stop_asked: false,
@@ -195,20 +202,27 @@ impl Ublk {
         }
     }
 
-    /// Sends what was answered, with one system call.
-    fn give_back(&mut self) {
+    /// Sends what was answered, with one system call; and what the kernel has refused before.
+    fn give_back(&mut self, now: Time) {
+        let refused = self.again_at.take().is_some();
         let Some(queue) = &mut self.queue else {
             return;
         };
-        let results = self.results.take();
-        if results.is_empty() {
-            return;
-        }
-        for (tag, result) in results {
+        for (tag, result) in self.results.take() {
             queue.give_back(tag, result);
         }
-        if let Err(error) = queue.submit() {
-            tracing::error!("/dev/{}: giving requests back: {error}; its clients may wait for ever", self.name());
+        match queue.submit() {
+            Ok(()) if refused => tracing::info!("/dev/{}: the kernel takes requests back again", self.name()),
+            Ok(()) => {}
+            Err(error) => {
+                self.again_at = Some(now.plus_ns(AGAIN_NS));
+                if !refused {
+                    tracing::warn!(
+                        "/dev/{}: giving requests back: {error}; tried again each millisecond, and its clients wait until the kernel takes them (is it out of memory?)",
+                        self.name()
+                    );
+                }
+            }
         }
     }
 
@@ -389,10 +403,10 @@ impl Frontend for Ublk {
         // Who waits is tried at the end of every turn.
     }
 
-    fn turn_end(&mut self, _now: Time, _registry: &Registry, core: &mut dyn Core) -> bool {
+    fn turn_end(&mut self, now: Time, _registry: &Registry, core: &mut dyn Core) -> bool {
         self.table.answer(core);
         let (submitted, phase) = (self.take_in(core), self.phase);
-        self.give_back();
+        self.give_back(now);
         if self.stop_asked && self.phase == Phase::Live {
             self.begin_stop();
         }
@@ -407,7 +421,7 @@ impl Frontend for Ublk {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        None
+        self.again_at
     }
 
     fn stop(&mut self, _registry: &Registry, _core: &mut dyn Core) {

@@ -63,6 +63,10 @@ impl Queue {
     pub(super) fn open(file: File, depth: u16) -> io::Result<Self> {
         // All may be fetched or given back at once.
         let ring = IoUring::builder().build(u32::from(depth).next_power_of_two())?;
+        Self::with(ring, file, depth)
+    }
+
+    fn with(ring: IoUring, file: File, depth: u16) -> io::Result<Self> {
         let mapped_bytes = (usize::from(depth) * size_of::<Description>()).next_multiple_of(4096);
         // SAFETY: a new mapping at a place of the kernel's choice.
         let at = unsafe {
@@ -107,14 +111,18 @@ impl Queue {
         self.push(order::COMMIT_AND_FETCH, tag, result);
     }
 
-    /// Sends all that was given back.
+    /// Sends all that was given back. After an error the kernel may have taken a part; the next call sends the rest.
     pub(super) fn submit(&mut self) -> io::Result<()> {
-        loop {
+        while !self.ring.submission().is_empty() {
             match self.ring.submit() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => return other.map(drop),
+                Err(error) => return Err(error),
+                Ok(0) => return Err(io::ErrorKind::WouldBlock.into()),
+                // It stops where it is short of something, and says only how far it came.
+                Ok(_) => {}
             }
         }
+        Ok(())
     }
 
     fn push(&mut self, order: u32, tag: u16, result: i32) {
@@ -132,5 +140,45 @@ impl Drop for Queue {
         // SAFETY: the mapping of `open`, and no reference into it was ever given out.
         let unmapped = unsafe { munmap(self.descriptions.as_ptr().cast(), self.mapped_bytes) };
         debug_assert!(unmapped.is_ok(), "munmap of the descriptions: {unmapped:?}");
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A queue without a driver behind it, whose commands end at once with an error; the kernel refuses to take them until
+    /// [`accept`]. `None`: there is no io_uring here, which is said.
+    pub(in super::super) fn refused(depth: u16) -> Option<Queue> {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(4096).unwrap();
+        let ring = IoUring::builder().setup_r_disabled().build(u32::from(depth));
+        let ring = ring.inspect_err(|error| eprintln!("SKIPPED: no io_uring: {error}")).ok()?;
+        Some(Queue::with(ring, file, depth).unwrap())
+    }
+
+    /// The kernel takes commands from now on.
+    pub(in super::super) fn accept(queue: &Queue) {
+        queue.ring.submitter().register_enable_rings().unwrap();
+    }
+
+    /// How many have ended.
+    pub(in super::super) fn ended(queue: &mut Queue) -> usize {
+        std::iter::from_fn(|| queue.fetched()).count()
+    }
+
+    #[test]
+    fn what_the_kernel_takes_in_parts_is_all_sent() {
+        let Some(mut queue) = refused(8) else { return };
+        accept(&queue);
+        // The kernel takes this one, finds it wrong, and leaves those after it where they are.
+        let wrong = opcode::Nop::new().build().personality(0x7fff);
+        // SAFETY: it points to nothing.
+        unsafe { queue.ring.submission().push(&wrong) }.unwrap();
+        for tag in 0..7 {
+            queue.give_back(tag, 0);
+        }
+        queue.submit().unwrap();
+        assert_eq!(ended(&mut queue), 8);
     }
 }

@@ -14,14 +14,21 @@ use vm_memory::{
 };
 
 use super::MEMORY_SLOTS_MAX;
+use super::attached;
 use super::fault::Guard;
 
 /// A file of a client, mapped.
 pub(super) fn map(file: File, offset: u64, bytes: u64) -> io::Result<(MmapRegion, Guard)> {
+    let file = attached::memory(file).map_err(io::Error::other)?;
     let end = offset.checked_add(bytes).ok_or(io::ErrorKind::InvalidInput)?;
-    // A device node has no length of its own; whatever is missing is noticed by the guard.
-    if file.metadata()?.is_file() && file.metadata()?.len() < end {
+    // What is taken away later is noticed by the guard.
+    if file.metadata()?.len() < end {
         return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    // Of a huge page the kernel neither unmaps nor replaces (`fault`) a part.
+    let page = attached::page_bytes(&file)?;
+    if !bytes.is_multiple_of(page) {
+        return Err(io::Error::other(format!("{bytes} bytes of memory in pages of {page}; share whole pages")));
     }
     let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
     let region = MmapRegion::from_file(FileOffset::new(file, offset), bytes).map_err(io::Error::other)?;

@@ -17,6 +17,8 @@ use mio::{Interest, Registry, event::Event};
 
 use super::super::piece::PieceId;
 use super::super::{Core, Export, Frontend, TokenRange};
+use super::call::Calls;
+use super::closing::Closing;
 use super::debt::Debt;
 use super::messages::Talk;
 use super::pace::Pace;
@@ -26,6 +28,9 @@ use crate::control::{BindError, SocketFile, bind};
 
 /// Tokens of one client: its socket, and the kicks of its queues.
 const PEER_TOKENS: usize = 1 + QUEUES_MAX;
+
+/// How long to wait before clients are accepted again that could not be.
+const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 
 /// A client.
 struct Peer {
@@ -49,6 +54,10 @@ pub struct VhostUserBlk {
     durable: bool,
     tokens: TokenRange,
     acceptable: bool,
+    /// When to accept again, as it failed.
+    accept_at: Option<Time>,
+    calls: Calls,
+    closing: Closing,
     peers: Vec<Option<Peer>>,
     /// Clients without buffers, in the order they asked.
     waiting: VecDeque<usize>,
@@ -67,7 +76,14 @@ impl VhostUserBlk {
         let mut daemon = [0; 8];
         let drawn = rustix::rand::getrandom(&mut daemon, rustix::rand::GetRandomFlags::empty());
         drawn.map_err(|error| BindError::Io { path: path.to_owned(), source: error.into() })?;
+        let calls = Calls::new().map_err(|error| {
+            let why = format!("the kernel's asynchronous I/O, by which guests are told: {error}; it needs CONFIG_AIO, and a place below fs.aio-max-nr (sysctl)");
+            BindError::Io { path: path.to_owned(), source: io::Error::new(error.kind(), why) }
+        })?;
         Ok(Self {
+            calls,
+            closing: Closing::default(),
+            accept_at: None,
             daemon: u64::from_ne_bytes(daemon),
             durable,
             listener: Some(bind(path)?),
@@ -97,6 +113,10 @@ impl VhostUserBlk {
             let Some((listener, _)) = &self.listener else {
                 return;
             };
+            // What earlier ones have sent can't be closed: more of it must not pile up.
+            if self.closing.is_stuck() {
+                return;
+            }
             let socket = match listener.accept() {
                 Ok((socket, _)) => socket,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -104,18 +124,18 @@ impl VhostUserBlk {
                     return;
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-                // Out of descriptors or memory: tried again at the next turn.
+                // Out of descriptors or memory: tried again.
                 Err(_) => return,
             };
             self.look_who_left(registry, core);
             // No place: dropping the socket is a clear answer, a silent wait is not.
-            let Some(number) = self.peers.iter().position(Option::is_none) else {
+            let place = self.peers.iter().position(Option::is_none);
+            let (Some(number), Some(export)) = (place, self.export(core.exports())) else {
+                self.closing.close(socket);
                 continue;
             };
-            let Some(export) = self.export(core.exports()) else {
-                continue;
-            };
-            let Ok(talk) = Talk::new(socket, export, Debt::new(self.daemon, self.durable)) else {
+            let debt = Debt::new(self.daemon, self.durable);
+            let Ok(talk) = Talk::new(socket, export, debt, self.closing.clone()) else {
                 continue;
             };
             if talk.register(registry, self.peer_tokens(number)).is_ok() {
@@ -169,7 +189,7 @@ impl VhostUserBlk {
             return;
         };
         let mut session = talk.session();
-        let told = work.tell(&mut session);
+        let told = work.tell(&mut session, &self.calls);
         let told = if session.is_hit() { Err(Broken::Memory) } else { told };
         if let Err(error) = told {
             broken.get_or_insert(error);
@@ -188,6 +208,7 @@ impl VhostUserBlk {
                 tracing::warn!("{}: hung up on a client: {error}", self.path.display());
             }
             talk.deregister(registry);
+            self.closing.close(talk);
             peer.work.abort();
             self.waiting.retain(|&waiting| waiting != number);
         }
@@ -260,6 +281,7 @@ impl Frontend for VhostUserBlk {
 
     fn turn_end(&mut self, now: Time, registry: &Registry, core: &mut dyn Core) -> bool {
         self.accept(registry, core);
+        self.accept_at = self.acceptable.then(|| now.plus_ns(ACCEPT_AGAIN_NS));
         if std::mem::take(&mut self.found) {
             self.pace.found(now);
         }
@@ -303,8 +325,9 @@ impl Frontend for VhostUserBlk {
             }
             let over = peer.work.in_flight() == 0 && (peer.talk.is_none() || self.stopping);
             if over {
-                if let Some(talk) = &peer.talk {
+                if let Some(talk) = peer.talk.take() {
                     talk.deregister(registry);
+                    self.closing.close(talk);
                 }
                 *place = None;
                 // Somebody may wait for that.
@@ -315,7 +338,7 @@ impl Frontend for VhostUserBlk {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        None
+        self.accept_at
     }
 
     fn stop(&mut self, registry: &Registry, _core: &mut dyn Core) {

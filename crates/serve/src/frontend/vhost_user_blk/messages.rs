@@ -20,12 +20,14 @@ use vhost::vhost_user::BackendReqHandler;
 use vhost::vhost_user::message::{FrontendReq, MAX_MSG_SIZE};
 
 use super::super::{Export, TokenRange};
+use super::attached;
+use super::closing::Closing;
 use super::debt::Debt;
 use super::session::Session;
 use super::work::Broken;
 
 /// Request, flags and size, of four bytes each.
-const HEADER_BYTES: usize = 12;
+pub(super) const HEADER_BYTES: usize = 12;
 
 /// What a client's socket has for us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +36,8 @@ enum Next {
     Nothing,
     /// The client is gone.
     End,
-    Message(FrontendReq),
+    /// With its bytes, those of the header among them.
+    Message(FrontendReq, usize),
 }
 
 /// One client's socket, and what it has set up.
@@ -46,13 +49,14 @@ pub(super) struct Talk {
     pub(super) readable: bool,
     /// The client has shut its side down: half a message is all there will be.
     pub(super) closed: bool,
+    closing: Closing,
 }
 
 impl Talk {
-    pub(super) fn new(socket: UnixStream, export: Export, debt: Debt) -> Result<Self, Broken> {
+    pub(super) fn new(socket: UnixStream, export: Export, debt: Debt, closing: Closing) -> Result<Self, Broken> {
         let session = Arc::new(Mutex::new(Session::new(export, debt).map_err(Broken::Message)?));
         let handler = BackendReqHandler::from_stream(socket.try_clone()?, Arc::clone(&session));
-        Ok(Self { handler, session, socket, readable: true, closed: false })
+        Ok(Self { handler, session, socket, readable: true, closed: false, closing })
     }
 
     /// What was set up. Only one thread ever holds it.
@@ -74,9 +78,10 @@ impl Talk {
             match self.next()? {
                 Next::End => return Ok(false),
                 Next::Nothing => self.readable = false,
-                Next::Message(message) if must_wait(message) && !quiet => break,
-                Next::Message(_) if !self.can_answer()? => self.readable = false,
-                Next::Message(_) => {
+                Next::Message(message, _) if must_wait(message) && !quiet => break,
+                Next::Message(..) if !self.can_answer()? => self.readable = false,
+                Next::Message(_, bytes) => {
+                    attached::look(&self.socket, bytes, &self.closing)?;
                     let handled = self.handler.handle_request();
                     self.watch_kicks(registry, tokens)?;
                     handled.map_err(Broken::Message)?;
@@ -88,7 +93,7 @@ impl Talk {
 
     /// Whether the next message waits for requests to end, so that no new ones are to be taken.
     pub(super) fn waits(&self) -> bool {
-        self.readable && matches!(self.next(), Ok(Next::Message(message)) if must_wait(message))
+        self.readable && matches!(self.next(), Ok(Next::Message(message, _)) if must_wait(message))
     }
 
     fn next(&self) -> Result<Next, Broken> {
@@ -104,7 +109,8 @@ impl Talk {
         let message = FrontendReq::try_from(field(0)).ok().filter(|_| bytes <= MAX_MSG_SIZE);
         let message = message.ok_or(Broken::Message(vhost::vhost_user::Error::InvalidMessage))?;
         let there = rustix::io::ioctl_fionread(&self.socket).map_err(io::Error::from)?;
-        Ok(if there >= (HEADER_BYTES + bytes) as u64 { Next::Message(message) } else { self.incomplete() })
+        let bytes = HEADER_BYTES + bytes;
+        Ok(if there >= bytes as u64 { Next::Message(message, bytes) } else { self.incomplete() })
     }
 
     fn incomplete(&self) -> Next {

@@ -2,21 +2,20 @@
 //! One queue: which requests a guest has put into its ring, and which are given back.
 //!
 //! It runs from SET_VRING_KICK to GET_VRING_BASE while it is enabled. The kick is watched edge-triggered and
-//! never read: each write to an eventfd is an edge, so the count in it is of no interest, and a descriptor that
-//! would block a reader can do no harm. For the call, which is written to, blocking is switched off.
+//! never read: each write to an eventfd is an edge, so the count in it is of no interest. The call is never waited for (`call`).
+//! Both are eventfds (`attached`), and nothing is set on them: the client has them too.
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
-use rustix::fs::OFlags;
 use vhost::vhost_user::{Error, Result};
 use virtio_bindings::bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
 use super::QUEUE_SIZE_MAX;
+use super::call::Calls;
 use super::guest::Guest;
 use super::inflight::{Inflight, Tracker};
 
@@ -129,18 +128,10 @@ impl Ring {
         set.map_err(|_| Error::InvalidOperation("a ring at an address that is not aligned"))
     }
 
-    pub(super) fn set_call(&mut self, call: Option<File>) -> Result<()> {
-        if let Some(call) = &call {
-            let unblock = |call: &File| {
-                let flags = rustix::fs::fcntl_getfl(call)?;
-                rustix::fs::fcntl_setfl(call, flags | OFlags::NONBLOCK)
-            };
-            unblock(call).map_err(|error| Error::ReqHandlerError(error.into()))?;
-        }
+    pub(super) fn set_call(&mut self, call: Option<File>) {
         self.call = call;
         // The last one may have been used in vain.
         (self.untold, self.nudge) = (self.started, self.started);
-        Ok(())
     }
 
     /// Starts where the used ring is, with what was left in flight.
@@ -223,15 +214,17 @@ impl Ring {
     }
 
     /// Tells the guest what was given back, if it wants to be told.
-    pub(super) fn tell(&mut self, memory: &GuestMemoryMmap) -> std::result::Result<(), RingError> {
+    pub(super) fn tell(&mut self, memory: &GuestMemoryMmap, calls: &Calls) -> std::result::Result<(), RingError> {
         self.untold = false;
         let asked = self.queue.needs_notification(memory)? && !self.is_quiet(memory);
         if !asked && !std::mem::take(&mut self.nudge) {
             return Ok(());
         }
-        if let Some(call) = &self.call {
-            // Full = the guest has not looked at thousands of earlier ones; anything else = it is gone.
-            let _ = rustix::io::write(call.as_fd(), &1u64.to_ne_bytes());
+        if let Some(call) = &self.call
+            && !calls.signal(call)
+        {
+            // The kernel has no memory for it at the moment: tried again at the next turn.
+            (self.untold, self.nudge) = (true, true);
         }
         Ok(())
     }

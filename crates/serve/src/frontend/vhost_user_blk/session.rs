@@ -5,7 +5,7 @@
 //! told to a client that asked for an acknowledgement, and it is hung up on.
 
 use std::fs::File;
-use std::mem;
+use std::{io, mem};
 
 use vhost::vhost_user::message::{
     VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight, VhostUserLog,
@@ -17,6 +17,7 @@ use virtio_bindings::bindings::virtio_blk::{VIRTIO_BLK_F_CONFIG_WCE, VIRTIO_BLK_
 use virtio_bindings::bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 
 use super::super::Export;
+use super::attached;
 use super::debt::Debt;
 use super::guest::Guest;
 use super::inflight::Inflight;
@@ -98,6 +99,10 @@ impl Session {
     }
 }
 
+fn eventfd(file: File) -> Result<File> {
+    attached::eventfd(file).map_err(|error| Error::ReqHandlerError(io::Error::other(error)))
+}
+
 const UNKNOWN: Error = Error::InvalidOperation("a message that was never offered");
 
 impl VhostUserBackendReqHandlerMut for Session {
@@ -177,7 +182,7 @@ impl VhostUserBackendReqHandlerMut for Session {
 
     fn set_vring_kick(&mut self, index: u8, fd: Option<File>) -> Result<()> {
         let fd = fd.ok_or(Error::InvalidOperation("a queue without a kick, which would have to be polled"))?;
-        let at = usize::from(index);
+        let (at, fd) = (usize::from(index), eventfd(fd)?);
         self.ring(index.into())?;
         self.retire_kick(at);
         let ring = &mut self.rings[at];
@@ -190,10 +195,13 @@ impl VhostUserBackendReqHandlerMut for Session {
     }
 
     fn set_vring_call(&mut self, index: u8, fd: Option<File>) -> Result<()> {
-        self.ring(index.into())?.set_call(fd)
+        let call = fd.map(eventfd).transpose()?;
+        self.ring(index.into())?.set_call(call);
+        Ok(())
     }
 
-    fn set_vring_err(&mut self, index: u8, _fd: Option<File>) -> Result<()> {
+    fn set_vring_err(&mut self, index: u8, fd: Option<File>) -> Result<()> {
+        fd.map(eventfd).transpose()?;
         // Nobody is told of errors that way: a damaged ring ends the connection.
         self.ring(index.into()).map(|_| ())
     }

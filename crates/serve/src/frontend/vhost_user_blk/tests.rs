@@ -4,8 +4,12 @@
 
 mod blkio;
 mod driver;
+mod files;
 mod hostile;
 mod inflight;
+mod order;
 mod parser;
 mod reconnect;
 mod requests;
+#[cfg(feature = "fuse")]
+mod silent;

@@ -14,6 +14,8 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 use super::super::Core;
 use super::super::piece::{Piece, PieceId};
 use super::CONNECTION_BYTES_MAX;
+use super::attached::FileError;
+use super::call::Calls;
 use super::chain::{ChainError, Segment};
 use super::jobs::Jobs;
 use super::request::{Ask, Range, Status, parse};
@@ -34,6 +36,8 @@ pub(super) enum Broken {
     NoStatus,
     #[error("shared memory that is gone")]
     Memory,
+    #[error("{0}")]
+    Files(#[from] FileError),
     #[error("{0}")]
     Message(vhost::vhost_user::Error),
     #[error("{0}")]
@@ -71,13 +75,13 @@ impl Work {
         self.stalled.len()
     }
 
-    /// Takes new requests from the rings that were kicked. `may_alloc`: nobody has waited longer for buffers; `awake`:
+    /// Takes new requests from the rings that were kicked. `may_alloc`: no other client has waited longer for buffers; `awake`:
     /// it will be called again at once, so that nobody has to kick. True if there is something to be carried out.
     pub(super) fn pull(
         &mut self,
         session: &mut Session,
         core: &mut dyn Core,
-        mut may_alloc: bool,
+        may_alloc: bool,
         awake: bool,
     ) -> Result<bool, Broken> {
         let mut found = 0;
@@ -97,8 +101,9 @@ impl Work {
                 };
                 found += 1;
                 let place = self.accept(session, ring, head)?;
+                // Who waits is first, also if it waits for this client's own share.
+                let may_alloc = may_alloc && self.stalled.is_empty();
                 self.hand_over(place, session, core, may_alloc)?;
-                may_alloc &= self.stalled.is_empty();
             }
         }
         Ok(found > 0)
@@ -305,9 +310,9 @@ impl Work {
     }
 
     /// Tells the guest of what it got back.
-    pub(super) fn tell(&mut self, session: &mut Session) -> Result<(), Broken> {
+    pub(super) fn tell(&mut self, session: &mut Session, calls: &Calls) -> Result<(), Broken> {
         for ring in session.rings.iter_mut().filter(|ring| ring.untold && ring.is_started()) {
-            ring.tell(session.guest.memory())?;
+            ring.tell(session.guest.memory(), calls)?;
         }
         Ok(())
     }

@@ -90,7 +90,11 @@ pub(super) struct Wire {
 
 impl Machine {
     pub(super) fn new() -> Self {
-        let file = File::from(rustix::fs::memfd_create("guest", MemfdFlags::CLOEXEC).unwrap());
+        Self::of(File::from(rustix::fs::memfd_create("guest", MemfdFlags::CLOEXEC).unwrap()))
+    }
+
+    /// Its memory is this file.
+    pub(super) fn of(file: File) -> Self {
         file.set_len(MEMORY_BYTES).unwrap();
         let offset = FileOffset::new(file.try_clone().unwrap(), 0);
         let ranges = [(GuestAddress(0), MEMORY_BYTES as usize, Some(offset))];

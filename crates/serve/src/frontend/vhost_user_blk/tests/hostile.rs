@@ -11,7 +11,7 @@ use super::requests::{DONE, serve};
 use crate::rig::Bench;
 
 /// Another client must be served as if nothing had been.
-fn assert_serves(bench: &Bench) {
+pub(super) fn assert_serves(bench: &Bench) {
     let mut machine = Machine::new();
     let wire = machine.connect(&bench.path("guest"), usual());
     machine.fill(DATA, 4096, 0x42);

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The files that come with a message: whether they are what they should be, before the message is read.
+//!
+//! A file of the client's choice may be on a file system of its own making (FUSE), which need never answer: to poll it, to
+//! touch it where it is mapped, to ask for its length, or to close it could take for ever, and the pump has one
+//! thread. Here nothing is asked that a file system would have to answer: eventfds are known by the kernel's name for
+//! them, memory by having seals, which memfds and the files of tmpfs and hugetlbfs have and no others do. What is
+//! neither is closed elsewhere (`closing`), and the message never read. Test: `hostile_files_are_refused`.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags};
+use vhost::vhost_user::message::MAX_MSG_SIZE;
+
+use super::closing::Closing;
+use super::messages::HEADER_BYTES;
+use super::work::Broken;
+
+/// Files that the `vhost` crate takes with one message.
+const FILES_MAX: usize = 32;
+
+/// statfs(2).
+const HUGETLBFS: u64 = 0x9584_58f6;
+/// What to do.
+const MEMORY: &str = "give the guest its memory from a memfd, or a file of tmpfs or hugetlbfs (QEMU: memory-backend-memfd, or memory-backend-file in /dev/shm)";
+
+/// What is wrong with a file.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FileError {
+    #[error("it sent {0:?}, which is neither an eventfd nor memory that always answers; {MEMORY}")]
+    Strange(String),
+    #[error("it sent {0:?} as kick, call or error of a queue; send an eventfd, as QEMU and libblkio do")]
+    NoEventfd(String),
+    #[error("it sent {0:?} as memory; {MEMORY}")]
+    NoMemory(String),
+    #[error("it sent more than {FILES_MAX} files with a message, or more than this daemon may open (LimitNOFILE)")]
+    Many,
+    #[error("it sent a message in pieces, with files before the last of them; send it as a whole")]
+    Cut,
+}
+
+/// Looks at the files of the message that is next, of so many bytes with its header, all of which are there. The
+/// message stays where it is.
+pub(super) fn look(socket: &UnixStream, bytes: usize, closing: &Closing) -> Result<(), Broken> {
+    let mut into = [0; HEADER_BYTES + MAX_MSG_SIZE];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = rustix::io::retry_on_intr(|| {
+        rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut into[..bytes])], &mut control, flags)
+    });
+    let received = received.map_err(io::Error::from)?;
+    let rights = control.drain().filter_map(|ancillary| match ancillary {
+        RecvAncillaryMessage::ScmRights(files) => Some(files),
+        _ => None,
+    });
+    let files: Vec<OwnedFd> = rights.flatten().collect();
+    // The kernel shows the first files in the socket, and no bytes after those that came with them. They may be
+    // those of a later message, so what is looked for here is only what is never right.
+    let strange = |file: &OwnedFd| !is_eventfd(file.as_fd()) && !is_memory(file.as_fd());
+    let refused = if received.flags.contains(ReturnFlags::CTRUNC) {
+        Some(FileError::Many)
+    } else if received.bytes < bytes {
+        Some(FileError::Cut)
+    } else {
+        files.iter().find(|file| strange(file)).map(|file| FileError::Strange(name(file.as_fd())))
+    };
+    match refused {
+        // Neither eventfds nor memory have anything to be written back.
+        None => Ok(()),
+        Some(error) => {
+            closing.close(files);
+            Err(error.into())
+        }
+    }
+}
+
+/// A file that is to be a kick, call or error.
+pub(super) fn eventfd(file: File) -> Result<File, FileError> {
+    if is_eventfd(file.as_fd()) { Ok(file) } else { Err(FileError::NoEventfd(name(file.as_fd()))) }
+}
+
+/// A file that is to be memory.
+pub(super) fn memory(file: File) -> Result<File, FileError> {
+    if is_memory(file.as_fd()) { Ok(file) } else { Err(FileError::NoMemory(name(file.as_fd()))) }
+}
+
+/// What the size of memory must be a multiple of: 1, or a huge page.
+pub(super) fn page_bytes(memory: &File) -> io::Result<u64> {
+    let stat = rustix::fs::fstatfs(memory)?;
+    Ok(if stat.f_type as u64 & 0xffff_ffff == HUGETLBFS { stat.f_bsize as u64 } else { 1 })
+}
+
+/// Nothing else has this name: those of files begin with a slash.
+fn is_eventfd(file: BorrowedFd<'_>) -> bool {
+    name(file) == "anon_inode:[eventfd]"
+}
+
+/// fcntl(2): of other files F_GET_SEALS is an error.
+fn is_memory(file: BorrowedFd<'_>) -> bool {
+    rustix::fs::fcntl_get_seals(file).is_ok()
+}
+
+/// What the kernel calls it; needs no file system but /proc.
+fn name(file: BorrowedFd<'_>) -> String {
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    link.map_or_else(|error| format!("a file without a name (/proc: {error})"), |link| link.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eventfds_and_memory_are_known_from_other_files() {
+        let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+        let memfd = rustix::fs::memfd_create("anon_inode:[eventfd]", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let (pipe, _end) = std::io::pipe().unwrap();
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let disk = File::open("/proc/version").unwrap();
+        let seen = |file: BorrowedFd<'_>| (is_eventfd(file), is_memory(file));
+        assert_eq!(seen(event.as_fd()), (true, false));
+        assert_eq!(seen(memfd.as_fd()), (false, true), "whatever its name");
+        assert_eq!(seen(pipe.as_fd()), (false, false));
+        assert_eq!(seen(socket.as_fd()), (false, false));
+        assert_eq!(seen(disk.as_fd()), (false, false));
+        let said = memory(disk).unwrap_err().to_string();
+        assert!(said.contains("\"/proc/version\"") && said.contains("memory-backend-memfd"), "{said}");
+        assert!(eventfd(File::from(memfd)).is_err());
+    }
+}
