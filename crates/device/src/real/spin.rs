@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How long a thread looks out for work before it sleeps.
 //!
-//! To sleep and to be woken takes longer than most requests of a client that waits for each answer. So a wait that
+//! To sleep and to be woken is half of the time of a client that waits for each answer (ADR 0016). So a wait that
 //! is likely to be short is spent looking out, and others may run meanwhile (`sched_yield`). How long adapts as KVM's halt polling
 //! does (`halt_poll_ns` in Linux): it grows while waits end soon, and is given up when they don't, so an idle daemon
 //! takes no processor time.
