@@ -127,6 +127,9 @@ pub(crate) struct Serve {
     /// What is cached, and what leaves [default: the first].
     #[arg(long, value_parser = choice::policy())]
     policy: Option<String>,
+    /// Threads: one for the engine, and the rest for NBD's and vhost-user-blk's clients [default: 1, which does it all].
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
     /// RAM for payload [default: 128 MiB].
     #[arg(long, value_name = "SIZE")]
     buffer_bytes: Option<Size>,
@@ -247,6 +250,7 @@ impl Serve {
         config.without_cache = self.without_cache;
         config.accept_missing_dirty_data = self.accept_missing_dirty_data;
         config.buffer_bytes = self.buffer_bytes.unwrap_or(config.buffer_bytes);
+        config.threads = self.threads.unwrap_or(config.threads);
         config.ram_front_bytes = self.ram_front_bytes.unwrap_or(config.ram_front_bytes);
         let policy = &mut config.policy;
         policy.dirty_limit = self.dirty_limit.unwrap_or(policy.dirty_limit);

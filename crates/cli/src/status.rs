@@ -150,7 +150,15 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
     }
     line("throttled", now.throttled_writes, |it| it.counters.throttled_writes, false)?;
     writeln!(out)?;
-    writeln!(out, "clients     {} connected, {} requests in flight", report.clients, report.requests_in_flight)?;
+    let threads = match report.threads {
+        0 | 1 => String::new(),
+        more => format!("; {more} threads, one of them the engine's"),
+    };
+    writeln!(
+        out,
+        "clients     {} connected, {} requests in flight{threads}",
+        report.clients, report.requests_in_flight
+    )?;
     writeln!(
         out,
         "memory      {} resident; index {}, buffers {}, window {}, RAM front {}",

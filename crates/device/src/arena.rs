@@ -13,6 +13,9 @@
 //! and says so ([`Chunk::pin`]) of those whose very pages the kernel holds. Those are never given
 //! back: the kernel would go on with pages that aren't ours any more.
 //!
+//! An arena may lend its buffers ([`Arena::lending`]): another thread's arena reads and writes them then, under the same
+//! names, while only the owner takes and frees them (`lending`).
+//!
 //! Soundness: payload is reached through raw pointers, and a reference lives only as long as one
 //! call. The rule that the bytes of an I/O in flight aren't changed (write) or looked at (read)
 //! is the engine's; breaking it would give wrong bytes, never a wild access.
@@ -25,11 +28,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use flashfront_engine::{Buf, Memory, Span, Time};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+mod lending;
+
+pub use lending::Loan;
+use lending::{Borrowed, LOANS_MAX, NUMBERS};
+
 /// Bytes of a chunk, also the largest buffer (4 MiB).
 pub const CHUNK_BYTES: u32 = 4 << 20;
 const UNIT_SHIFT: u32 = 12;
 const UNIT_BITS: u32 = 10;
 const UNITS: usize = 1 << UNIT_BITS;
+/// Numbers of chunks, as a `Buf` leaves 22 bits for them: 16 TiB.
+const CHUNK_NUMBERS: usize = 1 << (32 - UNIT_BITS);
 /// Size classes: 4 KiB << 0 to 4 KiB << 10.
 const CLASSES: usize = UNIT_BITS as usize + 1;
 /// How often [`Arena::trim`] looks, and how many looks must find a chunk idle before it is given back: 0.3 ms
@@ -148,8 +158,13 @@ unsafe impl Sync for Use {}
 /// Buffers for I/O, up to a bound.
 #[derive(Debug)]
 pub struct Arena {
+    /// The number of the first chunk; the others follow.
+    first: usize,
     chunks: Vec<Arc<Chunk>>,
     uses: Vec<Use>,
+    /// Where borrowers find its chunks.
+    lent: Option<Loan>,
+    borrowed: Borrowed,
     /// Free buffers per pool and class, the warmest last.
     free: [[Vec<u32>; CLASSES]; 2],
     chunks_max: usize,
@@ -178,11 +193,14 @@ impl Arena {
     /// a time, so give the engine more than the sum of its buffers.
     #[must_use]
     pub fn with_reserve(limit_bytes: u64, reserve_bytes: u64) -> Self {
-        // 22 bits of a `Buf` are left for the chunk: 16 TiB.
-        let chunks = |bytes: u64| bytes.div_ceil(u64::from(CHUNK_BYTES)).clamp(1, 1 << (32 - UNIT_BITS)) as usize;
+        let most = CHUNK_NUMBERS - LOANS_MAX * NUMBERS;
+        let chunks = |bytes: u64| bytes.div_ceil(u64::from(CHUNK_BYTES)).clamp(1, most as u64) as usize;
         Self {
+            first: 0,
             chunks: Vec::new(),
             uses: Vec::new(),
+            lent: None,
+            borrowed: Borrowed::default(),
             free: Default::default(),
             chunks_max: chunks(limit_bytes),
             reserve: chunks(reserve_bytes),
@@ -222,33 +240,32 @@ impl Arena {
         self.chunks_max as u64 * u64::from(CHUNK_BYTES)
     }
 
-    /// All chunks, by number, with those given back. The list only grows.
+    /// The chunk that a buffer is in, and its number.
     #[must_use]
-    pub fn chunks(&self) -> &[Arc<Chunk>] {
-        &self.chunks
+    pub fn chunk_of(&self, buf: Buf) -> (u32, &Arc<Chunk>) {
+        let chunk = self.chunks.get(self.place_of(buf)).unwrap_or_else(|| self.borrowed.chunk(number_of(buf)));
+        (number_of(buf) as u32, chunk)
     }
 
-    /// The chunk that a buffer is in.
-    #[must_use]
-    pub fn chunk_of(&self, buf: Buf) -> usize {
-        (buf.0 >> UNIT_BITS) as usize
+    /// Its own chunk that a buffer is in; beyond all of them, if the buffer is another arena's.
+    fn place_of(&self, buf: Buf) -> usize {
+        number_of(buf).wrapping_sub(self.first)
     }
 
-    /// Bytes that a buffer has room for: at least what was asked for.
-    #[must_use]
-    pub fn buffer_bytes(&self, buf: Buf) -> u32 {
-        class_bytes(usize::from(self.uses[self.chunk_of(buf)].class))
-    }
-
-    /// The address of a range. Asserts that the range is inside its buffer.
+    /// The address of a range. Asserts that the range is inside its buffer; of a borrowed one, that it is inside its chunk.
     #[must_use]
     pub fn ptr(&self, span: Span) -> NonNull<u8> {
-        let used = &self.uses[self.chunk_of(span.buf)];
+        let at = ((span.buf.0 as usize % UNITS) << UNIT_SHIFT) + span.offset as usize;
+        let Some(used) = self.uses.get(self.place_of(span.buf)) else {
+            let base = self.borrowed.chunk(number_of(span.buf)).ptr();
+            assert!(at + span.len as usize <= CHUNK_BYTES as usize, "bug: {span:?} is outside its chunk");
+            // SAFETY: just checked.
+            return unsafe { base.add(at) };
+        };
         let end = u64::from(span.offset) + u64::from(span.len);
         assert!(end <= u64::from(class_bytes(usize::from(used.class))), "bug: {span:?} is outside its buffer");
         #[cfg(debug_assertions)]
         assert!(used.is_live(span.buf), "bug: {span:?} is in a buffer that was freed");
-        let at = ((span.buf.0 as usize % UNITS) << UNIT_SHIFT) + span.offset as usize;
         // SAFETY: unit < 1024 and the range ends within a buffer of the chunk, so `at` is within the mapping.
         unsafe { used.base.add(at) }
     }
@@ -296,8 +313,8 @@ impl Arena {
 
     /// Takes an empty chunk from its pool.
     fn disown(&mut self, number: usize) {
-        let used = &self.uses[number];
-        self.free[used.pool as usize][usize::from(used.class)].retain(|buf| (buf >> UNIT_BITS) as usize != number);
+        let (used, named) = (&self.uses[number], self.first + number);
+        self.free[used.pool as usize][usize::from(used.class)].retain(|buf| number_of(Buf(*buf)) != named);
         self.front_end_chunks -= usize::from(used.pool == Pool::FrontEnd);
     }
 
@@ -307,13 +324,15 @@ impl Arena {
             return None;
         }
         let buf = Buf(self.free[pool as usize][class].pop()?);
-        let used = &mut self.uses[(buf.0 >> UNIT_BITS) as usize];
+        let place = self.place_of(buf);
+        let used = &mut self.uses[place];
         self.empty_chunks -= usize::from(used.live == 0);
         used.live += 1;
         used.idle = 0;
         #[cfg(debug_assertions)]
         used.flip(buf);
         self.allocated_bytes += u64::from(class_bytes(class));
+        self.tell_borrowers();
         Some(buf)
     }
 
@@ -327,7 +346,11 @@ impl Arena {
                 let Some(chunk) = Chunk::map() else { return false };
                 self.uses.push(Use::new(chunk.ptr(), pool, class));
                 self.chunks.push(Arc::new(chunk));
-                self.chunks.len() - 1
+                let number = self.chunks.len() - 1;
+                if let Some(lent) = &self.lent {
+                    lent.put(number, &self.chunks[number]);
+                }
+                number
             };
             self.empty_chunks += 1;
             number
@@ -341,7 +364,7 @@ impl Arena {
         };
         self.front_end_chunks += usize::from(pool == Pool::FrontEnd);
         self.uses[number] = Use::new(self.chunks[number].ptr(), pool, class);
-        let first = (number << UNIT_BITS) as u32;
+        let first = ((self.first + number) << UNIT_BITS) as u32;
         // The lowest address is on top, so that pages are touched in order.
         self.free[pool as usize][class].extend((0..UNITS as u32).step_by(1 << class).rev().map(|unit| first | unit));
         true
@@ -390,7 +413,8 @@ impl Memory for Arena {
     }
 
     fn free(&mut self, buf: Buf) {
-        let used = &mut self.uses[(buf.0 >> UNIT_BITS) as usize];
+        let place = self.place_of(buf);
+        let used = &mut self.uses[place];
         #[cfg(debug_assertions)]
         {
             assert!(used.is_live(buf), "bug: {buf:?} is freed twice, or was never allocated");
@@ -400,6 +424,7 @@ impl Memory for Arena {
         self.empty_chunks += usize::from(used.live == 0);
         self.allocated_bytes -= u64::from(class_bytes(usize::from(used.class)));
         self.free[used.pool as usize][usize::from(used.class)].push(buf.0);
+        self.tell_borrowers();
     }
 
     fn bytes(&self, span: Span) -> &[u8] {
@@ -450,6 +475,11 @@ pub fn prefetch(line: &[u64; 8]) {
     // Elsewhere stable Rust has no such hint.
     #[cfg(not(target_arch = "x86_64"))]
     let _ = line;
+}
+
+/// The number of the chunk that a buffer is in.
+fn number_of(buf: Buf) -> usize {
+    (buf.0 >> UNIT_BITS) as usize
 }
 
 /// The smallest class whose buffers hold `bytes`.

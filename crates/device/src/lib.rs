@@ -15,6 +15,6 @@ mod rng;
 pub mod sim;
 pub mod wrap;
 
-pub use arena::{Arena, CHUNK_BYTES, Chunk, prefetch};
+pub use arena::{Arena, CHUNK_BYTES, Chunk, Loan, prefetch};
 pub use device::{Device, DeviceIo, Done, Geometry};
 pub use rng::Rng;

@@ -6,27 +6,34 @@
 //! on the day it matters. [`REFERENCE`] documents every key and is parsed by a test, so that it
 //! can't drift from the code.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use flashfront_engine::{BLOCK_BYTES, Durability, Mode, READ_AROUND_BLOCKS_MAX};
+use flashfront_engine::{Durability, Mode};
 use serde::Deserialize;
 
 use crate::frontend::nbd::Listen;
 
+mod check;
+mod error;
 mod units;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use check::name_is_usable;
+pub use error::ConfigError;
 pub use units::{Age, DirtyLimit, FlashBudget, Size, UnitError};
 
 /// A complete, commented config file: every key with unit, default and reason.
 pub const REFERENCE: &str = include_str!("config/reference.toml");
 
 /// Least RAM for buffers: the longest NBD read (33 MiB), destage (28 MiB), and one lane (15 MiB).
-/// The daemon asks for as much for each lane and for destage once more.
+/// The daemon asks for as much for each lane, for the clients of each thread, and for destage once more.
 pub const BUFFER_BYTES_MIN: u64 = 76 << 20;
+
+/// Threads that can be asked for.
+pub const THREADS_MAX: usize = 64;
 
 /// All a daemon needs to know.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -62,6 +69,9 @@ pub struct Config {
     /// RAM for copies of blocks that were read from the cache device.
     #[serde(default = "ram_front_bytes")]
     pub ram_front_bytes: Size,
+    /// One for the engine, and the rest for the clients' bytes; 1 = one does it all.
+    #[serde(default = "threads")]
+    pub threads: usize,
     /// Drop what the cache holds of an origin that was changed behind its back. A flag only:
     /// in a file it would decide about changes nobody has seen yet.
     #[serde(skip)]
@@ -133,6 +143,12 @@ impl Listener {
     #[must_use]
     pub fn is_of_this_machine(&self) -> bool {
         matches!(self, Self::Fuse(_) | Self::Ublk(_))
+    }
+
+    /// Whether its clients' bytes can be left to a thread other than the engine's ([`Config::carriers`]).
+    #[must_use]
+    pub fn is_portable(&self) -> bool {
+        matches!(self, Self::Nbd(_) | Self::VhostUserBlk { .. })
     }
 
     /// The address, if it is NBD's.
@@ -228,96 +244,6 @@ impl Default for Policy {
     }
 }
 
-/// Why a config can't be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// The file can't be read.
-    #[error("{path}: {source}", path = path.display())]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The file is not what it should be; the message shows line and column.
-    #[error("{path}: {source}\nEvery key is explained by: flashfront serve --print-config", path = path.display())]
-    Parse {
-        /// Which file.
-        path: PathBuf,
-        /// Where and why.
-        source: Box<toml::de::Error>,
-    },
-    /// No volume.
-    #[error("no volume to serve; give --origin PATH, or a [[volume]] table in the config file")]
-    NoVolume,
-    /// Nowhere to listen.
-    #[error(
-        "nowhere to listen; give --nbd unix:PATH, --vhost-user-blk unix:PATH, --fuse DIR or --ublk N, or a [[listen]] table in the config file"
-    )]
-    NoListen,
-    /// Two volumes of one name.
-    #[error("two volumes are named `{0}`; names are what clients choose by, give each its own")]
-    DuplicateName(String),
-    /// Two volumes of one origin.
-    #[error("{origin} is the origin of two volumes; each volume needs an origin of its own", origin = .0.display())]
-    DuplicateOrigin(PathBuf),
-    /// Several volumes, and one disk.
-    #[error(
-        "vhost_user_blk {path} is one disk, and there are several volumes; say which: volume = \"NAME\" in its [[listen]] table", path = .0.display()
-    )]
-    WhichVolume(PathBuf),
-    /// A volume that isn't there.
-    #[error("vhost_user_blk {path} is to serve the volume `{name}`, and no [[volume]] has that name", path = path.display())]
-    UnknownVolume {
-        /// Where.
-        path: PathBuf,
-        /// Which.
-        name: String,
-    },
-    /// Nobody has said that dirty data may be missing.
-    #[error(
-        "--without-cache serves the origin as it is, and nobody can tell from that what is missing. If the cache held dirty data (mode writeback), the origin lacks the newest writes, in no order that a file system expects: files may be old, torn or gone, and what is written now can't be put together with the dirty data later. If the cache can come back, bring it back. If you know that nothing was dirty, or would rather lose it, say --accept-missing-dirty-data"
-    )]
-    MissingDirtyData,
-    /// A name no client could ask for.
-    #[error("the volume name `{0}` can't be used; take 1 to 255 letters, digits, `.`, `_` or `-`")]
-    BadName(String),
-    /// Cache and origin are one.
-    #[error("{path} is named as cache device and as origin; they must be two devices", path = .0.display())]
-    CacheIsOrigin(PathBuf),
-    /// A name that no file can have.
-    #[error("the volume name `{0}` can't be that of a file, which --fuse DIR would make of it; choose another")]
-    NoFileName(String),
-    /// More than can be read around a miss, or a part of a block.
-    #[error("read_around is {0}; it must be a multiple of 4 KiB, and at most 256 KiB (0B = only what is asked for)")]
-    ReadAround(Size),
-    /// Unencrypted traffic to other machines.
-    #[error(
-        "{0} is reachable from other machines and the traffic is not encrypted; set up TLS with --tls-certificates DIR, or listen on 127.0.0.1 or a unix socket, or say --insecure if the network is trusted"
-    )]
-    NotLoopback(Listen),
-    /// The same of the metrics, which have no TLS.
-    #[error(
-        "http {0} is reachable from other machines and is never encrypted; listen on 127.0.0.1, or say --insecure if the network is trusted"
-    )]
-    HttpNotLoopback(SocketAddr),
-    /// A host name nobody knows.
-    #[error("{at}: {source}")]
-    Resolve {
-        /// Where.
-        at: Listen,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// Too little RAM.
-    #[error("buffer_bytes is {given}; at least {least} is needed to keep devices busy", least = Size(BUFFER_BYTES_MIN))]
-    BufferSmall {
-        /// What was asked for.
-        given: Size,
-    },
-}
-
 impl Config {
     /// Flags alone: one cache device, everything else by default.
     #[must_use]
@@ -333,6 +259,7 @@ impl Config {
             tls: None,
             buffer_bytes: buffer_bytes(),
             ram_front_bytes: ram_front_bytes(),
+            threads: threads(),
             accept_changed_origin: false,
             without_cache: false,
             accept_missing_dirty_data: false,
@@ -340,6 +267,12 @@ impl Config {
             listeners: Vec::new(),
             policy: Policy::default(),
         }
+    }
+
+    /// Threads beside the engine's.
+    #[must_use]
+    pub fn carriers(&self) -> usize {
+        self.threads.saturating_sub(1)
     }
 
     /// Reads a file. [`Config::check`] is for later, when flags have been added.
@@ -351,111 +284,6 @@ impl Config {
             std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         toml::from_str(&text).map_err(|source| ConfigError::Parse { path: path.to_owned(), source: Box::new(source) })
     }
-
-    /// Checks the values against each other.
-    ///
-    /// # Errors
-    /// The first thing that can't work.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        self.check_devices()?;
-        if self.without_cache && !self.accept_missing_dirty_data {
-            return Err(ConfigError::MissingDirtyData);
-        }
-        if self.listeners.is_empty() {
-            return Err(ConfigError::NoListen);
-        }
-        self.check_shared()?;
-        let fuse = self.listeners.iter().any(|listener| matches!(listener, Listener::Fuse(_)));
-        if let Some(volume) = self.volumes.iter().find(|volume| fuse && [".", ".."].contains(&&*volume.name)) {
-            return Err(ConfigError::NoFileName(volume.name.clone()));
-        }
-        self.check_places()
-    }
-
-    /// What [`Config::check`] does, for somebody who serves nobody.
-    ///
-    /// # Errors
-    /// The first thing that can't work.
-    pub(crate) fn check_devices(&self) -> Result<(), ConfigError> {
-        let around = self.policy.read_around;
-        if !around.0.is_multiple_of(BLOCK_BYTES) || around.0 > READ_AROUND_BLOCKS_MAX * BLOCK_BYTES {
-            return Err(ConfigError::ReadAround(around));
-        }
-        if self.volumes.is_empty() {
-            return Err(ConfigError::NoVolume);
-        }
-        for (nth, volume) in self.volumes.iter().enumerate() {
-            if !name_is_usable(&volume.name) {
-                return Err(ConfigError::BadName(volume.name.clone()));
-            }
-            if volume.origin == self.cache && !self.without_cache {
-                return Err(ConfigError::CacheIsOrigin(volume.origin.clone()));
-            }
-            for earlier in &self.volumes[..nth] {
-                if earlier.name == volume.name {
-                    return Err(ConfigError::DuplicateName(volume.name.clone()));
-                }
-                if earlier.origin == volume.origin {
-                    return Err(ConfigError::DuplicateOrigin(volume.origin.clone()));
-                }
-            }
-        }
-        if self.buffer_bytes.0 < BUFFER_BYTES_MIN {
-            return Err(ConfigError::BufferSmall { given: self.buffer_bytes });
-        }
-        Ok(())
-    }
-
-    /// A socket of vhost-user-blk has one volume.
-    fn check_shared(&self) -> Result<(), ConfigError> {
-        for listener in &self.listeners {
-            match listener {
-                Listener::VhostUserBlk { path, volume: None } if self.volumes.len() > 1 => {
-                    return Err(ConfigError::WhichVolume(path.clone()));
-                }
-                Listener::VhostUserBlk { path, volume: Some(name) }
-                    if self.volumes.iter().all(|volume| volume.name != *name) =>
-                {
-                    return Err(ConfigError::UnknownVolume { path: path.clone(), name: name.clone() });
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Other machines see nothing unencrypted unless the operator says so.
-    fn check_places(&self) -> Result<(), ConfigError> {
-        if self.insecure {
-            return Ok(());
-        }
-        if let Some(http) = self.http
-            && !http.ip().is_loopback()
-        {
-            return Err(ConfigError::HttpNotLoopback(http));
-        }
-        if self.tls.is_some() {
-            return Ok(());
-        }
-        for nbd in self.listeners.iter().filter_map(Listener::nbd) {
-            let Listen::Tcp { host, port } = nbd else {
-                continue;
-            };
-            let mut addresses = (host.as_str(), *port)
-                .to_socket_addrs()
-                .map_err(|source| ConfigError::Resolve { at: nbd.clone(), source })?;
-            if addresses.any(|address| !address.ip().is_loopback()) {
-                return Err(ConfigError::NotLoopback(nbd.clone()));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Whether clients can ask for a volume of this name.
-pub(crate) fn name_is_usable(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    (1..=255).contains(&name.len()) && name.chars().all(plain)
 }
 
 /// `$XDG_RUNTIME_DIR/flashfront.sock`, or `/run/flashfront.sock` where there is none (root, system services).
@@ -469,6 +297,10 @@ pub fn control_path() -> PathBuf {
 
 fn buffer_bytes() -> Size {
     Size(128 << 20)
+}
+
+fn threads() -> usize {
+    1
 }
 
 fn ram_front_bytes() -> Size {

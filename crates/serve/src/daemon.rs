@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use flashfront_device::real::{DeviceFile, Prefer, Reactor};
 use flashfront_device::{Arena, Device};
-use flashfront_engine::policy::Window;
 use flashfront_engine::{Control, Engine, Event, Input, Options, Time};
 use mio::{Poll, Waker};
 
+use crate::carrier;
 use crate::config::{Config, Listener};
 use crate::control::{Caller, ControlCall, Server};
 use crate::failure;
@@ -27,6 +27,7 @@ use crate::pump::{Pump, WAKER};
 use crate::stale::Change;
 
 mod answer;
+mod buffers;
 mod changes;
 mod destage;
 mod end;
@@ -51,12 +52,6 @@ use open::{Opened, attach, exports, listen, open, options};
 
 /// The longest a turn waits when nothing happens.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Buffers of a lane: three open commits, eight in flight, one for a privileged entry, replay and
-/// checkpoint, and reads around misses (1 MiB).
-const LANE_BUFFER_BYTES: u64 = 15 << 20;
-/// Buffers of destage: sixteen runs of 1 MiB, and small ones; and what the chunk of reads around misses has too much.
-const DESTAGE_BUFFER_BYTES: u64 = 28 << 20;
-
 /// Asks a daemon to stop, from any thread: once = cleanly, twice = now.
 #[derive(Clone, Debug, Default)]
 pub struct StopHandle {
@@ -143,7 +138,7 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     let _ = hooks.stop.waker.set(Arc::clone(&waker));
     let (caller, calls) = Caller::new(waker);
     let exports = exports(config, &opened.superblock, &opened.origins);
-    let frontends = listen(config, tls.as_ref(), &exports, &opened.origins)?;
+    let listening = listen(config, tls.as_ref(), &exports, &opened.origins)?;
     let control = Server::start(&config.control, caller.clone())?;
     let http = config.http.map(|address| Http::start(address, caller)).transpose()?;
 
@@ -153,17 +148,20 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
         return Ok(Ended::AtOnce);
     }
     let mut daemon = begin(config, opened, options, reactor, &hooks, poll, calls)?;
-    let uris = frontends.iter().map(|frontend| frontend.uri()).collect();
     if !daemon.replay()? {
         return Ok(Ended::AtOnce);
+    }
+    let mut frontends = listening.here;
+    for (carried, (nth, arena)) in listening.carried.into_iter().zip((1..).zip(std::mem::take(&mut daemon.arenas))) {
+        let name = format!("carrier {nth}");
+        frontends.extend(carrier::start(name, carried, arena, exports.clone()).map_err(failed("starting a thread"))?);
     }
     daemon.pump.serve(exports, frontends).map_err(failed("epoll"))?;
     while daemon.pump.frontends_starting().map_err(failed("starting to serve"))? && daemon.stop.times() == 0 {
         daemon.turn()?;
     }
-    let uris: Vec<String> = uris;
     if let Some(ready) = hooks.ready.take() {
-        ready(&uris);
+        ready(&listening.uris);
     }
     daemon.ready = Some(Instant::now());
     let clean = daemon.serve()?;
@@ -198,10 +196,7 @@ fn begin<'a>(
     for notice in origins.iter().chain(members.iter().map(|(_, file)| file)).filter_map(DeviceFile::notice) {
         tracing::warn!("{notice}");
     }
-    let reserve = u64::from(superblock.lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES;
-    // The last buffer of each lane's window is rounded up to at most 1 MiB.
-    let front = config.ram_front_bytes.0 + Window::BYTES_MAX + (u64::from(superblock.lanes) << 20);
-    let arena = Arena::with_reserve(config.buffer_bytes.0 + front, reserve + front);
+    let (arena, arenas) = buffers::arenas(config, superblock.lanes);
     let backend = reactor.backend_name();
     let mut paths = [None, None];
     for (number, file) in &members {
@@ -212,7 +207,7 @@ fn begin<'a>(
         .map_err(|error| ServeError::Open { path: config.cache.clone(), error })?;
     let pump = Pump::new(engine, arena, devices, poll, calls);
     let (started, stop) = (Instant::now(), hooks.stop.clone());
-    Ok(Daemon { pump, config, backend, started, ready: None, stop, unsettled, paths, adding: None })
+    Ok(Daemon { pump, arenas, config, backend, started, ready: None, stop, unsettled, paths, adding: None })
 }
 
 /// A device that refuses its first write. The others have it, and say that it belongs to them.
@@ -226,6 +221,8 @@ fn begin_failed(members: &Members, path: PathBuf, source: io::Error) -> ServeErr
 
 struct Daemon<'a> {
     pump: Pump,
+    /// Of the carriers, until they are started.
+    arenas: Vec<Arena>,
     config: &'a Config,
     backend: &'static str,
     started: Instant,

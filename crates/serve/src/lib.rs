@@ -6,6 +6,7 @@
 //! read and written before and after, `state` the folder for what devices can't carry themselves, `storage`
 //! tells paths apart that lead to the same.
 
+pub mod carrier;
 pub mod config;
 pub mod control;
 pub mod daemon;

@@ -233,6 +233,7 @@ impl Collector for Numbers {
             ("request_buffer_bytes", "Buffer bytes held for clients", report.request_buffer_bytes),
             ("requests_in_flight", "Requests not yet answered", report.requests_in_flight),
             ("clients", "Clients connected", report.clients),
+            ("threads", "Threads: the engine's, and those that carry clients' bytes", report.threads),
             ("uptime_seconds", "Time since the daemon was ready", report.uptime_s),
         ];
         for (name, help, value) in gauges {

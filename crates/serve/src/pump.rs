@@ -176,7 +176,7 @@ impl Pump {
     /// Bytes of buffers in use, the engine's and the clients'.
     #[must_use]
     pub fn buffer_bytes(&self) -> u64 {
-        self.arena.allocated_bytes()
+        self.arena.allocated_bytes() + self.arena.borrowed_bytes()
     }
 
     /// Takes what the engine has told since the last time.

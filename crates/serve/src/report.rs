@@ -20,6 +20,8 @@ pub struct Facts {
     pub uptime_s: u64,
     /// Clients connected now.
     pub clients: u64,
+    /// Threads that carry clients' bytes, with the engine's.
+    pub threads: u64,
     /// Bytes of buffers the daemon holds for clients' requests.
     pub request_buffer_bytes: u64,
     /// By which paths the members of the cache are known, by their numbers.
@@ -257,6 +259,9 @@ pub struct StatusReport {
     pub requests_in_flight: u64,
     /// Clients connected now.
     pub clients: u64,
+    /// One for the engine, and the rest for the clients' bytes; 0: a daemon that doesn't say.
+    #[serde(default)]
+    pub threads: u64,
     /// The volumes.
     pub volumes: Vec<VolumeReport>,
 }
@@ -316,6 +321,7 @@ impl StatusReport {
             request_buffer_bytes: facts.request_buffer_bytes,
             requests_in_flight: status.requests_in_flight,
             clients: facts.clients,
+            threads: facts.threads,
             volumes,
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! fio writes 8 times what the cache holds, in pieces of 512 bytes to 1 MiB, 32 at a time, and
-//! verifies every one by its checksum: in each mode, random and sequential.
+//! verifies every one by its checksum: in each mode, random and sequential, and with threads for clients.
 
 use std::fs::File;
 
@@ -16,31 +16,39 @@ const SIZES: &str = "--bssplit=512/20:1k/5:4k/35:12k/10:64k/20:256k/7:1m/3";
 
 #[test]
 fn fio_verifies_writeback() {
-    verify("writeback");
+    verify("writeback", 1);
+}
+
+#[test]
+fn fio_verifies_writeback_by_three_threads() {
+    verify("writeback", 3);
 }
 
 #[test]
 fn fio_verifies_writethrough() {
-    verify("writethrough");
+    verify("writethrough", 1);
 }
 
 #[test]
 fn fio_verifies_writearound() {
-    verify("writearound");
+    verify("writearound", 1);
 }
 
 #[test]
 fn fio_verifies_passthrough() {
-    verify("passthrough");
+    verify("passthrough", 1);
 }
 
 /// Random writes, then sequential ones over them; each read back while others are written, and
 /// all of them at the end; then the origin alone must hold what clients saw last.
-fn verify(mode: &str) {
+fn verify(mode: &str, threads: usize) {
     if skip_without(&["fio"]) {
         return;
     }
-    let mut volume = Volume::served(CACHE_MIB, DATA_MIB, mode);
+    let mut volume = Volume::new(CACHE_MIB, DATA_MIB);
+    volume.threads = threads;
+    must(volume.format().args(["--mode", mode]));
+    volume.start();
     run(&volume, "randwrite", 1);
     run(&volume, "write", 2);
     run(&volume, "randwrite", 3);

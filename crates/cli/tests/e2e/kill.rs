@@ -54,6 +54,7 @@ fn flushed_writes_survive_kill_9() {
             _ => Moment::Writing,
         };
         let wait = Duration::from_micros(random.below(3_000));
+        volume.threads = 1 + round as usize % 3;
         if moment == Moment::Starting {
             let daemon = volume.spawn();
             thread::sleep(wait * 10); // pacing: a random moment of the start

@@ -15,7 +15,12 @@ fn resident_bytes(arena: &Arena) -> u64 {
         assert_eq!(told, 0);
         pages.iter().filter(|page| **page & 1 == 1).count() as u64
     };
-    arena.chunks().iter().map(pages).sum::<u64>() * 4096
+    arena.chunks.iter().map(pages).sum::<u64>() * 4096
+}
+
+/// Bytes that a buffer has room for.
+fn buffer_bytes(arena: &Arena, buf: Buf) -> u32 {
+    super::class_bytes(usize::from(arena.uses[arena.place_of(buf)].class))
 }
 
 /// Trims once a second, and as often as it is due then, until this moment.
@@ -46,7 +51,7 @@ fn buffers_are_aligned_and_apart() {
         let span = Span::new(buf, 0, bytes);
         let start = arena.ptr(span).as_ptr().addr();
         assert_eq!(start % 4096, 0);
-        assert!(arena.buffer_bytes(buf) >= bytes);
+        assert!(buffer_bytes(&arena, buf) >= bytes);
         arena.bytes_mut(span).fill(i as u8);
         ranges.push((start, start + bytes as usize, span, i as u8));
     }
@@ -113,7 +118,7 @@ fn the_engine_gets_a_larger_buffer_rather_than_none() {
     let mut arena = Arena::with_reserve(4 << 20, 4 << 20);
     let large = arena.alloc(1 << 20);
     let small = arena.alloc(4096);
-    assert_eq!(arena.buffer_bytes(small), 1 << 20);
+    assert_eq!(buffer_bytes(&arena, small), 1 << 20);
     arena.free(small);
     arena.free(large);
     assert_eq!(arena.allocated_bytes(), 0);
@@ -163,7 +168,7 @@ fn a_chunk_outlives_the_arena_for_its_holder() {
     let mut arena = Arena::new(4 << 20);
     let buf = arena.alloc(4096);
     arena.bytes_mut(Span::new(buf, 0, 4096)).fill(0x5a);
-    let chunk = arena.chunks()[arena.chunk_of(buf)].clone();
+    let chunk = arena.chunk_of(buf).1.clone();
     drop(arena);
     assert_eq!(std::sync::Arc::strong_count(&chunk), 1);
 }
@@ -257,7 +262,7 @@ fn what_was_given_back_serves_again_within_the_bound() {
 fn what_the_kernel_holds_is_kept() {
     let mut arena = Arena::new(64 << 20);
     let buf = filled(&mut arena, 1, CHUNK_BYTES)[0];
-    let chunk = arena.chunks()[0].clone();
+    let chunk = arena.chunks[0].clone();
     let mut pins = vec![chunk.pin(), chunk.pin()];
     arena.free(buf);
     for minute in 1..=2 {
@@ -278,4 +283,49 @@ fn a_buffer_of_a_chunk_that_was_given_back_is_a_bug() {
     arena.free(buf);
     trim_until(&mut arena, Time(60 * SECOND));
     arena.bytes(Span::new(buf, 0, 1));
+}
+
+#[test]
+fn a_lent_buffer_is_the_same_memory_under_the_same_name() {
+    let mut borrower = Arena::new(16 << 20);
+    let (owners, loans): (Vec<_>, Vec<_>) = (0..2).map(|number| Arena::lending(number, 8 << 20)).unzip();
+    loans.into_iter().for_each(|loan| borrower.borrow_from(loan));
+    let own = filled(&mut borrower, 3, 4096);
+    let lend = |(number, mut owner): (usize, Arena)| {
+        std::thread::spawn(move || {
+            // More than a chunk of them, so that the list of chunks grows.
+            let buffers: Vec<Buf> = (0..1500).map(|_| owner.try_alloc(4096).unwrap()).collect();
+            for (nth, buf) in buffers.iter().enumerate() {
+                owner.bytes_mut(Span::new(*buf, 0, 4096)).fill((number * 100 + nth % 100) as u8);
+            }
+            (owner, buffers)
+        })
+    };
+    let threads: Vec<_> = owners.into_iter().enumerate().map(lend).collect();
+    let lent: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    assert_eq!(borrower.borrowed_bytes(), 2 * 1500 * 4096);
+    assert_eq!(borrower.allocated_bytes(), 3 * 4096, "what is borrowed is its owner's");
+    for (number, (mut owner, buffers)) in lent.into_iter().enumerate() {
+        for (nth, buf) in buffers.into_iter().enumerate() {
+            let span = Span::new(buf, 0, 4096);
+            assert_eq!(borrower.ptr(span), owner.ptr(span));
+            assert!(borrower.bytes(span).iter().all(|byte| usize::from(*byte) == number * 100 + nth % 100));
+            assert_eq!(borrower.checksum(span), owner.checksum(span));
+            borrower.copy(span, own[0], 0);
+            borrower.zero(span);
+            assert!(owner.bytes(span).iter().all(|byte| *byte == 0));
+            owner.free(buf);
+        }
+        assert!(owner.try_alloc(CHUNK_BYTES).is_some() && owner.try_alloc(CHUNK_BYTES).is_some());
+        assert!(owner.try_alloc(CHUNK_BYTES).is_none(), "the bound is the owner's own");
+    }
+    assert_eq!(borrower.borrowed_bytes(), 2 * (8 << 20));
+}
+
+#[test]
+#[should_panic(expected = "nobody's")]
+fn what_nobody_has_lent_is_a_bug() {
+    let (mut owner, _) = Arena::lending(0, 8 << 20);
+    let buf = owner.try_alloc(4096).unwrap();
+    let _ = Arena::new(8 << 20).ptr(Span::new(buf, 0, 4096));
 }

@@ -98,8 +98,8 @@ impl Job {
             Op::Zero => Way::ZeroRange,
         };
         let memory = io.span.filter(|_| matches!(way, Way::Read | Way::Write)).map(|span| {
-            let number = arena.chunk_of(span.buf);
-            (arena.ptr(span), (number as u32, arena.chunks()[number].clone()))
+            let (number, chunk) = arena.chunk_of(span.buf);
+            (arena.ptr(span), (number, chunk.clone()))
         });
         Self {
             file: file.clone(),

@@ -25,3 +25,4 @@ pub use file::DeviceFile;
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use lock::{Access, Identity};
 pub use reactor::{Prefer, Reactor, ReactorError, RealDevice};
+pub use spin::Spin;

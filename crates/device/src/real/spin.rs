@@ -12,15 +12,16 @@ use std::time::{Duration, Instant};
 const MOST: Duration = Duration::from_micros(50);
 const LEAST: Duration = Duration::from_micros(10);
 
-/// What one thread has learnt of its waits.
+/// What one thread has learnt of its waits: it calls [`Spin::waited`] after each, and before one that [`Spin::is_worth_it`]
+/// [`Spin::look_out`].
 #[derive(Debug, Default)]
-pub(super) struct Spin {
+pub struct Spin {
     allowed: Duration,
 }
 
 impl Spin {
     /// Looks out for something to do; says whether there is.
-    pub(super) fn look_out(&self, began: Instant, mut ready: impl FnMut() -> bool) -> bool {
+    pub fn look_out(&self, began: Instant, mut ready: impl FnMut() -> bool) -> bool {
         while began.elapsed() < self.allowed {
             if ready() {
                 return true;
@@ -31,12 +32,13 @@ impl Spin {
     }
 
     /// Whether the next wait should begin by looking out.
-    pub(super) fn is_worth_it(&self) -> bool {
+    #[must_use]
+    pub fn is_worth_it(&self) -> bool {
         !self.allowed.is_zero()
     }
 
     /// A wait, all of it, took so long.
-    pub(super) fn waited(&mut self, took: Duration) {
+    pub fn waited(&mut self, took: Duration) {
         if took > MOST {
             self.allowed /= 2;
             if self.allowed < LEAST {

@@ -79,6 +79,7 @@ impl Daemon<'_> {
             volumes: self.config.volumes.iter().map(|volume| volume.name.clone()).collect(),
             uptime_s: self.ready.map_or(0, |ready| ready.elapsed().as_secs()),
             clients: self.pump.clients(),
+            threads: self.config.threads as u64,
             request_buffer_bytes: self.pump.buffer_bytes().saturating_sub(engine),
             opening: self.ready.is_none(),
             members: [0, 1].map(|at: usize| self.paths[at].as_ref().map(|path| path.display().to_string())),

@@ -214,12 +214,16 @@ pub enum ServeError {
         error: OpenError,
     },
     /// Too little RAM for the lanes.
-    #[error("buffer_bytes must be at least {least} for a cache of {lanes} lanes", least = crate::config::Size(*least))]
+    #[error(
+        "buffer_bytes must be at least {least} for a cache of {lanes} lanes and {threads} thread{s}", least = Size(*least), s = if *threads == 1 { "" } else { "s" }
+    )]
     BufferSmall {
         /// Needed.
         least: u64,
         /// Lanes.
         lanes: u32,
+        /// Threads.
+        threads: usize,
     },
     /// More RAM than there is.
     #[error(

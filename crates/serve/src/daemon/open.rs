@@ -12,11 +12,12 @@ use flashfront_engine::{DeviceId, Durability, Engine, Options, policy};
 
 use super::error::failed;
 use super::members::{self, Members};
-use super::{DESTAGE_BUFFER_BYTES, Hooks, LANE_BUFFER_BYTES, ServeError, Wrap, changes, limit, without_cache};
-use crate::config::{Config, Listener, Size, Volume};
+use super::{Hooks, ServeError, Wrap, buffers, changes, limit, without_cache};
+use crate::carrier::Portable;
+use crate::config::{Config, Listener, Volume};
 #[cfg(feature = "fuse")]
 use crate::frontend::fuse::{Fuse, Shown};
-use crate::frontend::nbd::{BUFFER_BYTES_MIN, Nbd, NbdOptions, Tls};
+use crate::frontend::nbd::{Gate, Listen, Nbd, NbdOptions, Tls};
 #[cfg(feature = "ublk")]
 use crate::frontend::ublk::{Ublk, UblkOptions};
 use crate::frontend::vhost_user_blk::VhostUserBlk;
@@ -53,7 +54,7 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
         let (cache, given) = (config.cache.clone(), config.volumes.len());
         return Err(ServeError::VolumeCount { cache, expected: count, given });
     }
-    check_buffers(config, superblock.lanes)?;
+    buffers::check(config, superblock.lanes)?;
     let (mut origins, mut changes) = (Vec::new(), Vec::new());
     // After a failure writes went past the log, so that its clean blocks may be old too.
     let mut drop_clean = recorded.is_some() || superblock.failed;
@@ -76,25 +77,6 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
         origins.push(origin);
     }
     Ok(Opened { members, origins, superblock, drop_clean, changes })
-}
-
-pub(super) fn check_buffers(config: &Config, lanes: u32) -> Result<(), ServeError> {
-    let least = u64::from(lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES + BUFFER_BYTES_MIN;
-    if config.buffer_bytes.0 < least {
-        return Err(ServeError::BufferSmall { least, lanes });
-    }
-    let most = ram_bytes();
-    let given = config.buffer_bytes.0.saturating_add(config.ram_front_bytes.0);
-    if given > most {
-        return Err(ServeError::BufferLarge { given: Size(given), most: Size(most) });
-    }
-    Ok(())
-}
-
-/// RAM of this machine.
-fn ram_bytes() -> u64 {
-    let info = rustix::system::sysinfo();
-    u64::from(info.mem_unit).saturating_mul(info.totalram)
 }
 
 /// Asks the stale guard, and what is remembered; says whether clean data must be dropped.
@@ -167,13 +149,53 @@ pub(super) fn options(config: &Config, opened: &Opened) -> Result<Options, Serve
     })
 }
 
+/// The front-ends, each listening.
+#[derive(Default)]
+pub(super) struct Listening {
+    pub(super) uris: Vec<String>,
+    /// For the pump's thread.
+    pub(super) here: Vec<Box<dyn Frontend>>,
+    /// For each carrier.
+    pub(super) carried: Vec<Vec<Portable>>,
+}
+
+impl Listening {
+    /// Gives a front-end to the carrier that has the fewest; to the pump if there are none.
+    fn place(&mut self, frontend: Portable) {
+        self.uris.push(frontend.uri());
+        match self.carried.iter_mut().min_by_key(|carried| carried.len()) {
+            Some(carried) => carried.push(frontend),
+            None => self.here.push(frontend),
+        }
+    }
+
+    fn place_here(&mut self, frontend: Box<dyn Frontend>) {
+        self.uris.push(frontend.uri());
+        self.here.push(frontend);
+    }
+
+    fn nbd(&mut self, at: &Listen, options: NbdOptions) -> Result<(), ServeError> {
+        if self.carried.is_empty() {
+            self.place_here(Box::new(Nbd::bind(at, options)?));
+            return Ok(());
+        }
+        let (gate, all) = Gate::bind(at, options, self.carried.len())?;
+        self.place_here(Box::new(gate));
+        for (carried, nbd) in self.carried.iter_mut().zip(all) {
+            carried.push(Box::new(nbd));
+        }
+        Ok(())
+    }
+}
+
 pub(super) fn listen(
     config: &Config,
     tls: Option<&Tls>,
     exports: &[Export],
     origins: &[DeviceFile],
-) -> Result<Vec<Box<dyn Frontend>>, ServeError> {
-    let mut frontends: Vec<Box<dyn Frontend>> = Vec::new();
+) -> Result<Listening, ServeError> {
+    let carried = std::iter::repeat_with(Vec::new).take(config.carriers()).collect();
+    let mut listening = Listening { carried, ..Listening::default() };
     let uri_export = if config.volumes.len() == 1 { String::new() } else { config.volumes[0].name.clone() };
     let durable = config.policy.durability == Durability::Always;
     for place in &config.listeners {
@@ -185,20 +207,20 @@ pub(super) fn listen(
                     uri_export: uri_export.clone(),
                     ..NbdOptions::default()
                 };
-                frontends.push(Box::new(Nbd::bind(at, options)?));
+                listening.nbd(at, options)?;
             }
             Listener::VhostUserBlk { path, volume } => {
-                frontends.push(Box::new(VhostUserBlk::bind(path, volume.clone(), durable)?));
+                listening.place(Box::new(VhostUserBlk::bind(path, volume.clone(), durable)?));
             }
-            Listener::Fuse(folder) => frontends.push(fuse(folder, exports, origins)?),
+            Listener::Fuse(folder) => listening.place_here(fuse(folder, exports, origins)?),
             Listener::Ublk(first) => {
                 for nth in 0..exports.len() {
-                    frontends.push(ublk(config, first.saturating_add(nth as u32), nth, exports)?);
+                    listening.place_here(ublk(config, first.saturating_add(nth as u32), nth, exports)?);
                 }
             }
         }
     }
-    Ok(frontends)
+    Ok(listening)
 }
 
 #[cfg(feature = "fuse")]

@@ -9,8 +9,8 @@ use flashfront_device::sim::{RamDisk, RamSpec};
 use flashfront_engine::format::{ORIGINS_MAX, OriginRecord, Superblock};
 use flashfront_engine::{Mode, OriginId};
 
-use super::ServeError;
-use super::open::{Opened, check_buffers};
+use super::open::Opened;
+use super::{ServeError, buffers};
 use crate::config::Config;
 use crate::{offline, storage};
 
@@ -42,7 +42,7 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
         origins.push(origin);
     }
     let superblock = offline::superblock_in_ram(RAM_CACHE_BYTES, records).expect("4 MiB can be divided");
-    check_buffers(config, superblock.lanes)?;
+    buffers::check(config, superblock.lanes)?;
     Ok(Opened { members: Vec::new(), origins, superblock, drop_clean: false, changes: Vec::new() })
 }
 

@@ -12,6 +12,7 @@ use std::io;
 use flashfront_engine::{Buf, Memory, OriginId, Request, RequestError, RequestId, Time};
 use mio::{Registry, Token, event::Event};
 
+pub(crate) mod bell;
 #[cfg(feature = "fuse")]
 pub mod fuse;
 #[cfg(any(feature = "fuse", feature = "ublk"))]

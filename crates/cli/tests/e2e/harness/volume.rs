@@ -21,6 +21,8 @@ pub(crate) struct Volume {
     pub(crate) socket: PathBuf,
     pub(crate) control: PathBuf,
     pub(crate) log: PathBuf,
+    /// What it is served with.
+    pub(crate) threads: usize,
     pub(crate) place: Place,
 }
 
@@ -35,6 +37,7 @@ impl Volume {
             socket: place.socket("nbd"),
             control: place.socket("control"),
             log: place.file("daemon.log"),
+            threads: 1,
             place,
         }
     }
@@ -59,6 +62,7 @@ impl Volume {
     pub(crate) fn serve(&self) -> Command {
         let mut command = self.serve_nowhere();
         command.arg("--nbd").arg(format!("unix:{}", self.socket.display()));
+        command.arg(format!("--threads={}", self.threads));
         command
     }
 

@@ -6,8 +6,8 @@ use std::sync::mpsc::{SendError, SyncSender};
 
 use flashfront_engine::RequestError;
 
+use super::super::bell::Bell;
 use super::Ask;
-use super::bell::Bell;
 
 /// The way to the pump, for any thread.
 #[derive(Debug)]

@@ -12,8 +12,6 @@
 use flashfront_engine::{RequestError, RequestOp};
 
 #[cfg(feature = "fuse")]
-mod bell;
-#[cfg(feature = "fuse")]
 mod feed;
 mod parts;
 #[cfg(feature = "fuse")]

@@ -10,8 +10,8 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use flashfront_engine::{RequestError, RequestId};
 use mio::Registry;
 
+use super::super::bell::Bell;
 use super::super::{Core, TokenRange};
-use super::bell::Bell;
 use super::{Ask, FEED_MAX, Feed, Table};
 
 /// The pump's end.

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token, event::Source};
 
+use super::gate::{Accepted, Handed};
 use super::stream::Socket;
 use crate::control::{BindError as SocketError, SocketFile, bind as bind_unix};
 
@@ -145,11 +146,16 @@ pub(in crate::frontend) fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// A socket that accepts clients.
+/// Where clients come from.
 #[derive(Debug)]
 pub(super) enum Acceptor {
-    Unix { listener: UnixListener, _file: SocketFile },
+    Unix {
+        listener: UnixListener,
+        _file: SocketFile,
+    },
     Tcp(TcpListener),
+    /// From another thread that has accepted them.
+    Gate(Handed),
 }
 
 impl Acceptor {
@@ -180,16 +186,18 @@ impl Acceptor {
         }
     }
 
-    pub(super) fn accept(&self) -> io::Result<Socket> {
-        match self {
-            Self::Unix { listener, .. } => Ok(Socket::Unix(listener.accept()?.0)),
+    pub(super) fn accept(&self) -> io::Result<Accepted> {
+        let socket = match self {
+            Self::Unix { listener, .. } => Socket::Unix(listener.accept()?.0),
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept()?;
                 // Replies are written whole, so waiting for more only costs latency.
                 stream.set_nodelay(true)?;
-                Ok(Socket::Tcp(stream))
+                Socket::Tcp(stream)
             }
-        }
+            Self::Gate(handed) => return handed.take(),
+        };
+        Ok(Accepted { socket, place: None })
     }
 }
 
@@ -198,6 +206,7 @@ impl Source for Acceptor {
         match self {
             Self::Unix { listener, .. } => listener.register(registry, token, what),
             Self::Tcp(listener) => listener.register(registry, token, what),
+            Self::Gate(handed) => handed.register(registry, token),
         }
     }
 
@@ -205,6 +214,8 @@ impl Source for Acceptor {
         match self {
             Self::Unix { listener, .. } => listener.reregister(registry, token, what),
             Self::Tcp(listener) => listener.reregister(registry, token, what),
+            // Its token and interest are always the same.
+            Self::Gate(_) => Ok(()),
         }
     }
 
@@ -212,6 +223,8 @@ impl Source for Acceptor {
         match self {
             Self::Unix { listener, .. } => listener.deregister(registry),
             Self::Tcp(listener) => listener.deregister(registry),
+            // The gate may ring once more; nobody looks.
+            Self::Gate(_) => Ok(()),
         }
     }
 }

@@ -16,6 +16,7 @@ use mio::{Interest, Registry, event::Event, event::Source};
 use super::super::piece::PieceId;
 use super::super::{Core, Frontend, TokenRange};
 use super::connection::{Connection, Wait};
+use super::gate::{Accepted, Place};
 use super::handshake::Security;
 use super::listen::{Acceptor, BindError, Listen};
 use super::stream::Stream;
@@ -59,6 +60,7 @@ pub(super) struct Peer {
     wait: Wait,
     dirty: bool,
     pub(super) since: Since,
+    _place: Option<Place>,
 }
 
 impl Peer {
@@ -100,8 +102,12 @@ impl Nbd {
     /// See [`BindError`].
     pub fn bind(listen: &Listen, options: NbdOptions) -> Result<Self, BindError> {
         let (acceptor, at) = Acceptor::bind(listen, options.insecure || options.tls.is_some())?;
+        Ok(Self::with(acceptor, at, options))
+    }
+
+    pub(super) fn with(acceptor: Acceptor, at: Listen, options: NbdOptions) -> Self {
         let peers = (0..options.connections_max).map(|_| None).collect();
-        Ok(Self {
+        Self {
             acceptor: Some(acceptor),
             at,
             options,
@@ -114,7 +120,7 @@ impl Nbd {
             timer: None,
             look: false,
             stopping: false,
-        })
+        }
     }
 
     /// Where it listens, with the port the system chose.
@@ -142,8 +148,8 @@ impl Nbd {
             let Some(acceptor) = &self.acceptor else {
                 return;
             };
-            let mut socket = match acceptor.accept() {
-                Ok(socket) => socket,
+            let Accepted { mut socket, place } = match acceptor.accept() {
+                Ok(accepted) => accepted,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.acceptable = false;
                     return;
@@ -175,6 +181,7 @@ impl Nbd {
                 wait: Wait::Input,
                 dirty: false,
                 since: Since::default(),
+                _place: place,
             });
             self.look = true;
             self.mark(index as u16);
@@ -471,7 +478,7 @@ impl Frontend for Nbd {
 }
 
 /// Whether a failed accept concerns one client only, and the next may be fine.
-fn is_about_client(error: &io::Error) -> bool {
+pub(super) fn is_about_client(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted

@@ -12,6 +12,7 @@
 mod check;
 mod client;
 mod connection;
+mod gate;
 mod handshake;
 mod listen;
 mod listener;
@@ -27,6 +28,7 @@ mod watch;
 mod wire;
 
 pub use client::{Answer, Client, ClientError, ClientOp, ExportInfo};
+pub use gate::Gate;
 #[cfg(feature = "fuse")]
 pub(super) use listen::escape;
 pub use listen::{BindError, Listen, ListenError};

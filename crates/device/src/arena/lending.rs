@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Buffers of one thread that another one reads and writes.
+//!
+//! A thread that carries clients' bytes has an arena of its own, so that taking a buffer takes no lock; the engine's
+//! thread borrows it. Of the numbers of chunks each lending arena has a range, counted from the upper end, so that a `Buf`
+//! says whose it is. A list of chunks only grows, and an entry is set once: finding a chunk takes no lock either.
+//! Who hands a buffer over says when the other may look at it, as with any buffer.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::{Arena, CHUNK_NUMBERS, Chunk};
+
+/// Arenas that one may borrow from.
+pub(super) const LOANS_MAX: usize = 64;
+/// Chunks that a lending arena may have: 16 GiB.
+pub(super) const NUMBERS: usize = 1 << 12;
+
+#[derive(Debug)]
+struct Shelf {
+    /// Which of the lending arenas.
+    number: usize,
+    chunks: Box<[OnceLock<Arc<Chunk>>]>,
+    allocated_bytes: AtomicU64,
+}
+
+/// The chunks of an arena that lends its buffers.
+#[derive(Clone, Debug)]
+pub struct Loan(Arc<Shelf>);
+
+impl Loan {
+    pub(super) fn put(&self, number: usize, chunk: &Arc<Chunk>) {
+        let put = self.0.chunks[number].set(Arc::clone(chunk));
+        debug_assert!(put.is_ok(), "bug: chunk {number} is lent twice");
+    }
+}
+
+/// What an arena has borrowed, by the numbers of their owners.
+#[derive(Debug, Default)]
+pub(super) struct Borrowed(Vec<Loan>);
+
+impl Borrowed {
+    /// The chunk of this number.
+    ///
+    /// # Panics
+    /// If no owner has lent it: a bug.
+    pub(super) fn chunk(&self, number: usize) -> &Arc<Chunk> {
+        let from_above = CHUNK_NUMBERS - 1 - number;
+        let loan = self.0.get(from_above / NUMBERS);
+        let chunk = loan.and_then(|loan| loan.0.chunks.get(number % NUMBERS)).and_then(OnceLock::get);
+        chunk.unwrap_or_else(|| panic!("bug: chunk {number} is nobody's"))
+    }
+}
+
+impl Arena {
+    /// Lending arena number `number` (from 0, below 64), of at most `limit_bytes` (rounded up to whole chunks, 16 GiB at
+    /// most), all of it for front-ends; and what another arena borrows.
+    ///
+    /// # Panics
+    /// If there is no such number.
+    #[must_use]
+    pub fn lending(number: usize, limit_bytes: u64) -> (Self, Loan) {
+        assert!(number < LOANS_MAX, "bug: {number} arenas that lend");
+        let mut arena = Self::with_reserve(limit_bytes, 0);
+        arena.chunks_max = arena.chunks_max.min(NUMBERS);
+        arena.reserve = 0;
+        arena.first = CHUNK_NUMBERS - (number + 1) * NUMBERS;
+        let chunks = std::iter::repeat_with(OnceLock::new).take(arena.chunks_max).collect();
+        let loan = Loan(Arc::new(Shelf { number, chunks, allocated_bytes: AtomicU64::new(0) }));
+        arena.lent = Some(loan.clone());
+        (arena, loan)
+    }
+
+    /// Makes the buffers of another arena known to this one. Its owner alone takes and frees them.
+    ///
+    /// # Panics
+    /// If loans are not borrowed in the order of their numbers.
+    pub fn borrow_from(&mut self, loan: Loan) {
+        assert_eq!(loan.0.number, self.borrowed.0.len(), "bug: loans are borrowed out of order");
+        self.borrowed.0.push(loan);
+    }
+
+    /// Bytes of the buffers in use in all arenas that it borrows from.
+    #[must_use]
+    pub fn borrowed_bytes(&self) -> u64 {
+        self.borrowed.0.iter().map(|loan| loan.0.allocated_bytes.load(Ordering::Relaxed)).sum()
+    }
+
+    pub(super) fn tell_borrowers(&self) {
+        if let Some(Loan(shelf)) = &self.lent {
+            shelf.allocated_bytes.store(self.allocated_bytes, Ordering::Relaxed);
+        }
+    }
+}

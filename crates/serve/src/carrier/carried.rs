@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What stands for a front-end in the pump while a carrier has it: passes requests in and replies out.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+
+use flashfront_engine::{Request, RequestError, RequestId, Time};
+use mio::{Registry, event::Event};
+
+use super::{Life, Order, Seen};
+use crate::frontend::bell::Bell;
+use crate::frontend::{Core, Frontend, TokenRange};
+
+/// A front-end that a carrier has.
+#[derive(Debug)]
+pub(super) struct Carried {
+    uri: String,
+    /// Its number at the carrier.
+    at: usize,
+    requests: Receiver<Request>,
+    /// Rung by the carrier when there are requests, or the end.
+    bell: Arc<Bell>,
+    seen: Arc<Seen>,
+    /// There are orders that the carrier has not been woken for.
+    ordered: bool,
+    stopping: bool,
+    // Dropped in this order: without orders to come the thread ends, and then it is waited for.
+    orders: Sender<Order>,
+    life: Arc<Life>,
+}
+
+impl Carried {
+    pub(super) fn new(
+        uri: String,
+        at: usize,
+        requests: Receiver<Request>,
+        bell: Arc<Bell>,
+        seen: Arc<Seen>,
+        orders: Sender<Order>,
+        life: Arc<Life>,
+    ) -> Self {
+        Self { uri, at, requests, bell, seen, ordered: false, stopping: false, orders, life }
+    }
+
+    /// Takes what has come; says whether something has.
+    fn take_in(&self, core: &mut dyn Core) -> bool {
+        self.bell.heard();
+        let mut some = false;
+        loop {
+            match self.requests.try_recv() {
+                Ok(request) => core.submit(request),
+                Err(TryRecvError::Empty) => return some,
+                Err(TryRecvError::Disconnected) => {
+                    assert!(self.seen.ended.load(Ordering::Acquire), "bug: the thread that serves {} died", self.uri);
+                    return some;
+                }
+            }
+            some = true;
+        }
+    }
+
+    /// A carrier that has died gets none; [`Self::take_in`] says so.
+    fn order(&mut self, order: Order) {
+        self.ordered |= self.orders.send(order).is_ok();
+    }
+}
+
+impl Frontend for Carried {
+    fn uri(&self) -> String {
+        self.uri.clone()
+    }
+
+    fn tokens_max(&self) -> usize {
+        1
+    }
+
+    fn register(&mut self, registry: &Registry, tokens: TokenRange) -> io::Result<()> {
+        self.bell.register(registry, tokens.get(0).ok_or(io::ErrorKind::InvalidInput)?)
+    }
+
+    fn ready(&mut self, _event: &Event, _registry: &Registry, core: &mut dyn Core) {
+        self.take_in(core);
+    }
+
+    fn reply(&mut self, id: RequestId, result: Result<(), RequestError>, _core: &mut dyn Core) {
+        self.order(Order::Reply { at: self.at, id, result });
+    }
+
+    /// The carrier has buffers of its own.
+    fn room(&mut self, _core: &mut dyn Core) {}
+
+    fn turn_end(&mut self, _now: Time, _registry: &Registry, core: &mut dyn Core) -> bool {
+        if std::mem::take(&mut self.ordered) {
+            self.life.bell.ring();
+        }
+        self.take_in(core)
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        None
+    }
+
+    fn stop(&mut self, _registry: &Registry, _core: &mut dyn Core) {
+        if !std::mem::replace(&mut self.stopping, true) {
+            self.order(Order::Stop { at: self.at });
+        }
+    }
+
+    /// What it has asked for before its end has been answered, so none of that is left in the channel.
+    fn idle(&self) -> bool {
+        if self.stopping { self.seen.ended.load(Ordering::Acquire) } else { self.clients() == 0 }
+    }
+
+    fn clients(&self) -> usize {
+        self.seen.clients.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Carriers: threads beside the pump's that move clients' bytes, each with front-ends, a poller and buffers of its own.
+//!
+//! The engine decides in one thread, and that costs little; what takes time of a request is its way through a socket, and TLS.
+//! So front-ends may be given to carriers: there they run as they would in the pump, by the same two traits
+//! ([`Frontend`], [`Core`](crate::frontend::Core)). Requests and replies go through channels,
+//! payload stays where it is: the pump's arena borrows the carrier's. No lock is taken on the way (ADR 0017).
+//!
+//! `thread` is the carrier, `carried` stands for a front-end in the pump.
+
+mod carried;
+#[cfg(test)]
+mod tests;
+mod thread;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+
+use flashfront_device::Arena;
+use flashfront_engine::{RequestError, RequestId};
+use mio::Poll;
+
+use self::carried::Carried;
+use self::thread::{Carrier, Hosted};
+use crate::frontend::bell::Bell;
+use crate::frontend::{Export, Frontend, TokenRange};
+
+/// A front-end that another thread may have.
+pub type Portable = Box<dyn Frontend + Send>;
+
+/// What the pump tells a carrier about its front-end number `at`.
+#[derive(Debug)]
+enum Order {
+    Reply { at: usize, id: RequestId, result: Result<(), RequestError> },
+    Stop { at: usize },
+}
+
+/// What a carrier lets the pump see of a front-end.
+#[derive(Debug, Default)]
+struct Seen {
+    clients: AtomicUsize,
+    /// It was told to stop, and has nothing left to do.
+    ended: AtomicBool,
+}
+
+/// A carrier's thread; it ends when nobody can give it orders any more, and the last of those waits for that.
+#[derive(Debug)]
+struct Life {
+    bell: Arc<Bell>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.bell.ring();
+        if let Some(thread) = self.thread.take() {
+            // If it panicked it has said so, and the pump has noticed.
+            drop(thread.join());
+        }
+    }
+}
+
+/// Gives front-ends to a new carrier; returns what stands for each of them in the pump, whose arena has borrowed
+/// `arena`. The thread ends when the last of these is dropped.
+///
+/// # Errors
+/// When the kernel refuses a poller, an eventfd or a thread.
+pub fn start(
+    name: String,
+    frontends: Vec<Portable>,
+    arena: Arena,
+    exports: Vec<Export>,
+) -> io::Result<Vec<Box<dyn Frontend>>> {
+    let poll = Poll::new()?;
+    let bell = Arc::new(Bell::new()?);
+    bell.register(poll.registry(), thread::BELL)?;
+    let (orders, ordered) = channel();
+    let (mut hosted, mut ends) = (Vec::new(), Vec::new());
+    let mut first = thread::BELL.0 + 1;
+    for mut frontend in frontends {
+        let tokens = TokenRange { first, count: frontend.tokens_max() };
+        first += tokens.count;
+        frontend.register(poll.registry(), tokens)?;
+        let (sender, requests) = channel();
+        let (pump, seen) = (Arc::new(Bell::new()?), Arc::new(Seen::default()));
+        ends.push((frontend.uri(), requests, Arc::clone(&pump), Arc::clone(&seen)));
+        hosted.push(Hosted::new(frontend, tokens, sender, pump, seen));
+    }
+    let carrier = Carrier::new(poll, Arc::clone(&bell), ordered, hosted, arena, exports);
+    let thread = std::thread::Builder::new().name(name).spawn(move || carrier.run())?;
+    let life = Arc::new(Life { bell, thread: Some(thread) });
+    let carried = ends.into_iter().enumerate().map(|(at, (uri, requests, bell, seen))| {
+        let carried = Carried::new(uri, at, requests, bell, seen, orders.clone(), Arc::clone(&life));
+        Box::new(carried) as Box<dyn Frontend>
+    });
+    Ok(carried.collect())
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A carrier's thread: turns as the pump's are, without engine and devices.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::time::{Duration, Instant};
+
+use flashfront_device::Arena;
+use flashfront_device::real::Spin;
+use flashfront_engine::{Buf, Memory, Request, Time};
+use mio::{Events, Poll, Token};
+
+use super::{Order, Portable, Seen};
+use crate::frontend::bell::Bell;
+use crate::frontend::{Core, Export, TokenRange};
+
+/// The pump has orders.
+pub(super) const BELL: Token = Token(0);
+const EVENTS_MAX: usize = 256;
+
+/// A front-end, and the way to the pump.
+pub(super) struct Hosted {
+    frontend: Portable,
+    tokens: TokenRange,
+    requests: Sender<Request>,
+    bell: Arc<Bell>,
+    seen: Arc<Seen>,
+    /// There are requests that the pump has not been woken for.
+    asked: bool,
+    stopping: bool,
+}
+
+impl Hosted {
+    pub(super) fn new(
+        frontend: Portable,
+        tokens: TokenRange,
+        requests: Sender<Request>,
+        bell: Arc<Bell>,
+        seen: Arc<Seen>,
+    ) -> Self {
+        Self { frontend, tokens, requests, bell, seen, asked: false, stopping: false }
+    }
+
+    fn wake_pump(&mut self) {
+        if std::mem::take(&mut self.asked) {
+            self.bell.ring();
+        }
+    }
+
+    /// Lets the pump see how it is.
+    fn show(&self) {
+        self.seen.clients.store(self.frontend.clients(), Ordering::Relaxed);
+        if self.stopping && self.frontend.idle() && !self.seen.ended.swap(true, Ordering::AcqRel) {
+            self.bell.ring();
+        }
+    }
+}
+
+/// The carrier's parts that a front-end may use while it is being called.
+struct Desk<'a> {
+    arena: &'a mut Arena,
+    exports: &'a [Export],
+    requests: &'a Sender<Request>,
+    asked: &'a mut bool,
+    freed: &'a mut bool,
+}
+
+impl Core for Desk<'_> {
+    fn exports(&self) -> &[Export] {
+        self.exports
+    }
+
+    fn memory(&mut self) -> &mut dyn Memory {
+        self.arena
+    }
+
+    fn alloc(&mut self, bytes: u32) -> Option<Buf> {
+        self.arena.try_alloc(bytes)
+    }
+
+    fn free(&mut self, buf: Buf) {
+        *self.freed = true;
+        self.arena.free(buf);
+    }
+
+    fn submit(&mut self, request: Request) {
+        // Without a pump there are no more orders either, and the thread ends.
+        *self.asked |= self.requests.send(request).is_ok();
+    }
+}
+
+/// A carrier.
+pub(super) struct Carrier {
+    poll: Poll,
+    events: Events,
+    bell: Arc<Bell>,
+    orders: Receiver<Order>,
+    hosted: Vec<Hosted>,
+    arena: Arena,
+    exports: Vec<Export>,
+    started: Instant,
+    freed: bool,
+    spin: Spin,
+}
+
+impl Carrier {
+    pub(super) fn new(
+        poll: Poll,
+        bell: Arc<Bell>,
+        orders: Receiver<Order>,
+        hosted: Vec<Hosted>,
+        arena: Arena,
+        exports: Vec<Export>,
+    ) -> Self {
+        let (events, started) = (Events::with_capacity(EVENTS_MAX), Instant::now());
+        Self { poll, events, bell, orders, hosted, arena, exports, started, freed: false, spin: Spin::default() }
+    }
+
+    /// Turns until nobody gives orders any more.
+    pub(super) fn run(mut self) {
+        while self.turn() {}
+    }
+
+    fn turn(&mut self) -> bool {
+        let busy = self.end_turn();
+        let wait = if busy { Some(Duration::ZERO) } else { self.patience() };
+        self.wait(wait).expect("a poller that was made can be waited for");
+        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        for event in &events {
+            if let Some(at) = self.hosted.iter().position(|it| it.tokens.index(event.token()).is_some()) {
+                self.with(at, |frontend, registry, desk| frontend.ready(event, registry, desk));
+            }
+        }
+        self.events = events;
+        let alive = self.take_orders();
+        self.hosted.iter_mut().for_each(Hosted::wake_pump);
+        alive
+    }
+
+    /// Calls a front-end with what it may use.
+    fn with<T>(&mut self, at: usize, call: impl FnOnce(&mut Portable, &mio::Registry, &mut Desk<'_>) -> T) -> T {
+        let hosted = &mut self.hosted[at];
+        let mut desk = Desk {
+            arena: &mut self.arena,
+            exports: &self.exports,
+            requests: &hosted.requests,
+            asked: &mut hosted.asked,
+            freed: &mut self.freed,
+        };
+        call(&mut hosted.frontend, self.poll.registry(), &mut desk)
+    }
+
+    fn now(&self) -> Time {
+        Time(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// False when there will be none any more.
+    fn take_orders(&mut self) -> bool {
+        self.bell.heard();
+        loop {
+            match self.orders.try_recv() {
+                Ok(Order::Reply { at, id, result }) => {
+                    self.with(at, |frontend, _, desk| frontend.reply(id, result, desk));
+                }
+                Ok(Order::Stop { at }) => {
+                    self.with(at, |frontend, registry, desk| frontend.stop(registry, desk));
+                    self.hosted[at].stopping = true;
+                }
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    /// Sends replies; says whether there is more to do at once.
+    fn end_turn(&mut self) -> bool {
+        let (now, mut busy) = (self.now(), false);
+        if std::mem::take(&mut self.freed) {
+            for at in 0..self.hosted.len() {
+                self.with(at, |frontend, _, desk| frontend.room(desk));
+            }
+        }
+        for at in 0..self.hosted.len() {
+            busy |= self.with(at, |frontend, registry, desk| frontend.turn_end(now, registry, desk));
+            self.hosted[at].wake_pump();
+            self.hosted[at].show();
+        }
+        busy || self.freed
+    }
+
+    /// How long to wait; there is nothing else to do, so memory is given back first. None = until something happens.
+    fn patience(&mut self) -> Option<Duration> {
+        let now = self.now();
+        // No ring has its chunks registered: the pump's registers none of these numbers.
+        self.arena.trim(now, |_, _| {});
+        let timers = self.hosted.iter().map(|hosted| hosted.frontend.next_timer());
+        let next = timers.chain([self.arena.next_timer()]).flatten().min();
+        next.map(|at| Duration::from_nanos(at.since_ns(now)))
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let began = Instant::now();
+        let sleeps = timeout != Some(Duration::ZERO);
+        let Self { poll, events, spin, .. } = self;
+        let mut polled = |timeout| match poll.poll(events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+            other => other.map(|()| !events.is_empty()),
+        };
+        let mut look = || polled(Some(Duration::ZERO)).is_ok_and(|some| some);
+        if !(sleeps && spin.is_worth_it() && spin.look_out(began, &mut look)) {
+            polled(timeout)?;
+        }
+        if sleeps {
+            spin.waited(began.elapsed());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Carrier {
+    /// If it died the pump has to notice.
+    fn drop(&mut self) {
+        let bells: Vec<_> = self.hosted.drain(..).map(|hosted| hosted.bell).collect();
+        // Only now, with the channels closed, there is something to notice.
+        bells.iter().for_each(|bell| bell.ring());
+    }
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Why a config can't be used: what is wrong, where, and what would do.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use super::{BUFFER_BYTES_MIN, Size, THREADS_MAX};
+use crate::frontend::nbd::Listen;
+
+/// Why a config can't be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file can't be read.
+    #[error("{path}: {source}", path = path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is not what it should be; the message shows line and column.
+    #[error("{path}: {source}\nEvery key is explained by: flashfront serve --print-config", path = path.display())]
+    Parse {
+        /// Which file.
+        path: PathBuf,
+        /// Where and why.
+        source: Box<toml::de::Error>,
+    },
+    /// No volume.
+    #[error("no volume to serve; give --origin PATH, or a [[volume]] table in the config file")]
+    NoVolume,
+    /// Nowhere to listen.
+    #[error(
+        "nowhere to listen; give --nbd unix:PATH, --vhost-user-blk unix:PATH, --fuse DIR or --ublk N, or a [[listen]] table in the config file"
+    )]
+    NoListen,
+    /// Two volumes of one name.
+    #[error("two volumes are named `{0}`; names are what clients choose by, give each its own")]
+    DuplicateName(String),
+    /// Two volumes of one origin.
+    #[error("{origin} is the origin of two volumes; each volume needs an origin of its own", origin = .0.display())]
+    DuplicateOrigin(PathBuf),
+    /// Several volumes, and one disk.
+    #[error(
+        "vhost_user_blk {path} is one disk, and there are several volumes; say which: volume = \"NAME\" in its [[listen]] table", path = .0.display()
+    )]
+    WhichVolume(PathBuf),
+    /// A volume that isn't there.
+    #[error("vhost_user_blk {path} is to serve the volume `{name}`, and no [[volume]] has that name", path = path.display())]
+    UnknownVolume {
+        /// Where.
+        path: PathBuf,
+        /// Which.
+        name: String,
+    },
+    /// Nobody has said that dirty data may be missing.
+    #[error(
+        "--without-cache serves the origin as it is, and nobody can tell from that what is missing. If the cache held dirty data (mode writeback), the origin lacks the newest writes, in no order that a file system expects: files may be old, torn or gone, and what is written now can't be put together with the dirty data later. If the cache can come back, bring it back. If you know that nothing was dirty, or would rather lose it, say --accept-missing-dirty-data"
+    )]
+    MissingDirtyData,
+    /// A name no client could ask for.
+    #[error("the volume name `{0}` can't be used; take 1 to 255 letters, digits, `.`, `_` or `-`")]
+    BadName(String),
+    /// Cache and origin are one.
+    #[error("{path} is named as cache device and as origin; they must be two devices", path = .0.display())]
+    CacheIsOrigin(PathBuf),
+    /// A name that no file can have.
+    #[error("the volume name `{0}` can't be that of a file, which --fuse DIR would make of it; choose another")]
+    NoFileName(String),
+    /// More than can be read around a miss, or a part of a block.
+    #[error("read_around is {0}; it must be a multiple of 4 KiB, and at most 256 KiB (0B = only what is asked for)")]
+    ReadAround(Size),
+    /// Unencrypted traffic to other machines.
+    #[error(
+        "{0} is reachable from other machines and the traffic is not encrypted; set up TLS with --tls-certificates DIR, or listen on 127.0.0.1 or a unix socket, or say --insecure if the network is trusted"
+    )]
+    NotLoopback(Listen),
+    /// The same of the metrics, which have no TLS.
+    #[error(
+        "http {0} is reachable from other machines and is never encrypted; listen on 127.0.0.1, or say --insecure if the network is trusted"
+    )]
+    HttpNotLoopback(SocketAddr),
+    /// A host name nobody knows.
+    #[error("{at}: {source}")]
+    Resolve {
+        /// Where.
+        at: Listen,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// No thread, or more than anybody has.
+    #[error(
+        "threads is {0}; it must be 1 to {THREADS_MAX}: one for the engine, the rest for clients (1 = one does it all)"
+    )]
+    Threads(usize),
+    /// Threads that nobody would use.
+    #[error(
+        "threads is {given}, but only {most} would have work: one for the engine, and one for each vhost-user-blk socket. NBD clients can be spread over any number; fuse and ublk bring threads of their own"
+    )]
+    IdleThreads {
+        /// What was asked for.
+        given: usize,
+        /// What can be used.
+        most: usize,
+    },
+    /// Too little RAM.
+    #[error("buffer_bytes is {given}; at least {least} is needed to keep devices busy", least = Size(BUFFER_BYTES_MIN))]
+    BufferSmall {
+        /// What was asked for.
+        given: Size,
+    },
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How RAM for payload is divided: so much for the engine, and the rest in equal parts for the clients of each thread.
+
+use flashfront_device::Arena;
+use flashfront_engine::policy::Window;
+
+use super::ServeError;
+use crate::config::{Config, Listener, Size};
+use crate::frontend::nbd::BUFFER_BYTES_MIN;
+
+/// Buffers of a lane: three open commits, eight in flight, one for a privileged entry, replay and
+/// checkpoint, and reads around misses (1 MiB).
+const LANE_BUFFER_BYTES: u64 = 15 << 20;
+/// Buffers of destage: sixteen runs of 1 MiB, and small ones; and what the chunk of reads around misses has too much.
+const DESTAGE_BUFFER_BYTES: u64 = 28 << 20;
+/// What the pump's thread keeps beside the engine's if it has no clients: emulated and faulty devices copy.
+const DEVICE_BUFFER_BYTES: u64 = 4 << 20;
+
+fn engine_bytes(lanes: u32) -> u64 {
+    u64::from(lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES
+}
+
+/// Whether the pump's thread has clients of its own.
+fn has_clients_here(config: &Config) -> bool {
+    config.carriers() == 0 || !config.listeners.iter().all(Listener::is_portable)
+}
+
+/// What is not for clients, and in how many parts the rest is divided.
+fn shares(config: &Config, lanes: u32) -> (u64, u64) {
+    let here = has_clients_here(config);
+    let kept = engine_bytes(lanes) + if here { 0 } else { DEVICE_BUFFER_BYTES };
+    (kept, config.carriers() as u64 + u64::from(here))
+}
+
+/// Whether there is enough, and not more than there is.
+pub(super) fn check(config: &Config, lanes: u32) -> Result<(), ServeError> {
+    let (kept, parts) = shares(config, lanes);
+    let least = kept + parts * BUFFER_BYTES_MIN;
+    if config.buffer_bytes.0 < least {
+        return Err(ServeError::BufferSmall { least, lanes, threads: config.threads });
+    }
+    let most = ram_bytes();
+    let given = config.buffer_bytes.0.saturating_add(config.ram_front_bytes.0);
+    if given > most {
+        return Err(ServeError::BufferLarge { given: Size(given), most: Size(most) });
+    }
+    Ok(())
+}
+
+/// RAM of this machine.
+fn ram_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    u64::from(info.mem_unit).saturating_mul(info.totalram)
+}
+
+/// The pump's arena, and those of the carriers, from which it borrows.
+pub(super) fn arenas(config: &Config, lanes: u32) -> (Arena, Vec<Arena>) {
+    let (kept, parts) = shares(config, lanes);
+    // The parts add up to no more than was allowed, and an arena rounds up to whole chunks.
+    let chunk = u64::from(flashfront_device::CHUNK_BYTES);
+    let part = (config.buffer_bytes.0 - kept) / parts / chunk * chunk;
+    // The last buffer of each lane's window is rounded up to at most 1 MiB.
+    let front = config.ram_front_bytes.0 + Window::BYTES_MAX + (u64::from(lanes) << 20);
+    let all_here = if config.carriers() == 0 { config.buffer_bytes.0 } else { kept };
+    let here = if config.carriers() > 0 && has_clients_here(config) { part } else { 0 };
+    let mut pump = Arena::with_reserve(all_here + here + front, engine_bytes(lanes) + front);
+    let lend = |number| {
+        let (arena, loan) = Arena::lending(number, part);
+        pump.borrow_from(loan);
+        arena
+    };
+    let carriers = (0..config.carriers()).map(lend).collect();
+    (pump, carriers)
+}

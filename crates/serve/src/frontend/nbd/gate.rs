@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Accepts clients for several NBD front-ends, each of them in a thread of its own.
+//!
+//! A client goes to the front-end that has the fewest (test: `clients_are_spread`). The limit of clients is that of the
+//! address, not of a thread.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use flashfront_engine::{RequestError, RequestId, Time};
+use mio::{Interest, Registry, Token, event::Event, event::Source};
+
+use super::super::bell::Bell;
+use super::super::{Core, Frontend, TokenRange};
+use super::listen::{Acceptor, BindError, Listen};
+use super::listener::{Nbd, NbdOptions, is_about_client};
+use super::stream::Socket;
+
+/// When to try again to accept, if descriptors or memory have run out.
+const RETRY_NS: u64 = 1_000_000_000;
+
+/// Held by a client as long as it is served; how many hold one is how many clients there are.
+pub(super) type Place = Arc<()>;
+
+/// A client that has come.
+#[derive(Debug)]
+pub(super) struct Accepted {
+    pub(super) socket: Socket,
+    pub(super) place: Option<Place>,
+}
+
+/// What a front-end behind the gate has in the place of a listening socket.
+#[derive(Debug)]
+pub(super) struct Handed {
+    clients: Receiver<Accepted>,
+    bell: Arc<Bell>,
+}
+
+impl Handed {
+    pub(super) fn take(&self) -> io::Result<Accepted> {
+        self.bell.heard();
+        self.clients.try_recv().map_err(|_| io::ErrorKind::WouldBlock.into())
+    }
+
+    pub(super) fn register(&self, registry: &Registry, token: Token) -> io::Result<()> {
+        self.bell.register(registry, token)
+    }
+}
+
+/// The way to a front-end behind the gate.
+#[derive(Debug)]
+struct Way {
+    clients: Sender<Accepted>,
+    bell: Arc<Bell>,
+    places: Place,
+}
+
+impl Way {
+    fn clients(&self) -> usize {
+        Arc::strong_count(&self.places) - 1
+    }
+}
+
+/// The listening socket of an address, for several front-ends.
+#[derive(Debug)]
+pub struct Gate {
+    acceptor: Option<Acceptor>,
+    acceptable: bool,
+    at: Listen,
+    options: NbdOptions,
+    tokens: TokenRange,
+    ways: Vec<Way>,
+    retry: Option<Time>,
+}
+
+impl Gate {
+    /// Listens; clients are accepted once the pump runs, and served by the front-ends, so many of them.
+    ///
+    /// # Errors
+    /// See [`BindError`].
+    pub fn bind(listen: &Listen, options: NbdOptions, frontends: usize) -> Result<(Self, Vec<Nbd>), BindError> {
+        let (acceptor, at) = Acceptor::bind(listen, options.insecure || options.tls.is_some())?;
+        let (mut ways, mut all) = (Vec::new(), Vec::new());
+        for _ in 0..frontends {
+            let (sender, clients) = channel();
+            let bell = Bell::new().map_err(|error| BindError::Io { at: at.clone(), error })?;
+            let bell = Arc::new(bell);
+            ways.push(Way { clients: sender, bell: Arc::clone(&bell), places: Place::default() });
+            all.push(Nbd::with(Acceptor::Gate(Handed { clients, bell }), at.clone(), options.clone()));
+        }
+        let tokens = TokenRange { first: 0, count: 0 };
+        let gate = Self { acceptor: Some(acceptor), acceptable: false, at, options, tokens, ways, retry: None };
+        Ok((gate, all))
+    }
+
+    /// Where it listens, with the port the system chose.
+    #[must_use]
+    pub fn address(&self) -> &Listen {
+        &self.at
+    }
+
+    fn accept(&mut self) {
+        while let Some(acceptor) = self.acceptor.as_ref().filter(|_| self.acceptable) {
+            match acceptor.accept() {
+                Ok(accepted) => self.hand_over(accepted.socket),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.acceptable = false,
+                Err(error) if is_about_client(&error) => {}
+                // Out of descriptors or memory: tried again later.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// To whom has least to do. Without a place for it the socket is dropped, which is a clear answer.
+    fn hand_over(&self, socket: Socket) {
+        let clients: usize = self.ways.iter().map(Way::clients).sum();
+        let way = self.ways.iter().min_by_key(|way| way.clients());
+        if let Some(way) = way.filter(|_| clients < usize::from(self.options.connections_max)) {
+            let place = Some(Arc::clone(&way.places));
+            if way.clients.send(Accepted { socket, place }).is_ok() {
+                way.bell.ring();
+            }
+        }
+    }
+}
+
+impl Frontend for Gate {
+    fn uri(&self) -> String {
+        self.at.uri(&self.options.uri_export, self.options.tls.is_some())
+    }
+
+    fn tokens_max(&self) -> usize {
+        1
+    }
+
+    fn register(&mut self, registry: &Registry, tokens: TokenRange) -> io::Result<()> {
+        self.tokens = tokens;
+        let (Some(token), Some(acceptor)) = (tokens.get(0), &mut self.acceptor) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        acceptor.register(registry, token, Interest::READABLE)
+    }
+
+    fn ready(&mut self, _event: &Event, _registry: &Registry, _core: &mut dyn Core) {
+        self.acceptable = true;
+        self.accept();
+    }
+
+    fn reply(&mut self, id: RequestId, _result: Result<(), RequestError>, _core: &mut dyn Core) {
+        debug_assert!(false, "a gate asks for nothing, and gets a reply: {id:?}");
+    }
+
+    fn room(&mut self, _core: &mut dyn Core) {}
+
+    fn turn_end(&mut self, now: Time, _registry: &Registry, _core: &mut dyn Core) -> bool {
+        self.accept();
+        self.retry = self.acceptable.then(|| now.plus_ns(RETRY_NS));
+        false
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        self.retry
+    }
+
+    fn stop(&mut self, registry: &Registry, _core: &mut dyn Core) {
+        self.acceptable = false;
+        if let Some(mut acceptor) = self.acceptor.take() {
+            // It is closed next, which does the same.
+            drop(acceptor.deregister(registry));
+        }
+    }
+
+    /// Its clients are the front-ends'.
+    fn idle(&self) -> bool {
+        true
+    }
+
+    fn clients(&self) -> usize {
+        0
+    }
+}
