@@ -357,6 +357,7 @@ impl Lane {
             (true, false) => self.not_dirty(flat, cx),
             (false, true) => {
                 self.dirty.insert(flat);
+                cx.shared.cache_reads.dirtied_blocks += 1;
                 self.count_dirty(flat, 1, cx);
             }
             (false, false) => {}

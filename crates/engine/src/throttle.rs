@@ -40,9 +40,19 @@ impl Cost {
     }
 }
 
+/// So much may be dirty before writers are slowed.
+fn soft(limit: u64) -> u64 {
+    (limit * SOFT_PERCENT / 100).min(limit - 1)
+}
+
+/// Whether who writes is slowed.
+pub(crate) fn slows(shared: &Shared) -> bool {
+    shared.dirty + shared.reserved > soft(shared.dirty_limit)
+}
+
 /// The pause after a write that destage will need `cost_ns` for, when so much is dirty.
 fn pause_ns(dirty: u64, limit: u64, cost_ns: u64) -> u64 {
-    let soft = (limit * SOFT_PERCENT / 100).min(limit - 1);
+    let soft = soft(limit);
     if dirty <= soft {
         return 0;
     }

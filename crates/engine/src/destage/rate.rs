@@ -17,7 +17,7 @@ pub(crate) struct View {
     pub(crate) aged: bool,
     /// Clients read from or write to an origin directly now, or did a moment ago.
     pub(crate) clients: bool,
-    /// Clients read from the cache device now, or did a moment ago, and nobody writes (see `readers`).
+    /// Clients read from the cache device now, or did a moment ago, and come first (see `readers`).
     pub(crate) readers: bool,
 }
 
@@ -37,11 +37,11 @@ pub(crate) struct Pace {
 /// I/Os of destage in flight: enough for a disk to choose from (NCQ has 32 places; runs are long).
 pub(crate) const RUNS_MAX: u32 = 16;
 /// Below this part of the limit destage waits for idle moments: what is written again meanwhile is written to the origin once.
-const BACKGROUND_PERCENT: u64 = 30;
+pub(super) const BACKGROUND_PERCENT: u64 = 30;
 /// Up to here clients come first.
 const CALM_PERCENT: u64 = 50;
 /// From here on destage gets more and more of the disk's time however much clients ask of it.
-const PRESSED_PERCENT: u64 = 75;
+pub(super) const PRESSED_PERCENT: u64 = 75;
 /// At full speed: the flush, in which a disk has nothing to choose from at its end, is paid four times a second.
 const FULL_BATCH_NS: u64 = 250_000_000;
 /// Beside clients at the origin: two or three of a disk's random reads.

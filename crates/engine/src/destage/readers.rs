@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Beside clients that read the cache device, while nobody writes, destage reads little of it: what is dirty can wait, who reads can't.
+//! Beside clients that read the cache device destage reads little of it: what is dirty can wait, who reads can't.
 //!
 //! Destage of long runs takes what an origin takes, 170 MB/s of a disk, from an SSD whose cable carries 550: reads of cached data
 //! were a third slower for minutes after a burst of writes (gflash, which destages from RAM, is the one that showed it). So clients' reads
-//! earn what destage may read, and it is spent in batches, because each batch costs the origin a flush. Data that gets old doesn't wait for
-//! that alone: it has a share of the origin's time, too (see `rate`), and all of it in the readers' gaps.
+//! earn what destage may read, and it is spent in batches, because each batch costs the origin a flush. What becomes dirty beside readers is
+//! owed: it is paid over some seconds, the sooner the more is dirty, so that a burst is spread and no more gathers from one to the next.
+//! Data that gets old doesn't wait for that alone: it has a share of the origin's time, too (see `rate`), and all of it in the readers' gaps. And
+//! while somebody writes neither what is old waits for readers, nor who is slowed because room is short (see `throttle`).
 
+use super::rate::{BACKGROUND_PERCENT, PRESSED_PERCENT};
 use crate::types::Time;
 
 /// So many blocks of clients' reads earn destage one.
 const EARNED_BY: i64 = 40;
 /// What is earned before any of it is spent, in blocks of destage: 4 MiB, 8 ms of an SSD's cable.
 const BATCH_BLOCKS: i64 = 1024;
+/// What may be earned in advance by what is owed, in batches.
+const PAID_BATCHES_MAX: i64 = 4;
+/// What is owed is paid over so long, if little is dirty.
+const PAID_OVER_NS: u64 = 10_000_000_000;
 /// No write for so long, and nobody is taken to wait for room.
 const WRITERS_GONE_NS: u64 = 1_000_000_000;
 /// No read for so long, and nobody is taken to read.
@@ -30,6 +37,10 @@ pub(crate) struct CacheReads {
     last: Option<Time>,
     /// When a client wrote last.
     pub(crate) last_write: Option<Time>,
+    /// So much is dirty that who writes is slowed.
+    pub(crate) slowed: bool,
+    /// Blocks that became dirty.
+    pub(crate) dirtied_blocks: u64,
 }
 
 impl CacheReads {
@@ -51,7 +62,7 @@ impl CacheReads {
         let written = self.last_write.is_some_and(|at| now.since_ns(at) < WRITERS_GONE_NS);
         let last = if self.in_flight > 0 { now } else { self.last? };
         let until = last.plus_ns(if aged { GAP_NS } else { READERS_GONE_NS });
-        (!written && until > now).then_some(until)
+        (!(written && (aged || self.slowed)) && until > now).then_some(until)
     }
 }
 
@@ -61,36 +72,69 @@ pub(crate) struct Credit {
     blocks: i64,
     spending: bool,
     seen: CacheReads,
+    /// Blocks that became dirty beside readers, and were not paid for yet; when it was paid last.
+    owed: u64,
+    paid: Time,
 }
 
 impl Default for Credit {
     fn default() -> Self {
-        Self { blocks: BATCH_BLOCKS * EARNED_BY, spending: true, seen: CacheReads::default() }
+        Self { blocks: BATCH_BLOCKS * EARNED_BY, spending: true, seen: CacheReads::default(), owed: 0, paid: Time(0) }
     }
 }
 
 impl Credit {
-    /// Whether a run may be read now; else until when it has to wait at most, if nothing else happens.
-    pub(crate) fn allows(&mut self, reads: &CacheReads, now: Time) -> Result<(), Time> {
+    /// Whether a run may be read now; else until when it has to wait at most, if nothing else happens. So many blocks are
+    /// `dirty`, of which `limit` may be.
+    pub(crate) fn allows(&mut self, reads: &CacheReads, (dirty, limit): (u64, u64), now: Time) -> Result<(), Time> {
+        let earned = (reads.clients_blocks - self.seen.clients_blocks) as i64;
+        let spent = reads.destage_blocks - self.seen.destage_blocks;
+        self.owed = (self.owed + reads.dirtied_blocks - self.seen.dirtied_blocks).min(dirty);
+        self.seen = *reads;
         let Some(until) = reads.until(false, now) else {
-            *self = Self { seen: *reads, ..Self::default() };
+            // Readers that stay away owe nothing when they come again; a burst of writes may keep them away for a moment.
+            let stay_away = reads.last.is_none_or(|last| now.since_ns(last) >= PAID_OVER_NS);
+            let owed = if stay_away { 0 } else { self.owed.saturating_sub(spent) };
+            *self = Self { seen: *reads, owed, paid: now, ..Self::default() };
             return Ok(());
         };
-        let earned = (reads.clients_blocks - self.seen.clients_blocks) as i64;
-        let spent = (reads.destage_blocks - self.seen.destage_blocks) as i64 * EARNED_BY;
-        self.seen = *reads;
         let full = BATCH_BLOCKS * EARNED_BY;
-        self.blocks = ((self.blocks + earned).min(full) - spent).max(-full);
+        self.blocks = (self.blocks + earned).min(self.blocks.max(full));
+        self.pay(dirty, limit, full * PAID_BATCHES_MAX, now);
+        self.blocks = (self.blocks - spent as i64 * EARNED_BY).max(-full);
         self.spending = if self.spending { self.blocks > 0 } else { self.blocks >= full };
         if self.spending { Ok(()) } else { Err(until) }
     }
+
+    /// Pays a part of what is owed; what doesn't fit stays owed.
+    fn pay(&mut self, dirty: u64, limit: u64, blocks_max: i64, now: Time) {
+        let over_ns = paid_over_ns(dirty, limit);
+        let part = u128::from(self.owed) * u128::from(now.since_ns(self.paid).min(over_ns)) / u128::from(over_ns);
+        let room = ((blocks_max - self.blocks) / EARNED_BY).max(0) as u64;
+        let due = room.min(part as u64);
+        if due > 0 {
+            self.owed -= due;
+            self.paid = now;
+            self.blocks += due as i64 * EARNED_BY;
+        }
+    }
+}
+
+/// Over how long what is owed is paid: at once from three quarters of the limit on.
+fn paid_over_ns(dirty: u64, limit: u64) -> u64 {
+    let (from, to) = (limit * BACKGROUND_PERCENT / 100, limit * PRESSED_PERCENT / 100);
+    let left = to - dirty.clamp(from, to);
+    (u128::from(PAID_OVER_NS) * u128::from(left) / u128::from((to - from).max(1))).max(1) as u64
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     const MS: u64 = 1_000_000;
+    const DIRTY: (u64, u64) = (500, 1000);
 
     #[test]
     fn destage_reads_a_fortieth_of_what_clients_read_and_in_batches() {
@@ -101,7 +145,7 @@ mod tests {
             // 100,000 blocks a second.
             reads.read(100, now);
             reads.ended(now);
-            let allows = credit.allows(&reads, now).is_ok();
+            let allows = credit.allows(&reads, DIRTY, now).is_ok();
             batches += u32::from(allows && !allowed);
             allowed = allows;
             if allows {
@@ -113,20 +157,59 @@ mod tests {
         assert!((15..28).contains(&batches), "{batches}");
     }
 
+    /// A burst of 100,000 blocks beside readers, and what is destaged in each second after it.
+    fn after_a_burst(dirty: u64) -> Vec<u64> {
+        let (mut credit, mut reads) = (Credit::default(), CacheReads::default());
+        let _ = credit.allows(&reads, (dirty, 1_000_000), Time(0));
+        let mut seconds = Vec::new();
+        reads.read(0, Time(0));
+        reads.ended(Time(0));
+        reads.dirtied_blocks += 100_000;
+        for second in 0..60 {
+            let before = reads.destage_blocks;
+            for ms in 0..1000 {
+                let now = Time((second * 1000 + ms) * MS);
+                reads.read(0, now);
+                reads.ended(now);
+                if credit.allows(&reads, (dirty - reads.destage_blocks, 1_000_000), now).is_ok() {
+                    reads.destage_blocks += 40;
+                }
+            }
+            seconds.push(reads.destage_blocks - before);
+        }
+        seconds
+    }
+
     #[test]
-    fn who_writes_needs_room_and_who_is_gone_needs_nothing() {
+    fn what_becomes_dirty_is_destaged_bit_by_bit_and_all_of_it() {
+        let seconds = after_a_burst(400_000);
+        assert!(seconds[1] > seconds[20] && seconds[1] < 30_000, "it is spread: {seconds:?}");
+        let sum: u64 = seconds.iter().sum();
+        assert!(sum > 90_000 && sum <= 100_000 + 2 * BATCH_BLOCKS as u64, "{sum}: {seconds:?}");
+        let pressed = after_a_burst(900_000);
+        assert!(pressed[..3].iter().sum::<u64>() > 100_000, "as fast as it goes: {pressed:?}");
+    }
+
+    #[test]
+    fn who_is_slowed_needs_room_and_who_is_gone_needs_nothing() {
         let (mut credit, mut reads) = (Credit::default(), CacheReads::default());
         let spend = |credit: &mut Credit, reads: &mut CacheReads, now| {
             reads.read(1, now);
             reads.ended(now);
             reads.destage_blocks += 5000;
-            credit.allows(reads, now)
+            credit.allows(reads, DIRTY, now)
         };
-        assert_eq!(credit.allows(&reads, Time(0)), Ok(()), "nobody reads");
+        assert_eq!(credit.allows(&reads, DIRTY, Time(0)), Ok(()), "nobody reads");
         assert_eq!(spend(&mut credit, &mut reads, Time(MS)), Err(Time(101 * MS)));
-        assert_eq!(credit.allows(&reads, Time(101 * MS)), Ok(()), "nobody reads any more");
+        assert_eq!(credit.allows(&reads, DIRTY, Time(101 * MS)), Ok(()), "nobody reads any more");
         assert_eq!(spend(&mut credit, &mut reads, Time(200 * MS)), Err(Time(300 * MS)));
         reads.last_write = Some(Time(201 * MS));
-        assert_eq!(credit.allows(&reads, Time(202 * MS)), Ok(()));
+        assert!(credit.allows(&reads, DIRTY, Time(202 * MS)).is_err(), "there is room");
+        assert!(
+            reads.until(false, Time(202 * MS)).is_some() && reads.until(true, Time(202 * MS)).is_none(),
+            "old data"
+        );
+        reads.slowed = true;
+        assert_eq!(credit.allows(&reads, DIRTY, Time(203 * MS)), Ok(()));
     }
 }

@@ -11,7 +11,7 @@ use crate::index::Flat;
 use crate::lane::Lane;
 use crate::router::Router;
 use crate::shared::{Cx, FlushWaiter};
-use crate::throttle::Cost;
+use crate::throttle::{self, Cost};
 use crate::types::{Mode, Time};
 
 /// No request for this long is idle; no I/O for a client at an origin for this long, and destage needs not yield.
@@ -200,6 +200,7 @@ impl Destager {
             // What becomes dirty next is as old as this.
             self.sweep_began = cx.now;
         }
+        cx.shared.cache_reads.slowed = throttle::slows(cx.shared);
         let pace = self.pace(lanes, requests, starved, cx);
         let batch = pace.map_or(0, |pace| pace.batch_ns / self.ns_per_run);
         let batch = batch.clamp(BATCH_RUNS_MIN, BATCH_RUNS_MAX) as u32;
@@ -248,7 +249,7 @@ impl Destager {
         // sweep to its end and once more from the start.
         let room = |it: &Self| under_way(it) < batch && it.written_blocks < blocks;
         while self.runs < RUNS_MAX && room(self) && (tries < TRIES_PER_STEP || self.idle()) {
-            let earned = self.credit.allows(&cx.shared.cache_reads, cx.now);
+            let earned = self.credit.allows(&cx.shared.cache_reads, (cx.shared.dirty, cx.shared.dirty_limit), cx.now);
             // Who waits for room, or for age, waits for more than a reader does.
             match (earned, paused_until) {
                 (Err(_), Some(resume_at)) => {
