@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo x bench [PART]`: what is promised of speed and memory, measured on this machine.
 //!
-//! Parts: `in-process` and `nbd` (speed, as ratios in one run: the default), `vhost-user-blk`, `engine`, `memory`, `recovery`. Medians;
+//! Parts: `in-process` and `nbd` (speed, as ratios in one run: the default), `threads`, `vhost-user-blk`, `engine`, `memory`, `recovery`. Medians;
 //! losing rows stay. Results go to bench/runs/DATE-HOST/ with `--keep`, else to the screen only; `--json`: only the JSON.
 
 mod engine;
 mod memory;
 mod nbd;
 mod server;
+mod threads;
 mod vhost;
 
 use std::fmt::Write as _;
@@ -35,9 +36,10 @@ struct Part {
     measure: fn(&Path) -> Result<Found, Failed>,
 }
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     Part { name: "in-process", unasked: true, measure: in_process },
     Part { name: "nbd", unasked: true, measure: nbd::nbd },
+    Part { name: "threads", unasked: false, measure: threads::threads },
     Part { name: "vhost-user-blk", unasked: false, measure: vhost::vhost_user_blk },
     Part { name: "engine", unasked: false, measure: engine::engine },
     Part { name: "memory", unasked: false, measure: memory::memory },
@@ -101,6 +103,12 @@ fn in_process_table(summary: &mut String, json: &Value) {
         let cells: Vec<String> = of_jobs.map(|of| format!("{:.2}", of[key].as_f64().unwrap_or(f64::NAN))).collect();
         let _ = writeln!(summary, "| {what} | {} |", cells.join(" | "));
     }
+}
+
+/// The median, of an odd number of values.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// A program's JSON.

@@ -269,10 +269,10 @@ impl Config {
         }
     }
 
-    /// Threads beside the engine's.
+    /// Threads beside the engine's: none where nobody is served.
     #[must_use]
     pub fn carriers(&self) -> usize {
-        self.threads.saturating_sub(1)
+        if self.listeners.is_empty() { 0 } else { self.threads.saturating_sub(1) }
     }
 
     /// Reads a file. [`Config::check`] is for later, when flags have been added.

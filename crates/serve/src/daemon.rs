@@ -153,7 +153,7 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     }
     let mut frontends = listening.here;
     for (carried, (nth, arena)) in listening.carried.into_iter().zip((1..).zip(std::mem::take(&mut daemon.arenas))) {
-        let name = format!("carrier {nth}");
+        let name = format!("carrier-{nth}");
         frontends.extend(carrier::start(name, carried, arena, exports.clone()).map_err(failed("starting a thread"))?);
     }
     daemon.pump.serve(exports, frontends).map_err(failed("epoll"))?;

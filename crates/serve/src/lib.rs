@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The daemon as a library: the pump between engine, devices and front-ends, and the operator's side.
 //!
-//! `daemon` is the life of a daemon from config to clean stop, `pump` its one I/O thread, `frontend`
-//! how clients reach it, `control` and `metrics` how operators do, `superblock` and `stale` what is
+//! `daemon` is the life of a daemon from config to clean stop, `pump` its thread of I/O and decisions, `frontend`
+//! how clients reach it, `carrier` threads for that, `control` and `metrics` how operators do, `superblock` and `stale` what is
 //! read and written before and after, `state` the folder for what devices can't carry themselves, `storage`
 //! tells paths apart that lead to the same.
 

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::server::{fio, nbdkit, ours, qemu_nbd};
-use super::{Found, fill};
+use super::{Found, fill, median};
 use crate::run::Failed;
 
 const ROUNDS: usize = 3;
@@ -77,10 +77,7 @@ pub(super) fn nbd(dir: &Path) -> Result<Found, Failed> {
             }
             let _ = write!(shown, "{ours:.0}/{front:.0}/{nbdkit:.0}/{qemu:.0} ");
         }
-        let [a, b, c] = ratios.map(|mut ratios| {
-            ratios.sort_by(f64::total_cmp);
-            ratios[ratios.len() / 2]
-        });
+        let [a, b, c] = ratios.map(median);
         let _ = writeln!(summary, "| {what} | {a:.2} | {b:.2} | {c:.2} | {shown}|");
     }
     drop(servers);

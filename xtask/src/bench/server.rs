@@ -13,6 +13,13 @@ pub(super) struct Server {
     pub(super) socket: PathBuf,
 }
 
+impl Server {
+    /// Its process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         // Gone already is as good.

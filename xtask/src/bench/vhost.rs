@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Found, parse};
+use super::{Found, median, parse};
 use crate::run::{Failed, cargo, run, stdout_of, target};
 
 const ROUNDS: usize = 5;
@@ -28,12 +28,8 @@ pub(super) fn vhost_user_blk(dir: &Path) -> Result<Found, Failed> {
             let rows: Vec<&Value> =
                 rounds["rows"].as_array().into_iter().flatten().filter(|row| row["what"] == what).collect();
             let number = |row: &Value, key: &str| row[key].as_f64().unwrap_or(f64::NAN);
-            let median = |key: &str| {
-                let mut values: Vec<f64> = rows.iter().map(|row| number(row, key)).collect();
-                values.sort_by(f64::total_cmp);
-                values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-            };
-            let (process, nbd) = (median("of_in_process"), median("of_nbd"));
+            let all_of = |key: &str| rows.iter().map(|row| number(row, key)).collect();
+            let (process, nbd) = (median(all_of("of_in_process")), median(all_of("of_nbd")));
             let front = if front > 0 { ", RAM front" } else { "" };
             let _ = write!(summary, "| {what}{front} | {process:.2} | {nbd:.2} | ");
             for row in &rows {

@@ -92,9 +92,11 @@ pub fn start(
     let carrier = Carrier::new(poll, Arc::clone(&bell), ordered, hosted, arena, exports);
     let thread = std::thread::Builder::new().name(name).spawn(move || carrier.run())?;
     let life = Arc::new(Life { bell, thread: Some(thread) });
-    let carried = ends.into_iter().enumerate().map(|(at, (uri, requests, bell, seen))| {
-        let carried = Carried::new(uri, at, requests, bell, seen, orders.clone(), Arc::clone(&life));
-        Box::new(carried) as Box<dyn Frontend>
-    });
-    Ok(carried.collect())
+    let mut carried: Vec<Box<dyn Frontend>> = Vec::new();
+    for (at, (uri, requests, bell, seen)) in ends.into_iter().enumerate() {
+        carried.push(Box::new(Carried::new(uri, at, requests, bell, seen, orders.clone(), Arc::clone(&life))));
+    }
+    // Before `life`, which waits for the thread if nobody else does.
+    drop(orders);
+    Ok(carried)
 }

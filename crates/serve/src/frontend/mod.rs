@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Front-ends: how clients reach the cache. And what a front-end may ask of the pump.
 //!
-//! All of it runs in the pump's one thread, but for what a protocol's own threads take from the kernel
-//! (`inlet`). A front-end owns its sockets and its protocol; it turns
+//! A front-end runs in the pump's thread or in a [carrier](crate::carrier)'s, which it can't tell apart; some protocols have threads
+//! of their own besides (`inlet`). A front-end owns its sockets and its protocol; it turns
 //! what clients say into [`Request`]s and replies into bytes, and decides nothing about caching.
 //! The pump calls [`Frontend`], the front-end calls back through [`Core`]. After any number of
 //! `ready`, `reply` and `room` the pump calls `turn_end` once, before it waits again.
@@ -38,7 +38,7 @@ pub struct Export {
     pub read_only: bool,
 }
 
-/// What a front-end may ask of the pump.
+/// What a front-end may ask of the pump, or of the carrier that it runs in.
 ///
 /// The buffer budget behind [`Core::alloc`] must be at least [`nbd::BUFFER_BYTES_MIN`], or the
 /// longest request waits forever.

@@ -9,8 +9,8 @@
 #![expect(unsafe_code, reason = "a signal handler that repairs mappings; every block has its SAFETY comment")]
 
 use std::io;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Mappings that can be guarded at a time, in the whole process.
 const GUARDS_MAX: usize = 4096;
@@ -33,6 +33,8 @@ static SLOTS: [Slot; GUARDS_MAX] = [const {
     }
 }; GUARDS_MAX];
 
+/// Whether SIGBUS comes to us; front-ends may be in several threads.
+static INSTALLED: Mutex<bool> = Mutex::new(false);
 /// What SIGBUS did before.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
@@ -71,7 +73,8 @@ impl Drop for Guard {
 
 /// Makes SIGBUS come to [`on_bus_error`], once.
 fn install() -> io::Result<()> {
-    if BEFORE.get().is_some() {
+    let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
+    if *installed {
         return Ok(());
     }
     // SAFETY: a `sigaction` is plain data, and all zeroes is a valid one.
@@ -84,14 +87,14 @@ fn install() -> io::Result<()> {
     if unsafe { libc::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut before) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // First remembered, then replaced, so that the handler finds it; another thread that was here
-    // first has remembered the same.
+    // First remembered, then replaced, so that the handler finds it.
     let _ = BEFORE.set(before);
     // SAFETY: the handler has the signature that SA_SIGINFO asks for, and calls only what
     // signal-safety(7) allows: atomics, mmap, sigaction.
     if unsafe { libc::sigaction(libc::SIGBUS, &raw const ours, std::ptr::null_mut()) } != 0 {
         return Err(io::Error::last_os_error());
     }
+    *installed = true;
     Ok(())
 }
 
