@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use flashfront_device::real::{DeviceFile, Reactor};
 use flashfront_device::{Arena, Device, DeviceIo, Done};
-use flashfront_engine::{Buf, DeviceId, Effect, Effects, Engine, Event, Input, Memory, Request, RequestId, Time};
+use flashfront_engine::{DeviceId, Effect, Effects, Engine, Event, Input, Request, RequestId, Time};
 use mio::{Events, Poll, Token};
 
 use crate::control::ControlCall;
-use crate::frontend::{Core, Export, Frontend, TokenRange};
+use crate::frontend::desk::Desk;
+use crate::frontend::{Export, Frontend, TokenRange};
 
 /// Somebody in another thread has something to say: commands, or a stop.
 pub(crate) const WAKER: Token = Token(1);
@@ -33,40 +34,6 @@ pub struct Devices {
     pub all: Vec<(DeviceId, Box<dyn Device>)>,
     /// What the real ones among them do their I/O with.
     pub reactor: Reactor,
-}
-
-/// The pump's parts that a front-end may use while it is being called.
-struct Desk<'a> {
-    arena: &'a mut Arena,
-    exports: &'a [Export],
-    requests: &'a mut VecDeque<Request>,
-    frontend: usize,
-    /// Buffers were freed.
-    freed: &'a mut bool,
-}
-
-impl Core for Desk<'_> {
-    fn exports(&self) -> &[Export] {
-        self.exports
-    }
-
-    fn memory(&mut self) -> &mut dyn Memory {
-        self.arena
-    }
-
-    fn alloc(&mut self, bytes: u32) -> Option<Buf> {
-        self.arena.try_alloc(bytes)
-    }
-
-    fn free(&mut self, buf: Buf) {
-        *self.freed = true;
-        self.arena.free(buf);
-    }
-
-    fn submit(&mut self, request: Request) {
-        let id = RequestId(request.id.0 | (self.frontend as u64) << 32);
-        self.requests.push_back(Request { id, ..request });
-    }
 }
 
 /// The pump.
@@ -210,14 +177,14 @@ impl Pump {
         self.requests.is_empty() && self.frontends.iter().all(|(frontend, _)| frontend.idle())
     }
 
-    fn desk(&mut self, at: usize) -> (&mut dyn Frontend, Desk<'_>, &mio::Registry) {
-        let desk = Desk {
-            arena: &mut self.arena,
-            exports: &self.exports,
-            requests: &mut self.requests,
-            frontend: at,
-            freed: &mut self.freed,
+    /// A front-end, and what it is called with.
+    fn desk(&mut self, at: usize) -> (&mut dyn Frontend, Desk<'_, impl FnMut(Request)>, &mio::Registry) {
+        let requests = &mut self.requests;
+        let submit = move |request: Request| {
+            let id = RequestId(request.id.0 | (at as u64) << 32);
+            requests.push_back(Request { id, ..request });
         };
+        let desk = Desk { arena: &mut self.arena, exports: &self.exports, freed: &mut self.freed, submit };
         (&mut *self.frontends[at].0, desk, self.poll.registry())
     }
 

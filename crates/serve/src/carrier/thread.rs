@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use flashfront_device::Arena;
 use flashfront_device::real::Spin;
-use flashfront_engine::{Buf, Memory, Request, Time};
+use flashfront_engine::{Request, Time};
 use mio::{Events, Poll, Token};
 
 use super::{Order, Portable, Seen};
 use crate::frontend::bell::Bell;
+use crate::frontend::desk::Desk;
 use crate::frontend::{Core, Export, TokenRange};
 
 /// The pump has orders.
@@ -55,39 +56,6 @@ impl Hosted {
         if self.stopping && self.frontend.idle() && !self.seen.ended.swap(true, Ordering::AcqRel) {
             self.bell.ring();
         }
-    }
-}
-
-/// The carrier's parts that a front-end may use while it is being called.
-struct Desk<'a> {
-    arena: &'a mut Arena,
-    exports: &'a [Export],
-    requests: &'a Sender<Request>,
-    asked: &'a mut bool,
-    freed: &'a mut bool,
-}
-
-impl Core for Desk<'_> {
-    fn exports(&self) -> &[Export] {
-        self.exports
-    }
-
-    fn memory(&mut self) -> &mut dyn Memory {
-        self.arena
-    }
-
-    fn alloc(&mut self, bytes: u32) -> Option<Buf> {
-        self.arena.try_alloc(bytes)
-    }
-
-    fn free(&mut self, buf: Buf) {
-        *self.freed = true;
-        self.arena.free(buf);
-    }
-
-    fn submit(&mut self, request: Request) {
-        // Without a pump there are no more orders either, and the thread ends.
-        *self.asked |= self.requests.send(request).is_ok();
     }
 }
 
@@ -140,16 +108,12 @@ impl Carrier {
     }
 
     /// Calls a front-end with what it may use.
-    fn with<T>(&mut self, at: usize, call: impl FnOnce(&mut Portable, &mio::Registry, &mut Desk<'_>) -> T) -> T {
-        let hosted = &mut self.hosted[at];
-        let mut desk = Desk {
-            arena: &mut self.arena,
-            exports: &self.exports,
-            requests: &hosted.requests,
-            asked: &mut hosted.asked,
-            freed: &mut self.freed,
-        };
-        call(&mut hosted.frontend, self.poll.registry(), &mut desk)
+    fn with<T>(&mut self, at: usize, call: impl FnOnce(&mut Portable, &mio::Registry, &mut dyn Core) -> T) -> T {
+        let Hosted { frontend, requests, asked, .. } = &mut self.hosted[at];
+        // Without a pump there are no more orders either, and the thread ends.
+        let submit = |request| *asked |= requests.send(request).is_ok();
+        let mut desk = Desk { arena: &mut self.arena, exports: &self.exports, freed: &mut self.freed, submit };
+        call(frontend, self.poll.registry(), &mut desk)
     }
 
     fn now(&self) -> Time {

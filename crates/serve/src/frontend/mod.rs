@@ -13,6 +13,7 @@ use flashfront_engine::{Buf, Memory, OriginId, Request, RequestError, RequestId,
 use mio::{Registry, Token, event::Event};
 
 pub(crate) mod bell;
+pub(crate) mod desk;
 #[cfg(feature = "fuse")]
 pub mod fuse;
 #[cfg(any(feature = "fuse", feature = "ublk"))]
