@@ -215,7 +215,7 @@ pub enum ServeError {
     },
     /// Too little RAM for the lanes.
     #[error(
-        "buffer_bytes must be at least {least} for a cache of {lanes} lanes and {threads} thread{s}", least = Size(*least), s = if *threads == 1 { "" } else { "s" }
+        "buffer_bytes must be at least {least} for a cache of {lanes} lane{s} and {threads} thread{t}", least = Size(*least), s = plural(*lanes as usize), t = plural(*threads)
     )]
     BufferSmall {
         /// Needed.
@@ -298,6 +298,10 @@ impl ServeError {
 pub(super) fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> ServeError {
     let what = what.into();
     move |source| ServeError::Io { what, source }
+}
+
+const fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
 }
 
 fn failed_advice(dirty: u64) -> String {
