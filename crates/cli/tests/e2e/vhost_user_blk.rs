@@ -57,12 +57,14 @@ fn a_guest_notices_no_kill_9() {
     let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
     println!("seed: FLASHFRONT_SEED={seed}");
     let mut random = Random::new(seed);
-    let volume = Volume::new(32, 64);
+    let mut volume = Volume::new(32, 64);
     must(&mut volume.format());
     let socket = volume.place.socket("guest");
     let mut machine = Machine::new();
     let mut parts = [Part::default(); HEADS as usize];
     for kill in 0..KILLS {
+        // What one thread has left another must find.
+        volume.threads = 1 + kill as usize % 2;
         let daemon = serve(&volume);
         let wire = machine.connect(&socket, usual());
         // What the last daemon left comes back without a word from us.
