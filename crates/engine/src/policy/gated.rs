@@ -38,7 +38,7 @@ pub(super) const SPEC: Spec<Build> = Spec {
     build: |capacity| Box::new(Gated::new(capacity)),
 };
 
-/// Ghosts per block of the cache, in quarters: 2.5 bytes, with the index's 8.9 and all else just under 12.
+/// Ghosts per block of the cache, in quarters: 2.5 bytes, with the index's 8.4 and all else just under 12.
 const GHOST_QUARTERS: u64 = 5;
 /// The share of writes: at first, at least, at most; of 100.
 const SHARE_FIRST: u64 = 25;
