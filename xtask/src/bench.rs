@@ -2,7 +2,7 @@
 //! `cargo x bench [PART]`: what is promised of speed and memory, measured on this machine.
 //!
 //! Parts: `in-process` and `nbd` (speed, as ratios in one run: the default), `threads`, `vhost-user-blk`, `engine`, `memory`, `recovery`. Medians;
-//! losing rows stay. Results go to bench/runs/DATE-HOST/ with `--keep`, else to the screen only; `--json`: only the JSON.
+//! losing rows stay. Results go to bench/runs/DATE-PROCESSOR/ with `--keep`, else to the screen only; `--json`: only the JSON.
 
 mod engine;
 mod memory;
@@ -138,22 +138,19 @@ fn fill(path: &Path, bytes: u64) -> Result<(), Failed> {
 /// Writes the results into the tree, with the machine and the date.
 pub(crate) fn keep(part: &str, command: &str, found: &Found) -> Result<(), Failed> {
     let say = |program: &str, args: &[&str]| stdout_of(Command::new(program).args(args).current_dir(root()));
-    let (date, host) = (say("date", &["+%F"])?, say("uname", &["-n"])?);
-    let machine = say(
-        "sh",
-        &["-c", "uname -srm; nproc; grep -m1 'model name' /proc/cpuinfo; free -m | head -2; df -T . | tail -1"],
-    )?;
+    let date = say("date", &["+%F"])?;
+    let processor = say("sh", &["-c", "sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1"])?;
+    let machine = say("sh", &["-c", "uname -srm; nproc; free -m | head -2; df -T . | tail -1"])?;
     let commit = say("git", &["rev-parse", "--short", "HEAD"])?;
-    let dir = root().join(format!("bench/runs/{}-{}", date.trim(), host.trim()));
-    let setup = format!(
-        "# Setup\n\nCommit {}, `{command}`, {}.\n\n```\n{machine}```\n\nFiles on the file system of the checkout; nothing else was asked of the machine, which is shared.\n",
-        commit.trim(),
-        date.trim()
+    let (date, processor, commit) = (date.trim(), processor.trim(), commit.trim());
+    let dir = root().join(format!("bench/runs/{date}-{}", slug(processor)));
+    // With each part: they are run again one by one, at other commits.
+    let summary = format!(
+        "# {part}, {date}\n\nCommit {commit}, `{command}`. Absolute figures of a shared machine mean little.\n\n{}\n```\n{processor}\n{machine}```\n",
+        found.summary
     );
-    let summary =
-        format!("# {part}, {}\n\nAbsolute figures of a shared machine mean little.\n\n{}", date.trim(), found.summary);
     fs::create_dir_all(&dir).map_err(|error| Failed::File { path: dir.clone(), error })?;
-    let mut files = vec![("setup.md".to_owned(), setup.as_str()), (format!("{part}.md"), &summary)];
+    let mut files = vec![(format!("{part}.md"), summary.as_str())];
     files.extend(found.json.iter().map(|json| (format!("{part}.json"), json.as_str())));
     for (name, text) in files {
         let path = dir.join(name);
@@ -161,4 +158,10 @@ pub(crate) fn keep(part: &str, command: &str, found: &Found) -> Result<(), Faile
     }
     println!("kept in {}", dir.display());
     Ok(())
+}
+
+/// Lower case, with hyphens for all that is no letter or digit.
+fn slug(text: &str) -> String {
+    let words = text.split(|it: char| !it.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-").to_lowercase()
 }
