@@ -5,7 +5,7 @@
 //! daemon in a thread of its own, whose clients are libblkio's driver in this process and fio's NBD engine.
 //! Each round measures all three one after the other, so that a machine that changes its speed changes all.
 //!
-//! front_ends DIR ROUNDS RAM_FRONT_MIB: makes its files in DIR (4 GiB), prints one JSON object, removes them.
+//! front_ends DIR ROUNDS RAM_FRONT_MIB: makes its files in DIR (10 GiB), prints one JSON object, removes them.
 
 mod cache;
 
@@ -28,9 +28,9 @@ use flashfront_serve::frontend::nbd::Listen;
 
 use cache::{Outcome, Places, QUEUE_DEPTH, Shared, drive, make_cache, open_cache, wait_for};
 
-const CACHE_BYTES: u64 = 1 << 30;
+const CACHE_BYTES: u64 = 4 << 30;
 const ORIGIN_BYTES: u64 = 1 << 30;
-/// What is read and written: dirty it is a quarter of the cache, so that destage keeps out.
+/// What is read and written: a sixteenth of the cache, so that destage keeps out, and reclaim finds segments with nothing left in them.
 const HOT_BLOCKS: u64 = (256 << 20) / BLOCK_BYTES;
 const FIO_SECONDS: u64 = 3;
 const DAEMON: &str = "served-daemon";
