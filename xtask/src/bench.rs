@@ -68,7 +68,7 @@ pub(crate) fn bench(args: &[String]) -> Result<(), Failed> {
             println!("{}\n{json}", found.summary);
         }
         if args.iter().any(|arg| arg == "--keep") {
-            keep(part.name, "cargo x bench --keep", &found)?;
+            keep(part.name, &format!("cargo x bench {} --keep", part.name), &found)?;
         }
     }
     Ok(())
@@ -139,7 +139,8 @@ fn fill(path: &Path, bytes: u64) -> Result<(), Failed> {
 pub(crate) fn keep(part: &str, command: &str, found: &Found) -> Result<(), Failed> {
     let say = |program: &str, args: &[&str]| stdout_of(Command::new(program).args(args).current_dir(root()));
     let date = say("date", &["+%F"])?;
-    let processor = say("sh", &["-c", "sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1"])?;
+    // Not all kinds have a name there.
+    let processor = say("sh", &["-c", "sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | grep -m1 . || uname -m"])?;
     let machine = say("sh", &["-c", "uname -srm; nproc; free -m | head -2; df -T . | tail -1"])?;
     let commit = say("git", &["rev-parse", "--short", "HEAD"])?;
     let (date, processor, commit) = (date.trim(), processor.trim(), commit.trim());

@@ -108,7 +108,8 @@ impl Lane {
     fn write_batch(&mut self, cx: &mut Cx<'_>) {
         let Some(buf) = self.checkpoint.buf else { return };
         let mut filled = 0;
-        while filled < BATCH_BLOCKS {
+        let room = cx.shared.superblock.checkpoint_blocks - self.checkpoint.block;
+        while filled < BATCH_BLOCKS.min(room) {
             let generation = self.checkpoint.generation;
             let segments = &self.log.segments;
             if self.checkpoint.ages_written < segments.len() {
@@ -133,7 +134,16 @@ impl Lane {
             filled += 1;
         }
         if filled == 0 {
-            self.body_written(cx);
+            while self.checkpoint.pending.is_empty() && self.checkpoint.part < self.index.parts() {
+                self.scan_part(cx);
+            }
+            if self.checkpoint.pending.is_empty() {
+                self.body_written(cx);
+            } else {
+                // More than slots: blocks were put in ahead of the walk, and taken out behind it.
+                self.checkpoint.wanted = true;
+                self.abandon_checkpoint(cx);
+            }
             return;
         }
         let at = self.area_offset(cx) + u64::from(self.checkpoint.block) * crate::types::BLOCK_BYTES;
@@ -191,6 +201,7 @@ impl Lane {
         if let Err(error) = result {
             let offset = self.area_offset(cx);
             cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Write, offset, error });
+            cx.fail_member(cx.lead());
             self.abandon_checkpoint(cx);
             return;
         }
@@ -211,13 +222,15 @@ impl Lane {
             cx.shared.counters.checkpoints += 1;
             self.end_checkpoint(cx);
         } else {
+            cx.fail_member(cx.lead());
             self.abandon_checkpoint(cx);
         }
     }
 
     /// Gives up; the other area still holds the last whole checkpoint. The cache device failed.
+    /// Ends it without its being one. The next has another number, but the same area: the other holds the last sound one.
     fn abandon_checkpoint(&mut self, cx: &mut Cx<'_>) {
-        cx.fail_member(cx.lead());
+        self.checkpoint.generation += 1;
         self.end_checkpoint(cx);
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Regions of 65,536 blocks (256 MiB of an origin), each a sorted array of 16-bit numbers while it
 //! holds few and a bitmap when it holds many: the layout of Roaring bitmaps (Chambi et al. 2016),
-//! of which this is the part that an elevator needs. About 2.5 bytes a block for scattered writes.
+//! of which this is the part that an elevator needs. About 2.5 bytes a block for scattered writes, without what malloc adds.
 //! Invariant: exactly the blocks whose index entry is dirty (`check`).
 
 use alloc::boxed::Box;

@@ -6,7 +6,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{DISPLACEMENT, Flat, Found, Index, Mix, OCCUPIED, SPILLED, Width, displacement, marks};
+use super::{DISPLACEMENT, Flat, Found, Index, Mix, OCCUPIED, SPILLED, WAYS, Width, displacement, marks};
 
 struct Random(u64);
 
@@ -147,6 +147,38 @@ fn a_walk_beside_changes_sees_all_that_stay() {
         let times = seen.partition_point(|it| *it <= flat) - seen.partition_point(|it| *it < flat);
         assert_eq!(times, 1, "{flat:?}");
     }
+}
+
+/// More blocks of one bucket than its eight have places for: the rest is in the tree, as good as the others, and comes home
+/// when there is room.
+#[test]
+fn a_crowd_is_in_the_tree_until_there_is_room() {
+    let mut index = Index::new(1 << 34, 1000).unwrap();
+    let home = 10;
+    let crowd: Vec<Flat> = (0..100).map(|nth| Flat(index.mix.backward(home * index.width.width + nth))).collect();
+    for (nth, flat) in crowd.iter().enumerate() {
+        assert!(index.insert(*flat, Found { slot: nth as u32, ..NOTHING_KNOWN }).is_none());
+    }
+    assert_eq!(index.spill.len(), 100 - 64);
+    for (nth, flat) in crowd.iter().enumerate() {
+        index.touch(*flat);
+        index.set_dirty(*flat, true);
+        let known = Found { slot: nth as u32, dirty: true, hits: 1, checksum: 0 };
+        assert_eq!(index.get(*flat), Some(known));
+    }
+    for (gone, flat) in crowd.iter().enumerate() {
+        let mut seen = 0;
+        index.scan(home as usize, |_, _| seen += 1);
+        assert_eq!(seen, 100 - gone);
+        assert_eq!(index.remove(*flat).map(|found| found.slot), Some(gone as u32));
+        assert_eq!(index.get(*flat), None);
+        if gone < WAYS {
+            // They were at home, and for each of them one came from the tree.
+            assert_eq!(index.spill.len(), 100 - 64 - 1 - gone);
+        }
+    }
+    assert!(index.spill.is_empty() && index.buckets.iter().all(|bucket| marks(&bucket.0) == 0));
+    assert_eq!(index.len(), 0);
 }
 
 /// The marks must not wear out: after any number of changes a block that is not there costs no more looks.

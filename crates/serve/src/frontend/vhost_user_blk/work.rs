@@ -22,8 +22,8 @@ use super::request::{Ask, Range, Status, parse};
 use super::ring::RingError;
 use super::session::Session;
 
-/// Requests taken from one client before the others have their turn, and before it is told of answers: it takes the first ones back,
-/// and asks again, while the others are carried out. With 32 in flight and answers from RAM: 347,000 reads a second, 262,000 with turns of 256.
+/// Requests taken from one ring before the others have their turn, and before the client is told of answers: it takes the first ones back,
+/// and asks again, while the others are carried out.
 const TURN_REQUESTS: usize = 16;
 
 /// Why a client is hung up on.
@@ -85,8 +85,9 @@ impl Work {
         may_alloc: bool,
         awake: bool,
     ) -> Result<bool, Broken> {
-        let mut found = 0;
+        let mut any = false;
         for ring in 0..session.rings.len() {
+            let mut found = 0;
             while session.rings[ring].runs()
                 && session.rings[ring].kicked
                 && !self.jobs.is_full()
@@ -100,14 +101,14 @@ impl Work {
                     session.rings[ring].kicked = session.rings[ring].listen(memory)?;
                     continue;
                 };
-                found += 1;
+                (found, any) = (found + 1, true);
                 let place = self.accept(session, ring, head)?;
                 // Who waits is first, also if it waits for this client's own share.
                 let may_alloc = may_alloc && self.stalled.is_empty();
                 self.hand_over(place, session, core, may_alloc)?;
             }
         }
-        Ok(found > 0)
+        Ok(any)
     }
 
     /// Goes on with requests that had no buffers.

@@ -99,6 +99,19 @@ impl Client {
 }
 
 #[test]
+fn a_ring_that_is_always_full_keeps_no_other_waiting() {
+    let mut client = Client::new();
+    for head in 0..40 {
+        client.machine.ask(0, head, READ, 0, DATA, 4096);
+    }
+    let other = 8;
+    client.machine.ask(1, 0, READ, other, DATA, 4096);
+    client.turn(None);
+    assert!(client.core.queue.len() < 41, "not so many that all would have been taken");
+    assert!(client.core.queue.iter().any(|request| request.lba.0 == other), "the other ring had its turn");
+}
+
+#[test]
 fn a_long_request_is_not_overtaken_for_ever_by_shorter_ones() {
     let mut client = Client::new();
     // All buffers that one client may hold, but for half a MiB.
@@ -106,7 +119,7 @@ fn a_long_request_is_not_overtaken_for_ever_by_shorter_ones() {
         client.machine.ask(0, head, READ, 0, DATA, MIB);
     }
     client.machine.ask(1, 0, READ, 0, DATA, MIB / 2);
-    client.turn(None);
+    (0..4).for_each(|_| client.turn(None));
     assert_eq!(client.core.queue.len(), 64);
     // It is all long; so it must wait, and meanwhile the guest always has one more that is short.
     let long = 1 << 20;
