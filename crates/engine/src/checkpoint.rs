@@ -227,8 +227,8 @@ impl Lane {
         }
     }
 
-    /// Gives up; the other area still holds the last whole checkpoint. The cache device failed.
-    /// Ends it without its being one. The next has another number, but the same area: the other holds the last sound one.
+    /// Gives up: the cache device failed, or there are more entries than the area has room for. The next has another generation,
+    /// but the same area: the other still holds the last whole checkpoint.
     fn abandon_checkpoint(&mut self, cx: &mut Cx<'_>) {
         self.checkpoint.generation += 1;
         self.end_checkpoint(cx);

@@ -6,9 +6,10 @@
 //! Knuth 6.4 ex. 13), and only the remainder is stored. What is left of the 64 bits holds the slot,
 //! the dirty bit, two bits of hits, and as many bits of the block's checksum as fit (16 to 32).
 //! A full bucket overflows into seven others near it, and beyond that into a small tree. Which of them hold
-//! entries that belong here is in the top bits of the bucket's own eight entries, and always exact. Who leaves a bucket
-//! makes room for one that belongs there and is elsewhere, so that the table does not wear out: in a full cache a look-up of
-//! a block that is not there looks into 1.8 buckets, however long it has run (`it_does_not_wear_out`).
+//! entries that belong here is in the top bits of the bucket's own eight entries, and always exact. Who finds no place
+//! sends another on, and who leaves makes room for one that is elsewhere, so that the table does not wear out: in a full cache
+//! a look-up of a block that is not there looks into 1.8 buckets, also when each has been replaced many times
+//! (`it_does_not_wear_out`).
 //! Built for 95 % load: 8.4 bytes per slot of the log. Invariant: at most one entry per key (`index_equals_a_map`).
 
 use alloc::collections::BTreeMap;
@@ -213,7 +214,7 @@ impl Index {
             // Each one brought home leaves a place that may be another's home.
             while let Some((from, entry)) = self.farthest_of(bucket as u64) {
                 self.take(bucket as u64, from);
-                self.set(At::Way(bucket, way), entry & !DISPLACEMENT);
+                self.put(bucket as u64, (0, way), entry);
                 let At::Way(next, left) = from else { break };
                 (bucket, way) = (next, left);
             }
