@@ -68,8 +68,17 @@ pub struct Reads {
     pub static_optimum: f64,
     /// Different blocks that were asked for up to each point: what any cache must read from the origin, however large it is.
     pub compulsory_blocks: Vec<u64>,
+    /// For each point the one at which as many different blocks were asked for since as the cache has: a turnover later. Shorter, as the
+    /// last ones have none.
+    pub turnovers: Vec<usize>,
+}
+
+impl Reads {
     /// The point at which as many different blocks were asked for as the cache has, if they were.
-    pub turnover: Option<usize>,
+    #[must_use]
+    pub fn turnover(&self) -> Option<usize> {
+        self.turnovers.first().copied()
+    }
 }
 
 /// What one policy made of them.
@@ -136,6 +145,15 @@ impl Outcome {
         (1..=self.points() as u64 / POINTS).map(below).max_by(|one, other| one.1.total_cmp(&other.1))
     }
 
+    /// By how much fewer those were in the turnover, from any point on, with the fewest; `None` if there is no turnover either.
+    #[must_use]
+    pub fn worst_turnover(&self, row: &Adapted) -> Option<f64> {
+        let lru = self.rows.iter().find(|row| row.policy == "lru")?;
+        let turnovers = self.reads.turnovers.iter().enumerate();
+        let below = turnovers.map(|(from, &to)| self.hit_ratio(lru, from, to) - self.hit_ratio(row, from, to));
+        below.max_by(f64::total_cmp)
+    }
+
     /// Blocks read from the origin up to a point, for each that had to be.
     #[must_use]
     pub fn origin_reads_per_compulsory(&self, row: &Adapted, point: usize) -> f64 {
@@ -145,7 +163,7 @@ impl Outcome {
     /// The points between which a turnover is just over: an eighth of a round.
     #[must_use]
     pub fn after_turnover(&self) -> Option<(usize, usize)> {
-        self.reads.turnover.filter(|at| *at < self.points()).map(|at| (at, at + 1))
+        self.reads.turnover().filter(|at| *at < self.points()).map(|at| (at, at + 1))
     }
 }
 
@@ -207,13 +225,37 @@ impl Experiment {
             }
             compulsory_blocks.push(different);
         }
-        let turnover = compulsory_blocks.iter().position(|it| *it >= self.cache_blocks);
+        let turnovers = self.turnovers(&blocks, data_blocks);
         let static_optimum = static_optimum.unwrap_or_else(|| {
             counts.sort_unstable_by(|one, other| other.cmp(one));
             let held = counts.iter().take(self.cache_blocks as usize);
             held.map(|count| f64::from(*count)).sum::<f64>() / blocks.len() as f64
         });
-        (blocks, Reads { data_blocks, static_optimum, compulsory_blocks, turnover })
+        (blocks, Reads { data_blocks, static_optimum, compulsory_blocks, turnovers })
+    }
+
+    /// For each point the one that is a turnover later, as long as there is one.
+    fn turnovers(&self, blocks: &[u32], data_blocks: u64) -> Vec<usize> {
+        let steps: Vec<&[u32]> = blocks.chunks(self.step() as usize).collect();
+        // How often each block is asked for between the two points, and how many are.
+        let (mut counts, mut different) = (vec![0_u32; data_blocks as usize], 0);
+        let (mut turnovers, mut to) = (Vec::new(), 0);
+        for from in &steps {
+            while different < self.cache_blocks {
+                let Some(step) = steps.get(to) else { return turnovers };
+                for &block in *step {
+                    different += u64::from(counts[block as usize] == 0);
+                    counts[block as usize] += 1;
+                }
+                to += 1;
+            }
+            turnovers.push(to);
+            for &block in *from {
+                counts[block as usize] -= 1;
+                different -= u64::from(counts[block as usize] == 0);
+            }
+        }
+        turnovers
     }
 
     fn adapt(&self, spec: &Spec<Build>, junk: Junk, blocks: &[u32], next: &[u32], done: &AtomicU64) -> Adapted {

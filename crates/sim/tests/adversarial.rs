@@ -14,34 +14,38 @@ fn beside_lru(case: &'static Case, seed: u64) -> Outcome {
     Experiment { cache_blocks: CACHE_BLOCKS, rounds: 24, seed }.run(case, &policies, &AtomicU64::new(0))
 }
 
-/// By how many points ours may be under LRU in any round. The aim is 2 for all; the rest is by how much it is missed, with a little
-/// room for other seeds (measured with seeds 1 and 2 at 4,096, 16,384 and 65,536 blocks).
-const BOUNDS: &[(&Case, f64)] = &[
-    (&load::FITS, 0.5),
-    (&load::LARGER, 1.5),
-    // 75.2 in round 2, and 0 from round 3 on: each block is missed twice. Missed by far, for good: to have it sooner a scan
+/// By how many points ours may be under LRU: over any turnover, and in any round. The aim is 2 over a turnover for all; the rest is by how
+/// much it is missed, with a little room for other seeds (measured with seeds 1 and 2 at 4,096, 16,384, 65,536 and 262,144 blocks).
+const BOUNDS: &[(&Case, Option<f64>, f64)] = &[
+    (&load::FITS, None, 0.5),
+    (&load::LARGER, Some(1.0), 1.5),
+    // 18 to 77 in round 2, and 0 from round 3 on: each block is missed twice. Missed by far, for good: to have it sooner a scan
     // would have to be written to flash.
-    (&load::LOOP_FITS, 80.0),
-    (&load::LOOP_LARGER, 0.0),
-    // 10.6 to 11.0 in a round of change, 46 when the gate was never held open: by the time that the duel knows, a fifth of the data was
-    // declined.
-    (&load::PHASES, 13.0),
-    // 4.1 to 5.2 in round 2, when it leaves the junk behind; ahead of LRU from round 3 on.
-    (&load::SCAN_AND_HOT, 7.0),
-    // 2.4 to 3.8.
-    (&load::HOT_JUNK, 4.5),
+    (&load::LOOP_FITS, None, 80.0),
+    (&load::LOOP_LARGER, Some(0.0), 0.0),
+    // 4.7 to 8.1 over a turnover, 6.1 to 11.6 in a round of change (10.0 and 14.2 with other seeds), 46 when the gate was never held open: by the time that the duel
+    // knows, a fifth of the data was declined.
+    (&load::PHASES, Some(9.0), 13.0),
+    // 0.4 to 2.5, 0.3 to 2.5 in round 2, when it leaves the junk behind; ahead of LRU from round 3 on.
+    (&load::SCAN_AND_HOT, Some(2.5), 3.0),
+    // 1.0 to 2.1, 2.1 to 3.4.
+    (&load::HOT_JUNK, Some(2.5), 4.5),
 ];
 
 #[test]
 fn every_load_stays_within_its_bound_against_lru() {
     let cases: Vec<&str> = load::ALL.iter().flat_map(|load| load.cases).map(|case| case.name).collect();
     assert_eq!(BOUNDS.iter().map(|bound| bound.0.name).collect::<Vec<_>>(), cases, "a bound for each");
-    for (case, bound) in BOUNDS {
+    for (case, over_turnover, in_round) in BOUNDS {
         for seed in [1, 2] {
             let outcome = beside_lru(case, seed);
-            let (round, below) = outcome.worst_round(&outcome.rows[0]).expect("an LRU takes part");
-            println!("{}: {:.1} points under LRU in round {round}", case.name, below * 100.0);
-            assert!(below * 100.0 <= *bound, "{}: {:.1} points under LRU in round {round}", case.name, below * 100.0);
+            let ours = &outcome.rows[0];
+            let over = outcome.worst_turnover(ours).map(|below| below * 100.0);
+            let (round, below) = outcome.worst_round(ours).expect("an LRU takes part");
+            let found = format!("{}: {over:.1?} points under LRU, {:.1} in round {round}", case.name, below * 100.0);
+            println!("{found}");
+            assert_eq!(over.is_some(), over_turnover.is_some(), "{found}");
+            assert!(over <= *over_turnover && below * 100.0 <= *in_round, "{found}");
         }
     }
 }

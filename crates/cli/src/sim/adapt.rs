@@ -87,6 +87,8 @@ struct Line<'a> {
     /// The round, from 1 on, with the fewest hits compared with LRU; null without an LRU.
     worst_round: Option<u64>,
     worst_round_points_below_lru: Option<f64>,
+    /// The turnover, from any point on, of which the same is true; null if there is none either.
+    worst_turnover_points_below_lru: Option<f64>,
     /// In each eighth of a round.
     hit_ratios: Vec<f64>,
     unlimited_hit_ratios: Vec<f64>,
@@ -154,13 +156,14 @@ fn line<'a>(outcome: &'a Outcome, row: &'a Adapted) -> Line<'a> {
         hit_ratio: totals.hit_ratio(),
         hit_ratio_last_round: outcome.hit_ratio(row, last - round, last),
         static_optimum: outcome.reads.static_optimum,
-        turnover_reads: outcome.reads.turnover.map(|at| at as u64 * outcome.step),
+        turnover_reads: outcome.reads.turnover().map(|at| at as u64 * outcome.step),
         hit_ratio_after_turnover,
         points_below_optimum_after_turnover: hit_ratio_after_turnover
             .map(|hits| (outcome.reads.static_optimum - hits) * 100.0),
         unlimited_hit_ratio_after_turnover: after.map(|(from, to)| outcome.unlimited_hit_ratio(from, to)),
         worst_round: worst.map(|worst| worst.0),
         worst_round_points_below_lru: worst.map(|worst| worst.1 * 100.0),
+        worst_turnover_points_below_lru: outcome.worst_turnover(row).map(|below| below * 100.0),
         hit_ratios: (0..last).map(|at| outcome.hit_ratio(row, at, at + 1)).collect(),
         unlimited_hit_ratios: (0..last).map(|at| outcome.unlimited_hit_ratio(at, at + 1)).collect(),
     }
@@ -215,14 +218,14 @@ fn table(outcome: &Outcome, experiment: &Experiment) -> Result<String, fmt::Erro
     let wide = rounds.len() * 7 - 1;
     writeln!(
         out,
-        "{:<12} {:>7}  {:^wide$}  {:^wide$}  {:>8} {:>6} {:>11}  {:>7}",
-        "", "", "origin read /", "hits in", "hits", "below", "below LRU", "flash"
+        "{:<12} {:>7}  {:^wide$}  {:^wide$}  {:>8} {:>6}  {:^18}  {:>7}",
+        "", "", "origin read /", "hits in", "hits", "below", "below LRU in worst", "flash"
     )?;
     write!(out, "{:<12} {:>7} ", "policy", "junk")?;
     rounds.iter().try_for_each(|round| write!(out, " {:>6}", format!("r {round}")))?;
     write!(out, " ")?;
     rounds.iter().try_for_each(|round| write!(out, " {:>6}", format!("r {round}")))?;
-    writeln!(out, "  {:>8} {:>6} {:>11}  {:>7}", "turnover", "opt.", "at worst", "writes")?;
+    writeln!(out, "  {:>8} {:>6}  {:>8} {:>9}  {:>7}", "turnover", "opt.", "turnover", "round", "writes")?;
     let last = outcome.points();
     for row in &outcome.rows {
         write!(
@@ -245,14 +248,15 @@ fn table(outcome: &Outcome, experiment: &Experiment) -> Result<String, fmt::Erro
         let flash = human::blocks(row.points[last].flash_blocks_written());
         let worst = outcome.worst_round(row).map(|(round, below)| format!("{:.2} r {round}", below * 100.0));
         let worst = worst.unwrap_or("-".to_owned());
-        writeln!(out, "  {:>8} {:>6} {worst:>11}  {flash:>7}", figure(after), figure(below))?;
+        let over = outcome.worst_turnover(row).map(|below| below * 100.0);
+        writeln!(out, "  {:>8} {:>6}  {:>8} {worst:>9}  {flash:>7}", figure(after), figure(below), figure(over))?;
     }
     Ok(out)
 }
 
 /// When there is one.
 pub(super) fn turnover(outcome: &Outcome) -> String {
-    match outcome.reads.turnover {
+    match outcome.reads.turnover() {
         Some(at) => format!("turnover after {:.1} rounds", at as f64 / outcome.end_of_round(1) as f64),
         None => "no turnover".to_owned(),
     }

@@ -76,6 +76,15 @@ fn sim_adapt_gives_people_two_tables_and_refuses_what_it_can_t_simulate() {
     let names: Vec<&str> = worst.iter().step_by(2).map(|it| it.0.trim_matches('"')).collect();
     assert_eq!(names, ["loop_0.9", "loop_1.1", "phases", "scan_and_hot", "hot_junk"]);
     assert!(worst.iter().skip(1).step_by(2).all(|it| it.1 == Some(0.0)), "an LRU is as good as an LRU: {worst:?}");
+    let over = |line: &str| -> Option<f64> {
+        serde_json::from_str::<Value>(line).expect("a line of JSON")["worst_turnover_points_below_lru"].as_f64()
+    };
+    let over: Vec<Option<f64>> = loads.lines().map(over).collect();
+    assert_eq!(over[..2], [None; 2], "0.9 caches are never turned over");
+    assert!(
+        over.iter().skip(2).all(Option::is_some) && over.iter().skip(3).step_by(2).all(|it| *it == Some(0.0)),
+        "{over:?}"
+    );
     for arguments in [
         ["--load", "none"],
         ["--cache-blocks", "100"],

@@ -14,10 +14,12 @@
 //!   admitted pushed out what was needed. One that was declined: the gate falls. A step up is sixteen steps down, because
 //!   blocks that were declined come back all the time, and an admission costs a write of flash.
 //! - **The open gate.** Where the gate has fallen to nothing (what the main zone loses is not missed, as when it
-//!   is full of junk), first comers are admitted at once, if a quarter of those that are not come back. One in sixteen is never
+//!   is full of junk), first comers are admitted at once, if a quarter of those that are not come back, and as long as an eighth does: of
+//!   new data none can come back at first. One in sixteen is never
 //!   admitted at first sight, so that this is known. Also hits get a block no more than one more round then.
 //! - **The held gate.** A model of the cache beside it ([`crate::shadow::Duel`]) may find that an LRU does better: the gate is held
-//!   open then, until it no longer is.
+//!   open then, until it no longer is. Half of what is reclaimed becomes free meanwhile: where all blocks have hits of earlier
+//!   days, fifteen sixteenths copied forward would take the hand round the zone before what is new has been asked for again.
 //!
 //! The idea of a frequency gate before flash: Flashield (NSDI 2019), TinyLFU (ACM TOS 2017); ghosts by zone: ARC, 2Q. Measured beside
 //! others in docs/policy.md. Tried with half and twice (12 traces, 4 sizes, with and without a page cache), the gate's steps and height, the first share and the
@@ -54,8 +56,10 @@ const PACE_MAX: u32 = 8;
 const GATE_MAX: u32 = 5 * SIGHTING;
 /// Hits for which a block of the zone of writes is kept.
 const WRITES_KEEP: u8 = 2;
-/// The part of reclaimed segments that may be copied forward, in sixteenths, and how many segments' worth may be saved up.
+/// The part of reclaimed segments that may be copied forward, in sixteenths, and while the gate is held open; how many segments' worth
+/// may be saved up.
 const COPIED_SIXTEENTHS: u32 = 15;
+const COPIED_SIXTEENTHS_HELD: u32 = 8;
 const COPIED_SEGMENTS_MAX: u32 = 16;
 /// What a block of the main zone counts for when it leaves: it was admitted on the second sighting, mostly.
 const MAIN_COUNT: u8 = 2;
@@ -65,8 +69,9 @@ const FIRSTS_WINDOW: u32 = 2048;
 const REFUSED: u8 = 1 << 7;
 /// One first comer in so many is never admitted at once.
 const CONTROL: u64 = 16;
-/// The gate opens for first comers if one in so many comes back.
+/// The gate opens for first comers if one in so many comes back, and closes if fewer than one in so many do.
 const RETURNS_PART: u32 = 4;
+const RETURNS_PART_OPEN: u32 = 8;
 
 struct Gated {
     blocks: u64,
@@ -82,6 +87,8 @@ struct Gated {
     /// First comers that were declined, and how many of them came back; halved together.
     firsts: u32,
     returned: u32,
+    /// First comers are admitted.
+    open: bool,
     /// How many steps of the gate are taken at once.
     pace: u32,
     /// The gate is held open; what it would learn then is not its own doing.
@@ -102,6 +109,7 @@ impl Gated {
             copies: 0,
             firsts: 16,
             returned: 0,
+            open: false,
             pace: capacity.stands_for.min(PACE_MAX),
             held: false,
         }
@@ -126,15 +134,13 @@ impl Gated {
         self.returned += u32::from(seen == Seen { from: From::Declined, count: 1 });
     }
 
-    fn is_open(&self) -> bool {
-        self.gate < SIGHTING && self.returned * RETURNS_PART > self.firsts
-    }
-
     /// Whether a first comer is admitted at once.
     fn open_to(&mut self, key: u64) -> bool {
+        let part = if self.open { RETURNS_PART_OPEN } else { RETURNS_PART };
+        self.open = self.gate < SIGHTING && self.returned * part > self.firsts;
         // Bits of the mixed key that neither choose the ghost's set nor are its fingerprint.
         let control = (ghost::mix(key) >> 16).is_multiple_of(CONTROL);
-        if !control && self.is_open() {
+        if !control && self.open {
             return true;
         }
         self.firsts += 1;
@@ -175,7 +181,7 @@ impl Policy for Gated {
     }
 
     fn takes_neighbours(&self, room: bool) -> bool {
-        room || self.is_open()
+        room || self.open
     }
 
     fn write_missed(&mut self, key: u64) -> u8 {
@@ -208,7 +214,8 @@ impl Policy for Gated {
         };
         if victim.is_some() {
             let segment = self.segment_blocks as u32;
-            self.copies = self.copies.min(segment * COPIED_SEGMENTS_MAX * 16) + segment * COPIED_SIXTEENTHS;
+            let sixteenths = if self.held { COPIED_SIXTEENTHS_HELD } else { COPIED_SIXTEENTHS };
+            self.copies = self.copies.min(segment * COPIED_SEGMENTS_MAX * 16) + segment * sixteenths;
         }
         victim
     }

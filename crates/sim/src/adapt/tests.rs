@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-use super::load::{FITS, LARGER};
+use super::load::{FITS, LARGER, PHASES};
 use super::*;
 use crate::policy;
 use crate::zipf::Scatter;
@@ -55,8 +55,25 @@ fn compulsory_reads_are_the_different_blocks() {
     blocks.sort_unstable();
     blocks.dedup();
     assert_eq!(reads.compulsory_blocks.last(), Some(&(blocks.len() as u64)));
-    let turnover = reads.turnover.expect("12 rounds are enough for a small cache");
+    let turnover = reads.turnover().expect("12 rounds are enough for a small cache");
     assert!(reads.compulsory_blocks[turnover - 1] < 2048 && reads.compulsory_blocks[turnover] >= 2048);
+}
+
+#[test]
+fn a_turnover_is_over_when_as_many_different_blocks_were_asked_for_as_the_cache_has() {
+    let (blocks, reads) = SMALL.draw(&PHASES);
+    let step = SMALL.step() as usize;
+    let different = |from: usize, to: usize| {
+        blocks[from * step..to * step].iter().collect::<std::collections::HashSet<_>>().len() as u64
+    };
+    assert!(reads.turnovers.len() > 20, "{:?}", reads.turnovers);
+    for (from, &to) in reads.turnovers.iter().enumerate() {
+        assert!(
+            different(from, to - 1) < SMALL.cache_blocks && different(from, to) >= SMALL.cache_blocks,
+            "{from} {to}"
+        );
+    }
+    assert!(different(reads.turnovers.len(), blocks.len() / step) < SMALL.cache_blocks, "no later one");
 }
 
 #[test]

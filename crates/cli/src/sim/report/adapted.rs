@@ -83,7 +83,7 @@ fn over_time(
     }
     let values = series.iter().flat_map(|it| &it.points).map(|it| it.y);
     let (least, most) = values.fold((f64::MAX, f64::MIN), |(least, most), it| (least.min(it), most.max(it)));
-    let moments = outcome.reads.turnover.map(|at| (at as f64 / POINTS as f64, "turnover".to_owned()));
+    let moments = outcome.reads.turnover().map(|at| (at as f64 / POINTS as f64, "turnover".to_owned()));
     Chart {
         title,
         kind: Kind::Curves,
@@ -153,7 +153,10 @@ fn table(out: &mut String, outcome: &Outcome, experiment: &Experiment) -> fmt::R
     if after.is_some() {
         write!(out, "<th>hits after a turnover</th><th>points below the optimum</th>")?;
     }
-    writeln!(out, "<th>points below LRU in the worst round</th><th>flash writes</th></tr></thead>\n<tbody>")?;
+    writeln!(
+        out,
+        "<th>points below LRU in the worst turnover</th><th>in the worst round</th><th>flash writes</th></tr></thead>\n<tbody>"
+    )?;
     for row in &outcome.rows {
         let class = if row.policy == OURS { " class=\"ours\"" } else { "" };
         let junk = human::percent(Some(row.junk_blocks as f64 / row.cache_blocks as f64));
@@ -170,6 +173,8 @@ fn table(out: &mut String, outcome: &Outcome, experiment: &Experiment) -> fmt::R
             let hits = outcome.hit_ratio(row, from, to) * 100.0;
             write!(out, "<td>{hits:.2} %</td><td>{:.2}</td>", optimum - hits)?;
         }
+        let over = outcome.worst_turnover(row).map(|below| format!("{:.2}", below * 100.0));
+        write!(out, "<td>{}</td>", over.unwrap_or("-".to_owned()))?;
         let worst = outcome.worst_round(row).map(|(round, below)| format!("{:.2} in {round}", below * 100.0));
         write!(out, "<td>{}</td>", worst.unwrap_or("-".to_owned()))?;
         writeln!(out, "<td>{}</td></tr>", human::blocks(row.points[last].flash_blocks_written()))?;
