@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo x bench [PART]`: what is promised of speed and memory, measured on this machine.
 //!
-//! Parts: `in-process` and `nbd` (speed, as ratios in one run: the default), `threads`, `vhost-user-blk`, `engine`, `memory`, `recovery`. Medians;
+//! Parts: `in-process` and `nbd` (speed, as ratios in one run: the default), `threads`, `huge-pages`, `vhost-user-blk`, `engine`, `memory`, `recovery`. Medians;
 //! losing rows stay. Results go to bench/runs/DATE-PROCESSOR/ with `--keep`, else to the screen only; `--json`: only the JSON.
 
 mod engine;
 mod memory;
 mod nbd;
 mod server;
-mod threads;
+mod variants;
 mod vhost;
 
 use std::fmt::Write as _;
@@ -36,10 +36,11 @@ struct Part {
     measure: fn(&Path) -> Result<Found, Failed>,
 }
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     Part { name: "in-process", unasked: true, measure: in_process },
     Part { name: "nbd", unasked: true, measure: nbd::nbd },
-    Part { name: "threads", unasked: false, measure: threads::threads },
+    Part { name: "threads", unasked: false, measure: variants::threads },
+    Part { name: "huge-pages", unasked: false, measure: variants::huge_pages },
     Part { name: "vhost-user-blk", unasked: false, measure: vhost::vhost_user_blk },
     Part { name: "engine", unasked: false, measure: engine::engine },
     Part { name: "memory", unasked: false, measure: memory::memory },

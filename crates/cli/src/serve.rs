@@ -136,6 +136,9 @@ pub(crate) struct Serve {
     /// RAM for copies of blocks read from the cache device, on top of the buffers [default: 0B].
     #[arg(long, value_name = "SIZE")]
     ram_front_bytes: Option<Size>,
+    /// Take the RAM for payload in pages of 2 MiB: faster, and more of it for a daemon with little to do.
+    #[arg(long)]
+    huge_pages: bool,
     /// Make a device faulty, to test alarms: cache:FAULTS, mirror:FAULTS or origin:FAULTS, as in "cache:eio,op=read,p=0.001".
     ///
     /// FAULTS are rules separated by `;`. A rule is one of eio, nospace, unsupported, gone, timeout, stall, short,
@@ -250,6 +253,7 @@ impl Serve {
         config.without_cache = self.without_cache;
         config.accept_missing_dirty_data = self.accept_missing_dirty_data;
         config.buffer_bytes = self.buffer_bytes.unwrap_or(config.buffer_bytes);
+        config.huge_pages |= self.huge_pages;
         config.threads = self.threads.unwrap_or(config.threads);
         config.ram_front_bytes = self.ram_front_bytes.unwrap_or(config.ram_front_bytes);
         let policy = &mut config.policy;

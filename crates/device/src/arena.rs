@@ -13,6 +13,8 @@
 //! and says so ([`Chunk::pin`]) of those whose very pages the kernel holds. Those are never given
 //! back: the kernel would go on with pages that aren't ours any more.
 //!
+//! With [`Arena::in_huge_pages`] chunks are asked for in pages of 2 MiB, of which the processor needs fewer translations.
+//!
 //! An arena may lend its buffers ([`Arena::lending`]): another thread's arena reads and writes them then, under the same
 //! names, while only the owner takes and frees them (`lending`).
 //!
@@ -35,6 +37,8 @@ use lending::{Borrowed, LOANS_MAX, NUMBERS};
 
 /// Bytes of a chunk, also the largest buffer (4 MiB).
 pub const CHUNK_BYTES: u32 = 4 << 20;
+/// A huge page of x86-64, and of arm64 with pages of 4 KiB.
+const HUGE_BYTES: usize = 2 << 20;
 const UNIT_SHIFT: u32 = 12;
 const UNIT_BITS: u32 = 10;
 const UNITS: usize = 1 << UNIT_BITS;
@@ -63,18 +67,47 @@ unsafe impl Send for Chunk {}
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
-    fn map() -> Option<Self> {
+    fn map(huge: bool) -> Option<Self> {
+        if huge { Self::map_huge() } else { Self::map_bytes(CHUNK_BYTES as usize).map(Self::at) }
+    }
+
+    /// At an address that huge pages can begin at.
+    fn map_huge() -> Option<Self> {
+        let whole = Self::map_bytes(CHUNK_BYTES as usize + HUGE_BYTES)?;
+        let before = whole.as_ptr().align_offset(HUGE_BYTES);
+        // SAFETY: `before` is less than HUGE_BYTES, so this and the chunk behind it lie within the mapping; of it only what is
+        // outside of the chunk is unmapped.
+        let chunk = unsafe {
+            let chunk = whole.add(before);
+            let (end, after) = (chunk.add(CHUNK_BYTES as usize), HUGE_BYTES - before);
+            for (at, bytes) in [(whole, before), (end, after)] {
+                if bytes > 0 {
+                    // What can't be unmapped was never touched, and costs nothing but its addresses.
+                    let _ = rustix::mm::munmap(at.as_ptr().cast(), bytes);
+                }
+            }
+            // A kernel without huge pages serves small ones; the daemon has asked it before.
+            let _ = rustix::mm::madvise(chunk.as_ptr().cast(), CHUNK_BYTES as usize, Advice::LinuxHugepage);
+            chunk
+        };
+        Some(Self::at(chunk))
+    }
+
+    fn at(base: NonNull<u8>) -> Self {
+        Self { base, pins: AtomicU32::new(0) }
+    }
+
+    fn map_bytes(bytes: usize) -> Option<NonNull<u8>> {
         // SAFETY: a fresh private anonymous mapping at an address of the kernel's choice.
         let addr = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),
-                CHUNK_BYTES as usize,
+                bytes,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::PRIVATE,
             )
         };
-        let base = NonNull::new(addr.ok()?.cast())?;
-        Some(Self { base, pins: AtomicU32::new(0) })
+        NonNull::new(addr.ok()?.cast())
     }
 
     /// Its first byte.
@@ -168,6 +201,7 @@ pub struct Arena {
     /// Free buffers per pool and class, the warmest last.
     free: [[Vec<u32>; CLASSES]; 2],
     chunks_max: usize,
+    huge: bool,
     /// Chunks that front-ends leave to the engine.
     reserve: usize,
     front_end_chunks: usize,
@@ -203,6 +237,7 @@ impl Arena {
             borrowed: Borrowed::default(),
             free: Default::default(),
             chunks_max: chunks(limit_bytes),
+            huge: false,
             reserve: chunks(reserve_bytes),
             front_end_chunks: 0,
             given_back: Vec::new(),
@@ -210,6 +245,12 @@ impl Arena {
             look_at: Time(0),
             allocated_bytes: 0,
         }
+    }
+
+    /// The same in huge pages, or not. Then a chunk takes RAM 2 MiB at a time.
+    #[must_use]
+    pub fn in_huge_pages(self, huge: bool) -> Self {
+        Self { huge, ..self }
     }
 
     /// A buffer of at least `bytes` bytes for a front-end; `None` at the bound: try again when
@@ -343,7 +384,7 @@ impl Arena {
             let number = if let Some(number) = self.given_back.pop() {
                 number as usize
             } else {
-                let Some(chunk) = Chunk::map() else { return false };
+                let Some(chunk) = Chunk::map(self.huge) else { return false };
                 self.uses.push(Use::new(chunk.ptr(), pool, class));
                 self.chunks.push(Arc::new(chunk));
                 let number = self.chunks.len() - 1;

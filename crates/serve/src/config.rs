@@ -69,6 +69,9 @@ pub struct Config {
     /// RAM for copies of blocks that were read from the cache device.
     #[serde(default = "ram_front_bytes")]
     pub ram_front_bytes: Size,
+    /// Take the RAM for payload, the RAM front's too, in pages of 2 MiB.
+    #[serde(default)]
+    pub huge_pages: bool,
     /// One for the engine, and the rest for the clients' bytes; 1 = one does it all.
     #[serde(default = "threads")]
     pub threads: usize,
@@ -259,6 +262,7 @@ impl Config {
             tls: None,
             buffer_bytes: buffer_bytes(),
             ram_front_bytes: ram_front_bytes(),
+            huge_pages: false,
             threads: threads(),
             accept_changed_origin: false,
             without_cache: false,

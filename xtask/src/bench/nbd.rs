@@ -4,12 +4,13 @@
 //!
 //! nbdkit answers from the page cache, that is from as much RAM as there is. So ours runs twice: as it is by
 //! default, and with a RAM front that holds the data; and beside `qemu-nbd --cache=none`, whose bytes come from
-//! the device each time, as ours do by default.
+//! the device each time, as ours do by default. And beside a server with nothing behind its socket: what remains between that
+//! one and ours is ours to save.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::server::{fio, nbdkit, ours, qemu_nbd};
+use super::server::{echo, fio, nbdkit, ours, qemu_nbd};
 use super::{Found, fill, median};
 use crate::run::Failed;
 
@@ -54,6 +55,7 @@ pub(super) fn nbd(dir: &Path) -> Result<Found, Failed> {
         ours(dir, &paths[3], &paths[2], &["--ram-front-bytes", RAM_FRONT])?,
         nbdkit(dir, &paths[4])?,
         qemu_nbd(dir, &paths[5])?,
+        echo(dir)?,
     ];
     // Everything that is read later is in the cache, and in nbdkit's page cache, and what fits in the RAM front.
     for server in &servers {
@@ -61,24 +63,25 @@ pub(super) fn nbd(dir: &Path) -> Result<Found, Failed> {
         fio(server, DATA, &["--rw=read", "--bs=256k", "--iodepth=8"], 7)?;
     }
     let mut summary = String::from(
-        "| over NBD on a unix socket | ours / nbdkit file | with RAM front / nbdkit file | ours / qemu-nbd cache=none | IOPS of the rounds: ours/with RAM front/nbdkit/qemu-nbd |\n|---|--:|--:|--:|---|\n",
+        "| over NBD on a unix socket | ours / nbdkit file | with RAM front / nbdkit file | ours / qemu-nbd cache=none | with RAM front / nothing behind the socket | IOPS of the rounds: ours/with RAM front/nbdkit/qemu-nbd/nothing |\n|---|--:|--:|--:|--:|---|\n",
     );
     for (what, job, field) in JOBS {
         let job: Vec<&str> = job.iter().copied().chain(["--time_based", "--runtime=4"]).collect();
-        let (mut ratios, mut shown) = ([Vec::new(), Vec::new(), Vec::new()], String::new());
+        let (mut ratios, mut shown) = ([const { Vec::new() }; 4], String::new());
         for _ in 0..ROUNDS {
-            let mut iops = [0.0; 4];
+            let mut iops = [0.0; 5];
             for (server, iops) in servers.iter().zip(&mut iops) {
                 *iops = fio(server, DATA, &job, field)?;
             }
-            let [ours, front, nbdkit, qemu] = iops;
-            for (ratios, ratio) in ratios.iter_mut().zip([ours / nbdkit, front / nbdkit, ours / qemu]) {
+            let [ours, front, nbdkit, qemu, echo] = iops;
+            let now = [ours / nbdkit, front / nbdkit, ours / qemu, front / echo];
+            for (ratios, ratio) in ratios.iter_mut().zip(now) {
                 ratios.push(ratio);
             }
-            let _ = write!(shown, "{ours:.0}/{front:.0}/{nbdkit:.0}/{qemu:.0} ");
+            let _ = write!(shown, "{ours:.0}/{front:.0}/{nbdkit:.0}/{qemu:.0}/{echo:.0} ");
         }
-        let [a, b, c] = ratios.map(median);
-        let _ = writeln!(summary, "| {what} | {a:.2} | {b:.2} | {c:.2} | {shown}|");
+        let [a, b, c, d] = ratios.map(median);
+        let _ = writeln!(summary, "| {what} | {a:.2} | {b:.2} | {c:.2} | {d:.2} | {shown}|");
     }
     drop(servers);
     for path in paths {

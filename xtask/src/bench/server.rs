@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::run::{Failed, flashfront, run, stdout_of};
+use crate::run::{Failed, cargo, flashfront, run, stdout_of, target};
 
 /// A server that is killed when it is let go.
 pub(super) struct Server {
@@ -67,6 +67,16 @@ pub(super) fn nbdkit(dir: &Path, file: &Path) -> Result<Server, Failed> {
     let socket = dir.join("nbdkit.sock");
     let child = Command::new("nbdkit").arg("-f").arg("-U").arg(&socket).arg("file").arg(file).spawn();
     let server = Server { child: started("nbdkit", child)?, socket };
+    wait_for(&server);
+    Ok(server)
+}
+
+/// Nothing behind the socket: as fast as a server of our shape can be.
+pub(super) fn echo(dir: &Path) -> Result<Server, Failed> {
+    run(&mut cargo(["build", "--release", "-p", "flashfront-serve", "--example", "echo"]))?;
+    let socket = dir.join("echo.sock");
+    let child = Command::new(target().join("release/examples/echo")).arg(&socket).spawn();
+    let server = Server { child: started("echo", child)?, socket };
     wait_for(&server);
     Ok(server)
 }

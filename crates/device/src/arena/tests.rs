@@ -64,6 +64,35 @@ fn buffers_are_aligned_and_apart() {
 }
 
 #[test]
+fn huge_pages_are_asked_for_and_given_back() {
+    let mut arena = Arena::new(64 << 20).in_huge_pages(true);
+    let bufs = filled(&mut arena, 8, CHUNK_BYTES);
+    for chunk in &arena.chunks {
+        assert!((chunk.ptr().as_ptr() as usize).is_multiple_of(2 << 20));
+        assert!(is_advised_huge(chunk.ptr().as_ptr() as usize));
+    }
+    bufs.into_iter().for_each(|buf| arena.free(buf));
+    trim_until(&mut arena, Time(LOOK_NS * (u64::from(IDLE_LOOKS) + 2)));
+    assert_eq!(resident_bytes(&arena), 0);
+}
+
+/// What the kernel notes for the mapping at this address. Whether it has a huge page to give at the moment is another question.
+fn is_advised_huge(address: usize) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/smaps").expect("it is there on Linux");
+    let mut inside = false;
+    for line in maps.lines() {
+        let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+        let number = |text: &str| usize::from_str_radix(text, 16).ok();
+        if let Some((from, to)) = range.and_then(|(from, to)| Some((number(from)?, number(to)?))) {
+            inside = (from..to).contains(&address);
+        } else if inside && line.starts_with("VmFlags:") {
+            return line.split(' ').any(|flag| flag == "hg");
+        }
+    }
+    panic!("{address:x} is not mapped");
+}
+
+#[test]
 fn random_use_never_overlaps_and_counts_exactly() {
     let mut arena = Arena::with_reserve(48 << 20, 16 << 20);
     let mut rng = Rng::new(7);

@@ -39,12 +39,22 @@ pub(super) fn check(config: &Config, lanes: u32) -> Result<(), ServeError> {
     if config.buffer_bytes.0 < least {
         return Err(ServeError::BufferSmall { least, lanes, threads: config.threads });
     }
+    if config.huge_pages && !huge_pages_allowed() {
+        return Err(ServeError::NoHugePages { setting: HUGE_PAGES });
+    }
     let most = ram_bytes();
     let given = config.buffer_bytes.0.saturating_add(config.ram_front_bytes.0);
     if given > most {
         return Err(ServeError::BufferLarge { given: Size(given), most: Size(most) });
     }
     Ok(())
+}
+
+/// What the kernel gives huge pages for: to everybody, to who asks, or never.
+const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
+fn huge_pages_allowed() -> bool {
+    std::fs::read_to_string(HUGE_PAGES).is_ok_and(|setting| !setting.contains("[never]"))
 }
 
 /// RAM of this machine.
@@ -63,11 +73,12 @@ pub(super) fn arenas(config: &Config, lanes: u32) -> (Arena, Vec<Arena>) {
     let front = config.ram_front_bytes.0 + Window::BYTES_MAX + (u64::from(lanes) << 20);
     let all_here = if config.carriers() == 0 { config.buffer_bytes.0 } else { kept };
     let here = if config.carriers() > 0 && has_clients_here(config) { part } else { 0 };
-    let mut pump = Arena::with_reserve(all_here + here + front, engine_bytes(lanes) + front);
+    let pump = Arena::with_reserve(all_here + here + front, engine_bytes(lanes) + front);
+    let mut pump = pump.in_huge_pages(config.huge_pages);
     let lend = |number| {
         let (arena, loan) = Arena::lending(number, part);
         pump.borrow_from(loan);
-        arena
+        arena.in_huge_pages(config.huge_pages)
     };
     let carriers = (0..config.carriers()).map(lend).collect();
     (pump, carriers)

@@ -225,6 +225,14 @@ pub enum ServeError {
         /// Threads.
         threads: usize,
     },
+    /// The kernel has none.
+    #[error(
+        "huge_pages: this kernel gives none, {setting} says `never` or can't be read; write `madvise` to it, or leave huge_pages out"
+    )]
+    NoHugePages {
+        /// Where the kernel says so.
+        setting: &'static str,
+    },
     /// More RAM than there is.
     #[error(
         "buffer_bytes and ram_front_bytes are {given} together, but this machine has {most} of RAM; choose less, 128 MiB of buffers are enough for most"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What threads for clients bring: the same daemon with one, two and three threads, the same fio jobs, in turns.
+//! What an option of the daemon brings: the same daemon with and without it, the same fio jobs, in turns. Threads for clients, and
+//! huge pages.
 //!
 //! With few processors clients and daemon share them, and little can be gained. So it is measured, too, how much
 //! processor time a request costs the engine's thread: its inverse is what that thread could do with processors enough.
@@ -12,7 +13,9 @@ use super::{Found, fill, median};
 use crate::run::Failed;
 
 const ROUNDS: usize = 7;
-const THREADS: [&str; 3] = ["1", "2", "3"];
+const THREADS: [(&str, &[&str]); 3] =
+    [("1 thread", &["--threads=1"]), ("2 threads", &["--threads=2"]), ("3 threads", &["--threads=3"])];
+const PAGES: [(&str, &[&str]); 2] = [("small pages", &[]), ("huge pages", &["--huge-pages"])];
 const DATA: &str = "128m";
 const FILE_BYTES: u64 = 1 << 30;
 const CACHE_BYTES: u64 = 2 << 30;
@@ -28,45 +31,66 @@ const JOBS: [(&str, &[&str], usize); 3] = [
 ];
 
 pub(super) fn threads(dir: &Path) -> Result<Found, Failed> {
+    beside("threads", &THREADS, dir)
+}
+
+pub(super) fn huge_pages(dir: &Path) -> Result<Found, Failed> {
+    beside("pages", &PAGES, dir)
+}
+
+/// Daemons with these options, each beside the first.
+fn beside(part: &str, variants: &[(&str, &[&str])], dir: &Path) -> Result<Found, Failed> {
     let mut servers = Vec::new();
     let mut files: Vec<PathBuf> = Vec::new();
-    for threads in THREADS {
-        let [origin, cache] = ["origin", "cache"].map(|what| dir.join(format!("threads-{threads}-{what}")));
+    for (nth, (_, options)) in variants.iter().enumerate() {
+        let [origin, cache] = ["origin", "cache"].map(|what| dir.join(format!("{part}-{nth}-{what}")));
         fill(&origin, FILE_BYTES)?;
         fill(&cache, CACHE_BYTES)?;
-        let server = ours(dir, &cache, &origin, &["--ram-front-bytes", "256MiB", "--threads", threads])?;
+        let server = ours(dir, &cache, &origin, &[&["--ram-front-bytes", "256MiB"], *options].concat())?;
         fio(&server, DATA, &["--rw=write", "--bs=256k", "--iodepth=8"], 48)?;
         fio(&server, DATA, &["--rw=read", "--bs=256k", "--iodepth=8"], 7)?;
         servers.push(server);
         files.extend([origin, cache]);
     }
-    let mut summary = String::from(
-        "| over NBD on a unix socket | 2 threads / 1 | 3 threads / 1 | processor time of the engine's thread per request, 1 / 2 / 3 threads | IOPS of the rounds: 1/2/3 threads |\n|---|--:|--:|--:|---|\n",
-    );
+    let (first, others) = (variants[0].0, &variants[1..]);
+    let names: Vec<&str> = variants.iter().map(|variant| variant.0).collect();
+    let names = names.join(" / ");
+    let mut summary = String::from("| over NBD on a unix socket |");
+    others.iter().for_each(|other| summary += &format!(" {} / {first} |", other.0));
+    summary +=
+        &format!(" processor time of the engine's thread per request, {names} | IOPS of the rounds: {names} |\n|---|");
+    summary += &format!("{}---|\n", "--:|".repeat(variants.len()));
     for (what, job, field) in JOBS {
         let more = ["--bs=4k", "--iodepth=32", "--time_based", "--runtime=4"];
         let job: Vec<&str> = job.iter().copied().chain(more).collect();
-        let (mut ratios, mut costs, mut shown) = ([Vec::new(), Vec::new()], [const { Vec::new() }; 3], String::new());
+        let (mut ratios, mut costs) = (vec![Vec::new(); others.len()], vec![Vec::new(); variants.len()]);
+        let mut shown = String::new();
         for _ in 0..ROUNDS {
-            let mut iops = [0.0; 3];
-            for ((server, iops), costs) in servers.iter().zip(&mut iops).zip(&mut costs) {
+            let mut all = Vec::new();
+            for (server, costs) in servers.iter().zip(&mut costs) {
                 let before = engine_ticks(server)?;
-                *iops = fio(server, DATA, &job, field)?;
-                costs.push((engine_ticks(server)? - before) * US_PER_TICK / (*iops * SECONDS));
+                let iops = fio(server, DATA, &job, field)?;
+                costs.push((engine_ticks(server)? - before) * US_PER_TICK / (iops * SECONDS));
+                all.push(iops);
             }
-            let [one, two, three] = iops;
-            ratios[0].push(two / one);
-            ratios[1].push(three / one);
-            let _ = write!(shown, "{one:.0}/{two:.0}/{three:.0} ");
+            ratios.iter_mut().zip(&all[1..]).for_each(|(ratios, iops)| ratios.push(iops / all[0]));
+            shown += &joined(&all, "/", 0);
+            shown.push(' ');
         }
-        let ([two, three], [a, b, c]) = (ratios.map(median), costs.map(median));
-        let _ = writeln!(summary, "| {what} | {two:.2} | {three:.2} | {a:.1} / {b:.1} / {c:.1} us | {shown}|");
+        let ratios: Vec<f64> = ratios.into_iter().map(median).collect();
+        let costs: Vec<f64> = costs.into_iter().map(median).collect();
+        let _ =
+            writeln!(summary, "| {what} | {} | {} us | {shown}|", joined(&ratios, " | ", 2), joined(&costs, " / ", 1));
     }
     drop(servers);
     for path in files {
         std::fs::remove_file(&path).map_err(|error| Failed::File { path, error })?;
     }
     Ok(Found { summary, json: None })
+}
+
+fn joined(figures: &[f64], between: &str, digits: usize) -> String {
+    figures.iter().map(|figure| format!("{figure:.digits$}")).collect::<Vec<_>>().join(between)
 }
 
 /// Processor time of the daemon's first thread, which is the engine's: user and system.
