@@ -141,10 +141,11 @@ impl Client {
             let command = u16::from_be_bytes([request[6], request[7]]);
             let len = be_u32(&request[24..28]) as usize;
             let bytes = REQUEST_BYTES + if command == WRITE { len } else { 0 };
-            if bytes > self.input.len() || command == DISCONNECT {
+            if command == DISCONNECT {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
             if self.filled - at < bytes {
+                self.input.resize(self.input.len().max(bytes), 0);
                 break;
             }
             self.output.extend(0x6744_6698_u32.to_be_bytes());
