@@ -73,11 +73,27 @@ impl Chunk {
 
     /// At an address that huge pages can begin at.
     fn map_huge() -> Option<Self> {
+        // Linux begins such mappings there by itself since 6.7, one beside the other; else what is too much is given back.
+        let chunk = Self::map_bytes(CHUNK_BYTES as usize)?;
+        let chunk = if chunk.as_ptr().align_offset(HUGE_BYTES) == 0 {
+            chunk
+        } else {
+            // SAFETY: the mapping just made, which nobody has seen.
+            let _ = unsafe { rustix::mm::munmap(chunk.as_ptr().cast(), CHUNK_BYTES as usize) };
+            Self::map_aligned()?
+        };
+        // SAFETY: a mapping of ours of this length; advice changes none of its bytes.
+        // A kernel without huge pages serves small ones; the daemon has asked it before.
+        let _ = unsafe { rustix::mm::madvise(chunk.as_ptr().cast(), CHUNK_BYTES as usize, Advice::LinuxHugepage) };
+        Some(Self::at(chunk))
+    }
+
+    fn map_aligned() -> Option<NonNull<u8>> {
         let whole = Self::map_bytes(CHUNK_BYTES as usize + HUGE_BYTES)?;
         let before = whole.as_ptr().align_offset(HUGE_BYTES);
         // SAFETY: `before` is less than HUGE_BYTES, so this and the chunk behind it lie within the mapping; of it only what is
         // outside of the chunk is unmapped.
-        let chunk = unsafe {
+        unsafe {
             let chunk = whole.add(before);
             let (end, after) = (chunk.add(CHUNK_BYTES as usize), HUGE_BYTES - before);
             for (at, bytes) in [(whole, before), (end, after)] {
@@ -86,11 +102,8 @@ impl Chunk {
                     let _ = rustix::mm::munmap(at.as_ptr().cast(), bytes);
                 }
             }
-            // A kernel without huge pages serves small ones; the daemon has asked it before.
-            let _ = rustix::mm::madvise(chunk.as_ptr().cast(), CHUNK_BYTES as usize, Advice::LinuxHugepage);
-            chunk
-        };
-        Some(Self::at(chunk))
+            Some(chunk)
+        }
     }
 
     fn at(base: NonNull<u8>) -> Self {
@@ -251,6 +264,12 @@ impl Arena {
     #[must_use]
     pub fn in_huge_pages(self, huge: bool) -> Self {
         Self { huge, ..self }
+    }
+
+    /// Whether it asks for huge pages.
+    #[must_use]
+    pub fn is_in_huge_pages(&self) -> bool {
+        self.huge
     }
 
     /// A buffer of at least `bytes` bytes for a front-end; `None` at the bound: try again when

@@ -3,7 +3,9 @@
 //! are thrown away where they arrived.
 //!
 //! `cargo x bench nbd` measures the daemon beside it. It has the daemon's shape: one thread, one poller, as many requests and replies
-//! with one system call as there are; but it trusts its clients, and looks at their requests only as far as it must.
+//! with one system call as there are; but it trusts its clients, and looks at their requests only as far as it must. It is a bound for many
+//! requests of 4 KiB in flight: with one, it sleeps where the daemon looks out for the next (ADR 0016); the payload of large reads it
+//! fills each time.
 //!
 //! echo SOCKET: serves 8 GiB there until it is killed.
 

@@ -4,8 +4,8 @@
 //!
 //! nbdkit answers from the page cache, that is from as much RAM as there is. So ours runs twice: as it is by
 //! default, and with a RAM front that holds the data; and beside `qemu-nbd --cache=none`, whose bytes come from
-//! the device each time, as ours do by default. And beside a server with nothing behind its socket: what remains between that
-//! one and ours is ours to save.
+//! the device each time, as ours do by default. And beside a server with nothing behind its socket: with many
+//! requests of 4 KiB in flight, what remains between that one and ours is ours to save.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -71,7 +71,7 @@ pub(super) fn nbdkit(dir: &Path, file: &Path) -> Result<Server, Failed> {
     Ok(server)
 }
 
-/// Nothing behind the socket: as fast as a server of our shape can be.
+/// Nothing behind the socket: as fast as a server of our shape can be with many small requests in flight.
 pub(super) fn echo(dir: &Path) -> Result<Server, Failed> {
     run(&mut cargo(["build", "--release", "-p", "flashfront-serve", "--example", "echo"]))?;
     let socket = dir.join("echo.sock");

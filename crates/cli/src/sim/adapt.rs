@@ -218,14 +218,14 @@ fn table(outcome: &Outcome, experiment: &Experiment) -> Result<String, fmt::Erro
     let wide = rounds.len() * 7 - 1;
     writeln!(
         out,
-        "{:<12} {:>7}  {:^wide$}  {:^wide$}  {:>8} {:>6}  {:^18}  {:>7}",
+        "{:<12} {:>7}  {:^wide$}  {:^wide$}  {:>8} {:>6}  {:^19}  {:>7}",
         "", "", "origin read /", "hits in", "hits", "below", "below LRU in worst", "flash"
     )?;
     write!(out, "{:<12} {:>7} ", "policy", "junk")?;
     rounds.iter().try_for_each(|round| write!(out, " {:>6}", format!("r {round}")))?;
     write!(out, " ")?;
     rounds.iter().try_for_each(|round| write!(out, " {:>6}", format!("r {round}")))?;
-    writeln!(out, "  {:>8} {:>6}  {:>8} {:>9}  {:>7}", "turnover", "opt.", "turnover", "round", "writes")?;
+    writeln!(out, "  {:>8} {:>6}  {:>8} {:>10}  {:>7}", "turnover", "opt.", "turnover", "round", "writes")?;
     let last = outcome.points();
     for row in &outcome.rows {
         write!(
@@ -249,7 +249,7 @@ fn table(outcome: &Outcome, experiment: &Experiment) -> Result<String, fmt::Erro
         let worst = outcome.worst_round(row).map(|(round, below)| format!("{:.2} r {round}", below * 100.0));
         let worst = worst.unwrap_or("-".to_owned());
         let over = outcome.worst_turnover(row).map(|below| below * 100.0);
-        writeln!(out, "  {:>8} {:>6}  {:>8} {worst:>9}  {flash:>7}", figure(after), figure(below), figure(over))?;
+        writeln!(out, "  {:>8} {:>6}  {:>8} {worst:>10}  {flash:>7}", figure(after), figure(below), figure(over))?;
     }
     Ok(out)
 }

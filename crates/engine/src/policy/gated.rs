@@ -56,8 +56,8 @@ const PACE_MAX: u32 = 8;
 const GATE_MAX: u32 = 5 * SIGHTING;
 /// Hits for which a block of the zone of writes is kept.
 const WRITES_KEEP: u8 = 2;
-/// The part of reclaimed segments that may be copied forward, in sixteenths, and while the gate is held open; how many segments' worth
-/// may be saved up.
+/// The part of reclaimed segments that may be copied forward, in sixteenths; and while the gate is held open, once what was saved up
+/// is used; and how many segments' worth may be saved up.
 const COPIED_SIXTEENTHS: u32 = 15;
 const COPIED_SIXTEENTHS_HELD: u32 = 8;
 const COPIED_SEGMENTS_MAX: u32 = 16;
@@ -87,8 +87,9 @@ struct Gated {
     /// First comers that were declined, and how many of them came back; halved together.
     firsts: u32,
     returned: u32,
-    /// First comers are admitted.
-    open: bool,
+    /// Enough of them, when that was looked at last: where the gate is at nothing. A gate that rises meanwhile leaves it as it is, so that
+    /// first comers are welcome again when it has fallen (points under LRU over a turnover of scan-and-hot: 2.3 instead of 5.5).
+    welcome: bool,
     /// How many steps of the gate are taken at once.
     pace: u32,
     /// The gate is held open; what it would learn then is not its own doing.
@@ -109,7 +110,7 @@ impl Gated {
             copies: 0,
             firsts: 16,
             returned: 0,
-            open: false,
+            welcome: false,
             pace: capacity.stands_for.min(PACE_MAX),
             held: false,
         }
@@ -134,13 +135,13 @@ impl Gated {
         self.returned += u32::from(seen == Seen { from: From::Declined, count: 1 });
     }
 
-    /// Whether a first comer is admitted at once.
+    /// Whether a first comer is admitted at once, where the gate is at nothing.
     fn open_to(&mut self, key: u64) -> bool {
-        let part = if self.open { RETURNS_PART_OPEN } else { RETURNS_PART };
-        self.open = self.gate < SIGHTING && self.returned * part > self.firsts;
+        let part = if self.welcome { RETURNS_PART_OPEN } else { RETURNS_PART };
+        self.welcome = self.returned * part > self.firsts;
         // Bits of the mixed key that neither choose the ghost's set nor are its fingerprint.
         let control = (ghost::mix(key) >> 16).is_multiple_of(CONTROL);
-        if !control && self.open {
+        if !control && self.welcome {
             return true;
         }
         self.firsts += 1;
@@ -181,7 +182,7 @@ impl Policy for Gated {
     }
 
     fn takes_neighbours(&self, room: bool) -> bool {
-        room || self.open
+        room || self.welcome && self.gate < SIGHTING
     }
 
     fn write_missed(&mut self, key: u64) -> u8 {

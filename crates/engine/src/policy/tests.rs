@@ -144,6 +144,65 @@ fn gated_admits_at_first_sight_what_mostly_comes_back_while_nothing_it_drops_is_
     assert!(at_once < 3900, "{at_once} of 4000: some have to be declined, to see what comes back");
 }
 
+/// Keys that are new, of which one in `back` comes back if it is declined; how many were admitted at first sight.
+fn first_comers(policy: &mut dyn Policy, keys: core::ops::Range<u64>, back: u64) -> u32 {
+    let mut at_once = 0;
+    for key in keys {
+        let first = missed(policy, key);
+        at_once += u32::from(first);
+        if !first && super::mix(key).is_multiple_of(back) {
+            missed(policy, key);
+        }
+    }
+    at_once
+}
+
+#[test]
+fn gated_goes_on_admitting_first_comers_of_which_too_few_come_back_to_begin_with_it() {
+    let at_once = first_comers(&mut *gated(), 0..8000, 6);
+    assert!(at_once < 100, "{at_once} of 8000, by the first few: a sixth is less than a quarter");
+    let mut policy = gated();
+    assert!(first_comers(&mut *policy, 0..4000, 1) > 3000);
+    let at_once = first_comers(&mut *policy, 100_000..140_000, 6);
+    assert!(at_once > 36_000, "{at_once} of 40,000: a sixth is more than an eighth");
+    first_comers(&mut *policy, 200_000..300_000, 20);
+    let at_once = first_comers(&mut *policy, 300_000..304_000, 20);
+    assert!(at_once < 100, "{at_once} of 4000: a twentieth is less");
+}
+
+#[test]
+fn gated_takes_no_neighbours_when_what_it_drops_is_missed() {
+    let mut policy = gated();
+    assert!(!policy.takes_neighbours(false));
+    first_comers(&mut *policy, 0..4000, 1);
+    assert!(policy.takes_neighbours(false));
+    for key in 100_000..100_016 {
+        policy.dropped(key, Zone::Main, 0);
+        policy.missed(key, false);
+    }
+    assert!(!policy.takes_neighbours(false) && policy.takes_neighbours(true));
+}
+
+#[test]
+fn gated_copies_half_forward_while_its_gate_is_held_open() {
+    let mut policy = gated();
+    // Of each segment all that may be, as all were hit.
+    let copied = |policy: &mut dyn Policy, segments: u32| {
+        let mut copied = 0;
+        for _ in 0..segments {
+            policy.sealed(SegmentId(0), Zone::Main);
+            policy.victim(&|_| true);
+            copied += (0..16).filter(|kept| policy.survives(Zone::Main, 3, *kept, 16).is_some()).count();
+        }
+        copied
+    };
+    assert_eq!(copied(&mut *policy, 64), 64 * 15);
+    policy.hold_gate(true);
+    assert_eq!(copied(&mut *policy, 64), 64 * 8);
+    policy.hold_gate(false);
+    assert_eq!(copied(&mut *policy, 64), 64 * 15);
+}
+
 #[test]
 fn gated_admits_all_while_its_gate_is_held_open_and_learns_nothing_from_it() {
     let mut policy = gated();

@@ -39,8 +39,8 @@ pub(super) fn check(config: &Config, lanes: u32) -> Result<(), ServeError> {
     if config.buffer_bytes.0 < least {
         return Err(ServeError::BufferSmall { least, lanes, threads: config.threads });
     }
-    if config.huge_pages && !huge_pages_allowed() {
-        return Err(ServeError::NoHugePages { setting: HUGE_PAGES });
+    if let Some(setting) = no_huge_pages().filter(|_| config.huge_pages) {
+        return Err(ServeError::NoHugePages { setting });
     }
     let most = ram_bytes();
     let given = config.buffer_bytes.0.saturating_add(config.ram_front_bytes.0);
@@ -52,9 +52,14 @@ pub(super) fn check(config: &Config, lanes: u32) -> Result<(), ServeError> {
 
 /// What the kernel gives huge pages for: to everybody, to who asks, or never.
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+/// The same for this size alone, since Linux 6.8; may say `inherit`.
+const HUGE_PAGES_2M: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";
 
-fn huge_pages_allowed() -> bool {
-    std::fs::read_to_string(HUGE_PAGES).is_ok_and(|setting| !setting.contains("[never]"))
+/// Where the kernel says that it gives none.
+fn no_huge_pages() -> Option<&'static str> {
+    let decides = |path| std::fs::read_to_string(path).is_ok_and(|setting| !setting.contains("[inherit]"));
+    let path = if decides(HUGE_PAGES_2M) { HUGE_PAGES_2M } else { HUGE_PAGES };
+    std::fs::read_to_string(path).map_or(true, |setting| setting.contains("[never]")).then_some(path)
 }
 
 /// RAM of this machine.
@@ -82,4 +87,34 @@ pub(super) fn arenas(config: &Config, lanes: u32) -> (Arena, Vec<Arena>) {
     };
     let carriers = (0..config.carriers()).map(lend).collect();
     (pump, carriers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_arenas_are_in_huge_pages_or_none() {
+        let mut config = Config::new("cache".into());
+        config.buffer_bytes = Size(256 << 20);
+        config.listeners.push(toml::from_str("nbd = \"unix:/run/x.sock\"").expect("a listener"));
+        for (threads, huge_pages) in [(1, false), (1, true), (3, false), (3, true)] {
+            (config.threads, config.huge_pages) = (threads, huge_pages);
+            let (pump, carriers) = arenas(&config, 1);
+            assert_eq!(carriers.len(), threads - 1);
+            let all = carriers.iter().chain([&pump]);
+            assert!(all.into_iter().all(|arena| arena.is_in_huge_pages() == huge_pages), "{threads} {huge_pages}");
+        }
+    }
+
+    #[test]
+    fn huge_pages_are_refused_where_the_kernel_gives_none() {
+        let mut config = Config::new("cache".into());
+        config.huge_pages = true;
+        match (no_huge_pages(), check(&config, 1)) {
+            (None, Ok(())) => {}
+            (Some(setting), Err(error)) => assert!(error.to_string().contains(setting), "{error}"),
+            (found, checked) => panic!("{found:?}: {checked:?}"),
+        }
+    }
 }
