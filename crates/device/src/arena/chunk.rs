@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A chunk: memory from the kernel, in small pages or huge ones, and who keeps it.
+#![expect(unsafe_code, reason = "memory is mapped and unmapped")]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+/// Bytes of a chunk, also the largest buffer (4 MiB).
+pub const CHUNK_BYTES: u32 = 4 << 20;
+/// A huge page of x86-64, and of arm64 with pages of 4 KiB.
+const HUGE_BYTES: usize = 2 << 20;
+
+/// 4 MiB of zero-filled memory, aligned to 4096; unmapped with the last holder.
+#[derive(Debug)]
+pub struct Chunk {
+    base: NonNull<u8>,
+    /// Rings that have it registered.
+    pins: AtomicU32,
+}
+
+// SAFETY: a chunk is plain memory without thread affinity; access to its bytes is governed by the
+// rule at the top of this file.
+unsafe impl Send for Chunk {}
+// SAFETY: as above; the chunk itself offers nothing but its address.
+unsafe impl Sync for Chunk {}
+
+impl Chunk {
+    /// A chunk in huge pages or not; `None` if there are no addresses or no memory left.
+    pub(super) fn map(huge: bool) -> Option<Self> {
+        if huge { Self::map_huge() } else { Self::map_bytes(CHUNK_BYTES as usize).map(Self::at) }
+    }
+
+    /// At an address that huge pages can begin at.
+    fn map_huge() -> Option<Self> {
+        // Linux begins such mappings there by itself since 6.7, one beside the other; else what is too much is given back.
+        let chunk = Self::map_bytes(CHUNK_BYTES as usize)?;
+        let chunk = if chunk.as_ptr().align_offset(HUGE_BYTES) == 0 {
+            chunk
+        } else {
+            // SAFETY: the mapping just made, which nobody has seen.
+            let _ = unsafe { rustix::mm::munmap(chunk.as_ptr().cast(), CHUNK_BYTES as usize) };
+            Self::map_aligned()?
+        };
+        // SAFETY: a mapping of ours of this length; advice changes none of its bytes.
+        // A kernel without huge pages serves small ones; the daemon has asked it before.
+        let _ = unsafe { rustix::mm::madvise(chunk.as_ptr().cast(), CHUNK_BYTES as usize, Advice::LinuxHugepage) };
+        Some(Self::at(chunk))
+    }
+
+    fn map_aligned() -> Option<NonNull<u8>> {
+        let whole = Self::map_bytes(CHUNK_BYTES as usize + HUGE_BYTES)?;
+        let before = whole.as_ptr().align_offset(HUGE_BYTES);
+        // SAFETY: `before` is less than HUGE_BYTES, so this and the chunk behind it lie within the mapping; of it only what is
+        // outside of the chunk is unmapped.
+        unsafe {
+            let chunk = whole.add(before);
+            let (end, after) = (chunk.add(CHUNK_BYTES as usize), HUGE_BYTES - before);
+            for (at, bytes) in [(whole, before), (end, after)] {
+                if bytes > 0 {
+                    // What can't be unmapped was never touched, and costs nothing but its addresses.
+                    let _ = rustix::mm::munmap(at.as_ptr().cast(), bytes);
+                }
+            }
+            Some(chunk)
+        }
+    }
+
+    fn at(base: NonNull<u8>) -> Self {
+        Self { base, pins: AtomicU32::new(0) }
+    }
+
+    fn map_bytes(bytes: usize) -> Option<NonNull<u8>> {
+        // SAFETY: a fresh private anonymous mapping at an address of the kernel's choice.
+        let addr = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+        };
+        NonNull::new(addr.ok()?.cast())
+    }
+
+    /// Its first byte.
+    #[must_use]
+    pub fn ptr(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// The kernel is about to hold its pages, until the [`Pin`] is dropped.
+    pub(crate) fn pin(self: &Arc<Self>) -> Pin {
+        self.pins.fetch_add(1, Ordering::AcqRel);
+        Pin(self.clone())
+    }
+
+    /// Gives its pages back, if the kernel holds none of them; says whether. They read as zeroes until written.
+    pub(super) fn discard(&self) -> bool {
+        // SAFETY: the mapping of `map`; nothing of it is in use (the arena's count), and no reference
+        // into it lives. A late access would be to a fresh page of the same mapping.
+        let give = |advice| unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), CHUNK_BYTES as usize, advice) };
+        // The second is for a process that has locked its memory (Linux 5.18; before, it keeps the pages).
+        self.pins.load(Ordering::Acquire) == 0
+            && (give(Advice::LinuxDontNeed).is_ok() || give(Advice::LinuxDontneedLocked).is_ok())
+    }
+}
+
+/// The kernel holds the pages of a chunk.
+#[derive(Debug)]
+pub(crate) struct Pin(Arc<Chunk>);
+
+impl Pin {
+    /// Whether it is this chunk, and not another of the same number.
+    pub(crate) fn is_of(&self, chunk: &Arc<Chunk>) -> bool {
+        Arc::ptr_eq(&self.0, chunk)
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.0.pins.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `map`, of this length, and nobody else holds it.
+        // The only error is EINVAL for a wrong address or length, which would be a bug.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), CHUNK_BYTES as usize) };
+        debug_assert!(unmapped.is_ok(), "munmap of a chunk: {unmapped:?}");
+    }
+}
