@@ -22,7 +22,7 @@ pub struct Chunk {
 }
 
 // SAFETY: a chunk is plain memory without thread affinity; access to its bytes is governed by the
-// rule at the top of this file.
+// rule at the top of `arena`.
 unsafe impl Send for Chunk {}
 // SAFETY: as above; the chunk itself offers nothing but its address.
 unsafe impl Sync for Chunk {}
