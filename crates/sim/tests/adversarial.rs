@@ -15,7 +15,8 @@ fn beside_lru(case: &'static Case, seed: u64) -> Outcome {
 }
 
 /// By how many points ours may be under LRU: over any turnover, and in any round. The aim is 2 over a turnover for all; the rest is by how
-/// much it is missed by these two seeds at this size, with a little room; in the comments what was measured with seeds 1 to 5 at 4,096, 16,384, 65,536 and 262,144 blocks.
+/// much it is missed by these two seeds at this size, with a little room; in the comments what was measured with them at 4,096, 16,384, 65,536
+/// and 262,144 blocks, of `phases` with seeds 1 to 5.
 const BOUNDS: &[(&Case, Option<f64>, f64)] = &[
     (&load::FITS, None, 0.5),
     (&load::LARGER, Some(1.0), 1.5),

@@ -56,11 +56,11 @@ const PACE_MAX: u32 = 8;
 const GATE_MAX: u32 = 5 * SIGHTING;
 /// Hits for which a block of the zone of writes is kept.
 const WRITES_KEEP: u8 = 2;
-/// The part of reclaimed segments that may be copied forward, in sixteenths; and while the gate is held open, once what was saved up
-/// is used; and how many segments' worth may be saved up.
+/// The part of reclaimed segments that may be copied forward, in sixteenths, and how many segments' worth may be saved up.
 const COPIED_SIXTEENTHS: u32 = 15;
-const COPIED_SIXTEENTHS_HELD: u32 = 8;
 const COPIED_SEGMENTS_MAX: u32 = 16;
+/// The part while the gate is held open; what was saved up before may be used all the same.
+const COPIED_SIXTEENTHS_HELD: u32 = 8;
 /// What a block of the main zone counts for when it leaves: it was admitted on the second sighting, mostly.
 const MAIN_COUNT: u8 = 2;
 /// First comers that are looked back on.

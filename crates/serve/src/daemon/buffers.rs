@@ -39,7 +39,9 @@ pub(super) fn check(config: &Config, lanes: u32) -> Result<(), ServeError> {
     if config.buffer_bytes.0 < least {
         return Err(ServeError::BufferSmall { least, lanes, threads: config.threads });
     }
-    if let Some(setting) = no_huge_pages().filter(|_| config.huge_pages) {
+    if config.huge_pages
+        && let Some(setting) = no_huge_pages()
+    {
         return Err(ServeError::NoHugePages { setting });
     }
     let most = ram_bytes();
