@@ -133,3 +133,26 @@ impl Drop for Chunk {
         debug_assert!(unmapped.is_ok(), "munmap of a chunk: {unmapped:?}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_much_is_cut_off_around_a_chunk() {
+        let chunks: Vec<Chunk> =
+            (0..8).map(|_| Chunk::at(Chunk::map_aligned().expect("there are addresses"))).collect();
+        for (nth, chunk) in chunks.iter().enumerate() {
+            assert_eq!(chunk.ptr().as_ptr().align_offset(HUGE_BYTES), 0);
+            for at in [0, CHUNK_BYTES as usize - 1] {
+                // SAFETY: the first and the last byte of a chunk that nobody else knows.
+                unsafe { chunk.ptr().as_ptr().add(at).write(nth as u8 + 1) };
+            }
+        }
+        for (nth, chunk) in chunks.iter().enumerate() {
+            // SAFETY: as above.
+            let ends = unsafe { (chunk.ptr().read(), chunk.ptr().add(CHUNK_BYTES as usize - 1).read()) };
+            assert_eq!(ends, (nth as u8 + 1, nth as u8 + 1));
+        }
+    }
+}
