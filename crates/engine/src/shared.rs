@@ -269,16 +269,18 @@ impl Cx<'_> {
         {
             budget.spend(len, self.now);
         }
-        let counters = &mut self.shared.counters;
-        match (device, what) {
-            (DeviceId::Cache | DeviceId::Mirror, Op::Read) => counters.cache_reads_bytes += len,
-            (DeviceId::Cache | DeviceId::Mirror, Op::Write) => counters.cache_writes_bytes += len,
-            (DeviceId::Cache | DeviceId::Mirror, Op::Flush) => counters.cache_flushes += 1,
-            (DeviceId::Origin(_), Op::Read) => counters.origin_reads_bytes += len,
-            (DeviceId::Origin(_), Op::Write | Op::Zero) => counters.origin_writes_bytes += len,
-            (DeviceId::Origin(_), Op::Flush) => counters.origin_flushes += 1,
-            (_, Op::Discard | Op::Zero) => {}
-        }
+        let it = &mut self.shared.counters;
+        let mut nothing = 0;
+        let (ios, bytes) = match (device, what) {
+            (DeviceId::Cache | DeviceId::Mirror, Op::Read) => (&mut it.cache_reads, &mut it.cache_reads_bytes),
+            (DeviceId::Cache | DeviceId::Mirror, Op::Write) => (&mut it.cache_writes, &mut it.cache_writes_bytes),
+            (DeviceId::Cache | DeviceId::Mirror, Op::Flush) => (&mut it.cache_flushes, &mut nothing),
+            (DeviceId::Origin(_), Op::Read) => (&mut it.origin_reads, &mut it.origin_reads_bytes),
+            (DeviceId::Origin(_), Op::Write | Op::Zero) => (&mut it.origin_writes, &mut it.origin_writes_bytes),
+            (DeviceId::Origin(_), Op::Flush) => (&mut it.origin_flushes, &mut nothing),
+            (_, Op::Discard | Op::Zero) => (&mut nothing, &mut 0),
+        };
+        (*ios, *bytes) = (*ios + 1, *bytes + len);
         let token = Token((lane as u64) << 40 | op as u64);
         self.out.0.push(Effect::Io(Io { token, device, op: what, offset, len, span }));
     }

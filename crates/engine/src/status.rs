@@ -47,12 +47,20 @@ pub struct Counters {
     pub bypassed_sequential: u64,
     /// Blocks that were read from or written to an origin because the cache device was slower at that moment.
     pub bypassed_congested_blocks: u64,
+    /// Reads sent to origins.
+    pub origin_reads: u64,
     /// Bytes read from origins.
     pub origin_reads_bytes: u64,
+    /// Writes sent to origins, with write-zeroes.
+    pub origin_writes: u64,
     /// Bytes written to origins.
     pub origin_writes_bytes: u64,
+    /// Reads sent to the cache device.
+    pub cache_reads: u64,
     /// Bytes read from the cache device.
     pub cache_reads_bytes: u64,
+    /// Writes sent to the cache device.
+    pub cache_writes: u64,
     /// Bytes written to the cache device.
     pub cache_writes_bytes: u64,
     /// FLUSHes sent to the cache device.

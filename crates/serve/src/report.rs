@@ -80,9 +80,13 @@ counters! {
     destaged_blocks: "Blocks made clean by destage.",
     bypassed_sequential: "Requests sent past the cache because their stream is sequential.",
     bypassed_congested_blocks: "Blocks read from or written to an origin because the cache device was slower at that moment.",
+    origin_reads: "Reads sent to origins.",
     origin_reads_bytes: "Bytes read from origins.",
+    origin_writes: "Writes sent to origins, with write-zeroes.",
     origin_writes_bytes: "Bytes written to origins.",
+    cache_reads: "Reads sent to the cache device.",
     cache_reads_bytes: "Bytes read from the cache device.",
+    cache_writes: "Writes sent to the cache device.",
     cache_writes_bytes: "Bytes written to the cache device.",
     cache_flushes: "FLUSHes sent to the cache device.",
     origin_flushes: "FLUSHes sent to origins.",
@@ -290,10 +294,16 @@ fn uncached(status: &Status) -> Status {
     let mut it = status.clone();
     (it.capacity_blocks, it.dirty_limit_blocks, it.segments, it.segments_free) = (0, 0, 0, 0);
     (it.shadow_bytes, it.what_if) = (0, Vec::new());
-    let Counters { cache_reads_bytes, cache_writes_bytes, cache_flushes, commits, checkpoints, .. } = &mut it.counters;
-    for counter in [cache_reads_bytes, cache_writes_bytes, cache_flushes, commits, checkpoints] {
-        *counter = 0;
-    }
+    it.counters = Counters {
+        cache_reads: 0,
+        cache_reads_bytes: 0,
+        cache_writes: 0,
+        cache_writes_bytes: 0,
+        cache_flushes: 0,
+        commits: 0,
+        checkpoints: 0,
+        ..it.counters
+    };
     it
 }
 

@@ -238,9 +238,9 @@ fn table(reports: &[Report], simulated: &[(String, String, Moved)]) -> Result<St
                 return Err(Failed::Usage(format!("the simulator says nothing of {model} in phase {}", phase.name)));
             }
             let _ = write!(text, "| {} | {} | {} | {} |", report.system, phase.name, phase.iops, hits(phase));
-            let ios =
-                |ios: Option<[u64; 2]>| ios.map_or("-".to_owned(), |[reads, writes]| format!("{reads}, {writes}"));
-            let _ = write!(text, " {} | {} |", ios(phase.disk_ios), ios(phase.ssd_ios));
+            for [reads, writes] in [phase.disk_ios, phase.ssd_ios] {
+                let _ = write!(text, " {reads}, {writes} |");
+            }
             for (nth, real) in phase.moved.0.iter().enumerate() {
                 let Some(simulated) = simulated else {
                     let _ = write!(text, " {:.1} |", *real as f64 / MIB);

@@ -4,9 +4,10 @@
 //! Destage of long runs takes what an origin takes, 170 MB/s of a disk, from an SSD whose cable carries 550: reads of cached data
 //! were a third slower for minutes after a burst of writes (gflash, which destages from RAM, is the one that showed it). So clients' reads
 //! earn what destage may read, and it is spent in batches, because each batch costs the origin a flush. What becomes dirty beside readers is
-//! owed: it is paid over some seconds, the sooner the more is dirty, so that a burst is spread and no more gathers from one to the next.
-//! Data that gets old doesn't wait for that alone: it has a share of the origin's time, too (see `rate`), and all of it in the readers' gaps. And
-//! while somebody writes neither what is old waits for readers, nor who is slowed because room is short (see `throttle`).
+//! owed: of more than a tenth of the limit it is paid over some seconds, the sooner the more is dirty, so that a burst is spread and no more gathers
+//! from one to the next; of less it can wait, as there is room for it.
+//! Data that gets old doesn't wait for that alone: it has a share of the origin's time, too (see `rate`), and all of it in the readers' gaps. Who
+//! writes and finds little room doesn't wait for readers (see `throttle`).
 
 use super::rate::{BACKGROUND_PERCENT, PRESSED_PERCENT};
 use crate::types::Time;
@@ -17,8 +18,10 @@ const EARNED_BY: i64 = 40;
 const BATCH_BLOCKS: i64 = 1024;
 /// What may be earned in advance by what is owed, in batches.
 const PAID_BATCHES_MAX: i64 = 4;
-/// What is owed is paid over so long, if little is dirty.
+/// What is owed is paid over so long, if little is dirty ...
 const PAID_OVER_NS: u64 = 10_000_000_000;
+/// ... and so much longer the smaller a part of this much of the limit it is: as much as writers have until they are stopped (see `throttle`).
+const LITTLE_OWED_PERCENT: u64 = 10;
 /// No write for so long, and nobody is taken to wait for room.
 const WRITERS_GONE_NS: u64 = 1_000_000_000;
 /// No read for so long, and nobody is taken to read.
@@ -37,8 +40,8 @@ pub(crate) struct CacheReads {
     last: Option<Time>,
     /// When a client wrote last.
     pub(crate) last_write: Option<Time>,
-    /// So much is dirty that who writes is slowed.
-    pub(crate) slowed: bool,
+    /// So much is dirty that who writes may come no faster than destage goes.
+    pub(crate) no_room: bool,
     /// Blocks that became dirty.
     pub(crate) dirtied_blocks: u64,
 }
@@ -62,7 +65,7 @@ impl CacheReads {
         let written = self.last_write.is_some_and(|at| now.since_ns(at) < WRITERS_GONE_NS);
         let last = if self.in_flight > 0 { now } else { self.last? };
         let until = last.plus_ns(if aged { GAP_NS } else { READERS_GONE_NS });
-        (!(written && (aged || self.slowed)) && until > now).then_some(until)
+        (!(written && self.no_room) && until > now).then_some(until)
     }
 }
 
@@ -108,7 +111,7 @@ impl Credit {
 
     /// Pays a part of what is owed; what doesn't fit stays owed.
     fn pay(&mut self, dirty: u64, limit: u64, blocks_max: i64, now: Time) {
-        let over_ns = paid_over_ns(dirty, limit);
+        let over_ns = paid_over_ns(self.owed, dirty, limit);
         let part = u128::from(self.owed) * u128::from(now.since_ns(self.paid).min(over_ns)) / u128::from(over_ns);
         let room = ((blocks_max - self.blocks) / EARNED_BY).max(0) as u64;
         let due = room.min(part as u64);
@@ -120,11 +123,13 @@ impl Credit {
     }
 }
 
-/// Over how long what is owed is paid: at once from three quarters of the limit on.
-fn paid_over_ns(dirty: u64, limit: u64) -> u64 {
+/// Over how long what is owed is paid: if it is much, at once from three quarters of the limit on.
+fn paid_over_ns(owed: u64, dirty: u64, limit: u64) -> u64 {
     let (from, to) = (limit * BACKGROUND_PERCENT / 100, limit * PRESSED_PERCENT / 100);
-    let left = to - dirty.clamp(from, to);
-    (u128::from(PAID_OVER_NS) * u128::from(left) / u128::from((to - from).max(1))).max(1) as u64
+    let much = limit * LITTLE_OWED_PERCENT / 100;
+    let scaled = |part: u64, whole: u64| u128::from(PAID_OVER_NS) * u128::from(part) / u128::from(whole.max(1));
+    let ns = scaled(to - dirty.clamp(from, to), to - from) + scaled(much.saturating_sub(owed), owed);
+    u64::try_from(ns).unwrap_or(u64::MAX).max(1)
 }
 
 #[cfg(test)]
@@ -157,14 +162,14 @@ mod tests {
         assert!((15..28).contains(&batches), "{batches}");
     }
 
-    /// A burst of 100,000 blocks beside readers, and what is destaged in each second after it.
-    fn after_a_burst(dirty: u64) -> Vec<u64> {
+    /// A burst of so many blocks beside readers, where a million may be dirty, and what is destaged in each second after it.
+    fn after_a_burst(blocks: u64, dirty: u64) -> Vec<u64> {
         let (mut credit, mut reads) = (Credit::default(), CacheReads::default());
         let _ = credit.allows(&reads, (dirty, 1_000_000), Time(0));
         let mut seconds = Vec::new();
         reads.read(0, Time(0));
         reads.ended(Time(0));
-        reads.dirtied_blocks += 100_000;
+        reads.dirtied_blocks += blocks;
         for second in 0..60 {
             let before = reads.destage_blocks;
             for ms in 0..1000 {
@@ -181,13 +186,22 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_dirty_is_destaged_bit_by_bit_and_all_of_it() {
-        let seconds = after_a_burst(400_000);
-        assert!(seconds[1] > seconds[20] && seconds[1] < 30_000, "it is spread: {seconds:?}");
+    fn what_becomes_dirty_is_destaged_bit_by_bit_and_nearly_all_of_it_if_it_is_much() {
+        let seconds = after_a_burst(200_000, 400_000);
+        assert!(seconds[1] > seconds[20] && seconds[1] < 40_000, "it is spread: {seconds:?}");
         let sum: u64 = seconds.iter().sum();
-        assert!(sum > 90_000 && sum <= 100_000 + 2 * BATCH_BLOCKS as u64, "{sum}: {seconds:?}");
-        let pressed = after_a_burst(900_000);
-        assert!(pressed[..3].iter().sum::<u64>() > 100_000, "as fast as it goes: {pressed:?}");
+        assert!(sum > 180_000 && sum <= 200_000 + 2 * BATCH_BLOCKS as u64, "{sum}: {seconds:?}");
+        let pressed = after_a_burst(200_000, 900_000);
+        assert!(pressed[..3].iter().sum::<u64>() > 80_000, "as fast as it goes: {pressed:?}");
+    }
+
+    #[test]
+    fn a_little_that_became_dirty_can_wait_however_much_is() {
+        for dirty in [400_000, 900_000] {
+            // A hundredth of the limit, a tenth of what counts as much: 100 s instead of 10; one batch is earned beforehand.
+            let sum: u64 = after_a_burst(10_000, dirty)[..20].iter().sum();
+            assert!(sum < 4 * BATCH_BLOCKS as u64, "{sum} at {dirty}");
+        }
     }
 
     #[test]
@@ -205,11 +219,8 @@ mod tests {
         assert_eq!(spend(&mut credit, &mut reads, Time(200 * MS)), Err(Time(300 * MS)));
         reads.last_write = Some(Time(201 * MS));
         assert!(credit.allows(&reads, DIRTY, Time(202 * MS)).is_err(), "there is room");
-        assert!(
-            reads.until(false, Time(202 * MS)).is_some() && reads.until(true, Time(202 * MS)).is_none(),
-            "old data"
-        );
-        reads.slowed = true;
+        assert_eq!(reads.until(true, Time(202 * MS)), Some(Time(205 * MS)), "old data waits for a gap, whoever writes");
+        reads.no_room = true;
         assert_eq!(credit.allows(&reads, DIRTY, Time(203 * MS)), Ok(()));
     }
 }

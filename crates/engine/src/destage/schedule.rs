@@ -200,7 +200,7 @@ impl Destager {
             // What becomes dirty next is as old as this.
             self.sweep_began = cx.now;
         }
-        cx.shared.cache_reads.slowed = throttle::slows(cx.shared);
+        cx.shared.cache_reads.no_room = throttle::no_room(cx.shared);
         let pace = self.pace(lanes, requests, starved, cx);
         let batch = pace.map_or(0, |pace| pace.batch_ns / self.ns_per_run);
         let batch = batch.clamp(BATCH_RUNS_MIN, BATCH_RUNS_MAX) as u32;

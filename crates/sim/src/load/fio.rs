@@ -281,6 +281,9 @@ impl Section {
         let begin = self.begin(own).unwrap_or_default();
         // Without any size it is a volume's, else it has no place.
         let span = self.end(own, Some(volume_bytes))? - begin;
+        let rate_per_s = options.rate_per_s().ok_or_else(|| {
+            self.wrong("rate_iops: with `rwmixread` it is two numbers in that ratio, reads and writes, as in 70,30")
+        })?;
         let job = Job {
             name: self.name.clone(),
             pattern: options.pattern(),
@@ -292,6 +295,7 @@ impl Section {
             time_ns: options.runtime_ns,
             depth: options.depth(),
             writes_per_flush: options.writes_per_flush,
+            rate_per_s,
             seed: u64::from(options.seed),
             ..Job::default()
         };

@@ -16,8 +16,8 @@ pub(super) struct Phase {
     /// Reads that the cache could answer, and that it couldn't, as it counts them.
     pub(super) hits: Option<[u64; 2]>,
     /// Reads and writes.
-    pub(super) disk_ios: Option<[u64; 2]>,
-    pub(super) ssd_ios: Option<[u64; 2]>,
+    pub(super) disk_ios: [u64; 2],
+    pub(super) ssd_ios: [u64; 2],
     pub(super) moved: Moved,
 }
 
@@ -78,7 +78,6 @@ impl Report {
     fn phase(&self, name: &str) -> Phase {
         let since = |now: [u64; 4], before: [u64; 4]| [0, 1, 2, 3].map(|nth| now[nth] - before[nth]);
         let (disk, ssd) = (since(self.now.disk, self.before.disk), since(self.now.ssd, self.before.ssd));
-        let ours = self.system == "flashfront";
         let hits = self.now.hits.map(|now| {
             let before = self.before.hits.unwrap_or_default();
             [now[0] - before[0], now[1] - before[1]]
@@ -87,8 +86,8 @@ impl Report {
             name: name.to_owned(),
             iops: self.iops,
             hits,
-            disk_ios: (!ours).then_some([disk[0], disk[2]]),
-            ssd_ios: (!ours).then_some([ssd[0], ssd[2]]),
+            disk_ios: [disk[0], disk[2]],
+            ssd_ios: [ssd[0], ssd[2]],
             moved: Moved([disk[1], disk[3], ssd[1], ssd[3]].map(|sectors| sectors * 512)),
         }
     }
@@ -103,8 +102,18 @@ fn of_status(json: &str) -> Result<Counters, Failed> {
     };
     let sectors = |key| Ok::<u64, Failed>(number(key)? / 512);
     Ok(Counters {
-        ssd: [0, sectors("cache_reads_bytes")?, 0, sectors("cache_writes_bytes")?],
-        disk: [0, sectors("origin_reads_bytes")?, 0, sectors("origin_writes_bytes")?],
+        ssd: [
+            number("cache_reads")?,
+            sectors("cache_reads_bytes")?,
+            number("cache_writes")?,
+            sectors("cache_writes_bytes")?,
+        ],
+        disk: [
+            number("origin_reads")?,
+            sectors("origin_reads_bytes")?,
+            number("origin_writes")?,
+            sectors("origin_writes_bytes")?,
+        ],
         hits: Some([number("read_hits")?, number("read_misses")?]),
     })
 }
@@ -163,7 +172,7 @@ mod tests {
         let cold = &report.phases[0];
         assert_eq!(
             (cold.iops, cold.hits, cold.disk_ios, cold.ssd_ios),
-            (2393, Some([40, 2]), Some([2, 2]), Some([20, 5]))
+            (2393, Some([40, 2]), [2, 2], [20, 5])
         );
         assert_eq!(cold.moved, Moved([16 * 512, 16 * 512, 200 * 512, 10 * 512]));
     }
@@ -173,15 +182,17 @@ mod tests {
         let mut report = Report::new("flashfront");
         let status = |hits: u64, misses: u64, read: u64| {
             format!(
-                "{{\"read_hits\": {hits},\"read_misses\":{misses},\"origin_reads_bytes\":{read},\"origin_writes_bytes\":0,\
-                 \"cache_reads_bytes\":0,\"cache_writes_bytes\":0}}"
+                "{{\"read_hits\": {hits},\"read_misses\":{misses},\"origin_reads\":{hits},\"origin_reads_bytes\":{read},\
+                 \"origin_writes\":0,\"origin_writes_bytes\":0,\"cache_reads\":0,\"cache_reads_bytes\":0,\
+                 \"cache_writes\":0,\"cache_writes_bytes\":0}}"
             )
         };
         report.hear("begin cold", Some(&status(1, 1, 512))).unwrap();
         report.hear("disk vda 1 2 3 4", None).unwrap();
         report.hear("done cold", Some(&status(4, 2, 1536))).unwrap();
         assert!(report.hear("done cold", Some("{}")).is_err());
-        assert_eq!((report.phases[0].hits, report.phases[0].moved), (Some([3, 1]), Moved([1024, 0, 0, 0])));
+        let phase = &report.phases[0];
+        assert_eq!((phase.hits, phase.disk_ios, phase.moved), (Some([3, 1]), [3, 0], Moved([1024, 0, 0, 0])));
         let csv = "system,phase,end_s,origin_read_bytes,origin_write_bytes,cache_read_bytes,cache_write_bytes\na,x,1,1,2,3,4\na,x,2,10,20,30,40\na,y,1,5,0,0,0\n";
         assert!(simulated("system,phase\n").is_err());
         let found = simulated(csv).unwrap();

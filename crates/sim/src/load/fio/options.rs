@@ -32,6 +32,8 @@ pub(super) struct Options {
     pub(super) stonewall: bool,
     pub(super) loops: u64,
     pub(super) seed: u32,
+    /// Requests a second of a clone, of reads and of writes; 0 = as fast as they are answered.
+    rate_iops: (u32, u32),
     kb_base: KbBase,
 }
 
@@ -63,6 +65,7 @@ impl Default for Options {
             stonewall: false,
             loops: 1,
             seed: 1,
+            rate_iops: (0, 0),
             kb_base: KbBase::Compatible,
         }
     }
@@ -147,8 +150,7 @@ const NO_EFFECT: &[&str] = &[
 
 /// Options that change what is asked for and that the simulation doesn't have: what to do instead.
 const INSTEAD: &[(&str, &str)] = &[
-    ("rate", "a scenario (docs/scenarios.md) has requests that arrive at a `rate`"),
-    ("rate_iops", "a scenario (docs/scenarios.md) has requests that arrive at a `rate`"),
+    ("rate", "`rate_iops` says how many requests come in a second"),
     ("thinktime", "a scenario (docs/scenarios.md) has requests that arrive at a `rate`"),
     ("ramp_time", "put a job before it, and `stonewall` into this one"),
     ("bsrange", "requests of a job have one length: `bs`, and a job for each length"),
@@ -166,6 +168,15 @@ const INSTEAD: &[(&str, &str)] = &[
 
 fn number(text: &str) -> Option<u32> {
     units::bytes(text, KbBase::Compatible).and_then(|it| u32::try_from(it).ok())
+}
+
+/// Of reads and of writes; one number is for both.
+fn rates(text: &str) -> Option<(u32, u32)> {
+    let rate = |text: &str| text.parse().ok().filter(|it| (1..=1_000_000).contains(it));
+    match text.split_once(',') {
+        Some((reads, writes)) => Some((rate(reads)?, rate(writes)?)),
+        None => rate(text).map(|both| (both, both)),
+    }
 }
 
 fn distribution(text: &str) -> Option<Pattern> {
@@ -187,6 +198,18 @@ impl Options {
 
     pub(super) const fn reads(&self) -> u32 {
         if self.mixed { self.mix_percent } else { self.read_percent }
+    }
+
+    /// Requests that come in a second, 0 = as they are answered; `None`: reads and writes at rates that don't make the mix.
+    pub(super) fn rate_per_s(&self) -> Option<f64> {
+        let ((reads, writes), percent) = (self.rate_iops, self.reads());
+        let all = match percent {
+            100 => reads,
+            0 => writes,
+            _ => reads + writes,
+        };
+        let mixes = percent == 0 || percent == 100 || reads * (100 - percent) == writes * percent;
+        mixes.then_some(f64::from(all))
     }
 
     pub(super) const fn pattern(&self) -> Pattern {
@@ -243,6 +266,7 @@ impl Options {
             "stonewall" | "wait_for_previous" => units::switch(value).map(|it| self.stonewall = it),
             "loops" => count().map(|it| self.loops = u64::from(it)),
             "randseed" => number(value).map(|it| self.seed = it),
+            "rate_iops" => rates(value).map(|it| self.rate_iops = it),
             "kb_base" => KbBase::read(value).map(|it| self.kb_base = it),
             _ => return None,
         })
@@ -291,6 +315,7 @@ fn values(key: &str) -> &'static str {
         "random_distribution" => "there are random, zipf:THETA (more than 0, not 1) and pareto:H (between 0 and 1)",
         "filename" => "the name of one volume or file, without a colon",
         "kb_base" => "1024 or 1000",
+        "rate_iops" => "requests a second of each clone, 1 to 1000000, or of reads and of writes: 70,30",
         "direct" | "time_based" | "norandommap" | "stonewall" | "wait_for_previous" => "0 or 1",
         "fsync" | "fdatasync" | "randseed" => "a number",
         _ => "one size as in 4096, 128k, 8g",

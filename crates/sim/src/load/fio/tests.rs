@@ -114,6 +114,9 @@ fn the_rest_of_the_options_mean_what_fio_means() {
     assert_eq!(job("rw=randread\nrandom_distribution=pareto:0.2").pattern, Pattern::Pareto(0.2));
     assert_eq!(job("random_distribution=zipf:0.9").pattern, Pattern::Sequential, "it is about random jobs");
     assert_eq!((job("iodepth=8").depth, job("iodepth=8\nioengine=io_uring").depth), (1, 8));
+    assert_eq!((job("").rate_per_s, job("rate_iops=200,30").rate_per_s), (0.0, 200.0));
+    assert_eq!(job("rw=write\nrate_iops=200,30").rate_per_s, 30.0);
+    assert_eq!(job("rw=randrw\nrwmixread=70\nrate_iops=140,60").rate_per_s, 200.0);
     // kb_base holds for the sizes before it too.
     assert_eq!(job("size=1Gi\nkb_base=1000").span_bytes, GIB);
     let clones = good("[j]\nfilename=/dev/x\nnumjobs=3\nsize=1g\noffset=1g\noffset_increment=10g\n");
@@ -129,7 +132,10 @@ fn what_would_be_another_load_is_refused_with_line_and_advice() {
         ("bs=4k\n[a]\nsize=1g", 1, &["`bs`", "no section"]),
         ("[a\nsize=1g", 1, &["`[a`", "[NAME]"]),
         ("[a]\nsize=1g\niodept=4", 3, &["`iodept`", "unknown", "docs/scenarios.md"]),
-        ("[a]\nsize=1g\nrate_iops=100", 3, &["`rate_iops`", "arrive at a `rate`"]),
+        ("[a]\nsize=1g\nrate=1m", 3, &["`rate`", "`rate_iops`"]),
+        ("[a]\nsize=1g\nrate_iops=0", 3, &["`rate_iops`", "of each clone"]),
+        ("[a]\nsize=1g\nrate_iops=70,", 3, &["`rate_iops`", "70,30"]),
+        ("[a]\nsize=1g\nrw=randrw\nrwmixread=70\nrate_iops=100", 1, &["job `a`", "`rwmixread`", "70,30"]),
         ("[a]\nsize=1g\nverify=crc32c", 3, &["`verify`", "no data"]),
         ("[a]\nsize=1g\nverify_fatal=1", 3, &["`verify_fatal`", "no data"]),
         ("[a]\nsize=1g\nbssplit=4k/50:8k/50", 3, &["`bssplit`", "one length"]),
