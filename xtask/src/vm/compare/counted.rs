@@ -170,10 +170,7 @@ mod tests {
             report.hear(line, None).unwrap();
         }
         let cold = &report.phases[0];
-        assert_eq!(
-            (cold.iops, cold.hits, cold.disk_ios, cold.ssd_ios),
-            (2393, Some([40, 2]), [2, 2], [20, 5])
-        );
+        assert_eq!((cold.iops, cold.hits, cold.disk_ios, cold.ssd_ios), (2393, Some([40, 2]), [2, 2], [20, 5]));
         assert_eq!(cold.moved, Moved([16 * 512, 16 * 512, 200 * 512, 10 * 512]));
     }
 
