@@ -94,6 +94,20 @@ fn the_dirty_limit_is_not_held() {
     assert!(rested < 1024 * MIB * 3 / 10, "{rested}");
 }
 
+/// Cleaning is begun by writes and by reads that miss, which is why tasks 15 to 19 found so much still dirty.
+#[test]
+fn a_read_from_the_cache_cleans_nothing() {
+    let mut bench = Bench::new(64 * MIB);
+    bench.job(&sequential(false, 0, 24));
+    // What was begun ends, and the look at all sets, a second after the first that had to wait, is still to come.
+    idle(&mut *bench.system, &mut bench.now, 500_000_000, &mut |_| true).expect("nothing stops it");
+    let rested = bench.system.traffic();
+    assert!(rested.dirty_bytes > 16 * MIB, "{}", rested.dirty_bytes);
+    let read = bench.job(&sequential(true, 0, 24)).after;
+    assert!(bench.now < Time(1_000_000_000), "{:?}", bench.now);
+    assert_eq!((read.origin_read_bytes, read.origin_write_bytes), (0, rested.origin_write_bytes));
+}
+
 #[test]
 fn requests_for_a_busy_block_wait_for_it() {
     let mut bench = Bench::new(64 * MIB);
