@@ -103,6 +103,8 @@ impl Throttle {
             }
             let Some(mut piece) = self.waiting.pop_front() else { return };
             piece.reserved = piece.blocks;
+            // Who has waited here for a while still writes.
+            cx.shared.cache_reads.last_write = Some(cx.now);
             cx.shared.reserved += blocks;
             lanes[router.lane_of(piece.first)].begin(piece);
         }

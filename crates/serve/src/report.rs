@@ -400,6 +400,10 @@ mod tests {
             "read_hits",
             "read_misses",
             "writes",
+            "origin_reads",
+            "origin_writes",
+            "cache_reads",
+            "cache_writes",
             "origin_reads_bytes",
             "origin_writes_bytes",
             "cache_reads_bytes",
@@ -430,11 +434,12 @@ mod tests {
     #[test]
     fn without_a_cache_nothing_is_said_about_one() {
         let counters =
-            Counters { writes: 7, commits: 3, checkpoints: 2, cache_writes_bytes: 4096, ..Counters::default() };
+            Counters { writes: 7, commits: 3, cache_writes: 1, cache_writes_bytes: 4096, ..Counters::default() };
         let engine = Status { counters, capacity_blocks: 900, dirty_limit_blocks: 257, segments: 60, ..status() };
         let report = StatusReport::new(&engine, &Facts { without_cache: true, ..Facts::default() });
         assert!(report.without_cache);
-        assert_eq!((report.counters.writes, report.counters.commits, report.counters.cache_writes_bytes), (7, 0, 0));
+        let CounterReport { writes, commits, cache_writes, cache_writes_bytes, .. } = report.counters;
+        assert_eq!([writes, commits, cache_writes, cache_writes_bytes], [7, 0, 0, 0]);
         assert_eq!((report.capacity_blocks, report.dirty_limit_blocks, report.segments), (0, 0, 0));
     }
 

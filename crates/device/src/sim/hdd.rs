@@ -8,7 +8,7 @@
 //! (ATA FLUSH CACHE EXT): what comes after it waits until the write cache is empty.
 //!
 //! Clients come first, and cached writes when there is nothing else to do. Behind a sequential reader there is: to read on. Once the cache is half
-//! full both sides take turns, each as many I/Os long as the drive chooses among, a sequential reader's as long as the read-ahead. What was read ahead
+//! full both sides take turns, each as many I/Os long as the drive chooses among (fewer if no more wait), a sequential reader's at least as long as the read-ahead. What was read ahead
 //! stays in the buffer when the head leaves, and is answered from there.
 //!
 //! Calibrated against a WD Re 4 TB (docs/models.md; test: `calibration`). Not modelled: several surfaces (track and
@@ -196,26 +196,30 @@ impl Hdd {
     /// When the head comes, or came, to the end of a read of its own accord.
     fn read_ahead_end(&self, offset: u64, len: u64) -> Option<Time> {
         let ahead = self.ahead?;
-        let to = offset.checked_sub(ahead.from)? + len;
-        let end = ahead.since.plus_ns(self.transfer_ns(ahead.from, to));
-        (to <= self.spec.read_ahead_bytes && ahead.until.is_none_or(|until| end <= until)).then_some(end)
+        let ahead_bytes = offset.checked_sub(ahead.from)? + len;
+        let end = ahead.since.plus_ns(self.transfer_ns(ahead.from, ahead_bytes));
+        (ahead_bytes <= self.spec.read_ahead_bytes && ahead.until.is_none_or(|until| end <= until)).then_some(end)
     }
 
     /// A read is over then, and the head reads on.
     fn read_on(&mut self, offset: u64, len: u64, end: Time) {
         let from = offset + len;
         let far = self.spec.read_ahead_bytes;
-        let by_itself = self.read_ahead_end(offset, len);
-        let of_buffer = self.ahead.filter(|_| by_itself.is_some());
-        let follows = self.ahead.is_some_and(|it| offset.checked_sub(it.from).is_some_and(|gap| gap < far));
+        let before = self.ahead;
+        let follows = before.is_some_and(|it| offset.checked_sub(it.from).is_some_and(|gap| gap < far));
         // While the cache is more than half full a stay isn't made longer by those who profit from it.
-        let stayed_to = of_buffer.filter(|_| self.over_half()).and_then(|it| it.stays_to);
-        self.ahead = Some(Ahead {
-            from,
-            since: by_itself.map_or(end, |it| it.min(end)),
-            until: of_buffer.and_then(|it| it.until),
-            stays_to: follows.then(|| stayed_to.unwrap_or(from + far)),
-        });
+        let stays = before.filter(|it| it.until.is_none() && self.over_half());
+        let stays_to = follows.then(|| stays.and_then(|it| it.stays_to).unwrap_or(from + far));
+        let (since, until) = match (before, self.read_ahead_end(offset, len)) {
+            (Some(before), Some(passed)) => {
+                // It came no further than the buffer is large, however long it had.
+                let came_to = self.transfer_ns(from, (before.from + far).saturating_sub(from));
+                let stopped = before.until.unwrap_or(end).min(end);
+                (passed.min(end).max(Time(stopped.0.saturating_sub(came_to))), before.until)
+            }
+            _ => (end, None),
+        };
+        self.ahead = Some(Ahead { from, since, until, stays_to });
     }
 
     /// Until when the head stays behind a sequential reader, though nothing is asked for there.

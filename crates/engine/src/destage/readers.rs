@@ -90,6 +90,9 @@ impl Credit {
     /// Whether a run may be read now; else until when it has to wait at most, if nothing else happens. So many blocks are
     /// `dirty`, of which `limit` may be.
     pub(crate) fn allows(&mut self, reads: &CacheReads, (dirty, limit): (u64, u64), now: Time) -> Result<(), Time> {
+        if self.owed == 0 {
+            self.paid = now;
+        }
         let earned = (reads.clients_blocks - self.seen.clients_blocks) as i64;
         let spent = reads.destage_blocks - self.seen.destage_blocks;
         self.owed = (self.owed + reads.dirtied_blocks - self.seen.dirtied_blocks).min(dirty);

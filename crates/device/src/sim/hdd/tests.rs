@@ -170,3 +170,43 @@ fn readers_and_the_cache_take_turns_once_it_is_half_full() {
     let mean = order.len() as f64 / runs as f64;
     assert!((15.0..=22.0).contains(&mean), "{mean} of a kind in a row");
 }
+
+#[test]
+fn a_pause_earns_no_more_than_the_buffer_holds() {
+    let mut bench = Bench::new();
+    bench.read(GIB);
+    bench.pass(1000 * MS);
+    let start = bench.now;
+    for i in 1..=512 {
+        bench.read(GIB + i * BLOCK);
+    }
+    // 64 MiB, of which 2 were there.
+    let platter_ns = (62 << 20) * 1000 / 178;
+    let took = bench.now.since_ns(start);
+    assert!((platter_ns..platter_ns + 100 * MS).contains(&took), "{took}, not {platter_ns}");
+}
+
+/// Long requests, or such with gaps, go on beyond what would be read ahead: a reader like that must not keep the head for good.
+#[test]
+fn no_sequential_reader_keeps_a_full_cache_waiting() {
+    for (len, apart) in [(BLOCK, BLOCK), (4 << 20, 4 << 20), (1 << 20, 5 << 19)] {
+        let mut bench = Bench::new();
+        let (mut reads, mut writes, mut read) = (0, 0, None);
+        let mut writing = std::collections::BTreeSet::new();
+        while bench.now < Time(20_000 * MS) {
+            read = read.or_else(|| Some(bench.submit(Op::Read, GIB + reads * apart, len)));
+            while writing.len() < 4 {
+                writing.insert(bench.submit(Op::Write, 500 * GIB + writes * 7919 % 4096 * (64 << 20), 256 * KIB));
+                writes += 1;
+            }
+            assert!(bench.step(Time(u64::MAX)));
+            for (_, number) in std::mem::take(&mut bench.ended) {
+                if !writing.remove(&number) {
+                    (reads, read) = (reads + 1, None);
+                }
+            }
+        }
+        // 128 fill half of the cache.
+        assert!(reads * len > (64 << 20) && writes > 600, "{reads} reads of {len}, {writes} writes");
+    }
+}

@@ -150,7 +150,7 @@ const NO_EFFECT: &[&str] = &[
 
 /// Options that change what is asked for and that the simulation doesn't have: what to do instead.
 const INSTEAD: &[(&str, &str)] = &[
-    ("rate", "`rate_iops` says how many requests come in a second"),
+    ("rate", "`rate_iops` says how many requests come in a second, evenly; nothing else about rates is known"),
     ("thinktime", "a scenario (docs/scenarios.md) has requests that arrive at a `rate`"),
     ("ramp_time", "put a job before it, and `stonewall` into this one"),
     ("bsrange", "requests of a job have one length: `bs`, and a job for each length"),

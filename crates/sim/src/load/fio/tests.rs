@@ -136,6 +136,7 @@ fn what_would_be_another_load_is_refused_with_line_and_advice() {
         ("[a]\nsize=1g\nrate_iops=0", 3, &["`rate_iops`", "of each clone"]),
         ("[a]\nsize=1g\nrate_iops=70,", 3, &["`rate_iops`", "70,30"]),
         ("[a]\nsize=1g\nrw=randrw\nrwmixread=70\nrate_iops=100", 1, &["job `a`", "`rwmixread`", "70,30"]),
+        ("[a]\nsize=1g\nrw=write\nrate_iops=100\nfsync=1", 1, &["job `a`", "rate_iops, fsync", "leave one out"]),
         ("[a]\nsize=1g\nverify=crc32c", 3, &["`verify`", "no data"]),
         ("[a]\nsize=1g\nverify_fatal=1", 3, &["`verify_fatal`", "no data"]),
         ("[a]\nsize=1g\nbssplit=4k/50:8k/50", 3, &["`bssplit`", "one length"]),
