@@ -285,7 +285,9 @@ impl Section {
             self.wrong("rate_iops: with `rwmixread` it is two numbers in that ratio, reads and writes, as in 70,30")
         })?;
         if rate_per_s > 0.0 && options.writes_per_flush > 0 {
-            return Err(self.wrong("rate_iops, fsync: FLUSHes are no part of fio's rate, and are of ours; leave one out"));
+            return Err(
+                self.wrong("rate_iops, fsync: FLUSHes are no part of fio's rate, and are of ours; leave one out")
+            );
         }
         let job = Job {
             name: self.name.clone(),
