@@ -35,7 +35,7 @@ const PROGRAMS: [(&str, &str); 8] = [
 const HDD_BYTES: u64 = 1 << 30;
 const SSD_BYTES: u64 = 320 << 20;
 const JOB: &str = "bench/vm/zipf.fio";
-/// A phase of the job takes one to two minutes on the bare disk.
+/// A phase of the job takes one to two minutes at its rate.
 const LIMIT: Duration = Duration::from_secs(900);
 /// Beyond this a model counts as wrong.
 const OFF_PERCENT: f64 = 15.0;
