@@ -47,7 +47,7 @@ impl Report {
 
     /// Whether our daemon has to be asked at this line.
     pub(super) fn wants_status(&self, line: &str) -> bool {
-        line.starts_with("begin ") || line.starts_with("done ")
+        line.starts_with("disk ")
     }
 
     /// A line of the guest; with what our daemon said then.
@@ -166,7 +166,7 @@ mod tests {
             "cache 40 2",
             "done cold",
         ] {
-            assert!(report.wants_status(line) == (line.starts_with("begin") || line.starts_with("done")));
+            assert!(report.wants_status(line) == line.starts_with("disk"));
             report.hear(line, None).unwrap();
         }
         let cold = &report.phases[0];
@@ -184,10 +184,11 @@ mod tests {
                  \"cache_writes\":0,\"cache_writes_bytes\":0}}"
             )
         };
-        report.hear("begin cold", Some(&status(1, 1, 512))).unwrap();
-        report.hear("disk vda 1 2 3 4", None).unwrap();
-        report.hear("done cold", Some(&status(4, 2, 1536))).unwrap();
-        assert!(report.hear("done cold", Some("{}")).is_err());
+        report.hear("disk vda 1 2 3 4", Some(&status(1, 1, 512))).unwrap();
+        report.hear("begin cold", None).unwrap();
+        report.hear("disk vda 1 2 3 4", Some(&status(4, 2, 1536))).unwrap();
+        report.hear("done cold", None).unwrap();
+        assert!(report.hear("disk vda 1 2 3 4", Some("{}")).is_err());
         let phase = &report.phases[0];
         assert_eq!((phase.hits, phase.disk_ios, phase.moved), (Some([3, 1]), [3, 0], Moved([1024, 0, 0, 0])));
         let csv = "system,phase,end_s,origin_read_bytes,origin_write_bytes,cache_read_bytes,cache_write_bytes\na,x,1,1,2,3,4\na,x,2,10,20,30,40\na,y,1,5,0,0,0\n";

@@ -103,21 +103,17 @@ told() {
     esac
 }
 
-# bcache adds up its counts of hits by a timer every 13.6 s (drivers/md/bcache/stats.c); those of the disks are taken before.
-settle() { [ "$system" != bcache ] || sleep 14; } # pacing: as said
-
 # Nothing is written to the host's root but here. fio isn't to wait as well.
 sed "/^startdelay/d; s,^filename=.*,filename=$volume," /job.fio >/host/run/job.fio
 for phase in $(echo "$phases" | tr , ' '); do
-    # What a cache does meanwhile is not counted.
-    sleep 3 # pacing: the job's startdelay
     disks
     told
     echo "begin $phase"
     on_host sh -c "cd /run && fio --minimal --section=$phase job.fio" >/fio 2>&1 || { cat /fio; end "failed fio in $phase"; }
     awk -F';' -v phase="$phase" '$1 == "3" { print "phase", phase, $6, $8, $9, $47, $49, $50 }' /fio
     disks
-    settle
+    # What a cache does meanwhile is not counted. bcache adds up its hits every 13.6 s (drivers/md/bcache/stats.c).
+    sleep 20 # pacing: the job's startdelay
     told
     echo "done $phase"
 done
