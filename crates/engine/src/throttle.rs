@@ -3,9 +3,8 @@
 //!
 //! Up to nine tenths of the limit writes pass. From there on each block costs a part of the time that destage needs for one, which grows with
 //! the square: all of it half of the way to the limit, so that there writers come exactly as fast as destage goes, and four times as much at the
-//! limit, which is therefore hardly ever reached; there they wait. (Linear, random writes that found two fifths of the way used were 9 % slower:
-//! task 20 of `caches-2015`.) Invariant 6: dirty blocks and accepted writes together
-//! never exceed the limit (test: `dirty_limit_holds`).
+//! limit, which is therefore hardly ever reached; there they wait. (Linear, random writes that found two fifths of the way used were 8 % slower:
+//! task 20 of `caches-2015`.) Invariant 6: dirty blocks and accepted writes together never exceed the limit (test: `dirty_limit_holds`).
 
 use alloc::collections::VecDeque;
 
