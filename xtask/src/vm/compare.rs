@@ -7,8 +7,9 @@
 //! is emulated and slow: what counts is what was read and written where, not how fast.
 
 mod counted;
+mod simulated;
+mod table;
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,7 +19,8 @@ use super::guest::{self, Drive, Guest, Machine};
 use super::place::Place;
 use crate::bench::{self, Found};
 use crate::run::{Failed, flashfront, root, stdout_of, target};
-use counted::{Moved, Phase, Report};
+use counted::Report;
+use simulated::Simulated;
 
 const PROGRAMS: [(&str, &str); 8] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
@@ -37,13 +39,13 @@ const SSD_BYTES: u64 = 320 << 20;
 const JOB: &str = "bench/vm/zipf.fio";
 /// A phase of the job takes one to two minutes at its rate.
 const LIMIT: Duration = Duration::from_secs(900);
-/// Beyond this a model counts as wrong.
-const OFF_PERCENT: f64 = 15.0;
+/// Runs of the models, each with other random numbers.
+const RUNS: u64 = 25;
 
 /// What can be compared: the guest's name for it, and the simulator's.
 const SYSTEMS: [(&str, Option<&str>); 7] = [
     ("flashfront", Some("flashfront")),
-    ("bcache", Some("bcache")),
+    ("bcache", Some("bcache-6.1")),
     ("dm-cache", Some("dm-cache-smq")),
     ("dm-writeboost", Some("dm-writeboost-readcache")),
     ("dm-writecache", None),
@@ -65,10 +67,10 @@ pub(super) fn compare(args: &[String]) -> Result<(), Failed> {
     super::missing(&PROGRAMS)?;
     let program = flashfront()?;
     let job = fs::read_to_string(root().join(JOB)).map_err(|error| Failed::File { path: JOB.into(), error })?;
-    println!("vm compare: simulating");
-    let simulated = counted::simulated(&simulate(&program)?)?;
     let dir = target().join("vm");
     let place = Place::new(&dir, &[])?;
+    println!("vm compare: simulating");
+    let simulated = simulate(&program, &job, &place)?;
     let files = [("peers.sh", include_str!("compare/peers.sh")), ("job.fio", job.as_str())];
     guest::make(&place, include_str!("compare/kernel.sh"), &files, &dir.join("peers"))?;
     let (start, mut reports, mut failed) = (Instant::now(), Vec::new(), 0);
@@ -85,7 +87,7 @@ pub(super) fn compare(args: &[String]) -> Result<(), Failed> {
             }
         }
     }
-    let summary = table(&reports, &simulated)?;
+    let summary = table::table(&reports, &simulated)?;
     println!("\n{summary}");
     if failed > 0 {
         place.keep();
@@ -105,14 +107,19 @@ fn named(list: &str) -> Result<Vec<&'static str>, Failed> {
         .collect()
 }
 
-/// Runs the models; CSV.
-fn simulate(program: &Path) -> Result<String, Failed> {
+/// Runs the models on the job, and on the same with other random numbers.
+fn simulate(program: &Path, job: &str, place: &Place) -> Result<Simulated, Failed> {
     let models: Vec<&str> = SYSTEMS.iter().filter_map(|(_, model)| *model).collect();
-    let mut sim = std::process::Command::new(program);
-    sim.current_dir(root());
-    sim.args(["sim", "run", "--csv", "--job", JOB, "--cache-size", &format!("{}MiB", SSD_BYTES >> 20)]);
-    sim.args(["--origin-size", &format!("{}MiB", HDD_BYTES >> 20)]);
-    stdout_of(sim.args(["--systems", &models.join(",")]))
+    let mut simulated = Simulated::default();
+    for nth in 0..RUNS {
+        let path = place.path("simulated.fio");
+        fs::write(&path, counted::reseeded(job, nth)).map_err(|error| Failed::File { path: path.clone(), error })?;
+        let mut sim = std::process::Command::new(program);
+        sim.args(["sim", "run", "-q", "--csv", "--cache-size", &format!("{}MiB", SSD_BYTES >> 20), "--job"]).arg(path);
+        sim.args(["--origin-size", &format!("{}MiB", HDD_BYTES >> 20)]);
+        simulated.add(&stdout_of(sim.args(["--systems", &models.join(",")]))?)?;
+    }
+    Ok(simulated)
 }
 
 /// One system on fresh devices.
@@ -212,62 +219,5 @@ impl Bench<'_> {
 
     fn status(&self) -> Result<String, Failed> {
         stdout_of(self.place.command(self.program).args(["status", "--json", "--control", "control.sock"]))
-    }
-}
-
-const MIB: f64 = (1 << 20) as f64;
-
-/// Real and simulated figures, as Markdown; how many are near each other, of those that are more than nothing.
-fn table(reports: &[Report], simulated: &[(String, String, Moved)]) -> Result<String, Failed> {
-    let mut text = format!(
-        "The job {JOB} on an SSD of {} MiB before a disk of {} MiB, emulated (Samsung 850 PRO, WD Re 4 TB). MiB: in the guest / on the model; bold: more \
-         than {OFF_PERCENT} % apart (and more than 1 MiB).\n\n\
-         | system | phase | IOPS | read hits | reads, writes of the disk | of the SSD | read from disk | written to disk | read from SSD | written to SSD |\n\
-         |---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
-        SSD_BYTES >> 20,
-        HDD_BYTES >> 20
-    );
-    let (mut judged, mut off) = (0, 0);
-    for report in reports {
-        let model = SYSTEMS.iter().find(|(name, _)| *name == report.system).and_then(|(_, model)| *model);
-        for phase in &report.phases {
-            let of =
-                |(system, name, _): &&(String, String, Moved)| Some(system.as_str()) == model && *name == phase.name;
-            let simulated = simulated.iter().find(of).map(|(_, _, moved)| moved);
-            if let (Some(model), None) = (model, simulated) {
-                return Err(Failed::Usage(format!("the simulator says nothing of {model} in phase {}", phase.name)));
-            }
-            let _ = write!(text, "| {} | {} | {} | {} |", report.system, phase.name, phase.iops, hits(phase));
-            for [reads, writes] in [phase.disk_ios, phase.ssd_ios] {
-                let _ = write!(text, " {reads}, {writes} |");
-            }
-            for (nth, real) in phase.moved.0.iter().enumerate() {
-                let Some(simulated) = simulated else {
-                    let _ = write!(text, " {:.1} |", *real as f64 / MIB);
-                    continue;
-                };
-                let (real, simulated) = (*real as f64 / MIB, simulated.0[nth] as f64 / MIB);
-                let apart = (real - simulated).abs();
-                let bad = apart > 1.0 && apart * 100.0 > OFF_PERCENT * real;
-                // Devices alone tell of no model of a cache.
-                if real.max(simulated) > 1.0 && !["hdd", "ssd"].contains(&report.system) {
-                    judged += 1;
-                    off += u32::from(bad);
-                }
-                let bold = if bad { "**" } else { "" };
-                let _ = write!(text, " {bold}{real:.1} / {simulated:.1}{bold} |");
-            }
-            text.push('\n');
-        }
-    }
-    let what = "all of caches that are more than 1 MiB";
-    let _ = writeln!(text, "\n{} of {judged} figures ({what}) are within {OFF_PERCENT} %.", judged - off);
-    Ok(text)
-}
-
-fn hits(phase: &Phase) -> String {
-    match phase.hits {
-        Some([hits, misses]) if hits + misses > 0 => format!("{:.1} %", hits as f64 * 100.0 / (hits + misses) as f64),
-        _ => "-".to_owned(),
     }
 }

@@ -47,6 +47,7 @@ pub struct Spec {
 pub const ALL: &[Spec] = &[
     bcache::SPEC,
     bcache::SPEC_4M,
+    bcache::SPEC_6_1,
     dm_cache::MQ,
     dm_cache::SMQ_4_11,
     dm_cache::SMQ,

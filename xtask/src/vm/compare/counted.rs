@@ -124,29 +124,10 @@ pub(super) fn phases(job: &str) -> Vec<String> {
     sections.filter(|name| *name != "global").map(str::to_owned).collect()
 }
 
-/// The simulator's CSV: system, phase, and what was moved.
-pub(super) fn simulated(csv: &str) -> Result<Vec<(String, String, Moved)>, Failed> {
-    let mut lines = csv.lines();
-    let head: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
-    let columns = ["origin_read_bytes", "origin_write_bytes", "cache_read_bytes", "cache_write_bytes"];
-    let columns = columns.map(|name| head.iter().position(|column| *column == name));
-    let [Some(a), Some(b), Some(c), Some(d)] = columns else {
-        return Err(Failed::Usage(format!("the simulator's CSV has other columns than expected: {}", head.join(","))));
-    };
-    let columns = [a, b, c, d];
-    let mut all: Vec<(String, String, Moved)> = Vec::new();
-    for line in lines {
-        let words: Vec<&str> = line.split(',').collect();
-        let moved =
-            columns.map(|column| words.get(column).and_then(|word| word.parse::<u64>().ok()).unwrap_or_default());
-        match all.last_mut() {
-            Some((system, phase, sum)) if *system == words[0] && *phase == words[1] => {
-                (0..4).for_each(|nth| sum.0[nth] += moved[nth]);
-            }
-            _ => all.push((words[0].to_owned(), words[1].to_owned(), Moved(moved))),
-        }
-    }
-    Ok(all)
+/// The same job with other random numbers.
+pub(super) fn reseeded(job: &str, nth: u64) -> String {
+    let seed = |line: &str| Some(line.strip_prefix("randseed=")?.parse::<u64>().ok()? + 1000 * nth);
+    job.lines().map(|line| seed(line).map_or(line.to_owned(), |seed| format!("randseed={seed}")) + "\n").collect()
 }
 
 #[cfg(test)]
@@ -175,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_s_status_and_the_simulator_s_csv_are_read() {
+    fn a_daemon_s_status_and_a_job_are_read() {
         let mut report = Report::new("flashfront");
         let status = |hits: u64, misses: u64, read: u64| {
             format!(
@@ -191,11 +172,7 @@ mod tests {
         assert!(report.hear("disk vda 1 2 3 4", Some("{}")).is_err());
         let phase = &report.phases[0];
         assert_eq!((phase.hits, phase.disk_ios, phase.moved), (Some([3, 1]), [3, 0], Moved([1024, 0, 0, 0])));
-        let csv = "system,phase,end_s,origin_read_bytes,origin_write_bytes,cache_read_bytes,cache_write_bytes\na,x,1,1,2,3,4\na,x,2,10,20,30,40\na,y,1,5,0,0,0\n";
-        assert!(simulated("system,phase\n").is_err());
-        let found = simulated(csv).unwrap();
-        assert_eq!(found.len(), 2);
-        assert_eq!(found[0], ("a".to_owned(), "x".to_owned(), Moved([11, 22, 33, 44])));
         assert_eq!(phases("[global]\na=b\n[cold]\n[warm]\n"), ["cold", "warm"]);
+        assert_eq!(reseeded("a=b\nrandseed=7\n", 2), "a=b\nrandseed=2007\n");
     }
 }

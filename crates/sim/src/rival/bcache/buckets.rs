@@ -50,7 +50,8 @@ pub(super) struct Buckets {
     step: u32,
     step_blocks: u64,
     collect_blocks: u64,
-    in_use_percent: u32,
+    /// As the last collection saw it: with something dirty in them, or metadata.
+    in_use: u32,
 }
 
 impl Buckets {
@@ -70,7 +71,7 @@ impl Buckets {
             step: 0,
             step_blocks: 0,
             collect_blocks: 0,
-            in_use_percent: 0,
+            in_use: 0,
         }
     }
 
@@ -100,7 +101,12 @@ impl Buckets {
 
     /// How much of the cache is dirty or metadata, as the last collection saw it.
     pub(super) const fn in_use_percent(&self) -> u32 {
-        self.in_use_percent
+        (self.in_use as u64 * 100 / self.all.len() as u64) as u32
+    }
+
+    /// The same in buckets.
+    pub(super) fn in_use(&self) -> u64 {
+        u64::from(self.in_use)
     }
 
     fn of(&mut self, place: u32) -> &mut Bucket {
@@ -184,7 +190,7 @@ impl Buckets {
             bucket.marked_dirty = bucket.dirty > 0 || (bucket.marked_dirty && bucket.pins > 0);
             dirty += u32::from(bucket.marked_dirty);
         }
-        self.in_use_percent = (u64::from(dirty) * 100 / self.all.len() as u64) as u32;
+        self.in_use = dirty;
     }
 
     /// Whether buckets should be made ready.

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! bcache, as in Linux 3.13 to 4.14 (Kent Overstreet): buckets filled like a log, extents in a tree, a journal of keys.
+//! bcache, as in Linux 3.13 to 4.14 (Kent Overstreet), and with the destage of 6.1: buckets filled like a log, extents in a tree, a journal of keys.
 //!
 //! - Modes: writeback; a write goes straight (writethrough) when a collection has seen too many dirty buckets.
 //! - Admission: every write, and every read that misses, on its first read; past the cache go streams and what a slow cache device can't take (`bypass`).
 //! - Placement: into the open bucket, whatever comes; reused by age and live data (`buckets`).
 //! - Metadata I/O: the journal, leaves of the tree, generations of buckets (`journal`).
-//! - Destage: in order of the origin, 500 keys at a time, 64 in flight, from the cache device; paced by a PD controller (`pace`, `destage`).
+//! - Destage: in order of the origin, 500 keys at a time, 64 in flight, from the cache device; paced by a controller (`pace`, `destage`).
 //! - FLUSH: a journal write, and always a flush of the origin.
 //! - Memory: the tree's nodes that are in use; 17 MB after creation for 256 GB, 345 MB after the runs of 2015 (measured there).
 //!
-//! Not modelled: the time that a collection takes and holds others up; copying collection; RAID stripes; read-ahead's bypass; the PI controller and
-//! the idle rate of Linux 4.15 and later, the term for fragmentation of 5.12; failures.
+//! Not modelled: the time that a collection takes and holds others up; copying collection; RAID stripes; read-ahead's bypass; that since Linux 4.16
+//! the origin is written strictly in the keys' order; failures.
 
 mod buckets;
 mod bypass;
@@ -33,6 +33,7 @@ use bypass::Bypass;
 use destage::Destage;
 use index::{Extent, Index, Piece};
 use journal::{Journal, Stage, Waiter};
+use pace::Controller;
 
 /// An I/O's way through bcache: lookup, allocation, bios. One after the other, as all the following. Fitted to reads of 4 KiB, one at a time
 /// (119 us, 111.5 on the bare SSD).
@@ -63,7 +64,7 @@ pub(super) const SPEC: Spec = Spec {
     name: "bcache",
     summary: "bcache of Linux 3.13 to 4.14, writeback, sequential_cutoff 0, direct writes",
     source: "kernel sources and documentation; geomflash test_cache (2015)",
-    build: |geometry| build(geometry, 0, true),
+    build: |geometry| build(geometry, &Setup { cutoff_bytes: 0, synchronous: true, controller: Controller::pd() }),
 };
 
 /// As it comes: and written to by a file system's write-back, which isn't synchronous.
@@ -71,11 +72,28 @@ pub(super) const SPEC_4M: Spec = Spec {
     name: "bcache-4m",
     summary: "the same with its defaults: streams from 4 MiB on are bypassed, writes are a file system's write-back",
     source: "kernel sources and documentation",
-    build: |geometry| build(geometry, 4 << 20, false),
+    build: |geometry| {
+        build(geometry, &Setup { cutoff_bytes: 4 << 20, synchronous: false, controller: Controller::pd() })
+    },
 };
 
-fn build(geometry: &Geometry, cutoff_bytes: u64, synchronous: bool) -> Box<dyn System> {
-    let bcache = Bcache::new(geometry.cache_bytes, cutoff_bytes, synchronous);
+/// As Linux 6.1 destages.
+pub(super) const SPEC_6_1: Spec = Spec {
+    name: "bcache-6.1",
+    summary: "bcache of Linux 6.1, writeback, sequential_cutoff 0, direct writes",
+    source: "kernel sources; Linux 6.1 in a virtual machine",
+    build: |geometry| build(geometry, &Setup { cutoff_bytes: 0, synchronous: true, controller: Controller::pi() }),
+};
+
+/// How it is set up, and which it is.
+struct Setup {
+    cutoff_bytes: u64,
+    synchronous: bool,
+    controller: Controller,
+}
+
+fn build(geometry: &Geometry, setup: &Setup) -> Box<dyn System> {
+    let bcache = Bcache::new(geometry.cache_bytes, setup);
     Box::new(Rig::new(geometry, bcache, |_, io| io.after(destage::UPDATE_NS, Tag::Pace)))
 }
 
@@ -160,14 +178,14 @@ struct Bcache {
 }
 
 impl Bcache {
-    fn new(cache_bytes: u64, cutoff_bytes: u64, synchronous: bool) -> Self {
+    fn new(cache_bytes: u64, setup: &Setup) -> Self {
         let buckets = Buckets::new(cache_bytes);
         Self {
-            synchronous,
+            synchronous: setup.synchronous,
             index: Index::default(),
             journal: Journal::new(buckets.journal()),
-            bypass: Bypass::new(cutoff_bytes),
-            destage: Destage::new(buckets.bytes() / 100 * TARGET_PERCENT),
+            bypass: Bypass::new(setup.cutoff_bytes),
+            destage: Destage::new(buckets.bytes() / 100 * TARGET_PERCENT, setup.controller),
             parts: HashMap::new(),
             tree_free_at: Time(0),
             starved: VecDeque::new(),
@@ -377,6 +395,7 @@ impl Rival for Bcache {
     type Tag = Tag;
 
     fn submit(&mut self, request: SystemRequest, io: &mut Io<Tag>) {
+        self.destage.asked();
         self.turn(way_ns(request.len.div_ceil(4096)), Tag::Arrived(request), io);
     }
 
