@@ -80,11 +80,6 @@ const REQUEST_4K_NS: u64 = 3_700;
 /// What a commit takes longer than its I/O on the model of the SSD: fitted to the 5.68 ms for which the log has the metadata's device busy for
 /// each promotion of task 2, two flushes of an 850 PRO for the most part.
 const COMMIT_NS: u64 = 2_100_000;
-/// Blocks of metadata of 4 KiB that each commit writes, and those for each block that came or went: 6 for one change, as the log has it (24 KiB).
-/// The division between the two is a guess.
-const COMMIT_BLOCKS: u64 = 4;
-const CHANGE_BLOCKS: u64 = 2;
-
 /// A request, or the part of it that is in one block.
 #[derive(Clone, Copy, Debug)]
 struct Part {

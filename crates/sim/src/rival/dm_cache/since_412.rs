@@ -13,14 +13,14 @@
 use hashbrown::HashMap;
 
 use super::smq::{Kind, Smq, Work};
-use super::{
-    CHANGE_BLOCKS, COMMIT_BLOCKS, COMMIT_NS, Geometry, Io, Part, Rig, Rival, SECOND_NS, SECTOR, Setup, Stats, last_of,
-    look_up,
-};
+use super::{COMMIT_NS, Geometry, Io, Part, Rig, Rival, SECOND_NS, SECTOR, Setup, Stats, last_of, look_up};
 use crate::system::{Ask, System, SystemRequest};
 
 /// Mappings in a block of the metadata: 8 bytes each behind a header of 24.
 const MAPPINGS_PER_BLOCK: u64 = (SECTOR - 24) / 8;
+/// Blocks of metadata that each commit writes beside those with changed mappings: the superblock, the root of their tree, the space map. With
+/// Linux 6.1 in a virtual machine, whose cache has ten blocks of mappings, 960 commits of 2.8 changes each wrote 5.3, and 245 of 2.0 wrote 5.4.
+const COMMIT_BLOCKS: u64 = 3;
 
 /// Why an I/O was done, or a moment awaited.
 #[derive(Clone, Copy)]
@@ -317,11 +317,11 @@ impl Target {
             self.committed(io);
             return;
         }
-        // Many changes share the blocks of all mappings.
+        // Each in another block, but many share them.
         let all = self.policy.places().div_ceil(MAPPINGS_PER_BLOCK);
         let commit = &mut self.commit;
         // One of them is the superblock.
-        commit.blocks_left = COMMIT_BLOCKS + (CHANGE_BLOCKS * changes).min(all) - 1;
+        commit.blocks_left = COMMIT_BLOCKS + changes.min(all) - 1;
         for _ in 0..commit.blocks_left {
             // Copy on write: never where the last one was.
             commit.metadata_at = (commit.metadata_at + 2 * SECTOR) % (self.setup.metadata_bytes - SECTOR);

@@ -11,11 +11,13 @@
 
 use hashbrown::HashMap;
 
-use super::{
-    CHANGE_BLOCKS, COMMIT_BLOCKS, COMMIT_NS, Geometry, Io, Part, Rig, Rival, SECOND_NS, SECTOR, Setup, Stats, last_of,
-    look_up,
-};
+use super::{COMMIT_NS, Geometry, Io, Part, Rig, Rival, SECOND_NS, SECTOR, Setup, Stats, last_of, look_up};
 use crate::system::{Ask, System, SystemRequest};
+
+/// Blocks of metadata of 4 KiB that each commit writes, and those for each block that came or went: 6 for one change, as the log has it (24 KiB).
+/// The division between the two is a guess.
+const COMMIT_BLOCKS: u64 = 4;
+const CHANGE_BLOCKS: u64 = 2;
 
 /// What a policy says to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
