@@ -124,10 +124,12 @@ pub(super) fn phases(job: &str) -> Vec<String> {
     sections.filter(|name| *name != "global").map(str::to_owned).collect()
 }
 
-/// The same job with other random numbers.
+/// The same job with other random numbers, and without what means nothing in virtual time. (What has no seed keeps its numbers: with a seed in all of
+/// its phases fio 3.33 makes the same places popular in two of them.)
 pub(super) fn reseeded(job: &str, nth: u64) -> String {
     let seed = |line: &str| Some(line.strip_prefix("randseed=")?.parse::<u64>().ok()? + 1000 * nth);
-    job.lines().map(|line| seed(line).map_or(line.to_owned(), |seed| format!("randseed={seed}")) + "\n").collect()
+    let lines = job.lines().filter(|line| *line != "group_reporting");
+    lines.map(|line| seed(line).map_or(line.to_owned(), |seed| format!("randseed={seed}")) + "\n").collect()
 }
 
 #[cfg(test)]
@@ -173,6 +175,6 @@ mod tests {
         let phase = &report.phases[0];
         assert_eq!((phase.hits, phase.disk_ios, phase.moved), (Some([3, 1]), [3, 0], Moved([1024, 0, 0, 0])));
         assert_eq!(phases("[global]\na=b\n[cold]\n[warm]\n"), ["cold", "warm"]);
-        assert_eq!(reseeded("a=b\nrandseed=7\n", 2), "a=b\nrandseed=2007\n");
+        assert_eq!(reseeded("a=b\ngroup_reporting\nrandseed=7\n", 2), "a=b\nrandseed=2007\n");
     }
 }
