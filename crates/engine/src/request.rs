@@ -10,6 +10,7 @@ use crate::index::Flat;
 use crate::io::{Effect, Request, RequestError, RequestId, RequestOp};
 use crate::lane::{Lane, Piece, PieceKind};
 use crate::memory::Buf;
+use crate::policy::Hold;
 use crate::shadow::Access;
 use crate::shared::{Cx, FlushWaiter};
 use crate::types::{BLOCK_SECTORS, Durability, Mode, REQUEST_BYTES_MAX, SECTOR_BYTES};
@@ -209,10 +210,10 @@ impl Coordinator {
         let last_is_whole = end_sector * SECTOR_BYTES == origin.size_bytes;
         if let Some(access) = shadowed(kind, bypass, origin.mode) {
             let hold = self.shadow.note(access, first.0..end.0);
-            if let Some(open) = hold {
+            if let Some(hold) = hold {
                 // The duel knows no budget: an open gate would spend it on whatever comes first.
-                let open = open && cx.shared.budget.is_none();
-                lanes.iter_mut().for_each(|lane| lane.policy.hold_gate(open));
+                let hold = if cx.shared.budget.is_none() { hold } else { Hold::No };
+                lanes.iter_mut().for_each(|lane| lane.policy.hold_gate(hold));
             }
         }
         let mut from = first;

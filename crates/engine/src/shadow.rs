@@ -16,6 +16,7 @@
 //! knows neither what was in the cache when the daemon started nor the time: dirty blocks are written to the origin when they leave.
 
 mod chains;
+mod change;
 mod duel;
 mod lru;
 mod model;
@@ -30,7 +31,7 @@ pub use duel::Duel;
 pub use model::{Model, Outcome, Shape};
 pub use totals::Totals;
 
-use crate::policy::{self, mix};
+use crate::policy::{self, Hold, mix};
 
 /// The sizes that are modelled, in halves of the present one.
 const HALVES: [u32; 4] = [1, 2, 4, 8];
@@ -145,7 +146,7 @@ impl Shadow {
     }
 
     /// A request does this to these blocks; whether the policy's gate is to be held open from now on, if that is something new.
-    pub fn note(&mut self, access: Access, keys: Range<u64>) -> Option<bool> {
+    pub fn note(&mut self, access: Access, keys: Range<u64>) -> Option<Hold> {
         let blocks = keys.end - keys.start;
         self.all.accesses += blocks;
         self.all.reads += if matches!(access, Access::Read | Access::ReadPast) { blocks } else { 0 };
@@ -154,22 +155,22 @@ impl Shadow {
         let hashed = keys.map(|key| (key, mix(key ^ SALT)));
         let mut sampled = hashed.filter(|(_, hash)| is_sampled(*hash, least_bits)).peekable();
         sampled.peek()?;
-        let before = self.open();
+        let before = self.holds();
         for (key, hash) in sampled {
             self.duels.iter_mut().flatten().for_each(|duel| duel.note_hashed(access, key, hash));
             if is_sampled(hash, self.bits) && !self.models.is_empty() {
                 self.sample(access, key);
             }
         }
-        let open = self.open();
-        if open != before {
-            self.models.iter_mut().zip(open).for_each(|(model, open)| model.hold_gate(open));
+        let holds = self.holds();
+        if holds != before {
+            self.models.iter_mut().zip(holds).for_each(|(model, hold)| model.hold_gate(hold));
         }
-        (open[PRESENT] != before[PRESENT]).then_some(open[PRESENT])
+        (holds[PRESENT] != before[PRESENT]).then_some(holds[PRESENT])
     }
 
-    fn open(&self) -> [bool; HALVES.len()] {
-        self.duels.each_ref().map(|duel| duel.as_ref().is_some_and(Duel::is_open))
+    fn holds(&self) -> [Hold; HALVES.len()] {
+        self.duels.each_ref().map(|duel| duel.as_ref().map_or(Hold::No, Duel::hold))
     }
 
     fn sample(&mut self, access: Access, key: u64) {

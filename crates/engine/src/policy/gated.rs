@@ -18,8 +18,8 @@
 //!   new data none can come back at first. One in sixteen is never
 //!   admitted at first sight, so that this is known. Also hits get a block no more than one more round then.
 //! - **The held gate.** A model of the cache beside it ([`crate::shadow::Duel`]) may find that an LRU does better: the gate is held
-//!   open then, until it no longer is. Half of what is reclaimed becomes free meanwhile: where all blocks have hits of earlier
-//!   days, fifteen sixteenths copied forward would take the hand round the zone before what is new has been asked for again.
+//!   open then, until it no longer is. Half of what is reclaimed becomes free meanwhile, or seven eighths if all that is asked for has changed: where all
+//!   blocks have hits of earlier days, fifteen sixteenths copied forward would take the hand round the zone before what is new has been asked for again.
 //!
 //! The idea of a frequency gate before flash: Flashield (NSDI 2019), TinyLFU (ACM TOS 2017); ghosts by zone: ARC, 2Q. Measured beside
 //! others in docs/policy.md. Tried with half and twice (12 traces, 4 sizes, with and without a page cache), the gate's steps and height, the first share and the
@@ -30,7 +30,7 @@ use alloc::boxed::Box;
 
 use super::fifo::Fifo;
 use super::ghost::{self, From, Ghost, Seen};
-use super::{Build, Capacity, HITS_MAX, Policy, Spec, Verdict, Zone};
+use super::{Build, Capacity, HITS_MAX, Hold, Policy, Spec, Verdict, Zone};
 use crate::types::SegmentId;
 
 pub(super) const SPEC: Spec<Build> = Spec {
@@ -59,8 +59,9 @@ const WRITES_KEEP: u8 = 2;
 /// The part of reclaimed segments that may be copied forward, in sixteenths, and how many segments' worth may be saved up.
 const COPIED_SIXTEENTHS: u32 = 15;
 const COPIED_SEGMENTS_MAX: u32 = 16;
-/// The part while the gate is held open; what was saved up before may be used all the same.
+/// The part while the gate is held open, and if all that is asked for has changed; what was saved up before may be used all the same.
 const COPIED_SIXTEENTHS_HELD: u32 = 8;
+const COPIED_SIXTEENTHS_ANEW: u32 = 2;
 /// What a block of the main zone counts for when it leaves: it was admitted on the second sighting, mostly.
 const MAIN_COUNT: u8 = 2;
 /// First comers that are looked back on.
@@ -92,8 +93,8 @@ struct Gated {
     welcome: bool,
     /// How many steps of the gate are taken at once.
     pace: u32,
-    /// The gate is held open; what it would learn then is not its own doing.
-    held: bool,
+    /// While the gate is held open what it would learn is not its own doing.
+    hold: Hold,
 }
 
 impl Gated {
@@ -112,8 +113,12 @@ impl Gated {
             returned: 0,
             welcome: false,
             pace: capacity.stands_for.min(PACE_MAX),
-            held: false,
+            hold: Hold::No,
         }
+    }
+
+    fn is_held(&self) -> bool {
+        self.hold != Hold::No
     }
 
     /// A ghost came back: the zone that it left was too small.
@@ -157,12 +162,12 @@ impl Policy for Gated {
         let seen = self.ghost.take(key);
         if let Some(seen) = seen {
             self.learn_share(seen.from);
-            if !self.held {
+            if !self.is_held() {
                 self.learn_gate(seen);
             }
         }
         let count = seen.map_or(0, |seen| seen.count) + 1;
-        let admit = room || self.held || u32::from(count) * SIGHTING > self.gate && (count > 1 || self.open_to(key));
+        let admit = room || self.is_held() || u32::from(count) * SIGHTING > self.gate && (count > 1 || self.open_to(key));
         Verdict { admit, seen: count.min(ghost::COUNT_MAX) }
     }
 
@@ -196,8 +201,8 @@ impl Policy for Gated {
         if zone == Zone::Main { hits.max(WRITES_KEEP) } else { hits }
     }
 
-    fn hold_gate(&mut self, open: bool) {
-        self.held = open;
+    fn hold_gate(&mut self, hold: Hold) {
+        self.hold = hold;
     }
 
     fn sealed(&mut self, segment: SegmentId, zone: Zone) {
@@ -215,7 +220,11 @@ impl Policy for Gated {
         };
         if victim.is_some() {
             let segment = self.segment_blocks as u32;
-            let sixteenths = if self.held { COPIED_SIXTEENTHS_HELD } else { COPIED_SIXTEENTHS };
+            let sixteenths = match self.hold {
+                Hold::No => COPIED_SIXTEENTHS,
+                Hold::Open => COPIED_SIXTEENTHS_HELD,
+                Hold::Anew => COPIED_SIXTEENTHS_ANEW,
+            };
             self.copies = self.copies.min(segment * COPIED_SEGMENTS_MAX * 16) + segment * sixteenths;
         }
         victim
@@ -224,7 +233,7 @@ impl Policy for Gated {
     fn survives(&mut self, zone: Zone, hits: u8, kept: u32, slots: u32) -> Option<u8> {
         let survives = match zone {
             Zone::Writes => (hits >= WRITES_KEEP).then_some(0),
-            Zone::Main if self.held || self.gate < SIGHTING || kept >= slots - slots / 4 => (hits > 0).then_some(0),
+            Zone::Main if self.is_held() || self.gate < SIGHTING || kept >= slots - slots / 4 => (hits > 0).then_some(0),
             Zone::Main => hits.checked_sub(1),
         };
         let survives = survives.filter(|_| self.copies >= 16);

@@ -38,6 +38,18 @@ pub struct Verdict {
     pub seen: u8,
 }
 
+/// Whether a policy's gate is held open (see [`crate::shadow::Duel`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hold {
+    /// The policy decides.
+    #[default]
+    No,
+    /// What is missed is admitted: an LRU does better.
+    Open,
+    /// The same, and what was hot is so no longer: all that is asked for has changed.
+    Anew,
+}
+
 /// The most hits that the index counts for a block.
 pub const HITS_MAX: u8 = 3;
 
@@ -76,8 +88,8 @@ pub trait Policy: Send {
         room
     }
 
-    /// The gate, of a policy that has one, is held open: what is missed is admitted. Or let go.
-    fn hold_gate(&mut self, _open: bool) {}
+    /// The gate, of a policy that has one, is held open, or let go.
+    fn hold_gate(&mut self, _hold: Hold) {}
 
     /// A segment is full. Called again for a segment only after [`Policy::victim`] gave it away.
     fn sealed(&mut self, segment: SegmentId, zone: Zone);

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::{ALL, Capacity, Policy, Window, Zone, by_name};
+use super::{ALL, Capacity, Hold, Policy, Window, Zone, by_name};
 use crate::types::SegmentId;
 
 const CAPACITY: Capacity = Capacity { segments: 64, segment_blocks: 16, stands_for: 1 };
@@ -197,10 +197,10 @@ fn gated_copies_half_forward_while_its_gate_is_held_open() {
         copied
     };
     assert_eq!(copied(&mut *policy, 64), 64 * 15);
-    policy.hold_gate(true);
-    assert_eq!(copied(&mut *policy, 64), 64 * 8);
-    policy.hold_gate(false);
-    assert_eq!(copied(&mut *policy, 64), 64 * 15);
+    for (hold, part) in [(Hold::Open, 8), (Hold::Anew, 2), (Hold::No, 15)] {
+        policy.hold_gate(hold);
+        assert_eq!(copied(&mut *policy, 64), 64 * part, "{hold:?}");
+    }
 }
 
 #[test]
@@ -214,13 +214,13 @@ fn gated_admits_all_while_its_gate_is_held_open_and_learns_nothing_from_it() {
     policy.sealed(SegmentId(0), Zone::Main);
     policy.victim(&|_| true);
     assert_eq!(policy.survives(Zone::Main, 3, 0, 16), Some(2));
-    policy.hold_gate(true);
+    policy.hold_gate(Hold::Open);
     assert_eq!(policy.survives(Zone::Main, 3, 0, 16), Some(0), "what was hot before gets one more round");
     for key in 2000..6000 {
         policy.left_window(key, 1);
         assert!(missed(&mut *policy, key) && missed(&mut *policy, 10_000 + key));
     }
-    policy.hold_gate(false);
+    policy.hold_gate(Hold::No);
     let seen = 1 + (0..16).take_while(|_| !missed(&mut *policy, 1000)).count();
     assert_eq!(seen, 5, "the gate is as high as it was");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An LRU of keys, for the duel: what a cache would hold that takes all and drops what was asked for longest ago.
 //!
-//! Slots in a list through two tables and found by [`Chains`]: 28 bytes a key, and memory is taken as it fills.
+//! Slots in a list through two tables and found by [`Chains`]: 36 bytes a key, and memory is taken as it fills.
 
 use alloc::vec::Vec;
 
@@ -16,6 +16,8 @@ pub(super) struct Lru {
     capacity: usize,
     slots: Chains,
     keys: Vec<u64>,
+    /// When each key came.
+    since: Vec<u64>,
     older: Vec<u32>,
     newer: Vec<u32>,
     free: Vec<u32>,
@@ -26,11 +28,19 @@ impl Lru {
     pub(super) fn new(capacity: usize) -> Self {
         let (older, newer) = (alloc::vec![ENDS], alloc::vec![ENDS]);
         let capacity = capacity.max(1);
-        Self { capacity, slots: Chains::default(), keys: alloc::vec![NOBODY], older, newer, free: Vec::new() }
+        Self {
+            capacity,
+            slots: Chains::default(),
+            keys: alloc::vec![NOBODY],
+            since: alloc::vec![0],
+            older,
+            newer,
+            free: Vec::new(),
+        }
     }
 
-    /// A key is asked for; whether it was there. It is now.
-    pub(super) fn touch(&mut self, key: u64) -> bool {
+    /// A key is asked for at that moment; since when it was there, if it was. It is now.
+    pub(super) fn touch(&mut self, key: u64, now: u64) -> Option<u64> {
         let found = self.slots.find(key, &self.keys);
         let slot = match found {
             Some(slot) => {
@@ -39,7 +49,7 @@ impl Lru {
             }
             None => {
                 let slot = self.take_slot();
-                self.keys[slot as usize] = key;
+                (self.keys[slot as usize], self.since[slot as usize]) = (key, now);
                 self.slots.insert(slot, &self.keys);
                 slot
             }
@@ -47,7 +57,7 @@ impl Lru {
         let newest = core::mem::replace(&mut self.older[ENDS as usize], slot);
         (self.older[slot as usize], self.newer[slot as usize]) = (newest, ENDS);
         self.newer[newest as usize] = slot;
-        found.is_some()
+        found.map(|slot| self.since[slot as usize])
     }
 
     /// A key is no longer there.
@@ -70,6 +80,7 @@ impl Lru {
         }
         let (slots, most) = (self.keys.len() + 1, self.capacity + 1);
         grow(&mut self.keys, slots, most, NOBODY);
+        grow(&mut self.since, slots, most, 0);
         grow(&mut self.older, slots, most, ENDS);
         grow(&mut self.newer, slots, most, ENDS);
         self.slots.grow(slots, most, &self.keys);
@@ -90,7 +101,8 @@ impl Lru {
 
     pub(super) fn bytes(&self) -> u64 {
         let links = (self.older.capacity() + self.newer.capacity() + self.free.capacity()) * size_of::<u32>();
-        (self.keys.capacity() * size_of::<u64>() + links) as u64 + self.slots.bytes()
+        let keys = (self.keys.capacity() + self.since.capacity()) * size_of::<u64>();
+        (keys + links) as u64 + self.slots.bytes()
     }
 }
 
@@ -105,25 +117,24 @@ mod tests {
         for step in 0..20_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let key = random >> 57;
-            let before = list.len();
-            list.retain(|it| *it != key);
-            let was_there = list.len() < before;
+            let since = list.iter().find(|(it, _)| *it == key).map(|(_, since)| *since);
+            list.retain(|(it, _)| *it != key);
             if step % 10 == 0 {
                 lru.forget(key);
                 continue;
             }
-            assert_eq!(lru.touch(key), was_there, "step {step}");
-            list.push(key);
+            assert_eq!(lru.touch(key, step), since, "step {step}");
+            list.push((key, since.unwrap_or(step)));
             if list.len() > 50 {
                 list.remove(0);
             }
         }
-        assert!(lru.bytes() < 50 * 40 + 1000, "{}", lru.bytes());
+        assert!(lru.bytes() < 50 * 48 + 1000, "{}", lru.bytes());
     }
 
     #[test]
     fn it_may_have_room_for_one() {
         let mut lru = Lru::new(0);
-        assert_eq!([1, 1, 2, 1].map(|key| lru.touch(key)), [false, true, false, false]);
+        assert_eq!([1, 1, 2, 1].map(|key| lru.touch(key, key)), [None, Some(1), None, None]);
     }
 }

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use super::chains::Chains;
 use super::totals::Totals;
-use crate::policy::{self, Capacity, HITS_MAX, Policy, Window, Zone};
+use crate::policy::{self, Capacity, HITS_MAX, Hold, Policy, Window, Zone};
 use crate::types::SegmentId;
 
 const NOBODY: u64 = u64::MAX;
@@ -188,8 +188,8 @@ impl Model {
     }
 
     /// Holds the policy's gate open, or lets go of it.
-    pub fn hold_gate(&mut self, open: bool) {
-        self.policy.hold_gate(open);
+    pub fn hold_gate(&mut self, hold: Hold) {
+        self.policy.hold_gate(hold);
     }
 
     /// The blocks that the last access drove out.

@@ -60,8 +60,8 @@ impl Flashfront {
     /// A block is read or written, in writeback mode.
     pub fn ask(&mut self, key: u64, write: bool) -> Outcome {
         let kind = if write { shadow::Access::Write } else { shadow::Access::Read };
-        if let Some(open) = self.duel.as_mut().and_then(|duel| duel.note(kind, key..key + 1)) {
-            self.model.hold_gate(open);
+        if let Some(hold) = self.duel.as_mut().and_then(|duel| duel.note(kind, key..key + 1)) {
+            self.model.hold_gate(hold);
         }
         if write { self.model.write(key) } else { self.model.read(key) }
     }

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether all that is asked for has changed, to data that would fit: known long before an LRU has shown to be ahead.
+//!
+//! Hits fall to a quarter of what they were. A scan does that too, so what came since must be asked for again, as often as data
+//! that fits would be: of n random blocks of N about n^2 / 2N come twice (the birthday problem). Of a cache of 4,096 blocks eight repetitions in the first 256
+//! say so; an LRU is two hits of a hundred ahead after seven hundred, and each of these must be missed once more then.
+
+/// Hits lately are a mean over this part of a cache full of accesses, those before over all of it.
+const LATELY_PART: f64 = 64.0;
+/// They have fallen below this part of what they were, and have recovered above that one.
+const FALLEN: f64 = 0.25;
+const RECOVERED: f64 = 0.5;
+/// So many must be asked for again: chance.
+const AGAIN_MIN: f64 = 8.0;
+/// After accesses to new blocks for this part of the cache it looks out for the next fall.
+const GIVEN_UP: f64 = 0.25;
+
+#[derive(Debug)]
+pub(super) struct Change {
+    blocks: f64,
+    /// Hits in an access.
+    lately: f64,
+    usual: f64,
+    fallen: Option<Fallen>,
+}
+
+/// Since the hits fell.
+#[derive(Debug)]
+struct Fallen {
+    at: u64,
+    /// Accesses to blocks that were not there then, and those among them that were not the first.
+    new: f64,
+    again: f64,
+}
+
+impl Change {
+    pub(super) fn new(blocks: f64) -> Self {
+        Self { blocks, lately: 0.0, usual: 0.0, fallen: None }
+    }
+
+    /// An access at that moment, counted in accesses, to a block that an LRU has since then, and whether the cache has it: whether all that is asked for
+    /// has changed. If so it says so until [`Self::settle`], for a while.
+    pub(super) fn count(&mut self, now: u64, since: Option<u64>, hit: bool) -> bool {
+        self.note(hit);
+        let short = self.blocks / LATELY_PART;
+        let Some(fallen) = &mut self.fallen else {
+            if self.lately < self.usual * FALLEN {
+                // It takes about that long to show.
+                self.fallen = Some(Fallen { at: now.saturating_sub(short as u64), new: 0.0, again: 0.0 });
+            }
+            return false;
+        };
+        if since.unwrap_or(now) >= fallen.at {
+            fallen.new += 1.0;
+            fallen.again += f64::from(u8::from(since.is_some()));
+        }
+        let fits = fallen.new * fallen.new < 2.0 * fallen.again * self.blocks;
+        let changed = fits && fallen.again >= AGAIN_MIN;
+        if self.lately > self.usual * RECOVERED || fallen.new > self.blocks * GIVEN_UP {
+            self.fallen = None;
+        }
+        changed
+    }
+
+    /// An access while all is admitted.
+    pub(super) fn note(&mut self, hit: bool) {
+        let hit = f64::from(u8::from(hit));
+        self.usual += (hit - self.usual) / self.blocks;
+        self.lately += (hit - self.lately) * LATELY_PART / self.blocks;
+    }
+
+    /// It is known.
+    pub(super) fn settle(&mut self) {
+        self.fallen = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::mix;
+    use crate::shadow::lru::Lru;
+
+    const BLOCKS: u64 = 1 << 12;
+
+    /// A cache that hits what is hot, and then those reads, each of which misses: after how many it says so.
+    fn noticed(reads: impl Iterator<Item = u64>) -> Option<usize> {
+        let (mut change, mut lru) = (Change::new(BLOCKS as f64), Lru::new(BLOCKS as usize));
+        for now in 0..4 * BLOCKS {
+            let since = lru.touch(now % 1000, now);
+            assert!(!change.count(now, since, now >= 1000));
+        }
+        reads.enumerate().position(|(nth, key)| {
+            let now = 4 * BLOCKS + nth as u64;
+            change.count(now, lru.touch(key, now), false)
+        })
+    }
+
+    fn random(blocks: u64) -> impl Iterator<Item = u64> {
+        (0..4 * BLOCKS).map(move |nth| (1 << 40) + mix(nth) % blocks)
+    }
+
+    #[test]
+    fn other_data_that_fits_is_noticed_after_a_few_repetitions() {
+        let after = noticed(random(BLOCKS * 8 / 10)).expect("it fits");
+        assert!((100..500).contains(&after), "{after} reads");
+    }
+
+    #[test]
+    fn a_scan_a_loop_and_data_that_does_not_fit_are_no_change() {
+        assert_eq!(noticed((1 << 40)..(1 << 40) + 4 * BLOCKS), None, "a scan");
+        assert_eq!(noticed((0..4 * BLOCKS).map(|nth| (1 << 40) + nth % (BLOCKS * 11 / 10))), None, "a loop");
+        assert_eq!(noticed(random(8 * BLOCKS)), None, "data of eight caches");
+    }
+
+    #[test]
+    fn a_cache_that_recovers_has_seen_no_change() {
+        let mut change = Change::new(BLOCKS as f64);
+        let mut count = |times: u64, hit, since: Option<u64>| (0..times).any(|_| change.count(BLOCKS, since, hit));
+        assert!(!count(BLOCKS, true, Some(0)));
+        assert!(!count(200, false, None), "hits have fallen");
+        assert!(!count(200, true, Some(0)), "and recovered");
+        assert!(!count(20, false, Some(BLOCKS)), "so repetitions mean nothing");
+        assert!(count(200, false, Some(BLOCKS)), "until hits fall again");
+    }
+}
