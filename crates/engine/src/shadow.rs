@@ -16,10 +16,10 @@
 //! knows neither what was in the cache when the daemon started nor the time: dirty blocks are written to the origin when they leave.
 
 mod chains;
-mod change;
 mod duel;
 mod lru;
 mod model;
+mod shift;
 #[cfg(test)]
 mod tests;
 mod totals;

@@ -61,7 +61,7 @@ const COPIED_SIXTEENTHS: u32 = 15;
 const COPIED_SEGMENTS_MAX: u32 = 16;
 /// The part while the gate is held open, and if all that is asked for has changed; what was saved up before may be used all the same.
 const COPIED_SIXTEENTHS_HELD: u32 = 8;
-const COPIED_SIXTEENTHS_ANEW: u32 = 2;
+const COPIED_SIXTEENTHS_SHIFTED: u32 = 2;
 /// What a block of the main zone counts for when it leaves: it was admitted on the second sighting, mostly.
 const MAIN_COUNT: u8 = 2;
 /// First comers that are looked back on.
@@ -223,7 +223,7 @@ impl Policy for Gated {
             let sixteenths = match self.hold {
                 Hold::No => COPIED_SIXTEENTHS,
                 Hold::Open => COPIED_SIXTEENTHS_HELD,
-                Hold::Anew => COPIED_SIXTEENTHS_ANEW,
+                Hold::Shifted => COPIED_SIXTEENTHS_SHIFTED,
             };
             self.copies = self.copies.min(segment * COPIED_SEGMENTS_MAX * 16) + segment * sixteenths;
         }

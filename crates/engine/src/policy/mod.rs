@@ -47,7 +47,7 @@ pub enum Hold {
     /// What is missed is admitted: an LRU does better.
     Open,
     /// The same, and what was hot is so no longer: all that is asked for has changed.
-    Anew,
+    Shifted,
 }
 
 /// The most hits that the index counts for a block.

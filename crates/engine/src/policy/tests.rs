@@ -197,7 +197,7 @@ fn gated_copies_half_forward_while_its_gate_is_held_open() {
         copied
     };
     assert_eq!(copied(&mut *policy, 64), 64 * 15);
-    for (hold, part) in [(Hold::Open, 8), (Hold::Anew, 2), (Hold::No, 15)] {
+    for (hold, part) in [(Hold::Open, 8), (Hold::Shifted, 2), (Hold::No, 15)] {
         policy.hold_gate(hold);
         assert_eq!(copied(&mut *policy, 64), 64 * part, "{hold:?}");
     }

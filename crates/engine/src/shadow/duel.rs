@@ -6,7 +6,7 @@
 //! is run. An LRU that is ahead of the gate by two hits of a hundred, over about a turnover, has the gate held open until it is
 //! ahead by half of that only. So a scan that comes just then is cached for a turnover at most, as it would be by the LRU.
 //!
-//! When all that is asked for has changed ([`Change`]) it is held open on trial, for half a turnover, and longer if the LRU is ahead then; what was hot
+//! When all that is asked for has changed ([`Shift`]) it is held open on trial, for half a turnover, and longer if the LRU is ahead then; what was hot
 //! is hardly copied forward until it is let go. (Data of 0.8 caches that changes every six turnovers: 1.8 to 2.3 points under LRU over
 //! the turnover of the change, in a cache of 262,144 blocks; 4.7 to 10.0 without.) Not after holding it open was in vain, nor while the LRU is behind: loops.
 //!
@@ -16,9 +16,9 @@
 
 use core::ops::Range;
 
-use super::change::Change;
 use super::lru::Lru;
 use super::model::{Model, Shape};
+use super::shift::Shift;
 use super::{Access, DUEL_BLOCKS_MAX, SALT, apply, is_sampled, scaled};
 use crate::policy::{self, Hold, mix};
 
@@ -29,8 +29,9 @@ const LEAD_MAX: f64 = 0.3;
 const LEAD_COUNTED: f64 = 1.25;
 /// Hits by which what is run must be ahead of the gate or behind it, as a share of the cache, for the lead that is asked for to change.
 const PAID: f64 = 0.05;
-/// A trial in accesses, as a share of the cache.
+/// How long a trial is, and how long what was hot before is hardly copied forward if it goes on: accesses, as a share of the cache.
 const TRIAL: f64 = 0.5;
+const SETTLED: f64 = 4.0;
 
 /// Three ways to run one cache.
 pub struct Duel {
@@ -53,11 +54,10 @@ struct Score {
     asked: f64,
     /// Hits that what is run had more than the gate, since `asked` changed.
     paid: f64,
-    change: Change,
-    /// Accesses for which the gate is still held open on trial.
-    trial: f64,
-    /// Accesses so far.
+    shift: Shift,
+    /// Accesses so far, and how many there had been when a trial began.
     accesses: u64,
+    shifted_at: Option<u64>,
     hold: Hold,
 }
 
@@ -69,21 +69,23 @@ impl Score {
             lead: 0.0,
             asked: LEAD_FIRST,
             paid: 0.0,
-            change: Change::new(blocks),
-            trial: 0.0,
+            shift: Shift::new(blocks),
             accesses: 0,
+            shifted_at: None,
             hold: Hold::No,
         }
     }
 
     /// An access before the cache is full.
-    fn fill(&mut self, hit: bool) {
+    fn fill(&mut self, read: bool, hit: bool) {
         self.accesses += 1;
-        self.change.note(hit);
+        if read {
+            self.shift.note(hit);
+        }
     }
 
-    /// An access, since when the LRU has the block, and whether the others have it.
-    fn count(&mut self, since: Option<u64>, gated: bool, run: bool) {
+    /// An access, whether it is a read, since when the LRU has the block, and whether the others have it.
+    fn count(&mut self, read: bool, since: Option<u64>, gated: bool, run: bool) {
         let points = |hit: bool| f64::from(u8::from(hit));
         self.lead += (points(since.is_some()) - points(gated) - self.lead) / self.blocks;
         self.paid += points(run) - points(gated);
@@ -94,22 +96,24 @@ impl Score {
         }
         self.lead = self.lead.min(self.asked * LEAD_COUNTED);
         self.accesses += 1;
-        self.trial = (self.trial - 1.0).max(0.0);
-        let changed = self.change.count(self.accesses, since, gated);
-        let tried = changed && self.trial == 0.0 && self.lead >= 0.0 && self.asked <= LEAD_FIRST;
-        if tried {
-            self.trial = TRIAL * self.blocks;
+        let shifted = read && self.shift.count(self.accesses, since, gated);
+        let ago = self.shifted_at.map_or(f64::INFINITY, |at| (self.accesses - at) as f64 / self.blocks);
+        let on_trial = ago < TRIAL;
+        let begins = shifted && !on_trial && self.lead >= 0.0 && self.asked <= LEAD_FIRST;
+        if begins {
+            self.shifted_at = Some(self.accesses);
         }
-        if self.trial > 0.0 {
+        if begins || on_trial {
             // One at a time.
-            self.change.settle();
+            self.shift.settle();
         }
         let ahead = self.lead > if self.hold == Hold::No { self.asked } else { self.asked / 2.0 };
         self.hold = match self.hold {
-            _ if tried => Hold::Anew,
-            _ if !ahead && self.trial == 0.0 => Hold::No,
-            Hold::No => Hold::Open,
-            held => held,
+            _ if begins => Hold::Shifted,
+            held if on_trial => held,
+            _ if !ahead => Hold::No,
+            Hold::Shifted if ago < SETTLED => Hold::Shifted,
+            _ => Hold::Open,
         };
     }
 }
@@ -168,13 +172,14 @@ impl Duel {
         });
         match access {
             Access::Read | Access::Write | Access::WriteThrough => {
+                let read = access == Access::Read;
                 let since = self.lru.touch(key, self.score.accesses);
                 // While there is room the gate lets everything in.
                 if self.run.filled() {
-                    self.score.count(since, gated, run);
+                    self.score.count(read, since, gated, run);
                     self.run.hold_gate(self.score.hold);
                 } else {
-                    self.score.fill(gated);
+                    self.score.fill(read, gated);
                 }
             }
             // What passes the cache is no question to the gate.
@@ -221,7 +226,7 @@ mod tests {
         random(&mut duel, 20_000, 0, 1600);
         let open = random(&mut duel, 1000, 1 << 20, 1600);
         assert!(open > 700, "{open} of 1,000 reads after the change");
-        assert_eq!(duel.score.hold, Hold::Anew);
+        assert_eq!(duel.score.hold, Hold::Shifted);
         random(&mut duel, 20_000, 1 << 20, 1600);
         assert_eq!(duel.score.hold, Hold::No, "both hit everything");
         assert!(duel.score.asked <= LEAD_FIRST, "it has paid: {:?}", duel.score);
@@ -247,7 +252,7 @@ mod tests {
         let mut score = Score::new(1000);
         let count = |score: &mut Score, times: u32, lru: bool, gated, run| {
             let lru = lru.then_some(0);
-            (0..times).for_each(|_| score.count(lru, gated, run));
+            (0..times).for_each(|_| score.count(true, lru, gated, run));
             (score.hold == Hold::Open, score.asked)
         };
         assert_eq!(count(&mut score, 20, true, false, false), (false, 0.02), "not far enough ahead");
@@ -259,6 +264,46 @@ mod tests {
         assert_eq!(count(&mut score, 51, true, false, true), (true, 0.15), "51 hits more than with the gate");
         count(&mut score, 500, true, false, true);
         assert_eq!(score.asked, LEAD_FIRST);
+    }
+
+    /// A score that has seen hits, then misses, and then the same blocks again and again, if the LRU is `lead` ahead and so much is `asked` of it: what it
+    /// holds after each of the last.
+    fn shifted(lead: f64, asked: f64) -> impl Iterator<Item = Hold> {
+        let mut score = Score::new(4096);
+        (0..8192).for_each(|_| score.count(true, Some(0), true, true));
+        (score.lead, score.asked) = (lead, asked);
+        (0..150).for_each(|_| score.count(true, None, false, false));
+        (0..4096).map(move |_| {
+            // Neither is ahead from here on.
+            score.count(true, Some(score.accesses), true, true);
+            score.hold
+        })
+    }
+
+    #[test]
+    fn a_trial_is_half_a_turnover_and_begins_only_if_it_may_be_worth_it() {
+        let held: alloc::vec::Vec<Hold> = shifted(0.001, LEAD_FIRST).collect();
+        let from = held.iter().position(|hold| *hold == Hold::Shifted).expect("a trial");
+        assert!(from < 20, "after {from} repetitions");
+        let to = from + 2048;
+        assert!(
+            held[from..to].iter().all(|hold| *hold == Hold::Shifted) && held[to..].iter().all(|hold| *hold == Hold::No)
+        );
+        assert!(shifted(-0.001, LEAD_FIRST).all(|hold| hold == Hold::No), "the LRU is behind");
+        assert!(shifted(0.001, 2.0 * LEAD_FIRST).all(|hold| hold == Hold::No), "it was in vain");
+    }
+
+    #[test]
+    fn what_was_hot_is_let_go_of_for_some_turnovers_only() {
+        let mut score = Score::new(4096);
+        (score.hold, score.shifted_at) = (Hold::Shifted, Some(0));
+        let mut open = || {
+            score.lead = LEAD_FIRST;
+            score.count(true, Some(0), true, true);
+            score.hold
+        };
+        assert!((1..4 * 4096).all(|_| open() == Hold::Shifted));
+        assert_eq!(open(), Hold::Open);
     }
 
     #[test]

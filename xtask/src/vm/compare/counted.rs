@@ -124,12 +124,19 @@ pub(super) fn phases(job: &str) -> Vec<String> {
     sections.filter(|name| *name != "global").map(str::to_owned).collect()
 }
 
-/// The same job with other random numbers, and without what means nothing in virtual time. (What has no seed keeps its numbers: with a seed in all of
-/// its phases fio 3.33 makes the same places popular in two of them.)
+/// The job for the models' run of that number: the first as it is, the others with other random numbers; without what means nothing in virtual time.
 pub(super) fn reseeded(job: &str, nth: u64) -> String {
-    let seed = |line: &str| Some(line.strip_prefix("randseed=")?.parse::<u64>().ok()? + 1000 * nth);
-    let lines = job.lines().filter(|line| *line != "group_reporting");
-    lines.map(|line| seed(line).map_or(line.to_owned(), |seed| format!("randseed={seed}")) + "\n").collect()
+    let mut seed = 1000 * nth;
+    let kept = |line: &&str| *line != "group_reporting" && (nth == 0 || !line.starts_with("randseed="));
+    let line = |line: &str| {
+        if nth > 0 && line.starts_with('[') && line != "[global]" {
+            seed += 1;
+            format!("{line}\nrandseed={seed}\n")
+        } else {
+            format!("{line}\n")
+        }
+    };
+    job.lines().filter(kept).map(line).collect()
 }
 
 #[cfg(test)]
@@ -175,6 +182,8 @@ mod tests {
         let phase = &report.phases[0];
         assert_eq!((phase.hits, phase.disk_ios, phase.moved), (Some([3, 1]), [3, 0], Moved([1024, 0, 0, 0])));
         assert_eq!(phases("[global]\na=b\n[cold]\n[warm]\n"), ["cold", "warm"]);
-        assert_eq!(reseeded("a=b\ngroup_reporting\nrandseed=7\n", 2), "a=b\nrandseed=2007\n");
+        let job = "[global]\na=b\ngroup_reporting\n[cold]\n[warm]\nrandseed=7\n";
+        assert_eq!(reseeded(job, 0), "[global]\na=b\n[cold]\n[warm]\nrandseed=7\n");
+        assert_eq!(reseeded(job, 2), "[global]\na=b\n[cold]\nrandseed=2001\n[warm]\nrandseed=2002\n");
     }
 }

@@ -49,6 +49,8 @@ pub(super) struct Destage {
     /// Where to look on; `None`: at the beginning.
     scanned: Option<u32>,
     searched_all: bool,
+    /// It has just rested.
+    rested: bool,
     pause_ns: u64,
     last_end: u32,
     /// Keys and bytes since the last pause.
@@ -66,6 +68,7 @@ impl Destage {
             found: Vec::new(),
             scanned: None,
             searched_all: false,
+            rested: false,
             pause_ns: 0,
             last_end: 0,
             pass: (0, 0),
@@ -76,15 +79,13 @@ impl Destage {
     /// Whether a key goes without a pause, as the neighbour of the last one.
     fn follows(&self, start: u32) -> bool {
         let (keys, bytes) = self.pass;
-        let joins = match self.pace.controller() {
-            Controller::Pd(_) => self.pause_ns <= LEFT_OUT_NS,
-            Controller::Pi(_) => keys < PASS_KEYS && bytes < PASS_BYTES,
-        };
+        let joins =
+            if self.pace.is_pi() { keys < PASS_KEYS && bytes < PASS_BYTES } else { self.pause_ns <= LEFT_OUT_NS };
         start == self.last_end && joins
     }
 
     /// Somebody asks for something.
-    pub(super) const fn asked(&mut self) {
+    pub(super) fn asked(&mut self) {
         self.pace.asked();
     }
 
@@ -122,12 +123,16 @@ impl Bcache {
                     break Waits::All;
                 }
                 if std::mem::take(&mut destage.searched_all) {
-                    destage.pace.reset(io.now().plus_ns(REST_NS));
+                    destage.rested = true;
                     io.after(REST_NS, Tag::Thread);
                     break Waits::Moment;
                 }
                 if !destage.has_dirty {
                     break Waits::Dirty;
+                }
+                // After a rest it forgets what it was behind; the old one with each look.
+                if std::mem::take(&mut destage.rested) || !destage.pace.is_pi() {
+                    destage.pace.reset(io.now());
                 }
                 let from_start = destage.scanned.is_none();
                 destage.found.clear();
@@ -135,9 +140,6 @@ impl Bcache {
                 destage.keys.extend(&destage.found);
                 destage.searched_all = from_start && destage.scanned.is_none();
                 destage.has_dirty = !(destage.searched_all && destage.keys.is_empty());
-                if matches!(destage.pace.controller(), Controller::Pd(_)) {
-                    destage.pace.reset(io.now());
-                }
                 continue;
             };
             if !destage.follows(start) {

@@ -134,14 +134,17 @@ impl Pace {
         Self { controller, target_sectors: (target_bytes / 512) as i64, rate: RATE_FIRST, next_ns: 0 }
     }
 
-    pub(super) const fn controller(&self) -> Controller {
-        self.controller
+    pub(super) const fn is_pi(&self) -> bool {
+        matches!(self.controller, Controller::Pi(_))
     }
 
     /// Somebody asks for something.
-    pub(super) const fn asked(&mut self) {
-        if let Controller::Pi(pi) = &mut self.controller {
-            pi.idle_turns = 0;
+    pub(super) fn asked(&mut self) {
+        if let Controller::Pi(pi) = &mut self.controller
+            && std::mem::take(&mut pi.idle_turns) >= Pi::IDLE_TURNS
+        {
+            // Until the next turn (`quit_max_writeback_rate`).
+            self.rate = 1;
         }
     }
 

@@ -252,9 +252,46 @@ fn the_new_controller_hurries_when_nobody_asks_and_when_buckets_are_fragmented()
     assert_eq!(fragmented(50), 5 * SECOND_NS / 2);
     assert!(fragmented(52) < SECOND_NS && fragmented(60) < fragmented(52), "{} {}", fragmented(52), fragmented(60));
     assert_eq!(fragmented(65), 0);
+    let hardly = Dirty { bytes: 256 * MIB, in_use_percent: 65, buckets: 1024 };
+    assert_eq!(pause_after(1, hardly, true), 5 * SECOND_NS / 2, "half of each bucket is dirty");
 }
 
-/// Real: Linux 6.1 in a virtual machine destaged 23.4 MiB in 82 s of a mix, with 102 to 90 MiB dirty of a cache of 320 MiB.
+#[test]
+fn the_new_controller_starts_over_when_somebody_asks_again() {
+    let mut pace = Pace::new(GIB, Controller::pi());
+    (0..6).for_each(|turn| pace.update(Time(turn * 5 * SECOND_NS), dirty(2 * GIB)));
+    let now = Time(30 * SECOND_NS);
+    pace.reset(now);
+    assert_eq!(pace.pause_ns(now, 64 << 10), 0, "nobody asks");
+    pace.asked();
+    assert_eq!(pace.pause_ns(now, 64 << 10), 5 * SECOND_NS / 2, "a sector a second until its next turn");
+    pace.update(now.plus_ns(SECOND_NS), dirty(2 * GIB));
+    pace.reset(now);
+    assert!(pace.pause_ns(now, 64 << 10) < 4_000_000, "25 MiB a second");
+}
+
+/// Nothing adds up while it doesn't keep up, nor in the 30 s of a rest, when nothing is due.
+#[test]
+fn the_new_controller_adds_nothing_up_while_it_is_late() {
+    let (mut late, mut prompt) = (Pace::new(GIB, Controller::pi()), Pace::new(GIB, Controller::pi()));
+    for turn in 1..200 {
+        let now = Time(turn * 5 * SECOND_NS);
+        prompt.reset(now);
+        for pace in [&mut late, &mut prompt] {
+            pace.asked();
+            pace.update(now, dirty(GIB + 10 * MIB));
+        }
+    }
+    let now = Time(1000 * SECOND_NS);
+    let [late, prompt] = [&mut late, &mut prompt].map(|pace| {
+        pace.reset(now);
+        pace.pause_ns(now, 64 << 10)
+    });
+    assert_eq!(late, 248_000_000);
+    assert!(prompt < 50_000_000, "{prompt}");
+}
+
+/// Linux 6.1 in a virtual machine destaged 23.4 MiB in the 82 s of a mix, after 96 MiB of writes and a pause of 20 s; a PD controller 55.
 #[test]
 fn a_small_cache_is_destaged_as_by_linux_6_1() {
     let mut life = Life::sized(&SPEC_6_1, 320 * MIB);

@@ -80,6 +80,7 @@ const REQUEST_4K_NS: u64 = 3_700;
 /// What a commit takes longer than its I/O on the model of the SSD: fitted to the 5.68 ms for which the log has the metadata's device busy for
 /// each promotion of task 2, two flushes of an 850 PRO for the most part.
 const COMMIT_NS: u64 = 2_100_000;
+
 /// A request, or the part of it that is in one block.
 #[derive(Clone, Copy, Debug)]
 struct Part {

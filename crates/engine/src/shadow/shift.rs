@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether all that is asked for has changed, to data that would fit: known long before an LRU has shown to be ahead.
 //!
-//! Hits fall to a quarter of what they were. A scan does that too, so what came since must be asked for again, as often as data
+//! Of reads, as the gate is for them: hits fall to a quarter of what they were. A scan does that too, so what came since must be asked for again, as often as data
 //! that fits would be: of n random blocks of N about n^2 / 2N come twice (the birthday problem). Of a cache of 4,096 blocks eight repetitions in the first 256
 //! say so; an LRU is two hits of a hundred ahead after seven hundred, and each of these must be missed once more then.
 
@@ -10,13 +10,16 @@ const LATELY_PART: f64 = 64.0;
 /// They have fallen below this part of what they were, and have recovered above that one.
 const FALLEN: f64 = 0.25;
 const RECOVERED: f64 = 0.5;
+/// Fewer hits than that say nothing when they fall, nor do those of a smaller sample.
+const USUAL_MIN: f64 = 0.05;
+const BLOCKS_MIN: f64 = 2048.0;
 /// So many must be asked for again: chance.
 const AGAIN_MIN: f64 = 8.0;
-/// After accesses to new blocks for this part of the cache it looks out for the next fall.
+/// After accesses to new blocks for this part of the cache it begins anew, while hits stay low.
 const GIVEN_UP: f64 = 0.25;
 
 #[derive(Debug)]
-pub(super) struct Change {
+pub(super) struct Shift {
     blocks: f64,
     /// Hits in an access.
     lately: f64,
@@ -33,18 +36,18 @@ struct Fallen {
     again: f64,
 }
 
-impl Change {
+impl Shift {
     pub(super) fn new(blocks: f64) -> Self {
         Self { blocks, lately: 0.0, usual: 0.0, fallen: None }
     }
 
-    /// An access at that moment, counted in accesses, to a block that an LRU has since then, and whether the cache has it: whether all that is asked for
+    /// A read at that moment, counted in accesses, of a block that an LRU has since then, and whether the cache has it: whether all that is asked for
     /// has changed. If so it says so until [`Self::settle`], for a while.
     pub(super) fn count(&mut self, now: u64, since: Option<u64>, hit: bool) -> bool {
         self.note(hit);
         let short = self.blocks / LATELY_PART;
         let Some(fallen) = &mut self.fallen else {
-            if self.lately < self.usual * FALLEN {
+            if self.usual > USUAL_MIN && self.lately < self.usual * FALLEN && self.blocks >= BLOCKS_MIN {
                 // It takes about that long to show.
                 self.fallen = Some(Fallen { at: now.saturating_sub(short as u64), new: 0.0, again: 0.0 });
             }
@@ -62,7 +65,7 @@ impl Change {
         changed
     }
 
-    /// An access while all is admitted.
+    /// A read, and whether the cache has the block.
     pub(super) fn note(&mut self, hit: bool) {
         let hit = f64::from(u8::from(hit));
         self.usual += (hit - self.usual) / self.blocks;
@@ -85,14 +88,14 @@ mod tests {
 
     /// A cache that hits what is hot, and then those reads, each of which misses: after how many it says so.
     fn noticed(reads: impl Iterator<Item = u64>) -> Option<usize> {
-        let (mut change, mut lru) = (Change::new(BLOCKS as f64), Lru::new(BLOCKS as usize));
+        let (mut shift, mut lru) = (Shift::new(BLOCKS as f64), Lru::new(BLOCKS as usize));
         for now in 0..4 * BLOCKS {
             let since = lru.touch(now % 1000, now);
-            assert!(!change.count(now, since, now >= 1000));
+            assert!(!shift.count(now, since, now >= 1000));
         }
         reads.enumerate().position(|(nth, key)| {
             let now = 4 * BLOCKS + nth as u64;
-            change.count(now, lru.touch(key, now), false)
+            shift.count(now, lru.touch(key, now), false)
         })
     }
 
@@ -115,8 +118,8 @@ mod tests {
 
     #[test]
     fn a_cache_that_recovers_has_seen_no_change() {
-        let mut change = Change::new(BLOCKS as f64);
-        let mut count = |times: u64, hit, since: Option<u64>| (0..times).any(|_| change.count(BLOCKS, since, hit));
+        let mut shift = Shift::new(BLOCKS as f64);
+        let mut count = |times: u64, hit, since: Option<u64>| (0..times).any(|_| shift.count(BLOCKS, since, hit));
         assert!(!count(BLOCKS, true, Some(0)));
         assert!(!count(200, false, None), "hits have fallen");
         assert!(!count(200, true, Some(0)), "and recovered");
