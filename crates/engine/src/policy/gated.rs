@@ -187,7 +187,7 @@ impl Policy for Gated {
     }
 
     fn takes_neighbours(&self, room: bool) -> bool {
-        room || self.welcome && self.gate < SIGHTING
+        room || self.hold == Hold::Shifted || self.welcome && self.gate < SIGHTING
     }
 
     fn write_missed(&mut self, key: u64) -> u8 {

@@ -181,6 +181,11 @@ fn gated_takes_no_neighbours_when_what_it_drops_is_missed() {
         policy.missed(key, false);
     }
     assert!(!policy.takes_neighbours(false) && policy.takes_neighbours(true));
+    let taken = [Hold::Open, Hold::Shifted, Hold::No].map(|hold| {
+        policy.hold_gate(hold);
+        policy.takes_neighbours(false)
+    });
+    assert_eq!(taken, [false, true, false], "what was hot is no longer");
 }
 
 #[test]

@@ -7,8 +7,9 @@
 //! ahead by half of that only. So a scan that comes just then is cached for a turnover at most, as it would be by the LRU.
 //!
 //! When all that is asked for has changed ([`Shift`]) it is held open on trial, for half a turnover, and longer if the LRU is ahead then; what was hot
-//! is hardly copied forward until it is let go. (Data of 0.8 caches that changes every six turnovers: 1.8 to 2.3 points under LRU over
-//! the turnover of the change, in a cache of 262,144 blocks; 4.7 to 10.0 without.) Not after holding it open was in vain, nor while the LRU is behind: loops.
+//! is hardly copied forward for four turnovers then. (Data of 0.8 caches that changes every six rounds: 0.4 to 2.2 points under LRU over
+//! a turnover; 4.7 to 10.0 without.) Not after holding it open was in vain, nor while the LRU is behind: loops. A lead of nothing means little
+//! (of a sample of 4,096 blocks the repetitions alone are worth 0.2 points), but was enough on all traces.
 //!
 //! That may be in vain: a burst that an LRU likes costs blocks that were gathered over a long time. What is run lags behind the gate
 //! then, and the LRU must be ahead by twice as much the next time; by half of that again when holding it open has paid
