@@ -39,10 +39,9 @@ pub struct Verdict {
 }
 
 /// Whether a policy's gate is held open (see [`crate::shadow::Duel`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// The policy decides.
-    #[default]
     No,
     /// What is missed is admitted: an LRU does better.
     Open,

@@ -189,7 +189,7 @@ fn gated_takes_no_neighbours_when_what_it_drops_is_missed() {
 }
 
 #[test]
-fn gated_copies_half_forward_while_its_gate_is_held_open() {
+fn gated_copies_less_forward_while_its_gate_is_held_open() {
     let mut policy = gated();
     // Of each segment all that may be, as all were hit.
     let copied = |policy: &mut dyn Policy, segments: u32| {

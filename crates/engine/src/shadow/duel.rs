@@ -6,8 +6,8 @@
 //! is run. An LRU that is ahead of the gate by two hits of a hundred, over about a turnover, has the gate held open until it is
 //! ahead by half of that only. So a scan that comes just then is cached for a turnover at most, as it would be by the LRU.
 //!
-//! When all that is asked for has changed ([`Shift`]) it is held open on trial, for half a turnover, and longer if the LRU is ahead then; what was hot
-//! is hardly copied forward for four turnovers then. (Data of 0.8 caches that changes every six rounds: 0.4 to 2.2 points under LRU over
+//! When all that is asked for has changed ([`Shift`]) it is held open on trial, for half a round, and longer if the LRU is ahead then; what was hot
+//! is hardly copied forward for four rounds then (of as many accesses as the cache has blocks). (Data of 0.8 caches that changes every six rounds: 0.4 to 2.2 points under LRU over
 //! a turnover; 4.7 to 10.0 without.) Not after holding it open was in vain, nor while the LRU is behind: loops. A lead of nothing means little
 //! (of a sample of 4,096 blocks the repetitions alone are worth 0.2 points), but was enough on all traces.
 //!
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_is_half_a_turnover_and_begins_only_if_it_may_be_worth_it() {
+    fn a_trial_is_half_a_round_and_begins_only_if_it_may_be_worth_it() {
         let held: alloc::vec::Vec<Hold> = shifted(0.001, LEAD_FIRST).collect();
         let from = held.iter().position(|hold| *hold == Hold::Shifted).expect("a trial");
         assert!(from < 20, "after {from} repetitions");
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_hot_is_let_go_of_for_some_turnovers_only() {
+    fn what_was_hot_is_let_go_of_for_some_rounds_only() {
         let mut score = Score::new(4096);
         (score.hold, score.shifted_at) = (Hold::Shifted, Some(0));
         let mut open = || {
