@@ -5,6 +5,10 @@
 //! one full of junk, after 30 minutes, 12 and 24 hours. The junk here: 8 GiB of other data, read until the cache is full (the posts: runs before). The
 //! SSD was a RAID-10 of two SM863, here an 850 PRO (its cable decides, as theirs did); the disks a RAID-1 of two drives of 5,400 a minute,
 //! here the WD Re, which is faster: figures that hang on the disks are not to be compared.
+//!
+//! LVM keeps the metadata beside the 4 GiB, so the device has room for both, and all systems have the same one. With 8 MiB less the data don't quite fit, and the
+//! model of 4.12 is in two minds: once the hottest unit is thrown out, some read of it is always under way, so that its promotion, which waits for
+//! a moment without, never begins (11,187 or 79,373 requests a second, by chance).
 
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 
@@ -32,6 +36,8 @@ pub(super) const SUITE: Suite = Suite {
 };
 
 const GIB: u64 = 1 << 30;
+/// Of LVM's pool of 4 GiB, the least that it takes.
+const LVM_METADATA_BYTES: u64 = 8 << 20;
 const JUNK_BYTES: u64 = 8 * GIB;
 const MINUTE_NS: u64 = 60_000_000_000;
 
@@ -41,7 +47,7 @@ pub(super) fn geometry() -> Geometry {
         origin: ModelSpec::Hdd(HddSpec::default()),
         origin_bytes: HDD_BYTES,
         cache: ModelSpec::Ssd(SsdSpec::samsung_850_pro(Fill::Clean)),
-        cache_bytes: 4 * GIB,
+        cache_bytes: 4 * GIB + LVM_METADATA_BYTES,
     }
 }
 
