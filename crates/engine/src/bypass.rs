@@ -17,29 +17,22 @@ struct Stream {
 /// The recent streams of one origin.
 pub(crate) struct Streams {
     streams: [Stream; STREAMS],
-    /// A part of each one's end, eight to a word: most requests continue none, and see it by these.
-    tags: [u64; STREAMS / 8],
+    /// A part of each one's end: most requests continue none, and see it by these.
+    tags: [u16; STREAMS],
     /// Their places, the latest first.
     recent: [u8; STREAMS],
     len: usize,
 }
 
-const fn tag(sector: u64) -> u64 {
-    sector.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56
-}
-
-const ONES: u64 = 0x0101_0101_0101_0101;
-
-/// Whether a byte of the word is zero (H. Warren, Hacker's Delight, 6-1).
-const fn has_zero(word: u64) -> bool {
-    word.wrapping_sub(ONES) & !word & (ONES << 7) != 0
+const fn tag(sector: u64) -> u16 {
+    (sector.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16
 }
 
 impl Streams {
     pub(crate) fn new() -> Self {
         Self {
             streams: [Stream::default(); STREAMS],
-            tags: [0; STREAMS / 8],
+            tags: [0; STREAMS],
             recent: core::array::from_fn(|nth| nth as u8),
             len: 0,
         }
@@ -47,8 +40,9 @@ impl Streams {
 
     /// Notes a request and returns the length in bytes of the stream that it ends.
     pub(crate) fn note(&mut self, sector: u64, sectors: u64) -> u64 {
-        let wanted = tag(sector) * ONES;
-        let possible = self.tags.iter().any(|tags| has_zero(tags ^ wanted));
+        let wanted = tag(sector);
+        // Without a branch for each the compiler compares eight at once.
+        let possible = self.tags.iter().fold(false, |found, tag| found | (*tag == wanted));
         let ends_here = |at: &u8| self.streams[usize::from(*at)].end_sector == sector;
         let continued = if possible { self.recent[..self.len].iter().position(ends_here) } else { None };
         self.len += usize::from(continued.is_none() && self.len < STREAMS);
@@ -59,8 +53,7 @@ impl Streams {
         let stream = &mut self.streams[usize::from(at)];
         let before = if continued.is_some() { stream.sectors } else { 0 };
         *stream = Stream { end_sector: sector + sectors, sectors: before + sectors };
-        let (word, shift) = (&mut self.tags[usize::from(at / 8)], at % 8 * 8);
-        *word = *word & !(0xff << shift) | tag(sector + sectors) << shift;
+        self.tags[usize::from(at)] = tag(sector + sectors);
         stream.sectors * SECTOR_BYTES
     }
 }

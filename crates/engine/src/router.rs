@@ -8,22 +8,24 @@ use crate::shared::Shared;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Router {
     lanes: u64,
-    stripe_blocks: u64,
+    /// Blocks of a stripe, as a power of two: each request is routed some times, and a division is as long as a tenth of a look-up.
+    stripe_shift: u32,
 }
 
 impl Router {
     pub(crate) fn new(lanes: u32, stripe_blocks: u32) -> Self {
-        Self { lanes: u64::from(lanes), stripe_blocks: u64::from(stripe_blocks) }
+        debug_assert!(stripe_blocks.is_power_of_two(), "bug: a superblock with stripes of {stripe_blocks} blocks");
+        Self { lanes: u64::from(lanes), stripe_shift: stripe_blocks.ilog2() }
     }
 
     /// The lane of a block.
     pub(crate) fn lane_of(&self, flat: Flat) -> usize {
-        (flat.0 / self.stripe_blocks % self.lanes) as usize
+        ((flat.0 >> self.stripe_shift) % self.lanes) as usize
     }
 
     /// The end of the stripe that a block is in.
     pub(crate) fn stripe_end(&self, flat: Flat) -> Flat {
-        Flat((flat.0 / self.stripe_blocks + 1) * self.stripe_blocks)
+        Flat(((flat.0 >> self.stripe_shift) + 1) << self.stripe_shift)
     }
 
     /// How far a run that starts at a block may go: to the end of its stripe or of its origin.
@@ -34,6 +36,6 @@ impl Router {
 
     /// Blocks from one origin's start to the next one's, so that each starts at lane 0.
     pub(crate) fn span_of(&self, blocks: u64) -> u64 {
-        blocks.next_multiple_of(self.stripe_blocks * self.lanes)
+        blocks.next_multiple_of(self.lanes << self.stripe_shift)
     }
 }

@@ -260,7 +260,7 @@ impl Superblock {
         if !(8..=4096).contains(&self.segment_blocks) {
             return nonsense("segment_blocks");
         }
-        if self.stripe_blocks == 0 {
+        if !self.stripe_blocks.is_power_of_two() {
             return nonsense("stripe_blocks");
         }
         // With the limits above none of these goes beyond 2^53: only now they may be multiplied.
