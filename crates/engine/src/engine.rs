@@ -283,6 +283,7 @@ fn shape(superblock: &Superblock) -> Shape {
         free_segments: lanes * watermark(segments as usize) as u32,
         window_blocks: window.capacity() * lanes as usize,
         stands_for: 1,
+        read_around_blocks: 1,
     }
 }
 

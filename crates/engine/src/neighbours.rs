@@ -3,10 +3,11 @@
 //!
 //! A disk takes 8 ms to get to a block, and half of one for the 64 KiB around it; taken block by block, a new cache is
 //! warm sixteen times later. dm-cache's blocks are 64 KiB, for better, when all data fits, and for worse when it doesn't, and most of
-//! each is what nobody asks for. So here neighbours come only while there is room for them, or while what they push out isn't missed
-//! (the policy says so), and only from an origin that does few reads a second; and each is a block of its own from then on.
+//! each is what nobody asks for. So here neighbours come into the cache only while there is room for them, or while what they push out isn't missed
+//! (the policy says so), and only from an origin that does few reads a second; and each is a block of its own from then on. Else they come
+//! into the window, in RAM, as long as one in eight is asked for there ([`crate::policy::Window`]).
 //!
-//! Whether it pays is learnt. It does not if fewer than half of those that were brought had been read when their segment was reclaimed: then single blocks are
+//! Whether the former pays is learnt. It does not if fewer than half of those that were brought had been read when their segment was reclaimed: then single blocks are
 //! read, until misses show that it would pay ([`crate::locality`]). With data of 4 to 12 times the cache neighbours would halve the speed otherwise:
 //! they go round in it so fast that nothing stays long enough to be read again. And a cache that is full of them
 //! has room: they leave with the oldest segments, nearly all of them.
@@ -160,6 +161,15 @@ impl Neighbours {
     }
 }
 
+/// Where neighbours go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Into {
+    /// Into the log: it has room, or what they push out isn't missed.
+    Log,
+    /// Into the window, in RAM.
+    Window,
+}
+
 /// Blocks of a read piece that are read with their neighbours.
 pub(crate) struct WideRead {
     pub(crate) piece: usize,
@@ -169,6 +179,7 @@ pub(crate) struct WideRead {
     wide: usize,
     /// Of a whole unit.
     buf: Buf,
+    into: Into,
 }
 
 impl Lane {
@@ -178,12 +189,12 @@ impl Lane {
         // What is asked for is no neighbour of somebody else's.
         self.neighbours.make_void(first, Flat(first.0 + u64::from(blocks)));
         match self.widened(at, block, blocks, cx) {
-            Some(wide) => self.read_wide(at, block, blocks, wide, cx),
+            Some((wide, into)) => self.read_wide(at, block, blocks, wide, into, cx),
             None => self.read_origin(at, block, blocks, cx),
         }
     }
 
-    fn widened(&mut self, at: usize, block: u32, blocks: u32, cx: &Cx<'_>) -> Option<Wide> {
+    fn widened(&mut self, at: usize, block: u32, blocks: u32, cx: &Cx<'_>) -> Option<(Wide, Into)> {
         let unit = cx.shared.options.read_around_blocks();
         let piece = &self.pieces[at];
         let from = Flat(piece.first.0 + u64::from(block));
@@ -193,12 +204,10 @@ impl Lane {
             return None;
         }
         let origin = &cx.shared.origins[cx.shared.origin_of(from)];
-        // Of what was written past the cache a commit would have to wait for a flush, and take nothing more meanwhile.
-        let dear = origin.gauge.reads_are_dear(cx.now) && !origin.unflushed;
-        let next_seq = self.log.next_seq;
-        if !dear || !self.neighbours.pays(from.0 / unit, unit, next_seq) || !self.takes_neighbours(from, cx) {
+        if !origin.gauge.reads_are_dear(cx.now) {
             return None;
         }
+        let into = self.goal_of_neighbours(from, unit, cx)?;
         // Not beyond the lane's stripe, nor into a block that the origin's end cuts.
         let stripe = u64::from(cx.shared.superblock.stripe_blocks);
         let whole = origin.base.0 + origin.size_bytes / BLOCK_BYTES;
@@ -217,7 +226,20 @@ impl Lane {
         }
         let mut wide = Wide { first, blocks: (end.0 - first.0) as u32, void: 0 };
         (first.0..end.0).filter(|flat| !wanted(flat)).for_each(|flat| wide.make_void(Flat(flat)));
-        Some(wide)
+        Some((wide, into))
+    }
+
+    /// Where neighbours of that block would go, if anywhere.
+    fn goal_of_neighbours(&mut self, flat: Flat, unit: u64, cx: &Cx<'_>) -> Option<Into> {
+        let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
+        let next_seq = self.log.next_seq;
+        // Of what was written past the cache a commit would have to wait for a flush, and take nothing more meanwhile.
+        let pays = !origin.unflushed && self.neighbours.pays(flat.0 / unit, unit, next_seq);
+        if pays && self.takes_neighbours(flat, cx) {
+            return Some(Into::Log);
+        }
+        let wanted = origin.mode != Mode::Passthrough && self.window.wants_neighbours(flat.0 / unit);
+        wanted.then_some(Into::Window)
     }
 
     /// Whether the cache takes neighbours of that block now. A budget is for what was asked for.
@@ -237,7 +259,7 @@ impl Lane {
         self.has_room() || self.neighbours.in_vain(self.log.slots())
     }
 
-    fn read_wide(&mut self, at: usize, block: u32, blocks: u32, wide: Wide, cx: &mut Cx<'_>) {
+    fn read_wide(&mut self, at: usize, block: u32, blocks: u32, wide: Wide, into: Into, cx: &mut Cx<'_>) {
         let (device, offset, len) = cx.origin_range(wide.first, u64::from(wide.blocks));
         // All of one size, whatever is read: the arena has a chunk for each.
         let buf = cx.alloc(cx.shared.options.read_around_blocks() as u32);
@@ -245,14 +267,14 @@ impl Lane {
         debug_assert_eq!(len, u64::from(span.len), "neighbours are whole blocks of the origin");
         let origin = cx.shared.origin_of(wide.first);
         let wide = self.neighbours.wide.insert(wide);
-        let io = self.ios.insert(LaneIo::ReadWide(WideRead { piece: at, at: block, blocks, wide, buf }));
+        let io = self.ios.insert(LaneIo::ReadWide(WideRead { piece: at, at: block, blocks, wide, buf, into }));
         self.pieces[at].pending += 1;
         cx.shared.origins[origin].client_read_began(cx.now);
         cx.io(self.id, io, device, Op::Read, offset, Some(span));
     }
 
     pub(crate) fn wide_done(&mut self, read: &WideRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-        let &WideRead { piece: at, at: block, blocks, wide, buf } = read;
+        let &WideRead { piece: at, at: block, blocks, wide, buf, into } = read;
         let wide = self.neighbours.wide.remove(wide);
         let origin = cx.shared.origin_of(wide.first);
         cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(wide.blocks), cx.now);
@@ -268,12 +290,12 @@ impl Lane {
         let from = Flat(piece.first.0 + u64::from(block));
         let to = Flat(from.0 + u64::from(blocks));
         let asked_for = blocks_span(buf, (from.0 - wide.first.0) as u32, blocks);
-        let into = piece.buf.expect("a read has a buffer");
-        cx.mem.copy(asked_for, into, (piece.buf_block + block) * BLOCK_BYTES as u32);
+        let target = piece.buf.expect("a read has a buffer");
+        cx.mem.copy(asked_for, target, (piece.buf_block + block) * BLOCK_BYTES as u32);
         // In order, so that they can be read by one I/O later.
-        self.take_neighbours(&wide, wide.first, from, buf, cx);
+        self.take_neighbours(&wide, wide.first, from, buf, into, cx);
         self.read_step(at, cx);
-        self.take_neighbours(&wide, to, wide.end(), buf, cx);
+        self.take_neighbours(&wide, to, wide.end(), buf, into, cx);
         self.free_unit(buf, cx);
     }
 
@@ -281,13 +303,18 @@ impl Lane {
         cx.free(buf, cx.shared.options.read_around_blocks() as u32);
     }
 
-    fn take_neighbours(&mut self, wide: &Wide, from: Flat, to: Flat, buf: Buf, cx: &mut Cx<'_>) {
+    fn take_neighbours(&mut self, wide: &Wide, from: Flat, to: Flat, buf: Buf, into: Into, cx: &mut Cx<'_>) {
         for flat in (from.0..to.0).map(Flat) {
             let void = wide.is_void(flat) && !cx.shared.planted(Canary::StaleNeighbour);
             if void || self.index.get(flat).is_some() || self.window.holds(flat) {
                 continue;
             }
             let span = blocks_span(buf, (flat.0 - wide.first.0) as u32, 1);
+            if into == Into::Window {
+                cx.shared.counters.waiting_neighbour_blocks += 1;
+                self.window.put_neighbour(flat, span, &mut *self.policy, cx);
+                continue;
+            }
             if !self.takes_neighbours(flat, cx) || !self.append(Stream::Promoted, flat, false, 0, span, cx) {
                 return;
             }

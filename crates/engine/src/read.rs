@@ -27,8 +27,8 @@ impl Lane {
         (found.dirty || mode != Mode::Passthrough).then_some(found)
     }
 
-    /// The copy of a block in the window.
-    fn waiting(&mut self, flat: Flat, cx: &Cx<'_>) -> Option<Span> {
+    /// The copy of a block in the window, and whether it came along and is asked for for the first time.
+    fn waiting(&mut self, flat: Flat, cx: &Cx<'_>) -> Option<(Span, bool)> {
         let mode = cx.shared.origins[cx.shared.origin_of(flat)].mode;
         if mode == Mode::Passthrough { None } else { self.window.read(flat, &mut *self.policy) }
     }
@@ -40,10 +40,13 @@ impl Lane {
         while block < blocks {
             let flat = Flat(first.0 + u64::from(block));
             let Some(found) = self.readable(flat, cx) else {
-                if let Some(copy) = self.waiting(flat, cx) {
+                if let Some((copy, first)) = self.waiting(flat, cx) {
                     cx.shared.counters.read_hits += 1;
                     cx.shared.counters.ram_hits += 1;
                     cx.mem.copy(copy, buf, (buf_block + block) * BLOCK_BYTES as u32);
+                    if first && !self.pieces[at].bypass {
+                        self.settle(flat, copy, cx);
+                    }
                     block += 1;
                     continue;
                 }
@@ -284,13 +287,29 @@ impl Lane {
             return;
         }
         // Another read of it may have been on its way.
-        if self.window.read(flat, &mut *self.policy).is_none() {
-            self.offer(flat, span, cx);
+        match self.window.read(flat, &mut *self.policy) {
+            None => self.offer(flat, span, cx),
+            Some((_, true)) => self.settle(flat, span, cx),
+            Some((_, false)) => {}
+        }
+    }
+
+    /// Asks the policy about a neighbour in the window, whose first reader has come.
+    fn settle(&mut self, flat: Flat, span: Span, cx: &mut Cx<'_>) {
+        if let Err(seen) = self.admit(flat, span, cx) {
+            self.window.settle(flat, seen);
         }
     }
 
     /// Offers the policy a clean block that is not in the cache; it doesn't wait for room.
     pub(crate) fn offer(&mut self, flat: Flat, span: Span, cx: &mut Cx<'_>) {
+        if let Err(seen) = self.admit(flat, span, cx) {
+            self.window.put(flat, seen, span, &mut *self.policy, cx);
+        }
+    }
+
+    /// Puts it into the cache, or says how often it was seen if it is not admitted.
+    fn admit(&mut self, flat: Flat, span: Span, cx: &mut Cx<'_>) -> Result<(), u8> {
         let verdict = self.policy.missed(flat.0, self.has_room_for_missed());
         let affordable = !verdict.admit || cx.shared.budget.as_mut().is_none_or(|budget| budget.allows(cx.now));
         cx.shared.counters.over_budget_blocks += u64::from(!affordable);
@@ -298,9 +317,8 @@ impl Lane {
         let congested = cx.shared.gauge.reads_congested(&origin.gauge, cx.now).is_some();
         if verdict.admit && affordable && !congested && self.append(Stream::Promoted, flat, false, 0, span, cx) {
             cx.shared.counters.promoted_blocks += 1;
-        } else {
-            let seen = if verdict.admit { self.policy.refused(verdict.seen) } else { verdict.seen };
-            self.window.put(flat, seen, span, &mut *self.policy, cx);
+            return Ok(());
         }
+        Err(if verdict.admit { self.policy.refused(verdict.seen) } else { verdict.seen })
     }
 }

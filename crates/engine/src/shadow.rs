@@ -277,5 +277,6 @@ fn scaled(cache: Shape, halves: u32, bits: u32) -> Shape {
         free_segments: FREE_SEGMENTS as u32,
         window_blocks: ((window + (1 << bits >> 1)) >> bits).max(1) as usize,
         stands_for: 1 << bits,
+        read_around_blocks: 1,
     }
 }

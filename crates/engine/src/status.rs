@@ -35,6 +35,8 @@ pub struct Counters {
     pub promoted_blocks: u64,
     /// Blocks that were put in the cache because one beside them missed.
     pub neighbour_blocks: u64,
+    /// Blocks that were put in the window, in RAM, because one beside them missed.
+    pub waiting_neighbour_blocks: u64,
     /// Blocks that were not put in the cache because the flash budget was used up.
     pub over_budget_blocks: u64,
     /// Blocks that reclaim copied forward.

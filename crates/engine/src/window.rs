@@ -31,19 +31,49 @@ impl RamWindow {
         self.window.find(flat.0).is_some()
     }
 
-    /// The copy of a block that is read.
-    pub(crate) fn read(&mut self, flat: Flat, policy: &mut dyn Policy) -> Option<Span> {
+    /// The copy of a block that is read, and whether it came along with another one and is asked for for the first time: then the policy is to be
+    /// asked about it ([`RamWindow::settle`]).
+    pub(crate) fn read(&mut self, flat: Flat, policy: &mut dyn Policy) -> Option<(Span, bool)> {
         let place = self.window.find(flat.0)?;
-        self.window.touch(place, |seen| policy.seen_waiting(seen));
-        Some(self.span(place))
+        let first = self.window.is_first_asked(place);
+        self.window.touch(place, |seen| if first { 1 } else { policy.seen_waiting(seen) });
+        Some((self.span(place), first))
+    }
+
+    /// A neighbour that was asked for stays here, seen so often.
+    pub(crate) fn settle(&mut self, flat: Flat, seen: u8) {
+        if let Some(place) = self.window.find(flat.0) {
+            self.window.touch(place, |_| seen);
+        }
+    }
+
+    /// Whether neighbours from that unit should come here.
+    pub(crate) fn wants_neighbours(&self, unit: u64) -> bool {
+        self.window.wants_neighbours(unit)
+    }
+
+    /// Takes a copy of a neighbour.
+    pub(crate) fn put_neighbour(&mut self, flat: Flat, from: Span, policy: &mut dyn Policy, cx: &mut Cx<'_>) {
+        if let Some(put) = self.window.put_neighbour(flat.0) {
+            self.take_copy(put, from, policy, cx);
+        }
     }
 
     /// Takes a copy of a block.
     pub(crate) fn put(&mut self, flat: Flat, seen: u8, from: Span, policy: &mut dyn Policy, cx: &mut Cx<'_>) {
-        let Some((place, left)) = self.window.put(flat.0, seen) else {
-            policy.left_window(flat.0, seen);
-            return;
-        };
+        match self.window.put(flat.0, seen) {
+            Some(put) => self.take_copy(put, from, policy, cx),
+            None => policy.left_window(flat.0, seen),
+        }
+    }
+
+    fn take_copy(
+        &mut self,
+        (place, left): (u32, Option<(u64, u8)>),
+        from: Span,
+        policy: &mut dyn Policy,
+        cx: &mut Cx<'_>,
+    ) {
         if let Some((key, seen)) = left {
             policy.left_window(key, seen);
         }

@@ -74,6 +74,7 @@ counters! {
     writes_direct_blocks: "Blocks of writes that went to the origin directly.",
     promoted_blocks: "Blocks that missed and were put in the cache.",
     neighbour_blocks: "Blocks that were put in the cache because one beside them missed.",
+    waiting_neighbour_blocks: "Blocks that were put in the window, in RAM, because one beside them missed.",
     over_budget_blocks: "Blocks that were not put in the cache because the flash budget was used up.",
     reinserted_blocks: "Blocks that reclaim copied forward.",
     evicted_blocks: "Blocks that reclaim dropped.",

@@ -41,8 +41,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 struct Trace {
-    /// To one block each; the time and whether it is the first of its request.
-    accesses: Vec<(Access, bool)>,
+    /// To one block each.
+    accesses: Vec<Access>,
     blocks: usize,
 }
 
@@ -73,7 +73,7 @@ impl Trace {
                 let key = device << 52 | access.block;
                 blocks.insert(key, ());
                 let write = record.op == Op::Write;
-                accesses.push((Access { key, write, time_ns, next: u64::MAX }, std::mem::take(&mut first)));
+                accesses.push(Access { key, write, time_ns, first: std::mem::take(&mut first), next: u64::MAX });
             }
         }
         Ok(Self { accesses, blocks: blocks.len() })
@@ -82,10 +82,10 @@ impl Trace {
     /// Accesses to units of so many blocks, and how many blocks of each are asked for.
     fn in_units(&self, unit_blocks: u64) -> Vec<(Access, u64)> {
         let mut units: Vec<(Access, u64)> = Vec::new();
-        for (access, first) in &self.accesses {
+        for access in &self.accesses {
             let key = access.key / unit_blocks;
             match units.last_mut() {
-                Some((last, blocks)) if !first && last.key == key => *blocks += 1,
+                Some((last, blocks)) if !access.first && last.key == key => *blocks += 1,
                 _ => units.push((Access { key, ..*access }, 1)),
             }
         }

@@ -54,8 +54,8 @@ fn compare(source: &Source, fraction: f64) -> Result<(), Box<dyn std::error::Err
             break;
         }
         for asked in batch {
-            let access = if asked.access.write { Access::Write } else { Access::Read };
-            shadow.note(access, asked.access.key..asked.access.key + 1);
+            let access = if asked.write { Access::Write } else { Access::Read };
+            shadow.note(access, asked.key..asked.key + 1);
         }
     }
     let name = source.path.file_name().unwrap_or_default().display();

@@ -276,7 +276,10 @@ impl Experiment {
                 };
                 nth += 1;
                 let time_ns = time_ns + nth as u64 * UNTIMED_NS;
-                ledger.access(&Access { key: ledger.unit(u64::from(block)), write: false, time_ns, next }, 1);
+                ledger.access(
+                    &Access { key: ledger.unit(u64::from(block)), write: false, time_ns, first: true, next },
+                    1,
+                );
             }
             points.push(ledger.totals() - before);
             done.fetch_add(step.len() as u64, Ordering::Relaxed);
@@ -297,7 +300,10 @@ impl Experiment {
                     for block in blocks.clone().step_by(unit_blocks as usize) {
                         // Who foresees admits all that it misses, so that for it there is one pass.
                         let next = if again { nth + UNIT_BLOCKS_MAX / unit_blocks } else { u64::MAX };
-                        ledger.access(&Access { key: ledger.unit(block), write: false, time_ns, next }, unit_blocks);
+                        ledger.access(
+                            &Access { key: ledger.unit(block), write: false, time_ns, first: true, next },
+                            unit_blocks,
+                        );
                         nth += 1;
                     }
                 }
@@ -323,7 +329,10 @@ impl Experiment {
                 for block in (first..first + UNIT_BLOCKS_MAX).step_by(unit_blocks as usize) {
                     let next =
                         if pass < HOT_PASSES { nth + requests * UNIT_BLOCKS_MAX / unit_blocks } else { u64::MAX };
-                    ledger.access(&Access { key: ledger.unit(block), write: false, time_ns, next }, unit_blocks);
+                    ledger.access(
+                        &Access { key: ledger.unit(block), write: false, time_ns, first: true, next },
+                        unit_blocks,
+                    );
                     nth += 1;
                 }
             }

@@ -22,7 +22,7 @@ use std::thread;
 use flashfront_engine::policy::Spec;
 pub use flashfront_engine::shadow::Totals;
 
-pub use blocks::{Asked, Blocks, GridChoice, Source, SourceError};
+pub use blocks::{Blocks, GridChoice, Source, SourceError};
 
 use crate::policy::{Access, Build};
 use crate::trace::Report;
@@ -152,7 +152,7 @@ pub fn replay(
 type Run = (Row, bool, Ledger);
 
 /// Accesses, and the number of the first.
-type Batch = Arc<(u64, Vec<Asked>)>;
+type Batch = Arc<(u64, Vec<Access>)>;
 
 /// Batches that wait for a thread: enough that neither side waits for a slow turn of the other.
 const WAITING: usize = 4;
@@ -193,7 +193,7 @@ fn run(runs: Vec<Run>, mut blocks: Blocks, survey: &Survey) -> Result<(Vec<Row>,
                 Ok(accesses) => accesses,
                 Err(error) => break Err(error),
             };
-            accesses.iter().for_each(|it| unique.add(it.access.key));
+            accesses.iter().for_each(|it| unique.add(it.key));
             let batch = Arc::new((first, accesses));
             first += batch.1.len() as u64;
             // A thread that is gone has panicked, which the join below passes on.
@@ -220,11 +220,11 @@ fn work(ledger: &mut Ledger, batch: &Batch, next: &[u64]) {
     let (first, asked) = &**batch;
     let mut at = 0;
     while at < asked.len() {
-        let unit = ledger.unit(asked[at].access.key);
-        let same = |it: &&Asked| !it.first && ledger.unit(it.access.key) == unit;
+        let unit = ledger.unit(asked[at].key);
+        let same = |it: &&Access| !it.first && ledger.unit(it.key) == unit;
         let blocks = 1 + asked[at + 1..].iter().take_while(same).count();
         let next = next.get((first + at as u64) as usize).copied().unwrap_or(u64::MAX);
-        ledger.access(&Access { key: unit, next, ..asked[at].access }, blocks as u64);
+        ledger.access(&Access { key: unit, next, ..asked[at] }, blocks as u64);
         at += blocks;
     }
 }

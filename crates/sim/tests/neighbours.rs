@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading around a miss, seen from outside: neighbours come along from a slow origin while there is room, and nobody
+//! Reading around a miss, seen from outside: neighbours come along from a slow origin, into the cache while there is room and else into the window, and nobody
 //! is worse off for it. That none of them is ever old is for torture to show (canary `stale-neighbour`).
 
 use flashfront_device::wrap::{Fault, Rule};
@@ -79,9 +79,9 @@ fn only_a_slow_origin_is_asked_for_more() {
 fn it_can_be_switched_off_and_a_budget_buys_only_what_was_asked_for() {
     let off = Options { read_around_blocks: 0, ..Options::default() };
     let budget = Options { flash_writes_per_day_bytes: Some(1 << 40), ..Options::default() };
-    for options in [off, budget] {
+    for (options, read) in [(off, 40), (budget, 48)] {
         let mut client = client(options);
-        assert_eq!(origin_blocks(&mut client, 100..140), 40);
+        assert_eq!(origin_blocks(&mut client, 100..140), read, "whole units, if they may wait in RAM");
         assert_eq!(counters(&client).neighbour_blocks, 0);
     }
 }
@@ -136,20 +136,91 @@ fn an_error_beside_a_block_is_not_its_own() {
     assert!(failed.len() == 1 && failed[0].0 == bad, "{failed:?}");
 }
 
+/// Fills the cache of 1,024 blocks with what is read again and again, so that its gate is shut.
+fn fill(client: &mut Client) {
+    for _ in 0..4 {
+        (0..900).for_each(|block| read(client, block));
+    }
+    (900..2000).for_each(|block| read(client, block));
+}
+
+/// They wait in the window then, which is RAM: read once in order, a block is a hit fifteen times of sixteen and costs no flash.
+#[test]
+fn neighbours_wait_beside_a_full_cache() {
+    let mut client = client(Options::default());
+    fill(&mut client);
+    let before = counters(&client);
+    let scanned = origin_blocks(&mut client, 2000..4000);
+    let after = counters(&client);
+    let (misses, brought) = (after.read_misses - before.read_misses, after.neighbour_blocks - before.neighbour_blocks);
+    assert!(misses <= 2000 / UNIT + UNIT && scanned <= 2000 + 2 * UNIT, "{misses} misses, {scanned} blocks");
+    assert!(after.promoted_blocks - before.promoted_blocks + brought <= UNIT, "a scan went to flash");
+}
+
+/// They don't, but for one unit in 32 that is to show whether it has changed, when nobody asks for them.
+#[test]
+fn neighbours_that_nobody_asks_for_stay_away() {
+    let mut client = client(Options::default());
+    fill(&mut client);
+    // One block of each of 125 units, in turn: what waits of the others leaves unread.
+    let turn = |client: &mut Client| {
+        (0..125).map(|unit| origin_blocks(client, 2000 + unit * UNIT..2001 + unit * UNIT)).sum::<u64>()
+    };
+    for _ in 0..3 {
+        turn(&mut client);
+    }
+    let before = counters(&client);
+    let asked = turn(&mut client);
+    let misses = counters(&client).read_misses - before.read_misses;
+    assert!(asked <= misses + 125 / 16 * UNIT, "{asked} blocks for {misses} misses");
+}
+
+/// A neighbour that waits is a block like any other once somebody has asked for it: asked for again and again it is cached.
+#[test]
+fn a_neighbour_that_is_asked_for_is_cached_like_any_other() {
+    let mut client = client(Options::default());
+    fill(&mut client);
+    read(&mut client, 2000);
+    let before = counters(&client).promoted_blocks;
+    // More between two turns than the window has.
+    for _ in 0..12 {
+        read(&mut client, 2005);
+        (0..6).for_each(|unit| read(&mut client, 2100 + unit * UNIT));
+    }
+    assert!(counters(&client).promoted_blocks > before, "it never was");
+    let before = counters(&client).read_misses;
+    (0..6).for_each(|unit| read(&mut client, 2200 + unit * UNIT));
+    read(&mut client, 2005);
+    assert_eq!(counters(&client).read_misses - before, 6, "it is there whatever else is read");
+    client.judge();
+    client.leave();
+}
+
+/// What is written while it waits is read as it was written.
+#[test]
+fn a_neighbour_that_waits_is_forgotten_when_it_is_written() {
+    let mut client = client(Options::default());
+    fill(&mut client);
+    read(&mut client, 2000);
+    client.write(0, 2003 * 8, 8, false);
+    client.write(0, 2004 * 8 + 2, 3, false);
+    client.finish();
+    origin_blocks(&mut client, 2000..2016);
+    client.leave();
+}
+
 /// Of a cache full of what is read again and again, a scan takes no more away than one that brings nothing along.
 #[test]
 fn a_full_cache_takes_no_neighbours() {
     let pushed_out = |options: Options| {
         let mut client = client(options);
-        for _ in 0..4 {
-            (0..900).for_each(|block| read(&mut client, block));
-        }
-        (900..2000).for_each(|block| read(&mut client, block));
+        fill(&mut client);
         let before = counters(&client);
         let scanned = origin_blocks(&mut client, 2000..4000);
-        let brought = counters(&client).neighbour_blocks - before.neighbour_blocks;
-        assert!(scanned <= 2000 + UNIT && brought <= UNIT, "{brought} of {scanned} blocks");
-        origin_blocks(&mut client, 0..900)
+        let after = counters(&client);
+        let brought = after.neighbour_blocks - before.neighbour_blocks;
+        assert!(scanned <= 2000 + 2 * UNIT && brought <= UNIT, "{brought} of {scanned} blocks");
+        after.evicted_blocks - before.evicted_blocks
     };
     let alone = pushed_out(Options { read_around_blocks: 0, ..Options::default() });
     let ours = pushed_out(Options::default());

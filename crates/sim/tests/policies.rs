@@ -19,7 +19,7 @@ fn stream(accesses: impl IntoIterator<Item = (u64, bool, u64)>) -> Vec<Access> {
     let mut time_ns = 5 * SECOND;
     let with_time = |(key, write, after)| {
         time_ns += after;
-        Access { key, write, time_ns, next: u64::MAX }
+        Access { key, write, time_ns, first: true, next: u64::MAX }
     };
     let mut stream: Vec<Access> = accesses.into_iter().map(with_time).collect();
     let mut next = HashMap::new();

@@ -73,7 +73,7 @@ fn near_on_a_real_trace() {
     };
     let mut trace = source.open(Arc::new(AtomicU64::new(0))).unwrap();
     let batches = std::iter::from_fn(|| Some(trace.batch().unwrap()).filter(|batch| !batch.is_empty()));
-    let accesses = batches.flatten().map(|asked| (asked.access.key, asked.access.write));
+    let accesses = batches.flatten().map(|asked| (asked.key, asked.write));
     compare("mssql", 15_474, 0, accesses, &Bounds { hits: 2.0, origin_reads: 2.0, flash_writes: 2.0 });
 }
 

@@ -200,7 +200,14 @@ impl Duel {
 mod tests {
     use super::*;
 
-    const SHAPE: Shape = Shape { segments: 256, segment_blocks: 8, free_segments: 3, window_blocks: 64, stands_for: 1 };
+    const SHAPE: Shape = Shape {
+        segments: 256,
+        segment_blocks: 8,
+        free_segments: 3,
+        window_blocks: 64,
+        stands_for: 1,
+        read_around_blocks: 1,
+    };
 
     fn duel() -> Duel {
         Duel::of(SHAPE, policy::ALL[0].build).expect("it is large enough")

@@ -3,7 +3,8 @@
 //!
 //! The log is the cache: a block rewritten leaves a hole until its segment is reclaimed, free segments and half-full ones hold
 //! nothing, and what is copied forward counts. The window is there too. Unlike the engine's, there are no commit headers
-//! (0.4 % of a segment), one lane, and dirty blocks are taken for destaged when their segment is reclaimed.
+//! (0.4 % of a segment), one lane, and dirty blocks are taken for destaged when their segment is reclaimed. Neighbours of what
+//! is missed, if they are asked for ([`Shape::read_around_blocks`]), come into the window also while there is room, and wherever the origin ends.
 //! `sim` replays traces against it, and the shadow runs small ones of it.
 
 use alloc::boxed::Box;
@@ -29,6 +30,8 @@ pub struct Shape {
     pub window_blocks: usize,
     /// For how many blocks each stands: 1, but in a model that sees a sample.
     pub stands_for: u32,
+    /// Blocks that are read around a miss, as from a disk: 1 for none, as in a model that sees a sample.
+    pub read_around_blocks: u64,
 }
 
 impl Shape {
@@ -72,6 +75,9 @@ pub struct Model {
     /// Never needed to reclaim yet.
     room: bool,
     evicted: Vec<u64>,
+    read_around_blocks: u64,
+    /// What was missed, and its neighbours haven't come yet.
+    missed: Vec<u64>,
     totals: Totals,
     dirty: u64,
 }
@@ -86,7 +92,7 @@ impl Model {
     /// An empty cache of that shape under a policy.
     #[must_use]
     pub fn new(shape: Shape, policy: policy::Build) -> Self {
-        let Shape { segments, segment_blocks, free_segments, window_blocks, stands_for } = shape;
+        let Shape { segments, segment_blocks, free_segments, window_blocks, stands_for, read_around_blocks } = shape;
         Self {
             policy: policy(Capacity { segments, segment_blocks, stands_for }),
             window: Window::of(window_blocks),
@@ -102,6 +108,8 @@ impl Model {
             open: [None; 2],
             room: true,
             evicted: Vec::new(),
+            read_around_blocks,
+            missed: Vec::new(),
             totals: Totals::default(),
             dirty: 0,
         }
@@ -251,30 +259,71 @@ impl Model {
     /// Whether a block waits in the window, where it is seen once more.
     fn wait_again(&mut self, key: u64) -> bool {
         let Some(place) = self.window.find(key) else { return false };
-        self.window.touch(place, |seen| self.policy.seen_waiting(seen));
+        let first = self.window.is_first_asked(place);
+        self.window.touch(place, |seen| if first { 1 } else { self.policy.seen_waiting(seen) });
         true
     }
 
     fn read_missed(&mut self, key: u64) -> Outcome {
-        if self.wait_again(key) {
-            return Outcome { hit: true, waited: true, admitted: false };
+        let Some(place) = self.window.find(key) else {
+            if self.read_around_blocks > 1 && self.window.wants_neighbours(key / self.read_around_blocks) {
+                self.missed.push(key);
+            }
+            return Outcome { admitted: self.offer(key), ..Outcome::default() };
+        };
+        let mut admitted = false;
+        if self.window.is_first_asked(place) {
+            match self.admit(key) {
+                Ok(()) => {
+                    self.window.forget(key..key + 1);
+                    admitted = true;
+                }
+                Err(seen) => self.window.touch(place, |_| seen),
+            }
+        } else {
+            self.window.touch(place, |seen| self.policy.seen_waiting(seen));
         }
-        Outcome { admitted: self.offer(key), ..Outcome::default() }
+        Outcome { hit: true, waited: true, admitted }
+    }
+
+    /// The neighbours of what the last request missed come: no part of it has found them. Returns how many.
+    pub fn neighbours_come(&mut self) -> u64 {
+        let (mut came, around) = (0, self.read_around_blocks);
+        for missed in core::mem::take(&mut self.missed) {
+            let first = missed / around * around;
+            for key in first..first + around {
+                if self.find(key).is_some() || self.window.find(key).is_some() {
+                    continue;
+                }
+                came += 1;
+                if let Some((_, Some((key, seen)))) = self.window.put_neighbour(key) {
+                    self.policy.left_window(key, seen);
+                }
+            }
+        }
+        self.totals.origin_read_blocks += came;
+        came
+    }
+
+    /// Puts a clean block that is not in the log there if the policy admits it; else how often it was seen.
+    fn admit(&mut self, key: u64) -> Result<(), u8> {
+        let verdict = self.policy.missed(key, self.room);
+        if !verdict.admit {
+            return Err(verdict.seen);
+        }
+        self.append(key, Zone::Main, Note::default());
+        self.totals.fill_blocks += 1;
+        self.reclaim();
+        Ok(())
     }
 
     /// Offers the policy a clean block that is nowhere; returns whether it is in the log now.
     fn offer(&mut self, key: u64) -> bool {
-        let verdict = self.policy.missed(key, self.room);
-        if verdict.admit {
-            self.append(key, Zone::Main, Note::default());
-            self.totals.fill_blocks += 1;
-            self.reclaim();
-            return true;
-        }
-        match self.window.put(key, verdict.seen) {
+        let Err(seen) = self.admit(key) else { return true };
+        match self.window.put(key, seen) {
             Some((_, None)) => {}
             Some((_, Some((key, seen)))) => self.policy.left_window(key, seen),
-            None => self.policy.left_window(key, verdict.seen),
+            None => self.policy.left_window(key, seen),
         }
         false
     }

@@ -8,7 +8,14 @@ use crate::policy;
 fn cache(blocks: u64) -> Shape {
     let segments = (blocks / 256) as u32;
     let window_blocks = policy::Window::new(blocks, 1).capacity();
-    Shape { segments, segment_blocks: 256, free_segments: (segments / 32).clamp(8, 64), window_blocks, stands_for: 1 }
+    Shape {
+        segments,
+        segment_blocks: 256,
+        free_segments: (segments / 32).clamp(8, 64),
+        window_blocks,
+        stands_for: 1,
+        read_around_blocks: 1,
+    }
 }
 
 fn shadow(blocks: u64) -> Shadow {
@@ -109,7 +116,14 @@ fn same_accesses_same_answers() {
 
 #[test]
 fn writes_go_where_the_mode_says() {
-    let shape = Shape { segments: 64, segment_blocks: 16, free_segments: 3, window_blocks: 4, stands_for: 1 };
+    let shape = Shape {
+        segments: 64,
+        segment_blocks: 16,
+        free_segments: 3,
+        window_blocks: 4,
+        stands_for: 1,
+        read_around_blocks: 1,
+    };
     let mut model = Model::new(shape, policy::ALL[0].build);
     model.write(1);
     assert_eq!(model.write(1), Outcome { hit: true, waited: false, admitted: false });

@@ -17,6 +17,18 @@ pub(super) const SPEC: Spec<Build> = Spec {
     build: Build { new: |capacity| Box::new(Flashfront::new(capacity)), unit_blocks: 1, foresees: false, is_log: true },
 };
 
+pub(super) const SPEC_DISK: Spec<Build> = Spec {
+    name: "flashfront_disk",
+    summary: "the same before a disk: reads around what it misses",
+    source: "engine: the default policy and neighbours",
+    build: Build {
+        new: |capacity| Box::new(Flashfront::before_disk(capacity)),
+        unit_blocks: 1,
+        foresees: false,
+        is_log: true,
+    },
+};
+
 /// Segments of a small cache; with fewer its open and free ones would be a large part of it.
 const SEGMENTS: usize = 256;
 /// Blocks of a segment of a large one: 1 MiB, as `format` makes it.
@@ -26,6 +38,9 @@ const SEGMENT_BLOCKS_MAX: usize = 256;
 const FREE_SEGMENTS: usize = 3;
 /// A cache of fewer blocks copies none forward, and keeps one free.
 const BLOCKS_MIN: usize = 16;
+
+/// What is read around a miss from a disk: the daemon's default.
+const READ_AROUND_BLOCKS: u64 = 16;
 
 /// The parts of a cache of that many blocks.
 #[must_use]
@@ -40,6 +55,7 @@ pub fn shape(capacity: usize) -> Shape {
         free_segments: free_segments as u32,
         window_blocks,
         stands_for: 1,
+        read_around_blocks: 1,
     }
 }
 
@@ -50,10 +66,18 @@ pub struct Flashfront {
 }
 
 impl Flashfront {
-    /// An empty one of that many blocks.
+    /// An empty one of that many blocks, before an origin whose reads are cheap.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        let (shape, policy) = (shape(capacity), policy::ALL[0].build);
+        Self::of(shape(capacity))
+    }
+
+    fn before_disk(capacity: usize) -> Self {
+        Self::of(Shape { read_around_blocks: READ_AROUND_BLOCKS, ..shape(capacity) })
+    }
+
+    fn of(shape: Shape) -> Self {
+        let policy = policy::ALL[0].build;
         Self { model: Model::new(shape, policy), duel: Duel::of(shape, policy) }
     }
 
@@ -76,6 +100,9 @@ impl Flashfront {
 impl Policy for Flashfront {
     fn access(&mut self, access: &Access, changes: &mut Changes) -> bool {
         let before = self.model.totals().reinserted_blocks;
+        if access.first {
+            changes.brought = self.model.neighbours_come();
+        }
         let outcome = self.ask(access.key, access.write);
         (changes.waited, changes.admitted) = (outcome.waited, outcome.admitted);
         changes.evicted.extend_from_slice(self.model.evicted());

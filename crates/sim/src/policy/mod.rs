@@ -26,6 +26,7 @@ use flashfront_engine::policy::Spec;
 /// All of them.
 pub static ALL: &[Spec<Build>] = &[
     flashfront::SPEC,
+    flashfront::SPEC_DISK,
     lru::SPEC,
     fifo::SPEC,
     clock::SPEC,
@@ -60,6 +61,8 @@ pub struct Access {
     pub write: bool,
     /// When, from any start on; never backwards.
     pub time_ns: u64,
+    /// It is the first of its request.
+    pub first: bool,
     /// The number of the access that asks for it next, counted from 0 over the whole trace; `u64::MAX` for never. Only for a
     /// policy that needs it.
     pub next: u64,
@@ -74,6 +77,8 @@ pub struct Changes {
     pub waited: bool,
     /// These no longer are. May include the one asked for, if it was thrown out at once.
     pub evicted: Vec<u64>,
+    /// So many units were read from the origin that nobody had asked for, and wait in RAM.
+    pub brought: u64,
     /// So many units go to the end of a queue once more. Only of policies whose queues are logs themselves.
     pub reinserted: u64,
 }

@@ -125,15 +125,6 @@ impl Display for SourceError {
 
 impl std::error::Error for SourceError {}
 
-/// An access to a block, and whether it is the first of its request.
-#[derive(Clone, Copy, Debug)]
-pub struct Asked {
-    /// The access.
-    pub access: Access,
-    /// Whether it is the first of its request.
-    pub first: bool,
-}
-
 /// A trace that is being read.
 pub struct Blocks {
     path: PathBuf,
@@ -215,7 +206,7 @@ impl Blocks {
     ///
     /// # Errors
     /// If the file can't be read on, has a bad line where that ends a trace, or too many disks.
-    pub fn batch(&mut self) -> Result<Vec<Asked>, SourceError> {
+    pub fn batch(&mut self) -> Result<Vec<Access>, SourceError> {
         let mut batch = Vec::with_capacity(BATCH);
         while batch.len() < BATCH {
             let Some(record) = self.records.next() else { break };
@@ -225,7 +216,7 @@ impl Blocks {
         Ok(batch)
     }
 
-    fn add(&mut self, record: &Record, batch: &mut Vec<Asked>) -> Result<(), SourceError> {
+    fn add(&mut self, record: &Record, batch: &mut Vec<Access>) -> Result<(), SourceError> {
         if self.echoes.as_mut().is_some_and(|echoes| echoes.is_echo(record)) {
             return Ok(());
         }
@@ -261,8 +252,8 @@ impl Blocks {
                 self.page_cache_hits += 1;
                 continue;
             }
-            let access = Access { key, write, time_ns: self.time_ns, next: u64::MAX };
-            batch.push(Asked { access, first: std::mem::take(&mut first) });
+            let first = std::mem::take(&mut first);
+            batch.push(Access { key, write, time_ns: self.time_ns, first, next: u64::MAX });
         }
         Ok(())
     }

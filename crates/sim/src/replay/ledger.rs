@@ -3,7 +3,7 @@
 //!
 //! In blocks of 4 KiB, in writeback mode. A write that the policy takes is absorbed: one block of flash now, and one of origin I/O
 //! when it leaves the cache or the trace ends. One that it declines goes to the origin. A read that misses costs one origin read,
-//! and one flash write if it is taken. A policy with larger units is asked once for the blocks of a request that are in one; a miss
+//! and one flash write if it is taken; so does what a policy has come along unasked. A policy with larger units is asked once for the blocks of a request that are in one; a miss
 //! is answered by the origin, and the unit copied in beside it, which thus starts clean; it is written back and moved in the log as a
 //! whole, and what is rewritten in it takes no new place there (dm-cache).
 
@@ -63,7 +63,7 @@ impl Ledger {
         let unit = 1 << self.unit_bits;
         (self.changes.admitted, self.changes.waited) = (false, false);
         self.changes.evicted.clear();
-        self.changes.reinserted = 0;
+        (self.changes.reinserted, self.changes.brought) = (0, 0);
         let hit = self.policy.access(access, &mut self.changes);
 
         self.cached = self.cached + u64::from(self.changes.admitted) - self.changes.evicted.len() as u64;
@@ -72,6 +72,7 @@ impl Ledger {
         totals.accesses += blocks;
         totals.hits += found;
         totals.reinserted_blocks += self.changes.reinserted * unit;
+        totals.origin_read_blocks += self.changes.brought * unit;
         for &gone in &self.changes.evicted {
             if let Some(log) = &mut self.log {
                 log.remove(gone);
@@ -98,7 +99,9 @@ impl Ledger {
             totals.reads += blocks;
             totals.read_hits += found;
             totals.origin_read_blocks += missed;
-            totals.fill_blocks += if taken && !copied { missed } else { 0 };
+            // What came along and waited is filled when it is asked for.
+            let filled = if self.changes.waited && self.changes.admitted { found } else { missed };
+            totals.fill_blocks += if taken && !copied { filled } else { 0 };
         }
         if let Some(log) = &mut self.log
             && taken

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::blocks::{Asked, Blocks, SourceError};
+use super::blocks::{Blocks, SourceError};
 
 /// What a first reading found.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +25,7 @@ impl Survey {
             if batch.is_empty() {
                 break;
             }
-            for Asked { access, .. } in batch {
+            for access in batch {
                 unique.add(access.key);
                 if foresee {
                     let number = next.len() as u64;
