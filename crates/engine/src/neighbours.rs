@@ -170,6 +170,12 @@ enum Into {
     Window,
 }
 
+/// Where the blocks that are read with these begin, as many as a unit has: with their unit, or with themselves if they lie in two.
+pub(crate) const fn begin_of_unit(from: u64, to: u64, unit: u64) -> u64 {
+    let begin = from / unit * unit;
+    if to > begin + unit { from } else { begin }
+}
+
 /// Blocks of a read piece that are read with their neighbours.
 pub(crate) struct WideRead {
     pub(crate) piece: usize,
@@ -211,8 +217,9 @@ impl Lane {
         // Not beyond the lane's stripe, nor into a block that the origin's end cuts.
         let stripe = u64::from(cx.shared.superblock.stripe_blocks);
         let whole = origin.base.0 + origin.size_bytes / BLOCK_BYTES;
-        let first = (from.0 / unit * unit).max(from.0 / stripe * stripe);
-        let end = (from.0 / unit * unit + unit).min((from.0 / stripe + 1) * stripe).min(whole);
+        let begin = begin_of_unit(from.0, to.0, unit);
+        let first = begin.max(from.0 / stripe * stripe);
+        let end = (begin + unit).min((from.0 / stripe + 1) * stripe).min(whole);
         if to.0 > end {
             return None;
         }

@@ -2,7 +2,8 @@
 //! The window's bytes: copies of blocks that were read from an origin and are not in the cache.
 //!
 //! Coherent by the locks: a copy is put in while a read holds its range, and whatever changes a block
-//! holds its range alone and forgets the copy first ([`RamWindow::forget`]). So a block is in the window or in the
+//! holds its range alone and forgets the copy first ([`RamWindow::forget`]). Neighbours, which nobody locks, are put in only if nobody has asked to change them
+//! since they were read ([`crate::neighbours`]). So a block is in the window or in the
 //! index, never in both (checked by `check`).
 
 use alloc::vec::Vec;
@@ -35,8 +36,11 @@ impl RamWindow {
     /// asked about it ([`RamWindow::settle`]).
     pub(crate) fn read(&mut self, flat: Flat, policy: &mut dyn Policy) -> Option<(Span, bool)> {
         let place = self.window.find(flat.0)?;
-        let first = self.window.is_first_asked(place);
-        self.window.touch(place, |seen| if first { 1 } else { policy.seen_waiting(seen) });
+        // Whose reader passes the cache the policy is not asked about.
+        let first = self.window.first_asked(place, policy.refused(1));
+        if !first {
+            self.window.touch(place, |seen| policy.seen_waiting(seen));
+        }
         Some((self.span(place), first))
     }
 

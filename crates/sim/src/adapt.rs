@@ -301,7 +301,13 @@ impl Experiment {
                         // Who foresees admits all that it misses, so that for it there is one pass.
                         let next = if again { nth + UNIT_BLOCKS_MAX / unit_blocks } else { u64::MAX };
                         ledger.access(
-                            &Access { key: ledger.unit(block), write: false, time_ns, first: true, next },
+                            &Access {
+                                key: ledger.unit(block),
+                                write: false,
+                                time_ns,
+                                first: block == blocks.start,
+                                next,
+                            },
                             unit_blocks,
                         );
                         nth += 1;
@@ -330,7 +336,7 @@ impl Experiment {
                     let next =
                         if pass < HOT_PASSES { nth + requests * UNIT_BLOCKS_MAX / unit_blocks } else { u64::MAX };
                     ledger.access(
-                        &Access { key: ledger.unit(block), write: false, time_ns, first: true, next },
+                        &Access { key: ledger.unit(block), write: false, time_ns, first: block == first, next },
                         unit_blocks,
                     );
                     nth += 1;

@@ -48,6 +48,16 @@ fn what_is_beside_a_miss_is_a_hit() {
 }
 
 #[test]
+fn what_follows_a_miss_in_two_units_is_a_hit() {
+    let mut client = client(Options::default());
+    let before = counters(&client).origin_reads_bytes;
+    client.read(0, 110 * 8, 4 * 8);
+    client.finish();
+    assert_eq!((counters(&client).origin_reads_bytes - before) / BLOCK_BYTES, UNIT);
+    assert_eq!(origin_blocks(&mut client, 110..126), 0);
+}
+
+#[test]
 fn only_what_is_missing_is_read() {
     let mut client = client(Options::default());
     client.write(0, 96 * 8, 16, false);
@@ -162,16 +172,18 @@ fn neighbours_wait_beside_a_full_cache() {
 fn neighbours_that_nobody_asks_for_stay_away() {
     let mut client = client(Options::default());
     fill(&mut client);
-    // One block of each of 125 units, in turn: what waits of the others leaves unread.
-    let turn = |client: &mut Client| {
-        (0..125).map(|unit| origin_blocks(client, 2000 + unit * UNIT..2001 + unit * UNIT)).sum::<u64>()
+    // One block of each of 125 units, each time another one: what waits of the others leaves unread.
+    let turn = |client: &mut Client, nth: u64| {
+        let blocks = (0..125).map(|unit| 2000 + unit * UNIT + nth);
+        blocks.map(|block| origin_blocks(client, block..block + 1)).sum::<u64>()
     };
-    for _ in 0..3 {
-        turn(&mut client);
+    for nth in 0..3 {
+        turn(&mut client, nth);
     }
     let before = counters(&client);
-    let asked = turn(&mut client);
+    let asked = turn(&mut client, 3);
     let misses = counters(&client).read_misses - before.read_misses;
+    assert!(misses > 110, "{misses} of 125 missed: nothing is shown");
     assert!(asked <= misses + 125 / 16 * UNIT, "{asked} blocks for {misses} misses");
 }
 
@@ -196,17 +208,24 @@ fn a_neighbour_that_is_asked_for_is_cached_like_any_other() {
     client.leave();
 }
 
-/// What is written while it waits is read as it was written.
+/// What is written while it waits is read as it was written, also if it is written past the cache: then no index hides the old copy.
 #[test]
 fn a_neighbour_that_waits_is_forgotten_when_it_is_written() {
-    let mut client = client(Options::default());
-    fill(&mut client);
-    read(&mut client, 2000);
-    client.write(0, 2003 * 8, 8, false);
-    client.write(0, 2004 * 8 + 2, 3, false);
-    client.finish();
-    origin_blocks(&mut client, 2000..2016);
-    client.leave();
+    for mode in [Mode::Writeback, Mode::Writearound, Mode::Writethrough] {
+        let mut spec = world(1_000_000, Options::default());
+        spec.origins[0].mode = mode;
+        let mut client = Client::fresh(spec);
+        read(&mut client, 4000);
+        fill(&mut client);
+        let before = counters(&client).waiting_neighbour_blocks;
+        read(&mut client, 2000);
+        assert_eq!(counters(&client).waiting_neighbour_blocks - before, UNIT - 1);
+        client.write(0, 2003 * 8, 8, false);
+        client.write(0, 2004 * 8 + 2, 3, false);
+        client.finish();
+        origin_blocks(&mut client, 2000..2016);
+        client.leave();
+    }
 }
 
 /// Of a cache full of what is read again and again, a scan takes no more away than one that brings nothing along.

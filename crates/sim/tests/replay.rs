@@ -32,15 +32,16 @@ fn mssql() -> Source {
     source(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/windows-mssql.load.gz"), None)
 }
 
-/// A trace of accesses to blocks, as in `r1 w2`, in a file of its own.
+/// A trace of accesses to blocks, as in `r1 w2 r4+8`, in a file of its own.
 fn trace(name: &str, accesses: &str) -> PathBuf {
     let lines: String = accesses
         .split_whitespace()
         .zip(0..)
         .map(|(access, at)| {
             let (op, block) = access.split_at(1);
-            let sector = block.parse::<u64>().expect("a number") * 8;
-            format!("{at}.0 ; {sector} ; 8 ; {} ; 0.0 ; 0.0\n", op.to_uppercase())
+            let (block, blocks) = block.split_once('+').unwrap_or((block, "1"));
+            let [sector, sectors] = [block, blocks].map(|it| it.parse::<u64>().expect("a number") * 8);
+            format!("{at}.0 ; {sector} ; {sectors} ; {} ; 0.0 ; 0.0\n", op.to_uppercase())
         })
         .collect();
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.load"));
@@ -159,6 +160,26 @@ fn the_daemon_s_own_policy_keeps_a_scan_out() {
     let scan: String = (0..20_000).map(|block| format!("r{block} ")).collect();
     let totals = totals("scan", &scan, "flashfront", 1000);
     assert!(totals.flash_blocks_written() <= 1100, "{totals:?}");
+}
+
+#[test]
+fn before_a_disk_neighbours_of_what_is_missed_wait_for_the_next_request() {
+    // The first reads its unit of 16, the third what follows it, as it lies in two units; the fourth has a whole unit's length. What came along is cached when it
+    // is asked for.
+    let totals = totals("disk", "r0+4 r4+2 r30+4 r100+16 r45 r46 r8", "flashfront_disk", 1000);
+    assert_eq!((totals.accesses, totals.hits), (29, 2 + 1 + 1), "no request finds what it brought");
+    assert_eq!(totals.origin_read_blocks, 16 + 16 + 16 + 2);
+    assert_eq!((totals.fill_blocks, totals.reinserted_blocks), (4 + 2 + 4 + 16 + 1 + 1 + 1, 0));
+}
+
+/// Beside a full cache they wait in RAM: a scan costs no more flash than without them, and one read of the origin in sixteen.
+#[test]
+fn before_a_disk_a_scan_misses_once_a_unit_and_is_kept_out() {
+    let scan: String = (0..20_000).map(|block| format!("r{block} ")).collect();
+    let totals = totals("disk-scan", &scan, "flashfront_disk", 2000);
+    assert!(totals.flash_blocks_written() <= 2200, "{totals:?}");
+    assert!(totals.accesses - totals.hits <= 20_000 / 16 + 100, "{totals:?}");
+    assert!(totals.origin_read_blocks <= 20_000 + 16, "{totals:?}");
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub enum Zone {
 pub struct Verdict {
     /// Into the cache if it has room now; else into the window, which is in RAM.
     pub admit: bool,
-    /// It was seen so many times so far.
+    /// It was seen so many times so far, at least once.
     pub seen: u8,
 }
 

@@ -84,9 +84,10 @@ impl Window {
         }
     }
 
-    /// Whether a block is a neighbour that is asked for now for the first time; that is noted.
-    pub(crate) fn is_first_asked(&mut self, place: u32) -> bool {
-        let first = self.places[place as usize].is_some_and(|waiting| waiting.seen == UNASKED);
+    /// Whether a block is a neighbour that is asked for now for the first time; from now on it has that count.
+    pub(crate) fn first_asked(&mut self, place: u32, count: u8) -> bool {
+        let waiting = self.places[place as usize].as_mut().filter(|waiting| waiting.seen == UNASKED);
+        let first = waiting.map(|waiting| waiting.seen = count).is_some();
         if first {
             self.judge(true);
         }
@@ -110,11 +111,17 @@ impl Window {
 
     /// Puts a neighbour in, like [`Window::put`].
     pub(crate) fn put_neighbour(&mut self, key: u64) -> Option<(u32, Option<(u64, u8)>)> {
-        self.put(key, UNASKED)
+        self.place(key, UNASKED)
     }
 
-    /// Puts a block in; returns its place, and who had to leave for it, if anybody had asked for him. `None`: no place at all.
+    /// Puts a block in that was seen at least once; returns its place, and who had to leave for it, if anybody had asked for him. `None`: no place
+    /// at all.
     pub fn put(&mut self, key: u64, seen: u8) -> Option<(u32, Option<(u64, u8)>)> {
+        debug_assert_ne!(seen, UNASKED, "bug: block {key} was asked for");
+        self.place(key, seen)
+    }
+
+    fn place(&mut self, key: u64, seen: u8) -> Option<(u32, Option<(u64, u8)>)> {
         if self.capacity == 0 {
             return None;
         }
@@ -139,7 +146,11 @@ impl Window {
     pub fn forget(&mut self, keys: core::ops::Range<u64>) {
         while let Some((&key, &place)) = self.at.range(keys.clone()).next() {
             self.at.remove(&key);
-            self.places[place as usize] = None;
+            let gone = self.places[place as usize].take();
+            // Who only writes to neighbours has no use for them.
+            if gone.is_some_and(|gone| gone.seen == UNASKED) {
+                self.judge(false);
+            }
         }
     }
 

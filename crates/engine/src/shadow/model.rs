@@ -4,14 +4,17 @@
 //! The log is the cache: a block rewritten leaves a hole until its segment is reclaimed, free segments and half-full ones hold
 //! nothing, and what is copied forward counts. The window is there too. Unlike the engine's, there are no commit headers
 //! (0.4 % of a segment), one lane, and dirty blocks are taken for destaged when their segment is reclaimed. Neighbours of what
-//! is missed, if they are asked for ([`Shape::read_around_blocks`]), come into the window also while there is room, and wherever the origin ends.
+//! is missed, if they are wanted ([`Shape::read_around_blocks`]), come into the window also while there is room, and from beyond the origin's end; they come when
+//! the request is over.
 //! `sim` replays traces against it, and the shadow runs small ones of it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::chains::Chains;
 use super::totals::Totals;
+use crate::neighbours::begin_of_unit;
 use crate::policy::{self, Capacity, HITS_MAX, Hold, Policy, Window, Zone};
 use crate::types::SegmentId;
 
@@ -76,8 +79,8 @@ pub struct Model {
     room: bool,
     evicted: Vec<u64>,
     read_around_blocks: u64,
-    /// What was missed, and its neighbours haven't come yet.
-    missed: Vec<u64>,
+    /// Runs of blocks that this request missed.
+    missed: Vec<Range<u64>>,
     totals: Totals,
     dirty: u64,
 }
@@ -259,20 +262,23 @@ impl Model {
     /// Whether a block waits in the window, where it is seen once more.
     fn wait_again(&mut self, key: u64) -> bool {
         let Some(place) = self.window.find(key) else { return false };
-        let first = self.window.is_first_asked(place);
-        self.window.touch(place, |seen| if first { 1 } else { self.policy.seen_waiting(seen) });
+        if !self.window.first_asked(place, self.policy.refused(1)) {
+            self.window.touch(place, |seen| self.policy.seen_waiting(seen));
+        }
         true
     }
 
     fn read_missed(&mut self, key: u64) -> Outcome {
         let Some(place) = self.window.find(key) else {
-            if self.read_around_blocks > 1 && self.window.wants_neighbours(key / self.read_around_blocks) {
-                self.missed.push(key);
+            match self.missed.last_mut() {
+                _ if self.read_around_blocks <= 1 => {}
+                Some(run) if run.end == key => run.end += 1,
+                _ => self.missed.push(key..key + 1),
             }
             return Outcome { admitted: self.offer(key), ..Outcome::default() };
         };
         let mut admitted = false;
-        if self.window.is_first_asked(place) {
+        if self.window.first_asked(place, 1) {
             match self.admit(key) {
                 Ok(()) => {
                     self.window.forget(key..key + 1);
@@ -286,23 +292,34 @@ impl Model {
         Outcome { hit: true, waited: true, admitted }
     }
 
-    /// The neighbours of what the last request missed come: no part of it has found them. Returns how many.
+    /// The request is over: neighbours of what it missed come, by one read for each run, as in [`crate::neighbours`]. Returns how many more blocks
+    /// were read than were missed.
     pub fn neighbours_come(&mut self) -> u64 {
-        let (mut came, around) = (0, self.read_around_blocks);
-        for missed in core::mem::take(&mut self.missed) {
-            let first = missed / around * around;
-            for key in first..first + around {
-                if self.find(key).is_some() || self.window.find(key).is_some() {
-                    continue;
-                }
-                came += 1;
-                if let Some((_, Some((key, seen)))) = self.window.put_neighbour(key) {
+        let (mut more, around) = (0, self.read_around_blocks);
+        let mut last_unit = None;
+        for run in core::mem::take(&mut self.missed) {
+            let unit = run.start / around;
+            let begin = begin_of_unit(run.start, run.end, around);
+            // Of two runs in one unit the second finds the first one's read under way.
+            if run.end - run.start >= around || last_unit == Some(unit) || !self.window.wants_neighbours(unit) {
+                continue;
+            }
+            last_unit = Some(unit);
+            let absent = |key: &u64| self.find(*key).is_none() && self.window.find(*key).is_none();
+            let start = (begin..run.start).find(absent).unwrap_or(run.start);
+            let end = (run.end..begin + around).rev().find(absent).map_or(run.end, |last| last + 1);
+            more += (run.start - start) + (end - run.end);
+            for key in (start..run.start).chain(run.end..end) {
+                if self.find(key).is_none()
+                    && self.window.find(key).is_none()
+                    && let Some((_, Some((key, seen)))) = self.window.put_neighbour(key)
+                {
                     self.policy.left_window(key, seen);
                 }
             }
         }
-        self.totals.origin_read_blocks += came;
-        came
+        self.totals.origin_read_blocks += more;
+        more
     }
 
     /// Puts a clean block that is not in the log there if the policy admits it; else how often it was seen.

@@ -77,7 +77,7 @@ pub struct Changes {
     pub waited: bool,
     /// These no longer are. May include the one asked for, if it was thrown out at once.
     pub evicted: Vec<u64>,
-    /// So many units were read from the origin that nobody had asked for, and wait in RAM.
+    /// So many units more were read from the origin, beside what was missed before; those that weren't there wait in RAM.
     pub brought: u64,
     /// So many units go to the end of a queue once more. Only of policies whose queues are logs themselves.
     pub reinserted: u64,

@@ -3,7 +3,7 @@
 //!
 //! In blocks of 4 KiB, in writeback mode. A write that the policy takes is absorbed: one block of flash now, and one of origin I/O
 //! when it leaves the cache or the trace ends. One that it declines goes to the origin. A read that misses costs one origin read,
-//! and one flash write if it is taken; so does what a policy has come along unasked. A policy with larger units is asked once for the blocks of a request that are in one; a miss
+//! and one flash write if it is taken. What a policy has come along unasked costs origin reads at once, and a flash write each if it is taken when it is asked for. A policy with larger units is asked once for the blocks of a request that are in one; a miss
 //! is answered by the origin, and the unit copied in beside it, which thus starts clean; it is written back and moved in the log as a
 //! whole, and what is rewritten in it takes no new place there (dm-cache).
 
