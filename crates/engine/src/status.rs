@@ -31,7 +31,7 @@ pub struct Counters {
     pub write_misses: u64,
     /// Blocks of writes that went to the origin directly.
     pub writes_direct_blocks: u64,
-    /// Blocks that missed and were put in the cache.
+    /// Blocks that missed, or came along with one that did and were asked for, and were put in the cache.
     pub promoted_blocks: u64,
     /// Blocks that were put in the cache because one beside them missed.
     pub neighbour_blocks: u64,

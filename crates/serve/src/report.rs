@@ -72,7 +72,7 @@ counters! {
     write_hits: "Blocks written that were in the cache already.",
     write_misses: "Blocks written that were not in the cache.",
     writes_direct_blocks: "Blocks of writes that went to the origin directly.",
-    promoted_blocks: "Blocks that missed and were put in the cache.",
+    promoted_blocks: "Blocks that missed, or came along with one that did and were asked for, and were put in the cache.",
     neighbour_blocks: "Blocks that were put in the cache because one beside them missed.",
     waiting_neighbour_blocks: "Blocks that were put in the window, in RAM, because one beside them missed.",
     over_budget_blocks: "Blocks that were not put in the cache because the flash budget was used up.",
