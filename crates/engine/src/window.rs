@@ -36,18 +36,14 @@ impl RamWindow {
     /// asked about it ([`RamWindow::settle`]).
     pub(crate) fn read(&mut self, flat: Flat, policy: &mut dyn Policy) -> Option<(Span, bool)> {
         let place = self.window.find(flat.0)?;
-        // Whose reader passes the cache the policy is not asked about.
-        let first = self.window.first_asked(place, policy.refused(1));
-        if !first {
-            self.window.touch(place, |seen| policy.seen_waiting(seen));
-        }
+        let first = self.window.read(place, policy);
         Some((self.span(place), first))
     }
 
     /// A neighbour that was asked for stays here, seen so often.
     pub(crate) fn settle(&mut self, flat: Flat, seen: u8) {
         if let Some(place) = self.window.find(flat.0) {
-            self.window.touch(place, |_| seen);
+            self.window.settle(place, seen);
         }
     }
 

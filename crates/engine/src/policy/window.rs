@@ -15,7 +15,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::mix;
+use super::{Policy, mix};
 use crate::types::BLOCK_BYTES;
 
 const CACHE_PART: u64 = 32;
@@ -78,17 +78,19 @@ impl Window {
         self.at.get(&key).copied()
     }
 
-    /// A block was read; `count` makes the new count of the old one.
-    pub fn touch(&mut self, place: u32, count: impl FnOnce(u8) -> u8) {
+    /// From now on a block was seen so often.
+    pub(crate) fn settle(&mut self, place: u32, seen: u8) {
         if let Some(waiting) = &mut self.places[place as usize] {
-            waiting.seen = count(waiting.seen);
+            waiting.seen = seen;
         }
     }
 
-    /// Whether a block is a neighbour that is asked for now for the first time; from now on it has that count.
-    pub(crate) fn first_asked(&mut self, place: u32, count: u8) -> bool {
-        let waiting = self.places[place as usize].as_mut().filter(|waiting| waiting.seen == UNASKED);
-        let first = waiting.map(|waiting| waiting.seen = count).is_some();
+    /// A block is read: whether it came along and is asked for for the first time. Then the policy is to be asked about it; until it is, the block counts as
+    /// one that was not declined.
+    pub(crate) fn read(&mut self, place: u32, policy: &mut dyn Policy) -> bool {
+        let Some(waiting) = &mut self.places[place as usize] else { return false };
+        let first = waiting.seen == UNASKED;
+        waiting.seen = if first { policy.refused(1) } else { policy.seen_waiting(waiting.seen) };
         if first {
             self.judge(true);
         }

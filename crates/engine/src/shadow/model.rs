@@ -262,9 +262,7 @@ impl Model {
     /// Whether a block waits in the window, where it is seen once more.
     fn wait_again(&mut self, key: u64) -> bool {
         let Some(place) = self.window.find(key) else { return false };
-        if !self.window.first_asked(place, self.policy.refused(1)) {
-            self.window.touch(place, |seen| self.policy.seen_waiting(seen));
-        }
+        self.window.read(place, &mut *self.policy);
         true
     }
 
@@ -278,16 +276,14 @@ impl Model {
             return Outcome { admitted: self.offer(key), ..Outcome::default() };
         };
         let mut admitted = false;
-        if self.window.first_asked(place, 1) {
+        if self.window.read(place, &mut *self.policy) {
             match self.admit(key) {
                 Ok(()) => {
                     self.window.forget(key..key + 1);
                     admitted = true;
                 }
-                Err(seen) => self.window.touch(place, |_| seen),
+                Err(seen) => self.window.settle(place, seen),
             }
-        } else {
-            self.window.touch(place, |seen| self.policy.seen_waiting(seen));
         }
         Outcome { hit: true, waited: true, admitted }
     }
