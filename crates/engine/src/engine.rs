@@ -139,7 +139,7 @@ impl Engine {
             throttle: Throttle::default(),
             zeroes: Zeroes::default(),
             destager: Destager::new(now),
-            shadow: Shadow::new(shape(&shared.superblock), shared.options.policy.build),
+            shadow: Shadow::new(shape(&shared.superblock, &shared.options), shared.options.policy.build),
             persist: Persist::default(),
             cache_flushing: false,
             until_drained: Vec::new(),
@@ -255,7 +255,7 @@ impl Engine {
             window_bytes: shared.window_bytes,
             index_bytes: self.lanes.iter().map(Lane::table_bytes).sum(),
             shadow_bytes: self.coordinator.shadow.bytes(),
-            what_if: self.coordinator.shadow.what_if(),
+            what_if: self.coordinator.shadow.what_if(self.shared.counters.found()),
             requests_in_flight: self.coordinator.requests.len() as u64,
         }
     }
@@ -274,7 +274,7 @@ fn capacity_blocks(superblock: &Superblock) -> u64 {
 }
 
 /// What the shadow must know of the cache.
-fn shape(superblock: &Superblock) -> Shape {
+fn shape(superblock: &Superblock, options: &Options) -> Shape {
     let (lanes, segments) = (superblock.lanes, superblock.segments_per_lane);
     let window = Window::new(u64::from(segments) * u64::from(superblock.segment_blocks), u64::from(lanes));
     Shape {
@@ -283,7 +283,7 @@ fn shape(superblock: &Superblock) -> Shape {
         free_segments: lanes * watermark(segments as usize) as u32,
         window_blocks: window.capacity() * lanes as usize,
         stands_for: 1,
-        read_around_blocks: 1,
+        read_around_blocks: options.read_around_blocks().max(1),
     }
 }
 

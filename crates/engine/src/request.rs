@@ -11,7 +11,7 @@ use crate::io::{Effect, Request, RequestError, RequestId, RequestOp};
 use crate::lane::{Lane, Piece, PieceKind};
 use crate::memory::Buf;
 use crate::policy::Hold;
-use crate::shadow::Access;
+use crate::shadow::{Access, Live};
 use crate::shared::{Cx, FlushWaiter};
 use crate::types::{BLOCK_SECTORS, Durability, Mode, REQUEST_BYTES_MAX, SECTOR_BYTES};
 use crate::zeroes::Used;
@@ -209,7 +209,10 @@ impl Coordinator {
         // A short last block of the origin counts as whole.
         let last_is_whole = end_sector * SECTOR_BYTES == origin.size_bytes;
         if let Some(access) = shadowed(kind, bypass, origin.mode) {
-            let hold = self.shadow.note(access, first.0..end.0);
+            let hold = self.shadow.note(access, first.0..end.0, || Live {
+                found: cx.shared.counters.found(),
+                reads_around: origin.gauge.reads_are_dear(cx.now),
+            });
             if let Some(hold) = hold {
                 // The duel knows no budget: an open gate would spend it on whatever comes first.
                 let hold = if cx.shared.budget.is_none() { hold } else { Hold::No };

@@ -3,17 +3,19 @@
 //!
 //! A block is in the sample if a hash of its key says so: one in 2^n. A cache of 1/2^n of the size sees of them what the
 //! whole one sees of all (SHARDS: Waldspurger et al., FAST 2015; miniature simulations of any policy: the same, USENIX ATC 2017). So four
-//! [`Model`]s of the policy that runs answer for half, the same, twice and four times the size, in at most 2 MiB.
+//! [`Model`]s of the policy that runs answer for half, the same, twice and four times the size, in at most 4 MiB with the duels below. Where
+//! neighbours of a miss are read along, all blocks of such a unit are in the sample or none: a model could see nothing of them else.
 //!
-//! One in 32 blocks at most, so that it costs 94 ns a block at worst, of 13 us that the daemon needs for a request of one; and at most
-//! 8,192 for the present size: caches of 512 MiB and more have 4,096 to 8,192 (test: `it_fits_in_2_mib`). Smaller ones have fewer, and their answers are worse;
+//! One in 32 blocks at most, so that it costs 160 ns a block at worst, of 13 us that the daemon needs for a request of one; and at most
+//! 16,384 for the present size: caches of 2 GiB and more have 8,192 to 16,384 (test: `it_fits_in_4_mib`). Smaller ones have fewer, and their answers are worse;
 //! below 32 MiB ([`Shadow::BLOCKS_MIN`]) there are none. What share of the accesses is in the sample is left to chance, most of all with
-//! a few hot blocks; as misses are hardly those, misses are counted against the accesses that should be in it (SHARDS-adj).
+//! a few hot blocks; as misses are hardly those, misses are counted against the accesses that should be in it (SHARDS-adj). And how many the present size
+//! really has is known: by what the sample is wrong there, it is taken to be wrong for the others ([`misses`]).
 //!
 //! Of the present size and of each other one a [`Duel`] says whether the policy's gate is held open; of the present one the engine does it.
 //!
 //! What it says is about recent times: the last four to eight rounds, a round being as many accesses as the cache has blocks. It
-//! knows neither what was in the cache when the daemon started nor the time: dirty blocks are written to the origin when they leave.
+//! doesn't know the time: dirty blocks are written to the origin when they leave.
 
 mod chains;
 mod duel;
@@ -23,6 +25,7 @@ mod shift;
 #[cfg(test)]
 mod tests;
 mod totals;
+mod unseen;
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -40,7 +43,7 @@ const PRESENT: usize = 1;
 /// At most one block in 2^5 is sampled.
 const BITS_MIN: u32 = 5;
 /// Blocks of the model of the present size, at most.
-const SAMPLED_BLOCKS_MAX: u64 = 1 << 13;
+const SAMPLED_BLOCKS_MAX: u64 = 1 << 14;
 /// Blocks that a duel samples, at most; a quarter of it for a size that is only modelled.
 const DUEL_BLOCKS_MAX: u64 = 1 << 12;
 /// Segments of a model, at most: more would only take memory.
@@ -69,6 +72,24 @@ pub enum Access {
     WritePast,
 }
 
+/// Blocks that the whole cache had when they were asked for, so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Found {
+    /// They were read.
+    pub read: u64,
+    /// They were written, in writeback mode.
+    pub written: u64,
+}
+
+/// What the whole cache does at this moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Live {
+    /// What it had.
+    pub found: Found,
+    /// Whether what is missed brings its neighbours: the origin is slow to get to a block.
+    pub reads_around: bool,
+}
+
 /// What would be with a cache of another size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WhatIf {
@@ -89,6 +110,10 @@ pub struct Shadow {
     /// Whatever is not in this sample is in nobody's.
     least_bits: u32,
     models: Vec<Model>,
+    /// Blocks that are read around a miss. All of such a unit is in the models' sample, or nothing.
+    unit_blocks: u64,
+    /// Accesses so far when the models were told last.
+    told_at: u64,
     /// What was counted over all accesses.
     all: Seen,
     /// Sampled accesses.
@@ -111,12 +136,13 @@ struct Seen {
 #[derive(Clone, Copy, Default)]
 struct Mark {
     all: Seen,
+    found: Found,
     totals: [Totals; HALVES.len()],
 }
 
 impl Shadow {
     /// The most memory that it takes.
-    pub const BYTES_MAX: u64 = 2 << 20;
+    pub const BYTES_MAX: u64 = 4 << 20;
 
     /// The smallest cache that it says something about.
     pub const BLOCKS_MIN: u64 = 1 << 13;
@@ -135,7 +161,9 @@ impl Shadow {
             least_bits: duels.iter().flatten().map(Duel::bits).chain([bits]).min().unwrap_or(bits),
             duels,
             bits,
-            models: sizes.iter().map(|halves| Model::new(scaled(cache, *halves, bits), policy)).collect(),
+            models: sizes.iter().map(|halves| Model::new(sampled(cache, *halves, bits), policy)).collect(),
+            unit_blocks: cache.read_around_blocks.max(1),
+            told_at: 0,
             all: Seen::default(),
             sampled: 0,
             round: cache.blocks() >> bits,
@@ -145,12 +173,19 @@ impl Shadow {
         }
     }
 
-    /// A request does this to these blocks; whether the policy's gate is to be held open from now on, if that is something new.
-    pub fn note(&mut self, access: Access, keys: Range<u64>) -> Option<Hold> {
+    /// A request does this to these blocks; whether the policy's gate is to be held open from now on, if that is something new. What the whole cache does is only
+    /// asked if it matters.
+    pub fn note(&mut self, access: Access, keys: Range<u64>, live: impl FnOnce() -> Live) -> Option<Hold> {
         let blocks = keys.end - keys.start;
         self.all.accesses += blocks;
         self.all.reads += if matches!(access, Access::Read | Access::ReadPast) { blocks } else { 0 };
         self.all.absorbed += if access == Access::Write { blocks } else { 0 };
+        let hold = self.note_duels(access, keys.clone());
+        self.note_units(access, keys, live);
+        hold
+    }
+
+    fn note_duels(&mut self, access: Access, keys: Range<u64>) -> Option<Hold> {
         let least_bits = self.least_bits;
         let hashed = keys.map(|key| (key, mix(key ^ SALT)));
         let mut sampled = hashed.filter(|(_, hash)| is_sampled(*hash, least_bits)).peekable();
@@ -158,9 +193,6 @@ impl Shadow {
         let before = self.holds();
         for (key, hash) in sampled {
             self.duels.iter_mut().flatten().for_each(|duel| duel.note_hashed(access, key, hash));
-            if is_sampled(hash, self.bits) && !self.models.is_empty() {
-                self.sample(access, key);
-            }
         }
         let holds = self.holds();
         if holds != before {
@@ -169,26 +201,54 @@ impl Shadow {
         (holds[PRESENT] != before[PRESENT]).then_some(holds[PRESENT])
     }
 
+    fn note_units(&mut self, access: Access, keys: Range<u64>, live: impl FnOnce() -> Live) {
+        if self.models.is_empty() {
+            return;
+        }
+        let unit_blocks = self.unit_blocks;
+        let units = keys.start / unit_blocks..keys.end.div_ceil(unit_blocks);
+        let bits = self.bits;
+        let mut sampled = units.filter(|unit| is_sampled(mix(unit ^ SALT), bits)).peekable();
+        if sampled.peek().is_none() {
+            return;
+        }
+        let live = live();
+        let passed = self.all.accesses - core::mem::replace(&mut self.told_at, self.all.accesses);
+        self.models.iter_mut().for_each(|model| model.time_passes(passed));
+        for unit in sampled {
+            let first = unit * unit_blocks;
+            let blocks = keys.start.max(first)..keys.end.min(first + unit_blocks);
+            blocks.for_each(|key| self.sample(access, key, live.found));
+        }
+        for model in &mut self.models {
+            if live.reads_around {
+                model.neighbours_come_of(keys.clone());
+            } else {
+                model.alone();
+            }
+        }
+    }
+
     fn holds(&self) -> [Hold; HALVES.len()] {
         self.duels.each_ref().map(|duel| duel.as_ref().map_or(Hold::No, Duel::hold))
     }
 
-    fn sample(&mut self, access: Access, key: u64) {
+    fn sample(&mut self, access: Access, key: u64, found: Found) {
         self.sampled += 1;
         self.models.iter_mut().for_each(|model| apply(model, access, key));
         if self.full_at.is_none() && self.models[PRESENT].filled() {
             // How it filled says nothing about how it does when it is full.
             self.full_at = Some(self.sampled);
-            self.marks = [self.mark(); 2];
+            self.marks = [self.mark(found); 2];
             self.marked_at = self.sampled;
         } else if self.sampled - self.marked_at >= ROUNDS * self.round {
-            self.marks = [self.marks[1], self.mark()];
+            self.marks = [self.marks[1], self.mark(found)];
             self.marked_at = self.sampled;
         }
     }
 
-    fn mark(&self) -> Mark {
-        let mut mark = Mark { all: self.all, ..Mark::default() };
+    fn mark(&self, found: Found) -> Mark {
+        let mut mark = Mark { all: self.all, found, ..Mark::default() };
         for (totals, model) in mark.totals.iter_mut().zip(&self.models) {
             *totals = model.totals();
         }
@@ -196,42 +256,55 @@ impl Shadow {
     }
 
     /// What would be with the sizes that are modelled, the present one among them; empty while it is not known.
+    /// The whole cache has had so many blocks so far.
     ///
     /// Known it is a thousand sampled accesses after a cache of the present size would be full; or if it is not so after four rounds,
     /// since then more isn't asked for.
     #[must_use]
-    pub fn what_if(&self) -> Vec<WhatIf> {
+    pub fn what_if(&self, found: Found) -> Vec<WhatIf> {
         let needed = self.full_at.map_or(ROUNDS * self.round, |full| full + ACCESSES_MIN);
-        if self.sampled < needed.max(ACCESSES_MIN) { Vec::new() } else { self.since(&self.marks[0]) }
+        if self.sampled < needed.max(ACCESSES_MIN) { Vec::new() } else { self.since(&self.marks[0], found) }
     }
 
     /// The same from the first access on, however few there were.
     #[must_use]
-    pub fn what_if_from_the_start(&self) -> Vec<WhatIf> {
-        self.since(&Mark::default())
+    pub fn what_if_from_the_start(&self, found: Found) -> Vec<WhatIf> {
+        self.since(&Mark::default(), found)
     }
 
-    fn since(&self, mark: &Mark) -> Vec<WhatIf> {
+    fn since(&self, mark: &Mark, found: Found) -> Vec<WhatIf> {
+        let models = HALVES.iter().zip(&self.models).zip(&mark.totals);
+        let said = models.map(|((halves, model), before)| WhatIf {
+            size_percent: halves * 50,
+            totals: self.of_all(model.totals() - *before, mark),
+            filled: model.filled(),
+        });
+        let mut said: Vec<WhatIf> = said.collect();
+        if let Some(present) = said.get(PRESENT).map(|it| it.totals) {
+            let so = Found { read: found.read - mark.found.read, written: found.written - mark.found.written };
+            said.iter_mut().for_each(|it| it.totals = corrected(it.totals, present, so));
+        }
+        said
+    }
+
+    /// What was found in the sample, for all.
+    fn of_all(&self, found: Totals, mark: &Mark) -> Totals {
         let accesses = self.all.accesses - mark.all.accesses;
         let reads = self.all.reads - mark.all.reads;
-        let models = HALVES.iter().zip(&self.models).zip(&mark.totals);
-        let what_if = models.map(|((halves, model), before)| {
-            let found = model.totals() - *before;
-            let whole = |sampled: u64| sampled << self.bits;
-            let totals = Totals {
-                accesses,
-                reads,
-                hits: accesses.saturating_sub(whole(found.accesses - found.hits)),
-                read_hits: reads.saturating_sub(whole(found.reads - found.read_hits)),
-                fill_blocks: whole(found.fill_blocks),
-                absorbed_blocks: self.all.absorbed - mark.all.absorbed,
-                reinserted_blocks: whole(found.reinserted_blocks),
-                origin_read_blocks: whole(found.origin_read_blocks),
-                origin_write_blocks: whole(found.origin_write_blocks),
-            };
-            WhatIf { size_percent: halves * 50, totals, filled: model.filled() }
-        });
-        what_if.collect()
+        let absorbed = self.all.absorbed - mark.all.absorbed;
+        let whole = |sampled: u64| sampled << self.bits;
+        Totals {
+            accesses,
+            reads,
+            hits: accesses.saturating_sub(whole(found.accesses - found.hits)),
+            read_hits: reads.saturating_sub(whole(found.reads - found.read_hits)),
+            write_hits: absorbed.saturating_sub(whole(found.absorbed_blocks - found.write_hits)),
+            fill_blocks: whole(found.fill_blocks),
+            absorbed_blocks: absorbed,
+            reinserted_blocks: whole(found.reinserted_blocks),
+            origin_read_blocks: whole(found.origin_read_blocks),
+            origin_write_blocks: whole(found.origin_write_blocks),
+        }
     }
 
     /// Memory it takes.
@@ -239,6 +312,33 @@ impl Shadow {
     pub fn bytes(&self) -> u64 {
         self.models.iter().map(Model::bytes).sum::<u64>() + self.duels.iter().flatten().map(Duel::bytes).sum::<u64>()
     }
+}
+
+/// What is said of a size, knowing what is said of the present one and which blocks that really had.
+fn corrected(said: Totals, present: Totals, so: Found) -> Totals {
+    let read_misses = |totals: Totals| totals.reads - totals.read_hits;
+    let write_misses = |totals: Totals| totals.absorbed_blocks - totals.write_hits;
+    let missed = misses(read_misses(said), read_misses(present), said.reads.saturating_sub(so.read));
+    let missed_writes =
+        misses(write_misses(said), write_misses(present), said.absorbed_blocks.saturating_sub(so.written));
+    let (read_hits, write_hits) =
+        (said.reads.saturating_sub(missed), said.absorbed_blocks.saturating_sub(missed_writes));
+    let others = said.hits.saturating_sub(said.read_hits + said.write_hits);
+    let origin_read_blocks = match read_misses(said) {
+        0 => said.origin_read_blocks,
+        misses => (said.origin_read_blocks as f64 * missed as f64 / misses as f64) as u64,
+    };
+    Totals { hits: read_hits + write_hits + others, read_hits, write_hits, origin_read_blocks, ..said }
+}
+
+/// How many misses a size has of which so many are said, and so many of the present one, which really has so many.
+///
+/// The sample errs in the same direction for all sizes, as it has more hot units than there should be, or fewer; and what no model knows, like what was
+/// in the cache before, is so for all of them. A larger cache, which misses less, is wrong by less.
+fn misses(said: u64, said_present: u64, so_present: u64) -> u64 {
+    let wrong = so_present as f64 - said_present as f64;
+    let part = if said < said_present { said as f64 / said_present as f64 } else { 1.0 };
+    (said as f64 + wrong * part).max(0.0) as u64
 }
 
 /// Whether a block of that hash is in the sample of one in 2^bits.
@@ -262,7 +362,14 @@ fn resized(cache: Shape, halves: u32) -> Shape {
     Shape { segments: (u64::from(cache.segments) * u64::from(halves) / 2) as u32, window_blocks, ..cache }
 }
 
-/// The shape of a model of so many halves of a cache, for one block in 2^bits.
+/// The shape of a model of so many halves of a cache that sees one unit in 2^bits, with its neighbours and with a window that those share with it
+/// whom it doesn't see.
+fn sampled(cache: Shape, halves: u32, bits: u32) -> Shape {
+    let Shape { window_blocks, read_around_blocks, .. } = resized(cache, halves);
+    Shape { window_blocks, read_around_blocks, ..scaled(cache, halves, bits) }
+}
+
+/// The shape of a model of so many halves of a cache, for one block in 2^bits, each alone.
 fn scaled(cache: Shape, halves: u32, bits: u32) -> Shape {
     let scale = |blocks: u64| ((blocks * u64::from(halves)) >> bits >> 1).max(1);
     // What a cache keeps free is not there for blocks; what a model must keep free is not charged to it.

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use crate::shadow::WhatIf;
+use crate::shadow::{Found, WhatIf};
 use crate::types::{Key, Mode, OriginId};
 
 /// What only grows. Units: operations, blocks, or bytes, as the names say.
@@ -79,6 +79,13 @@ pub struct Counters {
     pub throttled_writes: u64,
     /// Drains completed: at the end of each nothing was dirty.
     pub drains: u64,
+}
+
+impl Counters {
+    /// Blocks that the cache had when they were asked for.
+    pub(crate) const fn found(&self) -> Found {
+        Found { read: self.read_hits, written: self.write_hits }
+    }
 }
 
 /// One origin of the cache.

@@ -5,13 +5,13 @@
 
 use flashfront_device::Rng;
 use flashfront_engine::policy;
-use flashfront_engine::shadow::{Access, Shadow};
-use flashfront_sim::policy::flashfront::shape;
+use flashfront_engine::shadow::{Access, Found, Live, Shadow};
+use flashfront_sim::policy::flashfront::shape_before_disk;
 
 const COUNT: u64 = 20_000_000;
 /// The largest cache of which a 32nd is in the sample.
-const CACHE_BLOCKS: usize = 1 << 18;
-const ORIGIN_BLOCKS: u64 = 1 << 22;
+const CACHE_BLOCKS: usize = 1 << 19;
+const ORIGIN_BLOCKS: u64 = 1 << 23;
 
 /// Time that this process has had a CPU so far, in nanoseconds: a busy machine doesn't count.
 fn cpu_ns() -> u64 {
@@ -20,13 +20,13 @@ fn cpu_ns() -> u64 {
 }
 
 fn main() {
-    let mut shadow = Shadow::new(shape(CACHE_BLOCKS), policy::ALL[0].build);
+    let mut shadow = Shadow::new(shape_before_disk(CACHE_BLOCKS), policy::ALL[0].build);
     let mut rng = Rng::new(1);
     for (name, access) in [("write", Access::Write), ("read", Access::Read)] {
         let keys: Vec<u64> = (0..COUNT).map(|_| rng.below(ORIGIN_BLOCKS)).collect();
         let begun = cpu_ns();
         for key in keys {
-            shadow.note(access, key..key + 1);
+            shadow.note(access, key..key + 1, || Live { found: Found::default(), reads_around: true });
         }
         let ns = (cpu_ns() - begun) as f64 / COUNT as f64;
         println!("{name}: {ns:.1} ns a block, {} KiB", shadow.bytes() >> 10);

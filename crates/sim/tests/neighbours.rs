@@ -261,3 +261,41 @@ fn neighbours_in_vain_make_way() {
     assert_eq!(after.read_misses - before.read_misses, 0, "all that is wanted fits four times");
     assert!(after.neighbour_blocks < 3 * 1024, "{} neighbours were brought", after.neighbour_blocks);
 }
+
+#[test]
+fn what_if_of_the_present_size_counts_what_came_along() {
+    const BLOCKS: u64 = 1 << 15;
+    let origin = OriginSpec { size_bytes: BLOCKS * BLOCK_BYTES, logical_block_bytes: 512, mode: Mode::Writeback };
+    let world = WorldSpec { segments_per_lane: 576, origins: vec![origin], ..world(1_000_000, Options::default()) };
+    let mut client = Client::fresh(world);
+    let mut read_files = |files: std::ops::Range<u64>| {
+        let before = counters(&client);
+        for file in files {
+            // 32 blocks in order, four at a time; the next lies elsewhere.
+            let first = file * 1031 % (BLOCKS / 32) * 32;
+            for block in (first..first + 32).step_by(4) {
+                client.read(0, block * 8, 4 * 8);
+                client.finish();
+            }
+        }
+        let status = client.world.engine().status();
+        let (hits, misses) =
+            (status.counters.read_hits - before.read_hits, status.counters.read_misses - before.read_misses);
+        (hits as f64 / (hits + misses) as f64, status.what_if)
+    };
+    // All of it, so that the cache is full, and then what the shadow speaks of: its last rounds.
+    read_files(0..BLOCKS / 32);
+    let (hits, what_if) = read_files(BLOCKS / 32..2 * BLOCKS / 32);
+    assert!(hits > 0.7, "{hits}");
+    for it in &what_if {
+        let more = it.totals.read_hit_ratio() - hits;
+        // Of a sample of 288 blocks, and not quite of the same reads. Without neighbours none of what is read would be a hit but with four times the cache.
+        let known = match it.size_percent {
+            50 => more.abs() < 0.1,
+            100 => more.abs() < 0.05,
+            _ => more > -0.05,
+        };
+        assert!(known, "{} %: {more} more than {hits}", it.size_percent);
+    }
+    assert_eq!(what_if.len(), 4);
+}

@@ -125,6 +125,24 @@ impl Window {
     }
 
     fn place(&mut self, key: u64, seen: u8) -> Option<(u32, Option<(u64, u8)>)> {
+        let place = self.next_place()?;
+        let left = self.leave(place);
+        self.places[place] = Some(Waiting { key, seen });
+        self.at.insert(key, place as u32);
+        Some((place as u32, left))
+    }
+
+    /// So many others come, whom nobody knows: who was in their places leaves.
+    pub(crate) fn others_come(&mut self, others: u64, policy: &mut dyn Policy) {
+        for _ in 0..others.min(self.capacity as u64) {
+            let Some(place) = self.next_place() else { return };
+            if let Some((key, seen)) = self.leave(place) {
+                policy.left_window(key, seen);
+            }
+        }
+    }
+
+    fn next_place(&mut self) -> Option<usize> {
         if self.capacity == 0 {
             return None;
         }
@@ -134,15 +152,18 @@ impl Window {
         }
         let place = self.hand;
         self.hand = (place + 1) % self.capacity;
-        let left = self.places[place].replace(Waiting { key, seen });
-        if let Some(left) = left {
-            self.at.remove(&left.key);
-            if left.seen == UNASKED {
-                self.judge(false);
-            }
+        Some(place)
+    }
+
+    /// Empties a place; who had to leave, if anybody had asked for him.
+    fn leave(&mut self, place: usize) -> Option<(u64, u8)> {
+        let left = self.places[place].take()?;
+        self.at.remove(&left.key);
+        if left.seen == UNASKED {
+            self.judge(false);
+            return None;
         }
-        self.at.insert(key, place as u32);
-        Some((place as u32, left.filter(|left| left.seen != UNASKED).map(|left| (left.key, left.seen))))
+        Some((left.key, left.seen))
     }
 
     /// Forgets the blocks of a range: their bytes are old, or they are in the cache now.

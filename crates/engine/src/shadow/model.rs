@@ -5,7 +5,7 @@
 //! nothing, and what is copied forward counts. The window is there too. Unlike the engine's, there are no commit headers
 //! (0.4 % of a segment), one lane, and dirty blocks are taken for destaged when their segment is reclaimed. Neighbours of what
 //! is missed, if they are wanted ([`Shape::read_around_blocks`]), come into the window also while there is room, and from beyond the origin's end; they come when
-//! the request is over.
+//! the request is over. Of a sample of such units a model sees what lies in them, and [`Unseen`] others take the places in its window.
 //! `sim` replays traces against it, and the shadow runs small ones of it.
 
 use alloc::boxed::Box;
@@ -14,6 +14,7 @@ use core::ops::Range;
 
 use super::chains::Chains;
 use super::totals::Totals;
+use super::unseen::Unseen;
 use crate::neighbours::begin_of_unit;
 use crate::policy::{self, Capacity, HITS_MAX, Hold, Policy, Window, Zone};
 use crate::types::SegmentId;
@@ -33,7 +34,7 @@ pub struct Shape {
     pub window_blocks: usize,
     /// For how many blocks each stands: 1, but in a model that sees a sample.
     pub stands_for: u32,
-    /// Blocks that are read around a miss, as from a disk: 1 for none, as in a model that sees a sample.
+    /// Blocks that are read around a miss, as from a disk: 1 for none. A model that sees a sample sees all of such a unit or nothing.
     pub read_around_blocks: u64,
 }
 
@@ -81,6 +82,7 @@ pub struct Model {
     read_around_blocks: u64,
     /// Runs of blocks that this request missed.
     missed: Vec<Range<u64>>,
+    unseen: Unseen,
     totals: Totals,
     dirty: u64,
 }
@@ -113,6 +115,7 @@ impl Model {
             evicted: Vec::new(),
             read_around_blocks,
             missed: Vec::new(),
+            unseen: Unseen::beside(stands_for),
             totals: Totals::default(),
             dirty: 0,
         }
@@ -164,6 +167,7 @@ impl Model {
         let outcome = Outcome { hit: found.is_some() || waited, waited, admitted: found.is_none() };
         self.totals.accesses += 1;
         self.totals.hits += u64::from(outcome.hit);
+        self.totals.write_hits += u64::from(found.is_some());
         outcome
     }
 
@@ -291,9 +295,17 @@ impl Model {
     /// The request is over: neighbours of what it missed come, by one read for each run, as in [`crate::neighbours`]. Returns how many more blocks
     /// were read than were missed.
     pub fn neighbours_come(&mut self) -> u64 {
+        self.neighbours_come_of(0..0)
+    }
+
+    /// The same in a model that sees a sample of the units, if it is one, of a request for these blocks: those of other units are taken for missed beside
+    /// one that was, and nothing comes there.
+    pub(super) fn neighbours_come_of(&mut self, asked: Range<u64>) -> u64 {
         let (mut more, around) = (0, self.read_around_blocks);
         let mut last_unit = None;
-        for run in core::mem::take(&mut self.missed) {
+        let missed = core::mem::take(&mut self.missed);
+        for run in &missed {
+            let (run, seen) = self.completed(run.clone(), &asked);
             let unit = run.start / around;
             let begin = begin_of_unit(run.start, run.end, around);
             // Of two runs in one unit the second finds the first one's read under way.
@@ -302,20 +314,59 @@ impl Model {
             }
             last_unit = Some(unit);
             let absent = |key: &u64| self.find(*key).is_none() && self.window.find(*key).is_none();
-            let start = (begin..run.start).find(absent).unwrap_or(run.start);
-            let end = (run.end..begin + around).rev().find(absent).map_or(run.end, |last| last + 1);
+            let start = (begin.max(seen.start)..run.start).find(absent).unwrap_or(run.start);
+            let end = (run.end..(begin + around).min(seen.end)).rev().find(absent).map_or(run.end, |last| last + 1);
             more += (run.start - start) + (end - run.end);
             for key in (start..run.start).chain(run.end..end) {
-                if self.find(key).is_none()
-                    && self.window.find(key).is_none()
-                    && let Some((_, Some((key, seen)))) = self.window.put_neighbour(key)
-                {
-                    self.policy.left_window(key, seen);
+                if self.find(key).is_none() && self.window.find(key).is_none() {
+                    self.neighbour_comes(key);
                 }
             }
         }
+        self.forget_missed(missed);
         self.totals.origin_read_blocks += more;
         more
+    }
+
+    /// A run that was missed with what is not seen of it, and the blocks that are seen.
+    fn completed(&self, mut run: Range<u64>, asked: &Range<u64>) -> (Range<u64>, Range<u64>) {
+        if !self.unseen.exist() {
+            return (run, 0..u64::MAX);
+        }
+        let unit = run.start / self.read_around_blocks * self.read_around_blocks;
+        let seen = unit..unit + self.read_around_blocks;
+        if run.start == seen.start {
+            run.start = run.start.min(asked.start);
+        }
+        if run.end == seen.end {
+            run.end = run.end.max(asked.end);
+        }
+        (run, seen)
+    }
+
+    fn neighbour_comes(&mut self, key: u64) {
+        self.unseen.one_came();
+        if let Some((_, Some((key, seen)))) = self.window.put_neighbour(key) {
+            self.policy.left_window(key, seen);
+        }
+    }
+
+    /// The request is over, and no neighbours come.
+    pub(super) fn alone(&mut self) {
+        let missed = core::mem::take(&mut self.missed);
+        self.forget_missed(missed);
+    }
+
+    /// Its memory is kept.
+    fn forget_missed(&mut self, mut missed: Vec<Range<u64>>) {
+        missed.clear();
+        self.missed = missed;
+    }
+
+    /// So many blocks were asked for of the whole cache since it was said last.
+    pub(super) fn time_passes(&mut self, accesses: u64) {
+        let others = self.unseen.pass(accesses);
+        self.window.others_come(others, &mut *self.policy);
     }
 
     /// Puts a clean block that is not in the log there if the policy admits it; else how often it was seen.
@@ -333,6 +384,7 @@ impl Model {
     /// Offers the policy a clean block that is nowhere; returns whether it is in the log now.
     fn offer(&mut self, key: u64) -> bool {
         let Err(seen) = self.admit(key) else { return true };
+        self.unseen.one_came();
         match self.window.put(key, seen) {
             Some((_, None)) => {}
             Some((_, Some((key, seen)))) => self.policy.left_window(key, seen),

@@ -14,6 +14,8 @@ pub struct Totals {
     pub hits: u64,
     /// Reads that did.
     pub read_hits: u64,
+    /// Writes in writeback mode that found it in the log.
+    pub write_hits: u64,
     /// Blocks written to flash because they were read.
     pub fill_blocks: u64,
     /// Blocks written to flash because they were written.
@@ -57,6 +59,7 @@ impl Sub for Totals {
             reads: self.reads - before.reads,
             hits: self.hits - before.hits,
             read_hits: self.read_hits - before.read_hits,
+            write_hits: self.write_hits - before.write_hits,
             fill_blocks: self.fill_blocks - before.fill_blocks,
             absorbed_blocks: self.absorbed_blocks - before.absorbed_blocks,
             reinserted_blocks: self.reinserted_blocks - before.reinserted_blocks,

@@ -59,6 +59,12 @@ pub fn shape(capacity: usize) -> Shape {
     }
 }
 
+/// The same before a disk, with the daemon's default of what is read around a miss.
+#[must_use]
+pub fn shape_before_disk(capacity: usize) -> Shape {
+    Shape { read_around_blocks: READ_AROUND_BLOCKS, ..shape(capacity) }
+}
+
 /// A cache as the daemon runs it.
 pub struct Flashfront {
     model: Model,
@@ -72,8 +78,10 @@ impl Flashfront {
         Self::of(shape(capacity))
     }
 
-    fn before_disk(capacity: usize) -> Self {
-        Self::of(Shape { read_around_blocks: READ_AROUND_BLOCKS, ..shape(capacity) })
+    /// One before a disk.
+    #[must_use]
+    pub fn before_disk(capacity: usize) -> Self {
+        Self::of(shape_before_disk(capacity))
     }
 
     fn of(shape: Shape) -> Self {
@@ -90,6 +98,11 @@ impl Flashfront {
         if write { self.model.write(key) } else { self.model.read(key) }
     }
 
+    /// A request is over; how many blocks come along with what it missed.
+    pub fn request_over(&mut self) -> u64 {
+        self.model.neighbours_come()
+    }
+
     /// What was counted.
     #[must_use]
     pub fn totals(&self) -> Totals {
@@ -101,7 +114,7 @@ impl Policy for Flashfront {
     fn access(&mut self, access: &Access, changes: &mut Changes) -> bool {
         let before = self.model.totals().reinserted_blocks;
         if access.first {
-            changes.brought = self.model.neighbours_come();
+            changes.brought = self.request_over();
         }
         let outcome = self.ask(access.key, access.write);
         (changes.waited, changes.admitted) = (outcome.waited, outcome.admitted);

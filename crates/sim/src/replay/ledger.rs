@@ -91,6 +91,7 @@ impl Ledger {
         if access.write {
             if taken && !copied {
                 totals.absorbed_blocks += blocks;
+                totals.write_hits += if self.changes.waited { 0 } else { found };
                 self.dirty.insert(access.key);
             } else {
                 totals.origin_write_blocks += blocks;
