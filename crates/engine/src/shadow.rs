@@ -44,8 +44,6 @@ const PRESENT: usize = 1;
 const BITS_MIN: u32 = 5;
 /// Blocks of the model of the present size, at most.
 const SAMPLED_BLOCKS_MAX: u64 = 1 << 14;
-/// Blocks that a duel samples, at most; a quarter of it for a size that is only modelled.
-const DUEL_BLOCKS_MAX: u64 = 1 << 12;
 /// Segments of a model, at most: more would only take memory.
 const SEGMENTS_MAX: u64 = 1024;
 /// Segments that a model keeps free: for both zones, and one more.
@@ -152,11 +150,15 @@ impl Shadow {
     pub fn new(cache: Shape, policy: policy::Build) -> Self {
         let bits = cache.blocks().div_ceil(SAMPLED_BLOCKS_MAX).next_power_of_two().trailing_zeros().max(BITS_MIN);
         let sizes: &[u32] = if cache.blocks() < Self::BLOCKS_MIN { &[] } else { &HALVES };
-        let duels = HALVES.map(|halves| match halves {
-            2 => Duel::new(cache, policy, DUEL_BLOCKS_MAX),
+        let present = Duel::of(cache, policy);
+        // A smaller size would be sampled more densely, which costs the most.
+        let bits_min = present.as_ref().map_or(0, Duel::bits);
+        let mut duels = HALVES.map(|halves| match halves {
+            2 => None,
             _ if sizes.is_empty() => None,
-            _ => Duel::new(resized(cache, halves), policy, DUEL_BLOCKS_MAX / 4),
+            _ => Duel::sampled(resized(cache, halves), policy, bits_min),
         });
+        duels[PRESENT] = present;
         Self {
             least_bits: duels.iter().flatten().map(Duel::bits).chain([bits]).min().unwrap_or(bits),
             duels,

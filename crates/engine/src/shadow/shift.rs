@@ -3,7 +3,7 @@
 //!
 //! Of reads, as the gate is for them: hits fall to a quarter of what they were. A scan does that too, so what came since must be asked for again, as often as data
 //! that fits would be: of n random blocks of N about n^2 / 2N come twice (the birthday problem). Of a cache of 4,096 blocks eight repetitions in the first 256
-//! say so; an LRU is two hits of a hundred ahead after seven hundred, and each of these must be missed once more then.
+//! say so; an LRU is half a hit of a hundred ahead after four hundred, and each of these must be missed once more then.
 
 /// Hits lately are a mean over this part of a cache full of accesses, those before over all of it.
 const LATELY_PART: f64 = 64.0;
