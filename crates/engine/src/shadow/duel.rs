@@ -14,8 +14,8 @@
 //! (of a sample of 4,096 blocks the repetitions alone are worth 0.2 points), but was enough on all traces.
 //!
 //! That may be in vain: a burst that an LRU likes costs blocks that were gathered over a long time. What is run lags behind the gate
-//! then, and the LRU must be ahead by twice as much the next time; by half of that again when holding it open has paid
-//! (measured: docs/policy.md).
+//! then, and the LRU must be ahead by twice as much the next time; by half of that again when holding it open has paid, or when the LRU has had more
+//! hits than the gate by four times of what doing so in vain had cost: else one bad day would be remembered for good (measured: docs/policy.md).
 
 use core::ops::Range;
 
@@ -36,6 +36,10 @@ const LEAD_SIGMAS: f64 = 4.0;
 const LEAD_COUNTED: f64 = 1.25;
 /// Hits by which what is run must be ahead of the gate or behind it, as a share of the cache, for the lead that is asked for to change.
 const PAID: f64 = 0.05;
+/// Hits that the LRU must have had more than the gate, as a share of the cache, for half the lead to be asked for. Each access counts for a little of it, so that
+/// without any it takes 67 rounds.
+const FORGONE: f64 = 4.0 * PAID;
+const FORGIVEN: f64 = 0.003;
 /// How long a trial is, and how long what was hot before is hardly copied forward if it goes on: accesses, as a share of the cache.
 const TRIAL: f64 = 0.5;
 const SETTLED: f64 = 4.0;
@@ -63,6 +67,8 @@ struct Score {
     asked: f64,
     /// Hits that what is run had more than the gate, since `asked` changed.
     paid: f64,
+    /// Hits that the LRU had more than the gate while that was not held, since then.
+    forgone: f64,
     shift: Shift,
     /// Accesses so far, and how many there had been when a trial began.
     accesses: u64,
@@ -79,6 +85,7 @@ impl Score {
             differ: 0.0,
             asked: LEAD_FIRST,
             paid: 0.0,
+            forgone: 0.0,
             shift: Shift::new(blocks),
             accesses: 0,
             shifted_at: None,
@@ -101,16 +108,23 @@ impl Score {
         ((variance * 1e18) as u64).isqrt() as f64 / 1e9
     }
 
+    fn ask(&mut self, asked: f64) {
+        (self.asked, self.paid, self.forgone) = (asked, 0.0, 0.0);
+    }
+
     /// An access, whether it is a read, since when the LRU has the block, and whether the others have it.
     fn count(&mut self, read: bool, since: Option<u64>, gated: bool, run: bool) {
         let points = |hit: bool| f64::from(u8::from(hit));
         self.lead += (points(since.is_some()) - points(gated) - self.lead) / self.blocks;
         self.differ += (points(since.is_some() != gated) - self.differ) / self.blocks;
         self.paid += points(run) - points(gated);
-        if self.paid > PAID * self.blocks {
-            (self.paid, self.asked) = (0.0, (self.asked / 2.0).max(LEAD_FIRST));
+        if self.hold == Hold::No {
+            self.forgone = (self.forgone + points(since.is_some()) - points(gated) + FORGIVEN).max(0.0);
+        }
+        if self.paid > PAID * self.blocks || self.forgone > FORGONE * self.blocks {
+            self.ask((self.asked / 2.0).max(LEAD_FIRST));
         } else if self.paid < -PAID * self.blocks {
-            (self.paid, self.asked) = (0.0, (self.asked * 2.0).min(LEAD_MAX));
+            self.ask((self.asked * 2.0).min(LEAD_MAX));
         }
         let asked = self.asked.max(LEAD_SIGMAS * self.chance());
         self.lead = self.lead.min(asked * LEAD_COUNTED);
@@ -286,10 +300,32 @@ mod tests {
         assert_eq!(count(&mut score, 51, false, true, false), (false, 0.01), "51 hits fewer than with the gate");
         assert_eq!(count(&mut score, 255, false, true, false), (false, 0.3), "there is a most");
         score.lead = 0.0;
-        assert!(!count(&mut score, 250, true, false, false).0 && count(&mut score, 200, true, false, false).0);
-        assert_eq!(count(&mut score, 51, true, false, true), (true, 0.15), "51 hits more than with the gate");
+        assert_eq!(count(&mut score, 190, true, false, false), (false, 0.3), "not far enough ahead");
+        assert_eq!(count(&mut score, 20, true, false, false), (true, 0.15), "200 hits more would have been had");
+        assert_eq!(count(&mut score, 51, true, false, true), (true, 0.075), "51 hits more than with the gate");
         count(&mut score, 500, true, false, true);
         assert_eq!(score.asked, LEAD_FIRST);
+    }
+
+    #[test]
+    fn what_was_in_vain_is_forgiven() {
+        let mut score = Score::new(1000);
+        let mut rounds = |lead_percent: u64| {
+            (score.asked, score.forgone, score.lead, score.hold) = (LEAD_MAX, 0.0, 0.0, Hold::No);
+            (0..)
+                .find(|nth| {
+                    let gated = nth % 100 >= lead_percent;
+                    score.count(true, Some(0), gated, gated);
+                    score.hold == Hold::Open || score.asked <= LEAD_FIRST
+                })
+                .map(|nth: u64| nth / 1000)
+        };
+        assert_eq!(
+            rounds(5),
+            Some(11),
+            "the LRU is ahead by five of a hundred: three times it was asked for half as much"
+        );
+        assert_eq!(rounds(0), Some(401), "nobody is ahead: after six times it is as ever");
     }
 
     #[test]
