@@ -325,7 +325,7 @@ mod tests {
             Some(11),
             "the LRU is ahead by five of a hundred: three times it was asked for half as much"
         );
-        assert_eq!(rounds(0), Some(401), "nobody is ahead: after six times it is as ever");
+        assert_eq!(rounds(0), Some(400), "nobody is ahead: after six times it is as ever");
     }
 
     #[test]
