@@ -278,6 +278,7 @@ impl Lane {
                 let segment = &mut log.segments[full as usize];
                 segment.state = State::Closed;
                 self.policy.sealed(SegmentId(full), segment.zone);
+                self.reclaim.sparse.filled(full, segment.live, log.segment_slots);
                 log.filled += 1;
             }
         }

@@ -12,7 +12,7 @@ use slab::Slab;
 
 use crate::canary::Canary;
 use crate::checkpoint::Checkpoint;
-use crate::commit::{Log, Note, Place, Segment, Waiter};
+use crate::commit::{Log, Note, Place, Segment, State, Waiter};
 use crate::destage::Run;
 use crate::detour::Detoured;
 use crate::dirty::DirtySet;
@@ -340,9 +340,7 @@ impl Lane {
         let old = self.index.insert(flat, found);
         let was_dirty = old.is_some_and(|old| old.dirty);
         if let Some(old) = old {
-            let segment = self.log.segment_of(old.slot);
-            segment.live -= 1;
-            segment.dirty -= u32::from(old.dirty);
+            self.left_slot(old);
         }
         let segment = self.log.segment_of(found.slot);
         segment.live += 1;
@@ -367,11 +365,21 @@ impl Lane {
     /// Takes a block out of the index, with all that hangs on it.
     pub(crate) fn unmap(&mut self, flat: Flat, cx: &mut Cx<'_>) {
         let Some(old) = self.index.remove(flat) else { return };
+        self.left_slot(old);
+        if old.dirty {
+            self.not_dirty(flat, cx);
+        }
+    }
+
+    /// A block is no longer in that slot.
+    fn left_slot(&mut self, old: Found) {
+        let slots = self.log.segment_slots();
         let segment = self.log.segment_of(old.slot);
         segment.live -= 1;
-        if old.dirty {
-            segment.dirty -= 1;
-            self.not_dirty(flat, cx);
+        segment.dirty -= u32::from(old.dirty);
+        if segment.state == State::Closed {
+            let live = segment.live;
+            self.reclaim.sparse.fell(old.slot / slots, live, slots);
         }
     }
 
@@ -457,6 +465,7 @@ impl Lane {
             + self.rewritten.bytes()
             + self.policy.bytes()
             + self.log.bytes()
+            + self.reclaim.sparse.bytes()
             + self.ram_front.bytes()
             + self.window.bytes()
             + self.neighbours.bytes()

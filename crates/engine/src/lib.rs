@@ -47,6 +47,7 @@ mod request;
 mod router;
 pub mod shadow;
 mod shared;
+mod sparse;
 mod status;
 mod sync;
 mod throttle;

@@ -2,14 +2,17 @@
 //! Reclaim: old segments become free again.
 //!
 //! A victim's headers are read from the device (they are the reverse map, so that none is kept in
-//! RAM). Its dirty blocks are destaged; clean ones are copied forward or dropped, as the policy
-//! says. Then "freed" goes into the log, and once that is durable and nobody reads from it any more,
-//! the segment is free.
+//! RAM). Its dirty blocks are moved to the end of the writes if they are few, else destaged; clean ones are copied
+//! forward or dropped, as the policy says. Then "freed" goes into the log, and once that is durable and nobody reads from it any more,
+//! the segment is free. That entry is in a commit of the writes, and so not in an earlier one than what was moved: no crash
+//! takes the old copy of a dirty block and leaves no new one (`acknowledged_and_flushed_survives_any_crash`).
+//! Segments of which little is live come first ([`Sparse`]), then those that the policy would give up.
 //! Only segments whose commits the last checkpoint covers are reclaimed, because replay needs the
 //! others.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 use crate::canary::Canary;
 use crate::commit::{Log, Note, Segment, State, Waiter};
@@ -18,13 +21,17 @@ use crate::format::{CommitHeader, Entry, Stream};
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
-use crate::memory::Buf;
+use crate::memory::{Buf, Span};
 use crate::policy::HITS_MAX;
 use crate::shared::{Cx, blocks_span};
+use crate::sparse::Sparse;
 use crate::types::SegmentId;
 
 /// Segments under reclaim at once: enough to hide the latency of reads and flushes.
 const VICTIMS_MAX: usize = 4;
+/// The part of a segment's slots that may be dirty for its blocks to be moved. Moving a quarter of a segment gives three quarters of one, whatever the
+/// origin does; without it a cache before a disk was full of holes with a few dirty blocks between (`the_engine_holds_what_the_model_says`).
+const MOVED_PART: u32 = 4;
 
 /// A segment under reclaim.
 #[derive(Default)]
@@ -59,9 +66,18 @@ pub(crate) struct Reclaim {
     freeing: BTreeMap<u32, Vec<(Flat, u32)>>,
     /// Freed, and the entry that says so durable; waiting for readers to leave.
     pinned: Vec<u32>,
+    /// Full segments with little in them.
+    pub(crate) sparse: Sparse,
+    /// Segments that the policy would have given up first were passed over, as too much of them is dirty still.
+    behind: bool,
 }
 
 impl Reclaim {
+    /// Whether what the policy would give up is dirty still.
+    pub(crate) const fn is_behind(&self) -> bool {
+        self.behind
+    }
+
     /// Fewer free segments than this start reclaim: 1/32 of the lane, at least 8, at most 64.
     pub(crate) fn watermark(&self, log: &Log) -> usize {
         watermark(log.segments.len())
@@ -92,9 +108,29 @@ impl Lane {
                 let segment = &segments[id.0 as usize];
                 segment.state == State::Closed && segment.last_seq < covered
             };
-            // One with dirty blocks has to wait for its destage, in an order that is not the origin's: only where no other is left.
-            let clean = |id: SegmentId| evictable(id) && segments[id.0 as usize].dirty == 0;
-            let Some(SegmentId(id)) = self.policy.victim(&clean).or_else(|| self.policy.victim(&evictable)) else {
+            let slots = self.log.segment_slots();
+            let dirty_max = if self.has_trouble(cx) { 0 } else { slots / MOVED_PART };
+            // One with more dirty blocks has to wait for its destage, in an order that is not the origin's: only where no other is left.
+            let passed_over = Cell::new(false);
+            let ready = |id: SegmentId| {
+                let ready = evictable(id) && segments[id.0 as usize].dirty <= dirty_max;
+                passed_over.set(passed_over.get() || evictable(id) && !ready);
+                ready
+            };
+            let sparse = |id: u32| {
+                let segment = &segments[id as usize];
+                let is_sparse = segment.state == State::Closed && Sparse::is(segment.live, slots);
+                is_sparse.then(|| segment.last_seq < covered && segment.pins == 0 && segment.dirty <= dirty_max)
+            };
+            let victim = if let Some(id) = self.reclaim.sparse.take(sparse) {
+                self.policy.forget(SegmentId(id));
+                Some(SegmentId(id))
+            } else {
+                let victim = self.policy.victim(&ready).or_else(|| self.policy.victim(&evictable));
+                self.reclaim.behind = passed_over.get();
+                victim
+            };
+            let Some(SegmentId(id)) = victim else {
                 // A checkpoint helps only if full segments wait for one.
                 let helps = |segment: &Segment| segment.state == State::Closed && segment.last_seq >= covered;
                 self.checkpoint.wanted |= segments.iter().any(helps);
@@ -147,12 +183,26 @@ impl Lane {
         })
     }
 
-    /// Goes on with victims whose dirty blocks are destaged or rewritten.
+    /// Whether a dirty block can't be read where it should be: then none is moved.
+    fn has_trouble(&self, cx: &Cx<'_>) -> bool {
+        !(cx.shared.lost.is_empty() && self.suspect.is_empty() && self.elsewhere.is_empty())
+    }
+
+    /// Whether the dirty blocks of a segment are to be moved, now or when the log takes more.
+    fn is_to_move(&self, segment: u32, cx: &Cx<'_>) -> bool {
+        let few = self.log.segments[segment as usize].dirty <= self.log.segment_slots() / MOVED_PART;
+        few && self.log.has_room_to_move() && !self.has_trouble(cx)
+    }
+
+    /// Goes on with victims whose dirty blocks are destaged or rewritten, or can be moved now.
     fn resume_victims(&mut self, cx: &mut Cx<'_>) {
         if self.reclaim.victims.is_empty() {
             return;
         }
-        let resumable = |id: &u32, victim: &Victim| victim.pending == 0 && self.log.segments[*id as usize].dirty == 0;
+        let resumable = |id: &u32, victim: &Victim| {
+            victim.pending == 0
+                && (self.log.segments[*id as usize].dirty == 0 || self.is_to_move(*id, cx) && !self.log.saturated())
+        };
         let victims = &self.reclaim.victims;
         let resumable: Vec<u32> =
             victims.iter().filter(|(id, victim)| resumable(id, victim)).map(|(id, _)| *id).collect();
@@ -245,17 +295,24 @@ impl Lane {
             cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Read, offset, error: DeviceError::Io });
             self.find_blocks(segment);
         }
+        let (dirty, zone) = (self.log.segments[segment as usize].dirty > 0, self.log.segments[segment as usize].zone);
+        let moves = dirty && self.is_to_move(segment, cx);
+        if moves && self.log.saturated() {
+            return;
+        }
         let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
         let index = &self.index;
         let mut survivors = Vec::new();
-        let (dirty, zone) = (self.log.segments[segment as usize].dirty > 0, self.log.segments[segment as usize].zone);
+        let slots = self.log.segment_slots();
         for &(flat, _) in &victim.blocks {
             let Some(found) = index.get(flat) else { continue };
-            if found.dirty && !cx.shared.lost.contains(&flat) {
-                self.urgent.insert(flat);
-            }
-            let slots = self.log.segment_slots();
-            if !dirty
+            if found.dirty {
+                if moves {
+                    survivors.push(Survivor { segment, flat, found, hits: found.hits });
+                } else if !cx.shared.lost.contains(&flat) {
+                    self.urgent.insert(flat);
+                }
+            } else if !dirty
                 && !victim.chosen
                 && let Some(hits) = self.policy.survives(zone, found.hits, victim.kept, slots)
             {
@@ -264,6 +321,7 @@ impl Lane {
             }
         }
         if dirty {
+            self.read_survivors(segment, &survivors, cx);
             return;
         }
         if !victim.chosen && self.log.segments[segment as usize].is_of_neighbours(self.log.segment_slots()) {
@@ -271,17 +329,23 @@ impl Lane {
             self.neighbours.look_back(self.log.slots(), self.log.segments[segment as usize].last_seq, hits);
         }
         victim.chosen = true;
+        if survivors.is_empty() {
+            self.give_up(segment, cx);
+        } else {
+            self.read_survivors(segment, &survivors, cx);
+        }
+    }
+
+    fn read_survivors(&mut self, segment: u32, survivors: &[Survivor], cx: &mut Cx<'_>) {
+        let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
         victim.pending += survivors.len() as u32;
-        for &survivor in &survivors {
+        for &survivor in survivors {
             let found = survivor.found;
             self.log.segment_of(found.slot).pins += 1;
             let buf = cx.alloc(1);
             let io = self.ios.insert(LaneIo::Survivor { survivor, buf });
             let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
             cx.cache_read(self.id, io, offset, blocks_span(buf, 0, 1));
-        }
-        if survivors.is_empty() {
-            self.give_up(segment, cx);
         }
     }
 
@@ -298,12 +362,16 @@ impl Lane {
         let current = self.index.get(flat).filter(|now| now.slot == found.slot);
         if let Some(current) = current {
             let sound = result.is_ok() && self.index.kept(cx.shared.checksum(cx.mem, flat, span)) == found.checksum;
-            if current.dirty {
-                // Nothing makes a clean block dirty in place.
-                debug_assert!(false, "a survivor became dirty in its slot");
+            // Nothing makes a clean block dirty in place.
+            debug_assert!(found.dirty || !current.dirty, "a survivor became dirty in its slot");
+            if !sound && current.dirty {
+                // Destage finds out whether it is lost.
+                self.suspect.insert(flat);
             } else if !sound {
                 self.damaged(flat, found.slot, result, cx);
-            } else {
+            } else if current.dirty {
+                self.move_dirty(flat, current, span, cx);
+            } else if !found.dirty {
                 let hits = (hits + current.hits.saturating_sub(found.hits)).min(HITS_MAX);
                 let appended = self.append(Stream::Survivors, flat, false, hits, span, cx);
                 cx.shared.counters.reinserted_blocks += u64::from(appended);
@@ -314,6 +382,17 @@ impl Lane {
             victim.pending -= 1;
         }
         self.victim_step(segment, cx);
+    }
+
+    /// Appends a dirty block to the writes once more. Where there is no room it stays, and its segment waits.
+    fn move_dirty(&mut self, flat: Flat, found: Found, from: Span, cx: &mut Cx<'_>) {
+        let rewritten = self.rewritten.next(flat) == Some(flat);
+        let appended = self.append(Stream::Writes, flat, true, found.hits, from, cx);
+        if appended && !rewritten {
+            // Nobody has: the sweep of destage needn't pass it over.
+            self.rewritten.remove(flat);
+        }
+        cx.shared.counters.reinserted_blocks += u64::from(appended);
     }
 
     /// Records that a segment is freed. Its blocks stay in the index until that is durable, so that a

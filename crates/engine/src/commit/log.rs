@@ -4,7 +4,10 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use super::{IN_FLIGHT_MAX, Log, Note, Place, Segment, State, Tail, UNFLUSHED_COMMITS_MAX, USABLE_SLOTS_MIN, Waiter};
+use super::{
+    IN_FLIGHT_MAX, Log, Note, Place, Segment, State, Tail, UNFLUSHED_COMMITS_MAX, USABLE_SLOTS_MIN, WRITES_SEGMENTS,
+    Waiter,
+};
 use crate::format::{NO_SLOT, STREAMS, Stream, Superblock};
 use crate::index::Flat;
 use crate::policy::Zone;
@@ -93,6 +96,11 @@ impl Log {
     /// Whether it takes no more blocks because of the commits in flight.
     pub(crate) fn saturated(&self) -> bool {
         self.sealed.len() >= IN_FLIGHT_MAX
+    }
+
+    /// Whether reclaim may move dirty blocks: not into what is kept for clients' writes.
+    pub(crate) fn has_room_to_move(&self) -> bool {
+        self.free.len() > WRITES_SEGMENTS
     }
 
     pub(crate) fn free_segments(&self) -> usize {

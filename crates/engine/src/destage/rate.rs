@@ -15,6 +15,8 @@ pub(crate) struct View {
     pub(crate) urgent: bool,
     /// The oldest dirty block is near its greatest age.
     pub(crate) aged: bool,
+    /// Reclaim would rather give up what is dirty still.
+    pub(crate) behind: bool,
     /// Clients read from or write to an origin directly now, or did a moment ago.
     pub(crate) clients: bool,
     /// Clients read from the cache device now, or did a moment ago, and come first (see `readers`).
@@ -51,6 +53,10 @@ const BESIDE_BATCH_NS: u64 = 25_000_000;
 const BACKGROUND_PERMILLE: u64 = 10;
 /// ... and when it is pressed, or data gets old.
 const PRESSED_PERMILLE: u64 = 200;
+/// What reclaim waits for: dirty blocks and the holes between them take the place of what would be hits, and each hit fewer is a read of the disk more. In short
+/// batches all the same. (1.2 million blocks asked for, one in five written, on a cache of an eighth of the data, 16 in flight: 512 a second with
+/// this, 441 with 200, 449 with 500, 507 with 1,000.)
+const BEHIND_PERMILLE: u64 = 800;
 /// Old data beside clients that read the cache device: long runs then cost them a thirtieth of an SSD's cable.
 const PATIENT_PERMILLE: u64 = 100;
 
@@ -77,18 +83,19 @@ pub(crate) fn pace(view: View) -> Option<Pace> {
     let full = Pace { batch_ns: FULL_BATCH_NS, pause_permille: 0, hurry, patient: false };
     let (dirty, limit) = (view.dirty * 100, view.limit);
     // Only age presses, and it presses less than who waits.
-    let patient = view.aged && view.readers && !view.clients && view.dirty <= limit;
+    let patient = view.aged && !view.behind && view.readers && !view.clients && view.dirty <= limit;
     if view.dirty == 0 {
         None
     } else if view.urgent || view.idle {
         Some(full)
-    } else if dirty < limit * BACKGROUND_PERCENT && !view.aged {
+    } else if dirty < limit * BACKGROUND_PERCENT && !view.aged && !view.behind {
         None
     } else if !view.clients && !patient {
         Some(full)
     } else {
         let share = if patient { PATIENT_PERMILLE } else { share_permille(view) };
         let over = share.saturating_sub(PRESSED_PERMILLE);
+        let share = share.max(if view.behind { BEHIND_PERMILLE } else { 0 });
         let batch_ns = BESIDE_BATCH_NS + (FULL_BATCH_NS - BESIDE_BATCH_NS) * over / (1000 - PRESSED_PERMILLE);
         Some(Pace { batch_ns, pause_permille: (1000 - share) * 1000 / share, hurry, patient })
     }
@@ -98,8 +105,16 @@ pub(crate) fn pace(view: View) -> Option<Pace> {
 mod tests {
     use super::*;
 
-    const CALM: View =
-        View { dirty: 10, limit: 1000, idle: false, urgent: false, aged: false, clients: false, readers: false };
+    const CALM: View = View {
+        dirty: 10,
+        limit: 1000,
+        idle: false,
+        urgent: false,
+        aged: false,
+        behind: false,
+        clients: false,
+        readers: false,
+    };
 
     #[test]
     fn busy_and_little_dirty_waits_and_idle_does_not() {

@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use super::{Build, Policy, Spec, Verdict, Zone};
 use crate::types::SegmentId;
@@ -19,22 +20,66 @@ pub(super) const SPEC: Spec<Build> = Spec {
 const LOOK: usize = 256;
 
 /// Segments in the order in which they were sealed.
+///
+/// One that is forgotten leaves its entry behind, as finding it would take as long as there are segments: an entry counts only if its stamp is the
+/// segment's.
 #[derive(Default)]
-pub(super) struct Fifo(VecDeque<SegmentId>);
+pub(super) struct Fifo {
+    entries: VecDeque<(SegmentId, u32)>,
+    /// The stamp of each segment's entry; 0: it has none.
+    stamps: Vec<u32>,
+    last_stamp: u32,
+    len: usize,
+}
 
 impl Fifo {
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.len
     }
 
     pub(super) fn push(&mut self, segment: SegmentId) {
-        self.0.push_back(segment);
+        let at = segment.0 as usize;
+        if at >= self.stamps.len() {
+            self.stamps.resize(at + 1, 0);
+        }
+        self.last_stamp = self.last_stamp.checked_add(1).unwrap_or(1);
+        self.stamps[at] = self.last_stamp;
+        self.entries.push_back((segment, self.last_stamp));
+        self.len += 1;
     }
 
     /// Takes out the oldest one that is evictable, of the oldest few.
     pub(super) fn take(&mut self, evictable: &dyn Fn(SegmentId) -> bool) -> Option<SegmentId> {
-        let at = self.0.iter().take(LOOK).position(|segment| evictable(*segment))?;
-        self.0.remove(at)
+        let stamps = &self.stamps;
+        let counts = |&(segment, stamp): &(SegmentId, u32)| stamps[segment.0 as usize] == stamp;
+        let entries = self.entries.iter().enumerate().filter(|(_, entry)| counts(entry));
+        let (at, segment) = entries.take(LOOK).map(|(at, entry)| (at, entry.0)).find(|(_, segment)| evictable(*segment))?;
+        self.entries.remove(at);
+        self.remove(segment);
+        Some(segment)
+    }
+
+    /// Takes out that one; false if it isn't there.
+    pub(super) fn take_out(&mut self, segment: SegmentId) -> bool {
+        let there = self.stamps.get(segment.0 as usize).is_some_and(|stamp| *stamp != 0);
+        if there {
+            self.remove(segment);
+        }
+        there
+    }
+
+    fn remove(&mut self, segment: SegmentId) {
+        self.stamps[segment.0 as usize] = 0;
+        self.len -= 1;
+        if self.entries.len() > 2 * self.len + LOOK {
+            let stamps = &self.stamps;
+            self.entries.retain(|(segment, stamp)| stamps[segment.0 as usize] == *stamp);
+        }
+    }
+
+    /// Memory it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.entries.capacity() * size_of::<(SegmentId, u32)>() + self.stamps.capacity() * size_of::<u32>()) as u64
     }
 }
 
@@ -49,6 +94,10 @@ impl Policy for Fifo {
 
     fn victim(&mut self, evictable: &dyn Fn(SegmentId) -> bool) -> Option<SegmentId> {
         self.take(evictable)
+    }
+
+    fn forget(&mut self, segment: SegmentId) {
+        self.take_out(segment);
     }
 
     fn survives(&mut self, _: Zone, _: u8, _: u32, _: u32) -> Option<u8> {

@@ -230,6 +230,12 @@ impl Policy for Gated {
         victim
     }
 
+    fn forget(&mut self, segment: SegmentId) {
+        if !self.writes.take_out(segment) {
+            self.main.take_out(segment);
+        }
+    }
+
     fn survives(&mut self, zone: Zone, hits: u8, kept: u32, slots: u32) -> Option<u8> {
         let survives = match zone {
             Zone::Writes => (hits >= WRITES_KEEP).then_some(0),
@@ -250,6 +256,6 @@ impl Policy for Gated {
     }
 
     fn bytes(&self) -> u64 {
-        self.ghost.bytes()
+        self.ghost.bytes() + self.writes.bytes() + self.main.bytes()
     }
 }

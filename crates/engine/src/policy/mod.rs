@@ -97,6 +97,9 @@ pub trait Policy: Send {
     /// choose soon. The policy forgets it.
     fn victim(&mut self, evictable: &dyn Fn(SegmentId) -> bool) -> Option<SegmentId>;
 
+    /// A segment is reclaimed that [`Policy::victim`] has not given away: little of it is live.
+    fn forget(&mut self, segment: SegmentId);
+
     /// Whether a clean block of a segment under reclaim is copied forward to [`Zone::Main`], and with how many hits;
     /// `kept` of the segment's `slots` have been so far.
     fn survives(&mut self, zone: Zone, hits: u8, kept: u32, slots: u32) -> Option<u8>;

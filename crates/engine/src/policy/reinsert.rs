@@ -33,6 +33,10 @@ impl Policy for Reinsert {
         self.0.take(evictable)
     }
 
+    fn forget(&mut self, segment: SegmentId) {
+        self.0.take_out(segment);
+    }
+
     fn survives(&mut self, _: Zone, hits: u8, kept: u32, slots: u32) -> Option<u8> {
         (hits > 0 && kept < slots / KEPT_DIVISOR).then_some(0)
     }

@@ -2,7 +2,7 @@
 //! A model of the cache: the policy over a log, without data, devices and time.
 //!
 //! The log is the cache: a block rewritten leaves a hole until its segment is reclaimed, free segments and half-full ones hold
-//! nothing, and what is copied forward counts. The window is there too. Unlike the engine's, there are no commit headers
+//! nothing, and what is copied forward counts. Segments with little in them go first, and what clients wrote there is moved, as in the engine. The window is there too. Unlike the engine's, there are no commit headers
 //! (0.4 % of a segment), one lane, and dirty blocks are taken for destaged when their segment is reclaimed. Neighbours of what
 //! is missed, if they are wanted ([`Shape::read_around_blocks`]), come into the window also while there is room, and from beyond the origin's end; they come when
 //! the request is over. Of a sample of such units a model sees what lies in them, and [`Unseen`] others take the places in its window.
@@ -17,6 +17,7 @@ use super::totals::Totals;
 use super::unseen::Unseen;
 use crate::neighbours::begin_of_unit;
 use crate::policy::{self, Capacity, HITS_MAX, Hold, Policy, Window, Zone};
+use crate::sparse::Sparse;
 use crate::types::SegmentId;
 
 const NOBODY: u64 = u64::MAX;
@@ -69,6 +70,9 @@ pub struct Model {
     segment_blocks: usize,
     /// What each segment is filled with.
     zones: Vec<Zone>,
+    /// Blocks that are in each segment, and whether it is full and not under reclaim.
+    live: Vec<(u32, bool)>,
+    sparse: Sparse,
     free: Vec<u32>,
     /// Segments that were used at all: memory is for these.
     begun: u32,
@@ -106,6 +110,8 @@ impl Model {
             notes: Vec::new(),
             segment_blocks: segment_blocks as usize,
             zones: Vec::new(),
+            live: Vec::new(),
+            sparse: Sparse::default(),
             free: Vec::new(),
             begun: 0,
             segments,
@@ -230,9 +236,11 @@ impl Model {
     pub fn bytes(&self) -> u64 {
         let slots = self.owners.capacity() * size_of::<u64>() + self.notes.capacity() * size_of::<Note>();
         // A segment is in a queue of the policy too, which has room for twice as many.
-        let segments = self.zones.capacity() + (self.free.capacity() + 2 * self.zones.capacity()) * size_of::<u32>();
+        let segments = self.zones.capacity() + self.free.capacity() * size_of::<u32>();
+        let segments = segments + self.live.capacity() * size_of::<(u32, bool)>();
         let evicted = self.evicted.capacity() * size_of::<u64>();
-        (slots + segments + evicted) as u64 + self.blocks.bytes() + self.window.bytes() + self.policy.bytes()
+        let tables = (slots + segments + evicted) as u64 + self.sparse.bytes();
+        tables + self.blocks.bytes() + self.window.bytes() + self.policy.bytes()
     }
 
     fn find(&self, key: u64) -> Option<u32> {
@@ -397,9 +405,6 @@ impl Model {
     fn append(&mut self, key: u64, zone: Zone, note: Note) {
         let (segment, used) = self.open[zone as usize].unwrap_or_else(|| (self.take_free(zone), 0));
         self.open[zone as usize] = Some((segment, used + 1)).filter(|_| used + 1 < self.segment_blocks);
-        if used + 1 == self.segment_blocks {
-            self.policy.sealed(SegmentId(segment), zone);
-        }
         if let Some(old) = self.find(key) {
             self.remove(old);
         }
@@ -407,11 +412,24 @@ impl Model {
         self.owners[slot as usize] = key;
         self.notes[slot as usize] = note;
         self.blocks.insert(slot, &self.owners);
+        let (live, full) = &mut self.live[segment as usize];
+        *live += 1;
+        if used + 1 == self.segment_blocks {
+            *full = true;
+            self.policy.sealed(SegmentId(segment), zone);
+            self.sparse.filled(segment, *live, self.segment_blocks as u32);
+        }
     }
 
     fn remove(&mut self, slot: u32) {
         self.blocks.remove(slot, &self.owners);
         self.owners[slot as usize] = NOBODY;
+        let segment = slot / self.segment_blocks as u32;
+        let (live, full) = &mut self.live[segment as usize];
+        *live -= 1;
+        if *full {
+            self.sparse.fell(segment, *live, self.segment_blocks as u32);
+        }
     }
 
     fn take_free(&mut self, zone: Zone) -> u32 {
@@ -423,6 +441,7 @@ impl Model {
             grow(&mut self.owners, slots, most, NOBODY);
             grow(&mut self.notes, slots, most, Note::default());
             grow(&mut self.zones, self.begun as usize, self.segments as usize, zone);
+            grow(&mut self.live, self.begun as usize, self.segments as usize, (0, false));
             self.blocks.grow(slots, most, &self.owners);
             self.begun - 1
         });
@@ -433,8 +452,11 @@ impl Model {
     fn reclaim(&mut self) {
         while self.free.len() + ((self.segments - self.begun) as usize) < self.free_wanted {
             self.room = false;
-            let Some(segment) = self.policy.victim(&|_| true) else { break };
+            let Some(segment) = self.next_victim() else { break };
             let zone = self.zones[segment.0 as usize];
+            let (live, full) = &mut self.live[segment.0 as usize];
+            *full = false;
+            let few = Sparse::is(*live, self.segment_blocks as u32);
             let first = segment.0 as usize * self.segment_blocks;
             let mut kept = 0;
             for slot in first..first + self.segment_blocks {
@@ -443,6 +465,11 @@ impl Model {
                     continue;
                 }
                 let Note { hits, dirty } = self.notes[slot];
+                if few && dirty && zone == Zone::Writes && self.free_wanted > 1 {
+                    self.totals.reinserted_blocks += 1;
+                    self.append(key, zone, Note { hits, dirty });
+                    continue;
+                }
                 let survives = self.policy.survives(zone, hits, kept, self.segment_blocks as u32);
                 if let Some(hits) = survives.filter(|_| self.free_wanted > 1) {
                     kept += 1;
@@ -457,6 +484,16 @@ impl Model {
             }
             self.free.push(segment.0);
         }
+    }
+
+    fn next_victim(&mut self) -> Option<SegmentId> {
+        let (live, slots) = (&self.live, self.segment_blocks as u32);
+        let is_sparse = |segment: u32| live[segment as usize].1 && Sparse::is(live[segment as usize].0, slots);
+        if let Some(segment) = self.sparse.take(|segment| is_sparse(segment).then_some(true)) {
+            self.policy.forget(SegmentId(segment));
+            return Some(SegmentId(segment));
+        }
+        self.policy.victim(&|_| true)
     }
 }
 

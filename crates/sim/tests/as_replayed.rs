@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether the engine, before a disk, holds what a replay of the same requests says that it would.
+
+use flashfront_device::Rng;
+use flashfront_device::sim::known;
+use flashfront_engine::{BLOCK_BYTES, Mode, Options, Status, Time};
+use flashfront_sim::policy::flashfront::Flashfront as Replayed;
+use flashfront_sim::system::{Ask, Flashfront, FlashfrontSpec, System, SystemRequest};
+
+/// Blocks that are asked for: 1 GiB.
+const BLOCKS: u64 = 1 << 18;
+const REQUESTS: u64 = 600_000;
+/// From here on hits count: the cache is full.
+const COUNTED_FROM: u64 = 200_000;
+const IN_FLIGHT: u64 = 16;
+
+/// A block, the n-th most wanted with a probability of about 1/n, and whether it is written: one in five is.
+fn asked(rng: &mut Rng) -> (u64, bool) {
+    let rank = 2_f64.powf(rng.below(18_000_000) as f64 / 1e6) as u64;
+    (rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % BLOCKS, rng.below(5) == 0)
+}
+
+fn percent(hits: u64, of: u64) -> f64 {
+    100.0 * hits as f64 / of as f64
+}
+
+/// Read hits in percent, and the share of the cache in blocks that hold something, at the end.
+fn engine(segments: u64) -> (f64, f64) {
+    let model = |name| known().into_iter().find(|it| it.name == name).expect("a known device").model;
+    let mut system = Flashfront::new(&FlashfrontSpec {
+        origin: model("wd-re-4tb"),
+        origin_bytes: BLOCKS * BLOCK_BYTES,
+        cache: model("intel-p4500"),
+        cache_bytes: segments << 20,
+        mode: Mode::Writeback,
+        options: Options { sequential_bypass_bytes: 0, read_around_blocks: 1, ..Options::default() },
+    });
+    let found = |status: &Status| (status.counters.read_hits, status.counters.read_misses);
+    let (mut rng, mut now, mut in_flight, mut answered) = (Rng::new(7), Time(0), 0, Vec::new());
+    let mut before = (0, 0);
+    for number in 1..=REQUESTS {
+        let (block, write) = asked(&mut rng);
+        let ask = if write { Ask::Write } else { Ask::Read };
+        system.submit(now, SystemRequest { number, ask, offset: block * BLOCK_BYTES, len: BLOCK_BYTES });
+        in_flight += 1;
+        while in_flight >= IN_FLIGHT {
+            now = system.next_event().expect("somebody waits for an answer");
+            system.advance(now, &mut answered);
+            in_flight -= answered.len() as u64;
+            answered.clear();
+        }
+        if number == COUNTED_FROM {
+            before = found(&system.status());
+        }
+    }
+    let status = system.status();
+    let (hits, misses) = found(&status);
+    let (hits, misses) = (hits - before.0, misses - before.1);
+    (percent(hits, hits + misses), percent(status.blocks_cached, status.capacity_blocks))
+}
+
+fn replayed(segments: u64) -> f64 {
+    let mut cache = Replayed::new((segments * 256) as usize);
+    let mut rng = Rng::new(7);
+    let mut before = cache.totals();
+    for number in 1..=REQUESTS {
+        let (block, write) = asked(&mut rng);
+        cache.ask(block, write);
+        if number == COUNTED_FROM {
+            before = cache.totals();
+        }
+    }
+    let counted = cache.totals() - before;
+    percent(counted.read_hits, counted.reads)
+}
+
+/// As long as clean segments were taken before any with dirty blocks, writes kept twice the place of what was live in them, and what was read had the rest:
+/// 5.6 points fewer hits than replayed, with 44 % of the cache holding anything.
+#[test]
+fn the_engine_holds_what_the_model_says() {
+    let (engine, cached) = engine(160);
+    let replayed = replayed(160);
+    println!("hits: engine {engine:.2} %, replayed {replayed:.2} %; {cached:.0} % of the cache hold something");
+    assert!(engine > replayed - 1.5, "{engine:.2} % hits instead of {replayed:.2}");
+    assert!(cached > 55.0, "{cached:.0} % of the cache hold something");
+}
