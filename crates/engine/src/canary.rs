@@ -45,6 +45,7 @@ canaries! {
     CongestedDirty, "congested-dirty", "while the cache device is slow, dirty blocks too are read from the origin";
     StaleNeighbour, "stale-neighbour", "what is read beside a miss is put over a newer write";
     StaleInWindow, "stale-in-window", "the window keeps the old bytes of blocks that are written to the origin";
+    MovedClean, "moved-clean", "dirty blocks that reclaim moves count as clean in their new place";
 }
 
 impl Options {

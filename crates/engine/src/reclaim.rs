@@ -387,7 +387,8 @@ impl Lane {
     /// Appends a dirty block to the writes once more. Where there is no room it stays, and its segment waits.
     fn move_dirty(&mut self, flat: Flat, found: Found, from: Span, cx: &mut Cx<'_>) {
         let rewritten = self.rewritten.next(flat) == Some(flat);
-        let appended = self.append(Stream::Writes, flat, true, found.hits, from, cx);
+        let dirty = !cx.shared.planted(Canary::MovedClean);
+        let appended = self.append(Stream::Writes, flat, dirty, found.hits, from, cx);
         if appended && !rewritten {
             // Nobody has: the sweep of destage needn't pass it over.
             self.rewritten.remove(flat);
