@@ -206,6 +206,18 @@ fn a_cut_file_is_bad_where_it_ends() {
     }
 }
 
+/// gzip goes on after a wrong byte, and its checksum comes last: what follows are thousands of bad lines.
+#[test]
+fn damage_is_told_however_many_bad_lines_came_before() {
+    let lines: Vec<u8> = (0..20_000_u64).flat_map(|it| format!("{}\n", it * it % 10_007).into_bytes()).collect();
+    let mut packed = gz(&lines);
+    let at = packed.len() / 10;
+    let found = (0..200).map(|nth| { packed[at + nth] ^= 0x10; let found = read(&packed, &by_format("blocks")); packed[at + nth] ^= 0x10; found.unwrap().1 });
+    let mut buried = found.filter(|report| report.bad > 100);
+    let report = buried.next().expect("some byte leaves the stream readable");
+    assert!(matches!(report.damage, Some(Bad { reason: Reason::Damaged(_), .. })), "{report:?}");
+}
+
 #[test]
 fn a_disk_that_fails_is_no_bad_line() {
     for bytes in [numbers(0, 50_000), gz(&numbers(0, 50_000))] {
