@@ -28,18 +28,21 @@ impl Survey {
                 break;
             }
             for access in batch {
-                unique.add(access.key);
+                // Who foresees has all blocks in a table anyway.
                 if foresee {
                     let number = next.len() as u64;
                     if let Some(before) = last.insert(access.key, number) {
                         next[before as usize] = number;
                     }
                     next.push(u64::MAX);
+                } else {
+                    unique.add(access.key);
                 }
             }
             progress.foresight_bytes.store((next.len() * 8 + last.allocation_size()) as u64, Ordering::Relaxed);
         }
-        Ok(Self { unique_blocks: unique.blocks(), next: Arc::new(next) })
+        let unique_blocks = if foresee { last.len() as u64 } else { unique.blocks() };
+        Ok(Self { unique_blocks, next: Arc::new(next) })
     }
 }
 
