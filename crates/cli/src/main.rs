@@ -165,6 +165,7 @@ mod tests {
             "flashfront dump C --json",
             "flashfront sim replay T --cache-blocks 1000 --policy all --json",
             "flashfront sim replay T U --cache-fraction 0.1,0.25 --policy flashfront,lru --format msr --page-cache-blocks 4096",
+            "flashfront sim replay T --action complete --drop-echoes 20 --shift-grid --csv",
         ] {
             parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
         }
@@ -202,6 +203,7 @@ mod tests {
             "flashfront sim replay T --policy best",
             "flashfront sim replay T --cache-fraction 1.5",
             "flashfront sim replay T --cache-blocks 0",
+            "flashfront sim replay T --action merge",
             "flashfront sim replay T --cache-blocks 10 --cache-fraction 0.5",
         ] {
             assert!(parse(line).is_err(), "{line}");

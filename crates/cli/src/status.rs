@@ -203,6 +203,17 @@ fn cache(out: &mut String, report: &StatusReport, before: Option<(&StatusReport,
         }
         None => writeln!(out, "hits        {hits} of the blocks read"),
     }?;
+    match (report.flash_writes_per_day_bytes, report.flash_writes_left_bytes) {
+        (0, _) => {}
+        (day, left @ 1..) => {
+            let (left, day) = (human::bytes(left.unsigned_abs()), human::bytes(day));
+            writeln!(out, "budget      {left} of flash writes saved up, {day} a day")?;
+        }
+        (day, debt) => {
+            let (debt, day) = (human::bytes(debt.unsigned_abs()), human::bytes(day));
+            writeln!(out, "budget      used up, {debt} of debt, {day} of flash writes a day: reads are not cached")?;
+        }
+    }
     if report.shadow_bytes == 0 { Ok(()) } else { what_if(out, report) }
 }
 
@@ -289,8 +300,14 @@ mod tests {
         assert!(text.contains("sector 8, 2 blocks"), "{text}");
         let plain = table(&before, None).unwrap();
         assert!(plain.contains("hits        - of") && !plain.contains("LOST"), "{plain}");
-        assert!(!plain.contains("what if"), "{plain}");
+        assert!(!plain.contains("what if") && !plain.contains("budget"), "{plain}");
         assert!(!plain.contains("FAILED") && !plain.contains("NO CACHE"), "{plain}");
+        let budget = |left| {
+            let limited = StatusReport { flash_writes_per_day_bytes: 200 << 30, ..before.clone() };
+            table(&StatusReport { flash_writes_left_bytes: left, ..limited }, None).unwrap()
+        };
+        assert!(budget(3 << 30).contains("budget      3.00 GiB of flash writes saved up, 200 GiB a day"));
+        assert!(budget(-5 << 20).contains("budget      used up, 5.00 MiB of debt, 200 GiB"));
         let alone = table(&StatusReport { without_cache: true, ..before }, None).unwrap();
         assert!(alone.contains("NO CACHE") && !alone.contains("cached") && !alone.contains("hits"), "{alone}");
     }

@@ -37,13 +37,26 @@ impl Budget {
         self.credit > 0
     }
 
+    /// What may be written in a day, and what of it is left: what was saved up, or less than nothing.
+    pub(crate) fn left(&self, now: Time) -> (u64, i64) {
+        (self.per_day, self.with(self.earned(now)))
+    }
+
+    fn earned(&self, now: Time) -> u128 {
+        u128::from(now.0.saturating_sub(self.at.0)) * u128::from(self.per_day) / DAY_NS
+    }
+
+    fn with(&self, earned: u128) -> i64 {
+        let earned = i64::try_from(earned).unwrap_or(i64::MAX);
+        self.credit.saturating_add(earned).min(self.day() / CREDIT_PART)
+    }
+
     fn earn(&mut self, now: Time) {
-        let earned = u128::from(now.0.saturating_sub(self.at.0)) * u128::from(self.per_day) / DAY_NS;
+        let earned = self.earned(now);
         if earned > 0 {
             // Only the time that the whole bytes took: the rest counts the next time.
             self.at = self.at.plus_ns((earned * DAY_NS / u128::from(self.per_day)) as u64);
-            let earned = i64::try_from(earned).unwrap_or(i64::MAX);
-            self.credit = self.credit.saturating_add(earned).min(self.day() / CREDIT_PART);
+            self.credit = self.with(earned);
         }
     }
 
@@ -70,8 +83,10 @@ mod tests {
         assert!(!budget.allows(Time(100 * HOUR_NS)), "more than a quarter of a day was saved up");
         // Thirty hours of writes without a look.
         (100..=130).for_each(|hour| budget.spend(1_000_000, Time(hour * HOUR_NS)));
+        assert_eq!(budget.left(Time(131 * HOUR_NS)), (24_000, -23_000));
         assert!(!budget.allows(Time(153 * HOUR_NS)), "less than a day of debt");
         assert!(budget.allows(Time(155 * HOUR_NS)), "debt of more than a day is kept");
+        assert_eq!(budget.left(Time(900 * HOUR_NS)), (24_000, 6000), "a quarter of a day is saved up");
     }
 
     #[test]

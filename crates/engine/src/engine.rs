@@ -237,6 +237,7 @@ impl Engine {
             size_bytes: origin.size_bytes,
             blocks_dirty: origin.dirty,
         });
+        let budget = shared.budget.as_ref().map(|budget| budget.left(self.coordinator.now));
         Status {
             counters: shared.counters,
             origins: origins.collect(),
@@ -252,6 +253,8 @@ impl Engine {
             lost: shared.lost.iter().map(|flat| shared.key(*flat)).collect(),
             buffer_bytes: shared.buffer_bytes,
             ram_front_bytes: shared.ram_front_bytes,
+            flash_writes_per_day_bytes: budget.map(|it| it.0),
+            flash_writes_left_bytes: budget.map_or(0, |it| it.1),
             window_bytes: shared.window_bytes,
             index_bytes: self.lanes.iter().map(Lane::table_bytes).sum(),
             shadow_bytes: self.coordinator.shadow.bytes(),

@@ -154,6 +154,10 @@ pub struct Status {
     pub buffer_bytes: u64,
     /// Bytes of the RAM front's copies.
     pub ram_front_bytes: u64,
+    /// Bytes that may be written to the cache device in a day; nothing if there is no such budget.
+    pub flash_writes_per_day_bytes: Option<u64>,
+    /// Of these, what was saved up when the last request came; below 0: debt, and nothing is cached because it was read.
+    pub flash_writes_left_bytes: i64,
     /// RAM of the window, where blocks that were read wait to be seen again.
     pub window_bytes: u64,
     /// Bytes of index, dirty set and ghost.

@@ -228,6 +228,16 @@ impl Collector for Numbers {
             ("index_bytes", "Bytes of index, dirty set and ghost", report.index_bytes),
             ("buffer_bytes", "Buffer bytes the engine holds", report.buffer_bytes),
             ("ram_front_bytes", "Bytes of copies in the RAM front", report.ram_front_bytes),
+            (
+                "flash_writes_per_day_bytes",
+                "Bytes that may be written to the cache device in a day, 0 without a limit",
+                report.flash_writes_per_day_bytes,
+            ),
+            (
+                "flash_writes_left_bytes",
+                "Bytes saved up of these, 0 also in debt",
+                u64::try_from(report.flash_writes_left_bytes).unwrap_or(0),
+            ),
             ("window_bytes", "Bytes of blocks that wait in RAM to be seen again", report.window_bytes),
             ("shadow_bytes", "Bytes of the models of caches of other sizes", report.shadow_bytes),
             ("request_buffer_bytes", "Buffer bytes held for clients", report.request_buffer_bytes),

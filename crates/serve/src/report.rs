@@ -194,6 +194,12 @@ pub struct StatusReport {
     pub buffer_bytes: u64,
     /// Bytes of the RAM front's copies.
     pub ram_front_bytes: u64,
+    /// Bytes that may be written to the cache device in a day; 0 if that has no limit.
+    #[serde(default)]
+    pub flash_writes_per_day_bytes: u64,
+    /// What was saved up of these when the last request came, a quarter of a day's at most; from 0 down nothing is cached because it was read.
+    #[serde(default)]
+    pub flash_writes_left_bytes: i64,
     /// Bytes of blocks that wait in RAM to be seen again.
     #[serde(default)]
     pub window_bytes: u64,
@@ -265,6 +271,8 @@ impl StatusReport {
             index_bytes: status.index_bytes,
             buffer_bytes: status.buffer_bytes,
             ram_front_bytes: status.ram_front_bytes,
+            flash_writes_per_day_bytes: status.flash_writes_per_day_bytes.unwrap_or(0),
+            flash_writes_left_bytes: status.flash_writes_left_bytes,
             window_bytes: status.window_bytes,
             shadow_bytes: status.shadow_bytes,
             what_if: status.what_if.iter().map(WhatIfReport::from).collect(),
@@ -295,6 +303,7 @@ fn uncached(status: &Status) -> Status {
     let mut it = status.clone();
     (it.capacity_blocks, it.dirty_limit_blocks, it.segments, it.segments_free) = (0, 0, 0, 0);
     (it.shadow_bytes, it.what_if) = (0, Vec::new());
+    (it.flash_writes_per_day_bytes, it.flash_writes_left_bytes) = (None, 0);
     it.counters = Counters {
         cache_reads: 0,
         cache_reads_bytes: 0,
@@ -422,6 +431,8 @@ mod tests {
             "drains",
             "cache_failed",
             "without_cache",
+            "flash_writes_per_day_bytes",
+            "flash_writes_left_bytes",
             "shadow_bytes",
             "what_if",
         ] {

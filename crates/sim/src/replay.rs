@@ -3,10 +3,12 @@
 //!
 //! A trace is read once (twice, if sizes are shares of its footprint or a policy foresees) and handed in batches to threads,
 //! each of which runs some of the policies at some of the sizes. Memory is in proportion to the caches, all of them, as far as the trace fills
-//! them, not to the trace: some 30 to 100 bytes for each block in each. Counting the footprint takes 2 bits a block where blocks are
-//! neighbours, 20 bytes where none are; a policy that foresees needs 8 to 16 bytes for each access.
+//! them, not to the trace: some 30 to 100 bytes for each block in each. Two things do grow
+//! with the trace: counting the footprint takes 2 bits a block where blocks are neighbours, some 20 bytes where none are; a policy that foresees
+//! takes 8 bytes for each access and 20 to 60 for each block until the first reading is over.
 
 pub(crate) mod blocks;
+mod error;
 pub(crate) mod ledger;
 mod log;
 mod page_cache;
@@ -15,17 +17,18 @@ mod survey;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use flashfront_engine::policy::Spec;
 pub use flashfront_engine::shadow::Totals;
 
-pub use blocks::{Blocks, GridChoice, Source, SourceError};
+pub use blocks::{Blocks, GridChoice, Source};
+pub use error::SourceError;
 
 use crate::policy::{Access, Build};
-use crate::trace::Report;
+use crate::trace::{DiskPhase, Format, Report};
 use ledger::Ledger;
 use survey::{Survey, Unique};
 
@@ -67,15 +70,19 @@ pub struct Row {
 #[derive(Clone, Debug)]
 pub struct Replayed {
     /// As what the trace was read.
-    pub format: &'static str,
-    /// Sectors by which the grid of blocks is shifted.
-    pub phase: u8,
-    /// The share of requests' beginnings and ends at each sector modulo 8, of the first 100,000 requests.
-    pub phases: [f64; 8],
+    pub format: &'static Format,
+    /// Where blocks begin, as asked for.
+    pub grid: GridChoice,
+    /// The disks of the first 100,000 requests, and where the blocks of each would begin.
+    pub disks: Vec<DiskPhase>,
     /// Reads and writes of the trace.
     pub requests: u64,
     /// Discards, which were left out.
     pub discards: u64,
+    /// Flushes, which ask for no block.
+    pub flushes: u64,
+    /// Requests that repeated one, and were dropped.
+    pub echoes_dropped: u64,
     /// Reads of blocks that the page cache in front answered.
     pub page_cache_hits: u64,
     /// Distinct blocks that were asked for.
@@ -86,9 +93,27 @@ pub struct Replayed {
     pub rows: Vec<Row>,
 }
 
-/// How far a replay is.
+impl Replayed {
+    /// At which sectors modulo 8 blocks begin, each once.
+    #[must_use]
+    pub fn phases(&self) -> Vec<u8> {
+        let mut phases = vec![0];
+        if self.grid == GridChoice::Detected {
+            phases = self.disks.iter().map(|disk| disk.grid.phase()).collect();
+        }
+        phases.sort_unstable();
+        phases.dedup();
+        phases
+    }
+}
+
+/// How far a replay is, and whether it is to go on.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
+    /// It is to end as soon as it can, without figures.
+    pub stop: Arc<AtomicBool>,
+    /// Bytes of RAM that what a policy foresees takes so far; 0 if none does.
+    pub foresight_bytes: Arc<AtomicU64>,
     /// Bytes of the file read, over all readings of it.
     pub bytes: Arc<AtomicU64>,
     /// How often it is read.
@@ -98,7 +123,7 @@ pub struct Progress {
 /// Replays a trace against each policy at each size; tells `progress` where it is.
 ///
 /// # Errors
-/// If the trace can't be read to its end, or has no reads and writes.
+/// If the trace can't be read to its end, has no reads and writes, or is to be stopped.
 pub fn replay(
     source: &Source,
     policies: &[&'static Spec<Build>],
@@ -114,7 +139,7 @@ pub fn replay(
         if !found.is_file() {
             return Err(SourceError::Once { path: source.path.clone() });
         }
-        Survey::of(source.open(Arc::clone(&progress.bytes))?, foresee)?
+        Survey::of(source.open(Arc::clone(&progress.bytes))?, foresee, progress)?
     } else {
         Survey::default()
     };
@@ -127,21 +152,24 @@ pub fn replay(
         }
     }
     let blocks = source.open(Arc::clone(&progress.bytes))?;
-    let (rows, blocks, unique_blocks) = run(runs, blocks, &survey)?;
+    let (rows, blocks, unique_blocks) = run(runs, blocks, &survey, &progress.stop)?;
     if unique_blocks == 0 {
         let report = blocks.report();
         return Err(SourceError::Empty {
             path: source.path.clone(),
             bad: report.bad,
             first_bad: report.first_bad.first().cloned(),
+            skipped: report.skipped.clone(),
         });
     }
     Ok(Replayed {
         format: blocks.format(),
-        phase: blocks.grid().phase(),
-        phases: blocks.phases(),
+        grid: source.grid,
+        disks: blocks.disks().to_vec(),
         requests: blocks.requests,
         discards: blocks.discards,
+        flushes: blocks.flushes,
+        echoes_dropped: blocks.echoes_dropped,
         page_cache_hits: blocks.page_cache_hits,
         unique_blocks,
         report: blocks.report().clone(),
@@ -157,7 +185,12 @@ type Batch = Arc<(u64, Vec<Access>)>;
 /// Batches that wait for a thread: enough that neither side waits for a slow turn of the other.
 const WAITING: usize = 4;
 
-fn run(runs: Vec<Run>, mut blocks: Blocks, survey: &Survey) -> Result<(Vec<Row>, Blocks, u64), SourceError> {
+fn run(
+    runs: Vec<Run>,
+    mut blocks: Blocks,
+    survey: &Survey,
+    stop: &AtomicBool,
+) -> Result<(Vec<Row>, Blocks, u64), SourceError> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(runs.len()).max(1);
     let mut shares: Vec<Vec<(usize, Run)>> = (0..threads).map(|_| Vec::new()).collect();
     // A slow policy comes once for each size: dealt in turns that shift with the size, no thread gets all of it.
@@ -166,7 +199,8 @@ fn run(runs: Vec<Run>, mut blocks: Blocks, survey: &Survey) -> Result<(Vec<Row>,
         shares[(nth + nth / policies) % threads].push((nth, run));
     }
     thread::scope(|scope| {
-        let mut unique = Unique::default();
+        // What a first reading has counted need not be counted again.
+        let mut unique = (survey.unique_blocks == 0).then(Unique::default);
         let (senders, workers): (Vec<SyncSender<Batch>>, Vec<_>) = shares
             .into_iter()
             .map(|mut share| {
@@ -188,12 +222,14 @@ fn run(runs: Vec<Run>, mut blocks: Blocks, survey: &Survey) -> Result<(Vec<Row>,
             .unzip();
         let mut first = 0;
         let ended = loop {
-            let accesses = match blocks.batch() {
+            let accesses = match blocks.batch_unless(stop) {
                 Ok(accesses) if accesses.is_empty() => break Ok(()),
                 Ok(accesses) => accesses,
                 Err(error) => break Err(error),
             };
-            accesses.iter().for_each(|it| unique.add(it.key));
+            if let Some(unique) = &mut unique {
+                accesses.iter().for_each(|it| unique.add(it.key));
+            }
             let batch = Arc::new((first, accesses));
             first += batch.1.len() as u64;
             // A thread that is gone has panicked, which the join below passes on.
@@ -211,7 +247,8 @@ fn run(runs: Vec<Run>, mut blocks: Blocks, survey: &Survey) -> Result<(Vec<Row>,
         }
         ended?;
         rows.sort_by_key(|row| row.0);
-        Ok((rows.into_iter().map(|row| row.1).collect(), blocks, unique.blocks()))
+        let unique_blocks = unique.map_or(survey.unique_blocks, Unique::blocks);
+        Ok((rows.into_iter().map(|row| row.1).collect(), blocks, unique_blocks))
     })
 }
 

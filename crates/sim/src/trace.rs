@@ -22,7 +22,7 @@ mod text;
 
 pub use echo::Echoes;
 pub use format::{Action, Format, FormatError};
-pub use phase::{Ahead, Phases};
+pub use phase::{Ahead, DiskPhase, Phases};
 pub use reader::{OpenError, Options, ReadError, Reader};
 pub use report::{BAD_SHOWN, Bad, Place, Reason, Report};
 pub use split::{Access, Accesses, Grid};

@@ -76,9 +76,9 @@ fn a_scan_over_a_full_cache_writes_next_to_nothing_to_flash() {
 }
 
 /// Random reads, three days long, more of them than the budget can cache; returns what was counted, by day.
-fn three_days(budget: Option<u64>, write_every: u64) -> [Counters; 3] {
-    let admit_all = policy::by_name("fifo").expect("a policy");
-    let mut client = client(Options { policy: admit_all, flash_writes_per_day_bytes: budget, ..Options::default() });
+fn three_days(policy: &str, budget: Option<u64>, write_every: u64) -> [Counters; 3] {
+    let policy = policy::by_name(policy).expect("a policy");
+    let mut client = client(Options { policy, flash_writes_per_day_bytes: budget, ..Options::default() });
     let mut rng = Rng::new(3);
     let mut before = Counters::default();
     std::array::from_fn(|_| {
@@ -108,9 +108,9 @@ fn three_days(budget: Option<u64>, write_every: u64) -> [Counters; 3] {
 #[test]
 fn fills_stay_within_the_budget_of_writes_a_day() {
     let budget = 4 << 20;
-    let free = three_days(None, 0);
+    let free = three_days("fifo", None, 0);
     assert!(free.iter().all(|day| day.cache_writes_bytes > 4 * budget && day.over_budget_blocks == 0), "{free:?}");
-    for (nth, day) in three_days(Some(budget), 0).iter().enumerate() {
+    for (nth, day) in three_days("fifo", Some(budget), 0).iter().enumerate() {
         let written = day.cache_writes_bytes;
         assert!(written <= budget * 5 / 4, "day {nth}: {written} bytes, a day and a quarter's are {}", budget * 5 / 4);
         assert!(written >= budget * 3 / 4, "day {nth}: {written} bytes of {budget} used");
@@ -118,12 +118,40 @@ fn fills_stay_within_the_budget_of_writes_a_day() {
     }
 }
 
+/// The daemon's policy admits less by itself, so that a smaller budget is what ends it; and `status` tells what is left.
+#[test]
+fn the_daemons_own_policy_keeps_to_the_budget() {
+    let own = Options::default().policy.name;
+    let free = three_days(own, None, 0);
+    let budget = free[1].cache_writes_bytes.min(free[2].cache_writes_bytes) / 4;
+    println!("{free:?} {budget}");
+    for (nth, day) in three_days(own, Some(budget), 0).iter().enumerate() {
+        let written = day.cache_writes_bytes;
+        assert!(written <= budget * 5 / 4, "day {nth}: {written} bytes, a day and a quarter's are {}", budget * 5 / 4);
+        assert!(day.over_budget_blocks > 0 && day.promoted_blocks > 0, "day {nth}: {day:?}");
+    }
+    let mut client = client(Options { flash_writes_per_day_bytes: Some(budget), ..Options::default() });
+    let left = |client: &Client| client.world.engine().status().flash_writes_left_bytes;
+    assert_eq!(client.world.engine().status().flash_writes_per_day_bytes, Some(budget));
+    client.world.pass(DAY_NS);
+    read(&mut client, 0);
+    let quarter = (budget / 4) as i64;
+    assert!((1..=quarter).contains(&left(&client)), "{} of {quarter}", left(&client));
+    for nth in 0..1000 {
+        client.write(0, nth * 8, 8, false);
+    }
+    client.finish();
+    assert!(left(&client) < 0, "{}", left(&client));
+}
+
 #[test]
 fn writes_are_absorbed_beyond_the_budget_and_end_the_fills() {
-    for (nth, day) in three_days(Some(1 << 20), 2).iter().enumerate().skip(1) {
-        assert_eq!(day.write_hits, 4000, "day {nth}: writes that the cache took");
-        assert!(day.cache_writes_bytes > 15 << 20, "day {nth}: {day:?}");
-        assert_eq!(day.promoted_blocks, 0, "day {nth}: blocks were cached on credit");
+    for policy in ["fifo", "gated"] {
+        for (nth, day) in three_days(policy, Some(1 << 20), 2).iter().enumerate().skip(1) {
+            assert_eq!(day.write_hits, 4000, "{policy}, day {nth}: writes that the cache took");
+            assert!(day.cache_writes_bytes > 15 << 20, "{policy}, day {nth}: {day:?}");
+            assert_eq!(day.promoted_blocks, 0, "{policy}, day {nth}: blocks were cached on credit");
+        }
     }
 }
 

@@ -3,11 +3,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use flashfront_engine::policy::Spec;
 use flashfront_sim::policy::{self, Build};
 use flashfront_sim::replay::{GridChoice, Progress, Replayed, Size, Source, SourceError, Totals, replay};
-use flashfront_sim::trace::{Format, Options};
+use flashfront_sim::trace::{Action, Format, Options};
 
 fn source(path: impl Into<PathBuf>, format: Option<&str>) -> Source {
     let format = format.map(|name| Format::named(name).expect("a format of ours"));
@@ -196,5 +197,65 @@ fn what_can_t_be_read_twice_is_refused_before_anything_is_read() {
         let none = source("/nonexistent/trace", None);
         let refused = replay(&none, &policies(&["lru"]), &[size], &Progress::default());
         assert!(matches!(refused, Err(SourceError::Open { .. })), "{refused:?}");
+    }
+}
+
+fn written(name: &str, text: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&path, text).expect("the target folder can be written");
+    path
+}
+
+#[test]
+fn what_is_left_out_is_counted() {
+    let text = "8,0 0 1 0.000001 9 Q R 8 + 8 [x]\n8,0 0 1 0.000005 9 Q R 8 + 8 [x]\n8,0 0 1 0.5 9 Q FN [x]\n\
+        8,0 0 1 0.6 9 Q D 8 + 8 [x]\n8,0 0 1 0.7 9 Q W 16 + 8 [x]\n8,0 0 1 0.8 9 C W 16 + 8 [0]\n";
+    let mut source = source(written("left-out.txt", text), Some("blkparse"));
+    source.echoes_ns = Some(1_000_000);
+    let found = replayed(&source, &["lru"], &[Size::Blocks(8)]);
+    assert_eq!((found.requests, found.echoes_dropped, found.flushes, found.discards), (2, 1, 1, 1));
+    assert_eq!(found.report.skipped, [("events C (completed)", 1)]);
+}
+
+#[test]
+fn a_trace_of_other_events_says_how_to_read_it() {
+    let text = "8,0 0 1 0.8 9 C W 16 + 8 [0]\n".repeat(20);
+    let mut source = source(written("completed.txt", &text), None);
+    let error = replay(&source, &policies(&["lru"]), &[Size::Blocks(8)], &Progress::default()).unwrap_err().to_string();
+    for words in ["no reads and writes", "20 events C (completed)", "--action"] {
+        assert!(error.contains(words), "{error}");
+    }
+    source.options.action = Action::Complete;
+    assert_eq!(replayed(&source, &["lru"], &[Size::Blocks(8)]).requests, 20);
+}
+
+/// Disk 1 is aligned and has most of the requests, disk 2 begins at sector 63.
+#[test]
+fn each_disk_has_a_grid_of_its_own() {
+    let line = |disk: u64, nth: u64, from: u64| format!("1,h,{disk},Read,{},4096,1\n", (from + 8 * nth) * 512);
+    let text: String = (0..50).map(|nth| line(1, nth, 0) + &line(1, nth, 4096) + &line(2, nth, 63)).collect();
+    let mut source = source(written("two-disks.csv", &text), Some("msr"));
+    let aligned = replayed(&source, &["lru"], &[Size::Blocks(8)]);
+    assert_eq!((aligned.phases(), aligned.unique_blocks, aligned.rows[0].totals.accesses), (vec![0], 151, 200));
+    let disks: Vec<_> = aligned.disks.iter().map(|it| (it.requests, it.grid.phase())).collect();
+    assert_eq!(disks, [(100, 0), (50, 7)]);
+    source.grid = GridChoice::Detected;
+    let shifted = replayed(&source, &["lru"], &[Size::Blocks(8)]);
+    assert_eq!((shifted.phases(), shifted.unique_blocks, shifted.rows[0].totals.accesses), (vec![0, 7], 150, 150));
+}
+
+#[test]
+fn a_replay_that_is_to_stop_does_and_what_foresight_takes_is_told() {
+    let progress = Progress::default();
+    let (sizes, foresees) = ([Size::Blocks(100)], policies(&["belady"]));
+    replay(&mssql(), &policies(&["lru"]), &sizes, &progress).expect("the trace is there");
+    assert_eq!(progress.foresight_bytes.load(Ordering::Relaxed), 0);
+    let found = replay(&mssql(), &foresees, &sizes, &progress).expect("the trace is there");
+    let bytes = progress.foresight_bytes.load(Ordering::Relaxed);
+    assert!(bytes > 8 * found.rows[0].totals.accesses + 16 * found.unique_blocks, "{bytes}");
+    for policies in [&["lru"][..], &["belady"]].map(policies) {
+        progress.stop.store(true, Ordering::Relaxed);
+        let error = replay(&mssql(), &policies, &sizes, &progress).unwrap_err();
+        assert!(matches!(error, SourceError::Stopped { .. }), "{error}");
     }
 }

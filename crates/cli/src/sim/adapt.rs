@@ -43,7 +43,7 @@ pub(crate) struct Adapt {
     /// Print one JSON object for each case and policy, a line each.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print the curves as CSV: a line for each case, policy and eighth of a round.
+    /// Print the curves as CSV: a line for each case, policy and eighth of a round, with the turnover and how far below others in each.
     #[arg(long)]
     csv: bool,
     #[command(flatten)]
@@ -170,13 +170,14 @@ fn line<'a>(outcome: &'a Outcome, row: &'a Adapted) -> Line<'a> {
 }
 
 fn csv(outcomes: &[Outcome]) -> Result<String, fmt::Error> {
-    let mut out = "case,policy,cache_blocks,data_blocks,junk_blocks,static_optimum,reads,compulsory_blocks,origin_read_blocks,flash_blocks_written,hit_ratio,unlimited_hit_ratio\n".to_owned();
+    let mut out = "case,policy,cache_blocks,data_blocks,junk_blocks,static_optimum,reads,compulsory_blocks,origin_read_blocks,flash_blocks_written,hit_ratio,unlimited_hit_ratio,turnover_reads,points_below_optimum_after_turnover,worst_round,worst_round_points_below_lru,worst_turnover_points_below_lru\n".to_owned();
     for outcome in outcomes {
         for row in &outcome.rows {
+            let ends = ends(&line(outcome, row));
             for (at, totals) in row.points.iter().enumerate().skip(1) {
                 writeln!(
                     out,
-                    "{},{},{},{},{},{:.6},{},{},{},{},{:.6},{:.6}",
+                    "{},{},{},{},{},{:.6},{},{},{},{},{:.6},{:.6},{ends}",
                     outcome.case.name,
                     row.policy,
                     row.cache_blocks,
@@ -194,6 +195,20 @@ fn csv(outcomes: &[Outcome]) -> Result<String, fmt::Error> {
         }
     }
     Ok(out)
+}
+
+/// What is one figure for all of a curve, and stands in each line of it; empty where there is none.
+fn ends(line: &Line<'_>) -> String {
+    let whole = |it: Option<u64>| it.map_or(String::new(), |it| it.to_string());
+    let points = |it: Option<f64>| it.map_or(String::new(), |it| format!("{it:.4}"));
+    [
+        whole(line.turnover_reads),
+        points(line.points_below_optimum_after_turnover),
+        whole(line.worst_round),
+        points(line.worst_round_points_below_lru),
+        points(line.worst_turnover_points_below_lru),
+    ]
+    .join(",")
 }
 
 /// Ends of the rounds that the table shows.
@@ -216,12 +231,13 @@ fn table(outcome: &Outcome, experiment: &Experiment) -> Result<String, fmt::Erro
     )?;
     writeln!(out, "{}", turnover(outcome))?;
     let wide = rounds.len() * 7 - 1;
+    let names = outcome.rows.iter().map(|row| row.policy.len()).fold(12, usize::max);
     writeln!(
         out,
-        "{:<12} {:>7}  {:^wide$}  {:^wide$}  {:>8} {:>6}  {:^19}  {:>7}",
+        "{:<names$} {:>7}  {:^wide$}  {:^wide$}  {:>8} {:>6}  {:^19}  {:>7}",
         "", "", "origin read /", "hits in", "hits", "below", "below LRU in worst", "flash"
     )?;
-    write!(out, "{:<12} {:>7} ", "policy", "junk")?;
+    write!(out, "{:<names$} {:>7} ", "policy", "junk")?;
     rounds.iter().try_for_each(|round| write!(out, " {:>6}", format!("r {round}")))?;
     write!(out, " ")?;
     rounds.iter().try_for_each(|round| write!(out, " {:>6}", format!("r {round}")))?;
@@ -230,7 +246,7 @@ fn table(outcome: &Outcome, experiment: &Experiment) -> Result<String, fmt::Erro
     for row in &outcome.rows {
         write!(
             out,
-            "{:<12} {:>7} ",
+            "{:<names$} {:>7} ",
             row.policy,
             human::percent(Some(row.junk_blocks as f64 / row.cache_blocks as f64))
         )?;

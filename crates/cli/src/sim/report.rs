@@ -63,6 +63,9 @@ pub(super) struct Report {
 
 impl Report {
     fn at(path: &Path) -> anyhow::Result<Self> {
+        if path.as_os_str() == "-" {
+            bail!("--report -: a report goes to a file, and not to stdout; name one (./- if it shall be called that)");
+        }
         // A link is followed: the file that it leads to is replaced, not the link.
         let path = match fs::canonicalize(path) {
             Ok(path) => path,

@@ -51,6 +51,14 @@ fn sim_adapt_writes_curves_and_a_report() {
     let columns = csv.lines().next().map_or(0, |head| head.split(',').count());
     assert!(csv.lines().all(|line| line.split(',').count() == columns));
     assert_eq!(csv.lines().filter(|line| line.starts_with("larger,lru,")).count(), 96);
+    // What JSON has of the whole is in CSV too.
+    let head: Vec<&str> = csv.lines().next().unwrap_or_default().split(',').collect();
+    let last = |start: &str| csv.lines().rfind(|line| line.starts_with(start)).expect("is there").split(',');
+    for key in ["turnover_reads", "points_below_optimum_after_turnover", "worst_turnover_points_below_lru"] {
+        let at = head.iter().position(|it| *it == key).unwrap_or_else(|| panic!("{key} is missing in {head:?}"));
+        assert!(last("larger,flashfront,").nth(at).is_some_and(|it| it.parse::<f64>().is_ok()), "{key}");
+        assert!(last("fits,flashfront,").nth(at).is_some_and(str::is_empty), "{key}: it never asks for all blocks");
+    }
     let page = fs::read_to_string(&report).expect("the report is there");
     assert_self_contained(&page);
     for word in ["static optimum", "unlimited", "turnover", "smq_4k", "96.0 MiB", "--cache-blocks 2048"] {

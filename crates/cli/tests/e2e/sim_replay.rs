@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `flashfront sim replay` as scripts and people meet it.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
+use std::process::Stdio;
+use std::thread;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::harness::{Place, flashfront, must, output, show};
+use crate::harness::{Place, flashfront, must, output, show, tool};
 use crate::refusal::refused;
 
 /// 40 blocks, each read four times in a loop, and a line that is none.
@@ -48,6 +52,7 @@ fn sim_replay_gives_scripts_one_object_for_each_policy() {
         }
         assert_eq!((&row["accesses"], &row["unique_blocks"]), (&160.into(), &40.into()));
         assert_eq!(row["bad_lines"], 1);
+        assert_eq!((&row["damaged"], &row["page_cache_blocks"]), (&false.into(), &0.into()));
     }
     let hits = |name: &str| rows[names.iter().position(|it| *it == name).expect("is there")]["hit_ratio"].as_f64();
     assert_eq!(hits("lru"), Some(0.0), "a loop twice the cache");
@@ -62,7 +67,7 @@ fn sim_replay_gives_people_a_table_and_says_what_it_left_out() {
     let output = output(replay.args(["sim", "replay", "--format", "blocks"]).arg(&trace));
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && stdout.contains("footprint 160 KiB"), "{}", show(&output));
-    assert!(stderr.contains("1 bad lines were left out") && stderr.contains("161"), "{}", show(&output));
+    assert!(stderr.contains("1 bad line was left out") && stderr.contains("161"), "{}", show(&output));
 }
 
 #[test]
@@ -71,6 +76,7 @@ fn sim_replay_refuses_what_it_can_t_replay() {
     let trace = loop_of_blocks(&place);
     let noise = place.file("noise");
     fs::write(&noise, [0x93; 4096]).expect("a file can be made here");
+    let empty = place.sparse("empty", 0);
     let replay = |args: &[&str], path: &PathBuf| {
         let mut replay = flashfront();
         replay.args(["sim", "replay"]).args(args).arg(path);
@@ -78,10 +84,125 @@ fn sim_replay_refuses_what_it_can_t_replay() {
     };
     for (args, path, words) in [
         (&[][..], &noise, &["noise", "--format"][..]),
-        (&["--format", "blocks", "--strict"], &trace, &["loop.trace", "161"]),
+        (&["--format", "blocks", "--strict"], &trace, &["loop.trace", "161", "without --strict"]),
         (&["--format", "blocks"], &place.file("none"), &["none", "can't be opened"]),
+        (&[], &PathBuf::from("-"), &["say /dev/stdin"]),
+        (&[], &empty, &["empty: the trace is empty"]),
+        (&["--cache-fraction", "-0.1"], &trace, &["-0.1", "more than 0 and at most 1"]),
+        (&["--cache-blocks", "-1"], &trace, &["invalid value '-1' for '--cache-blocks"]),
+        (&["--page-cache-blocks", "-1"], &trace, &["invalid value '-1' for '--page-cache-blocks"]),
+        (&["--format", "blocks", "--report", "-"], &trace, &["--report -", "not to stdout"]),
         (&["--format", "blocks"], &place.dir().to_owned(), &["not a regular file"]),
     ] {
         refused(&place, &mut replay(args, path), words).unwrap_or_else(|why| panic!("{args:?}: {why}"));
     }
+}
+
+/// Runs which read a trace differently differ in what they say of it.
+#[test]
+fn sim_replay_says_how_the_trace_was_read() {
+    let place = Place::new();
+    let trace = place.file("doubled.csv");
+    // Each request twice within a microsecond, on a disk that begins at sector 63.
+    let lines =
+        (0..64).map(|nth| format!("{},h,0,Read,{},4096,1\n", nth / 2 * 100_000_000_u64, (63 + nth % 16 / 2 * 8) * 512));
+    fs::write(&trace, lines.collect::<String>()).expect("a file can be made here");
+    let replay = |args: &[&str]| {
+        let mut replay = flashfront();
+        replay.args(["sim", "replay", "--cache-blocks", "4"]).arg(&trace).args(args);
+        replay
+    };
+    let row =
+        |args: &[&str]| -> Value { serde_json::from_str(&must(replay(args).arg("--json"))).expect("a line of JSON") };
+    let (plain, other) = (row(&[]), row(&["--drop-echoes", "1", "--shift-grid", "--page-cache-blocks", "8"]));
+    assert_eq!(
+        (&plain["requests"], &plain["echoes_dropped"], &plain["drop_echoes_ms"]),
+        (&64.into(), &0.into(), &Value::Null)
+    );
+    assert_eq!(
+        (&other["requests"], &other["echoes_dropped"], &other["drop_echoes_ms"]),
+        (&32.into(), &32.into(), &1.into())
+    );
+    assert_eq!((&plain["grid_phases"], &other["grid_phases"]), (&serde_json::json!([0]), &serde_json::json!([7])));
+    assert_eq!((&other["page_cache_blocks"], &other["page_cache_hits"]), (&8.into(), &24.into()));
+    let csv = must(&mut replay(&["--drop-echoes", "1", "--csv"]));
+    let columns: Vec<_> = csv.lines().map(|line| line.split(',').collect::<Vec<_>>()).collect();
+    assert_eq!(columns[0].len(), columns[1].len(), "{csv}");
+    let dropped = columns[0].iter().position(|it| *it == "echoes_dropped").map(|at| columns[1][at]);
+    assert_eq!(dropped, Some("32"), "{csv}");
+    let told = output(&mut replay(&["--drop-echoes", "1", "--shift-grid", "--policy", "flashfront_disk,lru"]));
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.contains("32 echoes") && told.contains("sector 7 modulo 8"), "{told}");
+    let ends: Vec<_> = told.lines().skip(1).map(str::len).collect();
+    assert!(ends.iter().all(|end| *end == ends[0]), "columns are below each other: {told}");
+}
+
+#[test]
+fn sim_replay_says_what_it_guessed_and_what_is_damaged() {
+    let place = Place::new();
+    let guessed = place.file("arc.lis");
+    fs::write(&guessed, "1 1 0 0\n100 1 0 1\n".repeat(9)).expect("a file can be made here");
+    let replay = |path: &PathBuf, args: &[&str]| {
+        let mut replay = flashfront();
+        replay.args(["sim", "replay", "--cache-blocks", "4"]).arg(path).args(args);
+        output(&mut replay)
+    };
+    let said = show(&replay(&guessed, &[]));
+    assert!(said.contains("taken for arc-4k") && said.contains("arc, arc-4k look alike"), "{said}");
+    assert!(!show(&replay(&guessed, &["--format", "arc-4k"])).contains("guess"));
+
+    // Its checksum is wrong, and before that most of the lines are.
+    let (lines, packed) = (place.file("lines"), place.file("lines.gz"));
+    fs::write(&lines, "12\n".to_owned() + &"x1\n".repeat(20)).expect("a file can be made here");
+    let mut bytes = Vec::new();
+    bytes.extend(must_bytes(tool("gzip").arg("-c").arg(&lines)));
+    let end = bytes.len();
+    bytes[end - 8] ^= 1;
+    fs::write(&packed, bytes).expect("a file can be made here");
+    let found = replay(&packed, &["--format", "blocks", "--json"]);
+    let said = show(&found);
+    let row: Value = serde_json::from_slice(&found.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    assert_eq!((&row["damaged"], &row["bad_lines"]), (&true.into(), &21.into()));
+    for words in ["cut or damaged", "get the file anew", "these figures tell nothing", "20 bad lines were left out"] {
+        assert!(said.contains(words), "{words:?} is missing in {said}");
+    }
+}
+
+fn must_bytes(command: &mut std::process::Command) -> Vec<u8> {
+    let output = output(command);
+    assert!(output.status.success(), "{}", show(&output));
+    output.stdout
+}
+
+/// A second trace that never ends, and somebody who has seen enough.
+#[test]
+fn an_interrupted_replay_reports_what_it_has() {
+    let place = Place::new();
+    let (trace, pipe, report) = (loop_of_blocks(&place), place.file("endless"), place.file("out.html"));
+    must(tool("mkfifo").arg(&pipe));
+    let mut replay = flashfront();
+    replay.args(["sim", "replay", "--format", "blocks", "--cache-blocks", "20", "--json", "--report"]).arg(&report);
+    let child =
+        replay.arg(&trace).arg(&pipe).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = child.expect("flashfront can be started");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("the pipe was asked for"))
+        .read_line(&mut line)
+        .expect("a pipe can be read");
+    assert!(line.contains("loop.trace"), "{line}");
+    kill_process(Pid::from_child(&child), Signal::INT).expect("our own child can be signalled");
+    let endless = thread::spawn(move || {
+        let mut pipe = File::options().write(true).open(pipe).expect("a pipe can be opened");
+        // Until nobody reads it any more.
+        while pipe.write_all(&b"7\n".repeat(1 << 15)).is_ok() {}
+    });
+    let ended = child.wait_with_output().expect("our own child can be waited for");
+    endless.join().expect("it ends with its reader");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("endless: interrupted") && said.contains("the report has the traces before the one"),
+        "{said}"
+    );
+    assert!(fs::read_to_string(&report).is_ok_and(|page| page.contains("loop.trace")), "the report is there");
 }

@@ -80,6 +80,17 @@ fn sim_replay_of_several_traces_reports_their_means_and_what_was_done_before_one
 }
 
 #[test]
+fn a_folder_with_pictures_of_others_is_refused_before_anything_is_simulated() {
+    let place = Place::new();
+    fs::create_dir(place.file("pictures")).expect("a folder can be made here");
+    fs::write(place.file("pictures/01-hits.svg"), "<svg>mine</svg>").expect("a file can be made here");
+    // The trace can't be read either: whoever looks at the folder first says so.
+    let mut replay = replay(&place.file("no trace"), &place.file("out.html"));
+    refused(&place, replay.arg("--pictures").arg(place.file("pictures")), &["01-hits.svg", "name another folder"])
+        .unwrap_or_else(|why| panic!("{why}"));
+}
+
+#[test]
 fn a_place_where_no_report_can_be_is_refused_before_anything_is_simulated() {
     let place = Place::new();
     let trace = trace(&place, "trace");

@@ -115,6 +115,23 @@ fn sim_run_writes_csv_and_a_report() {
 }
 
 #[test]
+fn a_scenario_may_have_a_budget_of_flash_writes() {
+    let place = Place::new();
+    // Reads of what is not in the cache yet.
+    let cold = TINY.replace("span = \"16MiB\", time", "offset = \"2GiB\", span = \"1GiB\", time");
+    assert_ne!(cold, TINY);
+    let written = |name: &str, text: &str| {
+        let text = must(run(&scenario(&place, name, text)).arg("--json"));
+        let line: Value = serde_json::from_str(&text).expect("one JSON object");
+        line["systems"][0]["phases"][1]["cache_write_bytes"].as_u64().expect("a number")
+    };
+    let free = written("free.toml", &cold);
+    let limited =
+        written("limited.toml", &cold.replace("[engine]", "[engine]\nflash-writes-per-day = \"0.0001 DWPD\""));
+    assert!(limited * 4 < free, "{limited} of {free}");
+}
+
+#[test]
 fn a_missed_target_is_told_and_a_failure() {
     let place = Place::new();
     let report = place.file("out.html");
@@ -154,6 +171,7 @@ fn a_scenario_that_makes_no_sense_is_refused_with_file_and_key() {
             &["of the disk", "by = `cache`", "does not run"],
         ),
         ("no interval", "interval = \"100ms\"", "interval = \"0s\"", &["interval"]),
+        ("no budget", "[engine]", "[engine]\nflash-writes-per-day = \"a lot\"", &["a lot", "DWPD"]),
         ("an unknown policy", "[engine]", "[engine]\npolicy = \"best\"", &["policy", "best"]),
     ] {
         assert!(TINY.contains(old), "{name}");

@@ -2,16 +2,17 @@
 //! A trace file as the accesses to blocks of 4 KiB that a cache would see, in batches.
 
 use std::collections::HashMap;
-use std::fmt::{self, Display};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::error::SourceError;
 use super::page_cache::PageCache;
 use crate::policy::Access;
-use crate::trace::{Ahead, Bad, Echoes, Grid, Op, OpenError, Options, Phases, ReadError, Reader, Record, Report};
+use crate::trace::{Ahead, DiskPhase, Echoes, Format, Grid, Op, Options, Phases, ReadError, Reader, Record, Report};
 
 /// Accesses in a batch: 2.5 MiB of them, so that handing a batch to a thread costs nothing against what is done with it.
 const BATCH: usize = 64 << 10;
@@ -20,7 +21,7 @@ const BATCH: usize = 64 << 10;
 const STRETCH_BITS: u32 = 44;
 
 /// The most disks, or parts of them: what is left of a key, but for the last one.
-const STRETCHES_MAX: u64 = (1 << (64 - STRETCH_BITS)) - 1;
+pub(super) const STRETCHES_MAX: u64 = (1 << (64 - STRETCH_BITS)) - 1;
 
 /// Between requests of a trace without times.
 pub(crate) const UNTIMED_NS: u64 = 1_000_000;
@@ -31,7 +32,7 @@ pub enum GridChoice {
     /// At sectors 0, 8, 16.
     #[default]
     Aligned,
-    /// Where most requests begin and end.
+    /// Where most requests to its disk begin and end.
     Detected,
 }
 
@@ -50,88 +51,13 @@ pub struct Source {
     pub page_cache_blocks: u64,
 }
 
-/// A trace can't be used.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum SourceError {
-    /// The file can't be opened.
-    Open {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// It is no trace that we know.
-    Format {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: OpenError,
-    },
-    /// It ends too early.
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: ReadError,
-    },
-    /// It can be read only once, but must be read twice.
-    Once {
-        /// Which.
-        path: PathBuf,
-    },
-    /// It asks for no block.
-    Empty {
-        /// Which.
-        path: PathBuf,
-        /// Lines that could not be read.
-        bad: u64,
-        /// The first of them.
-        first_bad: Option<Bad>,
-    },
-    /// It has more disks than keys can tell apart.
-    Disks {
-        /// Which.
-        path: PathBuf,
-    },
-}
-
-impl Display for SourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Open { path, error } => write!(f, "{}: can't be opened: {error}", path.display()),
-            Self::Format { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Read { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Once { path } => write!(
-                f,
-                "{}: not a regular file, and it would have to be read twice; give --cache-blocks instead of --cache-fraction, and leave out belady",
-                path.display()
-            ),
-            Self::Empty { path, bad, first_bad } => {
-                write!(f, "{}: the trace has no reads and writes", path.display())?;
-                match first_bad {
-                    Some(first) => write!(f, ", but {bad} bad lines (is it another format?); the first: {first}"),
-                    None => Ok(()),
-                }
-            }
-            Self::Disks { path } => write!(
-                f,
-                "{}: more than {STRETCHES_MAX} disks, or parts of 64 PiB of them: not a block trace in the format that it is read as",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for SourceError {}
-
 /// A trace that is being read.
 pub struct Blocks {
     path: PathBuf,
     records: Ahead<ReadError, Reader>,
-    grid: Grid,
-    /// The share of requests' beginnings and ends at each sector modulo 8.
-    phases: [f64; 8],
+    disks: Vec<DiskPhase>,
+    /// Of disks whose blocks don't begin at sector 0.
+    shifted: HashMap<u32, Grid>,
     echoes: Option<Echoes>,
     page_cache: Option<PageCache>,
     stretches: HashMap<(u32, u64), u64>,
@@ -140,6 +66,10 @@ pub struct Blocks {
     pub requests: u64,
     /// Discards so far, which the policies are not told of.
     pub discards: u64,
+    /// Flushes so far, which ask for no block.
+    pub flushes: u64,
+    /// Requests so far that repeated one, and were dropped.
+    pub echoes_dropped: u64,
     /// Reads of blocks that the page cache answered.
     pub page_cache_hits: u64,
 }
@@ -161,17 +91,21 @@ impl Source {
         let reader = Reader::new(Counted { file, read }, &self.options)
             .map_err(|error| SourceError::Format { path: path.clone(), error })?;
         let (phases, records) = Phases::ahead(reader, Phases::REQUESTS);
+        let disks: Vec<_> = phases.disks().collect();
+        let detected = disks.iter().filter(|it| self.grid == GridChoice::Detected && it.grid != Grid::ALIGNED);
         Ok(Blocks {
             path,
             records,
-            grid: if self.grid == GridChoice::Detected { phases.grid() } else { Grid::ALIGNED },
-            phases: phases.shares(),
+            shifted: detected.map(|it| (it.device, it.grid)).collect(),
+            disks,
             echoes: self.echoes_ns.map(Echoes::within),
             page_cache: (self.page_cache_blocks > 0).then(|| PageCache::new(self.page_cache_blocks as usize)),
             stretches: HashMap::new(),
             time_ns: 0,
             requests: 0,
             discards: 0,
+            flushes: 0,
+            echoes_dropped: 0,
             page_cache_hits: 0,
         })
     }
@@ -180,8 +114,8 @@ impl Source {
 impl Blocks {
     /// The format that it is read as.
     #[must_use]
-    pub fn format(&self) -> &'static str {
-        self.records.get_ref().format().name
+    pub fn format(&self) -> &'static Format {
+        self.records.get_ref().format()
     }
 
     /// What became of its lines so far.
@@ -190,16 +124,18 @@ impl Blocks {
         self.records.get_ref().report()
     }
 
-    /// Where blocks begin.
+    /// The disks of the first 100,000 requests, and where the blocks of each begin.
     #[must_use]
-    pub fn grid(&self) -> Grid {
-        self.grid
+    pub fn disks(&self) -> &[DiskPhase] {
+        &self.disks
     }
 
-    /// The share of requests' beginnings and ends at each sector modulo 8, of the first 100,000.
-    #[must_use]
-    pub fn phases(&self) -> [f64; 8] {
-        self.phases
+    /// As [`Self::batch`], unless it is to stop.
+    pub(super) fn batch_unless(&mut self, stop: &AtomicBool) -> Result<Vec<Access>, SourceError> {
+        if stop.load(Ordering::Relaxed) {
+            return Err(SourceError::Stopped { path: self.path.clone() });
+        }
+        self.batch()
     }
 
     /// The next accesses, none at the end.
@@ -218,12 +154,16 @@ impl Blocks {
 
     fn add(&mut self, record: &Record, batch: &mut Vec<Access>) -> Result<(), SourceError> {
         if self.echoes.as_mut().is_some_and(|echoes| echoes.is_echo(record)) {
+            self.echoes_dropped += 1;
             return Ok(());
         }
         let write = match record.op {
             Op::Read => false,
             Op::Write => true,
-            Op::Flush => return Ok(()),
+            Op::Flush => {
+                self.flushes += 1;
+                return Ok(());
+            }
             Op::Discard => {
                 self.discards += 1;
                 return Ok(());
@@ -233,7 +173,8 @@ impl Blocks {
         // Times that go back, as those of several processors do, stand still.
         self.time_ns = record.time_ns.unwrap_or(self.time_ns.saturating_add(UNTIMED_NS)).max(self.time_ns);
         let (mut stretch, mut first) = (None, true);
-        for access in self.grid.accesses(record) {
+        let grid = if self.shifted.is_empty() { None } else { self.shifted.get(&record.device) };
+        for access in grid.copied().unwrap_or(Grid::ALIGNED).accesses(record) {
             let part = access.block >> STRETCH_BITS;
             let base = match stretch {
                 Some((of, base)) if of == part => base,

@@ -3,10 +3,12 @@
 //! access is repeated.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
 
-use super::blocks::{Blocks, SourceError};
+use super::blocks::Blocks;
+use super::{Progress, SourceError};
 
 /// What a first reading found.
 #[derive(Clone, Debug, Default)]
@@ -17,52 +19,96 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    pub(super) fn of(mut blocks: Blocks, foresee: bool) -> Result<Self, SourceError> {
+    pub(super) fn of(mut blocks: Blocks, foresee: bool, progress: &Progress) -> Result<Self, SourceError> {
         let (mut unique, mut last) = (Unique::default(), HashMap::new());
         let mut next = Vec::new();
         loop {
-            let batch = blocks.batch()?;
+            let batch = blocks.batch_unless(&progress.stop)?;
             if batch.is_empty() {
                 break;
             }
             for access in batch {
-                unique.add(access.key);
+                // Who foresees has all blocks in a table anyway.
                 if foresee {
                     let number = next.len() as u64;
                     if let Some(before) = last.insert(access.key, number) {
                         next[before as usize] = number;
                     }
                     next.push(u64::MAX);
+                } else {
+                    unique.add(access.key);
                 }
             }
+            progress.foresight_bytes.store((next.len() * 8 + last.allocation_size()) as u64, Ordering::Relaxed);
         }
-        Ok(Self { unique_blocks: unique.blocks(), next: Arc::new(next) })
+        let unique_blocks = if foresee { last.len() as u64 } else { unique.blocks() };
+        Ok(Self { unique_blocks, next: Arc::new(next) })
     }
 }
 
-/// A set of blocks as bits, 64 of them where there is one: 2 bits a block for dense traces, about 20 bytes for one that is far from
-/// all others.
+/// A set of blocks as bits, 64 of them where there is one: 2 bits a block for dense traces, 16 bytes and some for one that is far from
+/// all others. A hash table of the words alone took up to 58: it is half empty after it has grown, and while it grows there are two.
 #[derive(Default)]
 pub(super) struct Unique {
-    words: HashMap<u64, u64>,
-    blocks: u64,
+    /// Number and bits of each word, in order.
+    words: Vec<(u64, u64)>,
+    /// What was asked for since they were put in order.
+    fresh: HashMap<u64, u64>,
 }
+
+/// Words before they are put in order, for the first time; an eighth of what is there later, so that all words are passed once for
+/// each eighth of them.
+const FRESH_WORDS: usize = 1 << 16;
 
 impl Unique {
     pub(super) fn add(&mut self, key: u64) {
-        let (word, bit) = (self.words.entry(key >> 6).or_default(), 1_u64 << (key & 63));
-        self.blocks += u64::from(*word & bit == 0);
-        *word |= bit;
+        *self.fresh.entry(key >> 6).or_default() |= 1_u64 << (key & 63);
+        if self.fresh.len() >= FRESH_WORDS.max(self.words.len() / 8) {
+            self.merge();
+        }
     }
 
-    pub(super) fn blocks(&self) -> u64 {
-        self.blocks
+    fn merge(&mut self) {
+        let mut fresh: Vec<(u64, u64)> = self.fresh.drain().collect();
+        fresh.sort_unstable();
+        let mut at = 0;
+        fresh.retain(|&(word, bits)| {
+            at += self.words[at..].iter().take_while(|it| it.0 < word).count();
+            match self.words.get_mut(at) {
+                Some(it) if it.0 == word => {
+                    it.1 |= bits;
+                    false
+                }
+                _ => true,
+            }
+        });
+        // From the end on, so that it needs no second list.
+        let (mut from, mut to) = (self.words.len(), self.words.len() + fresh.len());
+        self.words.reserve_exact(fresh.len());
+        self.words.resize(to, (0, 0));
+        while let Some(&last) = fresh.last() {
+            to -= 1;
+            if from > 0 && self.words[from - 1].0 > last.0 {
+                from -= 1;
+                self.words[to] = self.words[from];
+            } else {
+                self.words[to] = last;
+                fresh.pop();
+            }
+        }
+    }
+
+    pub(super) fn blocks(mut self) -> u64 {
+        self.merge();
+        self.words.iter().map(|it| u64::from(it.1.count_ones())).sum()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Unique;
+    use std::collections::HashSet;
+
+    use super::{FRESH_WORDS, Unique};
 
     #[test]
     fn each_block_counts_once() {
@@ -71,5 +117,21 @@ mod tests {
             unique.add(key);
         }
         assert_eq!(unique.blocks(), 7);
+    }
+
+    #[test]
+    fn scattered_blocks_take_little_more_than_their_words() {
+        let (mut unique, mut all, mut key) = (Unique::default(), HashSet::new(), 1_u64);
+        for nth in 0..1_500_000 {
+            // Some come again at once, some much later.
+            key = if nth % 1_000_000 == 0 { 1 } else { key.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1) };
+            for key in [key, key, key ^ 1] {
+                unique.add(key);
+                all.insert(key);
+            }
+        }
+        let bytes = unique.words.capacity() * 16 + unique.fresh.allocation_size();
+        assert!(unique.words.len() > 8 * FRESH_WORDS && bytes < unique.words.len() * 24, "{bytes}");
+        assert_eq!(unique.blocks(), all.len() as u64);
     }
 }

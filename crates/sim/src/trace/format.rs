@@ -4,8 +4,6 @@
 //! A format is one file with `FORMATS` (its variants) and one word in `formats!`. That word gives `--format` its name, the
 //! help its line, detection a candidate, and the conformance tests a case.
 
-use std::fmt::{self, Display};
-
 use super::head::{Fit, Head};
 use super::report::Reason;
 use super::{DATA_SECTORS_MAX, Op, Options, Record, SECTOR_BYTES, SECTOR_MAX};
@@ -29,6 +27,8 @@ pub struct Format {
     pub name: &'static str,
     /// What it is, in one line.
     pub summary: &'static str,
+    /// Formats of the same shape in other units, itself among them: which of them a trace has is a guess. None if the trace tells.
+    pub lookalikes: &'static [&'static str],
     /// How well it fits these first bytes.
     pub(super) fit: fn(&Head<'_>) -> Fit,
     /// What reads it.
@@ -77,7 +77,30 @@ macro_rules! formats {
 formats! {
     blktrace, blkparse, fio, vscsi, msr, spc, alibaba, tencent, fiu, blkreplay, disksim, arc, blocks, oracle_general,
 }
+mod error;
 mod events;
+
+pub use error::FormatError;
+
+impl Action {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Queue, Self::Issue, Self::Complete];
+
+    /// Its name, as that of blktrace's `-a`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Issue => "issue",
+            Self::Complete => "complete",
+        }
+    }
+
+    /// Whether what is skipped by that word are events, of which some may be the requests.
+    pub(crate) fn is_skipped_as(kind: &str) -> bool {
+        Self::ALL.iter().any(|it| events::kind_of(*it) == Some(kind))
+    }
+}
 
 impl Format {
     /// All of them.
@@ -97,35 +120,12 @@ impl Format {
         let best = fits.iter().map(|(fit, _)| *fit).max().unwrap_or(Fit::No);
         let mut candidates = fits.iter().filter(|(fit, _)| *fit == best && best > Fit::No).map(|(_, format)| *format);
         match (candidates.next(), candidates.next()) {
-            (None, _) => Err(FormatError::Unknown),
+            (None, _) => Err(FormatError::of(head)),
             (Some(only), None) => Ok(only),
             (Some(one), Some(other)) => Err(FormatError::Ambiguous(one.name, other.name)),
         }
     }
 }
-
-/// The format of a trace can't be told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FormatError {
-    /// None fits.
-    Unknown,
-    /// More than one does; two of them.
-    Ambiguous(&'static str, &'static str),
-}
-
-impl Display for FormatError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown => write!(f, "the trace has none of the known formats, or none that shows in its beginning")?,
-            Self::Ambiguous(one, other) => write!(f, "the trace may be {one} or {other}")?,
-        }
-        write!(f, "; say which with --format:")?;
-        Format::all().try_for_each(|format| write!(f, " {}", format.name))
-    }
-}
-
-impl std::error::Error for FormatError {}
 
 /// What several formats skip.
 const BLANK: &str = "blank lines";

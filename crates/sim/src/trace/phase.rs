@@ -3,15 +3,32 @@
 //!
 //! A partition that begins at sector 63, as they did before 2008, makes a file system's 4 KiB straddle two blocks of the disk:
 //! of CloudPhysics' public trace four fifths of the requests do, and cost 1.142 M accesses instead of 1.053 M. Requests begin and end where
-//! blocks do, so the sectors where they do, modulo 8, tell the phase.
+//! blocks do, so the sectors where they do, modulo 8, tell the phase. Each disk of a trace has its own.
+
+use std::collections::BTreeMap;
 
 use super::split::{BLOCK_SECTORS, Grid};
 use super::{Op, Record};
 
 /// How often requests begin and end at each sector modulo 8.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Phases {
-    edges: [u64; BLOCK_SECTORS as usize],
+    disks: BTreeMap<u32, Edges>,
+}
+
+type Edges = [u64; BLOCK_SECTORS as usize];
+
+/// Where the blocks of one disk begin.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DiskPhase {
+    /// Its number in the trace.
+    pub device: u32,
+    /// Its reads and writes that were looked at.
+    pub requests: u64,
+    /// The grid that most of them fit on; the aligned one if none is better.
+    pub grid: Grid,
+    /// The share of their beginnings and ends that are on it.
+    pub share: f64,
 }
 
 impl Phases {
@@ -21,28 +38,45 @@ impl Phases {
     /// Counts a record.
     pub fn add(&mut self, record: &Record) {
         if matches!(record.op, Op::Read | Op::Write) {
-            self.edges[(record.sector % BLOCK_SECTORS) as usize] += 1;
-            self.edges[((record.sector + u64::from(record.sectors)) % BLOCK_SECTORS) as usize] += 1;
+            let edges = self.disks.entry(record.device).or_default();
+            edges[(record.sector % BLOCK_SECTORS) as usize] += 1;
+            edges[((record.sector + u64::from(record.sectors)) % BLOCK_SECTORS) as usize] += 1;
         }
     }
 
-    /// The share of beginnings and ends at each phase; all 0 without requests.
+    /// The share of beginnings and ends at each phase, of all disks; all 0 without requests.
     #[must_use]
     pub fn shares(&self) -> [f64; BLOCK_SECTORS as usize] {
-        let all = self.edges.iter().sum::<u64>().max(1);
-        self.edges.map(|edges| edges as f64 / all as f64)
+        let edges = self.all();
+        let all = edges.iter().sum::<u64>().max(1);
+        edges.map(|edges| edges as f64 / all as f64)
     }
 
-    /// The grid that most requests fit on; the aligned one if none is better.
+    /// The grid that most requests of all disks fit on; the aligned one if none is better.
     #[must_use]
     pub fn grid(&self) -> Grid {
-        let mut best = 0;
-        for phase in 1..self.edges.len() {
-            if self.edges[phase] > self.edges[best] {
-                best = phase;
+        Grid::shifted(best(&self.all()) as u8)
+    }
+
+    /// Each disk, in the order of its number.
+    pub fn disks(&self) -> impl Iterator<Item = DiskPhase> {
+        self.disks.iter().map(|(&device, edges)| {
+            let (best, all) = (best(edges), edges.iter().sum::<u64>());
+            DiskPhase {
+                device,
+                requests: all / 2,
+                grid: Grid::shifted(best as u8),
+                share: edges[best] as f64 / all.max(1) as f64,
             }
+        })
+    }
+
+    fn all(&self) -> Edges {
+        let mut all = Edges::default();
+        for edges in self.disks.values() {
+            all.iter_mut().zip(edges).for_each(|(all, edges)| *all += edges);
         }
-        Grid::shifted(best as u8)
+        all
     }
 
     /// Reads up to so many records ahead and counts them; they come again, before the others.
@@ -52,6 +86,10 @@ impl Phases {
         read.iter().flatten().for_each(|record| phases.add(record));
         (phases, Ahead { read: read.into_iter(), records })
     }
+}
+
+fn best(edges: &Edges) -> usize {
+    (1..edges.len()).fold(0, |best, phase| if edges[phase] > edges[best] { phase } else { best })
 }
 
 /// All records, of which some were read ahead.
@@ -92,6 +130,19 @@ mod tests {
         assert_eq!(phases.grid(), Grid::shifted(7));
         assert!(phases.shares()[7] > 0.8 && (phases.shares().iter().sum::<f64>() - 1.0).abs() < 1e-9);
         assert!(ahead.eq(requests), "reading ahead loses nothing");
+    }
+
+    #[test]
+    fn each_disk_has_its_own_phase() {
+        let mut phases = Phases::default();
+        for nth in 0..5 {
+            phases.add(&record(8 * nth, 8));
+            let other = Record { device: 3, ..record(63 + 8 * nth, 16) };
+            (0..nth % 2).for_each(|_| phases.add(&other));
+        }
+        let disks: Vec<_> = phases.disks().map(|it| (it.device, it.requests, it.grid.phase(), it.share)).collect();
+        assert_eq!(disks, [(0, 5, 0, 1.0), (3, 2, 7, 1.0)]);
+        assert_eq!(phases.grid(), Grid::ALIGNED, "as most of all");
     }
 
     #[test]

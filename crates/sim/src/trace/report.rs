@@ -107,6 +107,9 @@ pub struct Report {
     pub bad: u64,
     /// The first [`BAD_SHOWN`] of these.
     pub first_bad: Vec<Bad>,
+    /// Where compressed data turned out to be cut or damaged, however many bad lines were before: with a wrong checksum nothing that
+    /// was unpacked can be trusted.
+    pub damage: Option<Bad>,
     /// What was left out on purpose, by kind, in order of appearance: comments, completions, requests without data.
     pub skipped: Vec<(&'static str, u64)>,
 }
@@ -118,6 +121,12 @@ impl Report {
         self.skipped.iter().map(|(_, count)| count).sum()
     }
 
+    /// Whether less was understood than not: then what was may well be chance.
+    #[must_use]
+    pub fn is_mostly_bad(&self) -> bool {
+        self.bad > self.records
+    }
+
     pub(super) fn skip(&mut self, kind: &'static str) {
         match self.skipped.iter_mut().find(|(it, _)| *it == kind) {
             Some((_, count)) => *count += 1,
@@ -127,6 +136,9 @@ impl Report {
 
     pub(super) fn add_bad(&mut self, bad: Bad) {
         self.bad += 1;
+        if matches!(bad.reason, Reason::Damaged(_)) {
+            self.damage = Some(bad.clone());
+        }
         if self.first_bad.len() < BAD_SHOWN {
             self.first_bad.push(bad);
         }

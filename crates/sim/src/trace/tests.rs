@@ -74,10 +74,22 @@ fn each_fixture_is_recognised_as_what_it_is() {
 #[test]
 fn what_is_nothing_is_declined_with_the_list() {
     let text = b"It was a dark and stormy night; the rain fell in torrents.\n".repeat(9);
-    for bytes in [&b""[..], b"\n\n\n", &text, &[0; 5000], b"1 2 3\n4 5 6\n", b"7 8 9 10 11 12\n"] {
+    for bytes in [&text[..], &[0; 5000], b"1 2 3\n4 5 6\n", b"7 8 9 10 11 12\n"] {
         let error = Reader::new(Cursor::new(bytes.to_vec()), &Options::default()).unwrap_err();
         assert!(matches!(error, OpenError::Format(FormatError::Unknown)), "{error}");
         assert!(error.to_string().contains("--format: blktrace blkparse fio2"), "{error}");
+    }
+    let bzip2 = [&b"BZh91AY&SY"[..], &[0x9c; 500]].concat();
+    let tar = gz(&[&[b'x'; 257][..], b"ustar\0", &[0; 700]].concat());
+    for (bytes, words) in [
+        (&b""[..], "the trace is empty"),
+        (b"\n \n\n", "nothing but blank lines"),
+        (&bzip2, "bzcat FILE"),
+        (b"PK\x03\x04\x14\0\0\0", "unzip -p FILE"),
+        (&tar, "tar -xOf FILE"),
+    ] {
+        let error = Reader::new(Cursor::new(bytes.to_vec()), &Options::default()).unwrap_err().to_string();
+        assert!(error.contains(words) && !error.contains("--format"), "{error}");
     }
     let error = FormatError::Ambiguous("arc", "blocks");
     assert!(error.to_string().starts_with("the trace may be arc or blocks; say which with --format:"));
@@ -115,9 +127,25 @@ fn other_events_count_if_asked_for() {
         let (records, report, _) = read(text.as_bytes(), &Options { action, ..Options::default() }).unwrap();
         assert_eq!((records.len(), report.skipped_total()), (count, 4 - count as u64));
     }
+    let completed = line("C").repeat(20);
+    let (records, report, name) = read(completed.as_bytes(), &Options::default()).unwrap();
+    assert_eq!((records.len(), report.skipped, name), (0, vec![("events C (completed)", 20)], "blkparse"));
     let queued = fixtures::all().into_iter().find(|it| it.format == "blktrace").unwrap().bytes;
     let (records, ..) = read(&queued, &Options { action: Action::Complete, ..Options::default() }).unwrap();
     assert_eq!(records.iter().map(|it| it.time_ns).collect::<Vec<_>>(), [Some(11)]);
+}
+
+/// As DiskSim may have them too: with six digits and tabs, but in sectors.
+#[test]
+fn requests_of_whole_pages_in_sectors_are_not_taken_for_pages() {
+    let text = "0.975249\t0\t72\t32\t1\n1.004684\t0\t480\t8\t1\n3.316314\t0\t16\t8\t0\n".repeat(9);
+    let (records, _, name) = read(text.as_bytes(), &Options::default()).unwrap();
+    assert_eq!((records[0].sectors, name), (32, "disksim"));
+    for format in Format::all() {
+        let kin = format.lookalikes;
+        assert!(kin.is_empty() || kin.contains(&format.name), "{}", format.name);
+        assert!(kin.iter().all(|it| Format::named(it).is_some_and(|it| it.lookalikes == kin)), "{}", format.name);
+    }
 }
 
 #[test]
@@ -204,6 +232,23 @@ fn a_cut_file_is_bad_where_it_ends() {
         let (records, report, _) = read(&rotten, &Options::default()).unwrap();
         assert!(report.bad > 0 || records.len() != 500_000, "{name}: rot went unnoticed");
     }
+}
+
+/// gzip goes on after a wrong byte, and its checksum comes last: what follows are thousands of bad lines.
+#[test]
+fn damage_is_told_however_many_bad_lines_came_before() {
+    let lines: Vec<u8> = (0..20_000_u64).flat_map(|it| format!("{}\n", it * it % 10_007).into_bytes()).collect();
+    let mut packed = gz(&lines);
+    let at = packed.len() / 10;
+    let found = (0..200).map(|nth| {
+        packed[at + nth] ^= 0x10;
+        let found = read(&packed, &by_format("blocks"));
+        packed[at + nth] ^= 0x10;
+        found.unwrap().1
+    });
+    let mut buried = found.filter(|report| report.bad > 100);
+    let report = buried.next().expect("some byte leaves the stream readable");
+    assert!(matches!(report.damage, Some(Bad { reason: Reason::Damaged(_), .. })), "{report:?}");
 }
 
 #[test]

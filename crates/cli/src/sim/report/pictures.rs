@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `--pictures FOLDER`: each picture of a report as an SVG file of its own, for a talk or a page of one's own.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -17,9 +18,17 @@ pub(super) struct Pictures {
 }
 
 impl Pictures {
-    /// Makes the folder, if it isn't there.
+    /// Makes the folder, if it isn't there; refuses one with files of others that may have to give way. What pictures there will be is not known
+    /// before all is simulated, but how they are called.
     pub(super) fn at(folder: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("--pictures {}", folder.display()))?;
+        let about = || format!("--pictures {}", folder.display());
+        for file in fs::read_dir(folder).with_context(about)? {
+            let path = file.with_context(about)?.path();
+            if path.file_name().and_then(OsStr::to_str).is_some_and(is_name) {
+                refuse_what_is_no_picture(&path)?;
+            }
+        }
         Ok(Self { folder: folder.to_owned() })
     }
 
@@ -36,6 +45,12 @@ impl Pictures {
         tracing::info!("{} pictures are in {}", pictures.len(), self.folder.display());
         Ok(())
     }
+}
+
+/// Whether a picture may be called that: `01-hits.svg`.
+fn is_name(name: &str) -> bool {
+    let digits = name.bytes().take_while(u8::is_ascii_digit).count();
+    digits >= 2 && name[digits..].starts_with('-') && name.ends_with(".svg")
 }
 
 fn refuse_what_is_no_picture(path: &Path) -> anyhow::Result<()> {
@@ -82,6 +97,7 @@ mod tests {
         let found = pictures(body, "text {}");
         let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["01-dirty-mb.svg", "02-.svg"]);
+        assert!(names.iter().all(|name| is_name(name)) && !is_name("logo.svg") && !is_name("1-a.svg"));
         let text = &found[0].1;
         assert!(text.starts_with(MARK) && text.ends_with("<text>x</text></svg>\n"), "{text}");
         assert!(

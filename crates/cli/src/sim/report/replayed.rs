@@ -10,6 +10,7 @@ use super::chart::{Axis, Chart, Kind, Point, Scale, Series, round_step};
 use super::look::{self, OURS};
 use super::page::escaped;
 use crate::human;
+use crate::sim::replay::told::how;
 
 /// The most sizes with a picture of their own of hits against writes.
 const PANELS_MAX: usize = 4;
@@ -97,28 +98,22 @@ fn sizes(replayed: &Replayed) -> Vec<AtSize<'_>> {
 }
 
 fn about(out: &mut String, replayed: &Replayed) -> fmt::Result {
-    let report = &replayed.report;
-    write!(
+    writeln!(
         out,
-        "<p>{}, {} requests, {} accesses to blocks, footprint {}",
-        escaped(replayed.format),
+        "<p>{}, {} requests, {} accesses to blocks, footprint {}{}.</p>",
+        escaped(replayed.format.name),
         human::count(replayed.requests),
         human::count(replayed.rows.first().map_or(0, |row| row.totals.accesses)),
-        human::blocks(replayed.unique_blocks)
+        human::blocks(replayed.unique_blocks),
+        escaped(&how(replayed))
     )?;
-    for (count, what) in [
-        (report.bad, "bad lines were left out"),
-        (replayed.discards, "discards were left out"),
-        (replayed.page_cache_hits, "reads of blocks were answered by the page cache in front"),
-    ] {
-        if count > 0 {
-            write!(out, "; {} {what}", human::count(count))?;
-        }
+    if let Some(damage) = &replayed.report.damage {
+        writeln!(out, "<p><b>{}; what came before may be wrong as well.</b></p>", escaped(&damage.to_string()))?;
     }
-    if replayed.phase > 0 {
-        write!(out, "; blocks begin at sector {} modulo 8", replayed.phase)?;
+    if replayed.report.is_mostly_bad() {
+        writeln!(out, "<p><b>More lines are bad than could be read: these figures tell nothing of the trace.</b></p>")?;
     }
-    writeln!(out, ".</p>")
+    Ok(())
 }
 
 fn percents(value: f64) -> String {

@@ -79,6 +79,7 @@ fn scenario(name: String, file: File) -> anyhow::Result<Scenario> {
 fn options(table: &EngineTable, cache_bytes: u64) -> anyhow::Result<Options> {
     let mut options = Options {
         dirty_limit_blocks: table.dirty_limit.map(|limit| limit.blocks(cache_bytes / BLOCK_BYTES)),
+        flash_writes_per_day_bytes: table.flash_writes_per_day.and_then(|budget| budget.bytes(cache_bytes)),
         ..Options::default()
     };
     if let Some(bypass) = table.sequential_bypass {

@@ -11,6 +11,7 @@ use crate::trace::text::{Fields, MICROSECOND};
 pub(super) const FORMATS: [Format; 1] = [Format {
     name: "alibaba",
     summary: "Alibaba's cloud disks: device_id,opcode,offset,length,timestamp",
+    lookalikes: &[],
     fit: |head| Fit::shape(head.has_lines_of(Alibaba::default())),
     parser: |_| Parser::Lines(Box::new(Alibaba::default())),
 }];

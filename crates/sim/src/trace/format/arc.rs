@@ -10,16 +10,21 @@ use crate::trace::head::{Fit, Head};
 use crate::trace::report::Reason;
 use crate::trace::text::{Fields, number};
 
+/// Nothing but their looks tells these apart.
+const LOOKALIKES: [&str; 2] = ["arc", "arc-4k"];
+
 pub(super) const FORMATS: [Format; 2] = [
     Format {
         name: "arc",
         summary: "traces of the ARC paper (.lis) in units of 512 bytes (P1 to P14)",
+        lookalikes: &LOOKALIKES,
         fit: |head| Fit::shape(!are_single(head) && head.has_lines_of(Arc { unit: 1 })),
         parser: |_| Parser::Lines(Box::new(Arc { unit: 1 })),
     },
     Format {
         name: "arc-4k",
         summary: "the same in units of 4 KiB (OLTP)",
+        lookalikes: &LOOKALIKES,
         fit: |head| Fit::shape(are_single(head) && head.has_lines_of(Arc { unit: 8 })),
         parser: |_| Parser::Lines(Box::new(Arc { unit: 8 })),
     },

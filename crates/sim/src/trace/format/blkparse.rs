@@ -9,13 +9,15 @@ use super::{BLANK, Format, Item, Lines, Parser, record};
 use crate::trace::head::Fit;
 use crate::trace::report::Reason;
 use crate::trace::text::{Fields, SECOND, number};
-use crate::trace::{Op, Options};
+use crate::trace::{Action, Op};
 
 pub(super) const FORMATS: [Format; 1] = [Format {
     name: "blkparse",
     summary: "what blkparse prints, in its default format",
-    fit: |head| Fit::shape(head.has_lines_of(Blkparse::new(&Options::default()))),
-    parser: |options| Parser::Lines(Box::new(Blkparse::new(options))),
+    lookalikes: &[],
+    // Whichever events it has: those that are asked for may be none of them, which is better said than not recognised.
+    fit: |head| Fit::shape(Action::ALL.iter().any(|action| head.has_lines_of(Blkparse::new(*action)))),
+    parser: |options| Parser::Lines(Box::new(Blkparse::new(options.action))),
 }];
 
 const SUMMARY: &str = "blkparse's summary";
@@ -27,8 +29,8 @@ struct Blkparse {
 }
 
 impl Blkparse {
-    fn new(options: &Options) -> Self {
-        Self { letters: letters_of(options.action), summary: false }
+    fn new(action: Action) -> Self {
+        Self { letters: letters_of(action), summary: false }
     }
 }
 

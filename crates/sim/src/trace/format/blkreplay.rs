@@ -13,6 +13,7 @@ use crate::trace::text::{Fields, SECOND};
 pub(super) const FORMATS: [Format; 1] = [Format {
     name: "blkreplay",
     summary: "blkreplay's loads: start ; sector ; length ; op ; delay ; duration",
+    lookalikes: &[],
     fit: |head| Fit::shape(head.has_lines_of(Blkreplay::default())),
     parser: |_| Parser::Lines(Box::new(Blkreplay::default())),
 }];

@@ -14,6 +14,7 @@ use crate::trace::{Op, Options, SECTOR_BYTES};
 pub(super) const FORMATS: [Format; 1] = [Format {
     name: "blktrace",
     summary: "blktrace's own files, or what `blkparse -d` merges from them: binary, either byte order",
+    lookalikes: &[],
     fit: |head| Fit::magic(order_of(head.bytes).is_some()),
     parser: |options| Parser::Binary(Box::new(Blktrace::new(options))),
 }];

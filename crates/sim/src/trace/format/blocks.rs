@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A plain list of blocks, one number of a 4 KiB block a line, as of the LIRS paper. A `*` separates phases there, and is skipped.
+//! A plain list of blocks, one number of a 4 KiB block a line, as of the LIRS paper. A `*` separates phases there, and
+//! is skipped, as is a comment that begins with `#`.
 
 use super::{BLANK, Format, Item, Lines, Parser, record};
 use crate::trace::Op;
@@ -10,6 +11,7 @@ use crate::trace::text::{Fields, number};
 pub(super) const FORMATS: [Format; 1] = [Format {
     name: "blocks",
     summary: "a plain list: one number of a 4 KiB block a line",
+    lookalikes: &[],
     fit: |head| Fit::shape(head.has_lines_of(Blocks)),
     parser: |_| Parser::Lines(Box::new(Blocks)),
 }];
@@ -24,6 +26,7 @@ impl Lines for Blocks {
         let word = match fields.next() {
             None => return Ok(Item::Skipped(BLANK)),
             Some(b"*") => return Ok(Item::Skipped("separators")),
+            Some([b'#', ..]) => return Ok(Item::Skipped("comments")),
             Some(word) => word,
         };
         let sector = number(word, "block")?.checked_mul(BLOCK_SECTORS).ok_or(Reason::TooLarge("block"))?;

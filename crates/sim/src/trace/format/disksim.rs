@@ -3,7 +3,7 @@
 //!
 //! The variants differ in units alone. Told apart by their looks: whole numbers as times are SSDSim's nanoseconds; places and lengths that
 //! are all multiples of 512 are bytes; tabs between columns and six digits behind the point are the tool that cut
-//! UMass's traces to pages. Everything else is DiskSim itself. A guess that is wrong is corrected with `--format`.
+//! UMass's traces to pages, unless all lengths are multiples of 8: those are whole pages in sectors. Everything else is DiskSim itself. A guess that is wrong is corrected with `--format`.
 
 use super::{BLANK, Format, Item, Lines, Parser, record, record_of_bytes};
 use crate::trace::Op;
@@ -11,28 +11,35 @@ use crate::trace::head::{Fit, Head};
 use crate::trace::report::Reason;
 use crate::trace::text::{Fields, MILLISECOND, number};
 
+/// Nothing but their looks tells these apart.
+const LOOKALIKES: [&str; 4] = ["disksim", "ssdsim", "disksim-bytes", "disksim-4k"];
+
 pub(super) const FORMATS: [Format; 4] = [
     Format {
         name: "disksim",
         summary: "DiskSim ascii: ms, device, sector, sectors, flags (1: read)",
+        lookalikes: &LOOKALIKES,
         fit: |head| fit(head, &DISKSIM),
         parser: |_| Parser::Lines(Box::new(DISKSIM)),
     },
     Format {
         name: "ssdsim",
         summary: "SSDSim: the same columns, time in whole ns",
+        lookalikes: &LOOKALIKES,
         fit: |head| fit(head, &SSDSIM),
         parser: |_| Parser::Lines(Box::new(SSDSIM)),
     },
     Format {
         name: "disksim-bytes",
         summary: "the same columns, place and length in bytes (cuts of MSR Cambridge, as Heimdall has them)",
+        lookalikes: &LOOKALIKES,
         fit: |head| fit(head, &BYTES),
         parser: |_| Parser::Lines(Box::new(BYTES)),
     },
     Format {
         name: "disksim-4k",
         summary: "the same columns between tabs, sector and length in pages of 4 KiB (cuts of UMass's traces)",
+        lookalikes: &LOOKALIKES,
         fit: |head| fit(head, &PAGES),
         parser: |_| Parser::Lines(Box::new(PAGES)),
     },
@@ -75,7 +82,7 @@ fn fit(head: &Head<'_>, variant: &Disksim) -> Fit {
 
 /// The variant that the columns look like, if that is what they are.
 fn looks(head: &Head<'_>) -> Disksim {
-    let (mut whole, mut bytes, mut tabs) = (true, true, true);
+    let (mut whole, mut bytes, mut tabs, mut eights) = (true, true, true, true);
     for line in head.lines().filter(|line| !line.trim_ascii().is_empty()) {
         let mut fields = Fields::blanks(line);
         let (Some(time), _, Some(place), Some(length)) = (fields.next(), fields.next(), fields.next(), fields.next())
@@ -85,12 +92,13 @@ fn looks(head: &Head<'_>) -> Disksim {
         let point = time.iter().position(|it| *it == b'.');
         whole &= point.is_none();
         bytes &= [place, length].into_iter().all(|it| number(it, "").is_ok_and(|it| it % 512 == 0));
+        eights &= number(length, "").is_ok_and(|it| it % 8 == 0);
         tabs &= line.contains(&b'\t') && point.is_some_and(|at| time.len() - at == 7);
     }
     match (bytes, whole, tabs) {
         (true, ..) => BYTES,
         (_, true, _) => SSDSIM,
-        (.., true) => PAGES,
+        (.., true) if !eights => PAGES,
         _ => DISKSIM,
     }
 }

@@ -59,6 +59,11 @@ pub(super) fn letters_of(action: Action) -> &'static [u8] {
     }
 }
 
+/// What these events are skipped as, where others count.
+pub(super) fn kind_of(action: Action) -> Option<&'static str> {
+    kind_of_number(number_of(action))
+}
+
 /// What events of that number are skipped as.
 pub(super) fn kind_of_number(number: u16) -> Option<&'static str> {
     EVENTS.iter().find(|it| it.number == number && number > 0).map(|it| it.kind)

@@ -15,12 +15,14 @@ pub(super) const FORMATS: [Format; 2] = [
     Format {
         name: "fio2",
         summary: "fio's I/O log, version 2: no times",
+        lookalikes: &[],
         fit: |head| Fit::magic(head.bytes.starts_with(b"fio version 2 iolog")),
         parser: |_| Parser::Lines(Box::new(Fio::default())),
     },
     Format {
         name: "fio3",
         summary: "fio's I/O log, version 3 (what write_iolog writes since fio 3.33)",
+        lookalikes: &[],
         fit: |head| Fit::magic(head.bytes.starts_with(b"fio version 3 iolog")),
         parser: |_| Parser::Lines(Box::new(Fio { times: true, ..Fio::default() })),
     },

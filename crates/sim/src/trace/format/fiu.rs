@@ -11,6 +11,7 @@ use crate::trace::text::{Fields, number, time as time_of};
 pub(super) const FORMATS: [Format; 1] = [Format {
     name: "fiu",
     summary: "FIU (SNIA IOTTA): time pid process lba sectors R|W major minor md5",
+    lookalikes: &[],
     fit: |head| Fit::shape(head.has_lines_of(Fiu)),
     parser: |_| Parser::Lines(Box::new(Fiu)),
 }];

@@ -12,6 +12,7 @@ use crate::trace::text::Fields;
 pub(super) const FORMATS: [Format; 1] = [Format {
     name: "msr",
     summary: "MSR Cambridge: Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",
+    lookalikes: &[],
     fit: |head| Fit::shape(head.has_lines_of(Msr::default())),
     parser: |_| Parser::Lines(Box::new(Msr::default())),
 }];

@@ -11,10 +11,14 @@ use crate::trace::report::Reason;
 use crate::trace::text::SECOND;
 use crate::trace::{Op, SECTOR_BYTES};
 
+/// Nothing but their looks tells these apart.
+const LOOKALIKES: [&str; 2] = ["oracle-general", "oracle-general-lba"];
+
 pub(super) const FORMATS: [Format; 2] = [
     Format {
         name: "oracle-general",
         summary: "libCacheSim's oracleGeneral: binary, each object one block of 4 KiB",
+        lookalikes: &LOOKALIKES,
         fit: |head| {
             Fit::shape(are_in_order(head.bytes) && head.has_records_of(OracleGeneral { objects: Objects::Blocks }))
         },
@@ -23,6 +27,7 @@ pub(super) const FORMATS: [Format; 2] = [
     Format {
         name: "oracle-general-lba",
         summary: "the same, objects are sectors of 512 bytes, sizes count",
+        lookalikes: &LOOKALIKES,
         fit: |_| Fit::No,
         parser: |_| Parser::Binary(Box::new(OracleGeneral { objects: Objects::Sectors })),
     },

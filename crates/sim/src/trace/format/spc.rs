@@ -12,6 +12,7 @@ use crate::trace::text::{Fields, SECOND};
 pub(super) const FORMATS: [Format; 1] = [Format {
     name: "spc",
     summary: "SPC, as of UMass (Financial, WebSearch): ASU,LBA,Size,Opcode,Timestamp",
+    lookalikes: &[],
     fit: |head| Fit::shape(head.has_lines_of(Spc::default())),
     parser: |_| Parser::Lines(Box::new(Spc::default())),
 }];

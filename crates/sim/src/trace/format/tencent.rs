@@ -12,6 +12,7 @@ use crate::trace::text::{Fields, SECOND};
 pub(super) const FORMATS: [Format; 1] = [Format {
     name: "tencent",
     summary: "Tencent's cloud disks: Timestamp,Offset,Size,IOType,VolumeID",
+    lookalikes: &[],
     fit: |head| Fit::shape(head.has_lines_of(Tencent::default())),
     parser: |_| Parser::Lines(Box::new(Tencent::default())),
 }];

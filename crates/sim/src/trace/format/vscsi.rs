@@ -15,12 +15,14 @@ pub(super) const FORMATS: [Format; 2] = [
     Format {
         name: "vscsi1",
         summary: "VSCSI version 1 (CloudPhysics, libCacheSim): binary, 32 bytes a request",
+        lookalikes: &[],
         fit: |head| Fit::shape(head.has_records_of(ONE)),
         parser: |_| Parser::Binary(Box::new(ONE)),
     },
     Format {
         name: "vscsi2",
         summary: "VSCSI version 2: binary, 40 bytes a request",
+        lookalikes: &[],
         fit: |head| Fit::shape(head.has_records_of(TWO)),
         parser: |_| Parser::Binary(Box::new(TWO)),
     },

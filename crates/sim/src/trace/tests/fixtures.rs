@@ -190,8 +190,8 @@ fn blkparse() -> Fixture {
 fn blocks() -> Fixture {
     let records = with([(None, Read, 0, 80_000, 8), (None, Read, 0, 8, 8)], (None, Read, 0, 16, 8));
     let bad = ["line 3: the block is no number: `x`", "line 6: the place is too large: `1152921504606846976`"];
-    let text = "10000\r\n1\r\nx\n*\n\n1152921504606846976";
-    fixture("blocks", padded(text, "2"), &records, &[("separators", 1), BLANK], &bad)
+    let text = "10000\r\n1\r\nx\n*\n\n1152921504606846976\n# by hand";
+    fixture("blocks", padded(text, "2"), &records, &[("separators", 1), BLANK, ("comments", 1)], &bad)
 }
 
 fn fio2() -> Fixture {

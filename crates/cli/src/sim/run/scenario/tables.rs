@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tables of a scenario file as TOML has them; what they have to be beyond that is checked when they become jobs and targets.
 
-use flashfront_serve::config::{Age, DirtyLimit, Size};
+use flashfront_serve::config::{Age, DirtyLimit, FlashBudget, Size};
 use serde::Deserialize;
 
 /// A scenario file.
@@ -42,6 +42,7 @@ pub(super) struct EngineTable {
     pub(super) dirty_age: Option<Age>,
     pub(super) sequential_bypass: Option<Size>,
     pub(super) policy: Option<String>,
+    pub(super) flash_writes_per_day: Option<FlashBudget>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

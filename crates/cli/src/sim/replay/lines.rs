@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What came of a replay as scripts read it: a line of JSON or CSV for each trace, size and policy.
+//!
+//! The names are a contract: fields are added, never renamed or removed. How the trace was read is part of each line, so that runs that
+//! read it differently can be told apart.
+
+use std::collections::BTreeMap;
+
+use flashfront_sim::replay::{Replayed, Row, Source};
+use serde::Serialize;
+
+/// One policy at one size on one trace, as scripts read it.
+#[derive(Debug, Serialize)]
+pub(super) struct Line<'a> {
+    trace: &'a str,
+    format: &'a str,
+    policy: &'a str,
+    requests: u64,
+    accesses: u64,
+    unique_blocks: u64,
+    cache_blocks: u64,
+    hit_ratio: f64,
+    read_hit_ratio: f64,
+    flash_blocks_written: u64,
+    fill_blocks: u64,
+    absorbed_blocks: u64,
+    reinserted_blocks: u64,
+    origin_read_blocks: u64,
+    origin_write_blocks: u64,
+    bad_lines: u64,
+    /// The compressed data is cut or fails its checksum: what was unpacked may be wrong too.
+    damaged: bool,
+    /// What was left out on purpose, by kind.
+    skipped: BTreeMap<&'static str, u64>,
+    discards: u64,
+    flushes: u64,
+    /// Requests that repeat one within this time are dropped; null if they aren't.
+    drop_echoes_ms: Option<u64>,
+    echoes_dropped: u64,
+    /// Which events of blktrace and blkparse are requests.
+    action: &'static str,
+    /// At which sectors modulo 8 blocks begin.
+    grid_phases: Vec<u8>,
+    page_cache_blocks: u64,
+    /// Reads of blocks that the page cache answered; they are no accesses.
+    page_cache_hits: u64,
+}
+
+pub(super) fn line<'a>(source: &Source, trace: &'a str, replayed: &'a Replayed, row: &'a Row) -> Line<'a> {
+    let totals = &row.totals;
+    Line {
+        trace,
+        format: replayed.format.name,
+        policy: row.policy,
+        requests: replayed.requests,
+        accesses: totals.accesses,
+        unique_blocks: replayed.unique_blocks,
+        cache_blocks: row.cache_blocks,
+        hit_ratio: totals.hit_ratio(),
+        read_hit_ratio: totals.read_hit_ratio(),
+        flash_blocks_written: totals.flash_blocks_written(),
+        fill_blocks: totals.fill_blocks,
+        absorbed_blocks: totals.absorbed_blocks,
+        reinserted_blocks: totals.reinserted_blocks,
+        origin_read_blocks: totals.origin_read_blocks,
+        origin_write_blocks: totals.origin_write_blocks,
+        bad_lines: replayed.report.bad,
+        damaged: replayed.report.damage.is_some(),
+        skipped: replayed.report.skipped.iter().copied().collect(),
+        discards: replayed.discards,
+        flushes: replayed.flushes,
+        drop_echoes_ms: source.echoes_ns.map(|ns| ns / 1_000_000),
+        echoes_dropped: replayed.echoes_dropped,
+        action: source.options.action.name(),
+        grid_phases: replayed.phases(),
+        page_cache_blocks: source.page_cache_blocks,
+        page_cache_hits: replayed.page_cache_hits,
+    }
+}
+
+/// The columns; those that are lists are joined by blanks, of what was left out there is the sum.
+pub(super) const CSV_HEAD: &str = "trace,format,policy,requests,accesses,unique_blocks,cache_blocks,hit_ratio,read_hit_ratio,flash_blocks_written,fill_blocks,absorbed_blocks,reinserted_blocks,origin_read_blocks,origin_write_blocks,bad_lines,damaged,skipped,discards,flushes,drop_echoes_ms,echoes_dropped,action,grid_phases,page_cache_blocks,page_cache_hits\n";
+
+pub(super) fn csv(it: &Line<'_>) -> String {
+    let phases: Vec<String> = it.grid_phases.iter().map(u8::to_string).collect();
+    format!(
+        "\"{}\",{},{},{},{},{},{},{:.6},{:.6},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+        it.trace.replace('"', "\"\""),
+        it.format,
+        it.policy,
+        it.requests,
+        it.accesses,
+        it.unique_blocks,
+        it.cache_blocks,
+        it.hit_ratio,
+        it.read_hit_ratio,
+        it.flash_blocks_written,
+        it.fill_blocks,
+        it.absorbed_blocks,
+        it.reinserted_blocks,
+        it.origin_read_blocks,
+        it.origin_write_blocks,
+        it.bad_lines,
+        it.damaged,
+        it.skipped.values().sum::<u64>(),
+        it.discards,
+        it.flushes,
+        it.drop_echoes_ms.map_or(String::new(), |ms| ms.to_string()),
+        it.echoes_dropped,
+        it.action,
+        phases.join(" "),
+        it.page_cache_blocks,
+        it.page_cache_hits
+    )
+}

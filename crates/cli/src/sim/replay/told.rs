@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What came of a replay as people read it: a table, and what they should know of its figures.
+
+use std::fmt::Write;
+
+use flashfront_sim::replay::{GridChoice, Replayed};
+use flashfront_sim::trace::Reason;
+
+use crate::human;
+
+pub(super) fn table(name: &str, replayed: &Replayed) -> Result<String, std::fmt::Error> {
+    let mut out = String::new();
+    writeln!(
+        out,
+        "{name}: {}, {} requests, footprint {}{}",
+        replayed.format.name,
+        human::count(replayed.requests),
+        human::blocks(replayed.unique_blocks),
+        how(replayed)
+    )?;
+    let wide = replayed.rows.iter().map(|row| row.policy.len()).fold(10, usize::max);
+    writeln!(
+        out,
+        "{:>10}  {:<wide$} {:>7} {:>9}  {:>12} {:>11} {:>11} {:>11}  {:>11} {:>12}",
+        "cache",
+        "policy",
+        "hits",
+        "read hits",
+        "flash writes",
+        "fills",
+        "absorbed",
+        "reinserted",
+        "origin read",
+        "origin write"
+    )?;
+    for row in &replayed.rows {
+        let totals = &row.totals;
+        writeln!(
+            out,
+            "{:>10}  {:<wide$} {:>7} {:>9}  {:>12} {:>11} {:>11} {:>11}  {:>11} {:>12}",
+            human::blocks(row.cache_blocks),
+            row.policy,
+            human::percent(Some(totals.hit_ratio())),
+            human::percent((totals.reads > 0).then(|| totals.read_hit_ratio())),
+            human::blocks(totals.flash_blocks_written()),
+            human::blocks(totals.fill_blocks),
+            human::blocks(totals.absorbed_blocks),
+            human::blocks(totals.reinserted_blocks),
+            human::blocks(totals.origin_read_blocks),
+            human::blocks(totals.origin_write_blocks)
+        )?;
+    }
+    Ok(out)
+}
+
+/// How a trace was read, if not as it is: on which grid, behind what, and without what.
+pub(in crate::sim) fn how(replayed: &Replayed) -> String {
+    let mut out = String::new();
+    if let phases = replayed.phases()
+        && phases != [0]
+    {
+        let phases: Vec<_> = phases.iter().map(u8::to_string).collect();
+        out += &format!("; blocks begin at sector {} modulo 8", phases.join(" or "));
+        if let disks @ 2.. = replayed.disks.len() {
+            out += &format!(", as best for each of {} disks", human::count(disks as u64));
+        }
+    }
+    if replayed.page_cache_hits > 0 {
+        out += &format!("; the page cache answered {} reads of blocks", human::count(replayed.page_cache_hits));
+    }
+    let requests = [
+        (replayed.echoes_dropped, "echo", "echoes"),
+        (replayed.discards, "discard", "discards"),
+        (replayed.flushes, "flush", "flushes"),
+        (replayed.report.bad, "bad line", "bad lines"),
+    ];
+    let requests = requests.into_iter().filter(|it| it.0 > 0).map(|(count, one, many)| counted(count, one, many));
+    let lines = replayed.report.skipped.iter().map(|(kind, count)| counted(*count, &one(kind), kind));
+    let left_out: Vec<String> = requests.chain(lines).collect();
+    if !left_out.is_empty() {
+        out += &format!("; left out: {}", left_out.join(", "));
+    }
+    out
+}
+
+/// What is said of one thing of a kind.
+fn one(kind: &str) -> String {
+    let many = ["lines", "comments", "requests", "events", "separators", "commands"];
+    let many = many.into_iter().find(|it| kind.split(' ').any(|word| word == *it));
+    many.map_or(kind.to_owned(), |many| kind.replacen(many, &many[..many.len() - 1], 1))
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", human::count(count), if count == 1 { one } else { many })
+}
+
+/// What a reader of the figures should know, to stderr. `guessed`: the format was not named.
+pub(super) fn remarks(name: &str, replayed: &Replayed, guessed: bool) {
+    let (report, format) = (&replayed.report, replayed.format);
+    if guessed && !format.lookalikes.is_empty() {
+        tracing::warn!(
+            "{name}: taken for {}: {}. That is a guess, as {} look alike but for their units; if the footprint is absurd, say which with --format",
+            format.name,
+            format.summary,
+            format.lookalikes.join(", ")
+        );
+    }
+    if report.is_mostly_bad() {
+        tracing::error!(
+            "{name}: {} but only {} could be read: these figures tell nothing of the trace; it is damaged, or of another format (--format)",
+            counted(report.bad, "line is bad", "lines are bad"),
+            counted(report.records, "request", "requests")
+        );
+    }
+    if let Some(damage) = &report.damage {
+        tracing::warn!("{name}: {damage}; what came before may be wrong as well, so get the file anew");
+    }
+    let lines = report.bad - u64::from(report.damage.is_some());
+    if lines > 0 {
+        let shown = report.first_bad.iter().filter(|bad| !matches!(bad.reason, Reason::Damaged(_)));
+        let shown: Vec<String> = shown.map(ToString::to_string).collect();
+        let left_out = counted(lines, "bad line was left out", "bad lines were left out");
+        tracing::warn!("{name}: {left_out}; the first: {}", shown.join("; "));
+    }
+    if replayed.discards > 0 {
+        tracing::warn!("{name}: {}", counted(replayed.discards, "discard was left out", "discards were left out"));
+    }
+    if let Some(unaligned) = unaligned(replayed) {
+        tracing::warn!("{name}: {unaligned}");
+    }
+}
+
+/// Disks with less than this share of the requests are not worth a word: they cost a block more in one request of twenty at most.
+const DISKS_WORTH_A_WORD: f64 = 0.05;
+
+/// Disks most of whose requests touch a block more than they must.
+fn unaligned(replayed: &Replayed) -> Option<String> {
+    let off: Vec<_> = replayed.disks.iter().filter(|disk| disk.grid.phase() > 0 && disk.share > 0.5).collect();
+    let requests: u64 = off.iter().map(|disk| disk.requests).sum();
+    let all: u64 = replayed.disks.iter().map(|disk| disk.requests).sum();
+    let of_all = requests as f64 / all.max(1) as f64;
+    if replayed.grid == GridChoice::Detected || of_all < DISKS_WORTH_A_WORD {
+        return None;
+    }
+    let share = off.iter().map(|disk| disk.share * disk.requests as f64).sum::<f64>() / requests as f64;
+    let mut phases: Vec<u8> = off.iter().map(|disk| disk.grid.phase()).collect();
+    phases.sort_unstable();
+    phases.dedup();
+    let phases: Vec<String> = phases.iter().map(u8::to_string).collect();
+    let disks = match replayed.disks.len() {
+        1 => String::new(),
+        disks => format!(" to {} of {disks} disks, which have {} of all,", off.len(), human::percent(Some(of_all))),
+    };
+    Some(format!(
+        "{} of the beginnings and ends of requests{disks} are at sector {} modulo 8, as on a partition that is not aligned: such requests touch a block more than they must; --shift-grid shows the cache with blocks that begin there",
+        human::percent(Some(share)),
+        phases.join(" or ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one;
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!(one("blank lines"), "blank line");
+        assert_eq!(one("events C (completed)"), "event C (completed)");
+        assert_eq!(one("requests of no length"), "request of no length");
+        assert_eq!(one("blkparse's summary"), "blkparse's summary");
+    }
+}

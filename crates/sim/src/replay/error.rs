@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Why a trace can't be replayed, in the words of the command line.
+
+use std::fmt::{self, Display};
+use std::io;
+use std::path::PathBuf;
+
+use super::blocks::STRETCHES_MAX;
+use crate::trace::{Action, Bad, OpenError, ReadError};
+
+/// A trace can't be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// The file can't be opened.
+    Open {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It is no trace that we know.
+    Format {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: OpenError,
+    },
+    /// It ends too early.
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: ReadError,
+    },
+    /// It can be read only once, but must be read twice.
+    Once {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It asks for no block.
+    Empty {
+        /// Which.
+        path: PathBuf,
+        /// Lines that could not be read.
+        bad: u64,
+        /// The first of them.
+        first_bad: Option<Bad>,
+        /// What was left out on purpose, by kind.
+        skipped: Vec<(&'static str, u64)>,
+    },
+    /// It was to be stopped.
+    Stopped {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It has more disks than keys can tell apart.
+    Disks {
+        /// Which.
+        path: PathBuf,
+    },
+}
+
+impl Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open { path, error } => {
+                write!(f, "{}: can't be opened: {error}", path.display())?;
+                if path.as_os_str() == "-" {
+                    write!(f, "; for what comes through a pipe say /dev/stdin")
+                } else {
+                    Ok(())
+                }
+            }
+            Self::Format { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Read { path, error } => {
+                write!(f, "{}: {error}", path.display())?;
+                match error {
+                    ReadError::Bad(_) => write!(
+                        f,
+                        "; mend or delete it, or say which format it is with --format; without --strict such lines are counted and left out"
+                    ),
+                    ReadError::Io(_) => Ok(()),
+                }
+            }
+            Self::Stopped { path } => write!(f, "{}: interrupted", path.display()),
+            Self::Once { path } => write!(
+                f,
+                "{}: not a regular file, and it would have to be read twice; give --cache-blocks instead of --cache-fraction, and leave out belady",
+                path.display()
+            ),
+            Self::Empty { path, bad, first_bad, skipped } => {
+                write!(f, "{}: the trace has no reads and writes", path.display())?;
+                for (nth, (kind, count)) in skipped.iter().enumerate() {
+                    write!(f, "{} {count} {kind}", if nth == 0 { "; left out were" } else { "," })?;
+                }
+                if skipped.iter().any(|(kind, _)| Action::is_skipped_as(kind)) {
+                    write!(f, " (other events than Q count with --action)")?;
+                }
+                match first_bad {
+                    Some(first) => {
+                        let lines = if *bad == 1 { "line" } else { "lines" };
+                        write!(f, ", but {bad} bad {lines} (is it another format?); the first: {first}")
+                    }
+                    None => Ok(()),
+                }
+            }
+            Self::Disks { path } => write!(
+                f,
+                "{}: more than {STRETCHES_MAX} disks, or parts of 64 PiB of them: not a block trace in the format that it is read as",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SourceError {}
