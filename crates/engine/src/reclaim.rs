@@ -120,7 +120,7 @@ impl Lane {
             let sparse = |id: u32| {
                 let segment = &segments[id as usize];
                 let is_sparse = segment.state == State::Closed && Sparse::is(segment.live, slots);
-                is_sparse.then(|| segment.last_seq < covered && segment.pins == 0 && segment.dirty <= dirty_max)
+                is_sparse.then_some(segment.last_seq < covered && segment.pins == 0 && segment.dirty <= dirty_max)
             };
             let victim = if let Some(id) = self.reclaim.sparse.take(sparse) {
                 self.policy.forget(SegmentId(id));

@@ -8,6 +8,8 @@
 //! the request is over. Of a sample of such units a model sees what lies in them, and [`Unseen`] others take the places in its window.
 //! `sim` replays traces against it, and the shadow runs small ones of it.
 
+mod log;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -18,7 +20,8 @@ use super::unseen::Unseen;
 use crate::neighbours::begin_of_unit;
 use crate::policy::{self, Capacity, HITS_MAX, Hold, Policy, Window, Zone};
 use crate::sparse::Sparse;
-use crate::types::SegmentId;
+
+pub(super) use log::grow;
 
 const NOBODY: u64 = u64::MAX;
 
@@ -400,108 +403,4 @@ impl Model {
         }
         false
     }
-
-    /// Puts a block into the log, or once more.
-    fn append(&mut self, key: u64, zone: Zone, note: Note) {
-        let (segment, used) = self.open[zone as usize].unwrap_or_else(|| (self.take_free(zone), 0));
-        self.open[zone as usize] = Some((segment, used + 1)).filter(|_| used + 1 < self.segment_blocks);
-        if let Some(old) = self.find(key) {
-            self.remove(old);
-        }
-        let slot = (segment as usize * self.segment_blocks + used) as u32;
-        self.owners[slot as usize] = key;
-        self.notes[slot as usize] = note;
-        self.blocks.insert(slot, &self.owners);
-        let (live, full) = &mut self.live[segment as usize];
-        *live += 1;
-        if used + 1 == self.segment_blocks {
-            *full = true;
-            self.policy.sealed(SegmentId(segment), zone);
-            self.sparse.filled(segment, *live, self.segment_blocks as u32);
-        }
-    }
-
-    fn remove(&mut self, slot: u32) {
-        self.blocks.remove(slot, &self.owners);
-        self.owners[slot as usize] = NOBODY;
-        let segment = slot / self.segment_blocks as u32;
-        let (live, full) = &mut self.live[segment as usize];
-        *live -= 1;
-        if *full {
-            self.sparse.fell(segment, *live, self.segment_blocks as u32);
-        }
-    }
-
-    fn take_free(&mut self, zone: Zone) -> u32 {
-        let segment = self.free.pop().unwrap_or_else(|| {
-            assert!(self.begun < self.segments, "reclaim keeps some free");
-            self.begun += 1;
-            let slots = self.begun as usize * self.segment_blocks;
-            let most = self.segments as usize * self.segment_blocks;
-            grow(&mut self.owners, slots, most, NOBODY);
-            grow(&mut self.notes, slots, most, Note::default());
-            grow(&mut self.zones, self.begun as usize, self.segments as usize, zone);
-            grow(&mut self.live, self.begun as usize, self.segments as usize, (0, false));
-            self.blocks.grow(slots, most, &self.owners);
-            self.begun - 1
-        });
-        self.zones[segment as usize] = zone;
-        segment
-    }
-
-    fn reclaim(&mut self) {
-        while self.free.len() + ((self.segments - self.begun) as usize) < self.free_wanted {
-            self.room = false;
-            let Some(segment) = self.next_victim() else { break };
-            let zone = self.zones[segment.0 as usize];
-            let (live, full) = &mut self.live[segment.0 as usize];
-            *full = false;
-            let few = Sparse::is(*live, self.segment_blocks as u32);
-            let first = segment.0 as usize * self.segment_blocks;
-            let mut kept = 0;
-            for slot in first..first + self.segment_blocks {
-                let key = self.owners[slot];
-                if key == NOBODY {
-                    continue;
-                }
-                let Note { hits, dirty } = self.notes[slot];
-                if few && dirty && zone == Zone::Writes && self.free_wanted > 1 {
-                    self.totals.reinserted_blocks += 1;
-                    self.append(key, zone, Note { hits, dirty });
-                    continue;
-                }
-                let survives = self.policy.survives(zone, hits, kept, self.segment_blocks as u32);
-                if let Some(hits) = survives.filter(|_| self.free_wanted > 1) {
-                    kept += 1;
-                    self.totals.reinserted_blocks += 1;
-                    self.append(key, Zone::Main, Note { hits, dirty });
-                } else {
-                    self.clean(Some(slot as u32));
-                    self.remove(slot as u32);
-                    self.policy.dropped(key, zone, hits);
-                    self.evicted.push(key);
-                }
-            }
-            self.free.push(segment.0);
-        }
-    }
-
-    fn next_victim(&mut self) -> Option<SegmentId> {
-        let (live, slots) = (&self.live, self.segment_blocks as u32);
-        let is_sparse = |segment: u32| live[segment as usize].1 && Sparse::is(live[segment as usize].0, slots);
-        if let Some(segment) = self.sparse.take(|segment| is_sparse(segment).then_some(true)) {
-            self.policy.forget(SegmentId(segment));
-            return Some(SegmentId(segment));
-        }
-        self.policy.victim(&|_| true)
-    }
-}
-
-/// Makes a table longer, by doubling it, but never for more than it can need.
-pub(super) fn grow<T: Clone>(table: &mut Vec<T>, len: usize, most: usize, value: T) {
-    if len > table.capacity() {
-        let capacity = (2 * table.len()).clamp(len, most.max(len));
-        table.reserve_exact(capacity - table.len());
-    }
-    table.resize(len, value);
 }
