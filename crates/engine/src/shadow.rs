@@ -44,8 +44,8 @@ const PRESENT: usize = 1;
 const BITS_MIN: u32 = 5;
 /// Blocks of the model of the present size, at most.
 const SAMPLED_BLOCKS_MAX: u64 = 1 << 14;
-/// Segments of a model, at most: more would only take memory.
-const SEGMENTS_MAX: u64 = 1024;
+/// Segments of a model, at most: those of the smallest sample of a duel are still large enough to be sparse.
+const SEGMENTS_MAX: u64 = 256;
 /// Segments that a model keeps free: for both zones, and one more.
 const FREE_SEGMENTS: u64 = 3;
 /// Rounds after which what was counted before is forgotten.
