@@ -3,8 +3,8 @@
 //!
 //! A log appends what is rewritten, and the old copy's place is a hole until its segment goes. Where much is rewritten, segments in the order of their
 //! age were a fifth to a third holes (`fin1_leo`, `br_web2_dd`). With those of which a quarter or less is live reclaimed first (means over twelve traces and four
-//! sizes, without / behind a page cache): 38.63 / 19.00 -> 38.71 / 19.15 % hits, at as many flash writes. With an eighth 38.70 / 19.13, with two fifths
-//! 38.74 / 19.19 for 2 % more flash writes. (Segment cleaning by what is live: Rosenblum and Ousterhout, SOSP 1991.)
+//! sizes, without / behind a page cache): 38.63 / 19.00 -> 38.69 / 19.12 % hits, at as many flash writes. In prototypes, in caches too small for [`SLOTS_MIN`] too: 38.71 / 19.15,
+//! with an eighth 38.70 / 19.13, with two fifths 38.74 / 19.19 for 2 % more flash writes. (Segment cleaning by what is live: Rosenblum and Ousterhout, SOSP 1991.)
 
 use alloc::collections::VecDeque;
 
