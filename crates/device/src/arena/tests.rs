@@ -197,6 +197,27 @@ fn copy_zero_checksum() {
 }
 
 #[test]
+fn a_summed_copy_is_a_copy_and_its_sum() {
+    let mut arena = Arena::new(64 << 20);
+    let [from, plain, summed] = [(); 3].map(|()| arena.alloc(16 << 10));
+    let all = |buf| Span::new(buf, 0, 16 << 10);
+    let mut rng = Rng::new(7);
+    arena.bytes_mut(all(from)).fill_with(|| rng.below(256) as u8);
+    // Whole blocks as commits have them, and what no commit has: places and lengths that fit no cache line.
+    for (at, offset) in [(0, 0), (4096, 8192), (64, 128), (1, 64), (64, 16), (3, 7), (4095, 1)] {
+        for len in [0, 1, 63, 64, 65, 127, 512, 4096, 4097, 8000] {
+            arena.bytes_mut(all(plain)).fill(0xee);
+            arena.bytes_mut(all(summed)).fill(0xee);
+            let from = Span::new(from, at, len);
+            arena.copy(from, plain, offset);
+            let sum = arena.copy_summed(from, summed, offset);
+            assert!(arena.bytes(all(plain)) == arena.bytes(all(summed)), "{from:?} to {offset}");
+            assert_eq!(sum, arena.checksum(Span::new(summed, offset, len)), "{from:?} to {offset}");
+        }
+    }
+}
+
+#[test]
 fn a_chunk_outlives_the_arena_for_its_holder() {
     let mut arena = Arena::new(4 << 20);
     let buf = arena.alloc(4096);
