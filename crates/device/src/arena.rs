@@ -28,9 +28,11 @@ use std::sync::Arc;
 
 use flashfront_engine::{Buf, Memory, Span, Time};
 
+mod caches;
 mod chunk;
 mod lending;
 
+pub use caches::prefetch;
 pub(crate) use chunk::Pin;
 pub use chunk::{CHUNK_BYTES, Chunk};
 pub use lending::Loan;
@@ -207,6 +209,16 @@ impl Arena {
         unsafe { used.base.add(at) }
     }
 
+    /// The addresses of what a copy reads and writes.
+    fn both(&self, from: Span, to: Buf, offset: u32) -> (NonNull<u8>, NonNull<u8>) {
+        let (source, target) = (self.ptr(from), self.ptr(Span::new(to, offset, from.len)));
+        debug_assert!(
+            source.as_ptr().addr().abs_diff(target.as_ptr().addr()) >= from.len as usize,
+            "bug: a copy onto itself: {from:?} to {to:?} at {offset}"
+        );
+        (source, target)
+    }
+
     /// When [`Arena::trim`] should be called at the latest; `None` while there is nothing to give back.
     #[must_use]
     pub fn next_timer(&self) -> Option<Time> {
@@ -376,14 +388,19 @@ impl Memory for Arena {
     }
 
     fn copy(&mut self, from: Span, to: Buf, offset: u32) {
-        let source = self.ptr(from);
-        let target = self.ptr(Span::new(to, offset, from.len));
-        debug_assert!(
-            source.as_ptr().addr().abs_diff(target.as_ptr().addr()) >= from.len as usize,
-            "bug: a copy onto itself: {from:?} to {to:?} at {offset}"
-        );
+        let (source, target) = self.both(from, to, offset);
         // SAFETY: both ranges are mapped and, by the contract of `Memory::copy`, don't overlap.
         unsafe { target.copy_from_nonoverlapping(source, from.len as usize) };
+    }
+
+    // On an EPYC in process on a file 1.75 us a write instead of 2.46; where nothing takes the buffer in between, as on null
+    // devices, it is the ordinary copy that wins, 0.70 to 0.87. `copy` is for what is read again soon, and stays in the caches.
+    fn copy_summed(&mut self, from: Span, to: Buf, offset: u32) -> u32 {
+        let sum = self.checksum(from);
+        let (source, target) = self.both(from, to, offset);
+        // SAFETY: both ranges are mapped and, by the contract of `Memory::copy_summed`, don't overlap.
+        unsafe { caches::copy_past(source.as_ptr(), target.as_ptr(), from.len as usize) };
+        sum
     }
 
     fn zero(&mut self, span: Span) {
@@ -399,19 +416,6 @@ impl Memory for Arena {
     fn expect(&self, line: &[u64; 8]) {
         prefetch(line);
     }
-}
-
-/// Asks the processor to fetch a cache line that will be read soon.
-pub fn prefetch(line: &[u64; 8]) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint without effect on anything but caches, at the address of a live reference.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch(line.as_ptr().cast(), _MM_HINT_T0);
-    }
-    // Elsewhere stable Rust has no such hint.
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = line;
 }
 
 /// The number of the chunk that a buffer is in.
