@@ -13,7 +13,8 @@
 //! and says so ([`Chunk::pin`]) of those whose very pages the kernel holds. Those are never given
 //! back: the kernel would go on with pages that aren't ours any more.
 //!
-//! With [`Arena::in_huge_pages`] chunks are asked for in pages of 2 MiB, of which the processor needs fewer translations.
+//! Chunks of buffers of 1 MiB and more are asked for in pages of 2 MiB, of which the processor and the kernel's I/O need fewer; with
+//! [`Arena::in_huge_pages`] all are. The kernel gives them if its setting allows, else small ones.
 //!
 //! An arena may lend its buffers ([`Arena::lending`]): another thread's arena reads and writes them then, under the same
 //! names, while only the owner takes and frees them (`lending`).
@@ -45,6 +46,10 @@ const UNITS: usize = 1 << UNIT_BITS;
 const CHUNK_NUMBERS: usize = 1 << (32 - UNIT_BITS);
 /// Size classes: 4 KiB << 0 to 4 KiB << 10.
 const CLASSES: usize = UNIT_BITS as usize + 1;
+/// From this class on chunks are in huge pages: 1 MiB, which commits have. Such buffers are filled as a whole, so that
+/// it costs no RAM but the rest of a page, 2 MiB for a size of buffers at most; in process on a file (EPYC) a write took
+/// 1.21 us instead of 1.75.
+const HUGE_CLASS: usize = 8;
 /// How often [`Arena::trim`] looks, and how many looks must find a chunk idle before it is given back: 0.3 ms
 /// of work, and 2.5 ms of page faults when all of it is used again (2 shared cores, Linux 6.18). After ten
 /// seconds without use that is nothing; shorter pauses of a load cost nothing at all.
@@ -93,6 +98,7 @@ pub struct Arena {
     /// Free buffers per pool and class, the warmest last.
     free: [[Vec<u32>; CLASSES]; 2],
     chunks_max: usize,
+    /// All its chunks are asked for in huge pages.
     huge: bool,
     /// Chunks that front-ends leave to the engine.
     reserve: usize,
@@ -139,13 +145,13 @@ impl Arena {
         }
     }
 
-    /// The same in huge pages, or not. Then a chunk takes RAM 2 MiB at a time.
+    /// The same with all its chunks in huge pages, or only those of large buffers. Then each takes RAM 2 MiB at a time.
     #[must_use]
     pub fn in_huge_pages(self, huge: bool) -> Self {
         Self { huge, ..self }
     }
 
-    /// Whether it asks for huge pages.
+    /// Whether it asks for huge pages for all its chunks.
     #[must_use]
     pub fn is_in_huge_pages(&self) -> bool {
         self.huge
@@ -287,12 +293,14 @@ impl Arena {
 
     /// Gives a pool one more chunk of a class; false at the bound.
     fn grow(&mut self, pool: Pool, class: usize) -> bool {
+        let huge = self.huge || class >= HUGE_CLASS;
         let at_bound = pool == Pool::FrontEnd && self.front_end_chunks + self.reserve >= self.chunks_max;
         let number = if !at_bound && self.held() < self.chunks_max {
             let number = if let Some(number) = self.given_back.pop() {
+                self.chunks[number as usize].turn(huge);
                 number as usize
             } else {
-                let Some(chunk) = Chunk::map(self.huge) else { return false };
+                let Some(chunk) = Chunk::map(huge) else { return false };
                 self.uses.push(Use::new(chunk.ptr(), pool, class));
                 self.chunks.push(Arc::new(chunk));
                 let number = self.chunks.len() - 1;

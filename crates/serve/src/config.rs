@@ -69,7 +69,7 @@ pub struct Config {
     /// RAM for copies of blocks that were read from the cache device.
     #[serde(default = "ram_front_bytes")]
     pub ram_front_bytes: Size,
-    /// Take the RAM for payload, the RAM front's too, in pages of 2 MiB.
+    /// Take all RAM for payload, the RAM front's too, in pages of 2 MiB; large buffers are in them anyway.
     #[serde(default)]
     pub huge_pages: bool,
     /// One for the engine, and the rest for the clients' bytes; 1 = one does it all.
