@@ -47,9 +47,14 @@ const PARTS: [Part; 8] = [
     Part { name: "recovery", unasked: false, measure: recovery },
 ];
 
+const FLAGS: [&str; 3] = ["--dir", "--json", "--keep"];
+
 /// Runs the benchmarks. `--keep` writes them into the tree; `--dir DIR`: where the files are made.
 pub(crate) fn bench(args: &[String]) -> Result<(), Failed> {
     let dir = args.iter().position(|arg| arg == "--dir").and_then(|at| args.get(at + 1));
+    if let Some(unknown) = args.iter().find(|arg| arg.starts_with("--") && !FLAGS.contains(&arg.as_str())) {
+        return Err(Failed::Usage(format!("no flag {unknown}; there are {}", FLAGS.join(", "))));
+    }
     let named: Vec<&String> = args.iter().filter(|arg| !arg.starts_with("--") && Some(*arg) != dir).collect();
     if let Some(unknown) = named.iter().find(|name| PARTS.iter().all(|part| part.name != name.as_str())) {
         let names: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
@@ -95,7 +100,8 @@ fn in_process_table(summary: &mut String, json: &Value) {
         "\n| in process, on a file; median of {ROUNDS} rounds' ratios | 1 job | 2 jobs | 4 jobs |\n|---|--:|--:|--:|"
     );
     for (key, what) in [
-        ("write_ratio_median", "4 KiB random write, writeback / raw 512 KiB sequential write"),
+        ("write_ratio_median", "4 KiB random write, writeback / raw 1 MiB sequential write in pages of 2 MiB"),
+        ("write_cold_ratio_median", "the same with payload that is cold in the processor's caches"),
         ("write_to_random_ratio_median", "4 KiB random write, writeback / raw 4 KiB random write"),
         ("read_ratio_median", "4 KiB random read hits / raw 4 KiB random read"),
         ("flash_bytes_per_user_byte", "bytes written to the cache file / bytes written"),

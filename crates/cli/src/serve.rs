@@ -136,7 +136,7 @@ pub(crate) struct Serve {
     /// RAM for copies of blocks read from the cache device, on top of the buffers [default: 0B].
     #[arg(long, value_name = "SIZE")]
     ram_front_bytes: Option<Size>,
-    /// Take the RAM for payload in pages of 2 MiB: a little less processor time, more RAM for a daemon with little to do.
+    /// Take all RAM for payload in pages of 2 MiB, not only large buffers: more RAM for a daemon with little to do.
     #[arg(long)]
     huge_pages: bool,
     /// Make a device faulty, to test alarms: cache:FAULTS, mirror:FAULTS or origin:FAULTS, as in "cache:eio,op=read,p=0.001".

@@ -154,9 +154,10 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
         0 | 1 => String::new(),
         more => format!("; {more} threads, one of them the engine's"),
     };
+    let lanes = if report.lanes > 1 { format!("; {} lanes", report.lanes) } else { String::new() };
     writeln!(
         out,
-        "clients     {} connected, {} requests in flight{threads}",
+        "clients     {} connected, {} requests in flight{threads}{lanes}",
         report.clients, report.requests_in_flight
     )?;
     writeln!(

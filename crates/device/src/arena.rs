@@ -13,7 +13,8 @@
 //! and says so ([`Chunk::pin`]) of those whose very pages the kernel holds. Those are never given
 //! back: the kernel would go on with pages that aren't ours any more.
 //!
-//! With [`Arena::in_huge_pages`] chunks are asked for in pages of 2 MiB, of which the processor needs fewer translations.
+//! Chunks of buffers of 1 MiB and more are asked for in pages of 2 MiB, of which the processor and the kernel's I/O need fewer; with
+//! [`Arena::in_huge_pages`] all are. The kernel gives them if its setting allows, else small ones.
 //!
 //! An arena may lend its buffers ([`Arena::lending`]): another thread's arena reads and writes them then, under the same
 //! names, while only the owner takes and frees them (`lending`).
@@ -28,9 +29,11 @@ use std::sync::Arc;
 
 use flashfront_engine::{Buf, Memory, Span, Time};
 
+mod caches;
 mod chunk;
 mod lending;
 
+pub use caches::prefetch;
 pub(crate) use chunk::Pin;
 pub use chunk::{CHUNK_BYTES, Chunk};
 pub use lending::Loan;
@@ -43,6 +46,10 @@ const UNITS: usize = 1 << UNIT_BITS;
 const CHUNK_NUMBERS: usize = 1 << (32 - UNIT_BITS);
 /// Size classes: 4 KiB << 0 to 4 KiB << 10.
 const CLASSES: usize = UNIT_BITS as usize + 1;
+/// From this class on chunks are in huge pages: 1 MiB, which commits have. Such buffers are filled as a whole, so that
+/// it costs no RAM but the rest of a page, 2 MiB for a size of buffers at most; in process on a file (EPYC) a write took
+/// 1.21 us instead of 1.75.
+const HUGE_CLASS: usize = 8;
 /// How often [`Arena::trim`] looks, and how many looks must find a chunk idle before it is given back: 0.3 ms
 /// of work, and 2.5 ms of page faults when all of it is used again (2 shared cores, Linux 6.18). After ten
 /// seconds without use that is nothing; shorter pauses of a load cost nothing at all.
@@ -91,6 +98,7 @@ pub struct Arena {
     /// Free buffers per pool and class, the warmest last.
     free: [[Vec<u32>; CLASSES]; 2],
     chunks_max: usize,
+    /// All its chunks are asked for in huge pages.
     huge: bool,
     /// Chunks that front-ends leave to the engine.
     reserve: usize,
@@ -137,13 +145,13 @@ impl Arena {
         }
     }
 
-    /// The same in huge pages, or not. Then a chunk takes RAM 2 MiB at a time.
+    /// The same with all its chunks in huge pages, or only those of large buffers. Then each takes RAM 2 MiB at a time.
     #[must_use]
     pub fn in_huge_pages(self, huge: bool) -> Self {
         Self { huge, ..self }
     }
 
-    /// Whether it asks for huge pages.
+    /// Whether it asks for huge pages for all its chunks.
     #[must_use]
     pub fn is_in_huge_pages(&self) -> bool {
         self.huge
@@ -205,6 +213,16 @@ impl Arena {
         assert!(used.is_live(span.buf), "bug: {span:?} is in a buffer that was freed");
         // SAFETY: unit < 1024 and the range ends within a buffer of the chunk, so `at` is within the mapping.
         unsafe { used.base.add(at) }
+    }
+
+    /// The addresses of what a copy reads and writes.
+    fn both(&self, from: Span, to: Buf, offset: u32) -> (NonNull<u8>, NonNull<u8>) {
+        let (source, target) = (self.ptr(from), self.ptr(Span::new(to, offset, from.len)));
+        debug_assert!(
+            source.as_ptr().addr().abs_diff(target.as_ptr().addr()) >= from.len as usize,
+            "bug: a copy onto itself: {from:?} to {to:?} at {offset}"
+        );
+        (source, target)
     }
 
     /// When [`Arena::trim`] should be called at the latest; `None` while there is nothing to give back.
@@ -275,12 +293,14 @@ impl Arena {
 
     /// Gives a pool one more chunk of a class; false at the bound.
     fn grow(&mut self, pool: Pool, class: usize) -> bool {
+        let huge = self.huge || class >= HUGE_CLASS;
         let at_bound = pool == Pool::FrontEnd && self.front_end_chunks + self.reserve >= self.chunks_max;
         let number = if !at_bound && self.held() < self.chunks_max {
             let number = if let Some(number) = self.given_back.pop() {
+                self.chunks[number as usize].turn(huge);
                 number as usize
             } else {
-                let Some(chunk) = Chunk::map(self.huge) else { return false };
+                let Some(chunk) = Chunk::map(huge) else { return false };
                 self.uses.push(Use::new(chunk.ptr(), pool, class));
                 self.chunks.push(Arc::new(chunk));
                 let number = self.chunks.len() - 1;
@@ -376,14 +396,19 @@ impl Memory for Arena {
     }
 
     fn copy(&mut self, from: Span, to: Buf, offset: u32) {
-        let source = self.ptr(from);
-        let target = self.ptr(Span::new(to, offset, from.len));
-        debug_assert!(
-            source.as_ptr().addr().abs_diff(target.as_ptr().addr()) >= from.len as usize,
-            "bug: a copy onto itself: {from:?} to {to:?} at {offset}"
-        );
+        let (source, target) = self.both(from, to, offset);
         // SAFETY: both ranges are mapped and, by the contract of `Memory::copy`, don't overlap.
         unsafe { target.copy_from_nonoverlapping(source, from.len as usize) };
+    }
+
+    // On an EPYC in process on a file 1.75 us a write instead of 2.46; where nothing takes the buffer in between, as on null
+    // devices, it is the ordinary copy that wins, 0.70 to 0.87. `copy` is for what is read again soon, and stays in the caches.
+    fn copy_summed(&mut self, from: Span, to: Buf, offset: u32) -> u32 {
+        let sum = self.checksum(from);
+        let (source, target) = self.both(from, to, offset);
+        // SAFETY: both ranges are mapped and, by the contract of `Memory::copy_summed`, don't overlap.
+        unsafe { caches::copy_past(source.as_ptr(), target.as_ptr(), from.len as usize) };
+        sum
     }
 
     fn zero(&mut self, span: Span) {
@@ -399,19 +424,6 @@ impl Memory for Arena {
     fn expect(&self, line: &[u64; 8]) {
         prefetch(line);
     }
-}
-
-/// Asks the processor to fetch a cache line that will be read soon.
-pub fn prefetch(line: &[u64; 8]) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint without effect on anything but caches, at the address of a live reference.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch(line.as_ptr().cast(), _MM_HINT_T0);
-    }
-    // Elsewhere stable Rust has no such hint.
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = line;
 }
 
 /// The number of the chunk that a buffer is in.

@@ -219,8 +219,7 @@ impl Lane {
         let place = open.blocks.len() as u32 + 1;
         let slot = open.header_slot + place;
         let buf = open.buf;
-        cx.mem.copy(from, buf, place * BLOCK_BYTES as u32);
-        let checksum = cx.shared.checksum(cx.mem, flat, blocks_span(buf, place, 1));
+        let checksum = cx.shared.seal(flat, cx.mem.copy_summed(from, buf, place * BLOCK_BYTES as u32));
         open.blocks.push((flat, dirty, checksum));
         let full = place + 1 == open.size;
         let checksum = self.index.kept(checksum);
@@ -238,8 +237,7 @@ impl Lane {
         if found.slot <= open.header_slot || place > open.blocks.len() as u32 {
             return false;
         }
-        cx.mem.copy(from, open.buf, place * BLOCK_BYTES as u32);
-        let checksum = cx.shared.checksum(cx.mem, flat, blocks_span(open.buf, place, 1));
+        let checksum = cx.shared.seal(flat, cx.mem.copy_summed(from, open.buf, place * BLOCK_BYTES as u32));
         open.blocks[place as usize - 1].2 = checksum;
         let checksum = self.index.kept(checksum);
         let hits = (found.hits + 1).min(HITS_MAX);

@@ -38,7 +38,8 @@ pub enum RequestOp {
 /// `buf` covers the range *and the rest of its first and last block*: byte 0 of the buffer is the
 /// start of the block that holds `lba`, so payload starts at `lba % 8 * 512`. The bytes around
 /// the payload are the engine's to use. The buffer stays the caller's; the engine lets go of it
-/// with the reply.
+/// with the reply. Until then nobody else writes to it, so it is no memory of a client's: the checksum of a write is
+/// taken before the copy ([`crate::Memory::copy_summed`]), and bytes that changed in between would count as damaged.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// Comes back in the reply.

@@ -54,7 +54,61 @@ pub trait Memory {
     /// CRC-32C of payload.
     fn checksum(&self, span: Span) -> u32;
 
+    /// [`Memory::copy`], and the CRC-32C of what was copied: for what goes to a device, and is hardly ever looked at before.
+    /// The sum is the source's, which the copy then finds in the processor's caches; the target's lines, which the
+    /// device has had since they were written last, need not come back for it. Nobody changes the source meanwhile.
+    fn copy_summed(&mut self, from: Span, to: Buf, offset: u32) -> u32 {
+        let sum = self.checksum(from);
+        self.copy(from, to, offset);
+        sum
+    }
+
     /// A hint: the engine will soon look at this cache line of its own tables. Who can asks the processor to
     /// fetch it (`flashfront_device::prefetch`); nothing depends on it but time.
     fn expect(&self, _line: &[u64; 8]) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    /// Buffers in ordinary memory.
+    struct Plain(Vec<Vec<u8>>);
+
+    impl Memory for Plain {
+        fn alloc(&mut self, bytes: u32) -> Buf {
+            self.0.push(vec![0; bytes as usize]);
+            Buf(self.0.len() as u32 - 1)
+        }
+        fn free(&mut self, _: Buf) {}
+        fn bytes(&self, span: Span) -> &[u8] {
+            &self.0[span.buf.0 as usize][span.offset as usize..(span.offset + span.len) as usize]
+        }
+        fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
+            &mut self.0[span.buf.0 as usize][span.offset as usize..(span.offset + span.len) as usize]
+        }
+        fn copy(&mut self, from: Span, to: Buf, offset: u32) {
+            let bytes = self.bytes(from).to_vec();
+            self.bytes_mut(Span::new(to, offset, from.len)).copy_from_slice(&bytes);
+        }
+        fn zero(&mut self, span: Span) {
+            self.bytes_mut(span).fill(0);
+        }
+        fn checksum(&self, span: Span) -> u32 {
+            self.bytes(span).iter().fold(1, |sum, byte| sum.wrapping_mul(31) + u32::from(*byte))
+        }
+    }
+
+    #[test]
+    fn a_summed_copy_is_a_copy_and_its_sum() {
+        let mut mem = Plain(Vec::new());
+        let (from, to) = (mem.alloc(8), mem.alloc(8));
+        mem.bytes_mut(Span::new(from, 0, 5)).copy_from_slice(b"bytes");
+        let sum = mem.copy_summed(Span::new(from, 1, 3), to, 4);
+        assert_eq!(mem.bytes(Span::new(to, 0, 8)), b"\0\0\0\0yte\0");
+        assert_eq!(sum, mem.checksum(Span::new(to, 4, 3)));
+    }
 }

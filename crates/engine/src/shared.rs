@@ -234,7 +234,12 @@ impl Shared {
     }
 
     pub(crate) fn checksum(&self, mem: &dyn Memory, flat: Flat, span: Span) -> u32 {
-        seal_checksum(mem.checksum(span), self.key(flat), self.cache_tag)
+        self.seal(flat, mem.checksum(span))
+    }
+
+    /// The checksum of a block whose content has this CRC-32C.
+    pub(crate) fn seal(&self, flat: Flat, crc: u32) -> u32 {
+        seal_checksum(crc, self.key(flat), self.cache_tag)
     }
 }
 

@@ -26,7 +26,7 @@ use flashfront_serve::config::{Config, DirtyLimit, Listener, Size, Volume};
 use flashfront_serve::daemon::{self, Hooks, StopHandle};
 use flashfront_serve::frontend::nbd::Listen;
 
-use cache::{Outcome, Places, QUEUE_DEPTH, Shared, drive, make_cache, open_cache, wait_for};
+use cache::{Outcome, Places, QUEUE_DEPTH, Shared, drive, fill_buffers, make_cache, open_cache, wait_for};
 
 const CACHE_BYTES: u64 = 4 << 30;
 const ORIGIN_BYTES: u64 = 1 << 30;
@@ -187,6 +187,7 @@ fn measure(dir: &Path, paths: &[PathBuf; 4], rounds: usize, front: u64) -> Outco
     make(served_cache, served_origin)?;
     let load = Shared::new(QUEUE_DEPTH);
     let mut pump = open_cache(cache, origin, &load, front)?;
+    fill_buffers(&mut pump, &load, QUEUE_DEPTH)?;
     let config = config(dir, served_cache, served_origin, front);
     let stop = StopHandle::default();
     let (ready, is_ready) = mpsc::channel();

@@ -28,9 +28,12 @@ pub use units::{Age, DirtyLimit, FlashBudget, Size, UnitError};
 /// A complete, commented config file: every key with unit, default and reason.
 pub const REFERENCE: &str = include_str!("config/reference.toml");
 
-/// Least RAM for buffers: the longest NBD read (33 MiB), destage (28 MiB), and one lane (15 MiB).
-/// The daemon asks for as much for each lane, for the clients of each thread, and for destage once more.
-pub const BUFFER_BYTES_MIN: u64 = 76 << 20;
+/// Least RAM for buffers: the clients of one thread (40 MiB, for the longest NBD read), destage (28 MiB), and one lane
+/// (15 MiB). The daemon asks for as much for each lane and for the clients of each thread.
+pub const BUFFER_BYTES_MIN: u64 = 83 << 20;
+
+/// RAM for buffers if nothing is said.
+pub const BUFFER_BYTES_DEFAULT: u64 = 128 << 20;
 
 /// Threads that can be asked for.
 pub const THREADS_MAX: usize = 64;
@@ -69,7 +72,7 @@ pub struct Config {
     /// RAM for copies of blocks that were read from the cache device.
     #[serde(default = "ram_front_bytes")]
     pub ram_front_bytes: Size,
-    /// Take the RAM for payload, the RAM front's too, in pages of 2 MiB.
+    /// Take all RAM for payload, the RAM front's too, in pages of 2 MiB; large buffers are in them anyway.
     #[serde(default)]
     pub huge_pages: bool,
     /// One for the engine, and the rest for the clients' bytes; 1 = one does it all.
@@ -300,7 +303,7 @@ pub fn control_path() -> PathBuf {
 }
 
 fn buffer_bytes() -> Size {
-    Size(128 << 20)
+    Size(BUFFER_BYTES_DEFAULT)
 }
 
 fn threads() -> usize {

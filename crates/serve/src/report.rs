@@ -25,6 +25,8 @@ pub struct Facts {
     pub clients: u64,
     /// Threads that carry clients' bytes, with the engine's.
     pub threads: u64,
+    /// Independent logs of the cache.
+    pub lanes: u64,
     /// Bytes of buffers the daemon holds for clients' requests.
     pub request_buffer_bytes: u64,
     /// By which paths the members of the cache are known, by their numbers.
@@ -179,6 +181,9 @@ pub struct StatusReport {
     pub segments_free: u64,
     /// All segments.
     pub segments: u64,
+    /// The logs that they are divided among.
+    #[serde(default)]
+    pub lanes: u64,
     /// The counters.
     #[serde(flatten)]
     pub counters: CounterReport,
@@ -186,7 +191,7 @@ pub struct StatusReport {
     pub lost_blocks: u64,
     /// Where they are.
     pub lost: Vec<LostRange>,
-    /// Resident memory of the process.
+    /// Resident memory of the process, without what it shares with guests.
     pub rss_bytes: u64,
     /// Bytes of index, dirty set and ghost.
     pub index_bytes: u64,
@@ -264,6 +269,7 @@ impl StatusReport {
             capacity_blocks: status.capacity_blocks,
             segments_free: status.segments_free,
             segments: status.segments,
+            lanes: facts.lanes,
             counters: CounterReport::from(&status.counters),
             lost_blocks: status.lost.len() as u64,
             lost: lost_ranges(&status.lost, |id| volume_name(facts, id.0)),
@@ -362,17 +368,20 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Resident memory of this process; 0 where /proc is not mounted.
+/// Resident memory of this process, without what it shares with others: a guest's memory is the guest's, and mapped here as
+/// far as requests went through it (with a guest of 1 GiB 1012 MiB were told for 13). 0 where /proc is not mounted.
 #[must_use]
 pub fn rss_bytes() -> u64 {
-    // VmRSS of /proc/self/status is in KiB and needs no page size, unlike statm.
-    std::fs::read_to_string("/proc/self/status")
-        .ok()
-        .and_then(|text| {
-            let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-            line.split_whitespace().next()?.parse::<u64>().ok()
-        })
-        .map_or(0, |kib| kib * 1024)
+    std::fs::read_to_string("/proc/self/status").ok().and_then(|text| own_kib(&text)).map_or(0, |kib| kib * 1024)
+}
+
+/// What VmRSS of /proc/self/status counts but for RssShmem; in KiB, which needs no page size, unlike statm.
+fn own_kib(status: &str) -> Option<u64> {
+    let kib = |name| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some(kib("RssAnon:")? + kib("RssFile:")?)
 }
 
 #[cfg(test)]
@@ -481,5 +490,12 @@ mod tests {
     #[test]
     fn this_process_uses_memory() {
         assert!(rss_bytes() > 100 * 1024);
+    }
+
+    #[test]
+    fn a_guests_memory_is_not_the_daemons() {
+        let text = "VmRSS:\t 1036288 kB\nRssAnon:\t    6554 kB\nRssFile:\t    6758 kB\nRssShmem:\t 1022976 kB\n";
+        assert_eq!(own_kib(text), Some(6554 + 6758));
+        assert_eq!(own_kib(""), None);
     }
 }

@@ -2,7 +2,9 @@
 //! `cargo x bench engine`: what the engine itself costs per 4 KiB request, on null devices and on a real file.
 //!
 //! Instructions are callgrind's, the difference between a short run and a longer one, so that the setting up is not
-//! counted; they repeat within a percent. Times are medians; on null devices of runs of a million requests.
+//! counted; they repeat within a percent. Times are medians; on null devices of runs of a million requests, of the
+//! thread's processor time. Of the rows with `jobs` each pair of `case` and `jobs` is there once; docs/performance.md
+//! says what the fields are.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -19,8 +21,14 @@ const REQUESTS: u64 = 1_000_000;
 const COUNTED: [u64; 2] = [20_000, 120_000];
 const JOBS: [u64; 3] = [1, 2, 4];
 const NULL: [&str; 3] = ["write_null", "read_hit_null", "read_miss_null"];
-const FILE: [&str; 5] =
-    ["write_file", "read_hit_file", "raw_seq_write_file", "raw_rand_write_file", "raw_rand_read_file"];
+const FILE: [&str; 6] = [
+    "write_file",
+    "write_cold_file",
+    "read_hit_file",
+    "raw_seq_write_file",
+    "raw_rand_write_file",
+    "raw_rand_read_file",
+];
 /// The cache whose memory is measured, on null devices.
 const MEMORY_GIB: u64 = 256;
 
@@ -34,16 +42,18 @@ pub(super) fn engine(dir: &Path) -> Result<Found, Failed> {
             for jobs in JOBS {
                 let ns = ns_per_op(&program, case, payload, jobs)?;
                 let instructions = (jobs == 1).then_some(instructions);
-                rows.push(row(case, Some(payload), jobs, ns, instructions));
+                rows.push(row(&null_row(case, payload), payload == "payload", jobs, ns, Some(ns), instructions));
             }
         }
     }
-    rows.push(row("copy_null", Some("payload"), 1, ns_per_op(&program, "copy_null", "payload", 1)?, None));
+    let ns = ns_per_op(&program, "copy_null", "payload", 1)?;
+    rows.push(row("copy_null", true, 1, ns, Some(ns), None));
     let file = super::in_process_json(dir)?;
     for of_jobs in file["jobs"].as_array().into_iter().flatten() {
         let jobs = of_jobs["jobs"].as_u64().unwrap_or(0);
         for case in FILE {
-            rows.push(row(case, None, jobs, of_jobs["ns_per_op"][case].as_f64().unwrap_or(f64::NAN), None));
+            let [ns, cpu_ns] = ["ns_per_op", "cpu_ns_per_op"].map(|key| of_jobs[key][case].as_f64());
+            rows.push(row(case, true, jobs, ns.unwrap_or(f64::NAN), cpu_ns, None));
         }
     }
     let memory = parse(&stdout_of(Command::new(&program).args(["memory", &MEMORY_GIB.to_string()]))?)?;
@@ -55,10 +65,15 @@ pub(super) fn engine(dir: &Path) -> Result<Found, Failed> {
     Ok(Found { summary, json: Some(Value::Array(rows).to_string()) })
 }
 
-fn row(case: &str, payload: Option<&str>, jobs: u64, ns: f64, instructions: Option<f64>) -> Value {
+/// What a case on null devices is called: one without payload is another case.
+fn null_row(case: &str, payload: &str) -> String {
+    if payload == "payload" { case.to_owned() } else { format!("{case}_{payload}") }
+}
+
+fn row(case: &str, payload: bool, jobs: u64, ns: f64, cpu_ns: Option<f64>, instructions: Option<f64>) -> Value {
     json!({
-        "case": case, "payload": payload.is_none_or(|it| it == "payload"), "jobs": jobs,
-        "ns_per_op": ns.round(), "instructions_per_op": instructions, "ops_per_s": (1e9 / ns).round(),
+        "case": case, "payload": payload, "jobs": jobs, "ns_per_op": ns.round(), "cpu_ns_per_op": cpu_ns.map(f64::round),
+        "instructions_per_op": instructions, "ops_per_s": (1e9 / ns).round(),
     })
 }
 
@@ -66,9 +81,9 @@ fn row(case: &str, payload: Option<&str>, jobs: u64, ns: f64, instructions: Opti
 fn ns_per_op(program: &Path, case: &str, payload: &str, jobs: u64) -> Result<f64, Failed> {
     let mut all = Vec::new();
     for _ in 0..ROUNDS {
-        let run = Command::new(program).args([case, payload, &jobs.to_string(), &REQUESTS.to_string()]).output();
-        let run = run.map_err(|error| Failed::Start { program: program.display().to_string(), error })?;
-        all.push(parse(&String::from_utf8_lossy(&run.stdout))?["ns_per_op"].as_f64().unwrap_or(f64::NAN));
+        let text = stdout_of(Command::new(program).args([case, payload, &jobs.to_string(), &REQUESTS.to_string()]))?;
+        let ns = parse(&text)?["ns_per_op"].as_f64();
+        all.push(ns.ok_or_else(|| Failed::Usage(format!("no ns_per_op from {case} {payload}: {text}")))?);
     }
     all.sort_by(f64::total_cmp);
     Ok(all[all.len() / 2])

@@ -28,7 +28,7 @@ unsafe impl Send for Chunk {}
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
-    /// A chunk in huge pages or not; `None` if there are no addresses or no memory left.
+    /// A chunk in huge pages, or as the kernel likes; `None` if there are no addresses or no memory left.
     pub(super) fn map(huge: bool) -> Option<Self> {
         if huge { Self::map_huge() } else { Self::map_bytes(CHUNK_BYTES as usize).map(Self::at) }
     }
@@ -44,10 +44,17 @@ impl Chunk {
             let _ = unsafe { rustix::mm::munmap(chunk.as_ptr().cast(), CHUNK_BYTES as usize) };
             Self::map_aligned()?
         };
+        let chunk = Self::at(chunk);
+        chunk.turn(true);
+        Some(chunk)
+    }
+
+    /// Its pages are to be huge from now on, or small: those that it has none of yet. A kernel that is told to give no
+    /// huge ones, or can't, serves small ones.
+    pub(super) fn turn(&self, huge: bool) {
+        let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         // SAFETY: a mapping of ours of this length; advice changes none of its bytes.
-        // A kernel without huge pages serves small ones; the daemon has asked it before.
-        let _ = unsafe { rustix::mm::madvise(chunk.as_ptr().cast(), CHUNK_BYTES as usize, Advice::LinuxHugepage) };
-        Some(Self::at(chunk))
+        let _ = unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), CHUNK_BYTES as usize, advice) };
     }
 
     fn map_aligned() -> Option<NonNull<u8>> {

@@ -6,6 +6,8 @@ use flashfront_engine::{Buf, Memory, Span, Time};
 use super::{Arena, CHUNK_BYTES, IDLE_LOOKS, LOOK_NS};
 use crate::Rng;
 
+mod pages;
+
 /// Bytes of RAM behind the arena's addresses, as the kernel sees it.
 fn resident_bytes(arena: &Arena) -> u64 {
     let pages = |chunk: &std::sync::Arc<super::Chunk>| {
@@ -61,39 +63,6 @@ fn buffers_are_aligned_and_apart() {
             assert!(a.1 <= b.0 || b.1 <= a.0);
         }
     }
-}
-
-#[test]
-fn huge_pages_are_asked_for_and_given_back() {
-    if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
-        eprintln!("SKIPPED: this kernel has no transparent huge pages");
-        return;
-    }
-    let mut arena = Arena::new(64 << 20).in_huge_pages(true);
-    let bufs = filled(&mut arena, 8, CHUNK_BYTES);
-    for chunk in &arena.chunks {
-        assert!((chunk.ptr().as_ptr() as usize).is_multiple_of(2 << 20));
-        assert!(is_advised_huge(chunk.ptr().as_ptr() as usize));
-    }
-    bufs.into_iter().for_each(|buf| arena.free(buf));
-    trim_until(&mut arena, Time(LOOK_NS * (u64::from(IDLE_LOOKS) + 2)));
-    assert_eq!(resident_bytes(&arena), 0);
-}
-
-/// What the kernel notes for the mapping at this address. Whether it has a huge page to give at the moment is another question.
-fn is_advised_huge(address: usize) -> bool {
-    let maps = std::fs::read_to_string("/proc/self/smaps").expect("it is there on Linux");
-    let mut inside = false;
-    for line in maps.lines() {
-        let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
-        let number = |text: &str| usize::from_str_radix(text, 16).ok();
-        if let Some((from, to)) = range.and_then(|(from, to)| Some((number(from)?, number(to)?))) {
-            inside = (from..to).contains(&address);
-        } else if inside && line.starts_with("VmFlags:") {
-            return line.split(' ').any(|flag| flag == "hg");
-        }
-    }
-    panic!("{address:x} is not mapped");
 }
 
 #[test]
@@ -197,6 +166,27 @@ fn copy_zero_checksum() {
 }
 
 #[test]
+fn a_summed_copy_is_a_copy_and_its_sum() {
+    let mut arena = Arena::new(64 << 20);
+    let [from, plain, summed] = [(); 3].map(|()| arena.alloc(16 << 10));
+    let all = |buf| Span::new(buf, 0, 16 << 10);
+    let mut rng = Rng::new(7);
+    arena.bytes_mut(all(from)).fill_with(|| rng.below(256) as u8);
+    // Whole blocks as commits have them, and what no commit has: places and lengths that fit no cache line.
+    for (at, offset) in [(0, 0), (4096, 8192), (64, 128), (1, 64), (64, 16), (3, 7), (4095, 1)] {
+        for len in [0, 1, 63, 64, 65, 127, 512, 4096, 4097, 8000] {
+            arena.bytes_mut(all(plain)).fill(0xee);
+            arena.bytes_mut(all(summed)).fill(0xee);
+            let from = Span::new(from, at, len);
+            arena.copy(from, plain, offset);
+            let sum = arena.copy_summed(from, summed, offset);
+            assert!(arena.bytes(all(plain)) == arena.bytes(all(summed)), "{from:?} to {offset}");
+            assert_eq!(sum, arena.checksum(Span::new(summed, offset, len)), "{from:?} to {offset}");
+        }
+    }
+}
+
+#[test]
 fn a_chunk_outlives_the_arena_for_its_holder() {
     let mut arena = Arena::new(4 << 20);
     let buf = arena.alloc(4096);
@@ -209,7 +199,8 @@ fn a_chunk_outlives_the_arena_for_its_holder() {
 #[test]
 fn what_was_idle_for_ten_seconds_is_the_kernels_again() {
     let mut arena = Arena::new(64 << 20);
-    let bufs = filled(&mut arena, 5, 1 << 20);
+    // Of a size that has small pages.
+    let bufs = filled(&mut arena, 10, 512 << 10);
     assert_eq!(resident_bytes(&arena), 5 << 20);
     trim_until(&mut arena, Time(100 * SECOND));
     assert_eq!(resident_bytes(&arena), 5 << 20, "in use, however long");

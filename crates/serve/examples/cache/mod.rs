@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A cache in process: engine, pump and devices, with a front-end that makes up requests in the place of clients.
 
+use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use flashfront_device::wrap::Delay;
 use flashfront_device::{Arena, Device};
 use flashfront_engine::{
     BLOCK_BYTES, Buf, DeviceId, Engine, Event, Input, Lba, Mode, Options, OriginId, Request, RequestError, RequestId,
-    RequestOp, Time,
+    RequestOp, Span, Time,
 };
 use flashfront_serve::control::Caller;
 use flashfront_serve::frontend::{Core, Export, Frontend, TokenRange};
@@ -23,6 +24,9 @@ use flashfront_serve::superblock;
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 pub(crate) const QUEUE_DEPTH: usize = 32;
+/// What payload consists of. Pages that nobody has written to are all one page of zeroes, which is always in the
+/// processor's caches.
+pub(crate) const PATTERN: u8 = 0x5a;
 
 /// Makes up requests as fast as they are answered.
 pub(crate) struct Load {
@@ -30,7 +34,10 @@ pub(crate) struct Load {
     left: u64,
     depth: usize,
     in_flight: usize,
-    bufs: Vec<Buf>,
+    /// Those of no request in flight, with payload in them; taken in turn, the one longest idle first.
+    bufs: VecDeque<Buf>,
+    /// As many as there shall be.
+    bufs_wanted: usize,
     places: Places,
     blocks: u64,
     failed: bool,
@@ -69,9 +76,18 @@ pub(crate) struct Shared(std::rc::Rc<std::cell::RefCell<Load>>);
 impl Shared {
     /// So many requests in flight.
     pub(crate) fn new(depth: usize) -> Self {
-        let (op, bufs) = (RequestOp::Write, Vec::new());
-        let places = Places::InOrder(0);
-        let load = Load { op, left: 0, depth, in_flight: 0, bufs, places, blocks: 1, failed: false, has_front: false };
+        let load = Load {
+            op: RequestOp::Write,
+            left: 0,
+            depth,
+            in_flight: 0,
+            bufs: VecDeque::new(),
+            bufs_wanted: 0,
+            places: Places::InOrder(0),
+            blocks: 1,
+            failed: false,
+            has_front: false,
+        };
         Self(std::rc::Rc::new(std::cell::RefCell::new(load)))
     }
 }
@@ -91,14 +107,19 @@ impl Frontend for Shared {
         let mut load = self.0.borrow_mut();
         load.in_flight -= 1;
         load.failed |= result.is_err();
-        load.bufs.push(Buf(id.0 as u32));
+        load.bufs.push_back(Buf(id.0 as u32));
     }
     fn room(&mut self, _: &mut dyn Core) {}
     fn turn_end(&mut self, _: Time, _: &mio::Registry, core: &mut dyn Core) -> bool {
         let mut load = self.0.borrow_mut();
+        while load.bufs.len() + load.in_flight < load.bufs_wanted {
+            let Some(buf) = core.alloc(BLOCK_BYTES as u32) else { break };
+            core.memory().bytes_mut(Span::new(buf, 0, BLOCK_BYTES as u32)).fill(PATTERN);
+            load.bufs.push_back(buf);
+        }
         let mut sent = false;
         while load.left > 0 && load.in_flight < load.depth {
-            let Some(buf) = load.bufs.pop().or_else(|| core.alloc(BLOCK_BYTES as u32)) else { break };
+            let Some(buf) = load.bufs.pop_front() else { break };
             load.left -= 1;
             load.in_flight += 1;
             sent = true;
@@ -187,6 +208,15 @@ pub(crate) fn wait_for(pump: &mut Pump, wanted: impl Fn(&Event) -> bool) -> Outc
     }
 }
 
+/// Has so many buffers filled with payload, from which requests are made in turn: as many as are in flight, and the
+/// processor has them in its caches; more than these hold, and it hasn't.
+pub(crate) fn fill_buffers(pump: &mut Pump, load: &Shared, count: usize) -> Outcome<()> {
+    load.0.borrow_mut().bufs_wanted = count;
+    pump.turn(Duration::ZERO)?;
+    let there = load.0.borrow().bufs.len();
+    if there == count { Ok(()) } else { Err(format!("there is room for {there} of {count} buffers").into()) }
+}
+
 /// So many requests at places of the first `blocks`; what was written is flushed.
 pub(crate) fn drive(
     pump: &mut Pump,
@@ -208,7 +238,7 @@ pub(crate) fn drive(
     if op == RequestOp::Write {
         // All of it on the device, as the raw writes are.
         let before = pump.engine().status().counters.flushes;
-        let request = RequestId(u64::from(load.0.borrow_mut().bufs.pop().ok_or("no buffer")?.0));
+        let request = RequestId(u64::from(load.0.borrow_mut().bufs.pop_front().ok_or("no buffer")?.0));
         load.0.borrow_mut().in_flight += 1;
         let (origin, op, lba) = (OriginId(0), RequestOp::Flush, Lba(0));
         pump.apply(Input::Request(Request { id: request, origin, op, lba, sectors: 0, buf: None, fua: false }));

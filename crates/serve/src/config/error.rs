@@ -96,7 +96,7 @@ pub enum ConfigError {
     Threads(usize),
     /// Threads that nobody would use.
     #[error(
-        "threads is {given}, but only {most} would have work: one for the engine, and one for each vhost-user-blk socket. NBD clients can be spread over any number; fuse and ublk bring threads of their own"
+        "threads is {given}, but only {most} would have work: one for the engine, and one for each vhost-user-blk socket. NBD clients can be spread over any number; fuse brings threads of its own, and ublk runs in the engine's"
     )]
     IdleThreads {
         /// What was asked for.

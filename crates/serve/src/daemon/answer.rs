@@ -80,6 +80,8 @@ impl Daemon<'_> {
             uptime_s: self.ready.map_or(0, |ready| ready.elapsed().as_secs()),
             clients: self.pump.clients(),
             threads: self.config.threads as u64,
+            // Without a cache its place is taken by one in RAM, of which nothing is told.
+            lanes: if self.config.without_cache { 0 } else { u64::from(self.pump.engine().superblock().lanes) },
             request_buffer_bytes: self.pump.buffer_bytes().saturating_sub(engine),
             opening: self.ready.is_none(),
             members: [0, 1].map(|at: usize| self.paths[at].as_ref().map(|path| path.display().to_string())),

@@ -20,6 +20,12 @@ fn engine_bytes(lanes: u32) -> u64 {
     u64::from(lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES
 }
 
+/// The least `buffer_bytes` for a cache of so many lanes, with one thread.
+#[must_use]
+pub fn buffer_bytes_least(lanes: u32) -> u64 {
+    engine_bytes(lanes) + BUFFER_BYTES_MIN
+}
+
 /// Whether the pump's thread has clients of its own.
 fn has_clients_here(config: &Config) -> bool {
     config.carriers() == 0 || !config.listeners.iter().all(Listener::is_portable)
@@ -106,6 +112,20 @@ mod tests {
             assert_eq!(carriers.len(), threads - 1);
             let all = carriers.iter().chain([&pump]);
             assert!(all.into_iter().all(|arena| arena.is_in_huge_pages() == huge_pages), "{threads} {huge_pages}");
+        }
+    }
+
+    /// What `format` and the configuration say is what the daemon asks for.
+    #[test]
+    fn the_least_is_enough_and_less_is_not() {
+        let mut config = Config::new("cache".into());
+        assert_eq!(buffer_bytes_least(1), crate::config::BUFFER_BYTES_MIN);
+        for lanes in [1, 4, 5, 16] {
+            config.buffer_bytes = Size(buffer_bytes_least(lanes));
+            assert!(check(&config, lanes).is_ok(), "{lanes}");
+            config.buffer_bytes.0 -= 1;
+            let told = check(&config, lanes).expect_err("it is less").to_string();
+            assert!(told.contains(&Size(buffer_bytes_least(lanes)).to_string()), "{told}");
         }
     }
 

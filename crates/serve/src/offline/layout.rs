@@ -113,7 +113,7 @@ fn default_segment(cache_bytes: u64) -> u64 {
     segment
 }
 
-/// One lane up to 64 GiB, then four. Each lane has its own open segments and its own part in every
+/// One lane below 64 GiB, then four. Each lane has its own open segments and its own part in every
 /// FLUSH, and gains nothing while one thread drives them all; but the number is fixed at format.
 fn default_lanes(cache_bytes: u64) -> u32 {
     if cache_bytes < 64 << 30 { 1 } else { 4 }

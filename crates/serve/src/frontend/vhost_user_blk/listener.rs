@@ -32,6 +32,9 @@ const PEER_TOKENS: usize = 1 + QUEUES_MAX;
 /// How long to wait before clients are accepted again that could not be.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 
+/// A client must have said something within this time, as with NBD: a place that it keeps is one that a guest lacks.
+const SILENT_NS: u64 = 30_000_000_000;
+
 /// A client.
 struct Peer {
     /// `None` once it is gone, and the engine still has requests of it.
@@ -41,6 +44,8 @@ struct Peer {
     broken: Option<Broken>,
     /// Before the end: what it is owed was made durable.
     settled: bool,
+    /// When it is hung up on, if it has said nothing.
+    silent_until: Option<Time>,
 }
 
 /// The vhost-user-blk front-end.
@@ -56,6 +61,8 @@ pub struct VhostUserBlk {
     acceptable: bool,
     /// When to accept again, as it failed.
     accept_at: Option<Time>,
+    /// When the first of those who have said nothing is hung up on.
+    silent_at: Option<Time>,
     calls: Calls,
     closing: Closing,
     peers: Vec<Option<Peer>>,
@@ -84,6 +91,7 @@ impl VhostUserBlk {
             calls,
             closing: Closing::default(),
             accept_at: None,
+            silent_at: None,
             daemon: u64::from_ne_bytes(daemon),
             durable,
             listener: Some(bind(path)?),
@@ -131,6 +139,12 @@ impl VhostUserBlk {
             // No place: dropping the socket is a clear answer, a silent wait is not.
             let place = self.peers.iter().position(Option::is_none);
             let (Some(number), Some(export)) = (place, self.export(core.exports())) else {
+                if place.is_none() {
+                    let path = self.path.display();
+                    tracing::warn!(
+                        "{path}: refused a client: {CONNECTIONS_MAX} are connected, the most; one that said nothing for 30 seconds is hung up on"
+                    );
+                }
                 self.closing.close(socket);
                 continue;
             };
@@ -139,8 +153,9 @@ impl VhostUserBlk {
                 continue;
             };
             if talk.register(registry, self.peer_tokens(number)).is_ok() {
+                let work = Work::new(number as u16);
                 self.peers[number] =
-                    Some(Peer { talk: Some(talk), work: Work::new(number as u16), broken: None, settled: false });
+                    Some(Peer { talk: Some(talk), work, broken: None, settled: false, silent_until: None });
             }
         }
     }
@@ -181,6 +196,20 @@ impl VhostUserBlk {
             *broken = Some(error);
             false
         })
+    }
+
+    /// Gives up on clients that have said nothing for too long.
+    fn watch(&mut self, now: Time) {
+        self.silent_at = None;
+        for peer in self.peers.iter_mut().flatten() {
+            let Some(false) = peer.talk.as_ref().map(|talk| talk.spoke) else { continue };
+            let until = *peer.silent_until.get_or_insert(now.plus_ns(SILENT_NS));
+            if now >= until {
+                peer.broken.get_or_insert(Broken::Silent);
+            } else {
+                self.silent_at = Some(self.silent_at.map_or(until, |at| at.min(until)));
+            }
+        }
     }
 
     /// Tells a client what it got back.
@@ -286,6 +315,7 @@ impl Frontend for VhostUserBlk {
             self.pace.found(now);
         }
         let awake = self.pace.is_awake(now);
+        self.watch(now);
         let mut more = false;
         for number in 0..self.peers.len() {
             // First, since a message may end a ring.
@@ -338,7 +368,7 @@ impl Frontend for VhostUserBlk {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        self.accept_at
+        self.accept_at.into_iter().chain(self.silent_at).min()
     }
 
     fn stop(&mut self, registry: &Registry, _core: &mut dyn Core) {

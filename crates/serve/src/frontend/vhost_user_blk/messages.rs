@@ -49,6 +49,8 @@ pub(super) struct Talk {
     pub(super) readable: bool,
     /// The client has shut its side down: half a message is all there will be.
     pub(super) closed: bool,
+    /// It has sent a whole message.
+    pub(super) spoke: bool,
     closing: Closing,
 }
 
@@ -56,7 +58,7 @@ impl Talk {
     pub(super) fn new(socket: UnixStream, export: Export, debt: Debt, closing: Closing) -> Result<Self, Broken> {
         let session = Arc::new(Mutex::new(Session::new(export, debt).map_err(Broken::Message)?));
         let handler = BackendReqHandler::from_stream(socket.try_clone()?, Arc::clone(&session));
-        Ok(Self { handler, session, socket, readable: true, closed: false, closing })
+        Ok(Self { handler, session, socket, readable: true, closed: false, spoke: false, closing })
     }
 
     /// What was set up. Only one thread ever holds it.
@@ -81,6 +83,7 @@ impl Talk {
                 Next::Message(message, _) if must_wait(message) && !quiet => break,
                 Next::Message(..) if !self.can_answer()? => self.readable = false,
                 Next::Message(_, bytes) => {
+                    self.spoke = true;
                     attached::look(&self.socket, bytes, &self.closing)?;
                     let handled = self.handler.handle_request();
                     self.watch_kicks(registry, tokens)?;

@@ -39,7 +39,7 @@ pub use listener::VhostUserBlk;
 pub const QUEUES_MAX: usize = 64;
 /// Requests that a queue may have.
 pub const QUEUE_SIZE_MAX: u16 = 1024;
-/// Clients of one socket at a time; more are hung up on.
+/// Clients of one socket at a time; more are hung up on, and so is one that says nothing for 30 seconds.
 pub const CONNECTIONS_MAX: usize = 8;
 /// Bytes of buffers that one client may hold.
 pub const CONNECTION_BYTES_MAX: u64 = 64 << 20;

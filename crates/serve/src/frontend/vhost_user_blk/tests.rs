@@ -9,6 +9,7 @@ mod hostile;
 mod inflight;
 mod order;
 mod parser;
+mod patience;
 mod reconnect;
 mod requests;
 #[cfg(feature = "fuse")]

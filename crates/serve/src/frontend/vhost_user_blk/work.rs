@@ -35,6 +35,8 @@ pub(super) enum Broken {
     Chain(#[from] ChainError),
     #[error("a request without a place for its status")]
     NoStatus,
+    #[error("it said nothing")]
+    Silent,
     #[error("shared memory that is gone")]
     Memory,
     #[error("{0}")]
