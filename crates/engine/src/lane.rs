@@ -182,7 +182,7 @@ pub(crate) struct Lane {
     pub(crate) run_ranges: BTreeMap<Flat, u32>,
     /// Dirty blocks to destage before all others.
     pub(crate) urgent: BTreeSet<Flat>,
-    /// Dirty blocks of a run that could not be read: they are tried one by one.
+    /// Dirty blocks that could not be read, by a run or to be moved: they are tried one by one.
     pub(crate) suspect: BTreeSet<Flat>,
     /// Dirty blocks that only the other member of a mirrored cache has.
     pub(crate) elsewhere: BTreeSet<Flat>,

@@ -225,7 +225,8 @@ impl Lane {
     /// A block of the cache device could not be read, or is not what was written there. Returns
     /// whether its data is lost; otherwise the origin has it.
     pub(crate) fn damaged(&mut self, flat: Flat, slot: u32, result: Result<(), DeviceError>, cx: &mut Cx<'_>) -> bool {
-        // A block that has left this slot since was clean: its data is on the origin.
+        // A block that has left this slot since was clean: its data is on the origin. (Who rewrites it waits for this reader, and reclaim moves no dirty one
+        // while anybody reads from its segment.)
         let Some(found) = self.index.get(flat).filter(|found| found.slot == slot) else { return false };
         if let Err(error) = result {
             let offset = cx.shared.superblock.slot_offset(self.id as u32, slot);

@@ -46,6 +46,8 @@ struct Victim {
     known: bool,
     /// The survivors were chosen.
     chosen: bool,
+    /// Its dirty blocks are to be moved as soon as the log takes more.
+    parked: bool,
 }
 
 /// A block of a victim that is copied forward.
@@ -113,7 +115,8 @@ impl Lane {
             // One with more dirty blocks has to wait for its destage, in an order that is not the origin's: only where no other is left.
             let passed_over = Cell::new(false);
             let ready = |id: SegmentId| {
-                let ready = evictable(id) && segments[id.0 as usize].dirty <= dirty_max;
+                let Segment { dirty, pins, .. } = segments[id.0 as usize];
+                let ready = evictable(id) && (dirty == 0 || dirty <= dirty_max && pins == 0);
                 passed_over.set(passed_over.get() || evictable(id) && !ready);
                 ready
             };
@@ -188,20 +191,28 @@ impl Lane {
         !(cx.shared.lost.is_empty() && self.suspect.is_empty() && self.elsewhere.is_empty())
     }
 
-    /// Whether the dirty blocks of a segment are to be moved, now or when the log takes more.
+    /// Whether the dirty blocks of a segment are to be moved, now or when the log takes more. Not while anybody reads from it: who finds a block
+    /// damaged that has left its slot since takes it for clean, and the origin for newer (`damaged`).
     fn is_to_move(&self, segment: u32, cx: &Cx<'_>) -> bool {
-        let few = self.log.segments[segment as usize].dirty <= self.log.segment_slots() / MOVED_PART;
-        few && self.log.has_room_to_move() && !self.has_trouble(cx)
+        let Segment { dirty, pins, .. } = self.log.segments[segment as usize];
+        let few = dirty <= self.log.segment_slots() / MOVED_PART && pins == 0;
+        let ending = cx.shared.cache_failed || cx.shared.stopping;
+        few && !ending && self.log.has_room_to_move() && !self.has_trouble(cx)
     }
 
-    /// Goes on with victims whose dirty blocks are destaged or rewritten, or can be moved now.
+    /// Whether a dirty block must stay in its slot: it is lost, or a request changes it, which waits for its destage or is replacing it on the origin.
+    fn must_stay(&self, flat: Flat, cx: &Cx<'_>) -> bool {
+        cx.shared.lost.contains(&flat) || self.is_changing(flat)
+    }
+
+    /// Goes on with victims whose dirty blocks are destaged or rewritten, and with those that waited to have them moved.
     fn resume_victims(&mut self, cx: &mut Cx<'_>) {
         if self.reclaim.victims.is_empty() {
             return;
         }
         let resumable = |id: &u32, victim: &Victim| {
-            victim.pending == 0
-                && (self.log.segments[*id as usize].dirty == 0 || self.is_to_move(*id, cx) && !self.log.saturated())
+            let waited = || victim.parked && !(self.log.saturated() && self.is_to_move(*id, cx));
+            victim.pending == 0 && (self.log.segments[*id as usize].dirty == 0 || waited())
         };
         let victims = &self.reclaim.victims;
         let resumable: Vec<u32> =
@@ -295,34 +306,22 @@ impl Lane {
             cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Read, offset, error: DeviceError::Io });
             self.find_blocks(segment);
         }
-        let (dirty, zone) = (self.log.segments[segment as usize].dirty > 0, self.log.segments[segment as usize].zone);
-        let moves = dirty && self.is_to_move(segment, cx);
-        if moves && self.log.saturated() {
+        if self.log.segments[segment as usize].dirty > 0 {
+            self.dirty_step(segment, cx);
             return;
         }
+        let (zone, slots) = (self.log.segments[segment as usize].zone, self.log.segment_slots());
         let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
         let index = &self.index;
         let mut survivors = Vec::new();
-        let slots = self.log.segment_slots();
         for &(flat, _) in &victim.blocks {
             let Some(found) = index.get(flat) else { continue };
-            if found.dirty {
-                if moves {
-                    survivors.push(Survivor { segment, flat, found, hits: found.hits });
-                } else if !cx.shared.lost.contains(&flat) {
-                    self.urgent.insert(flat);
-                }
-            } else if !dirty
-                && !victim.chosen
+            if !victim.chosen
                 && let Some(hits) = self.policy.survives(zone, found.hits, victim.kept, slots)
             {
                 victim.kept += 1;
                 survivors.push(Survivor { segment, flat, found, hits });
             }
-        }
-        if dirty {
-            self.read_survivors(segment, &survivors, cx);
-            return;
         }
         if !victim.chosen && self.log.segments[segment as usize].is_of_neighbours(self.log.segment_slots()) {
             let hits = victim.blocks.iter().filter_map(|(flat, _)| index.get(*flat)).map(|found| found.hits);
@@ -334,6 +333,28 @@ impl Lane {
         } else {
             self.read_survivors(segment, &survivors, cx);
         }
+    }
+
+    /// Moves the dirty blocks of a victim, or has them destaged.
+    fn dirty_step(&mut self, segment: u32, cx: &mut Cx<'_>) {
+        let moves = self.is_to_move(segment, cx);
+        let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
+        victim.parked = moves && self.log.saturated();
+        if victim.parked {
+            return;
+        }
+        let index = &self.index;
+        let found = |&(flat, _): &(Flat, u32)| index.get(flat).filter(|found| found.dirty).map(|found| (flat, found));
+        let dirty: Vec<(Flat, Found)> = victim.blocks.iter().filter_map(found).collect();
+        let mut survivors = Vec::new();
+        for (flat, found) in dirty {
+            if moves && !self.must_stay(flat, cx) {
+                survivors.push(Survivor { segment, flat, found, hits: found.hits });
+            } else if !cx.shared.lost.contains(&flat) {
+                self.urgent.insert(flat);
+            }
+        }
+        self.read_survivors(segment, &survivors, cx);
     }
 
     fn read_survivors(&mut self, segment: u32, survivors: &[Survivor], cx: &mut Cx<'_>) {
@@ -364,12 +385,14 @@ impl Lane {
             let sound = result.is_ok() && self.index.kept(cx.shared.checksum(cx.mem, flat, span)) == found.checksum;
             // Nothing makes a clean block dirty in place.
             debug_assert!(found.dirty || !current.dirty, "a survivor became dirty in its slot");
+            let others = self.log.segments[segment as usize].pins
+                > self.reclaim.victims.get(&segment).map_or(0, |it| it.pending - 1);
             if !sound && current.dirty {
                 // Destage finds out whether it is lost.
                 self.suspect.insert(flat);
             } else if !sound {
                 self.damaged(flat, found.slot, result, cx);
-            } else if current.dirty {
+            } else if current.dirty && !others && !self.must_stay(flat, cx) {
                 self.move_dirty(flat, current, span, cx);
             } else if !found.dirty {
                 let hits = (hits + current.hits.saturating_sub(found.hits)).min(HITS_MAX);

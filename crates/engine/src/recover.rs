@@ -24,6 +24,7 @@ use crate::memory::Buf;
 use crate::mirror::{State, device};
 use crate::policy::Zone;
 use crate::shared::{Cx, Up, blocks_span};
+use crate::sparse::Sparse;
 use crate::types::SegmentId;
 
 pub use error::OpenError;
@@ -368,7 +369,11 @@ impl Lane {
         }
         closed.sort_unstable();
         // What they were filled with is not recorded.
-        closed.into_iter().for_each(|(_, id)| self.policy.sealed(SegmentId(id), Zone::Main));
+        self.reclaim.sparse = Sparse::default();
+        for (_, id) in closed {
+            self.policy.sealed(SegmentId(id), Zone::Main);
+            self.reclaim.sparse.filled(id, self.log.segments[id as usize].live, self.log.segment_slots());
+        }
         if self.log.open_streams() {
             cx.shared.up.push(Up::Recovered { commits: it.commits });
             // Before anything is written: from here on replay starts with this opening's commits.

@@ -51,6 +51,9 @@ impl Fifo {
     /// Takes out the oldest one that is evictable, of the oldest few.
     pub(super) fn take(&mut self, evictable: &dyn Fn(SegmentId) -> bool) -> Option<SegmentId> {
         let stamps = &self.stamps;
+        while self.entries.front().is_some_and(|(segment, stamp)| stamps[segment.0 as usize] != *stamp) {
+            self.entries.pop_front();
+        }
         let counts = |&(segment, stamp): &(SegmentId, u32)| stamps[segment.0 as usize] == stamp;
         let entries = self.entries.iter().enumerate().filter(|(_, entry)| counts(entry));
         let (at, segment) = entries.take(LOOK).map(|(at, entry)| (at, entry.0)).find(|(_, segment)| evictable(*segment))?;

@@ -7,7 +7,7 @@
 //!   more often than the gate asks; else it waits in the window and is then remembered (as a ghost) with its count.
 //! - **The main zone** is a CLOCK (FIFO with reinsertion): a block is copied forward as long as it has hits, and
 //!   loses one each time; all of them past three quarters of a segment. So copies are paid for by hits. A sixteenth of what is
-//!   reclaimed becomes free in any case, but for 16 segments that may be copied whole on credit: else writes would have to wait
+//!   reclaimed, dirty blocks aside, becomes free in any case, but for 16 segments that may be copied whole on credit: else writes would have to wait
 //!   until a whole zone of hot blocks was copied.
 //! - **What adapts.** A ghost that comes back shows what was done wrong. From the zone of writes: that share grows; from
 //!   the main zone: it shrinks (as ARC's p: Megiddo and Modha, FAST 2003), and the gate rises, since what was
