@@ -75,7 +75,7 @@ fn replayed(segments: u64) -> f64 {
 }
 
 /// As long as clean segments were taken before any with dirty blocks, writes kept twice the place of what was live in them, and what was read had the rest:
-/// 5.6 points fewer hits than replayed, with 44 % of the cache holding anything.
+/// 72.3 % hits instead of 78.3, with 48 % of the cache holding anything.
 #[test]
 fn the_engine_holds_what_the_model_says() {
     let (engine, cached) = engine(160);
