@@ -44,6 +44,7 @@ canaries! {
     StaleInRam, "stale-in-ram", "the RAM front keeps the old bytes of slots that are written anew";
     CongestedDirty, "congested-dirty", "while the cache device is slow, dirty blocks too are read from the origin";
     StaleNeighbour, "stale-neighbour", "what is read beside a miss is put over a newer write";
+    JoinedVoid, "joined-void", "who asks for a block that was written while it was read beside a miss gets what that read brings";
     StaleInWindow, "stale-in-window", "the window keeps the old bytes of blocks that are written to the origin";
     MovedClean, "moved-clean", "dirty blocks that reclaim moves count as clean in their new place";
 }

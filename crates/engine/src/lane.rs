@@ -27,6 +27,7 @@ use crate::reclaim::{Reclaim, Survivor};
 use crate::recover::{OpenError, Recovery};
 use crate::shared::{Cx, Shared, Up};
 use crate::sync::Sync;
+use crate::under_way::UnderWay;
 use crate::window::RamWindow;
 
 /// What a piece does.
@@ -101,7 +102,7 @@ pub(crate) enum LaneIo {
     /// Blocks of a read piece from the origin.
     ReadOrigin {
         piece: usize,
-        blocks: u32,
+        read: usize,
     },
     /// Blocks of a read piece from the origin, though they are cached.
     Detour(Detoured),
@@ -162,6 +163,7 @@ pub(crate) struct Lane {
     pub(crate) rewritten: DirtySet,
     pub(crate) locks: Locks,
     pub(crate) neighbours: Neighbours,
+    pub(crate) under_way: UnderWay,
     pub(crate) pieces: Slab<Piece>,
     /// Pieces whose lock was granted.
     pub(crate) ready: VecDeque<usize>,
@@ -209,6 +211,7 @@ impl Lane {
             rewritten: DirtySet::default(),
             locks: Locks::default(),
             neighbours: Neighbours::default(),
+            under_way: UnderWay::default(),
             pieces: Slab::new(),
             ready: VecDeque::new(),
             ios: Slab::new(),
@@ -243,7 +246,7 @@ impl Lane {
         let (first, blocks) = (piece.first, u64::from(piece.blocks));
         let exclusive = piece.kind != PieceKind::Read;
         if exclusive {
-            self.neighbours.make_void(first, piece.end());
+            self.under_way.make_void(first, piece.end());
         }
         let at = self.pieces.insert(piece);
         let (lock, granted) = self.locks.acquire(first, blocks, exclusive, at);
@@ -304,7 +307,7 @@ impl Lane {
     pub(crate) fn io_done(&mut self, io: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         match self.ios.remove(io) {
             LaneIo::ReadCache(read) => self.read_cache_done(&read, result, cx),
-            LaneIo::ReadOrigin { piece, blocks } => self.read_origin_done(piece, blocks, result, cx),
+            LaneIo::ReadOrigin { piece, read } => self.read_origin_done(piece, read, result, cx),
             LaneIo::ReadWide(read) => self.wide_done(&read, result, cx),
             LaneIo::Detour(read) => self.detour_done(&read, result, cx),
             LaneIo::Merge { piece, block, buf, from } => self.merge_done(piece, block, buf, from, result, cx),

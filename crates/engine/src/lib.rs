@@ -52,6 +52,7 @@ mod status;
 mod sync;
 mod throttle;
 mod types;
+mod under_way;
 mod window;
 mod write;
 mod zeroes;

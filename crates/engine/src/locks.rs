@@ -2,8 +2,8 @@
 //! Order between requests that touch the same blocks: shared and exclusive locks on ranges.
 //!
 //! First come, first served: a lock is granted when no earlier lock, held or waiting, conflicts with
-//! it. Locks are found by hashed regions of 256 blocks; a range is at most [`RANGE_BLOCKS_MAX`] long, so it is in two of
-//! them at most, and those that it overlaps share one with it.
+//! it. Locks are found by hashed regions of 256 blocks, as are reads under way ([`crate::under_way`]); a range is at most [`RANGE_BLOCKS_MAX`]
+//! long, so it is in two of them at most, and those that it overlaps share one with it.
 //! Invariant: no two granted locks conflict (test: `locks_are_fair_and_exclusive`).
 
 use alloc::vec::Vec;
@@ -14,10 +14,10 @@ use crate::index::Flat;
 
 /// The longest range that can be locked.
 pub(crate) const RANGE_BLOCKS_MAX: u64 = 257;
-const REGION_SHIFT: u32 = 8;
+pub(crate) const REGION_SHIFT: u32 = 8;
 const _: () = assert!(RANGE_BLOCKS_MAX <= (1 << REGION_SHIFT) + 1);
 /// Lists that regions are hashed to; some hundreds of requests are many.
-const LISTS: usize = 256;
+pub(crate) const LISTS: usize = 256;
 
 /// Who holds or wants a lock: comes back when it is granted.
 pub(crate) type Holder = usize;
@@ -68,7 +68,7 @@ impl Default for Locks {
 }
 
 /// Regions side by side are in different lists: the product's upper byte grows by 158 or 159.
-const fn list_of(region: u64) -> usize {
+pub(crate) const fn list_of(region: u64) -> usize {
     (region.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
 }
 

@@ -15,8 +15,6 @@
 //! Neighbours aren't locked: a write of one must not wait for a disk. What is in the index when the read begins isn't taken
 //! from it, even if it was destaged and dropped meanwhile, nor what anybody has asked to change since (canary `stale-neighbour`).
 
-use slab::Slab;
-
 use crate::canary::Canary;
 use crate::format::Stream;
 use crate::index::Flat;
@@ -26,9 +24,10 @@ use crate::locality::Locality;
 use crate::memory::Buf;
 use crate::shared::{Cx, blocks_span};
 use crate::types::{BLOCK_BYTES, Mode};
+use crate::under_way::Reading;
 
 /// The widest read around a miss: 256 KiB.
-// The bits of `Wide::void`.
+// The bits of `Reading::void`.
 pub const READ_AROUND_BLOCKS_MAX: u64 = 64;
 /// Blocks of wide reads in flight in a lane: 16 of 64 KiB, enough for a disk's queue. More misses than that go alone.
 const IN_FLIGHT_BLOCKS_MAX: u64 = 256;
@@ -38,32 +37,9 @@ const JUDGED_MAX: u64 = 8192;
 /// A cache with more than this part of it in unread neighbours has room.
 const VAIN_PART: u64 = 8;
 
-/// A wide read in flight.
-struct Wide {
-    first: Flat,
-    blocks: u32,
-    /// A bit for each block that must not be taken from it.
-    void: u64,
-}
-
-impl Wide {
-    fn end(&self) -> Flat {
-        Flat(self.first.0 + u64::from(self.blocks))
-    }
-
-    fn is_void(&self, flat: Flat) -> bool {
-        self.void >> (flat.0 - self.first.0) & 1 == 1
-    }
-
-    fn make_void(&mut self, flat: Flat) {
-        self.void |= 1 << (flat.0 - self.first.0);
-    }
-}
-
-/// The wide reads of one lane: those in flight, and what came of the others.
+/// What came of the wide reads of one lane.
 #[derive(Default)]
 pub(crate) struct Neighbours {
-    wide: Slab<Wide>,
     /// Neighbours that were brought to segments that aren't reclaimed yet.
     present: u64,
     /// What became of those that were: lately, and since they were brought again.
@@ -100,20 +76,6 @@ impl Judged {
 }
 
 impl Neighbours {
-    /// Somebody is about to change these blocks, or reads them by himself.
-    pub(crate) fn make_void(&mut self, first: Flat, end: Flat) {
-        if self.wide.is_empty() {
-            return;
-        }
-        for (_, wide) in &mut self.wide {
-            (first.max(wide.first).0..end.min(wide.end()).0).for_each(|flat| wide.make_void(Flat(flat)));
-        }
-    }
-
-    fn touches(&self, first: Flat, end: Flat) -> bool {
-        self.wide.iter().any(|(_, wide)| wide.first < end && first < wide.end())
-    }
-
     /// A segment with so many neighbours is empty again.
     pub(crate) const fn gone(&mut self, neighbours: u32) {
         self.present -= neighbours as u64;
@@ -182,30 +144,36 @@ pub(crate) struct WideRead {
     /// First block of the piece, and how many.
     at: u32,
     blocks: u32,
-    wide: usize,
+    read: usize,
     /// Of a whole unit.
     buf: Buf,
     into: Into,
 }
 
 impl Lane {
-    /// Reads blocks of a piece that missed from the origin, with their neighbours if that is likely to pay.
+    /// Reads blocks of a piece that missed from the origin, with their neighbours if that is likely to pay, but for those that somebody else reads.
     pub(crate) fn read_missed(&mut self, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
+        let (from, to) = self.join(at, block, blocks, cx);
+        if from == to {
+            return;
+        }
+        let (block, blocks) = (from, to - from);
+        cx.shared.counters.read_misses += u64::from(blocks);
         let first = Flat(self.pieces[at].first.0 + u64::from(block));
         // What is asked for is no neighbour of somebody else's.
-        self.neighbours.make_void(first, Flat(first.0 + u64::from(blocks)));
+        self.under_way.make_void(first, Flat(first.0 + u64::from(blocks)));
         match self.widened(at, block, blocks, cx) {
             Some((wide, into)) => self.read_wide(at, block, blocks, wide, into, cx),
             None => self.read_origin(at, block, blocks, cx),
         }
     }
 
-    fn widened(&mut self, at: usize, block: u32, blocks: u32, cx: &Cx<'_>) -> Option<(Wide, Into)> {
+    fn widened(&mut self, at: usize, block: u32, blocks: u32, cx: &Cx<'_>) -> Option<(Reading, Into)> {
         let unit = cx.shared.options.read_around_blocks();
         let piece = &self.pieces[at];
         let from = Flat(piece.first.0 + u64::from(block));
         let to = Flat(from.0 + u64::from(blocks));
-        let in_flight = self.neighbours.wide.len() as u64 * unit;
+        let in_flight = self.under_way.wide() * unit;
         if u64::from(blocks) >= unit || piece.bypass || in_flight + unit > IN_FLIGHT_BLOCKS_MAX {
             return None;
         }
@@ -228,10 +196,10 @@ impl Lane {
         let end = (to.0..end).rev().find(wanted).map_or(to.0, |last| last + 1);
         let alone = end - first == u64::from(blocks);
         let (first, end) = (Flat(first), Flat(end));
-        if alone || self.neighbours.touches(first, end) || self.locks.any_exclusive(first, end) {
+        if alone || self.under_way.any_wide(first, end) || self.locks.any_exclusive(first, end) {
             return None;
         }
-        let mut wide = Wide { first, blocks: (end.0 - first.0) as u32, void: 0 };
+        let mut wide = Reading::wide(first, end);
         (first.0..end.0).filter(|flat| !wanted(flat)).for_each(|flat| wide.make_void(Flat(flat)));
         Some((wide, into))
     }
@@ -266,25 +234,25 @@ impl Lane {
         self.has_room() || self.neighbours.in_vain(self.log.slots())
     }
 
-    fn read_wide(&mut self, at: usize, block: u32, blocks: u32, wide: Wide, into: Into, cx: &mut Cx<'_>) {
-        let (device, offset, len) = cx.origin_range(wide.first, u64::from(wide.blocks));
+    fn read_wide(&mut self, at: usize, block: u32, blocks: u32, wide: Reading, into: Into, cx: &mut Cx<'_>) {
+        let (device, offset, len) = cx.origin_range(wide.first(), u64::from(wide.blocks()));
         // All of one size, whatever is read: the arena has a chunk for each.
         let buf = cx.alloc(cx.shared.options.read_around_blocks() as u32);
-        let span = blocks_span(buf, 0, wide.blocks);
+        let span = blocks_span(buf, 0, wide.blocks());
         debug_assert_eq!(len, u64::from(span.len), "neighbours are whole blocks of the origin");
-        let origin = cx.shared.origin_of(wide.first);
-        let wide = self.neighbours.wide.insert(wide);
-        let io = self.ios.insert(LaneIo::ReadWide(WideRead { piece: at, at: block, blocks, wide, buf, into }));
+        let origin = cx.shared.origin_of(wide.first());
+        let read = self.under_way.begin(wide);
+        let io = self.ios.insert(LaneIo::ReadWide(WideRead { piece: at, at: block, blocks, read, buf, into }));
         self.pieces[at].pending += 1;
         cx.shared.origins[origin].client_read_began(cx.now);
         cx.io(self.id, io, device, Op::Read, offset, Some(span));
     }
 
     pub(crate) fn wide_done(&mut self, read: &WideRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-        let &WideRead { piece: at, at: block, blocks, wide, buf, into } = read;
-        let wide = self.neighbours.wide.remove(wide);
-        let origin = cx.shared.origin_of(wide.first);
-        cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(wide.blocks), cx.now);
+        let &WideRead { piece: at, at: block, blocks, read, buf, into } = read;
+        let (wide, waiting) = self.under_way.end(read);
+        let origin = cx.shared.origin_of(wide.first());
+        cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(wide.blocks()), cx.now);
         let piece = &mut self.pieces[at];
         piece.pending -= 1;
         if result.is_err() {
@@ -292,31 +260,34 @@ impl Lane {
             cx.shared.origins[origin].gauge.wide_read_failed(cx.now);
             self.free_unit(buf, cx);
             self.read_origin(at, block, blocks, cx);
+            self.go_on(waiting, false, cx);
             return;
         }
         let from = Flat(piece.first.0 + u64::from(block));
         let to = Flat(from.0 + u64::from(blocks));
-        let asked_for = blocks_span(buf, (from.0 - wide.first.0) as u32, blocks);
+        let asked_for = blocks_span(buf, (from.0 - wide.first().0) as u32, blocks);
         let target = piece.buf.expect("a read has a buffer");
         cx.mem.copy(asked_for, target, (piece.buf_block + block) * BLOCK_BYTES as u32);
+        self.share(&waiting, wide.first(), buf, 0, cx);
         // In order, so that they can be read by one I/O later.
-        self.take_neighbours(&wide, wide.first, from, buf, into, cx);
+        self.take_neighbours(&wide, wide.first(), from, buf, into, cx);
         self.read_step(at, cx);
         self.take_neighbours(&wide, to, wide.end(), buf, into, cx);
         self.free_unit(buf, cx);
+        self.go_on(waiting, true, cx);
     }
 
     fn free_unit(&self, buf: Buf, cx: &mut Cx<'_>) {
         cx.free(buf, cx.shared.options.read_around_blocks() as u32);
     }
 
-    fn take_neighbours(&mut self, wide: &Wide, from: Flat, to: Flat, buf: Buf, into: Into, cx: &mut Cx<'_>) {
+    fn take_neighbours(&mut self, wide: &Reading, from: Flat, to: Flat, buf: Buf, into: Into, cx: &mut Cx<'_>) {
         for flat in (from.0..to.0).map(Flat) {
             let void = wide.is_void(flat) && !cx.shared.planted(Canary::StaleNeighbour);
             if void || self.index.get(flat).is_some() || self.window.holds(flat) {
                 continue;
             }
-            let span = blocks_span(buf, (flat.0 - wide.first.0) as u32, 1);
+            let span = blocks_span(buf, (flat.0 - wide.first().0) as u32, 1);
             if into == Into::Window {
                 cx.shared.counters.waiting_neighbour_blocks += 1;
                 self.window.put_neighbour(flat, span, &mut *self.policy, cx);

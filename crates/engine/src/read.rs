@@ -18,6 +18,7 @@ use crate::memory::Span;
 use crate::mirror::device;
 use crate::shared::{Cx, blocks_span};
 use crate::types::{BLOCK_BYTES, Mode};
+use crate::under_way::Reading;
 
 impl Lane {
     /// Where a read of a block finds it; `None` for the origin.
@@ -60,7 +61,6 @@ impl Lane {
                     block += 1;
                 }
                 self.pieces[at].missed.push((from, block - from));
-                cx.shared.counters.read_misses += u64::from(block - from);
                 self.read_missed(at, from, block - from, cx);
                 continue;
             };
@@ -148,7 +148,9 @@ impl Lane {
     }
 
     pub(crate) fn read_origin(&mut self, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
-        self.ask_origin(at, block, blocks, LaneIo::ReadOrigin { piece: at, blocks }, cx);
+        let first = Flat(self.pieces[at].first.0 + u64::from(block));
+        let read = self.under_way.begin(Reading::new(first, blocks));
+        self.ask_origin(at, block, blocks, LaneIo::ReadOrigin { piece: at, read }, cx);
     }
 
     /// Reads blocks of a piece from the origin, for this.
@@ -172,18 +174,25 @@ impl Lane {
     pub(crate) fn read_origin_done(
         &mut self,
         at: usize,
-        blocks: u32,
+        read: usize,
         result: Result<(), DeviceError>,
         cx: &mut Cx<'_>,
     ) {
+        let (read, waiting) = self.under_way.end(read);
         let piece = &mut self.pieces[at];
         let origin = cx.shared.origin_of(piece.first);
-        cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(blocks), cx.now);
+        cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(read.blocks()), cx.now);
         piece.pending -= 1;
         if result.is_err() {
             piece.error = Some(RequestError::Io);
+        } else if !waiting.is_empty() {
+            // Before the piece ends: with it goes its buffer.
+            let ahead = (read.first().0 - piece.first.0) as u32;
+            let (buf, buf_block) = (piece.buf.expect("a read has a buffer"), piece.buf_block + ahead);
+            self.share(&waiting, read.first(), buf, buf_block, cx);
         }
         self.read_step(at, cx);
+        self.go_on(waiting, result.is_ok(), cx);
     }
 
     pub(crate) fn read_cache_done(&mut self, read: &SlotsRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
@@ -284,10 +293,11 @@ impl Lane {
         let piece = &self.pieces[at];
         let flat = Flat(piece.first.0 + u64::from(block));
         let span = blocks_span(piece.buf.expect("a read has a buffer"), piece.buf_block + block, 1);
+        // Somebody else may have missed it, too, and been first.
         if self.index.get(flat).is_some() && !cx.shared.planted(Canary::FillOverNewer) {
+            self.index.touch(flat);
             return;
         }
-        // Another read of it may have been on its way.
         match self.window.read(flat, &mut *self.policy) {
             None => self.offer(flat, span, cx),
             Some((_, true)) => self.settle(flat, span, cx),

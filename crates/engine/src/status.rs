@@ -21,8 +21,10 @@ pub struct Counters {
     pub discards: u64,
     /// Blocks read from the cache (device or RAM).
     pub read_hits: u64,
-    /// Blocks among the hits that were in RAM: in a commit not yet written, or in the RAM front.
+    /// Blocks among the hits that were in RAM: in a commit not yet written, in the window or the RAM front, or brought for somebody else.
     pub ram_hits: u64,
+    /// Blocks among the hits that somebody else's read of the origin was bringing when they were asked for; they count as in RAM.
+    pub joined_blocks: u64,
     /// Blocks read from an origin.
     pub read_misses: u64,
     /// Blocks written that were in the cache already.

@@ -70,6 +70,7 @@ counters! {
     discards: "Discard requests.",
     read_hits: "Blocks read from the cache, device or RAM.",
     ram_hits: "Blocks among the hits that were in RAM.",
+    joined_blocks: "Blocks among the hits that somebody else's read of the origin was bringing.",
     read_misses: "Blocks read from an origin.",
     write_hits: "Blocks written that were in the cache already.",
     write_misses: "Blocks written that were not in the cache.",

@@ -3,6 +3,7 @@
 
 use std::ops::ControlFlow;
 
+use flashfront_device::wrap::{Fault, Rule};
 use flashfront_engine::{Control, DeviceError, Event, Mode, Op, OriginId, RequestOp};
 
 use super::Workload;
@@ -92,6 +93,12 @@ impl Stage<'_> {
         disk.faults.fail_range(0..u64::MAX, Some(Op::Write), DeviceError::Io);
     }
 
+    /// The next read of an origin is done, but it says so only after that time.
+    pub fn hold_read(&mut self, origin: usize, hold_ns: u64) {
+        let rule = Rule { op: Some(Op::Read), times: 1, ..Rule::always(Fault::Stall { hold_ns }) };
+        self.client.world.origins[origin].faults.order(rule);
+    }
+
     /// Puts another device in its place and waits until that holds all that is dirty.
     pub fn replace_member(&mut self, member: u8) {
         if !self.over {
@@ -142,6 +149,11 @@ impl Stage<'_> {
             self.client.oracle.stop();
             self.shown();
         }
+    }
+
+    /// Blocks so far that somebody else's read brought.
+    pub fn joined(&self) -> u64 {
+        self.client.world.counters().joined_blocks
     }
 
     /// Blocks evicted so far: what reclaim has done.

@@ -105,6 +105,13 @@ pub const WORKLOADS: &[Workload] = &[
         again: false,
     },
     Workload {
+        name: "neighbours",
+        summary: "reads around misses of a slow origin, others that wait for them, and writes of what comes along",
+        world: || WorldSpec { origin_ns: 1_000_000, ..small(Mode::Writearound, 256) },
+        run: neighbours,
+        again: false,
+    },
+    Workload {
         name: "detach",
         summary: "drain and stop: the origin alone",
         world: || small(Mode::Writeback, 128),
@@ -358,6 +365,27 @@ fn survivors(on: &mut Stage<'_>) {
     }
     on.settle(0);
     on.expect(on.evicted() > 0, "eviction");
+}
+
+fn neighbours(on: &mut Stage<'_>) {
+    on.read(0, 250 * B, B);
+    on.settle(0);
+    for nth in 0..14 {
+        let unit = nth * 16 * B;
+        // A disk that is slow to say what it has read.
+        on.hold_read(0, 5_000_000);
+        on.read(0, unit + 4 * B, B);
+        on.read(0, unit + 5 * B - 3, 6);
+        on.write(0, unit + 9 * B, 2 * B, false);
+        // The write is over before the reads are.
+        on.settle(2);
+        on.read(0, unit + 8 * B, 3 * B);
+        on.settle((nth % 2) as usize);
+    }
+    on.settle(0);
+    on.expect(on.joined() > 14, "reads that join others");
+    on.flush(0);
+    on.settle(0);
 }
 
 fn detach(on: &mut Stage<'_>) {
