@@ -12,9 +12,9 @@ use std::fs::File;
 
 use flashfront_device::Rng;
 use flashfront_device::sim::known;
-use flashfront_engine::{BLOCK_BYTES, Mode, Options, Time};
+use flashfront_engine::{BLOCK_BYTES, Mode, Options};
 use flashfront_sim::policy::flashfront::Flashfront as Replayed;
-use flashfront_sim::system::{Ask, Flashfront, FlashfrontSpec, System, SystemRequest};
+use flashfront_sim::system::{Ask, Asker, Flashfront, FlashfrontSpec};
 use flashfront_sim::trace::{self, Grid, Op, Reader};
 
 type Failure = Box<dyn std::error::Error>;
@@ -136,7 +136,7 @@ fn run(
     setup: &Setup,
 ) -> Result<(flashfront_engine::Status, u64, f64), Failure> {
     let model = |name: &str| known().into_iter().find(|it| it.name == name).map(|it| it.model);
-    let mut system = Flashfront::new(&FlashfrontSpec {
+    let system = Flashfront::new(&FlashfrontSpec {
         origin: model(&setup.disk).ok_or("no such disk")?,
         origin_bytes: blocks.next_multiple_of(256) * BLOCK_BYTES,
         cache: model("intel-p4500").ok_or("no such SSD")?,
@@ -148,20 +148,11 @@ fn run(
             ..Options::default()
         },
     });
-    let (mut now, mut in_flight, mut answered) = (Time(0), 0, Vec::new());
-    for (number, &(start, blocks, write)) in (1..).zip(requests) {
-        let ask = if write { Ask::Write } else { Ask::Read };
-        let (offset, len) = (start * BLOCK_BYTES, blocks * BLOCK_BYTES);
-        system.submit(now, SystemRequest { number, ask, offset, len });
-        in_flight += 1;
-        while in_flight >= setup.in_flight {
-            now = system.next_event().ok_or("it waits for nothing")?;
-            system.advance(now, &mut answered);
-            in_flight -= answered.len();
-            answered.clear();
-        }
+    let mut client = Asker::new(system, setup.in_flight);
+    for &(start, blocks, write) in requests {
+        client.ask(if write { Ask::Write } else { Ask::Read }, start * BLOCK_BYTES, blocks * BLOCK_BYTES);
     }
-    let status = system.status();
+    let status = client.system.status();
     let hits = status.counters.read_hits + status.counters.write_hits;
-    Ok((status, hits, requests.len() as f64 / (now.0 as f64 / 1e9)))
+    Ok((status, hits, requests.len() as f64 / (client.now.0 as f64 / 1e9)))
 }

@@ -3,16 +3,16 @@
 
 use flashfront_device::Rng;
 use flashfront_device::sim::known;
-use flashfront_engine::{BLOCK_BYTES, Mode, Options, Status, Time};
+use flashfront_engine::{BLOCK_BYTES, Mode, Options, Status};
 use flashfront_sim::policy::flashfront::Flashfront as Replayed;
-use flashfront_sim::system::{Ask, Flashfront, FlashfrontSpec, System, SystemRequest};
+use flashfront_sim::system::{Ask, Asker, Flashfront, FlashfrontSpec};
 
 /// Blocks that are asked for: 1 GiB.
 const BLOCKS: u64 = 1 << 18;
 const REQUESTS: u64 = 600_000;
 /// From here on hits count: the cache is full.
 const COUNTED_FROM: u64 = 200_000;
-const IN_FLIGHT: u64 = 16;
+const IN_FLIGHT: usize = 16;
 
 /// A block, the n-th most wanted with a probability of about 1/n, and whether it is written: one in five is.
 fn asked(rng: &mut Rng) -> (u64, bool) {
@@ -27,7 +27,7 @@ fn percent(hits: u64, of: u64) -> f64 {
 /// Read hits in percent, and the share of the cache in blocks that hold something, at the end.
 fn engine(segments: u64) -> (f64, f64) {
     let model = |name| known().into_iter().find(|it| it.name == name).expect("a known device").model;
-    let mut system = Flashfront::new(&FlashfrontSpec {
+    let system = Flashfront::new(&FlashfrontSpec {
         origin: model("wd-re-4tb"),
         origin_bytes: BLOCKS * BLOCK_BYTES,
         cache: model("intel-p4500"),
@@ -36,24 +36,17 @@ fn engine(segments: u64) -> (f64, f64) {
         options: Options { sequential_bypass_bytes: 0, read_around_blocks: 1, ..Options::default() },
     });
     let found = |status: &Status| (status.counters.read_hits, status.counters.read_misses);
-    let (mut rng, mut now, mut in_flight, mut answered) = (Rng::new(7), Time(0), 0, Vec::new());
+    let (mut rng, mut client) = (Rng::new(7), Asker::new(system, IN_FLIGHT));
     let mut before = (0, 0);
     for number in 1..=REQUESTS {
         let (block, write) = asked(&mut rng);
         let ask = if write { Ask::Write } else { Ask::Read };
-        system.submit(now, SystemRequest { number, ask, offset: block * BLOCK_BYTES, len: BLOCK_BYTES });
-        in_flight += 1;
-        while in_flight >= IN_FLIGHT {
-            now = system.next_event().expect("somebody waits for an answer");
-            system.advance(now, &mut answered);
-            in_flight -= answered.len() as u64;
-            answered.clear();
-        }
+        client.ask(ask, block * BLOCK_BYTES, BLOCK_BYTES);
         if number == COUNTED_FROM {
-            before = found(&system.status());
+            before = found(&client.system.status());
         }
     }
-    let status = system.status();
+    let status = client.system.status();
     let (hits, misses) = found(&status);
     let (hits, misses) = (hits - before.0, misses - before.1);
     (percent(hits, hits + misses), percent(status.blocks_cached, status.capacity_blocks))

@@ -182,7 +182,7 @@ impl Destager {
             idle: requests == 0 && !recent(self.last_request),
             urgent: shared.draining || leaving || starved || lanes.iter().any(|lane| !lane.urgent.is_empty()),
             aged: self.aged(cx),
-            behind: lanes.iter().any(|lane| lane.reclaim.is_behind()),
+            behind: lanes.iter().any(|lane| lane.reclaim.is_behind(cx.now)),
             readers: shared.cache_reads.until(self.aged(cx), cx.now).is_some(),
             clients: shared.origins.iter().any(|it| it.foreground_ios > 0 || it.last_foreground.is_some_and(recent)),
         })

@@ -3,10 +3,12 @@
 
 use flashfront_engine::Time;
 
+mod asker;
 mod bare;
 mod flashfront;
 mod weightless;
 
+pub use asker::Asker;
 pub use bare::Bare;
 pub use flashfront::{Flashfront, FlashfrontSpec};
 
