@@ -135,6 +135,12 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
     line("cache   w", now.cache_writes_bytes, |it| it.counters.cache_writes_bytes, true)?;
     line("promoted", now.promoted_blocks * 4096, |it| it.counters.promoted_blocks * 4096, true)?;
     line("neighbours", now.neighbour_blocks * 4096, |it| it.counters.neighbour_blocks * 4096, true)?;
+    if now.waiting_neighbour_blocks > 0 {
+        line("  in RAM", now.waiting_neighbour_blocks * 4096, |it| it.counters.waiting_neighbour_blocks * 4096, true)?;
+    }
+    if now.joined_blocks > 0 {
+        line("joined", now.joined_blocks * 4096, |it| it.counters.joined_blocks * 4096, true)?;
+    }
     if now.over_budget_blocks > 0 {
         line("overbudget", now.over_budget_blocks * 4096, |it| it.counters.over_budget_blocks * 4096, true)?;
     }
@@ -299,7 +305,15 @@ mod tests {
         assert!(text.contains("1,500"), "{text}");
         assert!(text.contains("FAILED"), "{text}");
         assert!(text.contains("sector 8, 2 blocks"), "{text}");
+        report.counters.joined_blocks = 512;
+        report.counters.waiting_neighbour_blocks = 256;
+        let text = table(&report, None).unwrap();
+        assert!(
+            text.contains("  in RAM            1.00 MiB") && text.contains("joined              2.00 MiB"),
+            "{text}"
+        );
         let plain = table(&before, None).unwrap();
+        assert!(!plain.contains("joined") && !plain.contains("in RAM"), "{plain}");
         assert!(plain.contains("hits        - of") && !plain.contains("LOST"), "{plain}");
         assert!(!plain.contains("what if") && !plain.contains("budget"), "{plain}");
         assert!(!plain.contains("FAILED") && !plain.contains("NO CACHE"), "{plain}");
