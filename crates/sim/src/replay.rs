@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
+use flashfront_engine::BLOCK_BYTES;
 use flashfront_engine::policy::Spec;
 pub use flashfront_engine::shadow::Totals;
 
@@ -62,6 +63,8 @@ pub struct Row {
     pub size: Size,
     /// The cache's size in blocks: whole units of the policy, at least one.
     pub cache_blocks: u64,
+    /// Bytes that might be written to flash in a day; none if that wasn't bounded, or the policy knows no such bound.
+    pub flash_writes_per_day_bytes: Option<u64>,
     /// What was counted.
     pub totals: Totals,
 }
@@ -120,7 +123,8 @@ pub struct Progress {
     pub readings: Arc<AtomicU64>,
 }
 
-/// Replays a trace against each policy at each size; tells `progress` where it is.
+/// Replays a trace against each policy at each size; tells `progress` where it is. `budget`: the bytes that may be written to flash in a day of
+/// the trace, of a cache of so many bytes, if that is bounded.
 ///
 /// # Errors
 /// If the trace can't be read to its end, has no reads and writes, or is to be stopped.
@@ -128,6 +132,7 @@ pub fn replay(
     source: &Source,
     policies: &[&'static Spec<Build>],
     sizes: &[Size],
+    budget: &dyn Fn(u64) -> Option<u64>,
     progress: &Progress,
 ) -> Result<Replayed, SourceError> {
     let foresee = policies.iter().any(|spec| spec.build.foresees);
@@ -146,8 +151,12 @@ pub fn replay(
     let mut runs = Vec::new();
     for &size in sizes {
         for &spec in policies {
-            let ledger = Ledger::new(&spec.build, size.blocks(survey.unique_blocks));
-            let row = Row { policy: spec.name, size, cache_blocks: ledger.cache_blocks(), totals: Totals::default() };
+            let mut ledger = Ledger::new(&spec.build, size.blocks(survey.unique_blocks));
+            let cache_blocks = ledger.cache_blocks();
+            let budget = budget(cache_blocks * BLOCK_BYTES);
+            let flash_writes_per_day_bytes = budget.filter(|bytes| ledger.limit_flash_writes(*bytes));
+            let totals = Totals::default();
+            let row = Row { policy: spec.name, size, cache_blocks, flash_writes_per_day_bytes, totals };
             runs.push((row, spec.build.foresees, ledger));
         }
     }

@@ -26,7 +26,7 @@ fn policies(names: &[&str]) -> Vec<&'static Spec<Build>> {
 }
 
 fn replayed(source: &Source, names: &[&str], sizes: &[Size]) -> Replayed {
-    replay(source, &policies(names), sizes, &Progress::default()).unwrap_or_else(|error| panic!("{error}"))
+    replay(source, &policies(names), sizes, &|_| None, &Progress::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn mssql() -> Source {
@@ -53,6 +53,27 @@ fn trace(name: &str, accesses: &str) -> PathBuf {
 fn totals(name: &str, accesses: &str, policy: &str, blocks: u64) -> Totals {
     let source = source(trace(name, accesses), Some("blkreplay"));
     replayed(&source, &[policy], &[Size::Blocks(blocks)]).rows[0].totals
+}
+
+/// A block a second: of reads of four a second a quarter is cached, writes all are, and use up what reads would have.
+#[test]
+fn a_budget_declines_reads_and_no_writes() {
+    let day_of_blocks = 86_400 * 4096;
+    let within = |accesses: String, budget: Option<u64>| {
+        let source = source(trace("budget", &accesses), Some("blkreplay"));
+        let (policies, sizes) = (policies(&["flashfront", "lru"]), [Size::Blocks(4096)]);
+        let rows = replay(&source, &policies, &sizes, &|_| budget, &Progress::default()).expect("a sound trace").rows;
+        assert_eq!((rows[0].flash_writes_per_day_bytes, rows[1].flash_writes_per_day_bytes), (budget, None));
+        rows[0].totals
+    };
+    let reads: String = (0..400).map(|nth| format!("r{}+4 ", nth * 4)).collect();
+    assert_eq!(within(reads.clone(), None).fill_blocks, 1600);
+    let few = within(reads.clone(), Some(day_of_blocks)).fill_blocks;
+    assert!((390..=400).contains(&few), "{few} blocks in 400 seconds");
+    assert_eq!(within(reads, Some(4 * day_of_blocks)).fill_blocks, 1596, "but for those of the first moment");
+    let mixed: String = (0..400).map(|nth| format!("w{}+4 r{} ", nth * 4, 10_000 + nth)).collect();
+    let mixed = within(mixed, Some(day_of_blocks));
+    assert_eq!((mixed.absorbed_blocks, mixed.fill_blocks), (1600, 0));
 }
 
 #[test]
@@ -188,14 +209,14 @@ fn before_a_disk_a_scan_misses_once_a_unit_and_is_kept_out() {
 #[test]
 fn what_can_t_be_read_twice_is_refused_before_anything_is_read() {
     let pipe = source("/dev/null", None);
-    let refused = replay(&pipe, &policies(&["lru"]), &[Size::Fraction(0.1)], &Progress::default());
+    let refused = replay(&pipe, &policies(&["lru"]), &[Size::Fraction(0.1)], &|_| None, &Progress::default());
     assert!(matches!(refused, Err(SourceError::Once { .. })), "{refused:?}");
     let empty = source(trace("nothing", ""), Some("blkreplay"));
-    let refused = replay(&empty, &policies(&["lru"]), &[Size::Blocks(8)], &Progress::default());
+    let refused = replay(&empty, &policies(&["lru"]), &[Size::Blocks(8)], &|_| None, &Progress::default());
     assert!(matches!(refused, Err(SourceError::Empty { .. })), "{refused:?}");
     for size in [Size::Blocks(8), Size::Fraction(0.1)] {
         let none = source("/nonexistent/trace", None);
-        let refused = replay(&none, &policies(&["lru"]), &[size], &Progress::default());
+        let refused = replay(&none, &policies(&["lru"]), &[size], &|_| None, &Progress::default());
         assert!(matches!(refused, Err(SourceError::Open { .. })), "{refused:?}");
     }
 }
@@ -221,7 +242,9 @@ fn what_is_left_out_is_counted() {
 fn a_trace_of_other_events_says_how_to_read_it() {
     let text = "8,0 0 1 0.8 9 C W 16 + 8 [0]\n".repeat(20);
     let mut source = source(written("completed.txt", &text), None);
-    let error = replay(&source, &policies(&["lru"]), &[Size::Blocks(8)], &Progress::default()).unwrap_err().to_string();
+    let error = replay(&source, &policies(&["lru"]), &[Size::Blocks(8)], &|_| None, &Progress::default())
+        .unwrap_err()
+        .to_string();
     for words in ["no reads and writes", "20 events C (completed)", "--action"] {
         assert!(error.contains(words), "{error}");
     }
@@ -248,14 +271,14 @@ fn each_disk_has_a_grid_of_its_own() {
 fn a_replay_that_is_to_stop_does_and_what_foresight_takes_is_told() {
     let progress = Progress::default();
     let (sizes, foresees) = ([Size::Blocks(100)], policies(&["belady"]));
-    replay(&mssql(), &policies(&["lru"]), &sizes, &progress).expect("the trace is there");
+    replay(&mssql(), &policies(&["lru"]), &sizes, &|_| None, &progress).expect("the trace is there");
     assert_eq!(progress.foresight_bytes.load(Ordering::Relaxed), 0);
-    let found = replay(&mssql(), &foresees, &sizes, &progress).expect("the trace is there");
+    let found = replay(&mssql(), &foresees, &sizes, &|_| None, &progress).expect("the trace is there");
     let bytes = progress.foresight_bytes.load(Ordering::Relaxed);
     assert!(bytes > 8 * found.rows[0].totals.accesses + 16 * found.unique_blocks, "{bytes}");
     for policies in [&["lru"][..], &["belady"]].map(policies) {
         progress.stop.store(true, Ordering::Relaxed);
-        let error = replay(&mssql(), &policies, &sizes, &progress).unwrap_err();
+        let error = replay(&mssql(), &policies, &sizes, &|_| None, &progress).unwrap_err();
         assert!(matches!(error, SourceError::Stopped { .. }), "{error}");
     }
 }

@@ -11,6 +11,7 @@ use anyhow::bail;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use flashfront_engine::policy::Spec;
+use flashfront_serve::config::FlashBudget;
 use flashfront_sim::policy::{self, Build};
 use flashfront_sim::replay::{BLOCKS_MAX, GridChoice, Replayed, Size, Source};
 use flashfront_sim::trace::{Action, Format, Options};
@@ -22,6 +23,9 @@ use crate::{human, interrupt};
 mod lines;
 pub(super) mod told;
 mod watched;
+
+/// Those that know a budget of flash writes.
+const OURS: [&str; 2] = ["flashfront", "flashfront_disk"];
 
 /// Between two looks at how far it is.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -49,6 +53,10 @@ pub(crate) struct Replay {
     /// A page cache of so many blocks in front, which answers reads of what was read or written a short time ago.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(..=1 << 32))]
     page_cache_blocks: u64,
+    /// What may be written to flash in a day of the trace, a size or "0.5 DWPD": beyond it `flashfront` and `flashfront_disk` don't cache what is read, as
+    /// `serve` with the same option. The others know no such bound.
+    #[arg(long, value_name = "BUDGET", default_value = "none")]
+    flash_writes_per_day: FlashBudget,
     /// The traces' format, if it can't be told from what is in them.
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(Format::all().map(|it| it.name)))]
     format: Option<String>,
@@ -102,6 +110,12 @@ impl Replay {
             (_, fractions) => fractions.iter().map(|&it| Size::Fraction(it)).collect(),
         };
         let policies = policies(&self.policy);
+        if self.flash_writes_per_day != FlashBudget::None && !policies.iter().any(|spec| OURS.contains(&spec.name)) {
+            bail!(
+                "--flash-writes-per-day is for {}, and none of the policies is; leave it out, or add one to --policy",
+                OURS.join(" and ")
+            );
+        }
         let report = self.report.open()?;
         let stop = Arc::new(AtomicBool::new(false));
         let heard = Arc::clone(&stop);
@@ -111,11 +125,12 @@ impl Replay {
                 std::process::exit(1);
             }
         })?;
+        let budget = |cache_bytes| self.flash_writes_per_day.bytes(cache_bytes);
         let mut watched = Watched::new(&self.traces, stop);
         let mut done = Vec::new();
         let ended = self.traces.iter().enumerate().try_for_each(|(nth, trace)| {
             let source = self.source(trace);
-            let replayed = watched.replay(nth, &source, &policies, &sizes)?;
+            let replayed = watched.replay(nth, &source, &policies, &sizes, &budget)?;
             self.print(&source, &replayed, nth == 0)?;
             done.push((trace.display().to_string(), replayed));
             anyhow::Ok(())

@@ -90,6 +90,8 @@ fn sim_replay_refuses_what_it_can_t_replay() {
         (&[], &empty, &["empty: the trace is empty"]),
         (&["--cache-fraction", "-0.1"], &trace, &["-0.1", "more than 0 and at most 1"]),
         (&["--cache-blocks", "-1"], &trace, &["invalid value '-1' for '--cache-blocks"]),
+        (&["--flash-writes-per-day", "1 DWPD", "--policy", "lru"], &trace, &["is for flashfront", "--policy"]),
+        (&["--flash-writes-per-day", "a lot"], &trace, &["a lot", "DWPD"]),
         (&["--page-cache-blocks", "-1"], &trace, &["invalid value '-1' for '--page-cache-blocks"]),
         (&["--format", "blocks", "--report", "-"], &trace, &["--report -", "not to stdout"]),
         (&["--format", "blocks"], &place.dir().to_owned(), &["not a regular file"]),

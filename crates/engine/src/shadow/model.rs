@@ -17,9 +17,11 @@ use core::ops::Range;
 use super::chains::Chains;
 use super::totals::Totals;
 use super::unseen::Unseen;
+use crate::budget::Budget;
 use crate::neighbours::begin_of_unit;
 use crate::policy::{self, Capacity, HITS_MAX, Hold, Policy, Window, Zone};
 use crate::sparse::Sparse;
+use crate::types::Time;
 
 pub(super) use log::grow;
 
@@ -90,6 +92,9 @@ pub struct Model {
     /// Runs of blocks that this request missed.
     missed: Vec<Range<u64>>,
     unseen: Unseen,
+    /// What may be written to flash, if that is bounded, and the time.
+    budget: Option<Budget>,
+    now: Time,
     totals: Totals,
     dirty: u64,
 }
@@ -125,6 +130,8 @@ impl Model {
             read_around_blocks,
             missed: Vec::new(),
             unseen: Unseen::beside(stands_for),
+            budget: None,
+            now: Time(0),
             totals: Totals::default(),
             dirty: 0,
         }
@@ -209,6 +216,17 @@ impl Model {
             self.remove(slot);
             self.evicted.push(key);
         }
+    }
+
+    /// From now on no more bytes may be written to flash in a day, as far as reads can be declined: as with the daemon's `flash_writes_per_day`, but for
+    /// commit headers and checkpoints.
+    pub const fn limit_flash_writes(&mut self, bytes_per_day: u64) {
+        self.budget = Some(Budget::new(bytes_per_day, self.now));
+    }
+
+    /// What is asked for next is asked for then; only a budget needs to know.
+    pub const fn time_is(&mut self, now: Time) {
+        self.now = now;
     }
 
     /// Holds the policy's gate open, or lets go of it.
@@ -385,6 +403,9 @@ impl Model {
         let verdict = self.policy.missed(key, self.room);
         if !verdict.admit {
             return Err(verdict.seen);
+        }
+        if self.budget.as_mut().is_some_and(|budget| !budget.allows(self.now)) {
+            return Err(self.policy.refused(verdict.seen));
         }
         self.append(key, Zone::Main, Note::default());
         self.totals.fill_blocks += 1;

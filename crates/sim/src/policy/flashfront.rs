@@ -5,6 +5,7 @@
 //! The window is part of the cache's size, though it is RAM. Unlike the engine's, segments of a small cache are small, as a
 //! cache of 300 blocks has else no two of them.
 
+use flashfront_engine::Time;
 use flashfront_engine::policy::{self, Spec, Window};
 use flashfront_engine::shadow::{self, Duel, Model, Outcome, Shape, Totals};
 
@@ -69,6 +70,8 @@ pub fn shape_before_disk(capacity: usize) -> Shape {
 pub struct Flashfront {
     model: Model,
     duel: Option<Duel>,
+    /// What may be written to flash in a day, until the first access tells what time it is.
+    budget: Option<u64>,
 }
 
 impl Flashfront {
@@ -86,7 +89,7 @@ impl Flashfront {
 
     fn of(shape: Shape) -> Self {
         let policy = policy::ALL[0].build;
-        Self { model: Model::new(shape, policy), duel: Duel::of(shape, policy) }
+        Self { model: Model::new(shape, policy), duel: Duel::of(shape, policy), budget: None }
     }
 
     /// A block is read or written, in writeback mode.
@@ -111,7 +114,16 @@ impl Flashfront {
 }
 
 impl Policy for Flashfront {
+    fn limit_flash_writes(&mut self, bytes_per_day: u64) -> bool {
+        self.budget = Some(bytes_per_day);
+        true
+    }
+
     fn access(&mut self, access: &Access, changes: &mut Changes) -> bool {
+        self.model.time_is(Time(access.time_ns));
+        if let Some(bytes_per_day) = self.budget.take() {
+            self.model.limit_flash_writes(bytes_per_day);
+        }
         let before = self.model.totals().reinserted_blocks;
         if access.first {
             changes.brought = self.request_over();

@@ -88,6 +88,11 @@ pub trait Policy: Send {
     /// A unit is asked for. Adds to `changes`, which come empty; returns whether the unit was there.
     /// Never more units are there than the capacity it was built for.
     fn access(&mut self, access: &Access, changes: &mut Changes) -> bool;
+
+    /// No more bytes may be written to flash in a day, as far as reads can be declined; whether it knows how to keep that.
+    fn limit_flash_writes(&mut self, _bytes_per_day: u64) -> bool {
+        false
+    }
 }
 
 /// How a policy is made, and what it must be told.

@@ -43,6 +43,11 @@ impl Ledger {
         }
     }
 
+    /// No more bytes may be written to flash in a day; whether the policy knows how to keep that.
+    pub(crate) fn limit_flash_writes(&mut self, bytes_per_day: u64) -> bool {
+        self.policy.limit_flash_writes(bytes_per_day)
+    }
+
     /// Blocks that the cache has room for: whole units.
     pub(crate) fn cache_blocks(&self) -> u64 {
         self.cache_blocks

@@ -44,6 +44,8 @@ pub(super) struct Line<'a> {
     page_cache_blocks: u64,
     /// Reads of blocks that the page cache answered; they are no accesses.
     page_cache_hits: u64,
+    /// Null if that wasn't bounded, or the policy knows no bound.
+    flash_writes_per_day_bytes: Option<u64>,
 }
 
 pub(super) fn line<'a>(source: &Source, trace: &'a str, replayed: &'a Replayed, row: &'a Row) -> Line<'a> {
@@ -75,16 +77,17 @@ pub(super) fn line<'a>(source: &Source, trace: &'a str, replayed: &'a Replayed, 
         grid_phases: replayed.phases(),
         page_cache_blocks: source.page_cache_blocks,
         page_cache_hits: replayed.page_cache_hits,
+        flash_writes_per_day_bytes: row.flash_writes_per_day_bytes,
     }
 }
 
 /// The columns; those that are lists are joined by blanks, of what was left out there is the sum.
-pub(super) const CSV_HEAD: &str = "trace,format,policy,requests,accesses,unique_blocks,cache_blocks,hit_ratio,read_hit_ratio,flash_blocks_written,fill_blocks,absorbed_blocks,reinserted_blocks,origin_read_blocks,origin_write_blocks,bad_lines,damaged,skipped,discards,flushes,drop_echoes_ms,echoes_dropped,action,grid_phases,page_cache_blocks,page_cache_hits\n";
+pub(super) const CSV_HEAD: &str = "trace,format,policy,requests,accesses,unique_blocks,cache_blocks,hit_ratio,read_hit_ratio,flash_blocks_written,fill_blocks,absorbed_blocks,reinserted_blocks,origin_read_blocks,origin_write_blocks,bad_lines,damaged,skipped,discards,flushes,drop_echoes_ms,echoes_dropped,action,grid_phases,page_cache_blocks,page_cache_hits,flash_writes_per_day_bytes\n";
 
 pub(super) fn csv(it: &Line<'_>) -> String {
     let phases: Vec<String> = it.grid_phases.iter().map(u8::to_string).collect();
     format!(
-        "\"{}\",{},{},{},{},{},{},{:.6},{:.6},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+        "\"{}\",{},{},{},{},{},{},{:.6},{:.6},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
         it.trace.replace('"', "\"\""),
         it.format,
         it.policy,
@@ -110,6 +113,7 @@ pub(super) fn csv(it: &Line<'_>) -> String {
         it.action,
         phases.join(" "),
         it.page_cache_blocks,
-        it.page_cache_hits
+        it.page_cache_hits,
+        it.flash_writes_per_day_bytes.map_or(String::new(), |bytes| bytes.to_string())
     )
 }

@@ -35,9 +35,11 @@ pub(super) fn table(name: &str, replayed: &Replayed) -> Result<String, std::fmt:
     )?;
     for row in &replayed.rows {
         let totals = &row.totals;
+        let budget = row.flash_writes_per_day_bytes;
+        let budget = budget.map_or_else(String::new, |bytes| format!("  of {} a day", human::bytes(bytes)));
         writeln!(
             out,
-            "{:>10}  {:<wide$} {:>7} {:>9}  {:>12} {:>11} {:>11} {:>11}  {:>11} {:>12}",
+            "{:>10}  {:<wide$} {:>7} {:>9}  {:>12} {:>11} {:>11} {:>11}  {:>11} {:>12}{budget}",
             human::blocks(row.cache_blocks),
             row.policy,
             human::percent(Some(totals.hit_ratio())),

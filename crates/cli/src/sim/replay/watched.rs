@@ -77,12 +77,13 @@ impl Watched {
         source: &Source,
         policies: &[&'static Spec<Build>],
         sizes: &[Size],
+        budget: &dyn Fn(u64) -> Option<u64>,
     ) -> Result<Replayed, SourceError> {
         let progress = Progress { stop: Arc::clone(&self.stop), ..Progress::default() };
         let (done, ended) = channel::<()>();
         let (replayed, pace) = thread::scope(|scope| {
             let bar = scope.spawn(|| self.show(nth, source, &progress, ended));
-            let replayed = replay(source, policies, sizes, &progress);
+            let replayed = replay(source, policies, sizes, budget, &progress);
             drop(done);
             (replayed, bar.join())
         });

@@ -6,11 +6,14 @@ use alloc::vec::Vec;
 use super::{Model, NOBODY, Note};
 use crate::policy::Zone;
 use crate::sparse::Sparse;
-use crate::types::SegmentId;
+use crate::types::{BLOCK_BYTES, SegmentId};
 
 impl Model {
     /// Puts a block into the log, or once more.
     pub(super) fn append(&mut self, key: u64, zone: Zone, note: Note) {
+        if let Some(budget) = &mut self.budget {
+            budget.spend(BLOCK_BYTES, self.now);
+        }
         let (segment, used) = self.open[zone as usize].unwrap_or_else(|| (self.take_free(zone), 0));
         self.open[zone as usize] = Some((segment, used + 1)).filter(|_| used + 1 < self.segment_blocks);
         if let Some(old) = self.find(key) {
