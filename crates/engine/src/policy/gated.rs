@@ -42,10 +42,11 @@ pub(super) const SPEC: Spec<Build> = Spec {
 
 /// Ghosts per block of the cache, in quarters: 2.5 bytes, with the index's 8.4 and all else just under 12.
 const GHOST_QUARTERS: u64 = 5;
-/// The share of writes: at first, at least, at most; of 100.
+/// The share of writes: at first, at least, at most; of 100. At most so much that what is read keeps a place from which its ghosts can come back (with 90
+/// instead of 97 a trace of rewrites, `br_mssql`, had 15.8 % hits instead of 18.8, and the mean of twelve traces was 0.05 points lower).
 const SHARE_FIRST: u64 = 25;
 const SHARE_MIN: u64 = 1;
-const SHARE_MAX: u64 = 90;
+const SHARE_MAX: u64 = 97;
 /// The gate in steps: one sighting, the steps up and down, the highest.
 const SIGHTING: u32 = 256;
 const GATE_UP: u32 = 16;
