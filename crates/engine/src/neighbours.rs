@@ -191,7 +191,10 @@ impl Lane {
         if to.0 > end {
             return None;
         }
-        let wanted = |flat: &u64| self.index.get(Flat(*flat)).is_none() && !self.window.holds(Flat(*flat));
+        let wanted = |flat: &u64| {
+            let flat = Flat(*flat);
+            self.index.get(flat).is_none() && !self.window.holds(flat) && !self.under_way.brings(flat)
+        };
         let first = (first..from.0).find(wanted).unwrap_or(from.0);
         let end = (to.0..end).rev().find(wanted).map_or(to.0, |last| last + 1);
         let alone = end - first == u64::from(blocks);
@@ -199,7 +202,7 @@ impl Lane {
         if alone || self.under_way.any_wide(first, end) || self.locks.any_exclusive(first, end) {
             return None;
         }
-        let mut wide = Reading::wide(first, end);
+        let mut wide = Reading::wide(at, first, end);
         (first.0..end.0).filter(|flat| !wanted(flat)).for_each(|flat| wide.make_void(Flat(flat)));
         Some((wide, into))
     }
@@ -283,7 +286,7 @@ impl Lane {
 
     fn take_neighbours(&mut self, wide: &Reading, from: Flat, to: Flat, buf: Buf, into: Into, cx: &mut Cx<'_>) {
         for flat in (from.0..to.0).map(Flat) {
-            let void = wide.is_void(flat) && !cx.shared.planted(Canary::StaleNeighbour);
+            let void = (wide.is_void(flat) || wide.is_own(flat)) && !cx.shared.planted(Canary::StaleNeighbour);
             if void || self.index.get(flat).is_some() || self.window.holds(flat) {
                 continue;
             }

@@ -149,7 +149,7 @@ impl Lane {
 
     pub(crate) fn read_origin(&mut self, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
         let first = Flat(self.pieces[at].first.0 + u64::from(block));
-        let read = self.under_way.begin(Reading::new(first, blocks));
+        let read = self.under_way.begin(Reading::new(at, first, blocks));
         self.ask_origin(at, block, blocks, LaneIo::ReadOrigin { piece: at, read }, cx);
     }
 

@@ -17,6 +17,7 @@ fn client(origin_ns: u64, mode: Mode) -> Client {
     let options = Options { sequential_bypass_bytes: 0, ..Options::default() };
     let mut client = Client::fresh(WorldSpec {
         segments_per_lane: 64,
+        stripe_blocks: 1024,
         origin_ns,
         origins: vec![origin],
         options,
@@ -92,6 +93,38 @@ fn a_neighbour_under_way_is_waited_for() {
     client.leave();
 }
 
+/// A piece that misses both sides of a hole waits for its own read: the second side was asked for, and is neither a hit nor a neighbour.
+#[test]
+fn who_waits_for_his_own_read_has_missed() {
+    let mut client = client(SLOW_NS, Mode::Writeback);
+    client.write(0, 101 * 8, 8, false);
+    client.finish();
+    let before = counters(&client);
+    client.read(0, 96 * 8, UNIT * 8);
+    client.finish();
+    let after = counters(&client);
+    assert_eq!(after.origin_reads - before.origin_reads, 1);
+    assert_eq!((after.read_hits - before.read_hits, after.read_misses - before.read_misses), (1, UNIT - 1));
+    assert_eq!((after.joined_blocks, after.neighbour_blocks), (before.joined_blocks, before.neighbour_blocks));
+    assert_eq!(after.promoted_blocks - before.promoted_blocks, UNIT - 1);
+    client.leave();
+}
+
+#[test]
+fn a_read_is_found_on_both_sides_of_a_region() {
+    let mut client = client(FAST_NS, Mode::Writeback);
+    assert_eq!(at_once(&mut client, &[(254 * 8, 32), (255 * 8, 8), (256 * 8, 8), (257 * 8, 32)]), (2, 7, 3));
+    client.leave();
+}
+
+/// Who looks for a fault, or compares, wants each request to go to the disk.
+#[test]
+fn nobody_joins_past_the_cache() {
+    let mut client = client(FAST_NS, Mode::Passthrough);
+    assert_eq!(at_once(&mut client, &[(800, 8); 3]), (3, 3, 0));
+    client.leave();
+}
+
 /// It is what a second look is: what is asked for by two at once is in a full cache as soon as what is asked for twice.
 #[test]
 fn who_joins_counts_as_a_second_look() {
@@ -135,11 +168,13 @@ fn who_waits_for_a_read_that_fails_reads_by_himself() {
         });
         let before = counters(&client).origin_reads;
         let failing = client.read(0, first, 8);
-        (0..3).for_each(|_| _ = client.read(0, first, 8));
+        let apart = if origin_ns == SLOW_NS { 8 } else { 0 };
+        (0..3).for_each(|nth| _ = client.read(0, first + nth * apart, 8));
         client.finish();
         let failed: Vec<_> = client.take_failed().into_iter().map(|(id, _)| id).collect();
         assert_eq!(failed, [failing], "an error is of the read that met it");
         assert!(counters(&client).origin_reads - before > times);
+        assert_eq!(counters(&client).joined_blocks, 0, "what they read themselves is no hit");
         client.leave();
     }
 }

@@ -337,7 +337,7 @@ impl Model {
             let (run, seen) = self.completed(run.clone(), &asked);
             let unit = run.start / around;
             let begin = begin_of_unit(run.start, run.end, around);
-            // Of two runs in one unit the second finds the first one's read under way.
+            // Of two runs in one unit the second waits for the first one's read, and is no neighbour.
             if run.end - run.start >= around || last_unit == Some(unit) || !self.window.wants_neighbours(unit) {
                 continue;
             }
