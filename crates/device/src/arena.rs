@@ -447,8 +447,8 @@ impl Memory for Arena {
         crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, self.bytes(span)) as u32
     }
 
-    fn expect(&self, line: &[u64; 8]) {
-        prefetch(line);
+    fn expect(&self, word: &u64) {
+        prefetch(word);
     }
 }
 

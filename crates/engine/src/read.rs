@@ -60,6 +60,9 @@ impl Lane {
                     block += 1;
                 }
                 self.pieces[at].missed.push((from, block - from));
+                if !self.pieces[at].bypass {
+                    self.expect_missed(first.0 + u64::from(from)..first.0 + u64::from(block), cx.mem);
+                }
                 cx.shared.counters.read_misses += u64::from(block - from);
                 self.read_missed(at, from, block - from, cx);
                 continue;

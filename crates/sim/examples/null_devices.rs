@@ -70,8 +70,8 @@ impl Memory for Bare {
     fn checksum(&self, _span: Span) -> u32 {
         0
     }
-    fn expect(&self, line: &[u64; 8]) {
-        prefetch(line);
+    fn expect(&self, word: &u64) {
+        prefetch(word);
     }
 }
 

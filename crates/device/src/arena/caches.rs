@@ -17,17 +17,17 @@ use flashfront_engine::{Buf, Span};
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
-/// Asks the processor to fetch a cache line that will be read soon.
-pub fn prefetch(line: &[u64; 8]) {
+/// Asks the processor to fetch the cache line of a word that will be read soon.
+pub fn prefetch(word: &u64) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint without effect on anything but caches, at the address of a live reference.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch(line.as_ptr().cast(), _MM_HINT_T0);
+        _mm_prefetch(std::ptr::from_ref(word).cast(), _MM_HINT_T0);
     }
     // Elsewhere stable Rust has no such hint.
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = line;
+    let _ = word;
 }
 
 /// The buffer that was streamed to without a fence since.
