@@ -27,6 +27,9 @@ use flashfront_engine::{
 use flashfront_sim::{OriginSpec, WorldSpec};
 use tempfile::tempfile;
 
+#[global_allocator]
+static TABLES: flashfront_device::Tables = flashfront_device::Tables;
+
 const SEGMENT_BLOCKS: u32 = 256;
 const CACHE_GIB: u32 = 16;
 /// A power of two.
