@@ -30,6 +30,9 @@ mod sim;
 mod status;
 mod r#try;
 
+#[global_allocator]
+static TABLES: flashfront_device::Tables = flashfront_device::Tables;
+
 /// Puts a fast device in front of a slow one and serves both as one block device.
 #[derive(Debug, Parser)]
 #[command(name = "flashfront", version, propagate_version = true, max_term_width = 100, after_help = EXAMPLES)]

@@ -33,6 +33,7 @@ mod caches;
 mod chunk;
 mod lending;
 
+use caches::Unfenced;
 pub use caches::prefetch;
 pub(crate) use chunk::Pin;
 pub use chunk::{CHUNK_BYTES, Chunk};
@@ -110,6 +111,7 @@ pub struct Arena {
     /// When to look next.
     look_at: Time,
     allocated_bytes: u64,
+    unfenced: Unfenced,
 }
 
 impl Arena {
@@ -142,6 +144,7 @@ impl Arena {
             empty_chunks: 0,
             look_at: Time(0),
             allocated_bytes: 0,
+            unfenced: Unfenced::default(),
         }
     }
 
@@ -192,14 +195,26 @@ impl Arena {
         (number_of(buf) as u32, chunk)
     }
 
+    /// Whether another arena may reach a buffer.
+    fn is_shared(&self, buf: Buf) -> bool {
+        self.lent.is_some() || self.place_of(buf) >= self.uses.len()
+    }
+
     /// Its own chunk that a buffer is in; beyond all of them, if the buffer is another arena's.
     fn place_of(&self, buf: Buf) -> usize {
         number_of(buf).wrapping_sub(self.first)
     }
 
     /// The address of a range. Asserts that the range is inside its buffer; of a borrowed one, that it is inside its chunk.
+    /// Whoever looks there, also the kernel or another thread, sees what was copied so far.
     #[must_use]
     pub fn ptr(&self, span: Span) -> NonNull<u8> {
+        self.unfenced.end(span.buf);
+        self.address(span)
+    }
+
+    /// The same, for what is streamed there.
+    fn address(&self, span: Span) -> NonNull<u8> {
         let at = ((span.buf.0 as usize % UNITS) << UNIT_SHIFT) + span.offset as usize;
         let Some(used) = self.uses.get(self.place_of(span.buf)) else {
             let base = self.borrowed.chunk(number_of(span.buf)).ptr();
@@ -216,11 +231,11 @@ impl Arena {
     }
 
     /// The addresses of what a copy reads and writes.
-    fn both(&self, from: Span, to: Buf, offset: u32) -> (NonNull<u8>, NonNull<u8>) {
-        let (source, target) = (self.ptr(from), self.ptr(Span::new(to, offset, from.len)));
+    fn both(&self, from: Span, to: Span) -> (NonNull<u8>, NonNull<u8>) {
+        let (source, target) = (self.ptr(from), self.address(to));
         debug_assert!(
             source.as_ptr().addr().abs_diff(target.as_ptr().addr()) >= from.len as usize,
-            "bug: a copy onto itself: {from:?} to {to:?} at {offset}"
+            "bug: a copy onto itself: {from:?} to {to:?}"
         );
         (source, target)
     }
@@ -370,6 +385,7 @@ impl Memory for Arena {
     }
 
     fn free(&mut self, buf: Buf) {
+        self.unfenced.end(buf);
         let place = self.place_of(buf);
         let used = &mut self.uses[place];
         #[cfg(debug_assertions)]
@@ -396,7 +412,8 @@ impl Memory for Arena {
     }
 
     fn copy(&mut self, from: Span, to: Buf, offset: u32) {
-        let (source, target) = self.both(from, to, offset);
+        self.unfenced.end(to);
+        let (source, target) = self.both(from, Span::new(to, offset, from.len));
         // SAFETY: both ranges are mapped and, by the contract of `Memory::copy`, don't overlap.
         unsafe { target.copy_from_nonoverlapping(source, from.len as usize) };
     }
@@ -405,9 +422,18 @@ impl Memory for Arena {
     // devices, it is the ordinary copy that wins, 0.70 to 0.87. `copy` is for what is read again soon, and stays in the caches.
     fn copy_summed(&mut self, from: Span, to: Buf, offset: u32) -> u32 {
         let sum = self.checksum(from);
-        let (source, target) = self.both(from, to, offset);
-        // SAFETY: both ranges are mapped and, by the contract of `Memory::copy_summed`, don't overlap.
+        let to = Span::new(to, offset, from.len);
+        let (source, target) = self.both(from, to);
+        self.unfenced.begin(to);
+        // SAFETY: both ranges are mapped and, by the contract of `Memory::copy_summed`, don't overlap. The fence comes before any other access:
+        // each begins with `ptr`, also an I/O's, whose address is taken when a commit is submitted, after the last copy into it; a buffer that is
+        // freed and one that two arenas know are fenced at once. It must be this thread's own: an arena that another thread gets goes through a
+        // lock or the kernel, and locked instructions end streaming stores as well (Intel's manual vol. 3, "Buffering of Write Combining Memory
+        // Locations"; AMD's vol. 2, "Write-Buffer Emptying Conditions").
         unsafe { caches::copy_past(source.as_ptr(), target.as_ptr(), from.len as usize) };
+        if self.is_shared(to.buf) {
+            self.unfenced.end(to.buf);
+        }
         sum
     }
 
@@ -421,8 +447,8 @@ impl Memory for Arena {
         crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, self.bytes(span)) as u32
     }
 
-    fn expect(&self, line: &[u64; 8]) {
-        prefetch(line);
+    fn expect(&self, word: &u64) {
+        prefetch(word);
     }
 }
 

@@ -9,12 +9,15 @@
 
 mod arena;
 mod device;
+mod huge;
 pub mod probe;
 pub mod real;
 mod rng;
 pub mod sim;
+mod tables;
 pub mod wrap;
 
 pub use arena::{Arena, CHUNK_BYTES, Chunk, Loan, prefetch};
 pub use device::{Device, DeviceIo, Done, Geometry};
 pub use rng::Rng;
+pub use tables::Tables;

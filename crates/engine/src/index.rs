@@ -133,9 +133,9 @@ impl Index {
         checksum & self.checksum_mask
     }
 
-    /// The bucket that a lookup of this block begins with.
-    pub(crate) fn bucket_of(&self, flat: Flat) -> &[u64; WAYS] {
-        &self.buckets[self.width.divide(self.mix.forward(flat.0)).0 as usize].0
+    /// A word of the cache line that a lookup of this block begins with.
+    pub(crate) fn looks_at(&self, flat: Flat) -> &u64 {
+        &self.buckets[self.width.divide(self.mix.forward(flat.0)).0 as usize].0[0]
     }
 
     /// What is known of a block.

@@ -63,9 +63,9 @@ pub trait Memory {
         sum
     }
 
-    /// A hint: the engine will soon look at this cache line of its own tables. Who can asks the processor to
+    /// A hint: the engine will soon look at the cache line of its own tables that this word is in. Who can asks the processor to
     /// fetch it (`flashfront_device::prefetch`); nothing depends on it but time.
-    fn expect(&self, _line: &[u64; 8]) {}
+    fn expect(&self, _word: &u64) {}
 }
 
 #[cfg(test)]

@@ -61,6 +61,9 @@ impl Lane {
                     block += 1;
                 }
                 self.pieces[at].missed.push((from, block - from));
+                if !self.pieces[at].bypass {
+                    self.expect_missed(first.0 + u64::from(from)..first.0 + u64::from(block), cx.mem);
+                }
                 self.read_missed(at, from, block - from, cx);
                 continue;
             };

@@ -9,7 +9,7 @@ use crate::engine::Coordinator;
 use crate::index::Flat;
 use crate::io::{Effect, Request, RequestError, RequestId, RequestOp};
 use crate::lane::{Lane, Piece, PieceKind};
-use crate::memory::Buf;
+use crate::memory::{Buf, Memory};
 use crate::policy::Hold;
 use crate::shadow::{Access, Live};
 use crate::shared::{Cx, FlushWaiter};
@@ -19,7 +19,7 @@ use crate::zeroes::Used;
 /// Blocks of a piece at most: what a request's 1 MiB can touch.
 const PIECE_BLOCKS_MAX: u64 = 257;
 
-/// Index buckets of a piece that are fetched ahead: what a processor can wait for at once.
+/// Cache lines of tables that are fetched ahead for a piece: what a processor can wait for at once.
 const EXPECTED_BLOCKS_MAX: u64 = 16;
 
 /// A request in flight.
@@ -64,6 +64,14 @@ fn shadowed(kind: PieceKind, bypass: bool, mode: Mode) -> Option<Access> {
         (PieceKind::Write, _) => Some(Access::Write),
         (PieceKind::Direct, Mode::Writethrough) if !bypass => Some(Access::WriteThrough),
         (PieceKind::Direct, _) => Some(Access::WritePast),
+    }
+}
+
+impl Lane {
+    /// Asks for what the policy remembers of blocks that are not in the cache. Of reads only those that miss do, so that hits don't pay for it (3 %).
+    pub(crate) fn expect_missed(&self, flats: core::ops::Range<u64>, mem: &dyn Memory) {
+        let ahead = flats.take(EXPECTED_BLOCKS_MAX as usize);
+        ahead.filter_map(|flat| self.policy.looks_at(flat)).for_each(|word| mem.expect(word));
     }
 }
 
@@ -249,9 +257,10 @@ impl Coordinator {
             self.requests[at].pending += 1;
             let lane = &mut lanes[self.router.lane_of(from)];
             // They come from main memory, and are needed when all that was taken with this request is.
-            let ahead = (to.0 - from.0).min(EXPECTED_BLOCKS_MAX);
-            (from.0..from.0 + ahead).for_each(|flat| cx.mem.expect(lane.index.bucket_of(Flat(flat))));
+            let ahead = from.0..to.0.min(from.0 + EXPECTED_BLOCKS_MAX);
+            ahead.for_each(|flat| cx.mem.expect(lane.index.looks_at(Flat(flat))));
             if kind == PieceKind::Write {
+                lane.expect_missed(from.0..to.0, cx.mem);
                 self.throttle.submit(piece);
             } else {
                 lane.begin(piece);

@@ -26,6 +26,9 @@ use flashfront_serve::report;
 
 use cache::{Outcome, PATTERN, Places, QUEUE_DEPTH, Shared, drive, fill_buffers, make_cache, open_cache, wait_for};
 
+#[global_allocator]
+static TABLES: flashfront_device::Tables = flashfront_device::Tables;
+
 /// Destage begins at 30 % of the dirty limit, which is seven eighths of this: beyond one sample of writes.
 const CACHE_BYTES: u64 = 8 << 30;
 const ORIGIN_BYTES: u64 = 32 << 30;

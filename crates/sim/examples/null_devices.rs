@@ -27,6 +27,9 @@ use flashfront_engine::{
 use flashfront_sim::{OriginSpec, WorldSpec};
 use tempfile::tempfile;
 
+#[global_allocator]
+static TABLES: flashfront_device::Tables = flashfront_device::Tables;
+
 const SEGMENT_BLOCKS: u32 = 256;
 const CACHE_GIB: u32 = 16;
 /// A power of two.
@@ -70,8 +73,8 @@ impl Memory for Bare {
     fn checksum(&self, _span: Span) -> u32 {
         0
     }
-    fn expect(&self, line: &[u64; 8]) {
-        prefetch(line);
+    fn expect(&self, word: &u64) {
+        prefetch(word);
     }
 }
 

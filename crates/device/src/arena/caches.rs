@@ -3,46 +3,131 @@
 //!
 //! An ordinary store first fetches the line that it changes. A commit's buffer is 1 MiB that a device has had since it
 //! was written last, so each line would come from far away only to be overwritten whole. A streaming store doesn't ask for it.
-//! Invariant: `copy_past` leaves the same bytes as an ordinary copy, at any place (`a_summed_copy_is_a_copy_and_its_sum`).
+//!
+//! Others see what was streamed only after a fence, at which the thread waits for it: one for each block took 300 ns of a write's 1,340 (EPYC, in
+//! process on a file). So there is one when a buffer is looked at again, which a commit is when it becomes an I/O ([`Unfenced`]).
+//! Invariants: `copy_past` leaves the same bytes as an ordinary copy, at any place (`a_summed_copy_is_a_copy_and_its_sum`); nobody gets
+//! the address of a buffer with stores on their way (`whoever_asks_for_what_was_streamed_comes_after_the_fence`).
 #![expect(unsafe_code, reason = "raw memory, and instructions that the language has no other words for")]
 
-/// Asks the processor to fetch a cache line that will be read soon.
-pub fn prefetch(line: &[u64; 8]) {
+use std::cell::Cell;
+
+use flashfront_engine::{Buf, Span};
+
+#[cfg(target_arch = "x86_64")]
+const LINE: usize = 64;
+
+/// Asks the processor to fetch the cache line of a word that will be read soon.
+pub fn prefetch(word: &u64) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint without effect on anything but caches, at the address of a live reference.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch(line.as_ptr().cast(), _MM_HINT_T0);
+        _mm_prefetch(std::ptr::from_ref(word).cast(), _MM_HINT_T0);
     }
     // Elsewhere stable Rust has no such hint.
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = line;
+    let _ = word;
+}
+
+/// The buffer that was streamed to without a fence since.
+#[derive(Debug, Default)]
+pub(super) struct Unfenced {
+    buf: Cell<Option<Buf>>,
+    /// All of it lies below.
+    end: u32,
+}
+
+impl Unfenced {
+    /// `to` will be streamed to. What is on its way elsewhere, or to the same place, comes first: of two stores to one place none
+    /// may overtake the other.
+    pub(super) fn begin(&mut self, to: Span) {
+        let goes_on = self.buf.get() == Some(to.buf) && to.offset >= self.end;
+        if !goes_on {
+            self.end_all();
+            self.buf.set(Some(to.buf));
+        }
+        self.end = to.offset + to.len;
+    }
+
+    /// Somebody will look at this buffer, or write to it, or it is nobody's any more.
+    #[inline]
+    pub(super) fn end(&self, buf: Buf) {
+        if self.buf.get() == Some(buf) {
+            self.end_all();
+        }
+    }
+
+    fn end_all(&self) {
+        if self.buf.take().is_some() {
+            fence();
+        }
+    }
+
+    /// Whether stores to this buffer may be on their way.
+    #[cfg(test)]
+    pub(super) fn has(&self, buf: Buf) -> bool {
+        self.buf.get() == Some(buf)
+    }
+}
+
+/// What this thread has streamed is seen by others, the kernel and devices too, before all that it stores later.
+fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: an instruction without operands, part of x86-64.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
 }
 
 /// Copies without fetching the target, for what a device reads next.
 ///
 /// # Safety
-/// `source` can be read and `target` written for `bytes` bytes, and the two ranges don't overlap.
+/// `source` can be read and `target` written for `bytes` bytes, and the two ranges don't overlap. Before the target is accessed again,
+/// by whomever, this thread calls [`fence`].
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn copy_past(source: *const u8, target: *mut u8, bytes: usize) {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
-    const LINE: usize = 64;
-    let lines = if target.addr().is_multiple_of(LINE) { bytes / LINE } else { 0 };
-    for at in (0..lines * LINE).step_by(LINE) {
-        // SAFETY: `at + LINE` is at most `bytes`, and the target's address a multiple of 64, so of the 16 that the
-        // store asks for; SSE2 is part of x86-64.
+    let done = if target.addr().is_multiple_of(LINE) { bytes / LINE * LINE } else { 0 };
+    // SAFETY: `done` is a number of whole lines within both ranges, the target's begin is a multiple of a line, and the processor was asked.
+    unsafe {
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            stream_lines(source, target, done);
+        } else {
+            stream_quarters(source, target, done);
+        }
+    }
+    // SAFETY: the end of both ranges.
+    unsafe { target.add(done).copy_from_nonoverlapping(source.add(done), bytes - done) };
+}
+
+/// One store a line. The thread goes on when the last has its place among the processor's stores that wait, of which there are some 64: so many
+/// lines are a block. In process on a file a write took 3 % less than with four stores a line.
+///
+/// # Safety
+/// As `copy_past`, of whole lines and with AVX-512F.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn stream_lines(source: *const u8, target: *mut u8, bytes: usize) {
+    use std::arch::x86_64::{_mm512_loadu_si512, _mm512_stream_si512};
+    for at in (0..bytes).step_by(LINE) {
+        // SAFETY: by the contract.
+        unsafe { _mm512_stream_si512(target.add(at).cast(), _mm512_loadu_si512(source.add(at).cast())) };
+    }
+}
+
+/// # Safety
+/// As `copy_past`, of whole lines.
+#[cfg(target_arch = "x86_64")]
+unsafe fn stream_quarters(source: *const u8, target: *mut u8, bytes: usize) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+    for at in (0..bytes).step_by(LINE) {
+        // SAFETY: by the contract; SSE2 is part of x86-64.
         unsafe {
             let (from, to) = (source.add(at).cast::<__m128i>(), target.add(at).cast::<__m128i>());
             let line = [0, 1, 2, 3].map(|nth| _mm_loadu_si128(from.add(nth)));
             (0..).zip(line).for_each(|(nth, part)| _mm_stream_si128(to.add(nth), part));
         }
     }
-    // SAFETY: an instruction without operands: what was streamed is seen by others, the kernel and devices too, before all
-    // that is stored later. The language wants it before any other access to the target.
-    unsafe { _mm_sfence() };
-    let (rest, done) = (bytes - lines * LINE, lines * LINE);
-    // SAFETY: the end of both ranges.
-    unsafe { target.add(done).copy_from_nonoverlapping(source.add(done), rest) };
 }
 
 /// Copies: stable Rust has no such stores here.
@@ -53,4 +138,26 @@ pub(super) unsafe fn copy_past(source: *const u8, target: *mut u8, bytes: usize)
 pub(super) unsafe fn copy_past(source: *const u8, target: *mut u8, bytes: usize) {
     // SAFETY: by the contract of this function.
     unsafe { target.copy_from_nonoverlapping(source, bytes) };
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_quarters_copy_alike() {
+        #[repr(align(64))]
+        struct Lines([u8; 512]);
+        let source: [u8; 513] = std::array::from_fn(|nth| (nth * 7) as u8);
+        let has_lines = std::arch::is_x86_feature_detected!("avx512f");
+        let ways: [unsafe fn(*const u8, *mut u8, usize); 2] = [stream_quarters, stream_lines];
+        for stream in &ways[..1 + usize::from(has_lines)] {
+            let mut target = Lines([0; 512]);
+            // SAFETY: 448 bytes of both, the target at a line; the processor was asked.
+            unsafe { stream(source[1..].as_ptr(), target.0.as_mut_ptr(), 448) };
+            fence();
+            assert_eq!(target.0[..448], source[1..449]);
+            assert_eq!(target.0[448..], [0; 64]);
+        }
+    }
 }

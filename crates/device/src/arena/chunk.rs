@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A chunk: memory from the kernel, in small pages or huge ones, and who keeps it.
-#![expect(unsafe_code, reason = "memory is mapped and unmapped")]
+#![expect(unsafe_code, reason = "memory is given back and unmapped")]
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::Advice;
+
+use crate::huge;
 
 /// Bytes of a chunk, also the largest buffer (4 MiB).
 pub const CHUNK_BYTES: u32 = 4 << 20;
-/// A huge page of x86-64, and of arm64 with pages of 4 KiB.
-const HUGE_BYTES: usize = 2 << 20;
 
 /// 4 MiB of zero-filled memory, aligned to 4096; unmapped with the last holder.
 #[derive(Debug)]
@@ -30,66 +30,21 @@ unsafe impl Sync for Chunk {}
 impl Chunk {
     /// A chunk in huge pages, or as the kernel likes; `None` if there are no addresses or no memory left.
     pub(super) fn map(huge: bool) -> Option<Self> {
-        if huge { Self::map_huge() } else { Self::map_bytes(CHUNK_BYTES as usize).map(Self::at) }
-    }
-
-    /// At an address that huge pages can begin at.
-    fn map_huge() -> Option<Self> {
-        // Linux begins such mappings there by itself since 6.7, one beside the other; else what is too much is given back.
-        let chunk = Self::map_bytes(CHUNK_BYTES as usize)?;
-        let chunk = if chunk.as_ptr().align_offset(HUGE_BYTES) == 0 {
-            chunk
-        } else {
-            // SAFETY: the mapping just made, which nobody has seen.
-            let _ = unsafe { rustix::mm::munmap(chunk.as_ptr().cast(), CHUNK_BYTES as usize) };
-            Self::map_aligned()?
-        };
-        let chunk = Self::at(chunk);
-        chunk.turn(true);
+        let bytes = CHUNK_BYTES as usize;
+        let chunk = Self::at(if huge { huge::map(bytes) } else { huge::map_anywhere(bytes) }?);
+        if huge {
+            chunk.turn(true);
+        }
         Some(chunk)
     }
 
-    /// Its pages are to be huge from now on, or small: those that it has none of yet. A kernel that is told to give no
-    /// huge ones, or can't, serves small ones.
+    /// Its pages are to be huge from now on, or small: those that it has none of yet.
     pub(super) fn turn(&self, huge: bool) {
-        let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-        // SAFETY: a mapping of ours of this length; advice changes none of its bytes.
-        let _ = unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), CHUNK_BYTES as usize, advice) };
-    }
-
-    fn map_aligned() -> Option<NonNull<u8>> {
-        let whole = Self::map_bytes(CHUNK_BYTES as usize + HUGE_BYTES)?;
-        let before = whole.as_ptr().align_offset(HUGE_BYTES);
-        // SAFETY: `before` is less than HUGE_BYTES, so this and the chunk behind it lie within the mapping; of it only what is
-        // outside of the chunk is unmapped.
-        unsafe {
-            let chunk = whole.add(before);
-            let (end, after) = (chunk.add(CHUNK_BYTES as usize), HUGE_BYTES - before);
-            for (at, bytes) in [(whole, before), (end, after)] {
-                if bytes > 0 {
-                    // What can't be unmapped was never touched, and costs nothing but its addresses.
-                    let _ = rustix::mm::munmap(at.as_ptr().cast(), bytes);
-                }
-            }
-            Some(chunk)
-        }
+        huge::advise(self.base, CHUNK_BYTES as usize, huge);
     }
 
     fn at(base: NonNull<u8>) -> Self {
         Self { base, pins: AtomicU32::new(0) }
-    }
-
-    fn map_bytes(bytes: usize) -> Option<NonNull<u8>> {
-        // SAFETY: a fresh private anonymous mapping at an address of the kernel's choice.
-        let addr = unsafe {
-            rustix::mm::mmap_anonymous(
-                std::ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE,
-            )
-        };
-        NonNull::new(addr.ok()?.cast())
     }
 
     /// Its first byte.
@@ -148,9 +103,9 @@ mod tests {
     #[test]
     fn what_is_too_much_is_cut_off_around_a_chunk() {
         let chunks: Vec<Chunk> =
-            (0..8).map(|_| Chunk::at(Chunk::map_aligned().expect("there are addresses"))).collect();
+            (0..8).map(|_| Chunk::at(huge::map_aligned(CHUNK_BYTES as usize).expect("there are addresses"))).collect();
         for (nth, chunk) in chunks.iter().enumerate() {
-            assert_eq!(chunk.ptr().as_ptr().align_offset(HUGE_BYTES), 0);
+            assert_eq!(chunk.ptr().as_ptr().align_offset(huge::BYTES), 0);
             for at in [0, CHUNK_BYTES as usize - 1] {
                 // SAFETY: the first and the last byte of a chunk that nobody else knows.
                 unsafe { chunk.ptr().as_ptr().add(at).write(nth as u8 + 1) };

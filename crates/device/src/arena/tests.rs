@@ -187,6 +187,51 @@ fn a_summed_copy_is_a_copy_and_its_sum() {
 }
 
 #[test]
+fn whoever_asks_for_what_was_streamed_comes_after_the_fence() {
+    let asks: [fn(&mut Arena, Span); 8] = [
+        |arena, span| assert_eq!(arena.ptr(span).align_offset(64), 0),
+        |arena, span| assert_eq!(arena.bytes(span), [7; 64]),
+        |arena, span| arena.bytes_mut(span).fill(8),
+        |arena, span| assert_ne!(arena.checksum(span), 0),
+        |arena, span| arena.zero(span),
+        |arena, span| arena.free(span.buf),
+        |arena, span| {
+            let other = arena.alloc(4096);
+            arena.copy(span, other, 0);
+        },
+        |arena, span| {
+            let other = arena.alloc(4096);
+            arena.copy(Span::new(other, 0, 64), span.buf, 0);
+        },
+    ];
+    for ask in asks {
+        let mut arena = Arena::new(64 << 20);
+        let [from, to] = [(); 2].map(|()| arena.alloc(8192));
+        arena.bytes_mut(Span::new(from, 0, 4096)).fill(7);
+        arena.copy_summed(Span::new(from, 0, 4096), to, 0);
+        arena.copy_summed(Span::new(from, 0, 64), to, 4096);
+        assert!(arena.unfenced.has(to), "one buffer's copies need one fence");
+        ask(&mut arena, Span::new(to, 4096, 64));
+        assert!(!arena.unfenced.has(to));
+    }
+}
+
+#[test]
+fn of_two_streamed_copies_to_one_place_the_second_stays() {
+    let mut arena = Arena::new(64 << 20);
+    let [from, to, other] = [(); 3].map(|()| arena.alloc(1 << 20));
+    for round in 0..200u32 {
+        for (nth, buf) in [to, to, other, to].into_iter().enumerate() {
+            let (span, byte) = (Span::new(from, 0, 4096), round as u8 ^ nth as u8);
+            arena.bytes_mut(span).fill(byte);
+            arena.copy_summed(span, buf, round * 4096);
+            assert!(arena.unfenced.has(buf));
+        }
+        assert_eq!(arena.bytes(Span::new(to, round * 4096, 4096)), [round as u8 ^ 3; 4096]);
+    }
+}
+
+#[test]
 fn a_chunk_outlives_the_arena_for_its_holder() {
     let mut arena = Arena::new(4 << 20);
     let buf = arena.alloc(4096);
@@ -336,6 +381,8 @@ fn a_lent_buffer_is_the_same_memory_under_the_same_name() {
             assert!(borrower.bytes(span).iter().all(|byte| usize::from(*byte) == number * 100 + nth % 100));
             assert_eq!(borrower.checksum(span), owner.checksum(span));
             borrower.copy(span, own[0], 0);
+            borrower.copy_summed(Span::new(own[1], 0, 4096), buf, 0);
+            assert!(!borrower.unfenced.has(buf), "its owner knows nothing of it");
             borrower.zero(span);
             assert!(owner.bytes(span).iter().all(|byte| *byte == 0));
             owner.free(buf);

@@ -12,7 +12,7 @@ fn dirty_set_equals_a_set() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 33) % n
     };
-    for span in [200, 9000, 1 << 24] {
+    for span in [200, 9000, 1 << 17, 1 << 19, 1 << 24] {
         let (mut set, mut model) = (DirtySet::default(), BTreeSet::new());
         for step in 0..60_000u64 {
             // Grow first, then shrink, so that regions change layout both ways.
@@ -21,6 +21,8 @@ fn dirty_set_equals_a_set() {
                 set.insert(flat);
                 model.insert(flat);
             } else {
+                // One that is in, mostly: of many places few are.
+                let flat = model.range(flat..).next().copied().filter(|_| step % 8 > 0).unwrap_or(flat);
                 set.remove(flat);
                 model.remove(&flat);
             }

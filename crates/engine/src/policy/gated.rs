@@ -191,6 +191,10 @@ impl Policy for Gated {
         room || self.hold == Hold::Shifted || self.welcome && self.gate < SIGHTING
     }
 
+    fn looks_at(&self, key: u64) -> Option<&u64> {
+        Some(self.ghost.looks_at(key))
+    }
+
     fn write_missed(&mut self, key: u64) -> u8 {
         let Some(seen) = self.ghost.take(key) else { return 0 };
         self.learn_share(seen.from);

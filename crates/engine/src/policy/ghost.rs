@@ -9,6 +9,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 const WAYS: usize = 8;
+const ENTRY_BITS: u32 = 16;
 const COUNT_BITS: u32 = 3;
 const FROM_BITS: u32 = 2;
 pub(super) const COUNT_MAX: u8 = (1 << COUNT_BITS) - 1;
@@ -36,7 +37,8 @@ pub(super) struct Seen {
 
 /// What is remembered, of a lane.
 pub(super) struct Ghost {
-    sets: Box<[[u16; WAYS]]>,
+    /// The youngest entry of a set in the lowest bits.
+    sets: Box<[[u64; 2]]>,
 }
 
 /// Mixes a key: SplitMix64's finalizer (Steele et al., OOPSLA 2014).
@@ -48,7 +50,7 @@ pub(crate) const fn mix(key: u64) -> u64 {
 
 impl Ghost {
     pub(super) fn new(blocks: u64) -> Self {
-        Self { sets: vec![[0; WAYS]; blocks.div_ceil(WAYS as u64).max(1) as usize].into_boxed_slice() }
+        Self { sets: vec![[0; 2]; blocks.div_ceil(WAYS as u64).max(1) as usize].into_boxed_slice() }
     }
 
     /// High bits choose the set, low bits are the fingerprint; an entry of 0 is none.
@@ -58,33 +60,70 @@ impl Ghost {
         (set, (x as u16 >> (COUNT_BITS + FROM_BITS)).max(1))
     }
 
+    /// A word of the set that a block's entry is in.
+    pub(super) fn looks_at(&self, key: u64) -> &u64 {
+        &self.sets[self.place(key).0][0]
+    }
+
+    fn set(&self, at: usize) -> u128 {
+        let [low, high] = self.sets[at];
+        u128::from(low) | u128::from(high) << 64
+    }
+
+    fn put_set(&mut self, at: usize, set: u128) {
+        self.sets[at] = [set as u64, (set >> 64) as u64];
+    }
+
     /// Forgets a block; returns what was remembered of it.
     pub(super) fn take(&mut self, key: u64) -> Option<Seen> {
-        let (set, fingerprint) = self.place(key);
-        let ways = &mut self.sets[set];
-        let at = ways.iter().position(|entry| entry >> (COUNT_BITS + FROM_BITS) == fingerprint)?;
-        let entry = ways[at];
-        ways.copy_within(at + 1.., at);
-        ways[WAYS - 1] = 0;
-        let from = match entry >> COUNT_BITS & 3 {
+        let (at, fingerprint) = self.place(key);
+        let set = self.set(at);
+        let entry = |way| (set >> (way * ENTRY_BITS)) as u16;
+        let way = (0..WAYS as u32).find(|way| entry(*way) >> (COUNT_BITS + FROM_BITS) == fingerprint)?;
+        let younger = (1 << (way * ENTRY_BITS)) - 1;
+        self.put_set(at, set & younger | set >> ENTRY_BITS & !younger);
+        let from = match entry(way) >> COUNT_BITS & 3 {
             0 => From::Declined,
             1 => From::Writes,
             2 => From::Main,
             _ => From::Refused,
         };
-        Some(Seen { from, count: entry as u8 & COUNT_MAX })
+        Some(Seen { from, count: entry(way) as u8 & COUNT_MAX })
     }
 
     /// Remembers a block, and forgets the oldest of its set if that is full.
     pub(super) fn put(&mut self, key: u64, seen: Seen) {
-        let (set, fingerprint) = self.place(key);
-        let ways = &mut self.sets[set];
-        ways.copy_within(0..WAYS - 1, 1);
+        let (at, fingerprint) = self.place(key);
         let count = u16::from(seen.count.min(COUNT_MAX));
-        ways[0] = fingerprint << (COUNT_BITS + FROM_BITS) | (seen.from as u16) << COUNT_BITS | count;
+        let entry = fingerprint << (COUNT_BITS + FROM_BITS) | (seen.from as u16) << COUNT_BITS | count;
+        self.put_set(at, self.set(at) << ENTRY_BITS | u128::from(entry));
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        (self.sets.len() * WAYS * 2) as u64
+        size_of_val(&*self.sets) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_is_a_fifo_of_eight_from_which_any_can_be_taken() {
+        let seen = |key: u64| Seen {
+            from: [From::Declined, From::Writes, From::Main][key as usize % 3],
+            count: key as u8 % 8,
+        };
+        for taken in 0..8 {
+            let mut ghost = Ghost::new(8);
+            (0..9).for_each(|key| ghost.put(key, seen(key)));
+            assert_eq!(ghost.take(0), None, "the oldest of nine is forgotten");
+            assert_eq!(ghost.take(1 + taken), Some(seen(1 + taken)));
+            assert_eq!(ghost.take(1 + taken), None);
+            (1..9)
+                .filter(|key| *key != 1 + taken)
+                .for_each(|key| assert_eq!(ghost.take(key), Some(seen(key)), "{key}"));
+            assert_eq!(ghost.bytes(), 16);
+        }
     }
 }

@@ -71,6 +71,12 @@ pub trait Policy: Send {
     /// A block left the window, and is not in the cache.
     fn left_window(&mut self, _key: u64, _seen: u8) {}
 
+    /// A word of the table's cache line that [`Policy::write_missed`] would look at, if that is a large table: it may be asked for
+    /// ahead.
+    fn looks_at(&self, _key: u64) -> Option<&u64> {
+        None
+    }
+
     /// A block is written that is not in the cache; returns the hits that it starts with.
     fn write_missed(&mut self, _key: u64) -> u8 {
         0
