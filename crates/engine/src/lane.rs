@@ -101,7 +101,6 @@ pub(crate) enum LaneIo {
     ReadCache(SlotsRead),
     /// Blocks of a read piece from the origin.
     ReadOrigin {
-        piece: usize,
         read: usize,
     },
     /// Blocks of a read piece from the origin, though they are cached.
@@ -307,7 +306,7 @@ impl Lane {
     pub(crate) fn io_done(&mut self, io: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         match self.ios.remove(io) {
             LaneIo::ReadCache(read) => self.read_cache_done(&read, result, cx),
-            LaneIo::ReadOrigin { piece, read } => self.read_origin_done(piece, read, result, cx),
+            LaneIo::ReadOrigin { read } => self.read_origin_done(read, result, cx),
             LaneIo::ReadWide(read) => self.wide_done(&read, result, cx),
             LaneIo::Detour(read) => self.detour_done(&read, result, cx),
             LaneIo::Merge { piece, block, buf, from } => self.merge_done(piece, block, buf, from, result, cx),

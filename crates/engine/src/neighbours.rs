@@ -140,7 +140,6 @@ pub(crate) const fn begin_of_unit(from: u64, to: u64, unit: u64) -> u64 {
 
 /// Blocks of a read piece that are read with their neighbours.
 pub(crate) struct WideRead {
-    pub(crate) piece: usize,
     /// First block of the piece, and how many.
     at: u32,
     blocks: u32,
@@ -245,15 +244,16 @@ impl Lane {
         debug_assert_eq!(len, u64::from(span.len), "neighbours are whole blocks of the origin");
         let origin = cx.shared.origin_of(wide.first());
         let read = self.under_way.begin(wide);
-        let io = self.ios.insert(LaneIo::ReadWide(WideRead { piece: at, at: block, blocks, read, buf, into }));
+        let io = self.ios.insert(LaneIo::ReadWide(WideRead { at: block, blocks, read, buf, into }));
         self.pieces[at].pending += 1;
         cx.shared.origins[origin].client_read_began(cx.now);
         cx.io(self.id, io, device, Op::Read, offset, Some(span));
     }
 
     pub(crate) fn wide_done(&mut self, read: &WideRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-        let &WideRead { piece: at, at: block, blocks, read, buf, into } = read;
-        let (wide, waiting) = self.under_way.end(read);
+        let &WideRead { at: block, blocks, read, buf, into } = read;
+        let (mut wide, waiting) = self.under_way.end(read);
+        let at = wide.piece();
         let origin = cx.shared.origin_of(wide.first());
         cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(wide.blocks()), cx.now);
         let piece = &mut self.pieces[at];
@@ -263,7 +263,7 @@ impl Lane {
             cx.shared.origins[origin].gauge.wide_read_failed(cx.now);
             self.free_unit(buf, cx);
             self.read_origin(at, block, blocks, cx);
-            self.go_on(waiting, false, cx);
+            self.go_on(&wide, waiting, false, cx);
             return;
         }
         let from = Flat(piece.first.0 + u64::from(block));
@@ -271,13 +271,14 @@ impl Lane {
         let asked_for = blocks_span(buf, (from.0 - wide.first().0) as u32, blocks);
         let target = piece.buf.expect("a read has a buffer");
         cx.mem.copy(asked_for, target, (piece.buf_block + block) * BLOCK_BYTES as u32);
-        self.share(&waiting, wide.first(), buf, 0, cx);
+        self.share(&wide, &waiting, buf, 0, cx);
+        self.no_neighbours_of_its_own(&mut wide, &waiting);
         // In order, so that they can be read by one I/O later.
         self.take_neighbours(&wide, wide.first(), from, buf, into, cx);
         self.read_step(at, cx);
         self.take_neighbours(&wide, to, wide.end(), buf, into, cx);
         self.free_unit(buf, cx);
-        self.go_on(waiting, true, cx);
+        self.go_on(&wide, waiting, true, cx);
     }
 
     fn free_unit(&self, buf: Buf, cx: &mut Cx<'_>) {
@@ -286,7 +287,7 @@ impl Lane {
 
     fn take_neighbours(&mut self, wide: &Reading, from: Flat, to: Flat, buf: Buf, into: Into, cx: &mut Cx<'_>) {
         for flat in (from.0..to.0).map(Flat) {
-            let void = (wide.is_void(flat) || wide.is_own(flat)) && !cx.shared.planted(Canary::StaleNeighbour);
+            let void = wide.is_void(flat) && !cx.shared.planted(Canary::StaleNeighbour);
             if void || self.index.get(flat).is_some() || self.window.holds(flat) {
                 continue;
             }

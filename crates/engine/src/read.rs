@@ -153,7 +153,7 @@ impl Lane {
     pub(crate) fn read_origin(&mut self, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
         let first = Flat(self.pieces[at].first.0 + u64::from(block));
         let read = self.under_way.begin(Reading::new(at, first, blocks));
-        self.ask_origin(at, block, blocks, LaneIo::ReadOrigin { piece: at, read }, cx);
+        self.ask_origin(at, block, blocks, LaneIo::ReadOrigin { read }, cx);
     }
 
     /// Reads blocks of a piece from the origin, for this.
@@ -174,14 +174,9 @@ impl Lane {
         cx.io(self.id, io, device, Op::Read, offset, Some(Span::new(buf, whole.offset, len as u32)));
     }
 
-    pub(crate) fn read_origin_done(
-        &mut self,
-        at: usize,
-        read: usize,
-        result: Result<(), DeviceError>,
-        cx: &mut Cx<'_>,
-    ) {
+    pub(crate) fn read_origin_done(&mut self, read: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         let (read, waiting) = self.under_way.end(read);
+        let at = read.piece();
         let piece = &mut self.pieces[at];
         let origin = cx.shared.origin_of(piece.first);
         cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(read.blocks()), cx.now);
@@ -192,10 +187,10 @@ impl Lane {
             // Before the piece ends: with it goes its buffer.
             let ahead = (read.first().0 - piece.first.0) as u32;
             let (buf, buf_block) = (piece.buf.expect("a read has a buffer"), piece.buf_block + ahead);
-            self.share(&waiting, read.first(), buf, buf_block, cx);
+            self.share(&read, &waiting, buf, buf_block, cx);
         }
         self.read_step(at, cx);
-        self.go_on(waiting, result.is_ok(), cx);
+        self.go_on(&read, waiting, result.is_ok(), cx);
     }
 
     pub(crate) fn read_cache_done(&mut self, read: &SlotsRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {

@@ -33,21 +33,23 @@ pub(crate) struct Reading {
     wide: bool,
     /// Of a wide one: a bit for each block that must not be taken from it.
     void: u64,
-    /// And one for each that its piece waits for, beside those that it is for: no neighbours.
-    own: u64,
 }
 
 impl Reading {
     pub(crate) const fn new(piece: usize, first: Flat, blocks: u32) -> Self {
-        Self { piece, first, blocks, wide: false, void: 0, own: 0 }
+        Self { piece, first, blocks, wide: false, void: 0 }
     }
 
     pub(crate) const fn wide(piece: usize, first: Flat, end: Flat) -> Self {
-        Self { piece, first, blocks: (end.0 - first.0) as u32, wide: true, void: 0, own: 0 }
+        Self { piece, first, blocks: (end.0 - first.0) as u32, wide: true, void: 0 }
     }
 
     fn regions(&self) -> core::ops::RangeInclusive<u64> {
         self.first.0 >> REGION_SHIFT..=(self.end().0 - 1) >> REGION_SHIFT
+    }
+
+    pub(crate) const fn piece(&self) -> usize {
+        self.piece
     }
 
     pub(crate) const fn first(&self) -> Flat {
@@ -66,23 +68,17 @@ impl Reading {
         self.wide && self.void >> (flat.0 - self.first.0) & 1 == 1
     }
 
-    pub(crate) const fn is_own(&self, flat: Flat) -> bool {
-        self.own >> (flat.0 - self.first.0) & 1 == 1
-    }
-
     pub(crate) const fn make_void(&mut self, flat: Flat) {
         self.void |= 1 << (flat.0 - self.first.0);
     }
 }
 
-/// Blocks of a piece that somebody else's read brings.
+/// Blocks of a piece that a read brings: somebody else's, or another one of its own.
 pub(crate) struct Waiting {
     piece: usize,
     /// First block of the piece, and how many.
     at: u32,
     blocks: u32,
-    /// It is the piece's own read, which it has missed these blocks for.
-    own: bool,
 }
 
 /// The reads of origins for clients of one lane.
@@ -189,16 +185,11 @@ impl Lane {
         let from = (block..last).find(|block| read_of(self, *block).is_none()).unwrap_or(last.min(to));
         for block in (block..from).chain(to..end) {
             let id = read_of(self, block).expect("somebody reads what lies around the rest");
-            let read = &mut self.under_way.reads[id];
-            let own = read.piece == at;
-            if own && read.wide {
-                read.own |= 1 << (begin.0 + u64::from(block) - read.first.0);
-            }
             let waiting = self.under_way.waiting.entry(id).or_default();
             match waiting.last_mut() {
                 Some(last) if last.piece == at && last.at + last.blocks == block => last.blocks += 1,
                 _ => {
-                    waiting.push(Waiting { piece: at, at: block, blocks: 1, own });
+                    waiting.push(Waiting { piece: at, at: block, blocks: 1 });
                     self.pieces[at].pending += 1;
                 }
             }
@@ -206,11 +197,20 @@ impl Lane {
         (from, to)
     }
 
+    /// What a piece waits for of its own wide read was asked for, and is no neighbour.
+    pub(crate) fn no_neighbours_of_its_own(&self, read: &mut Reading, waiting: &[Waiting]) {
+        let piece = read.piece;
+        for it in waiting.iter().filter(|it| it.piece == piece) {
+            let first = self.pieces[it.piece].first.0 + u64::from(it.at);
+            (first..first + u64::from(it.blocks)).for_each(|flat| read.make_void(Flat(flat)));
+        }
+    }
+
     /// Copies what a read has brought for those who waited for it: its first block is block `buf_block` of that buffer.
-    pub(crate) fn share(&mut self, waiting: &[Waiting], first: Flat, buf: Buf, buf_block: u32, cx: &mut Cx<'_>) {
+    pub(crate) fn share(&self, read: &Reading, waiting: &[Waiting], buf: Buf, buf_block: u32, cx: &mut Cx<'_>) {
         for it in waiting {
             let piece = &self.pieces[it.piece];
-            let ahead = (piece.first.0 + u64::from(it.at) - first.0) as u32;
+            let ahead = (piece.first.0 + u64::from(it.at) - read.first.0) as u32;
             let target = piece.buf.expect("a read has a buffer");
             let from = blocks_span(buf, buf_block + ahead, it.blocks);
             cx.mem.copy(from, target, (piece.buf_block + it.at) * BLOCK_BYTES as u32);
@@ -218,11 +218,11 @@ impl Lane {
     }
 
     /// Those who waited go on: with what they were given, or by reading it themselves.
-    pub(crate) fn go_on(&mut self, waiting: Vec<Waiting>, given: bool, cx: &mut Cx<'_>) {
-        for Waiting { piece, at, blocks, own } in waiting {
+    pub(crate) fn go_on(&mut self, read: &Reading, waiting: Vec<Waiting>, given: bool, cx: &mut Cx<'_>) {
+        for Waiting { piece, at, blocks } in waiting {
             self.pieces[piece].pending -= 1;
             let counters = &mut cx.shared.counters;
-            if given && !own {
+            if given && piece != read.piece {
                 counters.read_hits += u64::from(blocks);
                 counters.ram_hits += u64::from(blocks);
                 counters.joined_blocks += u64::from(blocks);
