@@ -130,6 +130,9 @@ pub(crate) struct Serve {
     /// Threads: one for the engine, and the rest for NBD's and vhost-user-blk's clients [default: 1, which does it all].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Threads that do the work of the cache's lanes, the engine's among them; at most as many as it has lanes [default: 1].
+    #[arg(long, value_name = "N")]
+    lane_threads: Option<usize>,
     /// RAM for payload [default: 128 MiB].
     #[arg(long, value_name = "SIZE")]
     buffer_bytes: Option<Size>,
@@ -255,6 +258,7 @@ impl Serve {
         config.buffer_bytes = self.buffer_bytes.unwrap_or(config.buffer_bytes);
         config.huge_pages |= self.huge_pages;
         config.threads = self.threads.unwrap_or(config.threads);
+        config.lane_threads = self.lane_threads.unwrap_or(config.lane_threads);
         config.ram_front_bytes = self.ram_front_bytes.unwrap_or(config.ram_front_bytes);
         let policy = &mut config.policy;
         policy.dirty_limit = self.dirty_limit.unwrap_or(policy.dirty_limit);

@@ -160,7 +160,11 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
         0 | 1 => String::new(),
         more => format!("; {more} threads, one of them the engine's"),
     };
-    let lanes = if report.lanes > 1 { format!("; {} lanes", report.lanes) } else { String::new() };
+    let lanes = match (report.lanes, report.lane_threads) {
+        (0 | 1, _) => String::new(),
+        (lanes, 0 | 1) => format!("; {lanes} lanes"),
+        (lanes, threads) => format!("; {lanes} lanes by {threads} threads"),
+    };
     writeln!(
         out,
         "clients     {} connected, {} requests in flight{threads}{lanes}",

@@ -29,10 +29,14 @@ use std::sync::Arc;
 
 use flashfront_engine::{Buf, Memory, Span, Time};
 
+mod apart;
 mod caches;
 mod chunk;
+mod hands;
 mod lending;
+mod memory;
 
+use apart::Apart;
 use caches::Unfenced;
 pub use caches::prefetch;
 pub(crate) use chunk::Pin;
@@ -96,6 +100,14 @@ pub struct Arena {
     /// Where borrowers find its chunks.
     lent: Option<Loan>,
     borrowed: Borrowed,
+    /// Where its lanes find its chunks.
+    lent_to_lanes: Option<Loan>,
+    /// What its lanes work with at the same time.
+    apart: Option<Box<Apart>>,
+    /// It is a lane's, and goes from thread to thread with its work.
+    by_turns: bool,
+    /// Buffers that a lane has freed and that aren't its own, until it is their owner's turn.
+    strays: Vec<Buf>,
     /// Free buffers per pool and class, the warmest last.
     free: [[Vec<u32>; CLASSES]; 2],
     chunks_max: usize,
@@ -135,6 +147,10 @@ impl Arena {
             uses: Vec::new(),
             lent: None,
             borrowed: Borrowed::default(),
+            lent_to_lanes: None,
+            apart: None,
+            by_turns: false,
+            strays: Vec::new(),
             free: Default::default(),
             chunks_max: chunks(limit_bytes),
             huge: false,
@@ -195,9 +211,10 @@ impl Arena {
         (number_of(buf) as u32, chunk)
     }
 
-    /// Whether another arena may reach a buffer.
+    /// Whether another thread may reach a buffer while this one has the arena.
     fn is_shared(&self, buf: Buf) -> bool {
-        self.lent.is_some() || self.place_of(buf) >= self.uses.len()
+        let of_lanes = self.by_turns || self.apart.as_ref().is_some_and(|apart| apart.lane_of(buf).is_some());
+        !of_lanes && (self.lent.is_some() || self.place_of(buf) >= self.uses.len())
     }
 
     /// Its own chunk that a buffer is in; beyond all of them, if the buffer is another arena's.
@@ -243,13 +260,18 @@ impl Arena {
     /// When [`Arena::trim`] should be called at the latest; `None` while there is nothing to give back.
     #[must_use]
     pub fn next_timer(&self) -> Option<Time> {
-        (self.empty_chunks > 0).then_some(self.look_at)
+        let own = (self.empty_chunks > 0).then_some(self.look_at);
+        let of_lanes = self.apart.as_ref().and_then(|apart| apart.next_timer());
+        own.into_iter().chain(of_lanes).min()
     }
 
     /// Once a second looks for chunks of which nothing was in use, and gives one back that was found idle
     /// ten times in a row: one at a call, which then is due again at once, so that nobody waits for
     /// many. `unpin` makes a backend let go of the chunk of this number; what one keeps is asked for again later.
     pub fn trim(&mut self, now: Time, unpin: impl FnOnce(usize, &Arc<Chunk>)) {
+        if let Some(apart) = &mut self.apart {
+            apart.trim(now);
+        }
         if now < self.look_at || self.held() == 0 {
             return;
         }
@@ -279,6 +301,16 @@ impl Arena {
             self.uses[number].pool = Pool::Nobody;
             self.given_back.push(number as u32);
         }
+    }
+
+    /// Frees a buffer of another arena: a lane's, or of whoever has this one as a lane's.
+    fn free_elsewhere(&mut self, buf: Buf) {
+        if self.by_turns {
+            return self.strays.push(buf);
+        }
+        let owner = self.apart.as_mut().and_then(|apart| Some((apart.lane_of(buf)?, apart)));
+        let (lane, apart) = owner.unwrap_or_else(|| panic!("bug: {buf:?} is freed, and isn't this arena's"));
+        apart.arena(lane).free(buf);
     }
 
     /// Takes an empty chunk from its pool.
@@ -319,7 +351,7 @@ impl Arena {
                 self.uses.push(Use::new(chunk.ptr(), pool, class));
                 self.chunks.push(Arc::new(chunk));
                 let number = self.chunks.len() - 1;
-                if let Some(lent) = &self.lent {
+                for lent in self.lent.iter().chain(&self.lent_to_lanes) {
                     lent.put(number, &self.chunks[number]);
                 }
                 number
@@ -366,89 +398,6 @@ impl Use {
     fn flip(&mut self, buf: Buf) {
         let unit = buf.0 as usize % UNITS;
         self.starts[unit / 64] ^= 1 << (unit % 64);
-    }
-}
-
-impl Memory for Arena {
-    /// # Panics
-    /// If the engine holds more than the arena's limit: a bug, or a limit set too low.
-    fn alloc(&mut self, bytes: u32) -> Buf {
-        // At the bound a larger free buffer will do: `free` knows the size by the chunk.
-        let buf = (class_of(bytes)..CLASSES).find_map(|class| self.take(Pool::Engine, class));
-        buf.unwrap_or_else(|| {
-            panic!(
-                "bug: the engine asks for {bytes} bytes but all {} bytes of the arena are in use ({} allocated)",
-                self.limit_bytes(),
-                self.allocated_bytes
-            )
-        })
-    }
-
-    fn free(&mut self, buf: Buf) {
-        self.unfenced.end(buf);
-        let place = self.place_of(buf);
-        let used = &mut self.uses[place];
-        #[cfg(debug_assertions)]
-        {
-            assert!(used.is_live(buf), "bug: {buf:?} is freed twice, or was never allocated");
-            used.flip(buf);
-        }
-        used.live -= 1;
-        self.empty_chunks += usize::from(used.live == 0);
-        self.allocated_bytes -= u64::from(class_bytes(usize::from(used.class)));
-        self.free[used.pool as usize][usize::from(used.class)].push(buf.0);
-        self.tell_borrowers();
-    }
-
-    fn bytes(&self, span: Span) -> &[u8] {
-        // SAFETY: the range is mapped (`ptr`), initialised (zero-filled by the kernel) and, by the
-        // rule at the top, not being written.
-        unsafe { std::slice::from_raw_parts(self.ptr(span).as_ptr(), span.len as usize) }
-    }
-
-    fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
-        // SAFETY: as in `bytes`; `&mut self` excludes any other reference into the arena.
-        unsafe { std::slice::from_raw_parts_mut(self.ptr(span).as_ptr(), span.len as usize) }
-    }
-
-    fn copy(&mut self, from: Span, to: Buf, offset: u32) {
-        self.unfenced.end(to);
-        let (source, target) = self.both(from, Span::new(to, offset, from.len));
-        // SAFETY: both ranges are mapped and, by the contract of `Memory::copy`, don't overlap.
-        unsafe { target.copy_from_nonoverlapping(source, from.len as usize) };
-    }
-
-    // On an EPYC in process on a file 1.75 us a write instead of 2.46; where nothing takes the buffer in between, as on null
-    // devices, it is the ordinary copy that wins, 0.70 to 0.87. `copy` is for what is read again soon, and stays in the caches.
-    fn copy_summed(&mut self, from: Span, to: Buf, offset: u32) -> u32 {
-        let sum = self.checksum(from);
-        let to = Span::new(to, offset, from.len);
-        let (source, target) = self.both(from, to);
-        self.unfenced.begin(to);
-        // SAFETY: both ranges are mapped and, by the contract of `Memory::copy_summed`, don't overlap. The fence comes before any other access:
-        // each begins with `ptr`, also an I/O's, whose address is taken when a commit is submitted, after the last copy into it; a buffer that is
-        // freed and one that two arenas know are fenced at once. It must be this thread's own: an arena that another thread gets goes through a
-        // lock or the kernel, and locked instructions end streaming stores as well (Intel's manual vol. 3, "Buffering of Write Combining Memory
-        // Locations"; AMD's vol. 2, "Write-Buffer Emptying Conditions").
-        unsafe { caches::copy_past(source.as_ptr(), target.as_ptr(), from.len as usize) };
-        if self.is_shared(to.buf) {
-            self.unfenced.end(to.buf);
-        }
-        sum
-    }
-
-    fn zero(&mut self, span: Span) {
-        self.bytes_mut(span).fill(0);
-    }
-
-    fn checksum(&self, span: Span) -> u32 {
-        // The catalogue's CRC-32/ISCSI is CRC-32C. crc-fast takes 47 ns per 4 KiB on an idle core
-        // with AVX-512 where the crc32c crate takes 160; on a busy one 182 to 288.
-        crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, self.bytes(span)) as u32
-    }
-
-    fn expect(&self, word: &u64) {
-        prefetch(word);
     }
 }
 

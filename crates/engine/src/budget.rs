@@ -13,6 +13,7 @@ const DAY_NS: u128 = 86_400_000_000_000;
 const CREDIT_PART: i64 = 4;
 
 /// The bytes that may be written.
+#[derive(Clone, Copy)]
 pub(crate) struct Budget {
     per_day: u64,
     credit: i64,

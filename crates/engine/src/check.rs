@@ -5,11 +5,11 @@
 use alloc::vec;
 
 use crate::commit::State;
-use crate::lane::{Lane, LaneIo};
+use crate::lane::{LaneIo, Lanes};
 use crate::shared::Shared;
 
 /// Panics when an invariant is broken.
-pub(crate) fn check(lanes: &[Lane], shared: &Shared) {
+pub(crate) fn check(lanes: &Lanes, shared: &Shared) {
     let mut dirty = 0;
     let mut dirty_of = vec![0u64; shared.origins.len()];
     for lane in lanes {

@@ -23,6 +23,7 @@ use crate::format::{COMMIT_ENTRIES_MAX, CommitHeader, Entry, STREAMS, Stream};
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
+use crate::measured::Measured;
 use crate::memory::{Buf, Span};
 use crate::mirror::Copied;
 use crate::policy::{HITS_MAX, Zone};
@@ -414,7 +415,7 @@ impl Lane {
         cx.shared.counters.commits += 1;
         let io = self.ios.insert(LaneIo::Commit { seq });
         let offset = cx.shared.superblock.slot_offset(self.id as u32, open.header_slot);
-        cx.shared.gauge.commit_began(cx.now);
+        cx.shared.measure(Measured::CommitBegan, cx.now);
         let copied = if stream == Stream::Writes { Copied::All } else { Copied::Header };
         cx.cache_write(self.id, io, offset, blocks_span(open.buf, 0, blocks + 1), copied);
     }

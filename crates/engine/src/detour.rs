@@ -46,7 +46,7 @@ impl Lane {
 
     pub(crate) fn read_detour(&mut self, at: usize, block: u32, blocks: u32, instead_of_ns: u64, cx: &mut Cx<'_>) {
         let origin = cx.shared.origin_of(self.pieces[at].first);
-        let taken = cx.shared.origins[origin].gauge.detour.began(instead_of_ns, cx.now);
+        let taken = cx.shared.detour_began(origin, instead_of_ns, cx.now);
         cx.shared.counters.bypassed_congested_blocks += u64::from(blocks);
         cx.shared.counters.read_misses += u64::from(blocks);
         self.ask_origin(at, block, blocks, LaneIo::Detour(Detoured { piece: at, at: block, blocks, taken }), cx);

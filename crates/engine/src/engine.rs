@@ -7,12 +7,14 @@
 mod flushes;
 mod life;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use slab::Slab;
 
 use self::life::Life;
+use crate::apart::LaneJob;
 use crate::budget::Budget;
 use crate::congestion::{CacheGauge, OriginGauge};
 use crate::destage::{CacheReads, Destager};
@@ -20,7 +22,7 @@ use crate::event::Event;
 use crate::format::Superblock;
 use crate::index::Flat;
 use crate::io::{Control, DeviceError, Effects, Input};
-use crate::lane::Lane;
+use crate::lane::{Lane, Lanes, OwnLanes};
 use crate::memory::Memory;
 use crate::mirror::{MIRRORED, Members};
 use crate::options::Options;
@@ -49,6 +51,8 @@ pub(crate) struct Coordinator {
     pub(crate) zeroes: Zeroes,
     pub(crate) destager: Destager,
     pub(crate) shadow: Shadow,
+    /// Lanes while they work apart.
+    pub(crate) jobs: Vec<LaneJob>,
     persist: Persist,
     /// A flush of the cache device is in flight.
     cache_flushing: bool,
@@ -64,7 +68,7 @@ pub(crate) struct Coordinator {
 
 /// A cache.
 pub struct Engine {
-    lanes: Vec<Lane>,
+    lanes: OwnLanes,
     shared: Shared,
     coordinator: Coordinator,
 }
@@ -130,9 +134,10 @@ impl Engine {
             ram_front_bytes: 0,
             budget,
             window_bytes: 0,
+            measured: None,
         };
-        let lanes = (0..shared.superblock.lanes as usize).map(|id| Lane::new(id, keys, &shared));
-        let lanes = lanes.collect::<Result<Vec<_>, _>>()?;
+        let lanes = (0..shared.superblock.lanes as usize).map(|id| Lane::new(id, keys, &shared).map(Box::new));
+        let lanes = lanes.collect::<Result<OwnLanes, _>>()?;
         let coordinator = Coordinator {
             requests: Slab::new(),
             router,
@@ -140,6 +145,7 @@ impl Engine {
             zeroes: Zeroes::default(),
             destager: Destager::new(now),
             shadow: Shadow::new(shape(&shared.superblock, &shared.options), shared.options.policy.build),
+            jobs: Vec::new(),
             persist: Persist::default(),
             cache_flushing: false,
             until_drained: Vec::new(),
@@ -256,7 +262,7 @@ impl Engine {
             flash_writes_per_day_bytes: budget.map(|it| it.0),
             flash_writes_left_bytes: budget.map_or(0, |it| it.1),
             window_bytes: shared.window_bytes,
-            index_bytes: self.lanes.iter().map(Lane::table_bytes).sum(),
+            index_bytes: self.lanes.iter().map(|lane| lane.table_bytes()).sum(),
             shadow_bytes: self.coordinator.shadow.bytes(),
             what_if: self.coordinator.shadow.what_if(self.shared.counters.found()),
             requests_in_flight: self.coordinator.requests.len() as u64,
@@ -307,7 +313,7 @@ impl Coordinator {
         self.life == Life::Serving
     }
 
-    fn control(&mut self, control: Control, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    fn control(&mut self, control: Control, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         match control {
             Control::SetMode { origin, mode } => {
                 let at = cx.shared.superblock.origins.iter().position(|record| record.id == origin);
@@ -341,23 +347,16 @@ impl Coordinator {
         }
     }
 
-    fn hand_on(
-        &mut self,
-        lane: usize,
-        io: usize,
-        result: Result<(), DeviceError>,
-        lanes: &mut [Lane],
-        cx: &mut Cx<'_>,
-    ) {
+    fn hand_on(&mut self, lane: usize, io: usize, result: Result<(), DeviceError>, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         if lane == COORDINATOR {
             self.io_done(io, result, lanes, cx);
         } else {
-            lanes[lane].io_done(io, result, cx);
+            lanes[lane].take_ended(io, result, cx);
         }
     }
 
     /// Follows a change of the members of a mirrored cache, and hands on what both have done.
-    fn follow_members(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    fn follow_members(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         if core::mem::take(&mut cx.shared.members.lead_changed) {
             lanes.iter_mut().for_each(|lane| lane.lead_changed(cx));
         }
@@ -368,7 +367,7 @@ impl Coordinator {
         }
     }
 
-    fn io_done(&mut self, io: usize, result: Result<(), DeviceError>, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    fn io_done(&mut self, io: usize, result: Result<(), DeviceError>, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         match io {
             CACHE_FLUSH => self.cache_flushed(result, lanes, cx),
             PERSIST_WRITE | PERSIST_FLUSH => self.persist.io_done(io, result, cx),
@@ -377,12 +376,10 @@ impl Coordinator {
     }
 
     /// Lets everything move that can.
-    fn settle(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    fn settle(&mut self, lanes: &mut OwnLanes, cx: &mut Cx<'_>) {
         loop {
             self.follow_members(lanes, cx);
-            for lane in &mut *lanes {
-                lane.run_ready(cx);
-            }
+            self.work(lanes, cx);
             self.handle_messages(lanes, cx);
             if matches!(self.life, Life::Serving | Life::Stopping) {
                 self.zeroes_step(lanes, cx);
@@ -408,14 +405,14 @@ impl Coordinator {
             self.persist.step(cx);
             self.flush_devices(lanes, cx);
             let ended = cx.shared.members.ended.is_empty();
-            if ended && cx.shared.up.is_empty() && lanes.iter().all(|lane| lane.ready.is_empty()) {
+            if ended && cx.shared.up.is_empty() && !lanes.iter().any(|lane| lane.has_work()) {
                 break;
             }
         }
         self.live(lanes, cx);
     }
 
-    fn handle_messages(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    fn handle_messages(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         while !cx.shared.up.is_empty() {
             let mut messages = core::mem::take(&mut cx.shared.up);
             for up in messages.drain(..) {
@@ -450,7 +447,7 @@ impl Coordinator {
                 cx.shared.up = messages;
             }
             for lane in &mut *lanes {
-                lane.run_ready(cx);
+                lane.work(cx);
             }
         }
     }

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use slab::Slab;
 
-use crate::canary::Canary;
+use crate::apart::Apart;
 use crate::checkpoint::Checkpoint;
 use crate::commit::{Log, Note, Place, Segment, State, Waiter};
 use crate::destage::Run;
@@ -40,6 +40,13 @@ pub(crate) enum PieceKind {
     Direct,
     Discard,
     Zero,
+}
+
+impl PieceKind {
+    /// Whether it has to do with its lane alone.
+    pub(crate) const fn is_of_one_lane(self) -> bool {
+        matches!(self, Self::Read | Self::Write)
+    }
 }
 
 /// The part of a request that falls into one stripe, in whole blocks.
@@ -153,6 +160,11 @@ pub(crate) enum LaneIo {
     },
 }
 
+/// All lanes.
+pub(crate) type Lanes = [Box<Lane>];
+/// The same, to hand them over one by one.
+pub(crate) type OwnLanes = Vec<Box<Lane>>;
+
 /// One lane.
 pub(crate) struct Lane {
     pub(crate) id: usize,
@@ -166,6 +178,11 @@ pub(crate) struct Lane {
     pub(crate) pieces: Slab<Piece>,
     /// Pieces whose lock was granted.
     pub(crate) ready: VecDeque<usize>,
+    /// What is left for when lanes work apart: pieces that came, and clients' I/Os that ended.
+    pub(crate) arrived: Vec<Piece>,
+    pub(crate) ended: Vec<(usize, Result<(), DeviceError>)>,
+    /// What it works on beside the other lanes.
+    pub(crate) apart: Option<Box<Apart>>,
     pub(crate) ios: Slab<LaneIo>,
     pub(crate) log: Log,
     pub(crate) ram_front: RamFront,
@@ -213,6 +230,9 @@ impl Lane {
             under_way: UnderWay::default(),
             pieces: Slab::new(),
             ready: VecDeque::new(),
+            arrived: Vec::new(),
+            ended: Vec::new(),
+            apart: None,
             ios: Slab::new(),
             log: Log::new(superblock),
             ram_front: RamFront::new(shared.options.ram_front_bytes / u64::from(superblock.lanes)),
@@ -238,38 +258,6 @@ impl Lane {
             checkpoint: Checkpoint::default(),
             recovery: None,
         })
-    }
-
-    /// Takes a piece; it starts when its lock is granted.
-    pub(crate) fn begin(&mut self, piece: Piece) {
-        let (first, blocks) = (piece.first, u64::from(piece.blocks));
-        let exclusive = piece.kind != PieceKind::Read;
-        if exclusive {
-            self.under_way.make_void(first, piece.end());
-        }
-        let at = self.pieces.insert(piece);
-        let (lock, granted) = self.locks.acquire(first, blocks, exclusive, at);
-        self.pieces[at].lock = Some(lock);
-        if granted {
-            self.ready.push_back(at);
-        }
-    }
-
-    /// Starts the pieces whose locks were granted.
-    pub(crate) fn run_ready(&mut self, cx: &mut Cx<'_>) {
-        while let Some(at) = self.ready.pop_front() {
-            match self.pieces[at].kind {
-                PieceKind::Read => {
-                    if cx.shared.planted(Canary::FillOverNewer) {
-                        self.unlock(at);
-                    }
-                    self.start_read(at, cx);
-                }
-                PieceKind::Write => self.start_write(at, cx),
-                PieceKind::Direct => self.start_direct(at, cx),
-                PieceKind::Discard | PieceKind::Zero => self.clear_way(at, cx),
-            }
-        }
     }
 
     /// Gives the piece's lock back before the piece ends.

@@ -14,6 +14,7 @@
 
 extern crate alloc;
 
+mod apart;
 mod budget;
 mod bypass;
 mod canary;
@@ -33,6 +34,7 @@ mod io;
 mod lane;
 mod locality;
 mod locks;
+mod measured;
 mod memory;
 mod mirror;
 mod neighbours;
@@ -54,9 +56,11 @@ mod throttle;
 mod types;
 mod under_way;
 mod window;
+mod work;
 mod write;
 mod zeroes;
 
+pub use apart::LaneJob;
 #[cfg(feature = "canary")]
 pub use canary::Canary;
 pub use engine::Engine;

@@ -5,6 +5,10 @@
 //! simulation without payload implements it with nothing but the few header buffers. Nothing
 //! here is I/O: all calls are immediate.
 
+use alloc::vec::Vec;
+
+use crate::apart::LaneJob;
+
 /// A buffer of whole 4 KiB blocks, aligned to 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Buf(pub u32);
@@ -66,6 +70,17 @@ pub trait Memory {
     /// A hint: the engine will soon look at the cache line of its own tables that this word is in. Who can asks the processor to
     /// fetch it (`flashfront_device::prefetch`); nothing depends on it but time.
     fn expect(&self, _word: &u64) {}
+
+    /// From how many blocks on that two lanes each have work for, [`Memory::apart`] is worth its trouble; `None`: never.
+    fn apart_from(&self) -> Option<u64> {
+        None
+    }
+
+    /// Runs each of the jobs once, in any order or at the same time, each with a memory that knows all buffers, and leaves them
+    /// in their places. What jobs have changed is to be seen in this memory afterwards.
+    fn apart(&mut self, _jobs: &mut Vec<LaneJob>) {
+        unreachable!("only a memory that says from when on is asked to");
+    }
 }
 
 #[cfg(test)]

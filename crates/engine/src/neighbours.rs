@@ -21,6 +21,7 @@ use crate::index::Flat;
 use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::locality::Locality;
+use crate::measured::Measured;
 use crate::memory::Buf;
 use crate::shared::{Cx, blocks_span};
 use crate::types::{BLOCK_BYTES, Mode};
@@ -246,7 +247,7 @@ impl Lane {
         let read = self.under_way.begin(wide);
         let io = self.ios.insert(LaneIo::ReadWide(WideRead { at: block, blocks, read, buf, into }));
         self.pieces[at].pending += 1;
-        cx.shared.origins[origin].client_read_began(cx.now);
+        cx.shared.measure(Measured::OriginReadBegan { origin }, cx.now);
         cx.io(self.id, io, device, Op::Read, offset, Some(span));
     }
 

@@ -14,6 +14,7 @@ use crate::format::Stream;
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::lane::{Lane, LaneIo, SlotsRead};
+use crate::measured::Measured;
 use crate::memory::Span;
 use crate::mirror::device;
 use crate::shared::{Cx, blocks_span};
@@ -116,8 +117,7 @@ impl Lane {
         let offset = cx.shared.superblock.slot_offset(self.id as u32, read.slot);
         let device = read.device;
         let io = self.ios.insert(LaneIo::ReadCache(read));
-        cx.shared.gauge.reads.began(cx.now);
-        cx.shared.cache_reads.read(read_blocks, cx.now);
+        cx.shared.measure(Measured::CacheReadBegan { blocks: read_blocks }, cx.now);
         cx.io(self.id, io, device, Op::Read, offset, Some(span));
     }
 
@@ -170,7 +170,7 @@ impl Lane {
         }
         let io = self.ios.insert(what);
         let origin = cx.shared.origin_of(first);
-        cx.shared.origins[origin].client_read_began(cx.now);
+        cx.shared.measure(Measured::OriginReadBegan { origin }, cx.now);
         cx.io(self.id, io, device, Op::Read, offset, Some(Span::new(buf, whole.offset, len as u32)));
     }
 
@@ -179,7 +179,8 @@ impl Lane {
         let at = read.piece();
         let piece = &mut self.pieces[at];
         let origin = cx.shared.origin_of(piece.first);
-        cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(read.blocks()), cx.now);
+        let blocks = result.is_ok().then_some(read.blocks());
+        cx.shared.measure(Measured::OriginReadEnded { origin, blocks }, cx.now);
         piece.pending -= 1;
         if result.is_err() {
             piece.error = Some(RequestError::Io);
@@ -196,8 +197,7 @@ impl Lane {
     pub(crate) fn read_cache_done(&mut self, read: &SlotsRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         let &SlotsRead { piece: at, at: block, slot, ref checksums, device } = read;
         self.log.segment_of(slot).pins -= 1;
-        cx.shared.gauge.reads.ended(cx.now, u64::from(result.is_ok()));
-        cx.shared.cache_reads.ended(cx.now);
+        cx.shared.measure(Measured::CacheReadEnded { sound: result.is_ok() }, cx.now);
         let piece = &mut self.pieces[at];
         piece.pending -= 1;
         let (first, buf_block) = (piece.first, piece.buf_block);

@@ -8,7 +8,7 @@ use crate::commit::Waiter;
 use crate::engine::Coordinator;
 use crate::index::Flat;
 use crate::io::{Effect, Request, RequestError, RequestId, RequestOp};
-use crate::lane::{Lane, Piece, PieceKind};
+use crate::lane::{Lane, Lanes, Piece, PieceKind};
 use crate::memory::{Buf, Memory};
 use crate::policy::Hold;
 use crate::shadow::{Access, Live};
@@ -68,6 +68,15 @@ fn shadowed(kind: PieceKind, bypass: bool, mode: Mode) -> Option<Access> {
 }
 
 impl Lane {
+    /// Asks for what will be looked at for a piece. It comes from main memory, and is needed when all that was taken with this request is.
+    pub(crate) fn expect(&self, piece: &Piece, mem: &dyn Memory) {
+        let flats = piece.first.0..piece.end().0.min(piece.first.0 + EXPECTED_BLOCKS_MAX);
+        flats.clone().for_each(|flat| mem.expect(self.index.looks_at(Flat(flat))));
+        if piece.kind == PieceKind::Write {
+            self.expect_missed(flats, mem);
+        }
+    }
+
     /// Asks for what the policy remembers of blocks that are not in the cache. Of reads only those that miss do, so that hits don't pay for it (3 %).
     pub(crate) fn expect_missed(&self, flats: core::ops::Range<u64>, mem: &dyn Memory) {
         let ahead = flats.take(EXPECTED_BLOCKS_MAX as usize);
@@ -77,7 +86,7 @@ impl Lane {
 
 impl Coordinator {
     /// Takes a client's request.
-    pub(crate) fn accept(&mut self, request: Request, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    pub(crate) fn accept(&mut self, request: Request, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         self.destager.request_seen(cx.now);
         let Some((origin, error)) = self.check_request(&request, cx) else {
             cx.out.0.push(Effect::Reply { id: request.id, result: Err(RequestError::Invalid) });
@@ -131,7 +140,7 @@ impl Coordinator {
         Some((origin, (!sound).then_some(RequestError::Invalid)))
     }
 
-    fn read(&mut self, at: usize, range: Range, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    fn read(&mut self, at: usize, range: Range, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         let origin = &mut cx.shared.origins[range.origin];
         let stream_bytes = origin.streams.note(range.lba, range.sectors);
         let cutoff = cx.shared.options.sequential_bypass_bytes;
@@ -141,7 +150,7 @@ impl Coordinator {
         self.split(at, range, PieceKind::Read, false, bypass, lanes, cx);
     }
 
-    pub(crate) fn write(&mut self, at: usize, range: Range, fua: bool, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    pub(crate) fn write(&mut self, at: usize, range: Range, fua: bool, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         let origin = &mut cx.shared.origins[range.origin];
         let stream_bytes = origin.streams.note(range.lba, range.sectors);
         let cutoff = cx.shared.options.sequential_bypass_bytes;
@@ -163,14 +172,14 @@ impl Coordinator {
     }
 
     /// Whether the log takes no more at this moment, and the origin would take this write sooner.
-    fn writes_congested(&self, range: Range, lanes: &[Lane], cx: &Cx<'_>) -> bool {
+    fn writes_congested(&self, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
         let origin = &cx.shared.origins[range.origin];
         let lane = &lanes[self.router.lane_of(Flat(origin.base.0 + range.lba / BLOCK_SECTORS))];
         let blocks = blocks_of(range).count() as u64;
         lane.log.saturated() && cx.shared.gauge.writes_congested(&origin.gauge, blocks, cx.now)
     }
 
-    fn none_cached(&self, range: Range, lanes: &[Lane], cx: &Cx<'_>) -> bool {
+    fn none_cached(&self, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
         let base = cx.shared.origins[range.origin].base.0;
         blocks_of(range)
             .map(|block| base + block)
@@ -184,7 +193,7 @@ impl Coordinator {
         range: Range,
         kind: PieceKind,
         fua: bool,
-        lanes: &mut [Lane],
+        lanes: &mut Lanes,
         cx: &mut Cx<'_>,
     ) {
         let lba = range.lba.next_multiple_of(BLOCK_SECTORS);
@@ -207,7 +216,7 @@ impl Coordinator {
         kind: PieceKind,
         durable: bool,
         bypass: bool,
-        lanes: &mut [Lane],
+        lanes: &mut Lanes,
         cx: &mut Cx<'_>,
     ) {
         let origin = &cx.shared.origins[range.origin];
@@ -256,14 +265,13 @@ impl Coordinator {
             };
             self.requests[at].pending += 1;
             let lane = &mut lanes[self.router.lane_of(from)];
-            // They come from main memory, and are needed when all that was taken with this request is.
-            let ahead = from.0..to.0.min(from.0 + EXPECTED_BLOCKS_MAX);
-            ahead.for_each(|flat| cx.mem.expect(lane.index.looks_at(Flat(flat))));
+            if cx.mem.apart_from().is_none() {
+                lane.expect(&piece, cx.mem);
+            }
             if kind == PieceKind::Write {
-                lane.expect_missed(from.0..to.0, cx.mem);
                 self.throttle.submit(piece);
             } else {
-                lane.begin(piece);
+                lane.take(piece, cx);
             }
             from = to;
         }
@@ -271,7 +279,7 @@ impl Coordinator {
 
     /// A write that was to go past the log while that is slow goes the way of any other. What it was completed with may be old by now: it
     /// is completed once more.
-    pub(crate) fn past_congestion(&mut self, lane: usize, at: usize, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    pub(crate) fn past_congestion(&mut self, lane: usize, at: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         let origin = cx.shared.origin_of(lanes[lane].pieces[at].first);
         let taken = lanes[lane].take_back(at);
         let (head, tail) = taken.around;
@@ -280,12 +288,12 @@ impl Coordinator {
         if cx.shared.origins[origin].mode == Mode::Writeback && !cx.shared.draining && !cx.shared.cache_failed {
             self.throttle.submit(Piece { kind: PieceKind::Write, bypass: false, ..piece });
         } else {
-            lanes[lane].begin(piece);
+            lanes[lane].take(piece, cx);
         }
     }
 
     /// FLUSH: everything acknowledged so far, in all lanes, and what went to the origin directly.
-    fn flush(&mut self, at: usize, origin: usize, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    fn flush(&mut self, at: usize, origin: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         let joined = if cx.shared.planted(Canary::OneLaneFlushed) { 1 } else { lanes.len() };
         for lane in &mut lanes[..joined] {
             self.requests[at].pending += u32::from(lane.await_durable(Waiter::Request(at), cx));

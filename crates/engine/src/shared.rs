@@ -16,6 +16,7 @@ use crate::event::Event;
 use crate::format::{Superblock, seal_checksum};
 use crate::index::Flat;
 use crate::io::{DeviceError, DeviceId, Effect, Effects, Io, Op, RequestError, Token};
+use crate::measured::Measured;
 use crate::memory::{Memory, Span};
 use crate::mirror::Members;
 use crate::options::Options;
@@ -208,6 +209,8 @@ pub(crate) struct Shared {
     pub(crate) budget: Option<Budget>,
     /// Bytes of the windows of all lanes.
     pub(crate) window_bytes: u64,
+    /// Of a view: what happened at the devices.
+    pub(crate) measured: Option<Vec<Measured>>,
 }
 
 impl Shared {
@@ -268,11 +271,8 @@ impl Cx<'_> {
         len: u64,
         span: Option<Span>,
     ) {
-        if what == Op::Write
-            && device == self.lead()
-            && let Some(budget) = &mut self.shared.budget
-        {
-            budget.spend(len, self.now);
+        if what == Op::Write && device == self.lead() {
+            self.shared.measure(Measured::CacheWritten { bytes: len }, self.now);
         }
         let it = &mut self.shared.counters;
         let mut nothing = 0;

@@ -8,79 +8,94 @@ use alloc::vec::Vec;
 use crate::shadow::{Found, WhatIf};
 use crate::types::{Key, Mode, OriginId};
 
-/// What only grows. Units: operations, blocks, or bytes, as the names say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What only grows. Units: operations, blocks, or bytes, as the names say.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            /// Counts on by so much.
+            pub(crate) const fn add(&mut self, more: &Self) {
+                $(self.$name += more.$name;)*
+            }
+        }
+    };
+}
+
+counters! {
     /// Read requests.
-    pub reads: u64,
+    reads,
     /// Write requests (with write-zeroes).
-    pub writes: u64,
+    writes,
     /// FLUSH requests.
-    pub flushes: u64,
+    flushes,
     /// Discard requests.
-    pub discards: u64,
+    discards,
     /// Blocks read from the cache (device or RAM).
-    pub read_hits: u64,
+    read_hits,
     /// Blocks among the hits that were in RAM: in a commit not yet written, in the window or the RAM front, or brought for somebody else.
-    pub ram_hits: u64,
+    ram_hits,
     /// Blocks among the hits that somebody else's read of the origin was bringing when they were asked for; they count as in RAM.
-    pub joined_blocks: u64,
+    joined_blocks,
     /// Blocks read from an origin.
-    pub read_misses: u64,
+    read_misses,
     /// Blocks written that were in the cache already.
-    pub write_hits: u64,
+    write_hits,
     /// Blocks written that were not.
-    pub write_misses: u64,
+    write_misses,
     /// Blocks of writes that went to the origin directly.
-    pub writes_direct_blocks: u64,
+    writes_direct_blocks,
     /// Blocks that missed, or came along with one that did and were asked for, and were put in the cache.
-    pub promoted_blocks: u64,
+    promoted_blocks,
     /// Blocks that were put in the cache because one beside them missed.
-    pub neighbour_blocks: u64,
+    neighbour_blocks,
     /// Blocks that were put in the window, in RAM, because one beside them missed.
-    pub waiting_neighbour_blocks: u64,
+    waiting_neighbour_blocks,
     /// Blocks that were not put in the cache because the flash budget was used up.
-    pub over_budget_blocks: u64,
+    over_budget_blocks,
     /// Blocks that reclaim copied forward.
-    pub reinserted_blocks: u64,
+    reinserted_blocks,
     /// Blocks that reclaim dropped.
-    pub evicted_blocks: u64,
+    evicted_blocks,
     /// Blocks made clean by destage.
-    pub destaged_blocks: u64,
+    destaged_blocks,
     /// Requests sent past the cache because their stream is sequential.
-    pub bypassed_sequential: u64,
+    bypassed_sequential,
     /// Blocks that were read from or written to an origin because the cache device was slower at that moment.
-    pub bypassed_congested_blocks: u64,
+    bypassed_congested_blocks,
     /// Reads sent to origins.
-    pub origin_reads: u64,
+    origin_reads,
     /// Bytes read from origins.
-    pub origin_reads_bytes: u64,
+    origin_reads_bytes,
     /// Writes sent to origins, with write-zeroes.
-    pub origin_writes: u64,
+    origin_writes,
     /// Bytes written to origins.
-    pub origin_writes_bytes: u64,
+    origin_writes_bytes,
     /// Reads sent to the cache device.
-    pub cache_reads: u64,
+    cache_reads,
     /// Bytes read from the cache device.
-    pub cache_reads_bytes: u64,
+    cache_reads_bytes,
     /// Writes sent to the cache device.
-    pub cache_writes: u64,
+    cache_writes,
     /// Bytes written to the cache device.
-    pub cache_writes_bytes: u64,
+    cache_writes_bytes,
     /// FLUSHes sent to the cache device.
-    pub cache_flushes: u64,
+    cache_flushes,
     /// FLUSHes sent to origins.
-    pub origin_flushes: u64,
+    origin_flushes,
     /// Commits written.
-    pub commits: u64,
+    commits,
     /// Checkpoints completed.
-    pub checkpoints: u64,
+    checkpoints,
     /// Blocks whose checksum did not match.
-    pub corrupt_blocks: u64,
+    corrupt_blocks,
     /// Writes that had to wait for the dirty limit.
-    pub throttled_writes: u64,
+    throttled_writes,
     /// Drains completed: at the end of each nothing was dirty.
-    pub drains: u64,
+    drains,
 }
 
 impl Counters {

@@ -10,7 +10,7 @@ use crate::commit::Place;
 use crate::format::Mirror;
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op};
-use crate::lane::{Lane, LaneIo};
+use crate::lane::{Lane, LaneIo, Lanes};
 use crate::memory::{Buf, Span};
 use crate::mirror::{State, device};
 use crate::shared::{Cx, Shared, blocks_span};
@@ -42,7 +42,7 @@ pub(crate) struct Sync {
 }
 
 /// Begins, if there is no mirror yet.
-pub(crate) fn begin(lanes: &mut [Lane], cx: &mut Cx<'_>) {
+pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let busy = lanes.iter().any(|lane| lane.sync.is_some());
     if cx.shared.members.state != State::Single || cx.shared.cache_failed || busy {
         return;
@@ -55,9 +55,9 @@ pub(crate) fn begin(lanes: &mut [Lane], cx: &mut Cx<'_>) {
 }
 
 /// When all lanes are done the superblocks may say so.
-pub(crate) fn end(lanes: &mut [Lane], cx: &mut Cx<'_>) {
+pub(crate) fn end(lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let done = |lane: &Lane| lane.sync.as_ref().is_some_and(|sync| sync.phase == Phase::Done);
-    if cx.shared.members.state == State::Syncing && lanes.iter().all(done) {
+    if cx.shared.members.state == State::Syncing && lanes.iter().all(|lane| done(lane)) {
         lanes.iter_mut().for_each(|lane| lane.sync = None);
         cx.shared.members.state = State::Pairing;
         cx.shared.members.to_record = true;
@@ -66,7 +66,7 @@ pub(crate) fn end(lanes: &mut [Lane], cx: &mut Cx<'_>) {
 }
 
 /// How it stands, for people.
-pub(crate) fn status(lanes: &[Lane], shared: &Shared) -> MirrorStatus {
+pub(crate) fn status(lanes: &Lanes, shared: &Shared) -> MirrorStatus {
     let syncs = || lanes.iter().filter_map(|lane| lane.sync.as_ref());
     match shared.members.state {
         State::Whole => MirrorStatus::Whole,

@@ -8,7 +8,7 @@
 
 use alloc::collections::VecDeque;
 
-use crate::lane::{Lane, Piece};
+use crate::lane::{Lanes, Piece};
 use crate::router::Router;
 use crate::shared::{Cx, Shared};
 use crate::types::Time;
@@ -88,7 +88,7 @@ impl Throttle {
     }
 
     /// Lets through what may pass.
-    pub(crate) fn step(&mut self, lanes: &mut [Lane], router: &Router, cost: Cost, cx: &mut Cx<'_>) {
+    pub(crate) fn step(&mut self, lanes: &mut Lanes, router: &Router, cost: Cost, cx: &mut Cx<'_>) {
         while let Some(piece) = self.waiting.front() {
             let blocks = u64::from(piece.blocks);
             if cx.now < self.next_pass || (self.over_limit(blocks, cx.shared) && !cx.shared.cache_failed) {
@@ -105,7 +105,7 @@ impl Throttle {
             // Who has waited here for a while still writes.
             cx.shared.cache_reads.last_write = Some(cx.now);
             cx.shared.reserved += blocks;
-            lanes[router.lane_of(piece.first)].begin(piece);
+            lanes[router.lane_of(piece.first)].take(piece, cx);
         }
     }
 }

@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::engine::Coordinator;
-use crate::lane::{Lane, PieceKind};
+use crate::lane::{Lanes, PieceKind};
 use crate::memory::Buf;
 use crate::request::{Range, always_durable};
 use crate::shared::{Cx, blocks_span};
@@ -64,7 +64,7 @@ impl Zeroes {
 }
 
 impl Coordinator {
-    pub(crate) fn write_zeroes(&mut self, at: usize, range: Range, fua: bool, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    pub(crate) fn write_zeroes(&mut self, at: usize, range: Range, fua: bool, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         let is_ragged = !range.lba.is_multiple_of(BLOCK_SECTORS) || !range.sectors.is_multiple_of(BLOCK_SECTORS);
         if is_ragged && (self.zeroes.ragged >= RAGGED_MAX || !self.zeroes.waiting.is_empty()) {
             self.requests[at].pending += 1;
@@ -75,7 +75,7 @@ impl Coordinator {
     }
 
     /// Goes on with those that waited.
-    pub(crate) fn zeroes_step(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    pub(crate) fn zeroes_step(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         while self.zeroes.ragged < RAGGED_MAX
             && let Some((at, range, fua)) = self.zeroes.waiting.pop_front()
         {
@@ -84,7 +84,7 @@ impl Coordinator {
         }
     }
 
-    fn write_zeroes_now(&mut self, at: usize, range: Range, fua: bool, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    fn write_zeroes_now(&mut self, at: usize, range: Range, fua: bool, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         let end = range.lba + range.sectors;
         let (first_whole, end_whole) = (range.lba.next_multiple_of(BLOCK_SECTORS), end / BLOCK_SECTORS * BLOCK_SECTORS);
         if first_whole > end_whole {
@@ -107,7 +107,7 @@ impl Coordinator {
     }
 
     /// A part of one block.
-    fn write_ragged(&mut self, at: usize, range: Range, fua: bool, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    fn write_ragged(&mut self, at: usize, range: Range, fua: bool, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         let buf = cx.alloc(1);
         cx.mem.zero(blocks_span(buf, 0, 1));
         self.zeroes.ragged += 1;

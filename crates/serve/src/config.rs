@@ -78,6 +78,9 @@ pub struct Config {
     /// One for the engine, and the rest for the clients' bytes; 1 = one does it all.
     #[serde(default = "threads")]
     pub threads: usize,
+    /// Threads that do the work of the cache's lanes, the engine's among them; 1 = it alone.
+    #[serde(default = "threads")]
+    pub lane_threads: usize,
     /// Drop what the cache holds of an origin that was changed behind its back. A flag only:
     /// in a file it would decide about changes nobody has seen yet.
     #[serde(skip)]
@@ -267,6 +270,7 @@ impl Config {
             ram_front_bytes: ram_front_bytes(),
             huge_pages: false,
             threads: threads(),
+            lane_threads: threads(),
             accept_changed_origin: false,
             without_cache: false,
             accept_missing_dirty_data: false,
@@ -280,6 +284,12 @@ impl Config {
     #[must_use]
     pub fn carriers(&self) -> usize {
         if self.listeners.is_empty() { 0 } else { self.threads.saturating_sub(1) }
+    }
+
+    /// Threads beside the engine's that do lanes' work. Without a cache there are no lanes to speak of.
+    #[must_use]
+    pub fn lane_helpers(&self) -> usize {
+        if self.without_cache { 0 } else { self.lane_threads.saturating_sub(1) }
     }
 
     /// Reads a file. [`Config::check`] is for later, when flags have been added.

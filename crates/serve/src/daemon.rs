@@ -197,7 +197,7 @@ fn begin<'a>(
     for notice in origins.iter().chain(members.iter().map(|(_, file)| file)).filter_map(DeviceFile::notice) {
         tracing::warn!("{notice}");
     }
-    let (arena, arenas) = buffers::arenas(config, superblock.lanes);
+    let (arena, arenas) = buffers::arenas(config, superblock.lanes).map_err(failed("starting threads for lanes"))?;
     let backend = reactor.backend_name();
     let mut paths = [None, None];
     for (number, file) in &members {

@@ -245,6 +245,7 @@ impl Collector for Numbers {
             ("requests_in_flight", "Requests not yet answered", report.requests_in_flight),
             ("clients", "Clients connected", report.clients),
             ("threads", "Threads: the engine's, and those that carry clients' bytes", report.threads),
+            ("lane_threads", "Threads that do lanes' work, the engine's among them", report.lane_threads),
             ("uptime_seconds", "Time since the daemon was ready", report.uptime_s),
         ];
         for (name, help, value) in gauges {

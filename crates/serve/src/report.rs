@@ -27,6 +27,8 @@ pub struct Facts {
     pub clients: u64,
     /// Threads that carry clients' bytes, with the engine's.
     pub threads: u64,
+    /// Threads that do lanes' work, with the engine's.
+    pub lane_threads: u64,
     /// Independent logs of the cache.
     pub lanes: u64,
     /// Bytes of buffers the daemon holds for clients' requests.
@@ -164,6 +166,9 @@ pub struct StatusReport {
     /// One for the engine, and the rest for the clients' bytes; 0: a daemon that doesn't say.
     #[serde(default)]
     pub threads: u64,
+    /// Threads that do lanes' work, the engine's among them; 0: a daemon that doesn't say.
+    #[serde(default)]
+    pub lane_threads: u64,
     /// The volumes.
     pub volumes: Vec<VolumeReport>,
 }
@@ -227,6 +232,7 @@ impl StatusReport {
             requests_in_flight: status.requests_in_flight,
             clients: facts.clients,
             threads: facts.threads,
+            lane_threads: facts.lane_threads,
             volumes,
         }
     }

@@ -4,7 +4,7 @@
 //! `cargo x bench engine` runs it. The null devices keep only what the engine reads again: headers of commits and checkpoints.
 //! All payload is the same pattern, so that what a null device "reads" is what its checksum says.
 //!
-//! null_devices CASE (payload|bare) JOBS REQUESTS: prints one JSON object with ns per request of 4 KiB, of the thread's time on
+//! null_devices CASE (payload|bare) JOBS REQUESTS [THREADS]: prints one JSON object with ns per request of 4 KiB, of the thread's time on
 //! a processor: there is nothing to wait for, and what others take of a shared machine is no cost of ours. CASE: write_null,
 //! read_hit_null, read_miss_null; copy_null is the payload's part of a write alone: a copy and its checksum. A job has 32
 //! requests in flight. The cache has 16 GiB (an index of 40 MiB, beyond the processor's caches); requests go to random blocks of
@@ -32,6 +32,8 @@ static TABLES: flashfront_device::Tables = flashfront_device::Tables;
 
 const SEGMENT_BLOCKS: u32 = 256;
 const CACHE_GIB: u32 = 16;
+/// Where threads are measured.
+const LANES: u32 = 4;
 /// A power of two.
 const HOT_BLOCKS: u64 = 1 << 19;
 const ORIGIN_BYTES: u64 = 16 << 40;
@@ -115,8 +117,9 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(payload: bool, cache_gib: u32) -> Self {
-        let superblock = superblock(cache_gib);
+    fn new(payload: bool, cache_gib: u32, threads: Option<usize>) -> Self {
+        let lanes = if threads.is_some() { LANES } else { 1 };
+        let superblock = superblock(cache_gib, lanes);
         let mut headers = Headers {
             file: tempfile().expect("a temporary folder"),
             present: vec![0; (superblock.cache_bytes / BLOCK_BYTES / 64 + 1) as usize],
@@ -124,7 +127,11 @@ impl Bench {
         superblock.empty_checkpoints().iter().for_each(|(offset, block)| headers.put(*offset, block));
         let options = Options { sequential_bypass_bytes: 0, ..Options::default() };
         let engine = Engine::new(superblock, options, Time(0)).expect("an origin that can be indexed");
-        let mut memory: Box<dyn Memory> = if payload { Box::new(Arena::new(1 << 30)) } else { Box::<Bare>::default() };
+        let mut arena = Arena::new(1 << 30);
+        if let Some(helpers) = threads.and_then(|threads| threads.checked_sub(1)).filter(|helpers| *helpers > 0) {
+            arena.set_apart(lanes as usize, helpers, 256 << 20).expect("there are threads");
+        }
+        let mut memory: Box<dyn Memory> = if payload { Box::new(arena) } else { Box::<Bare>::default() };
         let idle = (0..if payload { PAYLOADS } else { 128 }).map(|_| memory.alloc(BLOCK_BYTES as u32));
         let idle: VecDeque<Buf> = idle.collect();
         idle.iter().for_each(|buf| memory.bytes_mut(Span::new(*buf, 0, BLOCK_BYTES as u32)).fill(PATTERN));
@@ -229,11 +236,16 @@ impl Bench {
     }
 }
 
-fn superblock(cache_gib: u32) -> Superblock {
+fn superblock(cache_gib: u32, lanes: u32) -> Superblock {
     let origin = OriginSpec { size_bytes: ORIGIN_BYTES, logical_block_bytes: 512, mode: Mode::Writeback };
-    let (segment_blocks, segments_per_lane, stripe_blocks) = (SEGMENT_BLOCKS, cache_gib << 10, 1 << 12);
-    let spec =
-        WorldSpec { segment_blocks, segments_per_lane, stripe_blocks, origins: vec![origin], ..WorldSpec::default() };
+    let spec = WorldSpec {
+        lanes,
+        segment_blocks: SEGMENT_BLOCKS,
+        segments_per_lane: (cache_gib << 10) / lanes,
+        stripe_blocks: 1 << 12,
+        origins: vec![origin],
+        ..WorldSpec::default()
+    };
     Superblock { epoch: 1, ..spec.superblock() }
 }
 
@@ -246,23 +258,23 @@ fn each(blocks: u64) -> impl FnMut() -> u64 {
     }
 }
 
-const USAGE: &str =
-    "null_devices (write_null|read_hit_null|read_miss_null|copy_null) (payload|bare) JOBS REQUESTS, or memory GIB";
+const USAGE: &str = "null_devices (write_null|read_hit_null|read_miss_null|copy_null) (payload|bare) JOBS REQUESTS [THREADS], or memory GIB";
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["memory", gib] => memory(gib.parse().expect(USAGE)),
         ["copy_null", "payload", _, requests] => copy(requests.parse().expect(USAGE)),
-        [case, payload, jobs, requests] => {
-            time(case, payload == "payload", jobs.parse().expect(USAGE), requests.parse().expect(USAGE));
+        [case, payload, jobs, requests, ref threads @ ..] => {
+            let threads = threads.first().map(|threads| threads.parse().expect(USAGE));
+            time(case, payload == "payload", jobs.parse().expect(USAGE), requests.parse().expect(USAGE), threads);
         }
         _ => panic!("{USAGE}"),
     }
 }
 
-fn time(case: &str, payload: bool, jobs: usize, requests: u64) {
-    let mut bench = Bench::new(payload, CACHE_GIB);
+fn time(case: &str, payload: bool, jobs: usize, requests: u64, threads: Option<usize>) {
+    let mut bench = Bench::new(payload, CACHE_GIB, threads);
     let mut rng = Rng::new(7);
     let mut any = || rng.below(HOT_BLOCKS);
     let requests = if case == "read_miss_null" { requests.min(HOT_BLOCKS) } else { requests };
@@ -271,7 +283,7 @@ fn time(case: &str, payload: bool, jobs: usize, requests: u64) {
     }
     let depth = DEPTH * jobs;
     let before = bench.engine.status().counters;
-    let began = cpu_ns();
+    let (began, began_at) = (cpu_ns(), Instant::now());
     match case {
         "write_null" => bench.drive(RequestOp::Write, requests, depth, &mut any),
         "read_hit_null" => bench.drive(RequestOp::Read, requests, depth, &mut any),
@@ -279,6 +291,7 @@ fn time(case: &str, payload: bool, jobs: usize, requests: u64) {
         _ => panic!("{USAGE}"),
     }
     let ns = (cpu_ns() - began) as f64;
+    let of_the_clock = began_at.elapsed().as_nanos() as f64;
     let after = bench.engine.status().counters;
     let (hits, misses) = (after.read_hits - before.read_hits, after.read_misses - before.read_misses);
     let filled = after.promoted_blocks - before.promoted_blocks;
@@ -287,7 +300,8 @@ fn time(case: &str, payload: bool, jobs: usize, requests: u64) {
         "read_miss_null" => assert_eq!((hits, filled), (0, requests), "not a measure of misses with fill"),
         _ => assert_eq!(after.destaged_blocks, 0, "not a measure of writes alone"),
     }
-    println!("{{\"requests\":{requests},\"ns_per_op\":{:.1}}}", ns / requests as f64);
+    let (ns, of_the_clock) = (ns / requests as f64, of_the_clock / requests as f64);
+    println!("{{\"requests\":{requests},\"ns_per_op\":{ns:.1},\"clock_ns_per_op\":{of_the_clock:.1}}}");
 }
 
 fn copy(requests: u64) {
@@ -308,7 +322,7 @@ fn copy(requests: u64) {
 }
 
 fn memory(gib: u32) {
-    let mut bench = Bench::new(false, gib);
+    let mut bench = Bench::new(false, gib, None);
     let capacity = u64::from(gib) << 18;
     let all = (8 * capacity).next_power_of_two();
     let mut places = each(all);

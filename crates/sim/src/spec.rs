@@ -41,6 +41,8 @@ pub struct WorldSpec {
     pub options: Options,
     /// Every other input is taken together with the next one, as a daemon does with what comes together.
     pub batches: bool,
+    /// Lanes work apart wherever two have anything to do, with so many helpers.
+    pub apart: Option<usize>,
     /// Walk the engine's invariants after each input.
     pub check: bool,
 }
@@ -60,6 +62,7 @@ impl Default for WorldSpec {
             origin_ns: 1_000_000,
             options: Options::default(),
             batches: false,
+            apart: None,
             check: true,
         }
     }

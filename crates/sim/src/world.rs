@@ -107,10 +107,14 @@ impl World {
     /// A world on disks that exist.
     #[must_use]
     pub fn on(spec: WorldSpec, cache: Inject<RamDisk>, origins: Vec<Inject<RamDisk>>, now: Time) -> Self {
+        let mut arena = Arena::new(ARENA_BYTES);
+        if let Some(helpers) = spec.apart {
+            arena.set_apart_always(spec.lanes as usize, helpers, ARENA_BYTES).expect("there are threads");
+        }
         Self {
             spec,
             engine: None,
-            arena: Arena::new(ARENA_BYTES),
+            arena,
             cache,
             mirror: None,
             alone: false,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A few random lives, always the same ones: `cargo x torture` lives fresh ones by the thousand.
 
-use flashfront_sim::torture::{Change, live};
+use flashfront_sim::torture::{Change, Plan, live, run};
 
 #[test]
 fn random_lives() {
@@ -9,6 +9,25 @@ fn random_lives() {
         let outcome = live(seed, &[]).unwrap_or_else(|failure| panic!("cargo x torture --seed {seed}: {failure}"));
         assert!(outcome.steps > 100 && outcome.answers > 0, "{outcome:?}");
     }
+}
+
+/// Lanes that work apart do the same, byte for byte, whoever does their work.
+#[test]
+fn threads_change_no_effect() {
+    let mut apart = 0;
+    for seed in (0..40).filter(|seed| Plan::from_seed(*seed).spec.lanes > 1) {
+        let with = |helpers| {
+            let mut plan = Plan::from_seed(seed);
+            plan.spec.apart = helpers;
+            run(plan, seed)
+        };
+        let alone = with(Some(0));
+        assert_eq!(alone, with(Some(1)), "seed {seed}");
+        assert_eq!(alone, with(Some(3)), "seed {seed}");
+        // Buffers then come from the lanes' own arenas.
+        apart += u32::from(alone.hash != with(None).hash);
+    }
+    assert!(apart > 5, "lanes hardly ever worked apart: in {apart} lives");
 }
 
 /// What a reproducing line says is what is lived.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! fio writes 8 times what the cache holds, in pieces of 512 bytes to 1 MiB, 32 at a time, and
-//! verifies every one by its checksum: in each mode, random and sequential, and with threads for clients.
+//! verifies every one by its checksum: in each mode, random and sequential, with threads for clients, and for lanes.
 
 use std::fs::File;
 
@@ -16,37 +16,42 @@ const SIZES: &str = "--bssplit=512/20:1k/5:4k/35:12k/10:64k/20:256k/7:1m/3";
 
 #[test]
 fn fio_verifies_writeback() {
-    verify("writeback", 1);
+    verify("writeback", 1, 1);
 }
 
 #[test]
 fn fio_verifies_writeback_by_three_threads() {
-    verify("writeback", 3);
+    verify("writeback", 3, 1);
+}
+
+#[test]
+fn fio_verifies_writeback_by_a_thread_for_each_lane() {
+    verify("writeback", 1, 2);
 }
 
 #[test]
 fn fio_verifies_writethrough() {
-    verify("writethrough", 1);
+    verify("writethrough", 1, 1);
 }
 
 #[test]
 fn fio_verifies_writearound() {
-    verify("writearound", 1);
+    verify("writearound", 1, 1);
 }
 
 #[test]
 fn fio_verifies_passthrough() {
-    verify("passthrough", 1);
+    verify("passthrough", 1, 1);
 }
 
 /// Random writes, then sequential ones over them; each read back while others are written, and
 /// all of them at the end; then the origin alone must hold what clients saw last.
-fn verify(mode: &str, threads: usize) {
+fn verify(mode: &str, threads: usize, lane_threads: usize) {
     if skip_without(&["fio"]) {
         return;
     }
     let mut volume = Volume::new(CACHE_MIB, DATA_MIB);
-    volume.threads = threads;
+    (volume.threads, volume.lanes, volume.lane_threads) = (threads, lane_threads, lane_threads);
     must(volume.format().args(["--mode", mode]));
     volume.start();
     run(&volume, "randwrite", 1);

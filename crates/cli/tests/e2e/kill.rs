@@ -42,6 +42,7 @@ fn flushed_writes_survive_kill_9() {
     println!("seed: FLASHFRONT_SEED={seed}");
     let mut random = Random::new(seed);
     let mut volume = Volume::new(CACHE_MIB, ORIGIN_MIB);
+    volume.lanes = 2;
     must(&mut volume.format());
     let records: Vec<_> =
         (0..WRITERS).map(|nth| Mutex::new(Record::new(seed, nth * PART_SECTORS, PART_SECTORS))).collect();
@@ -54,7 +55,7 @@ fn flushed_writes_survive_kill_9() {
             _ => Moment::Writing,
         };
         let wait = Duration::from_micros(random.below(3_000));
-        volume.threads = 1 + round as usize % 3;
+        (volume.threads, volume.lane_threads) = (1 + round as usize % 3, 1 + round as usize / 3 % 2);
         if moment == Moment::Starting {
             let daemon = volume.spawn();
             thread::sleep(wait * 10); // pacing: a random moment of the start

@@ -58,7 +58,8 @@ impl Unfenced {
         }
     }
 
-    fn end_all(&self) {
+    /// Somebody will look at any of them, perhaps another thread.
+    pub(super) fn end_all(&self) {
         if self.buf.take().is_some() {
             fence();
         }

@@ -11,10 +11,10 @@ use std::sync::{Arc, OnceLock};
 
 use super::{Arena, CHUNK_NUMBERS, Chunk};
 
-/// Arenas that one may borrow from.
-pub(super) const LOANS_MAX: usize = 64;
-/// Chunks that a lending arena may have: 16 GiB.
-pub(super) const NUMBERS: usize = 1 << 12;
+/// Arenas that one may borrow from: of 63 carriers and 256 lanes.
+pub(super) const LOANS_MAX: usize = 320;
+/// Chunks that a lending arena may have: 32 GiB.
+pub(super) const NUMBERS: usize = 1 << 13;
 
 #[derive(Debug)]
 struct Shelf {
@@ -35,9 +35,14 @@ impl Loan {
     }
 }
 
-/// What an arena has borrowed, by the numbers of their owners.
+/// What an arena has borrowed.
 #[derive(Debug, Default)]
-pub(super) struct Borrowed(Vec<Loan>);
+pub(super) struct Borrowed {
+    /// By the numbers of their owners.
+    loans: Vec<Loan>,
+    /// Of the arena that borrows from all others, for its lanes.
+    all_others: Option<Loan>,
+}
 
 impl Borrowed {
     /// The chunk of this number.
@@ -46,14 +51,17 @@ impl Borrowed {
     /// If no owner has lent it: a bug.
     pub(super) fn chunk(&self, number: usize) -> &Arc<Chunk> {
         let from_above = CHUNK_NUMBERS - 1 - number;
-        let loan = self.0.get(from_above / NUMBERS);
-        let chunk = loan.and_then(|loan| loan.0.chunks.get(number % NUMBERS)).and_then(OnceLock::get);
+        let chunk = match self.loans.get(from_above / NUMBERS) {
+            Some(loan) => loan.0.chunks.get(number % NUMBERS),
+            None => self.all_others.as_ref().and_then(|loan| loan.0.chunks.get(number)),
+        };
+        let chunk = chunk.and_then(OnceLock::get);
         chunk.unwrap_or_else(|| panic!("bug: chunk {number} is nobody's"))
     }
 }
 
 impl Arena {
-    /// Lending arena number `number` (from 0, below 64), of at most `limit_bytes` (rounded up to whole chunks, 16 GiB at
+    /// Lending arena number `number` (from 0, below 320), of at most `limit_bytes` (rounded up to whole chunks, 32 GiB at
     /// most), all of it for front-ends; and what another arena borrows.
     ///
     /// # Panics
@@ -76,14 +84,33 @@ impl Arena {
     /// # Panics
     /// If loans are not borrowed in the order of their numbers.
     pub fn borrow_from(&mut self, loan: Loan) {
-        assert_eq!(loan.0.number, self.borrowed.0.len(), "bug: loans are borrowed out of order");
-        self.borrowed.0.push(loan);
+        assert_eq!(loan.0.number, self.borrowed.loans.len(), "bug: loans are borrowed out of order");
+        self.borrowed.loans.push(loan);
+    }
+
+    /// Arenas that it borrows from.
+    pub(super) const fn loans(&self) -> usize {
+        self.borrowed.loans.len()
+    }
+
+    /// Makes its own chunks known to its lanes, from now on.
+    pub(super) fn lend_to_lanes(&mut self) {
+        let chunks = std::iter::repeat_with(OnceLock::new).take(self.chunks_max).collect();
+        let loan = Loan(Arc::new(Shelf { number: 0, chunks, allocated_bytes: AtomicU64::new(0) }));
+        self.chunks.iter().enumerate().for_each(|(number, chunk)| loan.put(number, chunk));
+        self.lent_to_lanes = Some(loan);
+    }
+
+    /// Makes all buffers that another arena knows known to this one, and its own.
+    pub(super) fn borrow_as(&mut self, other: &Self) {
+        self.borrowed.loans.clone_from(&other.borrowed.loans);
+        self.borrowed.all_others.clone_from(&other.lent_to_lanes);
     }
 
     /// Bytes of the buffers in use in all arenas that it borrows from.
     #[must_use]
     pub fn borrowed_bytes(&self) -> u64 {
-        self.borrowed.0.iter().map(|loan| loan.0.allocated_bytes.load(Ordering::Relaxed)).sum()
+        self.borrowed.loans.iter().map(|loan| loan.0.allocated_bytes.load(Ordering::Relaxed)).sum()
     }
 
     pub(super) fn tell_borrowers(&self) {

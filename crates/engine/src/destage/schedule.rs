@@ -8,7 +8,7 @@ use super::order::{self, DirtyView, Order};
 use super::rate::{Pace, RUNS_MAX, View, pace};
 use super::readers::Credit;
 use crate::index::Flat;
-use crate::lane::Lane;
+use crate::lane::{Lane, Lanes};
 use crate::router::Router;
 use crate::shared::{Cx, FlushWaiter};
 use crate::throttle::{self, Cost};
@@ -67,9 +67,9 @@ pub(crate) struct Destager {
     ns_per_block: u64,
 }
 
-struct Lanes<'a>(&'a [Lane]);
+struct DirtyBlocks<'a>(&'a Lanes);
 
-impl DirtyView for Lanes<'_> {
+impl DirtyView for DirtyBlocks<'_> {
     fn next(&self, from: u64) -> Option<u64> {
         self.0.iter().filter_map(|lane| lane.dirty.next(Flat(from))).min().map(|flat| flat.0)
     }
@@ -167,7 +167,7 @@ impl Destager {
         cx.now.since_ns(self.sweep_began) >= cx.shared.options.dirty_age_max_ns / 2
     }
 
-    fn pace(&self, lanes: &[Lane], requests: usize, starved: bool, cx: &Cx<'_>) -> Option<Pace> {
+    fn pace(&self, lanes: &Lanes, requests: usize, starved: bool, cx: &Cx<'_>) -> Option<Pace> {
         let shared = &*cx.shared;
         let nothing = shared.dirty == shared.lost.len() as u64;
         if nothing || shared.stopping || self.retry.is_some_and(|(at, _)| cx.now < at) {
@@ -189,14 +189,7 @@ impl Destager {
     }
 
     /// Starts runs and flushes. `requests`: clients' requests in flight; `starved`: a write waits for it.
-    pub(crate) fn step(
-        &mut self,
-        lanes: &mut [Lane],
-        router: &Router,
-        requests: usize,
-        starved: bool,
-        cx: &mut Cx<'_>,
-    ) {
+    pub(crate) fn step(&mut self, lanes: &mut Lanes, router: &Router, requests: usize, starved: bool, cx: &mut Cx<'_>) {
         if cx.shared.dirty == 0 {
             // What becomes dirty next is as old as this.
             self.sweep_began = cx.now;
@@ -226,7 +219,7 @@ impl Destager {
         &mut self,
         pace: Pace,
         (batch, blocks): (u32, u64),
-        lanes: &mut [Lane],
+        lanes: &mut Lanes,
         router: &Router,
         cx: &mut Cx<'_>,
     ) {
@@ -279,7 +272,7 @@ impl Destager {
         self.runs == 0 && self.written.is_empty() && self.flushing == 0
     }
 
-    fn start_urgent(&mut self, lanes: &mut [Lane], router: &Router, cx: &mut Cx<'_>) -> bool {
+    fn start_urgent(&mut self, lanes: &mut Lanes, router: &Router, cx: &mut Cx<'_>) -> bool {
         for lane in lanes {
             let mut from = Flat(0);
             while let Some(&flat) = lane.urgent.range(from..).next() {
@@ -299,8 +292,8 @@ impl Destager {
 
     /// Starts the run that the order wants, or passes over one that can't be taken now, or without `hurry` over a block that was
     /// rewritten since the last sweep; false if there is nothing more in this sweep.
-    fn start_next(&mut self, hurry: bool, lanes: &mut [Lane], router: &Router, cx: &mut Cx<'_>) -> bool {
-        let Some(at) = self.order.next(&Lanes(lanes)) else {
+    fn start_next(&mut self, hurry: bool, lanes: &mut Lanes, router: &Router, cx: &mut Cx<'_>) -> bool {
+        let Some(at) = self.order.next(&DirtyBlocks(lanes)) else {
             self.sweep_began = cx.now;
             return false;
         };

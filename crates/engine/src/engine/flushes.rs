@@ -8,11 +8,11 @@ use alloc::vec::Vec;
 use super::{CACHE_FLUSH, Coordinator};
 use crate::event::Event;
 use crate::io::{DeviceError, DeviceId, Op, RequestError};
-use crate::lane::Lane;
+use crate::lane::{Lane, Lanes};
 use crate::shared::{COORDINATOR, Cx, FailureRecord, FlushWaiter};
 
 impl Coordinator {
-    pub(super) fn cache_flushed(&mut self, result: Result<(), DeviceError>, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    pub(super) fn cache_flushed(&mut self, result: Result<(), DeviceError>, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         self.cache_flushing = false;
         if let Err(error) = result {
             // What the device dropped can't be known: it isn't trusted with anything new.
@@ -31,7 +31,7 @@ impl Coordinator {
         &mut self,
         at: usize,
         result: Result<(), DeviceError>,
-        lanes: &mut [Lane],
+        lanes: &mut Lanes,
         cx: &mut Cx<'_>,
     ) {
         let origin = &mut cx.shared.origins[at];
@@ -61,7 +61,7 @@ impl Coordinator {
         &mut self,
         waiter: FlushWaiter,
         result: Result<(), DeviceError>,
-        lanes: &mut [Lane],
+        lanes: &mut Lanes,
         cx: &mut Cx<'_>,
     ) {
         let error = result.err().map(|_| RequestError::Io);
@@ -81,7 +81,7 @@ impl Coordinator {
     /// origin is flushed, and it is recorded that this cache must not be replayed, which would put what is
     /// durable in its log over it. Where that can't be recorded nothing is durable. What was lost without ever
     /// having been durable is an error, once.
-    pub(super) fn go_on_drained(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    pub(super) fn go_on_drained(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         let draining = cx.shared.dirty > cx.shared.lost.len() as u64;
         if self.until_drained.is_empty() || draining || cx.shared.failure == FailureRecord::Unknown {
             return;
@@ -102,10 +102,10 @@ impl Coordinator {
     }
 
     /// Issues the flushes that somebody waits for; one per device at a time.
-    pub(super) fn flush_devices(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    pub(super) fn flush_devices(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         if !self.cache_flushing && !cx.shared.cache_failed {
             let wants = |lane: &Lane| lane.log.wants_flush() || lane.checkpoint.wants_flush(lane.log.written_seq);
-            if lanes.iter().any(wants) {
+            if lanes.iter().any(|lane| wants(lane)) {
                 for lane in lanes {
                     lane.log.flushing_seq = lane.log.written_seq;
                     lane.checkpoint.flushing = lane.checkpoint.wants_flush(lane.log.written_seq);

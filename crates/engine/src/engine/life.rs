@@ -3,7 +3,7 @@
 
 use super::Coordinator;
 use crate::event::Event;
-use crate::lane::Lane;
+use crate::lane::Lanes;
 use crate::shared::Cx;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub(super) enum Life {
 
 impl Coordinator {
     /// The steps of life: open, drained, stopped.
-    pub(super) fn live(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
-        let lanes_idle = |lanes: &[Lane]| lanes.iter().all(Lane::idle);
+    pub(super) fn live(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        let lanes_idle = |lanes: &Lanes| lanes.iter().all(|lane| lane.idle());
         match self.life {
             Life::Opening => {
                 if self.lanes_open == lanes.len() && lanes.iter().all(|lane| lane.checkpoint.resting()) {
@@ -72,14 +72,14 @@ impl Coordinator {
     }
 
     /// Seals what is open; when all is durable begins the last checkpoints.
-    pub(super) fn close(&mut self, lanes: &mut [Lane], cx: &mut Cx<'_>) {
+    pub(super) fn close(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         for lane in &mut *lanes {
             lane.seal_all(cx);
         }
         self.flush_devices(lanes, cx);
         let flushed = cx.shared.origins.iter().all(|origin| origin.flush.idle());
         let quiet = self.persist.idle() && !self.cache_flushing && cx.shared.members.idle();
-        let idle = flushed && quiet && lanes.iter().all(Lane::idle);
+        let idle = flushed && quiet && lanes.iter().all(|lane| lane.idle());
         if idle && cx.shared.cache_failed {
             self.life = Life::Stopped;
             cx.event(Event::Stopped);

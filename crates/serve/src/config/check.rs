@@ -70,6 +70,9 @@ impl Config {
         if !(1..=THREADS_MAX).contains(&given) {
             return Err(ConfigError::Threads(given));
         }
+        if !(1..=THREADS_MAX).contains(&self.lane_threads) {
+            return Err(ConfigError::LaneThreads(self.lane_threads));
+        }
         let most = 1 + self.listeners.iter().filter(|listener| listener.is_portable()).count();
         if given > most && self.listeners.iter().all(|listener| listener.nbd().is_none()) {
             return Err(ConfigError::IdleThreads { given, most });

@@ -94,6 +94,9 @@ pub enum ConfigError {
         "threads is {0}; it must be 1 to {THREADS_MAX}: one for the engine, the rest for clients (1 = one does it all)"
     )]
     Threads(usize),
+    /// No thread, or more than anybody has.
+    #[error("lane_threads is {0}; it must be 1 to {THREADS_MAX}, and no more than the cache has lanes")]
+    LaneThreads(usize),
     /// Threads that nobody would use.
     #[error(
         "threads is {given}, but only {most} would have work: one for the engine, and one for each vhost-user-blk socket. NBD clients can be spread over any number; fuse brings threads of its own, and ublk runs in the engine's"

@@ -80,6 +80,7 @@ impl Daemon<'_> {
             uptime_s: self.ready.map_or(0, |ready| ready.elapsed().as_secs()),
             clients: self.pump.clients(),
             threads: self.config.threads as u64,
+            lane_threads: self.config.lane_threads as u64,
             // Without a cache its place is taken by one in RAM, of which nothing is told.
             lanes: if self.config.without_cache { 0 } else { u64::from(self.pump.engine().superblock().lanes) },
             request_buffer_bytes: self.pump.buffer_bytes().saturating_sub(engine),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How RAM for payload is divided: so much for the engine, and the rest in equal parts for the clients of each thread.
 
+use std::io;
+
 use flashfront_device::Arena;
 use flashfront_engine::policy::Window;
 
@@ -11,6 +13,8 @@ use crate::frontend::nbd::BUFFER_BYTES_MIN;
 /// Buffers of a lane: three open commits, eight in flight, one for a privileged entry, replay and
 /// checkpoint, and reads around misses (1 MiB).
 const LANE_BUFFER_BYTES: u64 = 15 << 20;
+/// The same of a lane that has an arena of its own: a chunk of 4 MiB for each size, of commits three, and one to spare.
+const LANE_APART_BYTES: u64 = 24 << 20;
 /// Buffers of destage: sixteen runs of 1 MiB, and small ones; and what the chunk of reads around misses has too much.
 const DESTAGE_BUFFER_BYTES: u64 = 28 << 20;
 /// What the pump's thread keeps beside the engine's if it has no clients: emulated and faulty devices copy.
@@ -26,24 +30,44 @@ pub fn buffer_bytes_least(lanes: u32) -> u64 {
     engine_bytes(lanes) + BUFFER_BYTES_MIN
 }
 
+/// The RAM front of a lane that has an arena of its own (32 GiB, with all else).
+const FRONT_OF_LANE_BYTES_MAX: u64 = 30 << 30;
+
 /// Whether the pump's thread has clients of its own.
 fn has_clients_here(config: &Config) -> bool {
     config.carriers() == 0 || !config.listeners.iter().all(Listener::is_portable)
 }
 
+/// What lanes take beside the engine if several can work at the same time.
+fn apart_bytes(config: &Config, lanes: u32) -> u64 {
+    if config.lane_helpers() > 0 { u64::from(lanes) * LANE_APART_BYTES } else { 0 }
+}
+
 /// What is not for clients, and in how many parts the rest is divided.
 fn shares(config: &Config, lanes: u32) -> (u64, u64) {
     let here = has_clients_here(config);
-    let kept = engine_bytes(lanes) + if here { 0 } else { DEVICE_BUFFER_BYTES };
+    let kept = engine_bytes(lanes) + apart_bytes(config, lanes) + if here { 0 } else { DEVICE_BUFFER_BYTES };
     (kept, config.carriers() as u64 + u64::from(here))
 }
 
 /// Whether there is enough, and not more than there is.
 pub(super) fn check(config: &Config, lanes: u32) -> Result<(), ServeError> {
+    if config.lane_helpers() >= lanes as usize && config.lane_helpers() > 0 {
+        return Err(ServeError::IdleLaneThreads { given: config.lane_threads, lanes });
+    }
+    let front_most = Size(FRONT_OF_LANE_BYTES_MAX * u64::from(lanes));
+    if config.lane_helpers() > 0 && config.ram_front_bytes > front_most {
+        return Err(ServeError::FrontOfLanes { given: config.ram_front_bytes, most: front_most, lanes });
+    }
     let (kept, parts) = shares(config, lanes);
     let least = kept + parts * BUFFER_BYTES_MIN;
     if config.buffer_bytes.0 < least {
-        return Err(ServeError::BufferSmall { least, lanes, threads: config.threads });
+        return Err(ServeError::BufferSmall {
+            least,
+            lanes,
+            threads: config.threads,
+            lane_threads: config.lane_threads,
+        });
     }
     if config.huge_pages
         && let Some(setting) = no_huge_pages()
@@ -77,14 +101,18 @@ fn ram_bytes() -> u64 {
 }
 
 /// The pump's arena, and those of the carriers, from which it borrows.
-pub(super) fn arenas(config: &Config, lanes: u32) -> (Arena, Vec<Arena>) {
+///
+/// # Errors
+/// When the kernel refuses a thread for lanes.
+pub(super) fn arenas(config: &Config, lanes: u32) -> io::Result<(Arena, Vec<Arena>)> {
     let (kept, parts) = shares(config, lanes);
     // The parts add up to no more than was allowed, and an arena rounds up to whole chunks.
     let chunk = u64::from(flashfront_device::CHUNK_BYTES);
     let part = (config.buffer_bytes.0 - kept) / parts / chunk * chunk;
     // The last buffer of each lane's window is rounded up to at most 1 MiB.
     let front = config.ram_front_bytes.0 + Window::BYTES_MAX + (u64::from(lanes) << 20);
-    let all_here = if config.carriers() == 0 { config.buffer_bytes.0 } else { kept };
+    let apart = apart_bytes(config, lanes);
+    let all_here = if config.carriers() == 0 { config.buffer_bytes.0 } else { kept } - apart;
     let here = if config.carriers() > 0 && has_clients_here(config) { part } else { 0 };
     let pump = Arena::with_reserve(all_here + here + front, engine_bytes(lanes) + front);
     let mut pump = pump.in_huge_pages(config.huge_pages);
@@ -94,7 +122,10 @@ pub(super) fn arenas(config: &Config, lanes: u32) -> (Arena, Vec<Arena>) {
         arena.in_huge_pages(config.huge_pages)
     };
     let carriers = (0..config.carriers()).map(lend).collect();
-    (pump, carriers)
+    if config.lane_helpers() > 0 {
+        pump.set_apart(lanes as usize, config.lane_helpers(), (apart + front) / u64::from(lanes))?;
+    }
+    Ok((pump, carriers))
 }
 
 #[cfg(test)]
@@ -108,7 +139,7 @@ mod tests {
         config.listeners.push(toml::from_str("nbd = \"unix:/run/x.sock\"").expect("a listener"));
         for (threads, huge_pages) in [(1, false), (1, true), (3, false), (3, true)] {
             (config.threads, config.huge_pages) = (threads, huge_pages);
-            let (pump, carriers) = arenas(&config, 1);
+            let (pump, carriers) = arenas(&config, 1).expect("no threads are wanted");
             assert_eq!(carriers.len(), threads - 1);
             let all = carriers.iter().chain([&pump]);
             assert!(all.into_iter().all(|arena| arena.is_in_huge_pages() == huge_pages), "{threads} {huge_pages}");

@@ -215,7 +215,7 @@ pub enum ServeError {
     },
     /// Too little RAM for the lanes.
     #[error(
-        "buffer_bytes must be at least {least} for a cache of {lanes} lane{s} and {threads} thread{t}", least = Size(*least), s = plural(*lanes as usize), t = plural(*threads)
+        "buffer_bytes must be at least {least} for a cache of {lanes} lane{s}, threads = {threads} and lane_threads = {lane_threads}", least = Size(*least), s = plural(*lanes as usize)
     )]
     BufferSmall {
         /// Needed.
@@ -224,6 +224,30 @@ pub enum ServeError {
         lanes: u32,
         /// Threads.
         threads: usize,
+        /// Threads of lanes.
+        lane_threads: usize,
+    },
+    /// Threads that nobody would use.
+    #[error(
+        "lane_threads is {given}, but this cache has {lanes} lane{s}, of which each can use one; take at most {lanes}, or format with --lanes", s = plural(*lanes as usize)
+    )]
+    IdleLaneThreads {
+        /// What was asked for.
+        given: usize,
+        /// Lanes.
+        lanes: u32,
+    },
+    /// A lane's arena has numbers for so much.
+    #[error(
+        "ram_front_bytes is {given}, for lanes with threads of their own at most {most} with {lanes} lanes; take less, or leave lane_threads out"
+    )]
+    FrontOfLanes {
+        /// What was asked for.
+        given: Size,
+        /// What is possible.
+        most: Size,
+        /// Lanes.
+        lanes: u32,
     },
     /// The kernel has none.
     #[error(

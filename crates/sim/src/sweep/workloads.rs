@@ -133,6 +133,13 @@ pub const WORKLOADS: &[Workload] = &[
         again: false,
     },
     Workload {
+        name: "apart",
+        summary: "the same with lanes that work apart",
+        world: || WorldSpec { lanes: 4, stripe_blocks: 4, apart: Some(0), ..small(Mode::Writeback, 128) },
+        run: lanes,
+        again: false,
+    },
+    Workload {
         name: "origins",
         summary: "two origins in two modes, the second with 4 KiB sectors",
         world: || {

@@ -85,6 +85,9 @@ impl Plan {
         spec.options.ram_front_bytes = pick(&mut Rng::new(seed ^ 0xf207), &[0, 64 << 10, 1 << 20]);
         spec.mirrored = Rng::new(seed ^ 0x3177).below(3) == 0;
         spec.options.read_around_blocks = pick(&mut Rng::new(seed ^ 0xa209), &[0, 16, 16, 64]);
+        if spec.lanes > 1 {
+            spec.apart = pick(&mut Rng::new(seed ^ 0xa9a27), &[None, Some(0), Some(0), Some(2)]);
+        }
         // The whole cache is replaced several times, if that isn't too many requests.
         let blocks = capacity * pick(rng, &[1, 4, 8]);
         Self {
@@ -122,6 +125,7 @@ impl Plan {
             What::Pauses => self.pause_every = change.value,
             What::Mirror => self.spec.mirrored = change.value > 0,
             What::RamFront => self.spec.options.ram_front_bytes = change.value,
+            What::Apart => self.spec.apart = None,
             What::ReadAround => self.spec.options.read_around_blocks = change.value,
             What::Faults if change.value == 0 => self.trouble = Trouble::None,
             What::Faults => self.faults_every = change.value,
@@ -141,6 +145,7 @@ impl Plan {
             none(What::Pauses, self.pause_every > 0),
             none(What::Mirror, self.spec.mirrored),
             none(What::RamFront, self.spec.options.ram_front_bytes > 0),
+            none(What::Apart, self.spec.apart.is_some()),
             none(What::ReadAround, self.spec.options.read_around_blocks > 0),
             halved(What::Generations, self.generations),
             halved(What::Clients, self.clients.len() as u64),
@@ -173,6 +178,8 @@ pub enum What {
     Mirror,
     /// Bytes of the RAM front.
     RamFront,
+    /// Whether lanes work apart; only 0 makes a difference.
+    Apart,
     /// Blocks of a read around a miss.
     ReadAround,
     /// [`Plan::faults_every`]; 0 = no trouble at all.
@@ -186,7 +193,7 @@ pub struct Change {
     value: u64,
 }
 
-const WHATS: [(&str, What); 11] = [
+const WHATS: [(&str, What); 12] = [
     ("generations", What::Generations),
     ("requests", What::Requests),
     ("clients", What::Clients),
@@ -196,6 +203,7 @@ const WHATS: [(&str, What); 11] = [
     ("pauses", What::Pauses),
     ("mirror", What::Mirror),
     ("ram-front", What::RamFront),
+    ("apart", What::Apart),
     ("read-around", What::ReadAround),
     ("faults", What::Faults),
 ];
@@ -255,6 +263,7 @@ fn world(rng: &mut Rng) -> WorldSpec {
     WorldSpec {
         seed,
         batches: seed.is_multiple_of(2),
+        apart: None,
         lanes,
         segment_blocks,
         segments_per_lane,

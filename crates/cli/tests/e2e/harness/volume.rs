@@ -21,8 +21,11 @@ pub(crate) struct Volume {
     pub(crate) socket: PathBuf,
     pub(crate) control: PathBuf,
     pub(crate) log: PathBuf,
+    /// What it is formatted with.
+    pub(crate) lanes: usize,
     /// What it is served with.
     pub(crate) threads: usize,
+    pub(crate) lane_threads: usize,
     pub(crate) place: Place,
 }
 
@@ -37,7 +40,9 @@ impl Volume {
             socket: place.socket("nbd"),
             control: place.socket("control"),
             log: place.file("daemon.log"),
+            lanes: 1,
             threads: 1,
+            lane_threads: 1,
             place,
         }
     }
@@ -55,6 +60,7 @@ impl Volume {
     pub(crate) fn format(&self) -> Command {
         let mut command = flashfront();
         command.arg("format").arg("--cache").arg(&self.cache).arg("--origin").arg(&self.origin);
+        command.arg(format!("--lanes={}", self.lanes));
         command
     }
 
@@ -62,7 +68,10 @@ impl Volume {
     pub(crate) fn serve(&self) -> Command {
         let mut command = self.serve_nowhere();
         command.arg("--nbd").arg(format!("unix:{}", self.socket.display()));
-        command.arg(format!("--threads={}", self.threads));
+        command.arg(format!("--threads={}", self.threads)).arg(format!("--lane-threads={}", self.lane_threads));
+        if self.lane_threads > 1 {
+            command.arg("--buffer-bytes=256MiB");
+        }
         command
     }
 

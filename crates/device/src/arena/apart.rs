@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory for lanes that work at the same time: an arena for each, so that taking a buffer takes no lock.
+//!
+//! A lane's arena goes with its work from thread to thread ([`super::hands`]); it knows the buffers of all others. In between all are
+//! here, and whoever frees a buffer here frees it where it belongs. Copies that are still on their way end before work
+//! changes hands (`Unfenced::end_all`). Which buffer a lane gets depends on the lane alone, not on the thread
+//! (test: `threads_change_no_effect` of the simulation).
+
+use std::io;
+
+use flashfront_engine::{Buf, LaneJob, Time};
+
+use super::hands::{Hands, Work};
+use super::lending::NUMBERS;
+use super::{Arena, CHUNK_NUMBERS, number_of};
+
+/// From so many blocks on for each of two lanes their work is done apart: that costs 0.5 to 1 us, as much as two or three blocks.
+const LEAST_BLOCKS: u64 = 4;
+
+/// The lanes' arenas, and who works with them.
+#[derive(Debug)]
+pub(super) struct Apart {
+    /// One for each lane; none while lanes are at work.
+    #[expect(clippy::vec_box, reason = "an arena goes to another thread and comes back with each turn")]
+    arenas: Vec<Box<Arena>>,
+    hands: Hands,
+    least_blocks: u64,
+    /// Which of the lending arenas the first of them is.
+    first: usize,
+}
+
+impl Apart {
+    /// The lane whose arena a buffer belongs to.
+    pub(super) fn lane_of(&self, buf: Buf) -> Option<usize> {
+        let lender = CHUNK_NUMBERS.checked_sub(number_of(buf) + 1)? / NUMBERS;
+        lender.checked_sub(self.first).filter(|lane| *lane < self.arenas.len())
+    }
+
+    pub(super) fn arena(&mut self, lane: usize) -> &mut Arena {
+        &mut self.arenas[lane]
+    }
+
+    pub(super) fn trim(&mut self, now: Time) {
+        // Nobody has registered their chunks.
+        (0..self.arenas.len()).for_each(|lane| self.arena(lane).trim(now, |_, _| ()));
+    }
+
+    pub(super) fn next_timer(&self) -> Option<Time> {
+        self.arenas.iter().filter_map(|arena| arena.next_timer()).min()
+    }
+
+    pub(super) const fn least_blocks(&self) -> u64 {
+        self.least_blocks
+    }
+
+    /// Has the jobs done.
+    pub(super) fn share(&mut self, jobs: &mut Vec<LaneJob>) {
+        let Self { arenas, hands, .. } = self;
+        let all = jobs.drain(..).zip(arenas.drain(..)).map(|(job, arena)| Work::new(job, arena)).collect();
+        for work in hands.share(all) {
+            jobs.push(work.job);
+            arenas.push(work.arena);
+        }
+    }
+
+    /// What lanes have freed that isn't theirs.
+    pub(super) fn strays(&mut self) -> Vec<Buf> {
+        (0..self.arenas.len()).flat_map(|lane| std::mem::take(&mut self.arena(lane).strays)).collect()
+    }
+}
+
+impl Arena {
+    /// Lets so many lanes work at the same time, in this thread and so many helpers; each has an arena of at most
+    /// `limit_bytes` for that (32 GiB at most). To be called after all else was borrowed.
+    ///
+    /// # Errors
+    /// When the kernel refuses a thread.
+    pub fn set_apart(&mut self, lanes: usize, helpers: usize, limit_bytes: u64) -> io::Result<()> {
+        let first = self.loans();
+        let mut arenas = Vec::new();
+        for lane in 0..lanes {
+            let (arena, loan) = Self::lending(first + lane, limit_bytes);
+            self.borrow_from(loan);
+            arenas.push(arena);
+        }
+        self.lend_to_lanes();
+        let set_up = |mut arena: Self| {
+            arena.borrow_as(self);
+            arena.by_turns = true;
+            Box::new(arena.in_huge_pages(self.huge))
+        };
+        let arenas = arenas.into_iter().map(set_up).collect();
+        let hands = Hands::new(lanes, helpers)?;
+        self.apart = Some(Box::new(Apart { arenas, hands, least_blocks: LEAST_BLOCKS, first }));
+        Ok(())
+    }
+
+    /// The same from less work on: for tests.
+    ///
+    /// # Errors
+    /// When the kernel refuses a thread.
+    pub fn set_apart_always(&mut self, lanes: usize, helpers: usize, limit_bytes: u64) -> io::Result<()> {
+        self.set_apart(lanes, helpers, limit_bytes)?;
+        if let Some(apart) = &mut self.apart {
+            apart.least_blocks = 1;
+        }
+        Ok(())
+    }
+}

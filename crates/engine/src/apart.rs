@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Lanes at work at the same time.
+//!
+//! What a lane does for clients - finding blocks, copying and summing them, admitting them - is most of what an engine does. It changes
+//! the lane, and of what lanes share only sums, lists and gauges. So each lane can do it on a view of what they share, and what it has put down
+//! there is taken over when all are done, in the order of the lanes. The effects are the same whoever does the jobs, one thread or
+//! several (invariant 8; test: `threads_change_no_effect`): what the simulator proves holds for threads.
+//!
+//! All the rest - destage, reclaim, flushes, failures, members of a mirror - is done by who has all lanes. (Fork and join, as in R. Blumofe et
+//! al., "Cilk", 1995, instead of a thread for each lane with messages between them: ADR 0020.)
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::bypass::Streams;
+use crate::engine::Coordinator;
+use crate::io::Effects;
+use crate::lane::{Lane, OwnLanes};
+use crate::memory::Memory;
+use crate::mirror::{Members, State};
+use crate::shared::{Cx, FlushGate, Origin, Shared};
+use crate::status::Counters;
+use crate::types::Time;
+
+/// What a sum of a view begins with, so that it may fall below.
+const BASE: u64 = 1 << 62;
+
+/// What a lane works on beside the other lanes.
+pub(crate) struct Apart {
+    view: Shared,
+    out: Effects,
+}
+
+/// The work of one lane, to be done by whoever has a thread and a memory for it ([`Memory::apart`]).
+pub struct LaneJob {
+    lane: Box<Lane>,
+    now: Time,
+}
+
+impl LaneJob {
+    /// Blocks that there is work for, about.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.lane.work_blocks()
+    }
+
+    /// Does the work.
+    pub fn run(&mut self, mem: &mut dyn Memory) {
+        let Some(mut apart) = self.lane.apart.take() else { return };
+        let mut cx = Cx { now: self.now, mem, out: &mut apart.out, shared: &mut apart.view };
+        self.lane.work_apart(&mut cx);
+        self.lane.apart = Some(apart);
+    }
+}
+
+impl Coordinator {
+    /// Lets all lanes work: apart, if that is worth its trouble.
+    pub(crate) fn work(&mut self, lanes: &mut OwnLanes, cx: &mut Cx<'_>) {
+        if let Some(least) = cx.mem.apart_from()
+            && cx.shared.can_be_viewed()
+            && lanes.iter().filter(|lane| lane.work_blocks() >= least).nth(1).is_some()
+        {
+            self.work_apart(lanes, cx);
+        }
+        lanes.iter_mut().for_each(|lane| lane.work(cx));
+    }
+
+    fn work_apart(&mut self, lanes: &mut OwnLanes, cx: &mut Cx<'_>) {
+        for mut lane in lanes.drain(..) {
+            let new = || Box::new(Apart { view: cx.shared.new_view(), out: Effects::default() });
+            lane.apart.get_or_insert_with(new).view.look_at(cx.shared);
+            self.jobs.push(LaneJob { lane, now: cx.now });
+        }
+        cx.mem.apart(&mut self.jobs);
+        for LaneJob { mut lane, .. } in self.jobs.drain(..) {
+            if let Some(apart) = &mut lane.apart {
+                cx.shared.take_over(&mut apart.view, cx.now);
+                cx.out.0.append(&mut apart.out.0);
+            }
+            lanes.push(lane);
+        }
+    }
+}
+
+impl Shared {
+    /// Whether lanes may work apart: where members of a mirror or failures are concerned, what one does matters to the others at once.
+    fn can_be_viewed(&self) -> bool {
+        self.members.state == State::Single && !self.cache_failed && self.lost.is_empty()
+    }
+
+    /// A view: what never changes, and room for the rest.
+    fn new_view(&self) -> Self {
+        Self {
+            superblock: self.superblock.clone(),
+            cache_tag: self.cache_tag,
+            options: self.options.clone(),
+            origins: self.origins.iter().map(Origin::new_view).collect(),
+            counters: Counters::default(),
+            up: Vec::new(),
+            lost: Default::default(),
+            dirty: 0,
+            reserved: 0,
+            dirty_limit: 0,
+            cache_failed: false,
+            failure: self.failure,
+            volatile_lost: false,
+            members: Members::new(&self.superblock),
+            gauge: self.gauge,
+            cache_reads: self.cache_reads,
+            draining: false,
+            stopping: false,
+            buffer_bytes: 0,
+            ram_front_bytes: 0,
+            budget: None,
+            window_bytes: 0,
+            measured: Some(Vec::new()),
+        }
+    }
+
+    /// Makes a view show what is so now, with nothing put down in it.
+    fn look_at(&mut self, all: &Self) {
+        self.counters = Counters::default();
+        (self.dirty, self.reserved) = (BASE, BASE);
+        (self.buffer_bytes, self.ram_front_bytes, self.window_bytes) = (BASE, BASE, BASE);
+        (self.dirty_limit, self.draining, self.stopping) = (all.dirty_limit, all.draining, all.stopping);
+        (self.gauge, self.cache_reads, self.budget) = (all.gauge, all.cache_reads, all.budget);
+        self.cache_reads.dirtied_blocks = 0;
+        (self.members.lead, self.members.state) = (all.members.lead, all.members.state);
+        for (view, origin) in self.origins.iter_mut().zip(&all.origins) {
+            view.look_at(origin);
+        }
+    }
+
+    /// Takes over what was put down in a view.
+    fn take_over(&mut self, view: &mut Self, now: Time) {
+        debug_assert!(!view.cache_failed && view.members.state == State::Single, "a failure is nobody's own affair");
+        self.counters.add(&view.counters);
+        self.up.append(&mut view.up);
+        self.lost.append(&mut view.lost);
+        self.volatile_lost |= core::mem::take(&mut view.volatile_lost);
+        self.cache_reads.dirtied_blocks += view.cache_reads.dirtied_blocks;
+        for (sum, seen) in [
+            (&mut self.dirty, view.dirty),
+            (&mut self.reserved, view.reserved),
+            (&mut self.buffer_bytes, view.buffer_bytes),
+            (&mut self.ram_front_bytes, view.ram_front_bytes),
+            (&mut self.window_bytes, view.window_bytes),
+        ] {
+            *sum = *sum + seen - BASE;
+        }
+        for (origin, view) in self.origins.iter_mut().zip(&mut view.origins) {
+            origin.take_over(view);
+        }
+        for what in view.measured.iter_mut().flat_map(|list| list.drain(..)) {
+            self.measure(what, now);
+        }
+    }
+}
+
+impl Origin {
+    fn new_view(&self) -> Self {
+        Self { streams: Streams::new(), flush: FlushGate::default(), ..*self }
+    }
+
+    fn look_at(&mut self, all: &Self) {
+        let flush = &mut self.flush;
+        (flush.issued, flush.wanted, flush.in_flight) = (all.flush.issued, all.flush.wanted, all.flush.in_flight);
+        (self.mode, self.gauge, self.dirty) = (all.mode, all.gauge, BASE);
+        (self.unflushed, self.changed) = (all.unflushed, all.changed);
+        (self.flushing_direct, self.flushing_changed) = (all.flushing_direct, all.flushing_changed);
+        (self.foreground_ios, self.last_foreground) = (all.foreground_ios, all.last_foreground);
+    }
+
+    fn take_over(&mut self, view: &mut Self) {
+        self.dirty = self.dirty + view.dirty - BASE;
+        self.flush.wanted = self.flush.wanted.max(view.flush.wanted);
+        self.flush.waiters.append(&mut view.flush.waiters);
+    }
+}
