@@ -130,6 +130,8 @@ pub(super) fn arenas(config: &Config, lanes: u32) -> io::Result<(Arena, Vec<Aren
 
 #[cfg(test)]
 mod tests {
+    use flashfront_engine::Memory as _;
+
     use super::*;
 
     #[test]
@@ -158,6 +160,29 @@ mod tests {
             let told = check(&config, lanes).expect_err("it is less").to_string();
             assert!(told.contains(&Size(buffer_bytes_least(lanes)).to_string()), "{told}");
         }
+    }
+
+    #[test]
+    fn lanes_with_threads_take_more_and_are_as_many_as_there_are() {
+        let mut config = Config::new("cache".into());
+        (config.lane_threads, config.buffer_bytes) = (3, Size(buffer_bytes_least(2)));
+        let refusal = |config: &Config, lanes| check(config, lanes).expect_err("it can't work").to_string();
+        assert!(
+            refusal(&config, 2).contains("lane_threads is 3, but this cache has 2 lanes"),
+            "{}",
+            refusal(&config, 2)
+        );
+        config.lane_threads = 2;
+        assert!(refusal(&config, 2).contains("lane_threads = 2"), "{}", refusal(&config, 2));
+        config.buffer_bytes.0 += 48 << 20;
+        assert!(check(&config, 2).is_ok());
+        let (pump, _) = arenas(&config, 2).expect("there are threads");
+        assert_eq!(pump.apart_from(), Some(4));
+        config.ram_front_bytes = Size(61 << 30);
+        assert!(refusal(&config, 2).contains("at most 60 GiB"), "{}", refusal(&config, 2));
+        // Where there is no cache there are no lanes, and that is no hour to be particular.
+        (config.without_cache, config.ram_front_bytes) = (true, Size(0));
+        assert!(check(&config, 1).is_ok());
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Volume {
         let mut command = self.serve_nowhere();
         command.arg("--nbd").arg(format!("unix:{}", self.socket.display()));
         command.arg(format!("--threads={}", self.threads)).arg(format!("--lane-threads={}", self.lane_threads));
-        if self.lane_threads > 1 {
+        if self.lanes > 1 {
             command.arg("--buffer-bytes=256MiB");
         }
         command
