@@ -3,7 +3,7 @@
 //!
 //! Instructions are callgrind's, the difference between a short run and a longer one, so that the setting up is not
 //! counted; they repeat within a percent. Times are medians; on null devices of runs of a million requests, of the
-//! thread's processor time. Of the rows with `jobs` each pair of `case` and `jobs` is there once; docs/performance.md
+//! thread's processor time; of several threads, by the clock, in turns with one. Of the rows with `jobs` each pair of `case` and `jobs` is there once; docs/performance.md
 //! says what the fields are.
 
 use std::fmt::Write as _;
@@ -46,6 +46,7 @@ pub(super) fn engine(dir: &Path) -> Result<Found, Failed> {
             }
         }
     }
+    let threads = lane_threads(&program)?;
     let ns = ns_per_op(&program, "copy_null", "payload", 1)?;
     rows.push(row("copy_null", true, 1, ns, Some(ns), None));
     let file = super::in_process_json(dir)?;
@@ -60,6 +61,8 @@ pub(super) fn engine(dir: &Path) -> Result<Found, Failed> {
     let per_block = &memory["dirty"]["rss_bytes_per_block"];
     rows.push(json!({ "case": "memory_256_gib", "rss_bytes_per_block": per_block, "counted": memory }));
     let mut summary = table(&rows);
+    summary += &threads_table(&threads);
+    rows.extend(threads);
     super::in_process_table(&mut summary, &file);
     let _ = writeln!(summary, "\nRAM per cached block, {MEMORY_GIB} GiB full, a tenth dirty: {per_block} B.");
     Ok(Found { summary, json: Some(Value::Array(rows).to_string()) })
@@ -79,14 +82,57 @@ fn row(case: &str, payload: bool, jobs: u64, ns: f64, cpu_ns: Option<f64>, instr
 
 /// The median of the rounds.
 fn ns_per_op(program: &Path, case: &str, payload: &str, jobs: u64) -> Result<f64, Failed> {
-    let mut all = Vec::new();
-    for _ in 0..ROUNDS {
-        let text = stdout_of(Command::new(program).args([case, payload, &jobs.to_string(), &REQUESTS.to_string()]))?;
-        let ns = parse(&text)?["ns_per_op"].as_f64();
-        all.push(ns.ok_or_else(|| Failed::Usage(format!("no ns_per_op from {case} {payload}: {text}")))?);
-    }
+    let args = [case, payload, &jobs.to_string(), &REQUESTS.to_string()];
+    let all = (0..ROUNDS).map(|_| figure(program, &args, "ns_per_op")).collect::<Result<Vec<_>, _>>()?;
+    Ok(median(all))
+}
+
+fn figure(program: &Path, args: &[&str], key: &str) -> Result<f64, Failed> {
+    let text = stdout_of(Command::new(program).args(args))?;
+    let ns = parse(&text)?[key].as_f64();
+    ns.ok_or_else(|| Failed::Usage(format!("no {key} from {}: {text}", args.join(" "))))
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
-    Ok(all[all.len() / 2])
+    all[all.len() / 2]
+}
+
+/// Four lanes by one thread, and by as many as there are processors, four at most, in turns.
+fn lane_threads(program: &Path) -> Result<Vec<Value>, Failed> {
+    let most = std::thread::available_parallelism().map_or(1, |all| all.get().min(4));
+    let (jobs, requests) = (JOBS[2].to_string(), (4 * REQUESTS).to_string());
+    let mut rows = Vec::new();
+    for case in NULL {
+        let mut taken = vec![Vec::new(); most];
+        for _ in 0..ROUNDS {
+            for (threads, taken) in (1..).zip(&mut taken) {
+                let args = [case, "payload", &jobs, &requests, &format!("{threads}")];
+                taken.push(figure(program, &args, "clock_ns_per_op")?);
+            }
+        }
+        for (threads, ns) in (1..).zip(&taken) {
+            let faster = median(taken[0].iter().zip(ns).map(|(one, these)| one / these).collect());
+            rows.push(json!({
+                "case": format!("{case}_4_lanes"), "threads": threads, "clock_ns_per_op": median(ns.clone()).round(),
+                "requests_of_one_thread": faster,
+            }));
+        }
+    }
+    Ok(rows)
+}
+
+fn threads_table(rows: &[Value]) -> String {
+    let mut text = String::from(
+        "\n| 4 lanes, payload, 128 in flight | threads for lanes | ns / request, by the clock | requests, of one thread's |\n|---|--:|--:|--:|\n",
+    );
+    for row in rows {
+        let number = |key: &str| row[key].as_f64().unwrap_or(f64::NAN);
+        let (ns, faster) = (number("clock_ns_per_op"), number("requests_of_one_thread"));
+        let case = row["case"].as_str().unwrap_or_default();
+        let _ = writeln!(text, "| `{case}` | {} | {ns:.0} | {faster:.2} |", row["threads"]);
+    }
+    text
 }
 
 /// Of one request, as callgrind counts them. It knows no AVX-512, so checksums of payload take other instructions than they
