@@ -204,7 +204,7 @@ impl Arena {
         self.chunks_max as u64 * u64::from(CHUNK_BYTES)
     }
 
-    /// The chunk that a buffer is in, and its number.
+    /// The chunk that a buffer is in, and its number: to be registered. Who reads or writes there asks for the address ([`Arena::ptr`]).
     #[must_use]
     pub fn chunk_of(&self, buf: Buf) -> (u32, &Arc<Chunk>) {
         let chunk = self.chunks.get(self.place_of(buf)).unwrap_or_else(|| self.borrowed.chunk(number_of(buf)));

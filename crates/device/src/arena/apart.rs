@@ -56,8 +56,10 @@ impl Apart {
     /// Has the jobs done.
     pub(super) fn share(&mut self, jobs: &mut Vec<LaneJob>) {
         let Self { arenas, hands, .. } = self;
+        debug_assert_eq!(arenas.len(), jobs.len(), "an arena for each lane");
         let all = jobs.drain(..).zip(arenas.drain(..)).map(|(job, arena)| Work::new(job, arena)).collect();
         for work in hands.share(all) {
+            debug_assert!(work.arena.unfenced.is_empty(), "a lane's copies end before its work changes hands");
             jobs.push(work.job);
             arenas.push(work.arena);
         }

@@ -65,6 +65,11 @@ impl Unfenced {
         }
     }
 
+    /// Whether no stores are on their way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.buf.get().is_none()
+    }
+
     /// Whether stores to this buffer may be on their way.
     #[cfg(test)]
     pub(super) fn has(&self, buf: Buf) -> bool {

@@ -96,6 +96,7 @@ impl Memory for Arena {
     }
 
     fn apart(&mut self, jobs: &mut Vec<LaneJob>) {
+        // What the lanes' threads will look at.
         self.unfenced.end_all();
         let apart = self.apart.as_mut().expect("bug: there are no lanes to work apart");
         apart.share(jobs);
