@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use flashfront_device::sim::Fate;
-use flashfront_engine::{Durability, Event, Mode, RequestError, RequestId, RequestOp, SECTOR_BYTES};
+use flashfront_device::wrap::{Fault, Rule};
+use flashfront_engine::{Durability, Event, Mode, Op, RequestError, RequestId, RequestOp, SECTOR_BYTES};
 
 use crate::oracle::Oracle;
 use crate::spec::WorldSpec;
@@ -88,6 +89,12 @@ impl Client {
         let id = self.world.submit(RequestOp::Flush, origin, 0, 0, false, None);
         self.asked.insert(id, Asked::Flush { origin, start });
         id
+    }
+
+    /// The next read of an origin is done, but it says so only after that time.
+    pub fn hold_read(&mut self, origin: usize, hold_ns: u64) {
+        let rule = Rule { op: Some(Op::Read), times: 1, ..Rule::always(Fault::Stall { hold_ns }) };
+        self.world.origins[origin].faults.order(rule);
     }
 
     /// Lets the oracle judge all answers that have come.

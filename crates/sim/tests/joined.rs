@@ -10,6 +10,8 @@ const UNIT: u64 = 16;
 /// Fast enough that nothing is read around a miss.
 const FAST_NS: u64 = 100_000;
 const SLOW_NS: u64 = 1_000_000;
+/// So long a busy disk keeps what it has read: longer than all else takes.
+const BUSY_NS: u64 = 50_000_000;
 
 fn client(origin_ns: u64, mode: Mode) -> Client {
     // 4,092 blocks and a half.
@@ -184,8 +186,7 @@ fn who_waits_for_a_read_that_fails_reads_by_himself() {
 fn nobody_joins_a_read_from_before_a_write() {
     for mode in [Mode::Writeback, Mode::Writearound, Mode::Writethrough] {
         let mut client = client(FAST_NS, mode);
-        let busy = Rule { op: Some(Op::Read), times: 1, ..Rule::always(Fault::Stall { hold_ns: 50_000_000 }) };
-        client.world.origins[0].faults.order(busy);
+        client.hold_read(0, BUSY_NS);
         let before = counters(&client).joined_blocks;
         client.read(0, 800, 8);
         client.read(0, 800, 8);
@@ -202,8 +203,7 @@ fn nobody_joins_a_read_from_before_a_write() {
 #[test]
 fn a_neighbour_written_since_is_not_joined() {
     let mut client = client(SLOW_NS, Mode::Writearound);
-    let busy = Rule { op: Some(Op::Read), times: 1, ..Rule::always(Fault::Stall { hold_ns: 50_000_000 }) };
-    client.world.origins[0].faults.order(busy);
+    client.hold_read(0, BUSY_NS);
     let reading = client.read(0, 104 * 8, 8);
     let writing = client.write(0, 97 * 8, 8, false);
     assert!(client.world.drive_until(|world| !world.waits(writing)));
@@ -220,8 +220,7 @@ fn a_neighbour_written_since_is_not_joined() {
 #[test]
 fn a_write_of_a_neighbour_waits_for_who_joined() {
     let mut client = client(SLOW_NS, Mode::Writearound);
-    let busy = Rule { op: Some(Op::Read), times: 1, ..Rule::always(Fault::Stall { hold_ns: 50_000_000 }) };
-    client.world.origins[0].faults.order(busy);
+    client.hold_read(0, BUSY_NS);
     client.read(0, 104 * 8, 8);
     let joined = client.read(0, 97 * 8, 8);
     let writing = client.write(0, 97 * 8, 8, false);

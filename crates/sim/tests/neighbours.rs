@@ -2,7 +2,6 @@
 //! Reading around a miss, seen from outside: neighbours come along from a slow origin, into the cache while there is room and else into the window, and nobody
 //! is worse off for it. That none of them is ever old is for torture to show (canary `stale-neighbour`).
 
-use flashfront_device::wrap::{Fault, Rule};
 use flashfront_engine::{BLOCK_BYTES, Counters, DeviceError, Mode, Op, Options};
 use flashfront_sim::{Client, OriginSpec, WorldSpec};
 
@@ -117,8 +116,7 @@ fn what_was_written_past_the_cache_is_not_taken_from_the_read_around_it() {
     let mut client = Client::fresh(spec);
     read(&mut client, 4000);
     // The disk holds back what it has read, as one does that is busy.
-    let busy = Rule { op: Some(Op::Read), times: 1, ..Rule::always(Fault::Stall { hold_ns: 50_000_000 }) };
-    client.world.origins[0].faults.order(busy);
+    client.hold_read(0, 50_000_000);
     let reading = client.read(0, 104 * 8, 8);
     let writing = client.write(0, 97 * 8, 8, false);
     assert!(client.world.drive_until(|world| !world.waits(writing)));

@@ -24,9 +24,6 @@ mod lines;
 pub(super) mod told;
 mod watched;
 
-/// Those that know a budget of flash writes.
-const OURS: [&str; 2] = ["flashfront", "flashfront_disk"];
-
 /// Between two looks at how far it is.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -110,10 +107,12 @@ impl Replay {
             (_, fractions) => fractions.iter().map(|&it| Size::Fraction(it)).collect(),
         };
         let policies = policies(&self.policy);
-        if self.flash_writes_per_day != FlashBudget::None && !policies.iter().any(|spec| OURS.contains(&spec.name)) {
+        if self.flash_writes_per_day != FlashBudget::None && !policies.iter().any(|spec| spec.build.keeps_budget()) {
+            let those: Vec<_> =
+                policy::ALL.iter().filter(|spec| spec.build.keeps_budget()).map(|spec| spec.name).collect();
             bail!(
                 "--flash-writes-per-day is for {}, and none of the policies is; leave it out, or add one to --policy",
-                OURS.join(" and ")
+                those.join(" and ")
             );
         }
         let report = self.report.open()?;

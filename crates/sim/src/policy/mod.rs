@@ -108,3 +108,11 @@ pub struct Build {
     /// log beside it.
     pub is_log: bool,
 }
+
+impl Build {
+    /// Whether it keeps a budget of flash writes: a small one is asked, so that no list of those who do can be wrong.
+    #[must_use]
+    pub fn keeps_budget(&self) -> bool {
+        (self.new)(1).limit_flash_writes(u64::MAX)
+    }
+}

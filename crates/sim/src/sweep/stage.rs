@@ -3,7 +3,6 @@
 
 use std::ops::ControlFlow;
 
-use flashfront_device::wrap::{Fault, Rule};
 use flashfront_engine::{Control, DeviceError, Event, Mode, Op, OriginId, RequestOp};
 
 use super::Workload;
@@ -95,8 +94,7 @@ impl Stage<'_> {
 
     /// The next read of an origin is done, but it says so only after that time.
     pub fn hold_read(&mut self, origin: usize, hold_ns: u64) {
-        let rule = Rule { op: Some(Op::Read), times: 1, ..Rule::always(Fault::Stall { hold_ns }) };
-        self.client.world.origins[origin].faults.order(rule);
+        self.client.hold_read(origin, hold_ns);
     }
 
     /// Puts another device in its place and waits until that holds all that is dirty.
