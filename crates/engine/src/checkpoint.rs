@@ -20,7 +20,7 @@ use crate::mirror::Copied;
 use crate::shared::{Cx, blocks_span};
 
 /// Blocks written at once.
-const BATCH_BLOCKS: u32 = 64;
+pub(crate) const BATCH_BLOCKS: u32 = 64;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {

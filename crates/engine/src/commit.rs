@@ -32,6 +32,8 @@ use crate::types::{BLOCK_BYTES, SegmentId, Time};
 
 /// Commits of a lane in flight at once: 8 of 1 MiB keep a fast device busy.
 const IN_FLIGHT_MAX: usize = 8;
+/// Commits of a lane at once: those in flight, one for each stream, and one for "freed" entries alone.
+pub(crate) const COMMITS_MAX: usize = IN_FLIGHT_MAX + STREAMS + 1;
 /// A rest of a segment smaller than this is not used: a header would take a quarter of it or more.
 const USABLE_SLOTS_MIN: u32 = 4;
 /// Free segments that only "freed" entries may use, so that reclaim can always go on, and that after
@@ -127,7 +129,7 @@ pub(crate) enum Note {
 
 struct Open {
     buf: Buf,
-    /// Blocks of the buffer, with the header's.
+    /// Slots that it may take, with the header's.
     size: u32,
     header_slot: u32,
     /// One per data block, in slot order.
@@ -138,7 +140,6 @@ struct Open {
 struct Sealed {
     seq: u64,
     buf: Buf,
-    size: u32,
     header_slot: u32,
     blocks: u32,
     written: bool,
@@ -251,11 +252,12 @@ impl Lane {
     /// kept for "freed" entries.
     fn open(&mut self, stream: Stream, privileged: bool, cx: &mut Cx<'_>) -> bool {
         let log = &mut self.log;
+        let buffer_blocks = log.commit_blocks();
         let tail = &log.tails[stream as usize];
         if tail.open.is_some() {
             return tail.awaited_flushes == 0;
         }
-        if cx.shared.cache_failed || (!privileged && log.saturated()) {
+        if cx.shared.cache_failed || (!privileged && log.saturated()) || log.commits() >= COMMITS_MAX {
             return false;
         }
         let full = tail.used + USABLE_SLOTS_MIN > log.segment_slots;
@@ -291,7 +293,7 @@ impl Lane {
             self.ram_front.forget(header_slot..header_slot + size);
         }
         tail.open = Some(Open {
-            buf: cx.alloc(size),
+            buf: cx.alloc(buffer_blocks),
             size,
             header_slot,
             blocks: Vec::with_capacity(size as usize - 1),
@@ -404,14 +406,7 @@ impl Lane {
                 log.set_aside(waiter, seq);
             }
         }
-        log.sealed.push_back(Sealed {
-            seq,
-            buf: open.buf,
-            size: open.size,
-            header_slot: open.header_slot,
-            blocks,
-            written: false,
-        });
+        log.sealed.push_back(Sealed { seq, buf: open.buf, header_slot: open.header_slot, blocks, written: false });
         cx.shared.counters.commits += 1;
         let io = self.ios.insert(LaneIo::Commit { seq });
         let offset = cx.shared.superblock.slot_offset(self.id as u32, open.header_slot);
@@ -434,7 +429,7 @@ impl Lane {
         log.sealed[at].written = true;
         while let Some(sealed) = log.sealed.front().filter(|sealed| sealed.written) {
             log.written_seq = sealed.seq;
-            cx.free(sealed.buf, sealed.size);
+            cx.free(sealed.buf, log.commit_blocks());
             log.sealed.pop_front();
         }
     }

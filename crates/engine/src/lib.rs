@@ -16,6 +16,7 @@ extern crate alloc;
 
 mod apart;
 mod budget;
+mod buffers;
 mod bypass;
 mod canary;
 mod check;
@@ -61,6 +62,7 @@ mod write;
 mod zeroes;
 
 pub use apart::LaneJob;
+pub use buffers::buffers_most;
 #[cfg(feature = "canary")]
 pub use canary::Canary;
 pub use engine::Engine;

@@ -31,7 +31,7 @@ use crate::under_way::Reading;
 // The bits of `Reading::void`.
 pub const READ_AROUND_BLOCKS_MAX: u64 = 64;
 /// Blocks of wide reads in flight in a lane: 16 of 64 KiB, enough for a disk's queue. More misses than that go alone.
-const IN_FLIGHT_BLOCKS_MAX: u64 = 256;
+pub(crate) const IN_FLIGHT_BLOCKS_MAX: u64 = 256;
 /// So many make a judgement; of so many the older ones count half from then on.
 const JUDGED_MIN: u64 = 256;
 const JUDGED_MAX: u64 = 8192;
@@ -173,8 +173,9 @@ impl Lane {
         let piece = &self.pieces[at];
         let from = Flat(piece.first.0 + u64::from(block));
         let to = Flat(from.0 + u64::from(blocks));
-        let in_flight = self.under_way.wide() * unit;
-        if u64::from(blocks) >= unit || piece.bypass || in_flight + unit > IN_FLIGHT_BLOCKS_MAX {
+        // Memory comes in powers of two.
+        let in_flight = (self.under_way.wide() + 1) * unit.next_power_of_two();
+        if u64::from(blocks) >= unit || piece.bypass || in_flight > IN_FLIGHT_BLOCKS_MAX {
             return None;
         }
         let origin = &cx.shared.origins[cx.shared.origin_of(from)];

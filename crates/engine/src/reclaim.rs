@@ -10,7 +10,7 @@
 //! Only segments whose commits the last checkpoint covers are reclaimed, because replay needs the
 //! others.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::cell::Cell;
 
@@ -28,7 +28,9 @@ use crate::sparse::Sparse;
 use crate::types::{SegmentId, Time};
 
 /// Segments under reclaim at once: enough to hide the latency of reads and flushes.
-const VICTIMS_MAX: usize = 4;
+pub(crate) const VICTIMS_MAX: usize = 4;
+/// Survivors of a lane that are read at once: as many as keep an SSD busy. A segment of 16 MiB may have 4,000, each with a buffer of its own.
+pub(crate) const SURVIVORS_MAX: usize = 256;
 /// The part of a segment's slots that may be dirty for its blocks to be moved. Moving a quarter of a segment gives three quarters of one, whatever the
 /// origin does; without it a cache before a disk was full of holes with a few dirty blocks between (`the_engine_holds_what_the_model_says`).
 const MOVED_PART: u32 = 4;
@@ -69,6 +71,9 @@ pub(crate) struct Survivor {
 #[derive(Default)]
 pub(crate) struct Reclaim {
     victims: BTreeMap<u32, Victim>,
+    /// Survivors that are to be read, and how many are being read.
+    survivors: VecDeque<Survivor>,
+    reading: usize,
     /// Segments that are given up but not free yet, with the clean blocks that are still in them.
     freeing: BTreeMap<u32, Vec<(Flat, u32)>>,
     /// Freed, and the entry that says so durable; waiting for readers to leave.
@@ -365,9 +370,19 @@ impl Lane {
     fn read_survivors(&mut self, segment: u32, survivors: &[Survivor], cx: &mut Cx<'_>) {
         let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
         victim.pending += survivors.len() as u32;
-        for &survivor in survivors {
+        for survivor in survivors {
+            self.log.segment_of(survivor.found.slot).pins += 1;
+        }
+        self.reclaim.survivors.extend(survivors);
+        self.read_waiting_survivors(cx);
+    }
+
+    fn read_waiting_survivors(&mut self, cx: &mut Cx<'_>) {
+        while self.reclaim.reading < SURVIVORS_MAX
+            && let Some(survivor) = self.reclaim.survivors.pop_front()
+        {
+            self.reclaim.reading += 1;
             let found = survivor.found;
-            self.log.segment_of(found.slot).pins += 1;
             let buf = cx.alloc(1);
             let io = self.ios.insert(LaneIo::Survivor { survivor, buf });
             let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
@@ -383,6 +398,7 @@ impl Lane {
         cx: &mut Cx<'_>,
     ) {
         let Survivor { segment, flat, found, hits } = survivor;
+        self.reclaim.reading -= 1;
         self.log.segment_of(found.slot).pins -= 1;
         let span = blocks_span(buf, 0, 1);
         let current = self.index.get(flat).filter(|now| now.slot == found.slot);
@@ -409,6 +425,7 @@ impl Lane {
         if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
             victim.pending -= 1;
         }
+        self.read_waiting_survivors(cx);
         self.victim_step(segment, cx);
     }
 

@@ -18,7 +18,7 @@ use crate::status::MirrorStatus;
 use crate::types::BLOCK_BYTES;
 
 /// Blocks that a lane copies at a time: 64 KiB, so that clients hardly notice.
-const COPIES_MAX: u32 = 16;
+pub(crate) const COPIES_MAX: u32 = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {

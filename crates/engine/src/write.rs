@@ -17,7 +17,7 @@ const SECTOR: u32 = SECTOR_BYTES as u32;
 const BLOCK: u32 = BLOCK_BYTES as u32;
 /// Blocks that are being completed at a time, each in a buffer: 1 MiB of them. The others wait, so that clients with many
 /// short writes can't take more of the engine's memory than it has (test: `merges_have_a_bound`).
-const MERGING_MAX: u32 = 256;
+pub(crate) const MERGING_MAX: u32 = 256;
 
 impl Lane {
     pub(crate) fn start_write(&mut self, at: usize, cx: &mut Cx<'_>) {

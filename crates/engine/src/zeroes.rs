@@ -17,9 +17,9 @@ use crate::types::{BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
 
 /// Zeroes up to this length are written into the cache like data; longer ones go to the origin.
 const CACHED_BYTES_MAX: u64 = 64 << 10;
-const WHOLE_BLOCKS: u32 = (CACHED_BYTES_MAX / BLOCK_BYTES) as u32;
+pub(crate) const WHOLE_BLOCKS: u32 = (CACHED_BYTES_MAX / BLOCK_BYTES) as u32;
 /// Ragged ends at a time: 1 MiB of blocks. A disk completes some hundred a second.
-const RAGGED_MAX: usize = 256;
+pub(crate) const RAGGED_MAX: usize = 256;
 
 /// Zeroes to write.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use super::{
     IN_FLIGHT_MAX, Log, Note, Place, Segment, State, Tail, UNFLUSHED_COMMITS_MAX, USABLE_SLOTS_MIN, WRITES_SEGMENTS,
     Waiter,
 };
-use crate::format::{NO_SLOT, STREAMS, Stream, Superblock};
+use crate::format::{COMMIT_ENTRIES_MAX, NO_SLOT, STREAMS, Stream, Superblock};
 use crate::index::Flat;
 use crate::policy::Zone;
 use crate::types::{BLOCK_BYTES, Time};
@@ -96,6 +96,16 @@ impl Log {
     /// Whether it takes no more blocks because of the commits in flight.
     pub(crate) fn saturated(&self) -> bool {
         self.sealed.len() >= IN_FLIGHT_MAX
+    }
+
+    /// Commits that have a buffer.
+    pub(super) fn commits(&self) -> usize {
+        self.sealed.len() + self.tails.iter().filter(|tail| tail.open.is_some()).count()
+    }
+
+    /// Blocks of each commit's buffer, however many it takes: of many sizes each would want chunks of memory of its own.
+    pub(super) fn commit_blocks(&self) -> u32 {
+        self.segment_slots.min(COMMIT_ENTRIES_MAX as u32 + 1)
     }
 
     /// Whether reclaim may move dirty blocks: not into what is kept for clients' writes.

@@ -12,6 +12,7 @@ mod readers;
 mod run;
 mod schedule;
 
+pub(crate) use rate::RUNS_MAX;
 pub(crate) use readers::CacheReads;
-pub(crate) use run::Run;
+pub(crate) use run::{RUN_BLOCKS_MAX, Run};
 pub(crate) use schedule::Destager;

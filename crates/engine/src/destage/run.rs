@@ -106,7 +106,8 @@ impl Lane {
         if blocks == 0 {
             return 0;
         }
-        let buf = cx.alloc(blocks);
+        // As large as any: of many sizes each would want chunks of memory of its own.
+        let buf = cx.alloc(RUN_BLOCKS_MAX);
         self.run_ranges.insert(first, blocks);
         for &(slot, _) in &versions {
             // Until the blocks are clean: the slot must keep meaning this version.
@@ -222,7 +223,7 @@ impl Lane {
             return;
         }
         if let Some(buf) = self.runs[run].buf.take() {
-            cx.free(buf, blocks);
+            cx.free(buf, RUN_BLOCKS_MAX);
         }
         if cx.shared.planted(Canary::CleanEarly) {
             cx.shared.up.push(Up::RunDropped);
@@ -286,7 +287,7 @@ impl Lane {
             self.log.segment_of(slot).pins -= 1;
         }
         if let Some(buf) = run.buf {
-            cx.free(buf, run.versions.len() as u32);
+            cx.free(buf, RUN_BLOCKS_MAX);
         }
         (run.first, run.versions)
     }

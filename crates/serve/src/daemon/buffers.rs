@@ -3,25 +3,27 @@
 
 use std::io;
 
-use flashfront_device::Arena;
+use flashfront_device::{Arena, CHUNK_BYTES};
 use flashfront_engine::policy::Window;
+use flashfront_engine::{BLOCK_BYTES, buffers_most};
 
 use super::ServeError;
 use crate::config::{Config, Listener, Size};
 use crate::frontend::nbd::BUFFER_BYTES_MIN;
 
-/// Buffers of a lane: three open commits, eight in flight, one for a privileged entry, replay and
-/// checkpoint, and reads around misses (1 MiB).
-const LANE_BUFFER_BYTES: u64 = 15 << 20;
 /// The same of a lane that has an arena of its own: a chunk of 4 MiB for each size, of commits three, and one to spare.
 const LANE_APART_BYTES: u64 = 24 << 20;
-/// Buffers of destage: sixteen runs of 1 MiB, and small ones; and what the chunk of reads around misses has too much.
-const DESTAGE_BUFFER_BYTES: u64 = 28 << 20;
 /// What the pump's thread keeps beside the engine's if it has no clients: emulated and faulty devices copy.
 const DEVICE_BUFFER_BYTES: u64 = 4 << 20;
 
+/// For all that the engine may have at once: a chunk serves buffers of one size.
 fn engine_bytes(lanes: u32) -> u64 {
-    u64::from(lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES
+    let chunk = u64::from(CHUNK_BYTES);
+    let chunks_of = |(blocks, count): (u32, u32)| {
+        let bytes = u64::from(blocks.next_power_of_two()) * BLOCK_BYTES;
+        u64::from(count).div_ceil(chunk / bytes)
+    };
+    buffers_most(lanes).into_iter().map(chunks_of).sum::<u64>() * chunk
 }
 
 /// The least `buffer_bytes` for a cache of so many lanes, with one thread.
@@ -107,7 +109,7 @@ fn ram_bytes() -> u64 {
 pub(super) fn arenas(config: &Config, lanes: u32) -> io::Result<(Arena, Vec<Arena>)> {
     let (kept, parts) = shares(config, lanes);
     // The parts add up to no more than was allowed, and an arena rounds up to whole chunks.
-    let chunk = u64::from(flashfront_device::CHUNK_BYTES);
+    let chunk = u64::from(CHUNK_BYTES);
     let part = (config.buffer_bytes.0 - kept) / parts / chunk * chunk;
     // The last buffer of each lane's window is rounded up to at most 1 MiB.
     let front = config.ram_front_bytes.0 + Window::BYTES_MAX + (u64::from(lanes) << 20);
@@ -159,6 +161,38 @@ mod tests {
             config.buffer_bytes.0 -= 1;
             let told = check(&config, lanes).expect_err("it is less").to_string();
             assert!(told.contains(&Size(buffer_bytes_least(lanes)).to_string()), "{told}");
+        }
+    }
+
+    /// Clients have all that they may, in small pieces, so that none of their memory serves anybody else; and the engine all that it may, of each size.
+    #[test]
+    fn the_engine_and_clients_have_room_for_all_they_may_ask_for() {
+        for (lanes, threads) in [(1, 1), (2, 1), (4, 1), (5, 1), (16, 1), (4, 3)] {
+            let mut config = Config::new("cache".into());
+            (config.buffer_bytes, config.threads) = (Size(1 << 30), threads);
+            config.listeners.push(toml::from_str("nbd = \"unix:/run/x.sock\"").expect("a listener"));
+            let (mut pump, _) = arenas(&config, lanes).expect("no threads are wanted");
+            while pump.try_alloc(BLOCK_BYTES as u32).is_some() {}
+            let windows = Window::BYTES_MAX.div_ceil(u64::from(lanes)).div_ceil(1 << 20) as u32 * lanes;
+            for (blocks, count) in buffers_most(lanes).into_iter().chain([(256, windows)]) {
+                (0..count).for_each(|_| _ = pump.alloc(blocks * BLOCK_BYTES as u32));
+            }
+        }
+    }
+
+    /// What lanes take for themselves when they are at work at the same time: commits, merges, and reads around misses.
+    #[test]
+    fn lanes_at_work_have_room_for_all_they_may_ask_for() {
+        for lanes in [2_u32, 4, 5, 16] {
+            let of_lane =
+                (LANE_APART_BYTES * u64::from(lanes) + Window::BYTES_MAX + (u64::from(lanes) << 20)) / u64::from(lanes);
+            let mut arena = Arena::new(of_lane);
+            let window = Window::BYTES_MAX.div_ceil(u64::from(lanes)).div_ceil(1 << 20) as u32;
+            for (blocks, count) in buffers_most(1).into_iter().chain([(256, window)]) {
+                // Runs of destage aren't a lane's own affair.
+                let count = if blocks == 256 { count.min(12) } else { count };
+                (0..count).for_each(|_| _ = arena.alloc(blocks * BLOCK_BYTES as u32));
+            }
         }
     }
 

@@ -7,14 +7,11 @@ use flashfront_device::sim::Fate;
 use flashfront_device::{Device, Rng};
 use flashfront_engine::{
     Control, DeviceError, DeviceId, Event, MirrorStatus, Mode, Op, OpenError, OriginId, RequestId, RequestOp,
+    buffers_most,
 };
 
 use super::{ClientPlan, Plan, Trouble, trouble};
 use crate::client::Client;
-
-/// The daemon's reserve for one lane and for destage: what the engine's buffers may take.
-const LANE_BUFFER_BYTES: u64 = 15 << 20;
-const DESTAGE_BUFFER_BYTES: u64 = 28 << 20;
 
 /// Lost blocks that are left alone.
 const LOST_MAX: usize = 3;
@@ -38,6 +35,8 @@ pub struct Outcome {
     pub virtual_ns: u64,
     /// The cache refused to open after its device had lied: loudly, so rightly.
     pub refused: bool,
+    /// How often lanes worked at the same time.
+    pub turns_apart: u64,
 }
 
 struct Life {
@@ -52,6 +51,8 @@ struct Life {
     owners: BTreeMap<RequestId, usize>,
     /// Where each client's last request ended.
     streams: Vec<u64>,
+    /// Of worlds that ended by a power cut.
+    turns_apart: u64,
     crashes: u64,
     /// Nothing was dirty when the power was last cut.
     whole: bool,
@@ -80,6 +81,7 @@ pub fn run(plan: Plan, seed: u64) -> Outcome {
         client,
         owners: BTreeMap::new(),
         streams: vec![0; plan.clients.len()],
+        turns_apart: 0,
         crashes: 0,
         whole: true,
         victim: None,
@@ -111,6 +113,7 @@ impl Life {
             crashes: self.crashes,
             faults: devices.flat_map(|device| device.faults.hits().values()).sum(),
             virtual_ns: world.now.0,
+            turns_apart: self.turns_apart + world.arena.turns_apart(),
             refused,
         }
     }
@@ -261,7 +264,7 @@ impl Life {
         let world = &self.client.world;
         self.owners.retain(|id, _| world.waits(*id));
         let status = world.engine().status();
-        let reserve = u64::from(self.plan.spec.lanes) * LANE_BUFFER_BYTES + DESTAGE_BUFFER_BYTES;
+        let reserve: u64 = buffers_most(self.plan.spec.lanes).iter().map(|of| u64::from(of.0 * of.1) * 4096).sum();
         assert!(status.buffer_bytes <= reserve, "{} bytes of buffers, reserved are {reserve}", status.buffer_bytes);
         assert!(!self.one_dies() || status.lost.is_empty() && !status.cache_failed, "one member lost: {status:?}");
         let (front, most) = (status.ram_front_bytes, self.plan.spec.options.ram_front_bytes);
@@ -413,6 +416,7 @@ impl Life {
             let status = engine.status();
             status.blocks_dirty == 0 && status.requests_in_flight == 0 && self.client.world.serving()
         });
+        self.turns_apart += self.client.world.arena.turns_apart();
         self.client.crash(seed, cache, origins);
         self.crashes += 1;
         self.owners.clear();
