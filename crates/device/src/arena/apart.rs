@@ -12,7 +12,7 @@ use flashfront_engine::{Buf, LaneJob, Time};
 
 use super::hands::{Hands, Work};
 use super::lending::NUMBERS;
-use super::{Arena, CHUNK_NUMBERS, number_of};
+use super::{Arena, CHUNK_NUMBERS, Unfenced, number_of};
 
 /// From so many blocks on for each of two lanes their work is done apart: that costs 0.5 to 1 us, as much as two or three blocks.
 const LEAST_BLOCKS: u64 = 4;
@@ -25,6 +25,8 @@ pub(super) struct Apart {
     arenas: Vec<Box<Arena>>,
     hands: Hands,
     least_blocks: u64,
+    /// How often they were at work.
+    turns: u64,
     /// Which of the lending arenas the first of them is.
     first: usize,
 }
@@ -53,8 +55,10 @@ impl Apart {
         self.least_blocks
     }
 
-    /// Has the jobs done.
-    pub(super) fn share(&mut self, jobs: &mut Vec<LaneJob>) {
+    /// Has the jobs done; the engine's own copies have ended.
+    pub(super) fn share(&mut self, jobs: &mut Vec<LaneJob>, own: &Unfenced) {
+        debug_assert!(own.is_empty(), "the engine's copies end before lanes begin");
+        self.turns += 1;
         let Self { arenas, hands, .. } = self;
         debug_assert_eq!(arenas.len(), jobs.len(), "an arena for each lane");
         let all = jobs.drain(..).zip(arenas.drain(..)).map(|(job, arena)| Work::new(job, arena)).collect();
@@ -93,18 +97,24 @@ impl Arena {
         };
         let arenas = arenas.into_iter().map(set_up).collect();
         let hands = Hands::new(lanes, helpers)?;
-        self.apart = Some(Box::new(Apart { arenas, hands, least_blocks: LEAST_BLOCKS, first }));
+        self.apart = Some(Box::new(Apart { arenas, hands, least_blocks: LEAST_BLOCKS, turns: 0, first }));
         Ok(())
     }
 
-    /// The same from less work on: for tests.
+    /// How often lanes worked at the same time.
+    #[must_use]
+    pub fn turns_apart(&self) -> u64 {
+        self.apart.as_ref().map_or(0, |apart| apart.turns)
+    }
+
+    /// The same from less work on, and helpers do all of it if there are any: for tests.
     ///
     /// # Errors
     /// When the kernel refuses a thread.
     pub fn set_apart_always(&mut self, lanes: usize, helpers: usize, limit_bytes: u64) -> io::Result<()> {
         self.set_apart(lanes, helpers, limit_bytes)?;
         if let Some(apart) = &mut self.apart {
-            apart.least_blocks = 1;
+            (apart.least_blocks, apart.hands.leaves_all) = (1, true);
         }
         Ok(())
     }

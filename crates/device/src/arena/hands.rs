@@ -43,7 +43,8 @@ impl Work {
     }
 
     fn run(&mut self) {
-        self.job.run(&mut *self.arena);
+        let run = AssertUnwindSafe(|| self.job.run(&mut *self.arena));
+        self.panicked = catch_unwind(run).err();
         // Whoever looks next may be another thread.
         self.arena.unfenced.end_all();
     }
@@ -65,8 +66,7 @@ impl Place {
     fn claim(&self) -> bool {
         let claimed = self.state.compare_exchange(WAITING, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if claimed && let Some(work) = &mut *self.work() {
-            let run = AssertUnwindSafe(|| work.run());
-            work.panicked = catch_unwind(run).err();
+            work.run();
         }
         if claimed {
             self.state.store(DONE, Ordering::Release);
@@ -96,6 +96,8 @@ struct Helper {
 pub(super) struct Hands {
     table: Arc<Table>,
     helpers: Vec<Helper>,
+    /// Helpers do all of it, so that a test knows who does.
+    pub(super) leaves_all: bool,
 }
 
 impl std::fmt::Debug for Hands {
@@ -109,7 +111,7 @@ impl Hands {
     pub(super) fn new(lanes: usize, helpers: usize) -> std::io::Result<Self> {
         let places = std::iter::repeat_with(Place::default).take(lanes).collect();
         let table = Arc::new(Table { places, quit: AtomicBool::new(false) });
-        let mut hands = Self { table, helpers: Vec::new() };
+        let mut hands = Self { table, helpers: Vec::new(), leaves_all: false };
         for nth in 1..=helpers {
             let (asleep, table) = (Arc::new(AtomicBool::new(false)), Arc::clone(&hands.table));
             let sleeper = Arc::clone(&asleep);
@@ -130,10 +132,15 @@ impl Hands {
             *place.work() = Some(work);
             place.state.store(if of_lane > 0 { WAITING } else { DONE }, Ordering::SeqCst);
         }
-        if blocks / 2 >= WAKE_BLOCKS {
-            self.wake(wanted - 1);
+        let leaves_all = self.leaves_all && !self.helpers.is_empty();
+        if leaves_all {
+            self.wake(wanted);
+        } else {
+            if blocks / 2 >= WAKE_BLOCKS {
+                self.wake(wanted - 1);
+            }
+            places.iter().for_each(|place| _ = place.claim());
         }
-        places.iter().for_each(|place| _ = place.claim());
         let mut panicked = None;
         for place in places {
             let mut looks = 0;

@@ -99,7 +99,7 @@ impl Memory for Arena {
         // What the lanes' threads will look at.
         self.unfenced.end_all();
         let apart = self.apart.as_mut().expect("bug: there are no lanes to work apart");
-        apart.share(jobs);
+        apart.share(jobs, &self.unfenced);
         for buf in apart.strays() {
             self.free(buf);
         }

@@ -127,3 +127,16 @@ fn an_origin_that_failed_or_hangs_gets_no_writes_of_others() {
     origin.writes.ended(false, Time(8 * MS));
     assert!(!cache.writes_congested(&origin, 1, Time(9 * MS)));
 }
+
+#[test]
+fn reads_that_ask_together_are_one_question() {
+    let (mut detour, now) = (Detour::default(), Time(5_000_000_000));
+    let asked: Vec<Taken> = (0..4).map(|_| detour.began(1, now)).collect();
+    assert_eq!(detour.probe_at, now.plus_ns(PROBE_FIRST_NS));
+    // None of them has paid: the next one comes after twice as long.
+    let then = detour.probe_at;
+    asked.into_iter().for_each(|taken| detour.ended(taken, true, then));
+    assert!(detour.unknown(then));
+    detour.began(1, then);
+    assert_eq!(detour.probe_at, then.plus_ns(2 * PROBE_FIRST_NS));
+}
