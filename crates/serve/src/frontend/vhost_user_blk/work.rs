@@ -217,6 +217,10 @@ impl Work {
                             session.guest.memory().read_slice(&mut into[range], at).is_ok()
                         });
                         debug_assert!(copied, "the payload was looked at, and memory waits for requests");
+                        // Zeroes stand where memory is gone: nobody wrote those.
+                        if !copied || session.is_hit() {
+                            return self.forsake(place, core);
+                        }
                     }
                     (op, Lba(piece.offset / SECTOR_BYTES), u64::from(piece.len) / SECTOR_BYTES, Some(buf))
                 }
@@ -239,6 +243,20 @@ impl Work {
             });
         }
         if job.unanswered == 0 { self.finish(place, session) } else { Ok(()) }
+    }
+
+    /// The payload of a request's next piece is gone with its client: no more of it is handed over.
+    fn forsake(&mut self, place: u16, core: &mut dyn Core) -> Result<(), Broken> {
+        let job = self.jobs.get_mut(place);
+        if let (Ask::Write { offset, len }, Some(buf)) = (job.ask, job.bufs[usize::from(job.next)].take()) {
+            self.held_bytes -= u64::from(Piece::of(offset, len, job.next).buf_bytes());
+            core.free(buf);
+        }
+        job.next = job.pieces;
+        if job.unanswered == 0 {
+            self.jobs.give_back(place);
+        }
+        Err(Broken::Memory)
     }
 
     /// The engine's answer to one piece. No `session`: nobody is there to be told.

@@ -195,6 +195,9 @@ fn hostile_memory_that_shrinks_is_no_crash() {
     // Only the data is gone; the rings are there.
     let mut machine = Machine::new();
     let wire = machine.connect(&bench.path("guest"), usual());
+    machine.fill(DATA, 65536, 0x17);
+    machine.ask(0, 0, STORE, 0, DATA, 65536);
+    assert_eq!(machine.run(&wire, 0, 0), DONE);
     machine.ask(0, 1, STORE, 0, DATA, 65536);
     machine.file.set_len(DATA).unwrap();
     wire.kick(0);
@@ -202,6 +205,12 @@ fn hostile_memory_that_shrinks_is_no_crash() {
     // The memory for requests in flight can't be made shorter at all.
     let (_, inflight) = machine.inflight.as_ref().unwrap();
     inflight.set_len(0).unwrap_err();
+    // What was to be written is gone, and took nothing along.
+    let mut machine = Machine::new();
+    let wire = machine.connect(&bench.path("guest"), usual());
+    machine.ask(0, 1, READ, 0, DATA, 65536);
+    assert_eq!(machine.run(&wire, 0, 1), DONE);
+    assert!(machine.content(DATA, 65536).iter().all(|byte| *byte == 0x17), "nobody wrote zeroes");
     assert_serves(&bench);
     served.stop();
 }
