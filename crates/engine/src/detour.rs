@@ -5,6 +5,8 @@
 //! origin that fails is no harm, nor one that has something else than what is cached: then that is read from the cache device after all
 //! (test: `hits_survive_a_broken_origin`). An origin that hangs is waited for.
 
+use smallvec::smallvec;
+
 use crate::canary::Canary;
 use crate::commit::Place;
 use crate::congestion::Taken;
@@ -90,7 +92,7 @@ impl Lane {
             return;
         }
         let device = self.holder(flat, cx);
-        let checksums = alloc::vec![found.checksum];
+        let checksums = smallvec![found.checksum];
         self.read_slots(SlotsRead { piece: at, at: block, slot: found.slot, checksums, device }, cx);
     }
 }

@@ -9,6 +9,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use slab::Slab;
+use smallvec::SmallVec;
 
 use crate::apart::Apart;
 use crate::checkpoint::Checkpoint;
@@ -23,6 +24,7 @@ use crate::memory::Buf;
 use crate::neighbours::{Neighbours, WideRead};
 use crate::policy::{Capacity, Policy};
 use crate::ram_front::RamFront;
+use crate::read::Runs;
 use crate::reclaim::{Reclaim, Survivor};
 use crate::recover::{OpenError, Recovery};
 use crate::shared::{Cx, Shared, Up};
@@ -79,7 +81,7 @@ pub(crate) struct Piece {
     /// Blocks of the dirty limit that it holds.
     pub(crate) reserved: u32,
     /// Ranges (first block, blocks) that were read from the origin.
-    pub(crate) missed: Vec<(u32, u32)>,
+    pub(crate) missed: Runs,
     /// Blocks that were in the cache until this direct write, and the hits that they go on with.
     pub(crate) were_cached: Vec<(u32, u8)>,
 }
@@ -97,7 +99,7 @@ pub(crate) struct SlotsRead {
     pub(crate) at: u32,
     pub(crate) slot: u32,
     /// One for each block.
-    pub(crate) checksums: Vec<u32>,
+    pub(crate) checksums: SmallVec<[u32; 4]>,
     /// The member of a mirrored cache that is read.
     pub(crate) device: DeviceId,
 }

@@ -11,6 +11,7 @@ use crate::io::{Effect, Request, RequestError, RequestId, RequestOp};
 use crate::lane::{Lane, Lanes, Piece, PieceKind};
 use crate::memory::{Buf, Memory};
 use crate::policy::Hold;
+use crate::read::Runs;
 use crate::shadow::{Access, Live};
 use crate::shared::{Cx, FlushWaiter};
 use crate::types::{BLOCK_SECTORS, Durability, Mode, REQUEST_BYTES_MAX, SECTOR_BYTES};
@@ -260,7 +261,7 @@ impl Coordinator {
                 error: None,
                 next: 0,
                 reserved: 0,
-                missed: Vec::new(),
+                missed: Runs::default(),
                 were_cached: Vec::new(),
             };
             self.requests[at].pending += 1;
