@@ -19,12 +19,13 @@ const ENGINE: (&str, &str) = ("flashfront-engine", "crates/engine");
 
 /// What the engine may depend on: `cargo tree` names each package with the features it has.
 /// A feature not listed here fails as a package would: a default hasher is a feature.
-const ALLOWED: [(&str, &[&str]); 6] = [
+const ALLOWED: [(&str, &[&str]); 7] = [
     ("flashfront-engine", &[]),
     ("crc", &[]),
     ("crc-catalog", &[]),
     ("hashbrown", &[]),
     ("slab", &[]),
+    ("smallvec", &["union"]),
     ("zerocopy", &["derive", "zerocopy-derive"]),
 ];
 
