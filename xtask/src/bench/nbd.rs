@@ -3,8 +3,8 @@
 //! a machine that changes its speed changes both.
 //!
 //! nbdkit answers from the page cache, that is from as much RAM as there is. So ours runs twice: as it is by
-//! default, and with a RAM front that holds the data; and beside `qemu-nbd --cache=none`, whose bytes come from
-//! the device each time, as ours do by default. And beside a server with nothing behind its socket: with many
+//! default, and with a RAM front that holds the data; and beside nbdkit with `cache=none`, which gives the page cache up
+//! again, and `qemu-nbd --cache=none`, whose bytes come from the device each time, as ours do by default. And beside a server with nothing behind its socket: with many
 //! requests of 4 KiB in flight, what remains between that one and ours is ours to save.
 
 use std::fmt::Write as _;
@@ -44,17 +44,26 @@ const JOBS: [(&str, &[&str], usize); 8] = [
 ];
 
 pub(super) fn nbd(dir: &Path) -> Result<Found, Failed> {
-    let names = ["nbd-origin", "nbd-cache", "nbd-front-origin", "nbd-front-cache", "nbdkit-file", "qemu-file"];
+    let names = [
+        "nbd-origin",
+        "nbd-cache",
+        "nbd-front-origin",
+        "nbd-front-cache",
+        "nbdkit-file",
+        "nbdkit-bare-file",
+        "qemu-file",
+    ];
     let paths = names.map(|name| dir.join(name));
-    let sizes = [FILE_BYTES, CACHE_BYTES, FILE_BYTES, CACHE_BYTES, FILE_BYTES, FILE_BYTES];
+    let sizes = [FILE_BYTES, CACHE_BYTES, FILE_BYTES, CACHE_BYTES, FILE_BYTES, FILE_BYTES, FILE_BYTES];
     for (path, bytes) in paths.iter().zip(sizes) {
         fill(path, bytes)?;
     }
     let servers = [
         ours(dir, &paths[1], &paths[0], &[])?,
         ours(dir, &paths[3], &paths[2], &["--ram-front-bytes", RAM_FRONT])?,
-        nbdkit(dir, &paths[4])?,
-        qemu_nbd(dir, &paths[5])?,
+        nbdkit(&paths[4], &[])?,
+        nbdkit(&paths[5], &["cache=none"])?,
+        qemu_nbd(dir, &paths[6])?,
         echo(dir)?,
     ];
     // Everything that is read later is in the cache, and in nbdkit's page cache, and what fits in the RAM front.
@@ -63,25 +72,25 @@ pub(super) fn nbd(dir: &Path) -> Result<Found, Failed> {
         fio(server, DATA, &["--rw=read", "--bs=256k", "--iodepth=8"], 7)?;
     }
     let mut summary = String::from(
-        "| over NBD on a unix socket | ours / nbdkit file | with RAM front / nbdkit file | ours / qemu-nbd cache=none | with RAM front / nothing behind the socket | IOPS of the rounds: ours/with RAM front/nbdkit/qemu-nbd/nothing |\n|---|--:|--:|--:|--:|---|\n",
+        "| over NBD on a unix socket | ours / nbdkit file | with RAM front / nbdkit file | ours / nbdkit file cache=none | ours / qemu-nbd cache=none | with RAM front / nothing behind the socket | IOPS of the rounds: ours/with RAM front/nbdkit/nbdkit cache=none/qemu-nbd/nothing |\n|---|--:|--:|--:|--:|--:|---|\n",
     );
     for (what, job, field) in JOBS {
         let job: Vec<&str> = job.iter().copied().chain(["--time_based", "--runtime=4"]).collect();
-        let (mut ratios, mut shown) = ([const { Vec::new() }; 4], String::new());
+        let (mut ratios, mut shown) = ([const { Vec::new() }; 5], String::new());
         for _ in 0..ROUNDS {
-            let mut iops = [0.0; 5];
+            let mut iops = [0.0; 6];
             for (server, iops) in servers.iter().zip(&mut iops) {
                 *iops = fio(server, DATA, &job, field)?;
             }
-            let [ours, front, nbdkit, qemu, echo] = iops;
-            let now = [ours / nbdkit, front / nbdkit, ours / qemu, front / echo];
+            let [ours, front, nbdkit, bare, qemu, echo] = iops;
+            let now = [ours / nbdkit, front / nbdkit, ours / bare, ours / qemu, front / echo];
             for (ratios, ratio) in ratios.iter_mut().zip(now) {
                 ratios.push(ratio);
             }
-            let _ = write!(shown, "{ours:.0}/{front:.0}/{nbdkit:.0}/{qemu:.0}/{echo:.0} ");
+            let _ = write!(shown, "{ours:.0}/{front:.0}/{nbdkit:.0}/{bare:.0}/{qemu:.0}/{echo:.0} ");
         }
-        let [a, b, c, d] = ratios.map(median);
-        let _ = writeln!(summary, "| {what} | {a:.2} | {b:.2} | {c:.2} | {d:.2} | {shown}|");
+        let ratios = ratios.map(|of| format!("{:.2}", median(of))).join(" | ");
+        let _ = writeln!(summary, "| {what} | {ratios} | {shown}|");
     }
     drop(servers);
     for path in paths {

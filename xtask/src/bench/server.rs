@@ -62,10 +62,10 @@ pub(super) fn control(cache: &Path) -> PathBuf {
     cache.with_extension("control")
 }
 
-/// `nbdkit file` on a file.
-pub(super) fn nbdkit(dir: &Path, file: &Path) -> Result<Server, Failed> {
-    let socket = dir.join("nbdkit.sock");
-    let child = Command::new("nbdkit").arg("-f").arg("-U").arg(&socket).arg("file").arg(file).spawn();
+/// `nbdkit file` on a file, with these options.
+pub(super) fn nbdkit(file: &Path, more: &[&str]) -> Result<Server, Failed> {
+    let socket = file.with_extension("sock");
+    let child = Command::new("nbdkit").arg("-f").arg("-U").arg(&socket).arg("file").arg(file).args(more).spawn();
     let server = Server { child: started("nbdkit", child)?, socket };
     wait_for(&server);
     Ok(server)
