@@ -135,8 +135,8 @@ impl Detour {
         }
         let taken = Taken { since: now, others: self.in_flight, instead_of_ns };
         self.in_flight += 1;
-        // Several at a time, as of lanes that work apart, are one question.
-        if now >= self.probe_at {
+        // Several at a time, as of lanes that work apart, are one question; the first after one that paid is a new one.
+        if self.probe_pause_ns == 0 || now >= self.probe_at {
             self.probe_pause_ns = (self.probe_pause_ns * 2).clamp(PROBE_FIRST_NS, PROBE_LAST_NS);
             self.probe_at = now.plus_ns(self.probe_pause_ns);
         }

@@ -167,7 +167,8 @@ impl Lane {
         if cx.shared.lost.is_empty() {
             return 0;
         }
-        let stuck = |id: &&u32| self.reclaim.victims.contains_key(id);
+        // One whose headers are being read counts as any other: many at once would be more reads than there are buffers for.
+        let stuck = |id: &&u32| self.reclaim.victims.get(id).is_some_and(|victim| victim.pending == 0);
         self.held_by_lost(cx).iter().filter(stuck).count()
     }
 

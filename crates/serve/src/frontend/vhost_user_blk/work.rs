@@ -252,7 +252,8 @@ impl Work {
             self.held_bytes -= u64::from(Piece::of(offset, len, job.next).buf_bytes());
             core.free(buf);
         }
-        job.next = job.pieces;
+        // Pieces before it may still be answered.
+        (job.next, job.ended) = (job.pieces, Status::Failed);
         if job.unanswered == 0 {
             self.jobs.give_back(place);
         }
