@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How many buffers the engine has at once at most, so that whoever gives it memory ([`crate::Memory::alloc`]) has room for all of them.
 //!
-//! Sizes are few, as an arena wants memory of its own for each. What bounds a kind stands where its buffers are taken (test: `buffers_stay_within_what_is_said` of
-//! the simulation; that the daemon's arenas have room: `the_engine_and_clients_have_room_for_all_they_may_ask_for`).
+//! Sizes are few, as an arena wants memory of its own for each. What bounds a kind stands where its buffers are taken (torture asserts their sum after each
+//! step; that the daemon's arenas have room: `the_engine_and_clients_have_room_for_all_they_may_ask_for`).
 
 use crate::checkpoint::BATCH_BLOCKS;
 use crate::commit::COMMITS_MAX;
