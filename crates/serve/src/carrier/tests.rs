@@ -173,7 +173,7 @@ fn threads_that_cannot_be_used_are_refused() {
         assert!(refusal(&config(&bench, threads)).contains("must be 1 to 64"));
     }
     let said = refusal(&config(&bench, 5));
-    assert!(said.contains("at least 207 MiB") && said.contains("threads = 5"), "{said}");
+    assert!(said.contains("at least 208 MiB") && said.contains("threads = 5"), "{said}");
     let blk = Listener::VhostUserBlk { path: bench.path("blk"), volume: None };
     let idle = Config { listeners: vec![blk.clone()], ..config(&bench, 3) };
     let error = bench.refused(&idle);
