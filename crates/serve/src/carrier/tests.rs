@@ -179,7 +179,7 @@ fn threads_that_cannot_be_used_are_refused() {
     let error = bench.refused(&idle);
     assert!(matches!(error, ServeError::Config(ConfigError::IdleThreads { given: 3, most: 2 })), "{error}");
     Config { listeners: vec![blk], ..config(&bench, 2) }.check().unwrap();
-    let roomy = Config { buffer_bytes: Size(207 << 20), ..config(&bench, 5) };
+    let roomy = Config { buffer_bytes: Size(208 << 20), ..config(&bench, 5) };
     bench.serve_with(roomy, Hooks::default()).stop();
 }
 
