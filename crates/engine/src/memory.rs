@@ -36,7 +36,7 @@ impl Span {
 pub trait Memory {
     /// A buffer of at least `bytes` bytes (a multiple of 4096), of undefined content.
     ///
-    /// The engine keeps its own use within [`crate::Options::buffer_bytes`]; below that bound this
+    /// The engine has no more at once than [`crate::buffers_most`] says, beside its window and RAM front; below that bound this
     /// must not fail.
     fn alloc(&mut self, bytes: u32) -> Buf;
 

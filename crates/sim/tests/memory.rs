@@ -130,7 +130,7 @@ fn survivors_have_a_bound() {
         }
         world.answers.clear();
     };
-    // Three quarters of the cache are asked for twice and again; then others come, twice each, so that they get in.
+    // Three quarters of the cache are asked for twice and again; then others come, three times each, so that they get in.
     let hot = 3 * 24 * 4096 / 4;
     for round in 0..2 {
         (0..hot / BLOCKS).for_each(|run| read(&mut world, (run * 7919 + round) % (hot / BLOCKS) * BLOCKS));

@@ -3,8 +3,9 @@
 //! a machine that changes its speed changes both.
 //!
 //! nbdkit answers from the page cache, that is from as much RAM as there is. So ours runs twice: as it is by
-//! default, and with a RAM front that holds the data; and beside nbdkit with `cache=none`, which gives the page cache up
-//! again, and `qemu-nbd --cache=none`, whose bytes come from the device each time, as ours do by default. And beside a server with nothing behind its socket: with many
+//! default, and with a RAM front that holds the data; and beside `qemu-nbd --cache=none`, whose bytes come from
+//! the device each time, as ours do by default. (nbdkit has a `cache=none`, too, but reads from the page cache all the
+//! same: it is there to show that.) And beside a server with nothing behind its socket: with many
 //! requests of 4 KiB in flight, what remains between that one and ours is ours to save.
 
 use std::fmt::Write as _;
