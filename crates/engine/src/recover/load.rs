@@ -51,6 +51,7 @@ impl Lane {
                 continue;
             }
             let entries = decode_checkpoint_entries(header.generation, cx.mem.bytes(block)).ok_or(damaged)?;
+            entries.iter().for_each(|entry| self.expect_key(entry.key, cx));
             for entry in entries {
                 it.entries_read += 1;
                 let slots = self.log.segments.len() as u64 * u64::from(self.log.segment_slots());

@@ -15,6 +15,7 @@ use crate::format::{CommitHeader, Entry};
 use crate::index::{Flat, Found};
 use crate::lane::Lane;
 use crate::shared::Cx;
+use crate::types::Key;
 
 /// The part of the segments that may be freed before the index is walked: the tables then take less
 /// than half a byte per block of the cache, and a walk is due four times at most in replay of a quarter.
@@ -30,6 +31,11 @@ impl Lane {
     pub(super) fn apply(&mut self, it: &mut Recovery, header: &CommitHeader, slot: u32, cx: &mut Cx<'_>) {
         it.commits += 1;
         self.log.segment_of(slot).last_seq = header.seq;
+        for entry in &header.entries {
+            if let Entry::Dirty { key, .. } | Entry::Clean { key, .. } | Entry::Cleaned { key, .. } = entry {
+                self.expect_key(*key, cx);
+            }
+        }
         let slots = self.log.segment_slots();
         let mut at = slot;
         for entry in &header.entries {
@@ -62,6 +68,13 @@ impl Lane {
                     }
                 }
             }
+        }
+    }
+
+    /// The index will be asked for this block: its place is fetched meanwhile, else each entry waits for RAM.
+    pub(super) fn expect_key(&self, key: Key, cx: &Cx<'_>) {
+        if let Some(flat) = cx.shared.flat(key) {
+            cx.mem.expect(self.index.looks_at(flat));
         }
     }
 
