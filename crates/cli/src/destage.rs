@@ -44,7 +44,7 @@ pub(crate) struct Destage {
     /// Folder that remembers failed caches and changed origins: that of `serve` [default: as for `serve`].
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// RAM for payload [default: 128 MiB].
+    /// RAM for payload [default: 160 MiB].
     #[arg(long, value_name = "SIZE")]
     buffer_bytes: Option<Size>,
     /// Print the result as JSON.

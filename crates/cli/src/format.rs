@@ -126,6 +126,6 @@ mod tests {
 
     #[test]
     fn more_lanes_than_the_default_buffers_are_for_come_with_the_flag() {
-        assert_eq!([1, 4, 5, 16].map(buffers), ["", "", " --buffer-bytes 144MiB", " --buffer-bytes 308MiB"]);
+        assert_eq!([1, 4, 5, 16].map(buffers), ["", "", "", " --buffer-bytes 308MiB"]);
     }
 }

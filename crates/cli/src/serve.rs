@@ -133,7 +133,7 @@ pub(crate) struct Serve {
     /// Threads that do the work of the cache's lanes, the engine's among them; at most as many as it has lanes [default: 1].
     #[arg(long, value_name = "N")]
     lane_threads: Option<usize>,
-    /// RAM for payload [default: 128 MiB].
+    /// RAM for payload [default: 160 MiB].
     #[arg(long, value_name = "SIZE")]
     buffer_bytes: Option<Size>,
     /// RAM for copies of blocks read from the cache device, on top of the buffers [default: 0B].

@@ -5,7 +5,7 @@
 //! step; that the daemon's arenas have room: `the_engine_and_clients_have_room_for_all_they_may_ask_for`).
 
 use crate::checkpoint::BATCH_BLOCKS;
-use crate::commit::COMMITS_MAX;
+use crate::commit::commits_most;
 use crate::destage::{RUN_BLOCKS_MAX, RUNS_MAX};
 use crate::neighbours::IN_FLIGHT_BLOCKS_MAX;
 use crate::reclaim::{SURVIVORS_MAX, VICTIMS_MAX};
@@ -31,6 +31,6 @@ pub const fn buffers_most(lanes: u32) -> [(u32, u32); 5] {
         (WHOLE_BLOCKS, 1),
         (AROUND_BLOCKS, IN_FLIGHT_BLOCKS_MAX as u32 / AROUND_BLOCKS * lanes),
         (BATCH_BLOCKS, lanes),
-        (RUN_BLOCKS_MAX, COMMITS_MAX as u32 * lanes + RUNS_MAX),
+        (RUN_BLOCKS_MAX, commits_most(lanes) as u32 * lanes + RUNS_MAX),
     ]
 }

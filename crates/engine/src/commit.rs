@@ -11,6 +11,7 @@
 //!   for the origin's flush if anything was written there directly.
 //! - A FLUSH that comes while a commit made for FLUSHes is in flight shares the next one.
 
+mod depth;
 mod durable;
 mod log;
 
@@ -29,11 +30,13 @@ use crate::mirror::Copied;
 use crate::policy::{HITS_MAX, Zone};
 use crate::shared::{Cx, FlushWaiter, Origin, blocks_span};
 use crate::types::{BLOCK_BYTES, SegmentId, Time};
+use depth::Depth;
 
-/// Commits of a lane in flight at once: 8 of 1 MiB keep a fast device busy.
-const IN_FLIGHT_MAX: usize = 8;
-/// Commits of a lane at once: those in flight, one for each stream, and one for "freed" entries alone.
-pub(crate) const COMMITS_MAX: usize = IN_FLIGHT_MAX + STREAMS + 1;
+/// Commits of a lane at once, of so many lanes: those in flight, one for each stream, and one for "freed" entries alone.
+pub(crate) const fn commits_most(lanes: u32) -> usize {
+    Depth::most(lanes) + STREAMS + 1
+}
+
 /// A rest of a segment smaller than this is not used: a header would take a quarter of it or more.
 const USABLE_SLOTS_MIN: u32 = 4;
 /// Free segments that only "freed" entries may use, so that reclaim can always go on, and that after
@@ -137,11 +140,18 @@ struct Open {
     since: Time,
 }
 
+impl Open {
+    fn is_full(&self) -> bool {
+        self.blocks.len() as u32 + 1 == self.size
+    }
+}
+
 struct Sealed {
     seq: u64,
     buf: Buf,
     header_slot: u32,
     blocks: u32,
+    since: Time,
     written: bool,
 }
 
@@ -165,6 +175,8 @@ pub(crate) struct Log {
     free: VecDeque<u32>,
     tails: [Tail; STREAMS],
     sealed: VecDeque<Sealed>,
+    depth: Depth,
+    commits_most: usize,
     pub(crate) epoch: u64,
     pub(crate) next_seq: u64,
     pub(crate) written_seq: u64,
@@ -223,12 +235,9 @@ impl Lane {
         let buf = open.buf;
         let checksum = cx.shared.seal(flat, cx.mem.copy_summed(from, buf, place * BLOCK_BYTES as u32));
         open.blocks.push((flat, dirty, checksum));
-        let full = place + 1 == open.size;
         let checksum = self.index.kept(checksum);
         self.map(flat, Found { slot, dirty, hits, checksum }, cx);
-        if full {
-            self.seal(stream, cx);
-        }
+        self.seal_full(stream, cx);
         true
     }
 
@@ -254,10 +263,10 @@ impl Lane {
         let log = &mut self.log;
         let buffer_blocks = log.commit_blocks();
         let tail = &log.tails[stream as usize];
-        if tail.open.is_some() {
-            return tail.awaited_flushes == 0;
+        if let Some(open) = &tail.open {
+            return tail.awaited_flushes == 0 && !open.is_full();
         }
-        if cx.shared.cache_failed || (!privileged && log.saturated()) || log.commits() >= COMMITS_MAX {
+        if cx.shared.cache_failed || log.commits() >= log.commits_most {
             return false;
         }
         let full = tail.used + USABLE_SLOTS_MIN > log.segment_slots;
@@ -300,6 +309,14 @@ impl Lane {
             since: cx.now,
         });
         true
+    }
+
+    /// Seals the open commit of a stream if it is full, and no more are in flight than may be: else it waits for one of those, so that a device that
+    /// says of many at once that they are done has the next at once.
+    fn seal_full(&mut self, stream: Stream, cx: &mut Cx<'_>) {
+        if self.log.has_full(stream) && !self.log.saturated() {
+            self.seal(stream, cx);
+        }
     }
 
     /// Seals the open commit of a stream and writes it.
@@ -406,7 +423,14 @@ impl Lane {
                 log.set_aside(waiter, seq);
             }
         }
-        log.sealed.push_back(Sealed { seq, buf: open.buf, header_slot: open.header_slot, blocks, written: false });
+        log.sealed.push_back(Sealed {
+            seq,
+            buf: open.buf,
+            header_slot: open.header_slot,
+            blocks,
+            since: cx.now,
+            written: false,
+        });
         cx.shared.counters.commits += 1;
         let io = self.ios.insert(LaneIo::Commit { seq });
         let offset = cx.shared.superblock.slot_offset(self.id as u32, open.header_slot);
@@ -427,10 +451,14 @@ impl Lane {
             return;
         }
         log.sealed[at].written = true;
+        log.depth.ended(log.sealed[at].since, log.sealed.len(), cx.shared.gauge.reads.are_in_flight(), cx.now);
         while let Some(sealed) = log.sealed.front().filter(|sealed| sealed.written) {
             log.written_seq = sealed.seq;
             cx.free(sealed.buf, log.commit_blocks());
             log.sealed.pop_front();
+        }
+        for stream in Stream::ALL {
+            self.seal_full(stream, cx);
         }
     }
 
@@ -446,7 +474,8 @@ impl Lane {
         let crowded = log.cleaned.len() >= CLEANED_WAITING_MAX;
         let frees = log.notes.iter().any(|note| matches!(note, Note::Entry(Entry::Freed { .. })));
         let frees = frees || (waited_for && self.full_of_lost(cx));
-        if (due || crowded || (waited_for && !in_flight)) && self.open(Stream::Writes, frees, cx) {
+        let wanted = due || crowded || (waited_for && !in_flight);
+        if wanted && (self.log.has_full(Stream::Writes) || self.open(Stream::Writes, frees, cx)) {
             self.seal_now(Stream::Writes, cx);
             if waited_for {
                 self.log.group_seq = self.log.last_sealed();

@@ -71,6 +71,11 @@ impl Gauge {
         }
     }
 
+    /// Whether any I/O is.
+    pub(crate) const fn are_in_flight(&self) -> bool {
+        self.in_flight > 0
+    }
+
     /// So long it takes for so many units.
     const fn ns_for(&self, units: u64) -> Option<u64> {
         if self.parts == 0 {

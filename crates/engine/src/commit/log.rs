@@ -5,8 +5,8 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use super::{
-    IN_FLIGHT_MAX, Log, Note, Place, Segment, State, Tail, UNFLUSHED_COMMITS_MAX, USABLE_SLOTS_MIN, WRITES_SEGMENTS,
-    Waiter,
+    Depth, Log, Note, Open, Place, Segment, State, Tail, UNFLUSHED_COMMITS_MAX, USABLE_SLOTS_MIN, WRITES_SEGMENTS,
+    Waiter, commits_most,
 };
 use crate::format::{COMMIT_ENTRIES_MAX, NO_SLOT, STREAMS, Stream, Superblock};
 use crate::index::Flat;
@@ -32,6 +32,8 @@ impl Log {
             free: VecDeque::new(),
             tails: Default::default(),
             sealed: VecDeque::new(),
+            depth: Depth::of(superblock.lanes),
+            commits_most: commits_most(superblock.lanes),
             epoch: superblock.epoch,
             next_seq: 1,
             written_seq: 0,
@@ -95,7 +97,12 @@ impl Log {
 
     /// Whether it takes no more blocks because of the commits in flight.
     pub(crate) fn saturated(&self) -> bool {
-        self.sealed.len() >= IN_FLIGHT_MAX
+        self.sealed.len() >= self.depth.get()
+    }
+
+    /// Whether the open commit of a stream takes no more.
+    pub(super) fn has_full(&self, stream: Stream) -> bool {
+        self.tails[stream as usize].open.as_ref().is_some_and(Open::is_full)
     }
 
     /// Commits that have a buffer.

@@ -173,13 +173,13 @@ fn threads_that_cannot_be_used_are_refused() {
         assert!(refusal(&config(&bench, threads)).contains("must be 1 to 64"));
     }
     let said = refusal(&config(&bench, 5));
-    assert!(said.contains("at least 208 MiB") && said.contains("threads = 5"), "{said}");
+    assert!(said.contains("at least 232 MiB") && said.contains("threads = 5"), "{said}");
     let blk = Listener::VhostUserBlk { path: bench.path("blk"), volume: None };
     let idle = Config { listeners: vec![blk.clone()], ..config(&bench, 3) };
     let error = bench.refused(&idle);
     assert!(matches!(error, ServeError::Config(ConfigError::IdleThreads { given: 3, most: 2 })), "{error}");
     Config { listeners: vec![blk], ..config(&bench, 2) }.check().unwrap();
-    let roomy = Config { buffer_bytes: Size(208 << 20), ..config(&bench, 5) };
+    let roomy = Config { buffer_bytes: Size(232 << 20), ..config(&bench, 5) };
     bench.serve_with(roomy, Hooks::default()).stop();
 }
 

@@ -11,8 +11,8 @@ use super::ServeError;
 use crate::config::{Config, Listener, Size};
 use crate::frontend::nbd::BUFFER_BYTES_MIN;
 
-/// The same of a lane that has an arena of its own: a chunk of 4 MiB for each size, of commits three, and one to spare.
-const LANE_APART_BYTES: u64 = 24 << 20;
+/// The same of a lane that has an arena of its own: a chunk of 4 MiB for each size, of commits five (of two lanes; three if there are more), and one to spare.
+const LANE_APART_BYTES: u64 = 32 << 20;
 /// What the pump's thread keeps beside the engine's if it has no clients: emulated and faulty devices copy.
 const DEVICE_BUFFER_BYTES: u64 = 4 << 20;
 
@@ -190,7 +190,7 @@ mod tests {
             let window = Window::BYTES_MAX.div_ceil(u64::from(lanes)).div_ceil(1 << 20) as u32;
             for (blocks, count) in buffers_most(1).into_iter().chain([(256, window)]) {
                 // Runs of destage aren't a lane's own affair.
-                let count = if blocks == 256 { count.min(12) } else { count };
+                let count = if blocks == 256 { count.min(20) } else { count };
                 (0..count).for_each(|_| _ = arena.alloc(blocks * BLOCK_BYTES as u32));
             }
         }
@@ -208,7 +208,7 @@ mod tests {
         );
         config.lane_threads = 2;
         assert!(refusal(&config, 2).contains("lane_threads = 2"), "{}", refusal(&config, 2));
-        config.buffer_bytes.0 += 48 << 20;
+        config.buffer_bytes.0 += 64 << 20;
         assert!(check(&config, 2).is_ok());
         let (pump, _) = arenas(&config, 2).expect("there are threads");
         assert_eq!(pump.apart_from(), Some(4));
