@@ -81,7 +81,8 @@ impl Gauge {
         if self.parts == 0 {
             None
         } else {
-            Some((self.busy_ns as u128 * units as u128 * PARTS as u128 / self.parts as u128) as u64)
+            // Half a second at most, times I/Os in flight: 64 bits are enough.
+            Some(self.busy_ns.saturating_mul(units * PARTS) / self.parts)
         }
     }
 
@@ -129,8 +130,8 @@ impl Detour {
         let silent_ns = if self.in_flight > 0 { now.since_ns(self.since) } else { 0 };
         let took_ns = if self.took_16th_ns == 0 { UNKNOWN_NS } else { self.took_16th_ns / 16 };
         // More in flight than when that was measured take longer, as on a device that does one after the other.
-        let longer = u128::from(took_ns) * u128::from((self.in_flight + 1) * 16) / u128::from(self.others_16th + 16);
-        u64::try_from(longer).unwrap_or(u64::MAX).max(took_ns).max(silent_ns)
+        let longer = took_ns.saturating_mul((self.in_flight + 1) * 16) / (self.others_16th + 16);
+        longer.max(took_ns).max(silent_ns)
     }
 
     /// A read begins.

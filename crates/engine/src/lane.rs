@@ -52,6 +52,8 @@ impl PieceKind {
 }
 
 /// The part of a request that falls into one stripe, in whole blocks.
+///
+/// It is moved four or five times, and one of more than 128 bytes by a call of `memmove` each time.
 pub(crate) struct Piece {
     pub(crate) kind: PieceKind,
     /// The coordinator's request that it is part of.
@@ -62,10 +64,10 @@ pub(crate) struct Piece {
     pub(crate) buf: Option<Buf>,
     pub(crate) buf_block: u32,
     /// Sectors of the first block before the payload, and of the last block behind it.
-    pub(crate) head: u32,
-    pub(crate) tail: u32,
+    pub(crate) head: u8,
+    pub(crate) tail: u8,
     /// The same as they were asked for: `head` and `tail` are 0 once the blocks are completed from their old content.
-    pub(crate) around: (u32, u32),
+    pub(crate) around: (u8, u8),
     /// Reply only when durable.
     pub(crate) durable: bool,
     /// What is read or written is not put into the cache.
@@ -85,6 +87,8 @@ pub(crate) struct Piece {
     /// Blocks that were in the cache until this direct write, and the hits that they go on with.
     pub(crate) were_cached: Vec<(u32, u8)>,
 }
+
+const _: () = assert!(size_of::<Piece>() <= 128);
 
 impl Piece {
     pub(crate) fn end(&self) -> Flat {

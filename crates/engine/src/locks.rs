@@ -24,7 +24,7 @@ pub(crate) type Holder = usize;
 
 /// Names a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LockId(usize);
+pub(crate) struct LockId(u32);
 
 #[derive(Clone, Copy)]
 struct Lock {
@@ -91,17 +91,17 @@ impl Locks {
             list.push(at as u32);
         }
         self.all.insert(lock);
-        (LockId(at), lock.blockers == 0)
+        (LockId(at as u32), lock.blockers == 0)
     }
 
     /// Gives a lock back; adds the holders of those granted by it to `granted`, in the order in which
     /// they asked.
     pub(crate) fn release(&mut self, id: LockId, granted: &mut Vec<Holder>) {
-        let gone = self.all.remove(id.0);
+        let gone = self.all.remove(id.0 as usize);
         let mut freed: Vec<(u64, Holder)> = Vec::new();
         for region in gone.regions() {
             let list = &mut self.lists[list_of(region)];
-            if let Some(at) = list.iter().position(|other| *other as usize == id.0) {
+            if let Some(at) = list.iter().position(|other| *other == id.0) {
                 list.swap_remove(at);
             }
             for other in list.iter() {

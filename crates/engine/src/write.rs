@@ -128,11 +128,11 @@ impl Lane {
         let piece = &self.pieces[at];
         let (buf, start) = (piece.buf.expect("a write has a buffer"), (piece.buf_block + block) * BLOCK);
         if block == 0 && piece.head > 0 {
-            cx.mem.copy(Span::new(from, offset, piece.head * SECTOR), buf, start);
+            cx.mem.copy(Span::new(from, offset, u32::from(piece.head) * SECTOR), buf, start);
         }
         if block == piece.blocks - 1 && piece.tail > 0 {
-            let kept = BLOCK - piece.tail * SECTOR;
-            cx.mem.copy(Span::new(from, offset + kept, piece.tail * SECTOR), buf, start + kept);
+            let kept = BLOCK - u32::from(piece.tail) * SECTOR;
+            cx.mem.copy(Span::new(from, offset + kept, u32::from(piece.tail) * SECTOR), buf, start + kept);
         }
     }
 
