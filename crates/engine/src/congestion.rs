@@ -78,12 +78,8 @@ impl Gauge {
 
     /// So long it takes for so many units.
     const fn ns_for(&self, units: u64) -> Option<u64> {
-        if self.parts == 0 {
-            None
-        } else {
-            // Half a second at most, times I/Os in flight: 64 bits are enough.
-            Some(self.busy_ns.saturating_mul(units * PARTS) / self.parts)
-        }
+        // Half a second at most, times I/Os in flight: 64 bits are enough.
+        self.busy_ns.saturating_mul(units * PARTS).checked_div(self.parts)
     }
 
     /// For how long it has answered nothing of what it was asked.

@@ -175,6 +175,7 @@ pub(crate) type OwnLanes = Vec<Box<Lane>>;
 pub(crate) struct Lane {
     pub(crate) id: usize,
     pub(crate) index: Index,
+    /// Empty while the lane opens ([`Lane::gather_dirty`]), as is `rewritten`.
     pub(crate) dirty: DirtySet,
     /// Dirty blocks that were written again since the sweep of destage came by.
     pub(crate) rewritten: DirtySet,
@@ -216,6 +217,7 @@ pub(crate) struct Lane {
     pub(crate) awaiting_record: Vec<Waiter>,
     pub(crate) reclaim: Reclaim,
     pub(crate) checkpoint: Checkpoint,
+    pub(crate) opening: bool,
     pub(crate) recovery: Option<Box<Recovery>>,
     /// A new mirror is being filled.
     pub(crate) sync: Option<Sync>,
@@ -262,6 +264,7 @@ impl Lane {
             awaiting_record: Vec::new(),
             reclaim: Reclaim::default(),
             checkpoint: Checkpoint::default(),
+            opening: false,
             recovery: None,
         })
     }
@@ -346,11 +349,15 @@ impl Lane {
         match (was_dirty, found.dirty) {
             (true, true) => {
                 self.forget_trouble(flat, cx);
-                self.rewritten.insert(flat);
+                if !self.opening {
+                    self.rewritten.insert(flat);
+                }
             }
             (true, false) => self.not_dirty(flat, cx),
             (false, true) => {
-                self.dirty.insert(flat);
+                if !self.opening {
+                    self.dirty.insert(flat);
+                }
                 cx.shared.cache_reads.dirtied_blocks += 1;
                 self.count_dirty(flat, 1, cx);
             }

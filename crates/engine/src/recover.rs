@@ -34,6 +34,8 @@ use replay::Freed;
 
 /// A commit at its largest: header and data.
 const COMMIT_BLOCKS_MAX: u32 = 253;
+/// Dirty blocks that are sorted at a time, 8 bytes each.
+const GATHERED: usize = 1 << 20;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -107,6 +109,7 @@ impl Recovery {
 impl Lane {
     /// Starts to open the lane.
     pub(crate) fn begin_recovery(&mut self, cx: &mut Cx<'_>) {
+        self.opening = true;
         let buf = cx.alloc(COMMIT_BLOCKS_MAX);
         self.recovery = Some(
             Recovery {
@@ -354,12 +357,27 @@ impl Lane {
         })
     }
 
+    /// Makes the set of dirty blocks, from the index: in the order of the checkpoint and the log each would wait for RAM three times, which
+    /// took half of the time of opening; a million at a time, sorted, find their neighbours in the processor's caches.
+    fn gather_dirty(&mut self) {
+        let mut gathered = Vec::new();
+        for part in 0..self.index.parts() {
+            self.index.scan(part, |flat, found| gathered.extend(found.dirty.then_some(flat)));
+            if gathered.len() >= GATHERED || part + 1 == self.index.parts() {
+                gathered.sort_unstable();
+                gathered.drain(..).for_each(|flat| self.dirty.insert(flat));
+            }
+        }
+        self.opening = false;
+    }
+
     fn end_recovery(&mut self, mut it: Recovery, cx: &mut Cx<'_>) {
         cx.free(it.buf, COMMIT_BLOCKS_MAX);
         self.forget_freed(&mut it, cx);
         if cx.shared.options.drop_clean || cx.shared.superblock.pairing.clean_lost {
             self.drop_clean(|_| true, cx);
         }
+        self.gather_dirty();
         self.log.start(it.next_seq);
         let mut closed: Vec<(u64, u32)> = Vec::new();
         for (id, segment) in self.log.segments.iter().enumerate() {
