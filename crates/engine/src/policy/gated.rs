@@ -122,12 +122,12 @@ impl Gated {
         self.hold != Hold::No
     }
 
-    /// A ghost came back: the zone that it left was too small.
+    /// A ghost came back: the zone that it left, or had no room for it, was too small.
     fn learn_share(&mut self, from: From) {
         match from {
             From::Writes => self.share = (self.share + 1).min(self.blocks * SHARE_MAX / 100),
-            From::Main => self.share = self.share.saturating_sub(1).max(self.blocks * SHARE_MIN / 100),
-            From::Declined | From::Refused => {}
+            From::Main | From::Refused => self.share = self.share.saturating_sub(1).max(self.blocks * SHARE_MIN / 100),
+            From::Declined => {}
         }
     }
 
@@ -255,6 +255,8 @@ impl Policy for Gated {
     fn dropped(&mut self, key: u64, zone: Zone, hits: u8) {
         let seen = match zone {
             Zone::Writes => Seen { from: From::Writes, count: 1 + hits },
+            // What is pushed out by an open gate says nothing about one that is not.
+            Zone::Main if self.is_held() => Seen { from: From::Refused, count: MAIN_COUNT },
             Zone::Main => Seen { from: From::Main, count: MAIN_COUNT },
         };
         self.ghost.put(key, seen);

@@ -23,7 +23,7 @@ pub(super) enum From {
     Writes,
     /// In the main zone.
     Main,
-    /// In the window, though it was to be admitted: there was no room, or no budget.
+    /// In the main zone or to be there, but for what is no doing of the gate: it was held open, or there was no room, or no budget.
     Refused,
 }
 

@@ -231,6 +231,16 @@ fn gated_admits_all_while_its_gate_is_held_open_and_learns_nothing_from_it() {
 }
 
 #[test]
+fn gated_does_not_raise_its_gate_for_what_was_pushed_out_while_it_was_held_open() {
+    let mut policy = gated();
+    policy.hold_gate(Hold::Open);
+    (0..80).for_each(|key| policy.dropped(key, Zone::Main, 0));
+    policy.hold_gate(Hold::No);
+    assert!((0..80).all(|key| missed(&mut *policy, key)), "each is seen for the third time at least");
+    assert_eq!([1000; 2].map(|key| missed(&mut *policy, key)), [false, true], "the gate is as low as it was");
+}
+
+#[test]
 fn gated_reclaims_the_zone_that_is_larger_than_its_share() {
     let mut policy = gated();
     (0..16).for_each(|n| policy.sealed(SegmentId(n), Zone::Writes));
