@@ -24,11 +24,11 @@ const BOUNDS: &[(&Case, Option<f64>, f64)] = &[
     // would have to be written to flash.
     (&load::LOOP_FITS, None, 80.0),
     (&load::LOOP_LARGER, Some(0.0), 0.0),
-    // 0.4 to 0.9 over a turnover, 0.7 to 1.8 at 262,144 blocks, when it leaves the junk behind. 46 in the round of a
+    // 0.0 to 0.6 over a turnover, 0.6 to 1.0 at 262,144 blocks, when it leaves the junk behind. 46 in the round of a
     // change when the gate was never held open, 14 when an LRU had to be ahead first.
-    (&load::PHASES, Some(1.0), 3.0),
-    // 0.2 to 1.4, 1.6 at 262,144 blocks; in round 2, when it leaves the junk behind; ahead of LRU from round 3 on.
-    (&load::SCAN_AND_HOT, Some(1.5), 2.5),
+    (&load::PHASES, Some(0.8), 3.0),
+    // 0.1 to 0.7, 0.9 at 262,144 blocks; in round 2, when it leaves the junk behind; ahead of LRU from round 3 on.
+    (&load::SCAN_AND_HOT, Some(0.5), 2.5),
     // 0.4 to 1.1.
     (&load::HOT_JUNK, Some(1.0), 4.0),
 ];

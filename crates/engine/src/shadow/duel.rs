@@ -9,7 +9,7 @@
 //! (Without a look at chance random blocks of ten times the cache were written to flash twice as often, for no hit more.)
 //!
 //! When all that is asked for has changed ([`Shift`]) it is held open on trial, for half a round, and longer if the LRU is ahead then; what was hot
-//! is hardly copied forward for four rounds then (of as many accesses as the cache has blocks). (Data of 0.8 caches that changes every six rounds: 0.4 to 1.8 points under LRU over
+//! is hardly copied forward for four rounds then (of as many accesses as the cache has blocks). (Data of 0.8 caches that changes every six rounds: 0.0 to 1.0 points under LRU over
 //! a turnover; 2.3 to 6.9 without.) Not after holding it open was in vain, nor while the LRU is behind: loops. A lead of nothing means little
 //! (of a sample of 4,096 blocks the repetitions alone are worth 0.2 points), but was enough on all traces.
 //!
