@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The log of a lane: blocks are appended to open commits in RAM, which are sealed, written, and
+//! The log of a lane: blocks are appended to open commits in RAM, which are sealed when they are full and a place in flight is free, written, and
 //! made durable in order.
 //!
 //! Rules, each needed by recovery (docs/format.md):
@@ -44,7 +44,7 @@ const USABLE_SLOTS_MIN: u32 = 4;
 const META_SEGMENTS: usize = 4;
 /// Free segments that promotion and survivors leave to writes; below the watermark of reclaim.
 const WRITES_SEGMENTS: usize = META_SEGMENTS + 2;
-/// "Cleaned" entries that may wait for a commit before one is written for them alone. While the log is busy there
+/// "Cleaned" entries that may wait for a commit before one is written for them alone. While as many are in flight as may be there
 /// is none: then commits are opened for half as many blocks, and take as many of these entries. A segment of 1 MiB
 /// holds 252 blocks in two such commits, as it does in one.
 const CLEANED_WAITING_MAX: usize = COMMIT_ENTRIES_MAX;
@@ -151,7 +151,7 @@ struct Sealed {
     buf: Buf,
     header_slot: u32,
     blocks: u32,
-    since: Time,
+    sealed_at: Time,
     written: bool,
 }
 
@@ -266,7 +266,8 @@ impl Lane {
         if let Some(open) = &tail.open {
             return tail.awaited_flushes == 0 && !open.is_full();
         }
-        if cx.shared.cache_failed || log.commits() >= log.commits_most {
+        // The last place is for "freed" entries.
+        if cx.shared.cache_failed || log.commits() + usize::from(!privileged) >= log.commits_most {
             return false;
         }
         let full = tail.used + USABLE_SLOTS_MIN > log.segment_slots;
@@ -314,7 +315,7 @@ impl Lane {
     /// Seals the open commit of a stream if it is full, and no more are in flight than may be: else it waits for one of those, so that a device that
     /// says of many at once that they are done has the next at once.
     fn seal_full(&mut self, stream: Stream, cx: &mut Cx<'_>) {
-        if self.log.has_full(stream) && !self.log.saturated() {
+        if self.log.has_full(stream) && !self.log.is_deep() {
             self.seal(stream, cx);
         }
     }
@@ -428,7 +429,7 @@ impl Lane {
             buf: open.buf,
             header_slot: open.header_slot,
             blocks,
-            since: cx.now,
+            sealed_at: cx.now,
             written: false,
         });
         cx.shared.counters.commits += 1;
@@ -451,13 +452,16 @@ impl Lane {
             return;
         }
         log.sealed[at].written = true;
-        log.depth.ended(log.sealed[at].since, log.sealed.len(), cx.shared.gauge.reads.are_in_flight(), cx.now);
+        log.depth.ended(log.sealed[at].sealed_at, log.sealed.len(), cx.shared.gauge.reads.are_in_flight(), cx.now);
         while let Some(sealed) = log.sealed.front().filter(|sealed| sealed.written) {
             log.written_seq = sealed.seq;
             cx.free(sealed.buf, log.commit_blocks());
             log.sealed.pop_front();
         }
-        for stream in Stream::ALL {
+        // The place is for who was there first: else writes would have each.
+        let mut streams = Stream::ALL;
+        streams.sort_unstable_by_key(|stream| log.tails[*stream as usize].open.as_ref().map(|open| open.since));
+        for stream in streams {
             self.seal_full(stream, cx);
         }
     }
@@ -474,12 +478,23 @@ impl Lane {
         let crowded = log.cleaned.len() >= CLEANED_WAITING_MAX;
         let frees = log.notes.iter().any(|note| matches!(note, Note::Entry(Entry::Freed { .. })));
         let frees = frees || (waited_for && self.full_of_lost(cx));
-        let wanted = due || crowded || (waited_for && !in_flight);
-        if wanted && (self.log.has_full(Stream::Writes) || self.open(Stream::Writes, frees, cx)) {
+        let log = &self.log;
+        let wanted = (due || crowded) && !log.is_deep() || waited_for && !in_flight;
+        if !wanted {
+            return;
+        }
+        let full = log.has_full(Stream::Writes);
+        if full {
             self.seal_now(Stream::Writes, cx);
-            if waited_for {
-                self.log.group_seq = self.log.last_sealed();
-            }
+        }
+        // Which may have had no room for what is to be noted.
+        let noted = full && self.log.unsealed_waiters.is_empty() && self.log.notes.is_empty();
+        let sealed = noted || self.open(Stream::Writes, frees, cx);
+        if sealed && !noted {
+            self.seal_now(Stream::Writes, cx);
+        }
+        if sealed && waited_for {
+            self.log.group_seq = self.log.last_sealed();
         }
     }
 

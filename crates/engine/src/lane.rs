@@ -217,6 +217,7 @@ pub(crate) struct Lane {
     pub(crate) awaiting_record: Vec<Waiter>,
     pub(crate) reclaim: Reclaim,
     pub(crate) checkpoint: Checkpoint,
+    /// Until recovery has ended, in its steps too (in which `recovery` is taken out).
     pub(crate) opening: bool,
     pub(crate) recovery: Option<Box<Recovery>>,
     /// A new mirror is being filled.

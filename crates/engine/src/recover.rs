@@ -34,7 +34,7 @@ use replay::Freed;
 
 /// A commit at its largest: header and data.
 const COMMIT_BLOCKS_MAX: u32 = 253;
-/// Dirty blocks that are sorted at a time, 8 bytes each.
+/// Dirty blocks that are sorted at a time, in 8 to 16 MiB.
 const GATHERED: usize = 1 << 20;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

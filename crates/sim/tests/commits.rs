@@ -114,6 +114,24 @@ fn there_are_as_many_as_are_written_soon() {
     assert_eq!(in_flight.iter().max(), Some(&32), "{in_flight:?}");
 }
 
+/// A full commit has no room for what is to be noted beside its blocks, and writers fill the next at once.
+#[test]
+fn what_is_to_be_noted_does_not_wait_for_writers_to_pause() {
+    let mut held = Held::opened();
+    held.write(0, 60 * COMMIT_BLOCKS);
+    let request = |id, op, sectors| {
+        let (id, origin, lba) = (RequestId(id), OriginId(0), Lba(0));
+        Input::Request(Request { id, origin, op, lba, sectors, buf: None, fua: false })
+    };
+    held.apply(request(u64::MAX - 1, RequestOp::Discard, 8));
+    held.apply(request(u64::MAX, RequestOp::Flush, 0));
+    let written = (1..).find(|_| {
+        held.written(1_000_000_000);
+        held.flushed
+    });
+    assert!(written <= Some(20), "{written:?} of 60 were written");
+}
+
 #[test]
 fn a_flush_covers_the_one_that_waits() {
     let mut held = Held::opened();

@@ -95,9 +95,14 @@ impl Log {
         self.free.push_back(segment);
     }
 
-    /// Whether it takes no more blocks because of the commits in flight.
-    pub(crate) fn saturated(&self) -> bool {
+    /// Whether as many commits are in flight as may be.
+    pub(super) fn is_deep(&self) -> bool {
         self.sealed.len() >= self.depth.get()
+    }
+
+    /// Whether it takes no write at this moment because of the commits in flight.
+    pub(crate) fn saturated(&self) -> bool {
+        self.is_deep() && self.has_full(Stream::Writes)
     }
 
     /// Whether the open commit of a stream takes no more.
