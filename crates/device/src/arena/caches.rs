@@ -17,17 +17,17 @@ use flashfront_engine::{Buf, Span};
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
-/// Asks the processor to fetch the cache line of a word that will be read soon.
-pub fn prefetch(word: &u64) {
+/// Asks the processor to fetch the cache line at an address that will be read soon. Any address will do: it is a hint.
+pub fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint without effect on anything but caches, at the address of a live reference.
+    // SAFETY: without effect on anything but caches; an address where nothing is mapped is left alone.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch(std::ptr::from_ref(word).cast(), _MM_HINT_T0);
+        _mm_prefetch(at.cast(), _MM_HINT_T0);
     }
     // Elsewhere stable Rust has no such hint.
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = word;
+    let _ = at;
 }
 
 /// The buffer that was streamed to without a fence since.

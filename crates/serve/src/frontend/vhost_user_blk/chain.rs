@@ -9,6 +9,7 @@
 use virtio_queue::desc::split::Descriptor;
 use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryMmap};
 
+use super::guest::Guest;
 use super::{QUEUE_SIZE_MAX, SEGMENTS_MAX};
 
 /// Descriptors of one chain, with header and status in pieces if need be.
@@ -42,6 +43,19 @@ pub(super) struct Segment {
 pub(super) struct Chain {
     pub(super) readable: Vec<Segment>,
     pub(super) writable: Vec<Segment>,
+}
+
+/// Hints that the requests of these heads will be read soon: first the descriptors of all, then what those name. One after the other, waited for,
+/// they were a fifth of what a read from the RAM front took.
+pub(super) fn expect(guest: &Guest, table: GuestAddress, heads: &[u16]) {
+    let place = |head: u16| table.checked_add(u64::from(head) * DESCRIPTOR_BYTES);
+    let places = || heads.iter().filter_map(|&head| place(head));
+    places().for_each(|at| guest.expect(at));
+    for at in places() {
+        if let Ok(descriptor) = guest.memory().read_obj::<Descriptor>(at) {
+            guest.expect(descriptor.addr());
+        }
+    }
 }
 
 impl Chain {

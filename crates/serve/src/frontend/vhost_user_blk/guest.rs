@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io;
 
+use flashfront_device::prefetch;
 use vhost::vhost_user::message::{VhostUserMemoryRegion, VhostUserSingleMemoryRegion};
 use vhost::vhost_user::{Error, Result};
 use vm_memory::{
@@ -92,6 +93,13 @@ impl Guest {
     pub(super) fn translate(&self, user: u64) -> Option<GuestAddress> {
         let place = self.places.iter().find(|place| user.checked_sub(place.user).is_some_and(|at| at < place.bytes))?;
         Some(GuestAddress(place.guest + (user - place.user)))
+    }
+
+    /// A hint: what is at this address will be read soon. Another processor has written it, so it is far away.
+    pub(super) fn expect(&self, at: GuestAddress) {
+        if let Ok(at) = self.memory.get_host_address(at) {
+            prefetch(at);
+        }
     }
 
     /// Whether some of it was gone when it was needed.

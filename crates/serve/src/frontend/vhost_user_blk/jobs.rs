@@ -82,7 +82,12 @@ impl Jobs {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.len() >= PLACES_MAX
+        self.room() == 0
+    }
+
+    /// Requests that there are places for.
+    pub(super) fn room(&self) -> usize {
+        PLACES_MAX - self.len()
     }
 
     /// A place for a new request; its vectors are those of an earlier one, so that there is no allocation in the

@@ -165,8 +165,30 @@ impl Ring {
         self.queue.next_avail()
     }
 
+    /// Takes the heads of new requests, as many as there is room for, if it was kicked. `awake`: it is looked at again at once, so that nobody has
+    /// to kick.
+    pub(super) fn take(
+        &mut self,
+        memory: &GuestMemoryMmap,
+        heads: &mut [u16],
+        awake: bool,
+    ) -> std::result::Result<usize, RingError> {
+        let mut taken = 0;
+        while self.runs() && self.kicked && taken < heads.len() {
+            if let Some(head) = self.pop(memory)? {
+                heads[taken] = head;
+                taken += 1;
+            } else if awake {
+                break;
+            } else {
+                self.kicked = self.listen(memory)?;
+            }
+        }
+        Ok(taken)
+    }
+
     /// The next request's head.
-    pub(super) fn pop(&mut self, memory: &GuestMemoryMmap) -> std::result::Result<Option<u16>, RingError> {
+    fn pop(&mut self, memory: &GuestMemoryMmap) -> std::result::Result<Option<u16>, RingError> {
         if let Some(head) = self.again.pop_front() {
             self.in_flight += 1;
             return Ok(Some(head));
@@ -209,7 +231,7 @@ impl Ring {
     }
 
     /// Asks to be kicked; true if there is something new already.
-    pub(super) fn listen(&mut self, memory: &GuestMemoryMmap) -> std::result::Result<bool, RingError> {
+    fn listen(&mut self, memory: &GuestMemoryMmap) -> std::result::Result<bool, RingError> {
         Ok(self.queue.enable_notification(memory)?)
     }
 

@@ -16,7 +16,7 @@ use super::super::piece::{Piece, PieceId};
 use super::CONNECTION_BYTES_MAX;
 use super::attached::FileError;
 use super::call::Calls;
-use super::chain::{ChainError, Segment};
+use super::chain::{ChainError, Segment, expect};
 use super::jobs::Jobs;
 use super::request::{Ask, Range, Status, parse};
 use super::ring::RingError;
@@ -54,13 +54,15 @@ pub(super) struct Work {
     jobs: Jobs,
     /// Requests with pieces that have no buffer yet, in their order.
     stalled: VecDeque<u16>,
+    /// Requests that are over, to be given back to the client.
+    done: Vec<u16>,
     /// Bytes of buffers held.
     held_bytes: u64,
 }
 
 impl Work {
     pub(super) fn new(connection: u16) -> Self {
-        Self { connection, jobs: Jobs::default(), stalled: VecDeque::new(), held_bytes: 0 }
+        Self { connection, jobs: Jobs::default(), stalled: VecDeque::new(), done: Vec::new(), held_bytes: 0 }
     }
 
     /// Requests that are not answered.
@@ -89,26 +91,17 @@ impl Work {
     ) -> Result<bool, Broken> {
         let mut any = false;
         for ring in 0..session.rings.len() {
-            let mut found = 0;
-            while session.rings[ring].runs()
-                && session.rings[ring].kicked
-                && !self.jobs.is_full()
-                && found < TURN_REQUESTS
-            {
-                let memory = session.guest.memory();
-                let Some(head) = session.rings[ring].pop(memory)? else {
-                    if awake {
-                        break;
-                    }
-                    session.rings[ring].kicked = session.rings[ring].listen(memory)?;
-                    continue;
-                };
-                (found, any) = (found + 1, true);
+            let mut heads = [0; TURN_REQUESTS];
+            let most = TURN_REQUESTS.min(self.jobs.room());
+            let taken = session.rings[ring].take(session.guest.memory(), &mut heads[..most], awake)?;
+            expect(&session.guest, session.rings[ring].table().0, &heads[..taken]);
+            for &head in &heads[..taken] {
                 let place = self.accept(session, ring, head)?;
                 // Who waits is first, also if it waits for this client's own share.
                 let may_alloc = may_alloc && self.stalled.is_empty();
                 self.hand_over(place, session, core, may_alloc)?;
             }
+            any |= taken > 0;
         }
         Ok(any)
     }
@@ -260,14 +253,14 @@ impl Work {
         Err(Broken::Memory)
     }
 
-    /// The engine's answer to one piece. No `session`: nobody is there to be told.
-    pub(super) fn reply(
+    /// The engine's answer to one piece.
+    fn reply(
         &mut self,
         id: PieceId,
         result: Result<(), RequestError>,
         session: Option<&mut Session>,
         core: &mut dyn Core,
-    ) -> Result<(), Broken> {
+    ) {
         let job = self.jobs.get_mut(id.place);
         job.unanswered -= 1;
         if result.is_err() {
@@ -296,14 +289,35 @@ impl Work {
             self.held_bytes -= u64::from(piece.buf_bytes());
             core.free(buf);
         }
-        match session {
-            _ if job.unanswered > 0 || !job.is_handed_over() => Ok(()),
-            Some(session) => self.finish(id.place, session),
-            None => {
-                self.jobs.give_back(id.place);
-                Ok(())
+        if job.unanswered == 0 && job.is_handed_over() {
+            self.done.push(id.place);
+        }
+    }
+
+    /// The engine's answers. First all that is copied, then what says so: the client looks at that, so each write of it waits for the other processor,
+    /// unless nothing but the next one follows. No `session`: nobody is there to be told.
+    pub(super) fn answer(
+        &mut self,
+        answers: &mut Vec<(PieceId, Result<(), RequestError>)>,
+        mut session: Option<&mut Session>,
+        core: &mut dyn Core,
+    ) -> Result<(), Broken> {
+        for (id, result) in answers.drain(..) {
+            self.reply(id, result, session.as_deref_mut(), core);
+        }
+        let mut broken = None;
+        for at in 0..self.done.len() {
+            let place = self.done[at];
+            let Some(session) = &mut session else {
+                self.jobs.give_back(place);
+                continue;
+            };
+            if let Err(error) = self.finish(place, session) {
+                broken.get_or_insert(error);
             }
         }
+        self.done.clear();
+        broken.map_or(Ok(()), Err)
     }
 
     /// Answers a request.

@@ -86,7 +86,8 @@ impl Client {
             let same = |request: &Request| request.sectors * SECTOR_BYTES == u64::from(bytes);
             let at = self.core.queue.iter().rposition(same).unwrap();
             let request = self.core.queue.remove(at).unwrap();
-            self.work.reply(PieceId::decode(request.id), Ok(()), Some(&mut self.session), &mut self.core).unwrap();
+            let mut answers = vec![(PieceId::decode(request.id), Ok(()))];
+            self.work.answer(&mut answers, Some(&mut self.session), &mut self.core).unwrap();
         }
         for ring in &mut self.session.rings {
             ring.kicked = true;
