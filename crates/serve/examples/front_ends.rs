@@ -83,43 +83,52 @@ fn config(dir: &Path, cache: &Path, origin: &Path, ram_front_bytes: u64) -> Conf
 /// Requests by libblkio's driver, as a virtual machine would make them.
 struct Guest {
     blkio: Blkio,
-    queue: Blkioq,
+    /// One by which it sleeps until it is told of answers, and one by which it looks out for them.
+    queues: [Blkioq; 2],
     region: MemoryRegion,
     places: Places,
 }
+
+const SLEEPS: usize = 0;
+const POLLS: usize = 1;
 
 impl Guest {
     fn connect(socket: &Path) -> Outcome<Self> {
         let mut blkio = Blkio::new("virtio-blk-vhost-user")?;
         blkio.set_str("path", socket.to_str().ok_or("a path that is no text")?)?;
         blkio.connect()?;
-        let queue = blkio.start()?.queues.pop().ok_or("no queue")?;
+        blkio.set_i32("num-queues", 1)?;
+        blkio.set_i32("num-poll-queues", 1)?;
+        let mut started = blkio.start()?;
+        let queues = [&mut started.queues, &mut started.poll_queues].map(|queues| queues.pop().ok_or("no queue"));
+        let [sleeps, polls] = queues;
+        let queues = [sleeps?, polls?];
         let region = blkio.alloc_mem_region(QUEUE_DEPTH * BLOCK_BYTES as usize)?;
         blkio.map_mem_region(&region)?;
-        Ok(Self { blkio, queue, region, places: Places::InOrder(0) })
+        Ok(Self { blkio, queues, region, places: Places::InOrder(0) })
     }
 
-    fn submit(&mut self, op: RequestOp, place: usize) {
+    fn submit(&mut self, queue: usize, op: RequestOp, place: usize) {
         let at = self.places.next(HOT_BLOCKS) * BLOCK_BYTES;
         let buf = (self.region.addr as *mut u8).wrapping_add(place * BLOCK_BYTES as usize);
         let (len, flags) = (BLOCK_BYTES as usize, ReqFlags::empty());
         match op {
-            RequestOp::Read => self.queue.read(at, buf, len, place, flags),
-            _ => self.queue.write(at, buf, len, place, flags),
+            RequestOp::Read => self.queues[queue].read(at, buf, len, place, flags),
+            _ => self.queues[queue].write(at, buf, len, place, flags),
         }
     }
 
-    fn drive(&mut self, op: RequestOp, count: u64, places: Places) -> Outcome<f64> {
+    fn drive(&mut self, queue: usize, op: RequestOp, count: u64, places: Places) -> Outcome<f64> {
         self.places = places;
         let began = Instant::now();
         let mut done = [const { MaybeUninit::<Completion>::uninit() }; QUEUE_DEPTH];
         let (mut sent, mut ended) = (0, 0);
         for place in 0..QUEUE_DEPTH {
-            self.submit(op, place);
+            self.submit(queue, op, place);
             sent += 1;
         }
         while ended < count {
-            let got = self.queue.do_io(&mut done, 1, None, None)?;
+            let got = self.queues[queue].do_io(&mut done, 1, None, None)?;
             for completion in &done[..got] {
                 #[expect(unsafe_code, reason = "libblkio's answers are written in place")]
                 // SAFETY: it has written as many as it says.
@@ -129,14 +138,14 @@ impl Guest {
                 }
                 ended += 1;
                 if sent < count {
-                    self.submit(op, *user_data);
+                    self.submit(queue, op, *user_data);
                     sent += 1;
                 }
             }
         }
         if op == RequestOp::Write {
-            self.queue.flush(0, ReqFlags::empty());
-            self.queue.do_io(&mut done[..1], 1, None, None)?;
+            self.queues[queue].flush(0, ReqFlags::empty());
+            self.queues[queue].do_io(&mut done[..1], 1, None, None)?;
         }
         Ok(count as f64 / began.elapsed().as_secs_f64())
     }
@@ -216,7 +225,7 @@ fn measure(dir: &Path, paths: &[PathBuf; 4], rounds: usize, front: u64) -> Outco
         (RequestOp::Read, Places::Random(1)),
     ] {
         drive(&mut pump, &load, op, HOT_BLOCKS * 3, HOT_BLOCKS, places)?;
-        guest.drive(op, HOT_BLOCKS * 3, places)?;
+        guest.drive(SLEEPS, op, HOT_BLOCKS * 3, places)?;
     }
     let mut rows = Vec::new();
     for round in 0..rounds {
@@ -224,7 +233,7 @@ fn measure(dir: &Path, paths: &[PathBuf; 4], rounds: usize, front: u64) -> Outco
             if op == RequestOp::Read && front > 0 {
                 // The writes of the last round are in the log alone.
                 drive(&mut pump, &load, op, HOT_BLOCKS * 3, HOT_BLOCKS, Places::Random(1))?;
-                guest.drive(op, HOT_BLOCKS * 3, Places::Random(1))?;
+                guest.drive(SLEEPS, op, HOT_BLOCKS * 3, Places::Random(1))?;
             }
             let places = Places::Random(round as u64);
             let misses = pump.engine().status().counters.read_misses;
@@ -236,17 +245,19 @@ fn measure(dir: &Path, paths: &[PathBuf; 4], rounds: usize, front: u64) -> Outco
             if misses > REQUESTS / 100 {
                 return Err(format!("{misses} reads missed: not a measure of hits").into());
             }
-            let (guest, guest_cpu) = with_cpu(DAEMON, REQUESTS, || guest.drive(op, REQUESTS, places))?;
+            let (told, told_cpu) = with_cpu(DAEMON, REQUESTS, || guest.drive(SLEEPS, op, REQUESTS, places))?;
+            let (polled, polled_cpu) = with_cpu(DAEMON, REQUESTS, || guest.drive(POLLS, op, REQUESTS, places))?;
             let began = cpu_ns(DAEMON)?;
             let (nbd, seconds) = (fio(&dir.join("served.nbd"), op)?, FIO_SECONDS as f64);
             let nbd_cpu = (cpu_ns(DAEMON)? - began) as f64 / (nbd * seconds) / 1e3;
             eprintln!(
-                "{name}: in process {process:.0} ({process_cpu:.1} us), vhost-user-blk {guest:.0} ({guest_cpu:.1} us), nbd {nbd:.0} ({nbd_cpu:.1} us)"
+                "{name}: in process {process:.0} ({process_cpu:.1} us), vhost-user-blk {told:.0} ({told_cpu:.1} us), polled {polled:.0} ({polled_cpu:.1} us), nbd {nbd:.0} ({nbd_cpu:.1} us)"
             );
             rows.push(serde_json::json!({
-                "what": name, "in_process": process, "vhost_user_blk": guest, "nbd": nbd,
-                "in_process_cpu_us": process_cpu, "vhost_user_blk_cpu_us": guest_cpu, "nbd_cpu_us": nbd_cpu,
-                "of_in_process": guest / process, "of_nbd": guest / nbd,
+                "what": name, "in_process": process, "vhost_user_blk": told, "polled": polled, "nbd": nbd,
+                "in_process_cpu_us": process_cpu, "vhost_user_blk_cpu_us": told_cpu, "polled_cpu_us": polled_cpu, "nbd_cpu_us": nbd_cpu,
+                "of_in_process": told / process, "of_nbd": told / nbd,
+                "polled_of_in_process": polled / process, "polled_of_nbd": polled / nbd,
             }));
         }
     }

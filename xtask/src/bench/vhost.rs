@@ -18,7 +18,7 @@ pub(super) fn vhost_user_blk(dir: &Path) -> Result<Found, Failed> {
     run(&mut cargo(["build", "--release", "-p", "flashfront-serve", "--example", "front_ends"]))?;
     let program = target().join("release/examples/front_ends");
     let mut summary = String::from(
-        "| 4 KiB random, 32 in flight | vhost-user-blk / in process | vhost-user-blk / NBD (fio) | IOPS of the rounds: in process/vhost-user-blk/NBD |\n|---|--:|--:|---|\n",
+        "| 4 KiB random, 32 in flight | vhost-user-blk / in process | / NBD (fio) | the same polled / in process | / NBD | IOPS of the rounds: in process/vhost-user-blk/polled/NBD |\n|---|--:|--:|--:|--:|---|\n",
     );
     let mut all = Vec::new();
     for front in RAM_FRONTS_MIB {
@@ -29,12 +29,14 @@ pub(super) fn vhost_user_blk(dir: &Path) -> Result<Found, Failed> {
                 rounds["rows"].as_array().into_iter().flatten().filter(|row| row["what"] == what).collect();
             let number = |row: &Value, key: &str| row[key].as_f64().unwrap_or(f64::NAN);
             let all_of = |key: &str| rows.iter().map(|row| number(row, key)).collect();
-            let (process, nbd) = (median(all_of("of_in_process")), median(all_of("of_nbd")));
             let front = if front > 0 { ", RAM front" } else { "" };
-            let _ = write!(summary, "| {what}{front} | {process:.2} | {nbd:.2} | ");
+            let _ = write!(summary, "| {what}{front} | ");
+            for key in ["of_in_process", "of_nbd", "polled_of_in_process", "polled_of_nbd"] {
+                let _ = write!(summary, "{:.2} | ", median(all_of(key)));
+            }
             for row in &rows {
-                let [a, b, c] = ["in_process", "vhost_user_blk", "nbd"].map(|key| number(row, key));
-                let _ = write!(summary, "{a:.0}/{b:.0}/{c:.0} ");
+                let [a, b, c, d] = ["in_process", "vhost_user_blk", "polled", "nbd"].map(|key| number(row, key));
+                let _ = write!(summary, "{a:.0}/{b:.0}/{c:.0}/{d:.0} ");
             }
             summary.push_str("|\n");
         }
