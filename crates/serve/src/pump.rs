@@ -201,6 +201,7 @@ impl Pump {
     /// Carries out what follows from all that was taken.
     fn settle(&mut self) {
         self.engine.settle(self.now, &mut self.arena, &mut self.effects);
+        let mut replied = false;
         for at in 0..self.effects.0.len() {
             match self.effects.0[at] {
                 Effect::Io(io) => {
@@ -211,6 +212,7 @@ impl Pump {
                     self.devices.all[at].1.submit(self.now, io, &mut self.arena);
                 }
                 Effect::Reply { id, result } => {
+                    replied = true;
                     let frontend = (id.0 >> 32) as usize;
                     let (frontend, mut desk, _) = self.desk(frontend);
                     frontend.reply(RequestId(id.0 & 0xffff_ffff), result, &mut desk);
@@ -219,6 +221,10 @@ impl Pump {
             }
         }
         self.effects.0.clear();
+        for at in 0..if replied { self.frontends.len() } else { 0 } {
+            let (frontend, mut desk, _) = self.desk(at);
+            frontend.replied(&mut desk);
+        }
     }
 
     /// One turn; waits at most `patience` if there is nothing to do.
@@ -294,6 +300,7 @@ impl Pump {
             busy |= frontend.turn_end(now, registry, &mut desk);
         }
         if !self.requests.is_empty() {
+            busy = true;
             self.take_requests();
             self.settle();
         }

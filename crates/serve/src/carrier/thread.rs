@@ -123,6 +123,14 @@ impl Carrier {
     /// False when there will be none any more.
     fn take_orders(&mut self) -> bool {
         self.bell.heard();
+        let alive = self.take_all_orders();
+        for at in 0..self.hosted.len() {
+            self.with(at, |frontend, _, desk| frontend.replied(desk));
+        }
+        alive
+    }
+
+    fn take_all_orders(&mut self) -> bool {
         loop {
             match self.orders.try_recv() {
                 Ok(Order::Reply { at, id, result }) => {

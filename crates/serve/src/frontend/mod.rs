@@ -114,6 +114,10 @@ pub trait Frontend {
     /// The engine has answered. Does not submit.
     fn reply(&mut self, id: RequestId, result: Result<(), RequestError>, core: &mut dyn Core);
 
+    /// That was all that the engine has answered for now: a front-end that does better to see several answers together acts on them here. Does not
+    /// submit.
+    fn replied(&mut self, _core: &mut dyn Core) {}
+
     /// Buffers were freed by somebody else: [`Core::alloc`] may succeed again.
     fn room(&mut self, core: &mut dyn Core);
 

@@ -40,7 +40,7 @@ struct Peer {
     /// `None` once it is gone, and the engine still has requests of it.
     talk: Option<Talk>,
     work: Work,
-    /// What the engine has answered since the last end of a turn.
+    /// What the engine has just answered.
     answers: Vec<(PieceId, Result<(), RequestError>)>,
     /// Why it is to be hung up on.
     broken: Option<Broken>,
@@ -215,18 +215,6 @@ impl VhostUserBlk {
         }
     }
 
-    /// Gives a client what the engine has answered, all at once. What is written to its memory takes its time, as another processor has the cache
-    /// lines, and to lock the session is to wait for it: once for each answer that was a tenth of what a read from the RAM front took.
-    fn answer(&mut self, number: usize, core: &mut dyn Core) {
-        let Some(Peer { talk, work, answers, broken, .. }) = &mut self.peers[number] else {
-            return;
-        };
-        let mut session = talk.as_ref().map(Talk::session);
-        if let Err(error) = work.answer(answers, session.as_deref_mut(), core) {
-            broken.get_or_insert(error);
-        }
-    }
-
     /// Tells a client what it got back.
     fn tell(&mut self, number: usize) {
         let Some(Peer { talk: Some(talk), work, broken, .. }) = &mut self.peers[number] else {
@@ -308,8 +296,19 @@ impl Frontend for VhostUserBlk {
         // A place is kept until the engine owes nothing for it.
         debug_assert!(peer.is_some(), "a reply to nobody: {id:?}");
         if let Some(peer) = peer {
-            // The end of the turn comes before any wait.
             peer.answers.push((id, result));
+        }
+    }
+
+    fn replied(&mut self, core: &mut dyn Core) {
+        for Peer { talk, work, answers, broken, .. } in self.peers.iter_mut().flatten() {
+            if answers.is_empty() {
+                continue;
+            }
+            let mut session = talk.as_ref().map(Talk::session);
+            if let Err(error) = work.answer(answers, session.as_deref_mut(), core) {
+                broken.get_or_insert(error);
+            }
         }
     }
 
@@ -327,7 +326,6 @@ impl Frontend for VhostUserBlk {
         self.watch(now);
         let mut more = false;
         for number in 0..self.peers.len() {
-            self.answer(number, core);
             // First, since a message may end a ring.
             self.tell(number);
             more |= self.serve(number, registry, core, awake);

@@ -125,7 +125,11 @@ impl Ring {
         let set = self.queue.try_set_desc_table_address(descriptors);
         let set = set.and_then(|()| self.queue.try_set_used_ring_address(used));
         let set = set.and_then(|()| self.queue.try_set_avail_ring_address(available));
-        set.map_err(|_| Error::InvalidOperation("a ring at an address that is not aligned"))
+        set.map_err(|_| Error::InvalidOperation("a ring at an address that is not aligned"))?;
+        if self.started && !self.queue.is_valid(guest.memory()) {
+            return Err(Error::InvalidOperation("a ring that runs and is no longer in the memory that is shared"));
+        }
+        Ok(())
     }
 
     pub(super) fn set_call(&mut self, call: Option<File>) {
@@ -175,36 +179,33 @@ impl Ring {
     ) -> std::result::Result<usize, RingError> {
         let mut taken = 0;
         while self.runs() && self.kicked && taken < heads.len() {
-            if let Some(head) = self.pop(memory)? {
-                heads[taken] = head;
-                taken += 1;
-            } else if awake {
-                break;
-            } else {
-                self.kicked = self.listen(memory)?;
+            match self.pop(memory, &mut heads[taken..])? {
+                0 if awake => break,
+                // If there is something after all, the next look finds it: all of a ring that runs is in the memory (`translate`).
+                0 => self.kicked = self.listen(memory)?,
+                more => taken += more,
             }
         }
         Ok(taken)
     }
 
-    /// The next request's head.
-    fn pop(&mut self, memory: &GuestMemoryMmap) -> std::result::Result<Option<u16>, RingError> {
-        if let Some(head) = self.again.pop_front() {
-            self.in_flight += 1;
-            return Ok(Some(head));
+    /// The heads of the next requests, as many as are there.
+    fn pop(&mut self, memory: &GuestMemoryMmap, heads: &mut [u16]) -> std::result::Result<usize, RingError> {
+        let mut popped = heads.len().min(self.again.len());
+        heads.iter_mut().zip(self.again.drain(..popped)).for_each(|(place, head)| *place = head);
+        let size = self.queue.size();
+        for (place, chain) in heads[popped..].iter_mut().zip(self.queue.iter(memory)?) {
+            *place = chain.head_index();
+            if *place >= size {
+                return Err(virtio_queue::Error::InvalidDescriptorIndex.into());
+            }
+            if let Some(tracker) = &mut self.tracker {
+                tracker.take(*place);
+            }
+            popped += 1;
         }
-        let Some(chain) = self.queue.iter(memory)?.next() else {
-            return Ok(None);
-        };
-        let head = chain.head_index();
-        if head >= self.queue.size() {
-            return Err(virtio_queue::Error::InvalidDescriptorIndex.into());
-        }
-        if let Some(tracker) = &mut self.tracker {
-            tracker.take(head);
-        }
-        self.in_flight += 1;
-        Ok(Some(head))
+        self.in_flight += popped as u16;
+        Ok(popped)
     }
 
     pub(super) fn table(&self) -> (GuestAddress, u16) {

@@ -81,7 +81,7 @@ impl Session {
     fn translate(&mut self) -> Result<()> {
         for ring in &mut self.rings {
             let found = ring.translate(&self.guest);
-            if ring.runs() {
+            if ring.is_started() {
                 found?;
             }
         }

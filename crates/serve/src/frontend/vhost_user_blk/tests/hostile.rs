@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 
 use vhost::{VhostBackend, VringConfigData};
+use vm_memory::{Bytes, GuestAddress};
 
 use super::driver::{DATA, ENTRIES, INDIRECT, Machine, NEXT, READ, STORE, USER, WRITE, Wire, usual};
 use super::requests::{DONE, serve};
@@ -177,6 +178,23 @@ fn hostile_rings_are_refused() {
     // Two regions of one place.
     let wire = Wire::hello(&bench.path("guest"), usual());
     wire.frontend.set_mem_table(&[machine.region(), machine.region()]).unwrap_err();
+    assert_serves(&bench);
+    served.stop();
+}
+
+#[test]
+fn hostile_rings_that_run_can_not_be_moved_out_of_the_memory() {
+    let bench = Bench::formatted();
+    let served = serve(&bench);
+    let mut machine = Machine::new();
+    let wire = machine.connect(&bench.path("guest"), usual());
+    // Its index is there, and says that there is a request; the place that names it isn't.
+    let end = super::driver::MEMORY_BYTES;
+    machine.memory.write_obj(1u16, GuestAddress(end - 2)).unwrap();
+    let half = VringConfigData { avail_ring_addr: USER + end - 4, ..Wire::addresses(0) };
+    wire.frontend.set_vring_addr(0, &half).unwrap_err();
+    wire.kick(0);
+    assert!(wire.is_hung_up_on());
     assert_serves(&bench);
     served.stop();
 }
