@@ -271,6 +271,10 @@ impl Life {
         assert!(front <= most, "{front} bytes of RAM front, {most} are allowed");
         let (window, most) = (status.window_bytes, status.capacity_blocks * 4096 / 32);
         assert!(window <= most, "{window} bytes of window, {most} are allowed");
+        if let Some(day) = status.flash_writes_per_day_bytes {
+            let (day, left) = (day as i64, status.flash_writes_left_bytes);
+            assert!((-day..=day / 4).contains(&left), "{left} bytes left of {day} a day");
+        }
         if let Some(limit) = self.limit {
             assert!(status.blocks_dirty <= limit, "{} blocks are dirty, the limit is {limit}", status.blocks_dirty);
         }

@@ -85,6 +85,9 @@ impl Plan {
         spec.options.ram_front_bytes = pick(&mut Rng::new(seed ^ 0xf207), &[0, 64 << 10, 1 << 20]);
         spec.mirrored = Rng::new(seed ^ 0x3177).below(3) == 0;
         spec.options.read_around_blocks = pick(&mut Rng::new(seed ^ 0xa209), &[0, 16, 16, 64]);
+        // None; one that is used up at once, and back after a pause; one that is used up now and then.
+        let budgets = [None, None, Some(16 << 20), Some(100 << 30)];
+        spec.options.flash_writes_per_day_bytes = pick(&mut Rng::new(seed ^ 0xb0d9), &budgets);
         if spec.lanes > 1 {
             spec.apart = pick(&mut Rng::new(seed ^ 0xa9a27), &[None, Some(0), Some(0), Some(2)]);
         }
@@ -127,6 +130,7 @@ impl Plan {
             What::RamFront => self.spec.options.ram_front_bytes = change.value,
             What::Apart => self.spec.apart = None,
             What::ReadAround => self.spec.options.read_around_blocks = change.value,
+            What::Budget => self.spec.options.flash_writes_per_day_bytes = None,
             What::Faults if change.value == 0 => self.trouble = Trouble::None,
             What::Faults => self.faults_every = change.value,
         }
@@ -147,6 +151,7 @@ impl Plan {
             none(What::RamFront, self.spec.options.ram_front_bytes > 0),
             none(What::Apart, self.spec.apart.is_some()),
             none(What::ReadAround, self.spec.options.read_around_blocks > 0),
+            none(What::Budget, self.spec.options.flash_writes_per_day_bytes.is_some()),
             halved(What::Generations, self.generations),
             halved(What::Clients, self.clients.len() as u64),
             halved(What::Requests, self.requests),
@@ -182,6 +187,8 @@ pub enum What {
     Apart,
     /// Blocks of a read around a miss.
     ReadAround,
+    /// Bytes that may be written to flash in a day; only 0, for no bound, makes a difference.
+    Budget,
     /// [`Plan::faults_every`]; 0 = no trouble at all.
     Faults,
 }
@@ -193,7 +200,7 @@ pub struct Change {
     value: u64,
 }
 
-const WHATS: [(&str, What); 12] = [
+const WHATS: [(&str, What); 13] = [
     ("generations", What::Generations),
     ("requests", What::Requests),
     ("clients", What::Clients),
@@ -205,6 +212,7 @@ const WHATS: [(&str, What); 12] = [
     ("ram-front", What::RamFront),
     ("apart", What::Apart),
     ("read-around", What::ReadAround),
+    ("budget", What::Budget),
     ("faults", What::Faults),
 ];
 
