@@ -22,7 +22,7 @@ const WAYS: usize = 8;
 /// Blocks of one buffer: 1 MiB, so that RAM is taken as it is filled.
 const BUF_BLOCKS: usize = 256;
 
-/// In a cache line of its own: without that half of all sets lie in two.
+/// In a cache line of its own: without that, half of all sets lie in two.
 #[derive(Clone)]
 #[repr(align(64))]
 struct Set {

@@ -5,7 +5,7 @@
 //! of their own besides (`inlet`). A front-end owns its sockets and its protocol; it turns
 //! what clients say into [`Request`]s and replies into bytes, and decides nothing about caching.
 //! The pump calls [`Frontend`], the front-end calls back through [`Core`]. After any number of
-//! `ready`, `reply` and `room` the pump calls `turn_end` once, before it waits again.
+//! `ready`, `reply`, `replied` and `room` the pump calls `turn_end` once, before it waits again.
 
 use std::io;
 

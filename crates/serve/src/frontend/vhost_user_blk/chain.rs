@@ -45,8 +45,8 @@ pub(super) struct Chain {
     pub(super) writable: Vec<Segment>,
 }
 
-/// Hints that the requests of these heads will be read soon: first the descriptors of all, then what those name. One after the other, waited for,
-/// they were a fifth of what a read from the RAM front took.
+/// Hints that the requests of these heads will be read soon: first the descriptors of all, then what those name. Waited for one by one they were a
+/// tenth of what a read from the RAM front took.
 pub(super) fn expect(guest: &Guest, table: GuestAddress, heads: &[u16]) {
     let place = |head: u16| table.checked_add(u64::from(head) * DESCRIPTOR_BYTES);
     let places = || heads.iter().filter_map(|&head| place(head));

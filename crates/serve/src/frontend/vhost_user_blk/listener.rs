@@ -29,6 +29,9 @@ use crate::control::{BindError, SocketFile, bind};
 /// Tokens of one client: its socket, and the kicks of its queues.
 const PEER_TOKENS: usize = 1 + QUEUES_MAX;
 
+/// How long to wait before a client is told again that could not be, as the kernel had no memory for it.
+const TELL_AGAIN_NS: u64 = 1_000_000;
+
 /// How long to wait before clients are accepted again that could not be.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 
@@ -63,6 +66,8 @@ pub struct VhostUserBlk {
     acceptable: bool,
     /// When to accept again, as it failed.
     accept_at: Option<Time>,
+    /// When to tell those again who could not be told.
+    tell_at: Option<Time>,
     /// When the first of those who have said nothing is hung up on.
     silent_at: Option<Time>,
     calls: Calls,
@@ -93,6 +98,7 @@ impl VhostUserBlk {
             calls,
             closing: Closing::default(),
             accept_at: None,
+            tell_at: None,
             silent_at: None,
             daemon: u64::from_ne_bytes(daemon),
             durable,
@@ -226,6 +232,12 @@ impl VhostUserBlk {
         if let Err(error) = told {
             broken.get_or_insert(error);
         }
+    }
+
+    /// Whether a client has got something back and doesn't know.
+    fn has_untold(&self) -> bool {
+        let talks = self.peers.iter().flatten().filter_map(|peer| peer.talk.as_ref());
+        talks.into_iter().any(|talk| talk.session().rings.iter().any(|ring| ring.untold && ring.is_started()))
     }
 
     /// Lets go of a client that is gone, or done with.
@@ -372,11 +384,12 @@ impl Frontend for VhostUserBlk {
                 more = true;
             }
         }
+        self.tell_at = self.has_untold().then(|| now.plus_ns(TELL_AGAIN_NS));
         more || awake
     }
 
     fn next_timer(&self) -> Option<Time> {
-        self.accept_at.into_iter().chain(self.silent_at).min()
+        [self.accept_at, self.tell_at, self.silent_at].into_iter().flatten().min()
     }
 
     fn stop(&mut self, registry: &Registry, _core: &mut dyn Core) {

@@ -127,7 +127,7 @@ impl Ring {
         let set = set.and_then(|()| self.queue.try_set_avail_ring_address(available));
         set.map_err(|_| Error::InvalidOperation("a ring at an address that is not aligned"))?;
         if self.started && !self.queue.is_valid(guest.memory()) {
-            return Err(Error::InvalidOperation("a ring that runs and is no longer in the memory that is shared"));
+            return Err(Error::InvalidOperation("a ring that is started and no longer in the memory that is shared"));
         }
         Ok(())
     }

@@ -77,7 +77,7 @@ impl Session {
         self.retired.extend(ring.kick.take().filter(|_| watched));
     }
 
-    /// Finds the rings in memory that has changed. One that runs and is no longer in it is an error.
+    /// Finds the rings in memory that has changed. One that is started and no longer in it is an error.
     fn translate(&mut self) -> Result<()> {
         for ring in &mut self.rings {
             let found = ring.translate(&self.guest);

@@ -294,9 +294,9 @@ impl Work {
         }
     }
 
-    /// Takes the engine's answers: copies the payload of all, then gives all back. What is written then lies in cache lines that the client looks at, so that
-    /// each write takes long, and whatever waits for writes, as locking the session does, pays for it: once for each answer that was a tenth of what a
-    /// read from the RAM front took. No `session`: nobody is there to be told.
+    /// Takes the engine's answers: copies the payload of all, then gives all back, one after the other. What is written for that lies in cache lines that
+    /// the client looks at, so it takes long, and whatever waits for it pays, as locking the session does: once for each answer that was a tenth
+    /// of what a read from the RAM front took. No `session`: nobody is there to be told.
     pub(super) fn answer(
         &mut self,
         answers: &mut Vec<(PieceId, Result<(), RequestError>)>,
