@@ -100,9 +100,8 @@ impl Guest {
         blkio.set_i32("num-queues", 1)?;
         blkio.set_i32("num-poll-queues", 1)?;
         let mut started = blkio.start()?;
-        let queues = [&mut started.queues, &mut started.poll_queues].map(|queues| queues.pop().ok_or("no queue"));
-        let [sleeps, polls] = queues;
-        let queues = [sleeps?, polls?];
+        let (sleeps, polls) = (started.queues.pop(), started.poll_queues.pop());
+        let queues = [sleeps.ok_or("no queue")?, polls.ok_or("no queue that polls")?];
         let region = blkio.alloc_mem_region(QUEUE_DEPTH * BLOCK_BYTES as usize)?;
         blkio.map_mem_region(&region)?;
         Ok(Self { blkio, queues, region, places: Places::InOrder(0) })

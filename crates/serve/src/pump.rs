@@ -201,7 +201,6 @@ impl Pump {
     /// Carries out what follows from all that was taken.
     fn settle(&mut self) {
         self.engine.settle(self.now, &mut self.arena, &mut self.effects);
-        let mut replied = false;
         for at in 0..self.effects.0.len() {
             match self.effects.0[at] {
                 Effect::Io(io) => {
@@ -212,7 +211,6 @@ impl Pump {
                     self.devices.all[at].1.submit(self.now, io, &mut self.arena);
                 }
                 Effect::Reply { id, result } => {
-                    replied = true;
                     let frontend = (id.0 >> 32) as usize;
                     let (frontend, mut desk, _) = self.desk(frontend);
                     frontend.reply(RequestId(id.0 & 0xffff_ffff), result, &mut desk);
@@ -221,7 +219,7 @@ impl Pump {
             }
         }
         self.effects.0.clear();
-        for at in 0..if replied { self.frontends.len() } else { 0 } {
+        for at in 0..self.frontends.len() {
             let (frontend, mut desk, _) = self.desk(at);
             frontend.replied(&mut desk);
         }
@@ -300,6 +298,7 @@ impl Pump {
             busy |= frontend.turn_end(now, registry, &mut desk);
         }
         if !self.requests.is_empty() {
+            // What is answered at once is told at the end of the next turn.
             busy = true;
             self.take_requests();
             self.settle();

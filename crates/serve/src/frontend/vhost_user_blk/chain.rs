@@ -45,11 +45,15 @@ pub(super) struct Chain {
     pub(super) writable: Vec<Segment>,
 }
 
+/// Where a descriptor of a table is.
+fn place(table: GuestAddress, index: u16) -> Option<GuestAddress> {
+    table.checked_add(u64::from(index) * DESCRIPTOR_BYTES)
+}
+
 /// Hints that the requests of these heads will be read soon: first the descriptors of all, then what those name. Waited for one by one they were a
 /// tenth of what a read from the RAM front took.
 pub(super) fn expect(guest: &Guest, table: GuestAddress, heads: &[u16]) {
-    let place = |head: u16| table.checked_add(u64::from(head) * DESCRIPTOR_BYTES);
-    let places = || heads.iter().filter_map(|&head| place(head));
+    let places = || heads.iter().filter_map(|&head| place(table, head));
     places().for_each(|at| guest.expect(at));
     for at in places() {
         if let Ok(descriptor) = guest.memory().read_obj::<Descriptor>(at) {
@@ -75,7 +79,7 @@ impl Chain {
             if u64::from(index) >= entries {
                 return Err(ChainError::Index);
             }
-            let at = table.checked_add(u64::from(index) * DESCRIPTOR_BYTES).ok_or(ChainError::Unmapped)?;
+            let at = place(table, index).ok_or(ChainError::Unmapped)?;
             let descriptor: Descriptor = memory.read_obj(at).map_err(|_| ChainError::Unmapped)?;
             let len = descriptor.len();
             if descriptor.refers_to_indirect_table() {

@@ -22,6 +22,7 @@ use super::closing::Closing;
 use super::debt::Debt;
 use super::messages::Talk;
 use super::pace::Pace;
+use super::ring::Ring;
 use super::work::{Broken, Work};
 use super::{CONNECTIONS_MAX, QUEUES_MAX};
 use crate::control::{BindError, SocketFile, bind};
@@ -236,8 +237,8 @@ impl VhostUserBlk {
 
     /// Whether a client has got something back and doesn't know.
     fn has_untold(&self) -> bool {
-        let talks = self.peers.iter().flatten().filter_map(|peer| peer.talk.as_ref());
-        talks.into_iter().any(|talk| talk.session().rings.iter().any(|ring| ring.untold && ring.is_started()))
+        let mut talks = self.peers.iter().flatten().filter_map(|peer| peer.talk.as_ref());
+        talks.any(|talk| talk.session().rings.iter().any(Ring::is_untold))
     }
 
     /// Lets go of a client that is gone, or done with.

@@ -46,7 +46,7 @@ pub(super) struct Ring {
     /// The guest may have put something in.
     pub(super) kicked: bool,
     /// Something was given back that the guest wasn't told of.
-    pub(super) untold: bool,
+    untold: bool,
     /// The guest is told, whether it wants to be or not: whoever was here before may have given something back and
     /// not said so.
     nudge: bool,
@@ -84,6 +84,11 @@ impl Ring {
 
     pub(super) fn is_started(&self) -> bool {
         self.started
+    }
+
+    /// Whether the guest has got something back and doesn't know.
+    pub(super) fn is_untold(&self) -> bool {
+        self.untold && self.started
     }
 
     pub(super) fn set_size(&mut self, entries: u32) -> Result<()> {

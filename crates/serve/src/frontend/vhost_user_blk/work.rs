@@ -307,8 +307,8 @@ impl Work {
             self.reply(id, result, session.as_deref_mut(), core);
         }
         let mut broken = None;
-        for at in 0..self.done.len() {
-            let place = self.done[at];
+        let mut done = std::mem::take(&mut self.done);
+        for place in done.drain(..) {
             let Some(session) = &mut session else {
                 self.jobs.give_back(place);
                 continue;
@@ -317,7 +317,8 @@ impl Work {
                 broken.get_or_insert(error);
             }
         }
-        self.done.clear();
+        // Its memory serves again.
+        self.done = done;
         broken.map_or(Ok(()), Err)
     }
 
@@ -349,7 +350,7 @@ impl Work {
 
     /// Tells the guest of what it got back.
     pub(super) fn tell(&mut self, session: &mut Session, calls: &Calls) -> Result<(), Broken> {
-        for ring in session.rings.iter_mut().filter(|ring| ring.untold && ring.is_started()) {
+        for ring in session.rings.iter_mut().filter(|ring| ring.is_untold()) {
             ring.tell(session.guest.memory(), calls)?;
         }
         Ok(())
