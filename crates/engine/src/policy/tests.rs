@@ -171,6 +171,26 @@ fn gated_goes_on_admitting_first_comers_of_which_too_few_come_back_to_begin_with
 }
 
 #[test]
+fn gated_admits_no_first_comers_when_a_part_of_what_it_lost_was_missed_until_it_loses_what_is_not() {
+    let mut policy = gated();
+    for lost in 0..1500 {
+        policy.dropped(lost, Zone::Main, 0);
+        if lost % 15 == 0 {
+            policy.missed(lost, false);
+        }
+    }
+    let at_once = first_comers(&mut *policy, 10_000..30_000, 1);
+    // Some ghosts are taken for others.
+    assert!(
+        at_once < 200,
+        "{at_once} of 20,000: they come back, and the gate is at nothing, but they would push out what is needed"
+    );
+    (50_000..54_000).for_each(|lost| policy.dropped(lost, Zone::Main, 0));
+    let at_once = first_comers(&mut *policy, 30_000..40_000, 1);
+    assert!(at_once > 9000, "{at_once} of 10,000: what is lost is junk");
+}
+
+#[test]
 fn gated_takes_no_neighbours_when_what_it_drops_is_missed() {
     let mut policy = gated();
     assert!(!policy.takes_neighbours(false));
