@@ -2,7 +2,7 @@
 //! Our own: reads are admitted on evidence, writes have a zone of their own, and both adapt to what comes back.
 //!
 //! - **Writes** are appended to the zone of writes. When it is larger than its share its oldest segment goes; blocks
-//!   that were seen twice more are copied to the main zone, for two rounds of it at least.
+//!   that were seen twice more are copied to the main zone, mostly for two rounds of it.
 //! - **The gate.** Once the cache is full a block that a read missed is admitted to the main zone if it was seen
 //!   more often than the gate asks; else it waits in the window and is then remembered (as a ghost) with its count.
 //! - **The main zone** is a CLOCK (FIFO with reinsertion): a block is copied forward as long as it has hits, and
@@ -76,8 +76,9 @@ const CONTROL: u64 = 16;
 /// The gate opens for first comers if one in so many comes back, and closes if fewer than one in so many do.
 const RETURNS_PART: u32 = 4;
 const RETURNS_PART_OPEN: u32 = 8;
-/// The main zone is full of junk if fewer than one in so many of what it loses are missed, but for so many; and so many of what it loses are looked back on. (If it
-/// did not matter what it loses, twelve traces had 38.84 / 19.27 % hits without / behind a page cache instead of 38.99 / 19.39, and a scan beside hot data wrote half as much again to flash. If the
+/// The main zone is full of junk if no more than one in so many of what it loses are missed, but for so many; and so many of what it loses are looked back on, eight
+/// segments at least, as it loses most of one at a time. (If it
+/// did not matter what it loses, twelve traces had 38.84 / 19.27 % hits without / behind a page cache instead of 38.97 / 19.38, and a scan beside hot data wrote half as much again to flash. If the
 /// gate never opened by itself they had about as many, but data that fits would be read 1.14 to 1.27 times after junk.)
 const JUNK_PART: u32 = 24;
 const JUNK_MIN: u32 = 32;
@@ -97,7 +98,7 @@ struct Gated {
     /// First comers that were declined, and how many of them came back; halved together.
     firsts: u32,
     returned: u32,
-    /// Blocks that the main zone lost, and how many of them were missed; halved together.
+    /// Blocks that the main zone lost while the gate was not held, and how many of them were missed; halved together.
     lost: u32,
     lost_missed: u32,
     /// Enough of them, when that was looked at last: where the gate is at nothing. A gate that rises meanwhile leaves it as it is, so that
@@ -148,26 +149,24 @@ impl Gated {
     fn learn_gate(&mut self, seen: Seen) {
         match seen.from {
             From::Writes | From::Refused => {}
-            From::Main => {
-                self.lost_missed += 1;
-                self.gate = (self.gate + self.pace * GATE_UP).min(GATE_MAX);
-            }
+            From::Main => self.gate = (self.gate + self.pace * GATE_UP).min(GATE_MAX),
             From::Declined => self.gate = self.gate.saturating_sub(self.pace * GATE_DOWN),
         }
         self.returned += u32::from(seen == Seen { from: From::Declined, count: 1 });
     }
 
-    /// The main zone lost a block that is no loss of an open gate's.
+    /// The main zone lost a block, and not because the gate is held.
     fn lose(&mut self) {
         self.lost += 1;
-        if self.lost >= LOST_WINDOW / self.pace {
+        let window = LOST_WINDOW / self.pace;
+        if self.lost >= window.max(8 * self.segment_blocks as u32) {
             (self.lost, self.lost_missed) = (self.lost / 2, self.lost_missed / 2);
         }
     }
 
     /// Whether next to nothing of what the main zone loses is missed.
     fn is_junk(&self) -> bool {
-        self.lost_missed * JUNK_PART <= self.lost + JUNK_MIN
+        self.lost_missed * JUNK_PART <= self.lost + JUNK_MIN / self.pace
     }
 
     /// Whether a first comer is admitted at once, where the gate is at nothing.
@@ -192,6 +191,9 @@ impl Policy for Gated {
         let seen = self.ghost.take(key);
         if let Some(seen) = seen {
             self.learn_share(seen.from);
+            if seen.from == From::Main {
+                self.lost_missed = (self.lost_missed + 1).min(self.lost);
+            }
             if !self.is_held() {
                 self.learn_gate(seen);
             }
@@ -284,7 +286,7 @@ impl Policy for Gated {
     fn dropped(&mut self, key: u64, zone: Zone, hits: u8) {
         let seen = match zone {
             Zone::Writes => Seen { from: From::Writes, count: 1 + hits },
-            // What is pushed out by an open gate says nothing about one that is not.
+            // What is pushed out while the gate is held open says nothing about one that is not.
             Zone::Main if self.is_held() => Seen { from: From::Refused, count: MAIN_COUNT },
             Zone::Main => {
                 self.lose();
