@@ -77,7 +77,7 @@ const RETURNS_PART: u32 = 4;
 const RETURNS_PART_OPEN: u32 = 8;
 /// The main zone is full of junk if no more than one in so many of what it loses are missed, but for so many; and so many of what it loses are looked back on, eight
 /// segments at least, as it loses most of one at a time. (If it
-/// did not matter what it loses, twelve traces had 38.84 / 19.27 % hits without / behind a page cache instead of 38.97 / 19.38, and a scan beside hot data wrote half as much again to flash. If the
+/// did not matter what it loses, twelve traces had 38.78 / 19.23 % hits without / behind a page cache instead of 38.91 / 19.34, and a scan beside hot data wrote half as much again to flash. If the
 /// gate never opened by itself they had about as many, but data that fits would be read 1.14 to 1.27 times after junk.)
 const JUNK_PART: u32 = 24;
 const JUNK_MIN: u32 = 32;
