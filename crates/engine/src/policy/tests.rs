@@ -191,6 +191,20 @@ fn gated_admits_no_first_comers_when_a_part_of_what_it_lost_was_missed_until_it_
 }
 
 #[test]
+fn gated_does_not_take_what_is_written_anew_for_missed() {
+    // Seven of a hundred of what the main zone loses, as above, but nobody reads it.
+    let mut policy = gated();
+    for lost in 0..1500 {
+        policy.dropped(lost, Zone::Main, 0);
+        if lost % 15 == 0 {
+            policy.write_missed(lost);
+        }
+    }
+    let at_once = first_comers(&mut *policy, 10_000..20_000, 1);
+    assert!(at_once > 9000, "{at_once} of 10,000: what is lost is junk");
+}
+
+#[test]
 fn gated_takes_no_neighbours_when_what_it_drops_is_missed() {
     let mut policy = gated();
     assert!(!policy.takes_neighbours(false));
