@@ -8,8 +8,6 @@
 //! the shadow says.
 
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use flashfront_engine::policy as engine;
 use flashfront_engine::shadow::{Access, Found, Live, Shadow, Totals};
@@ -55,7 +53,7 @@ fn compare(source: &Source, fraction: f64, disk: bool) -> Result<(), Box<dyn std
     let mut shadow = Shadow::new(shape, engine::ALL[0].build);
     let new = if disk { Flashfront::before_disk } else { Flashfront::new };
     let mut whole = [0.5, 1.0, 2.0, 4.0].map(|size| new((size * blocks as f64) as usize));
-    let mut trace = source.open(Arc::new(AtomicU64::new(0)))?;
+    let mut trace = source.open(&Progress::default())?;
     let mut asked_last: Option<(Range<u64>, bool)> = None;
     loop {
         let batch = trace.batch()?;

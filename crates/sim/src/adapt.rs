@@ -20,7 +20,7 @@ use flashfront_engine::policy::Spec;
 
 use crate::policy::{Access, Build, UNIT_BLOCKS_MAX};
 use crate::replay::Totals;
-use crate::replay::blocks::UNTIMED_NS;
+use crate::replay::clock::UNTIMED_NS;
 use crate::replay::ledger::Ledger;
 
 pub mod load;

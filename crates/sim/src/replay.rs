@@ -3,11 +3,12 @@
 //!
 //! A trace is read once (twice, if sizes are shares of its footprint or a policy foresees) and handed in batches to threads,
 //! each of which runs some of the policies at some of the sizes. Memory is in proportion to the caches, all of them, as far as the trace fills
-//! them, not to the trace: some 30 to 100 bytes for each block in each. Two things do grow
+//! them, not to the trace: some 30 to 100 bytes for each block in each (`wtinylfu` 8 to 16 bytes more for each that fits, filled or not). Two things do grow
 //! with the trace: counting the footprint takes 2 bits a block where blocks are neighbours, some 20 bytes where none are; a policy that foresees
 //! takes 8 bytes for each access and 20 to 60 for each block until the first reading is over.
 
 pub(crate) mod blocks;
+pub(crate) mod clock;
 mod error;
 pub(crate) mod ledger;
 mod log;
@@ -46,7 +47,9 @@ pub enum Size {
 }
 
 impl Size {
-    fn blocks(self, unique: u64) -> u64 {
+    /// In blocks, of a trace that asks for so many.
+    #[must_use]
+    pub fn blocks(self, unique: u64) -> u64 {
         match self {
             Self::Blocks(blocks) => blocks.clamp(1, BLOCKS_MAX),
             Self::Fraction(fraction) => ((unique as f64 * fraction) as u64).clamp(1, BLOCKS_MAX),
@@ -86,6 +89,10 @@ pub struct Replayed {
     pub flushes: u64,
     /// Requests that repeated one, and were dropped.
     pub echoes_dropped: u64,
+    /// How often its times went back by more than jitter, and were taken to go on from where they were.
+    pub times_back: u64,
+    /// Whether its requests have times.
+    pub timed: bool,
     /// Reads of blocks that the page cache in front answered.
     pub page_cache_hits: u64,
     /// Distinct blocks that were asked for.
@@ -144,7 +151,7 @@ pub fn replay(
         if !found.is_file() {
             return Err(SourceError::Once { path: source.path.clone() });
         }
-        Survey::of(source.open(Arc::clone(&progress.bytes))?, foresee, progress)?
+        Survey::of(source.open(progress)?, foresee, progress)?
     } else {
         Survey::default()
     };
@@ -160,8 +167,8 @@ pub fn replay(
             runs.push((row, spec.build.foresees, ledger));
         }
     }
-    let blocks = source.open(Arc::clone(&progress.bytes))?;
-    let (rows, blocks, unique_blocks) = run(runs, blocks, &survey, &progress.stop)?;
+    let blocks = source.open(progress)?;
+    let (rows, blocks, unique_blocks) = run(runs, blocks, &survey)?;
     if unique_blocks == 0 {
         let report = blocks.report();
         return Err(SourceError::Empty {
@@ -179,6 +186,8 @@ pub fn replay(
         discards: blocks.discards,
         flushes: blocks.flushes,
         echoes_dropped: blocks.echoes_dropped,
+        times_back: blocks.times_back(),
+        timed: blocks.is_timed(),
         page_cache_hits: blocks.page_cache_hits,
         unique_blocks,
         report: blocks.report().clone(),
@@ -198,7 +207,6 @@ fn run(
     runs: Vec<Run>,
     mut blocks: Blocks,
     survey: &Survey,
-    stop: &AtomicBool,
 ) -> Result<(Vec<Row>, Blocks, u64), SourceError> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(runs.len()).max(1);
     let mut shares: Vec<Vec<(usize, Run)>> = (0..threads).map(|_| Vec::new()).collect();
@@ -231,7 +239,7 @@ fn run(
             .unzip();
         let mut first = 0;
         let ended = loop {
-            let accesses = match blocks.batch_unless(stop) {
+            let accesses = match blocks.batch() {
                 Ok(accesses) if accesses.is_empty() => break Ok(()),
                 Ok(accesses) => accesses,
                 Err(error) => break Err(error),

@@ -3,14 +3,12 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use flashfront_device::Rng;
 use flashfront_engine::policy as engine;
 use flashfront_engine::shadow::{Access, Found, Live, Shadow, Totals};
 use flashfront_sim::policy::flashfront::{Flashfront, shape, shape_before_disk};
-use flashfront_sim::replay::{GridChoice, Source};
+use flashfront_sim::replay::{GridChoice, Progress, Source};
 use flashfront_sim::trace::Options;
 
 /// Sizes that the shadow models, as multiples.
@@ -107,7 +105,7 @@ fn near_on_a_real_trace() {
         echoes_ns: None,
         page_cache_blocks: 0,
     };
-    let mut trace = source.open(Arc::new(AtomicU64::new(0))).unwrap();
+    let mut trace = source.open(&Progress::default()).unwrap();
     let mut requests: Vec<(Range<u64>, bool)> = Vec::new();
     while let batch = trace.batch().unwrap()
         && !batch.is_empty()

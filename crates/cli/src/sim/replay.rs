@@ -163,7 +163,7 @@ impl Replay {
         if !self.json && !self.csv {
             human::print(&told::table(&name, replayed)?)?;
         }
-        told::remarks(&name, replayed, source.options.format.is_none());
+        told::remarks(&name, source, replayed);
         Ok(())
     }
 

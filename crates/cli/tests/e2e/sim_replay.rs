@@ -139,6 +139,31 @@ fn sim_replay_says_how_the_trace_was_read() {
     assert!(ends.iter().all(|end| *end == ends[0]), "columns are below each other: {told}");
 }
 
+/// Traces one behind the other, each of which begins at the same time: what the second asks for is no echo of the first, however many times it goes back.
+#[test]
+fn sim_replay_takes_joined_traces_one_behind_the_other() {
+    let place = Place::new();
+    let trace = place.file("joined.csv");
+    let hour = (0..60).map(|nth| format!("{},h,0,Read,{},4096,1\n", nth * 600_000_000_u64, nth * 4096));
+    fs::write(&trace, hour.collect::<String>().repeat(4)).expect("a file can be made here");
+    let replay = |path: &PathBuf, args: &[&str]| {
+        let mut replay = flashfront();
+        replay.args(["sim", "replay", "--cache-blocks", "4", "--drop-echoes", "20"]).arg(path).args(args);
+        output(&mut replay)
+    };
+    let (line, said) = (replay(&trace, &["--json"]), show(&replay(&trace, &[])));
+    let line: Value = serde_json::from_slice(&line.stdout).expect("a line of JSON");
+    assert_eq!(
+        (&line["requests"], &line["echoes_dropped"], &line["times_back"]),
+        (&240.into(), &0.into(), &3.into())
+    );
+    assert!(said.contains("go back") && said.contains("3 times"), "{said}");
+    let untimed = place.file("blocks");
+    fs::write(&untimed, "1\n2\n1\n".repeat(9)).expect("a file can be made here");
+    let said = show(&replay(&untimed, &["--format", "blocks"]));
+    assert!(said.contains("no request has a time"), "{said}");
+}
+
 #[test]
 fn sim_replay_says_what_it_guessed_and_what_is_damaged() {
     let place = Place::new();

@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::Progress;
+use super::clock::Clock;
 use super::error::SourceError;
 use super::page_cache::PageCache;
 use crate::policy::Access;
@@ -22,9 +24,6 @@ const STRETCH_BITS: u32 = 44;
 
 /// The most disks, or parts of them: what is left of a key, but for the last one.
 pub(super) const STRETCHES_MAX: u64 = (1 << (64 - STRETCH_BITS)) - 1;
-
-/// Between requests of a trace without times.
-pub(crate) const UNTIMED_NS: u64 = 1_000_000;
 
 /// Where blocks begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +60,8 @@ pub struct Blocks {
     echoes: Option<Echoes>,
     page_cache: Option<PageCache>,
     stretches: HashMap<(u32, u64), u64>,
-    time_ns: u64,
+    clock: Clock,
+    stop: Arc<AtomicBool>,
     /// Reads and writes so far.
     pub requests: u64,
     /// Discards so far, which the policies are not told of.
@@ -81,15 +81,19 @@ impl fmt::Debug for Blocks {
 }
 
 impl Source {
-    /// Opens it, from its beginning; adds the bytes that are read of it to `read`.
+    /// Opens it, from its beginning; adds the bytes that are read of it to what `progress` has, and reads no more of it once that says stop.
     ///
     /// # Errors
-    /// If the file can't be read or its format isn't known.
-    pub fn open(&self, read: Arc<AtomicU64>) -> Result<Blocks, SourceError> {
+    /// If the file can't be read, its format isn't known, or it is to be stopped.
+    pub fn open(&self, progress: &Progress) -> Result<Blocks, SourceError> {
         let path = self.path.clone();
         let file = File::open(&path).map_err(|error| SourceError::Open { path: path.clone(), error })?;
-        let reader = Reader::new(Counted { file, read }, &self.options)
-            .map_err(|error| SourceError::Format { path: path.clone(), error })?;
+        let stop = Arc::clone(&progress.stop);
+        let watched = Watched { file, read: Arc::clone(&progress.bytes), stop: Arc::clone(&stop) };
+        let reader = Reader::new(watched, &self.options).map_err(|error| match stop.load(Ordering::Relaxed) {
+            true => SourceError::Stopped { path: path.clone() },
+            false => SourceError::Format { path: path.clone(), error },
+        })?;
         let (phases, records) = Phases::ahead(reader, Phases::REQUESTS);
         let disks: Vec<_> = phases.disks().collect();
         let detected = disks.iter().filter(|it| self.grid == GridChoice::Detected && it.grid != Grid::ALIGNED);
@@ -101,7 +105,8 @@ impl Source {
             echoes: self.echoes_ns.map(Echoes::within),
             page_cache: (self.page_cache_blocks > 0).then(|| PageCache::new(self.page_cache_blocks as usize)),
             stretches: HashMap::new(),
-            time_ns: 0,
+            clock: Clock::default(),
+            stop,
             requests: 0,
             discards: 0,
             flushes: 0,
@@ -130,30 +135,44 @@ impl Blocks {
         &self.disks
     }
 
-    /// As [`Self::batch`], unless it is to stop.
-    pub(super) fn batch_unless(&mut self, stop: &AtomicBool) -> Result<Vec<Access>, SourceError> {
-        if stop.load(Ordering::Relaxed) {
-            return Err(SourceError::Stopped { path: self.path.clone() });
-        }
-        self.batch()
+    /// How often its times went back by more than jitter, and were taken to go on from where they were.
+    #[must_use]
+    pub const fn times_back(&self) -> u64 {
+        self.clock.anew
+    }
+
+    /// Whether any record so far had a time.
+    #[must_use]
+    pub const fn is_timed(&self) -> bool {
+        self.clock.timed
     }
 
     /// The next accesses, none at the end.
     ///
     /// # Errors
-    /// If the file can't be read on, has a bad line where that ends a trace, or too many disks.
+    /// If the file can't be read on, has a bad line where that ends a trace, or too many disks, or if it is to be stopped.
     pub fn batch(&mut self) -> Result<Vec<Access>, SourceError> {
         let mut batch = Vec::with_capacity(BATCH);
+        let read = self.fill(&mut batch);
+        // Also where what was read ended for this reason.
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(SourceError::Stopped { path: self.path.clone() });
+        }
+        read.map(|()| batch)
+    }
+
+    fn fill(&mut self, batch: &mut Vec<Access>) -> Result<(), SourceError> {
         while batch.len() < BATCH {
             let Some(record) = self.records.next() else { break };
             let record = record.map_err(|error| SourceError::Read { path: self.path.clone(), error })?;
-            self.add(&record, &mut batch)?;
+            self.add(&record, batch)?;
         }
-        Ok(batch)
+        Ok(())
     }
 
     fn add(&mut self, record: &Record, batch: &mut Vec<Access>) -> Result<(), SourceError> {
-        if self.echoes.as_mut().is_some_and(|echoes| echoes.is_echo(record)) {
+        let time_ns = self.clock.at(record.time_ns);
+        if record.time_ns.is_some() && self.echoes.as_mut().is_some_and(|echoes| echoes.is_echo(record, time_ns)) {
             self.echoes_dropped += 1;
             return Ok(());
         }
@@ -170,8 +189,6 @@ impl Blocks {
             }
         };
         self.requests += 1;
-        // Times that go back, as those of several processors do, stand still.
-        self.time_ns = record.time_ns.unwrap_or(self.time_ns.saturating_add(UNTIMED_NS)).max(self.time_ns);
         let (mut stretch, mut first) = (None, true);
         let grid = if self.shifted.is_empty() { None } else { self.shifted.get(&record.device) };
         for access in grid.copied().unwrap_or(Grid::ALIGNED).accesses(record) {
@@ -194,20 +211,24 @@ impl Blocks {
                 continue;
             }
             let first = std::mem::take(&mut first);
-            batch.push(Access { key, write, time_ns: self.time_ns, first, next: u64::MAX });
+            batch.push(Access { key, write, time_ns, first, next: u64::MAX });
         }
         Ok(())
     }
 }
 
-/// A file whose reader is watched.
-struct Counted {
+/// A file whose reader is watched, and may be told to stop: however much of it is no request, that is soon.
+struct Watched {
     file: File,
     read: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
 }
 
-impl Read for Counted {
+impl Read for Watched {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(io::Error::other("it is to be stopped"));
+        }
         let read = self.file.read(bytes)?;
         self.read.fetch_add(read as u64, Ordering::Relaxed);
         Ok(read)

@@ -23,7 +23,7 @@ impl Survey {
         let (mut unique, mut last) = (Unique::default(), HashMap::new());
         let mut next = Vec::new();
         loop {
-            let batch = blocks.batch_unless(&progress.stop)?;
+            let batch = blocks.batch()?;
             if batch.is_empty() {
                 break;
             }

@@ -26,11 +26,10 @@ impl Echoes {
         Self { window_ns, heard: HashMap::new(), order: VecDeque::new() }
     }
 
-    /// Whether this record repeats one within the window. Those without time never do.
-    pub fn is_echo(&mut self, record: &Record) -> bool {
-        let Some(now) = record.time_ns else { return false };
+    /// Whether this record repeats one within the window. `now`: its time, which never goes back.
+    pub fn is_echo(&mut self, record: &Record, now: u64) -> bool {
         while let Some((at, key)) = self.order.front().copied() {
-            if at.saturating_add(self.window_ns) >= now {
+            if now.saturating_sub(at) <= self.window_ns {
                 break;
             }
             self.order.pop_front();
@@ -59,11 +58,10 @@ mod tests {
         let record = |time, sector| Record { time_ns: Some(time), op: Op::Read, device: 1, sector, sectors: 8 };
         let heard =
             [record(0, 5), record(3, 5), record(4, 6), record(5, 5), record(25, 5), record(26, 5), record(47, 5)];
-        assert_eq!(heard.map(|it| echoes.is_echo(&it)), [false, true, false, false, true, false, false]);
+        assert_eq!(heard.map(|it| echoes.is_echo(&it, it.time_ns.unwrap())), [false, true, false, false, true, false, false]);
         let write = Record { op: Op::Write, ..record(48, 5) };
-        assert!(!echoes.is_echo(&write) && echoes.is_echo(&write));
-        assert!(!echoes.is_echo(&Record { time_ns: None, ..write }));
-        echoes.is_echo(&record(1000, 1));
+        assert!(!echoes.is_echo(&write, 48) && echoes.is_echo(&write, 48));
+        echoes.is_echo(&record(1000, 1), 1000);
         assert_eq!((echoes.heard.len(), echoes.order.len()), (1, 1), "what is past is forgotten");
     }
 }

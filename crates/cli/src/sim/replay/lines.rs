@@ -37,6 +37,8 @@ pub(super) struct Line<'a> {
     /// Requests that repeat one within this time are dropped; null if they aren't.
     drop_echoes_ms: Option<u64>,
     echoes_dropped: u64,
+    /// How often times went back by more than 10 s, and were taken to go on from where they were.
+    times_back: u64,
     /// Which events of blktrace and blkparse are requests.
     action: &'static str,
     /// At which sectors modulo 8 blocks begin.
@@ -73,6 +75,7 @@ pub(super) fn line<'a>(source: &Source, trace: &'a str, replayed: &'a Replayed, 
         flushes: replayed.flushes,
         drop_echoes_ms: source.echoes_ns.map(|ns| ns / 1_000_000),
         echoes_dropped: replayed.echoes_dropped,
+        times_back: replayed.times_back,
         action: source.options.action.name(),
         grid_phases: replayed.phases(),
         page_cache_blocks: source.page_cache_blocks,
@@ -82,12 +85,12 @@ pub(super) fn line<'a>(source: &Source, trace: &'a str, replayed: &'a Replayed, 
 }
 
 /// The columns; those that are lists are joined by blanks, of what was left out there is the sum.
-pub(super) const CSV_HEAD: &str = "trace,format,policy,requests,accesses,unique_blocks,cache_blocks,hit_ratio,read_hit_ratio,flash_blocks_written,fill_blocks,absorbed_blocks,reinserted_blocks,origin_read_blocks,origin_write_blocks,bad_lines,damaged,skipped,discards,flushes,drop_echoes_ms,echoes_dropped,action,grid_phases,page_cache_blocks,page_cache_hits,flash_writes_per_day_bytes\n";
+pub(super) const CSV_HEAD: &str = "trace,format,policy,requests,accesses,unique_blocks,cache_blocks,hit_ratio,read_hit_ratio,flash_blocks_written,fill_blocks,absorbed_blocks,reinserted_blocks,origin_read_blocks,origin_write_blocks,bad_lines,damaged,skipped,discards,flushes,drop_echoes_ms,echoes_dropped,times_back,action,grid_phases,page_cache_blocks,page_cache_hits,flash_writes_per_day_bytes\n";
 
 pub(super) fn csv(it: &Line<'_>) -> String {
     let phases: Vec<String> = it.grid_phases.iter().map(u8::to_string).collect();
     format!(
-        "\"{}\",{},{},{},{},{},{},{:.6},{:.6},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+        "\"{}\",{},{},{},{},{},{},{:.6},{:.6},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
         it.trace.replace('"', "\"\""),
         it.format,
         it.policy,
@@ -110,6 +113,7 @@ pub(super) fn csv(it: &Line<'_>) -> String {
         it.flushes,
         it.drop_echoes_ms.map_or(String::new(), |ms| ms.to_string()),
         it.echoes_dropped,
+        it.times_back,
         it.action,
         phases.join(" "),
         it.page_cache_blocks,

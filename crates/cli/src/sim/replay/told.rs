@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use flashfront_sim::replay::{GridChoice, Replayed};
+use flashfront_sim::replay::{GridChoice, Replayed, Source};
 use flashfront_sim::trace::Reason;
 
 use crate::human;
@@ -97,8 +97,9 @@ fn counted(count: u64, one: &str, many: &str) -> String {
 }
 
 /// What a reader of the figures should know, to stderr. `guessed`: the format was not named.
-pub(super) fn remarks(name: &str, replayed: &Replayed, guessed: bool) {
+pub(super) fn remarks(name: &str, source: &Source, replayed: &Replayed) {
     let (report, format) = (&replayed.report, replayed.format);
+    let guessed = source.options.format.is_none();
     if guessed && !format.lookalikes.is_empty() {
         tracing::warn!(
             "{name}: taken for {}: {}. That is a guess, as {} look alike but for their units; if the footprint is absurd, say which with --format",
@@ -123,6 +124,16 @@ pub(super) fn remarks(name: &str, replayed: &Replayed, guessed: bool) {
         let shown: Vec<String> = shown.map(ToString::to_string).collect();
         let left_out = counted(lines, "bad line was left out", "bad lines were left out");
         tracing::warn!("{name}: {left_out}; the first: {}", shown.join("; "));
+    }
+    if replayed.times_back > 0 {
+        tracing::warn!(
+            "{name}: its times go back by more than 10 s ({}), as where traces were joined; they are taken to go on from where they were. If it is not in order, sort it: smq, \
+             --flash-writes-per-day and --drop-echoes go by the time",
+            counted(replayed.times_back, "time", "times")
+        );
+    }
+    if source.echoes_ns.is_some() && !replayed.timed {
+        tracing::warn!("{name}: no request has a time, so none is taken for an echo");
     }
     if replayed.discards > 0 {
         tracing::warn!("{name}: {}", counted(replayed.discards, "discard was left out", "discards were left out"));

@@ -78,12 +78,12 @@ fn sizes(replayed: &Replayed) -> Vec<AtSize<'_>> {
         // Sizes given twice are shown once.
         match sizes.iter_mut().find(|it| it.0 == row.size) {
             Some((_, size)) if size.rows.iter().any(|it| it.policy == row.policy) => {}
-            Some((_, size)) => {
-                // Policies with larger units have a little less than was asked for.
-                size.blocks = size.blocks.max(row.cache_blocks);
-                size.rows.push(row);
+            Some((_, size)) => size.rows.push(row),
+            // As asked for: policies with larger units have a little less, of few blocks more.
+            None => {
+                let blocks = row.size.blocks(replayed.unique_blocks);
+                sizes.push((row.size, AtSize { name: String::new(), blocks, rows: vec![row] }));
             }
-            None => sizes.push((row.size, AtSize { name: String::new(), blocks: row.cache_blocks, rows: vec![row] })),
         }
     }
     for (asked, size) in &mut sizes {
