@@ -203,11 +203,7 @@ type Batch = Arc<(u64, Vec<Access>)>;
 /// Batches that wait for a thread: enough that neither side waits for a slow turn of the other.
 const WAITING: usize = 4;
 
-fn run(
-    runs: Vec<Run>,
-    mut blocks: Blocks,
-    survey: &Survey,
-) -> Result<(Vec<Row>, Blocks, u64), SourceError> {
+fn run(runs: Vec<Run>, mut blocks: Blocks, survey: &Survey) -> Result<(Vec<Row>, Blocks, u64), SourceError> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(runs.len()).max(1);
     let mut shares: Vec<Vec<(usize, Run)>> = (0..threads).map(|_| Vec::new()).collect();
     // A slow policy comes once for each size: dealt in turns that shift with the size, no thread gets all of it.

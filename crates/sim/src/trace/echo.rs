@@ -58,7 +58,10 @@ mod tests {
         let record = |time, sector| Record { time_ns: Some(time), op: Op::Read, device: 1, sector, sectors: 8 };
         let heard =
             [record(0, 5), record(3, 5), record(4, 6), record(5, 5), record(25, 5), record(26, 5), record(47, 5)];
-        assert_eq!(heard.map(|it| echoes.is_echo(&it, it.time_ns.unwrap())), [false, true, false, false, true, false, false]);
+        assert_eq!(
+            heard.map(|it| echoes.is_echo(&it, it.time_ns.unwrap())),
+            [false, true, false, false, true, false, false]
+        );
         let write = Record { op: Op::Write, ..record(48, 5) };
         assert!(!echoes.is_echo(&write, 48) && echoes.is_echo(&write, 48));
         echoes.is_echo(&record(1000, 1), 1000);
