@@ -139,6 +139,26 @@ fn sim_replay_says_how_the_trace_was_read() {
     assert!(ends.iter().all(|end| *end == ends[0]), "columns are below each other: {told}");
 }
 
+/// Of what comes through a pipe nothing is a request, so that no batch ever fills.
+#[test]
+fn sim_replay_is_interrupted_also_where_there_is_no_request() {
+    let mut replay = flashfront();
+    replay.args(["sim", "replay", "/dev/stdin", "--format", "blkparse", "--cache-blocks", "4"]);
+    replay.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = replay.spawn().expect("the program can be started");
+    let mut pipe = child.stdin.take().expect("it is a pipe");
+    let lines = "8,0 0 1 0.000000001 100 D R 8 + 8 [x]\n".repeat(1 << 14);
+    // It takes signals over before it reads.
+    pipe.write_all(lines.as_bytes()).expect("it reads its trace");
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
+    // Two gigabytes more if it heard nothing; then it ends for another reason.
+    let _ = (0..1 << 12).try_for_each(|_| pipe.write_all(lines.as_bytes()));
+    drop(pipe);
+    let output = child.wait_with_output().expect("it can be waited for");
+    assert_eq!(output.status.code(), Some(1), "{}", show(&output));
+    assert!(show(&output).contains("interrupted"), "{}", show(&output));
+}
+
 /// Traces one behind the other, each of which begins at the same time: what the second asks for is no echo of the first, however many times it goes back.
 #[test]
 fn sim_replay_takes_joined_traces_one_behind_the_other() {
