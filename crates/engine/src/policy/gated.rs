@@ -97,7 +97,7 @@ struct Gated {
     /// First comers that were declined, and how many of them came back; halved together.
     firsts: u32,
     returned: u32,
-    /// Blocks that the main zone lost while the gate was not held, and how many of them were missed; halved together.
+    /// Blocks that the main zone lost, and how many of them were missed; halved together.
     lost: u32,
     lost_missed: u32,
     /// Enough of them, when that was looked at last: where the gate is at nothing. A gate that rises meanwhile leaves it as it is, so that
@@ -154,7 +154,7 @@ impl Gated {
         self.returned += u32::from(seen == Seen { from: From::Declined, count: 1 });
     }
 
-    /// The main zone lost a block, and not because the gate is held.
+    /// The main zone lost a block.
     fn lose(&mut self) {
         self.lost += 1;
         let window = LOST_WINDOW / self.pace;
@@ -163,9 +163,14 @@ impl Gated {
         }
     }
 
-    /// Whether first comers are worth their place: enough of them come back, and next to nothing of what the main zone loses is missed.
+    /// Whether next to nothing of what the main zone loses is missed.
+    fn loses_junk(&self) -> bool {
+        self.lost_missed * JUNK_PART <= self.lost + JUNK_MIN / self.pace
+    }
+
+    /// Whether first comers are worth their place: enough of them come back, and what they push out is junk.
     fn welcomes(&self) -> bool {
-        self.welcome && self.lost_missed * JUNK_PART <= self.lost + JUNK_MIN / self.pace
+        self.welcome && self.loses_junk()
     }
 
     /// Whether a first comer is admitted at once, where the gate is at nothing.
@@ -190,7 +195,8 @@ impl Policy for Gated {
         let seen = self.ghost.take(key);
         if let Some(seen) = seen {
             self.learn_share(seen.from);
-            if seen.from == From::Main {
+            // What leaves while the gate is held is marked as refused, and nothing else is refused then but by a budget.
+            if seen.from == From::Main || self.is_held() && seen.from == From::Refused {
                 self.lost_missed = (self.lost_missed + 1).min(self.lost);
             }
             if !self.is_held() {
@@ -218,7 +224,13 @@ impl Policy for Gated {
     }
 
     fn takes_neighbours(&self, room: bool) -> bool {
-        room || self.hold == Hold::Shifted || self.welcomes() && self.gate < SIGHTING
+        match self.hold {
+            _ if room => true,
+            // What was hot is no longer.
+            Hold::Shifted => true,
+            Hold::Open => self.loses_junk(),
+            Hold::No => self.welcomes() && self.gate < SIGHTING,
+        }
     }
 
     fn looks_at(&self, key: u64) -> Option<&u64> {
@@ -285,11 +297,10 @@ impl Policy for Gated {
     fn dropped(&mut self, key: u64, zone: Zone, hits: u8) {
         let seen = match zone {
             Zone::Writes => Seen { from: From::Writes, count: 1 + hits },
-            // What is pushed out while the gate is held open says nothing about one that is not.
-            Zone::Main if self.is_held() => Seen { from: From::Refused, count: MAIN_COUNT },
             Zone::Main => {
                 self.lose();
-                Seen { from: From::Main, count: MAIN_COUNT }
+                // What is pushed out while the gate is held open says nothing about the height of one that is not.
+                Seen { from: if self.is_held() { From::Refused } else { From::Main }, count: MAIN_COUNT }
             }
         };
         self.ghost.put(key, seen);

@@ -215,11 +215,29 @@ fn gated_takes_no_neighbours_when_what_it_drops_is_missed() {
         policy.missed(key, false);
     }
     assert!(!policy.takes_neighbours(false) && policy.takes_neighbours(true));
-    let taken = [Hold::Open, Hold::Shifted, Hold::No].map(|hold| {
-        policy.hold_gate(hold);
+    policy.hold_gate(Hold::Shifted);
+    assert!(policy.takes_neighbours(false), "what was hot is no longer");
+    policy.hold_gate(Hold::No);
+}
+
+#[test]
+fn gated_takes_neighbours_while_its_gate_is_held_open_until_what_it_drops_is_missed() {
+    let mut policy = gated();
+    let drop = |policy: &mut dyn Policy, keys: core::ops::Range<u64>, one_in| {
+        for key in keys {
+            policy.dropped(key, Zone::Main, 0);
+            if key % one_in == 0 {
+                policy.missed(key, false);
+            }
+        }
         policy.takes_neighbours(false)
-    });
-    assert_eq!(taken, [false, true, false], "what was hot is no longer");
+    };
+    assert!(!drop(&mut *policy, 0..1500, 2), "what was hot is missed");
+    policy.hold_gate(Hold::Open);
+    assert!(!policy.takes_neighbours(false));
+    assert!(drop(&mut *policy, 10_000..20_000, 50), "now it drops junk");
+    assert!(!drop(&mut *policy, 20_000..30_000, 15), "it drops what is missed");
+    assert!(drop(&mut *policy, 30_000..50_000, 50), "and junk again");
 }
 
 #[test]
