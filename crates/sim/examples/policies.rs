@@ -60,7 +60,8 @@ impl Trace {
         let (mut requests, mut time_ns) = (0_u64, 0);
         for record in records {
             let record = record?;
-            let is_echo = echoes.as_mut().is_some_and(|it| it.is_echo(&record));
+            let now = record.time_ns.unwrap_or(0);
+            let is_echo = echoes.as_mut().is_some_and(|it| it.is_echo(&record, now));
             if is_echo || !matches!(record.op, Op::Read | Op::Write) {
                 continue;
             }

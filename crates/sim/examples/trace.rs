@@ -56,7 +56,7 @@ fn about(
     let mut mib = [0_u64; 2];
     for record in records.by_ref() {
         let record = record?;
-        if echoes.as_mut().is_some_and(|it| it.is_echo(&record)) {
+        if echoes.as_mut().is_some_and(|it| it.is_echo(&record, record.time_ns.unwrap_or(0))) {
             continue;
         }
         requests += 1;

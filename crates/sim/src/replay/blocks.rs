@@ -172,7 +172,7 @@ impl Blocks {
 
     fn add(&mut self, record: &Record, batch: &mut Vec<Access>) -> Result<(), SourceError> {
         let time_ns = self.clock.at(record.time_ns);
-        if record.time_ns.is_some() && self.echoes.as_mut().is_some_and(|echoes| echoes.is_echo(record, time_ns)) {
+        if self.echoes.as_mut().is_some_and(|echoes| echoes.is_echo(record, time_ns)) {
             self.echoes_dropped += 1;
             return Ok(());
         }

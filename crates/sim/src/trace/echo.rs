@@ -26,8 +26,11 @@ impl Echoes {
         Self { window_ns, heard: HashMap::new(), order: VecDeque::new() }
     }
 
-    /// Whether this record repeats one within the window. `now`: its time, which never goes back.
+    /// Whether this record repeats one within the window; those without time never do. `now`: its time, so that it never goes back.
     pub fn is_echo(&mut self, record: &Record, now: u64) -> bool {
+        if record.time_ns.is_none() {
+            return false;
+        }
         while let Some((at, key)) = self.order.front().copied() {
             if now.saturating_sub(at) <= self.window_ns {
                 break;
@@ -64,6 +67,7 @@ mod tests {
         );
         let write = Record { op: Op::Write, ..record(48, 5) };
         assert!(!echoes.is_echo(&write, 48) && echoes.is_echo(&write, 48));
+        assert!(!echoes.is_echo(&Record { time_ns: None, ..write }, 49));
         echoes.is_echo(&record(1000, 1), 1000);
         assert_eq!((echoes.heard.len(), echoes.order.len()), (1, 1), "what is past is forgotten");
     }
