@@ -90,9 +90,13 @@ impl Source {
         let file = File::open(&path).map_err(|error| SourceError::Open { path: path.clone(), error })?;
         let stop = Arc::clone(&progress.stop);
         let watched = Watched { file, read: Arc::clone(&progress.bytes), stop: Arc::clone(&stop) };
-        let reader = Reader::new(watched, &self.options).map_err(|error| match stop.load(Ordering::Relaxed) {
-            true => SourceError::Stopped { path: path.clone() },
-            false => SourceError::Format { path: path.clone(), error },
+        let reader = Reader::new(watched, &self.options).map_err(|error| {
+            let path = path.clone();
+            if stop.load(Ordering::Relaxed) {
+                SourceError::Stopped { path }
+            } else {
+                SourceError::Format { path, error }
+            }
         })?;
         let (phases, records) = Phases::ahead(reader, Phases::REQUESTS);
         let disks: Vec<_> = phases.disks().collect();
