@@ -96,7 +96,7 @@ fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", human::count(count), if count == 1 { one } else { many })
 }
 
-/// What a reader of the figures should know, to stderr. `guessed`: the format was not named.
+/// What a reader of the figures should know, to stderr.
 pub(super) fn remarks(name: &str, source: &Source, replayed: &Replayed) {
     let (report, format) = (&replayed.report, replayed.format);
     let guessed = source.options.format.is_none();
