@@ -97,7 +97,8 @@ impl Engine {
                 streams: crate::bypass::Streams::new(),
                 gauge: OriginGauge::default(),
                 flush: FlushGate::default(),
-                unflushed: false,
+                // Of what a daemon before this wrote past its log nobody knows: it may have been killed.
+                unflushed: true,
                 changed: false,
                 flushing_changed: false,
                 flushing_direct: false,

@@ -53,7 +53,7 @@ pub(crate) struct Origin {
     /// How fast it is now.
     pub(crate) gauge: OriginGauge,
     pub(crate) flush: FlushGate,
-    /// Direct writes completed since the last flush was issued.
+    /// Direct writes completed since the last flush was issued, or may have before this engine began.
     pub(crate) unflushed: bool,
     /// Or may have changed something, though the log has what they wrote: no client waits for that, but what is promoted does.
     pub(crate) changed: bool,

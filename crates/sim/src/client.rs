@@ -225,6 +225,16 @@ impl Client {
         Self { world, oracle, asked, answers, failed: Vec::new(), events: Vec::new() }
     }
 
+    /// Kills the daemon. The devices stay as they are, with what is not flushed.
+    ///
+    /// # Panics
+    /// If something is in flight.
+    pub fn kill(&mut self) {
+        self.judge();
+        assert_eq!(self.world.in_flight(), 0, "requests would die with it");
+        self.world.kill();
+    }
+
     /// Opens the cache again.
     ///
     /// # Panics

@@ -16,6 +16,7 @@ for module in virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev vir
     insmod "/lib/modules/$module.ko" || echo "failed insmod $module"
 done
 disk=/dev/vda db=/mnt/db
+cache=/sys/block/vda/queue/write_cache
 
 content="replace(hex(zeroblob(1 + n % 40)), '00', hex(sha3(n)))"
 top="(select max(n) from rows)"
@@ -79,6 +80,8 @@ write() {
 }
 
 echo booted
+# Else the kernel sends no FLUSH, and nothing that it counts on is durable.
+[ "$(cat $cache)" = "write back" ] || end "failed: the kernel was told that the disk has no write cache"
 case $job in
 make) make; echo writing; write ;;
 use) check; echo writing; write ;;

@@ -35,6 +35,8 @@ impl Coordinator {
                         pairing.clean_lost = false;
                         self.persist.want();
                     }
+                    // At once, so that the first who promote or flush don't wait for it.
+                    cx.shared.origins.iter_mut().for_each(|it| it.flush.want());
                     cx.event(Event::Ready { blocks_cached, blocks_dirty, commits_replayed });
                 }
             }

@@ -6,7 +6,7 @@ use flashfront_device::sim::Fate;
 use flashfront_engine::{Mode, RequestOp, policy};
 use flashfront_sim::{Client, Content, WorldSpec, identify};
 
-use super::{FATES, anything, place, small};
+use super::{FATES, anything, events, place, small};
 
 /// What survives of a lane's log is a prefix of it.
 #[test]
@@ -82,4 +82,56 @@ fn dirty_bits_are_exact_after_a_clean_stop() {
     assert_eq!(opened.commits_replayed, 0, "a clean stop leaves nothing to replay");
     client.read_all();
     client.leave();
+}
+
+/// Invariant 1, with a daemon that is killed before the power fails: it takes with it what it knew of writes that the
+/// devices hold, but not on their media. The FLUSH of the next one covers them.
+#[test]
+fn the_flush_of_the_next_daemon_covers_what_a_killed_one_wrote() {
+    for mode in Mode::ALL {
+        let mut client = Client::fresh(small(mode, 2));
+        client.write(0, 320, 64, false);
+        client.finish();
+        // In writeback: until the commit is written, though not flushed.
+        client.world.pass(1_000_000_000);
+        client.kill();
+        client.open();
+        client.flush(0);
+        client.finish();
+        client.crash(1, Fate::Lost, Fate::Lost);
+        client.open();
+        eprintln!("{mode}");
+        client.read_all();
+        client.leave();
+    }
+}
+
+/// Invariant 3, the same way: what the next daemon reads of it and caches is on the origin's medium before it is in the
+/// log, or the origin would bring back what was there before when the block is evicted.
+#[test]
+fn what_a_killed_daemon_wrote_is_durable_before_the_next_one_caches_it() {
+    for mode in [Mode::Writethrough, Mode::Writearound] {
+        let mut committed = 0;
+        for cut in (0..200).step_by(7) {
+            let mut spec = small(mode, 2);
+            spec.options.policy = policy::by_name("reinsert").expect("a policy");
+            let mut client = Client::fresh(spec);
+            client.write(0, 0, 2048, false);
+            client.finish();
+            client.world.pass(10_000_000);
+            client.kill();
+            client.open();
+            // So many that a commit is full, in an order that is no sequential stream.
+            (0..32).for_each(|nth| _ = client.read(0, nth * 11 % 32 * 64, 64));
+            events(&mut client, cut);
+            client.judge();
+            committed += client.world.counters().commits;
+            client.crash(cut, Fate::Kept, Fate::Lost);
+            client.open();
+            eprintln!("{mode}, cut after {cut} events");
+            client.read_all();
+            client.leave();
+        }
+        assert!(committed > 0, "nothing was committed: the test proves nothing");
+    }
 }

@@ -25,12 +25,16 @@ impl Debt {
         Self { daemon, durable, writes: 0, flushed: 0, lost: false }
     }
 
-    /// Takes over what the last connection left; true if some of it is lost.
+    /// Takes over what the last connection left, or notes in new memory what is owed; true if some of it is lost.
     pub(super) fn take_over(&mut self, inflight: &Inflight) -> bool {
         let debtor = inflight.debtor();
         self.lost = debtor.is_some_and(|debtor| debtor != self.daemon);
         // Ours: the connection is another, the RAM is the same.
         self.writes += u64::from(debtor == Some(self.daemon));
+        // A disk that was reset comes with new memory, and what it has written before is in RAM as it was.
+        if self.is_owed() && !self.lost {
+            inflight.owe(self.daemon, true);
+        }
         self.lost
     }
 

@@ -13,7 +13,7 @@ use vhost::vhost_user::message::{
     VhostUserSingleMemoryRegion, VhostUserVirtioFeatures, VhostUserVringAddrFlags, VhostUserVringState,
 };
 use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
-use virtio_bindings::bindings::virtio_blk::{VIRTIO_BLK_F_CONFIG_WCE, VIRTIO_BLK_F_FLUSH};
+use virtio_bindings::bindings::virtio_blk::VIRTIO_BLK_F_FLUSH;
 use virtio_bindings::bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 
 use super::super::Export;
@@ -22,7 +22,7 @@ use super::debt::Debt;
 use super::guest::Guest;
 use super::inflight::Inflight;
 use super::ring::{Addresses, Ring};
-use super::space::{WRITEBACK_AT, bit, features, space};
+use super::space::{bit, features, space};
 use super::{MEMORY_SLOTS_MAX, QUEUES_MAX};
 
 /// The address of a base that vhost returns for a mapped region; only for postcopy.
@@ -33,8 +33,6 @@ type Bases = Option<Vec<vhost::VhostUserMemoryRegionBase>>;
 pub(super) struct Session {
     pub(super) export: Export,
     features: u64,
-    /// Whether the guest wants a volatile write cache, as far as it may choose.
-    writeback: bool,
     pub(super) guest: Guest,
     pub(super) rings: Vec<Ring>,
     inflight: Option<Inflight>,
@@ -47,14 +45,13 @@ impl Session {
     pub(super) fn new(export: Export, debt: Debt) -> Result<Self> {
         let rings = (0..QUEUES_MAX).map(|_| Ring::new()).collect::<Result<_>>()?;
         let (guest, retired) = (Guest::default(), Vec::new());
-        Ok(Self { export, features: 0, writeback: true, guest, rings, inflight: None, debt, retired })
+        Ok(Self { export, features: 0, guest, rings, inflight: None, debt, retired })
     }
 
     /// Whether a write is acknowledged only when it is durable. So it is for a guest that can't say FLUSH
-    /// (virtio 1.2, 5.2.6.2), and for one that has switched the write cache off.
+    /// (virtio 1.2, 5.2.6.2).
     pub(super) fn writes_through(&self) -> bool {
-        let has = |feature| self.features & bit(feature) != 0;
-        if has(VIRTIO_BLK_F_CONFIG_WCE) { !self.writeback } else { !has(VIRTIO_BLK_F_FLUSH) }
+        self.features & bit(VIRTIO_BLK_F_FLUSH) == 0
     }
 
     /// What is owed, and where it is noted.
@@ -95,7 +92,6 @@ impl Session {
             self.rings[index].enabled = false;
         }
         self.features = 0;
-        self.writeback = true;
     }
 }
 
@@ -234,20 +230,13 @@ impl VhostUserBackendReqHandlerMut for Session {
     }
 
     fn get_config(&mut self, offset: u32, size: u32, _flags: VhostUserConfigFlags) -> Result<Vec<u8>> {
-        let space = space(&self.export, !self.writes_through());
+        let space = space(&self.export);
         let (start, end) = (offset as usize, offset as usize + size as usize);
         space.get(start..end).map(<[u8]>::to_vec).ok_or(Error::InvalidParam)
     }
 
-    fn set_config(&mut self, offset: u32, bytes: &[u8], _flags: VhostUserConfigFlags) -> Result<()> {
-        // The only field that a guest may write.
-        match bytes {
-            [writeback] if offset == WRITEBACK_AT && *writeback <= 1 => {
-                self.writeback = *writeback == 1;
-                Ok(())
-            }
-            _ => Err(Error::InvalidOperation("a part of the configuration that is not for the guest to write")),
-        }
+    fn set_config(&mut self, _offset: u32, _bytes: &[u8], _flags: VhostUserConfigFlags) -> Result<()> {
+        Err(Error::InvalidOperation("a configuration that is not for the guest to write"))
     }
 
     fn get_inflight_fd(&mut self, asked: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {

@@ -5,8 +5,8 @@
 
 use flashfront_engine::{BLOCK_BYTES, SECTOR_BYTES};
 use virtio_bindings::bindings::virtio_blk::{
-    VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_CONFIG_WCE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_MQ,
-    VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX, VIRTIO_BLK_F_TOPOLOGY, VIRTIO_BLK_F_WRITE_ZEROES,
+    VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_MQ, VIRTIO_BLK_F_RO,
+    VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX, VIRTIO_BLK_F_TOPOLOGY, VIRTIO_BLK_F_WRITE_ZEROES,
 };
 use virtio_bindings::bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
@@ -16,8 +16,6 @@ use super::{QUEUES_MAX, RANGE_SECTORS_MAX, RANGES_MAX, SEGMENT_BYTES_MAX, SEGMEN
 
 /// The longest part of the space that can be asked for (VHOST_USER_MAX_CONFIG_SIZE).
 const SPACE_BYTES: usize = 256;
-/// Where the guest says whether the disk has a volatile write cache.
-pub(super) const WRITEBACK_AT: u32 = 32;
 
 /// The bit of a feature.
 pub(super) const fn bit(feature: u32) -> u64 {
@@ -25,6 +23,11 @@ pub(super) const fn bit(feature: u32) -> u64 {
 }
 
 /// What is offered for a volume, without the bits of vhost-user itself.
+///
+/// Not VIRTIO_BLK_F_CONFIG_WCE, by which a guest may switch the write cache off. QEMU asks for the configuration once, before it
+/// says which features are taken, and never again says what the guest has chosen: neither to the next daemon nor after a reset.
+/// A guest could then believe that there is no write cache, and send no FLUSH to a daemon that waits for one. Without the feature FLUSH
+/// alone says that there is one (test: `a_guest_is_told_of_the_write_cache_by_flush_alone`).
 pub(super) fn features(export: &Export) -> u64 {
     let read_only = if export.read_only { bit(VIRTIO_BLK_F_RO) } else { 0 };
     let always = [
@@ -33,7 +36,6 @@ pub(super) fn features(export: &Export) -> u64 {
         VIRTIO_BLK_F_BLK_SIZE,
         VIRTIO_BLK_F_TOPOLOGY,
         VIRTIO_BLK_F_FLUSH,
-        VIRTIO_BLK_F_CONFIG_WCE,
         VIRTIO_BLK_F_MQ,
         VIRTIO_BLK_F_DISCARD,
         VIRTIO_BLK_F_WRITE_ZEROES,
@@ -45,7 +47,7 @@ pub(super) fn features(export: &Export) -> u64 {
 }
 
 /// The configuration space.
-pub(super) fn space(export: &Export, writeback: bool) -> [u8; SPACE_BYTES] {
+pub(super) fn space(export: &Export) -> [u8; SPACE_BYTES] {
     let mut space = [0; SPACE_BYTES];
     let mut put = |at: usize, bytes: &[u8]| space[at..at + bytes.len()].copy_from_slice(bytes);
     let blocks = (BLOCK_BYTES / u64::from(export.block_bytes)) as u32;
@@ -56,7 +58,8 @@ pub(super) fn space(export: &Export, writeback: bool) -> [u8; SPACE_BYTES] {
     // Topology: 4 KiB is the unit of the cache, and the least that is written at once.
     put(24, &[blocks.trailing_zeros() as u8]);
     put(26, &(blocks as u16).to_le_bytes());
-    put(WRITEBACK_AT as usize, &[u8::from(writeback)]);
+    // A write cache, for a client that looks though the feature isn't there.
+    put(32, &[1]);
     put(34, &(QUEUES_MAX as u16).to_le_bytes());
     for at in [36, 48] {
         put(at, &RANGE_SECTORS_MAX.to_le_bytes());

@@ -105,6 +105,24 @@ impl Machine {
     /// Connects as QEMU does, with memory for requests in flight.
     pub(super) fn connect(&mut self, socket: &Path, features: u64) -> Wire {
         let mut wire = Wire::hello(socket, features);
+        self.share(&mut wire);
+        wire
+    }
+
+    /// Is reset on a connection that stays, and starts anew, as QEMU does: queues stopped, empty rings, new memory for requests in flight.
+    pub(super) fn reset(&mut self, wire: &mut Wire) {
+        for queue in 0..QUEUES {
+            wire.frontend.get_vring_base(queue).unwrap();
+            for ring in [USED, AVAILABLE] {
+                self.memory.write_obj(0u16, GuestAddress(queue as u64 * QUEUE_BYTES + ring + 2)).unwrap();
+            }
+        }
+        (self.available, self.used, self.inflight) = ([0; QUEUES], [0; QUEUES], None);
+        self.share(wire);
+    }
+
+    /// Gives the daemon its memory, and starts its queues.
+    fn share(&mut self, wire: &mut Wire) {
         if self.inflight.is_none() {
             let asked =
                 VhostUserInflight { num_queues: QUEUES as u16, queue_size: ENTRIES, ..VhostUserInflight::default() };
@@ -118,7 +136,6 @@ impl Machine {
             let at = GuestAddress(queue as u64 * QUEUE_BYTES + USED + 2);
             wire.start(queue, self.memory.load(at, std::sync::atomic::Ordering::Acquire).unwrap());
         }
-        wire
     }
 
     pub(super) fn region(&self) -> VhostUserMemoryRegionInfo {
@@ -225,11 +242,18 @@ impl Machine {
 impl Wire {
     /// Up to the features; the rest is for the test.
     pub(super) fn hello(socket: &Path, features: u64) -> Self {
+        let mut wire = Self::dial(socket);
+        let offered = wire.frontend.get_features().unwrap();
+        assert_eq!(offered & features, features, "all that is asked for is offered");
+        wire.frontend.set_features(features | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits()).unwrap();
+        wire
+    }
+
+    /// Up to the features of the protocol, which is as far as QEMU goes before it asks for the configuration.
+    pub(super) fn dial(socket: &Path) -> Self {
         let mut frontend = Frontend::from_stream(UnixStream::connect(socket).unwrap(), QUEUES as u64);
         frontend.set_owner().unwrap();
-        let offered = frontend.get_features().unwrap();
-        assert_eq!(offered & features, features, "all that is asked for is offered");
-        frontend.set_features(features | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits()).unwrap();
+        frontend.get_features().unwrap();
         let protocol = VhostUserProtocolFeatures::MQ
             | VhostUserProtocolFeatures::CONFIG
             | VhostUserProtocolFeatures::REPLY_ACK

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use flashfront_device::{Arena, Device, DeviceIo, Done, Geometry};
 use flashfront_engine::{Durability, Op, Time};
 
-use super::driver::{DATA, FLUSH, Machine, PENDING, READ, STORE, usual};
+use super::driver::{DATA, FLUSH, Machine, PENDING, READ, STORE, Wire, usual};
 use super::requests::{DONE, FAILED, config, serve};
 use crate::daemon::{Ended, Hooks, Wrap};
 use crate::rig::Bench;
@@ -110,6 +110,49 @@ fn a_client_that_comes_back_to_the_same_daemon_goes_on() {
         assert!(machine.content(DATA + 65536, 65536).iter().all(|byte| *byte == turn as u8), "turn {turn}");
     }
     served.stop();
+}
+
+#[test]
+fn a_guest_that_was_reset_learns_that_unflushed_writes_died_with_the_daemon() {
+    // Its write comes before the reset or after it; the one before may have been lost to a daemon before.
+    for (case, lost) in [("before", true), ("after", true), ("both", true), ("flushed", false), ("lost before", true)] {
+        let bench = Bench::formatted();
+        let mut served = serve(&bench);
+        let mut machine = Machine::new();
+        let mut wire = machine.connect(&bench.path("guest"), usual());
+        let store = |machine: &mut Machine, wire: &Wire| {
+            machine.ask(0, 1, STORE, 800, DATA, 4096);
+            assert_eq!(machine.run(wire, 0, 1), DONE);
+        };
+        let flush = |machine: &mut Machine, wire: &Wire| {
+            machine.ask(1, 1, FLUSH, 0, 0, 0);
+            machine.run(wire, 1, 1)
+        };
+        if case != "after" {
+            store(&mut machine, &wire);
+        }
+        if case == "lost before" {
+            served.stop_at_once();
+            served = serve(&bench);
+            wire = machine.connect(&bench.path("guest"), usual());
+            store(&mut machine, &wire);
+            assert_eq!(flush(&mut machine, &wire), FAILED);
+        }
+        // As QEMU resets a guest: on the same connection, with new memory.
+        machine.reset(&mut wire);
+        if matches!(case, "after" | "both" | "flushed") {
+            store(&mut machine, &wire);
+        }
+        if case == "flushed" {
+            assert_eq!(flush(&mut machine, &wire), DONE);
+        }
+        served.stop_at_once();
+        let served = serve(&bench);
+        let wire = machine.connect(&bench.path("guest"), usual());
+        assert_eq!(flush(&mut machine, &wire), if lost { FAILED } else { DONE }, "{case}");
+        drop(wire);
+        served.stop();
+    }
 }
 
 #[test]
