@@ -33,6 +33,10 @@ impl<S: FnMut(Request)> Core for Desk<'_, S> {
         self.arena.free(buf);
     }
 
+    fn put_back(&mut self, buf: Buf) {
+        self.arena.free(buf);
+    }
+
     fn submit(&mut self, request: Request) {
         (self.submit)(request);
     }

@@ -54,8 +54,14 @@ pub trait Core {
     /// budget of the front-ends is used up: then [`Frontend::room`] is called later.
     fn alloc(&mut self, bytes: u32) -> Option<Buf>;
 
-    /// Gives a buffer of [`Core::alloc`] back.
+    /// Gives a buffer of [`Core::alloc`] back; whoever waits for one is called.
     fn free(&mut self, buf: Buf);
+
+    /// Gives one back that was of no use, as others with it were not to be had. Nobody is called: there is no more room than before, and
+    /// who waits for all of them would call himself for ever.
+    fn put_back(&mut self, buf: Buf) {
+        self.free(buf);
+    }
 
     /// Hands a request to the engine. The answer comes through [`Frontend::reply`], exactly once
     /// and never from inside this call. Ids are below 2^32, so that the pump can use the upper

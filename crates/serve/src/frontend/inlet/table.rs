@@ -116,7 +116,7 @@ impl<A: Ask> Table<A> {
                 0 => None,
                 bytes => match core.alloc(bytes as u32) {
                     None => {
-                        all.drain(..).filter_map(|(_, buf)| buf).for_each(|buf| core.free(buf));
+                        all.drain(..).filter_map(|(_, buf)| buf).for_each(|buf| core.put_back(buf));
                         return None;
                     }
                     some => some,

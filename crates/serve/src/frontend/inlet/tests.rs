@@ -110,13 +110,15 @@ struct Ram {
     exports: Vec<Export>,
     disk: Arc<Mutex<Vec<u8>>>,
     queue: Vec<Request>,
+    /// Somebody may have room now.
+    freed: bool,
 }
 
 impl Ram {
     fn new() -> Self {
         // Two chunks for the front-end: whoever wants long ones has to wait for others.
         let arena = Arena::with_reserve(16 << 20, 8 << 20);
-        Self { arena, exports: vec![export(DISK_BYTES)], disk: Arc::default(), queue: Vec::new() }
+        Self { arena, exports: vec![export(DISK_BYTES)], disk: Arc::default(), queue: Vec::new(), freed: false }
     }
 
     /// Carries out one request, of those that wait the one at `nth`.
@@ -153,6 +155,11 @@ impl Core for Ram {
     }
 
     fn free(&mut self, buf: Buf) {
+        self.freed = true;
+        self.arena.free(buf);
+    }
+
+    fn put_back(&mut self, buf: Buf) {
         self.arena.free(buf);
     }
 
@@ -274,6 +281,44 @@ fn the_first_failure_of_a_part_is_the_answer() {
     inlet.reply(ids[0], Ok(()));
     inlet.turn_end(&mut ram);
     assert_eq!(answered.recv().unwrap(), (1, Err(RequestError::Io)));
+    assert_eq!(ram.arena.allocated_bytes(), 0);
+}
+
+#[test]
+fn who_finds_a_part_of_his_memory_waits_without_calling_himself() {
+    let (mut inlet, feed) = Inlet::new().unwrap();
+    let (answers, answered) = channel();
+    let mut ram = Ram::new();
+    let put = |number, offset| {
+        let (want, answers) = (want(RequestOp::Read, offset, 1 << 20), Some(answers.clone()));
+        feed.put(Probe { number, want, payload: Vec::new(), answers });
+    };
+    // Seven of the eight MiB; the next one gets the eighth, and nothing for its second part.
+    (0..7).for_each(|number| put(number, 0));
+    put(7, SECTOR_BYTES);
+    inlet.take_in(&mut ram);
+    for _ in 0..3 {
+        inlet.turn_end(&mut ram);
+        assert!(!ram.freed && ram.queue.len() == 7);
+    }
+    // All of a chunk.
+    for _ in 0..4 {
+        let id = ram.execute(0);
+        inlet.reply(id, Ok(()));
+    }
+    while answered.try_recv().is_err() {
+        inlet.turn_end(&mut ram);
+    }
+    assert!(ram.freed);
+    while ram.queue.len() < 5 {
+        inlet.turn_end(&mut ram);
+    }
+    while !ram.queue.is_empty() {
+        let id = ram.execute(0);
+        inlet.reply(id, Ok(()));
+    }
+    inlet.turn_end(&mut ram);
+    assert!(inlet.is_idle());
     assert_eq!(ram.arena.allocated_bytes(), 0);
 }
 

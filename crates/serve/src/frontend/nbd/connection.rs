@@ -314,7 +314,7 @@ impl Connection {
                 for index in 0..count {
                     let bytes = Piece::of(offset, len, index).buf_bytes();
                     let Some(buf) = core.alloc(bytes) else {
-                        self.free_bufs(place, core);
+                        self.take_bufs(place, &mut |buf| core.put_back(buf));
                         self.table.remove(place);
                         return Some(Wait::Room);
                     };

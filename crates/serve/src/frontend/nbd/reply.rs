@@ -4,7 +4,7 @@
 //! A request is answered when all its pieces are. A read's reply is queued as its buffers, which are
 //! freed when they are sent; all others give theirs back here.
 
-use flashfront_engine::{RequestError, Span};
+use flashfront_engine::{Buf, RequestError, Span};
 
 use super::super::Core;
 use super::super::piece::{Piece, PieceId};
@@ -93,12 +93,17 @@ impl Connection {
 
     /// Frees the buffers that a request still has.
     pub(super) fn free_bufs(&mut self, place: u16, core: &mut dyn Core) {
+        self.take_bufs(place, &mut |buf| core.free(buf));
+    }
+
+    /// Takes a request's buffers from it.
+    pub(super) fn take_bufs(&mut self, place: u16, taken: &mut dyn FnMut(Buf)) {
         let pending = self.table.get_mut(place);
         let (offset, len) = (pending.offset, pending.len);
         for (index, buf) in pending.bufs.iter_mut().enumerate() {
             if let Some(buf) = buf.take() {
                 self.held_bytes -= u64::from(Piece::of(offset, len, index as u16).buf_bytes());
-                core.free(buf);
+                taken(buf);
             }
         }
     }

@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
@@ -24,6 +24,8 @@ pub(super) struct Driver {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     file: File,
     device: u32,
+    /// The number of the last order. One before it may end after it: a deletion that was not waited for.
+    last: u64,
 }
 
 impl std::fmt::Debug for Driver {
@@ -36,7 +38,7 @@ impl Driver {
     /// About device `device`; `file` is /dev/ublk-control.
     pub(super) fn new(file: File, device: u32) -> io::Result<Self> {
         let ring = IoUring::builder().build(ENTRIES)?;
-        Ok(Self { ring, file, device })
+        Ok(Self { ring, file, device, last: 0 })
     }
 
     /// Becomes readable when what was begun has ended.
@@ -79,11 +81,19 @@ impl Driver {
     /// Takes the device away, or leaves that to the kernel if somebody still has it open after `patience`.
     pub(super) fn delete(&mut self, patience: Duration) -> io::Result<()> {
         self.push(control::DELETE_DEVICE, ControlCommand::default());
-        let patience = Timespec::from(patience);
-        match self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&patience)) {
-            Err(error) if error.raw_os_error() == Some(libc::ETIME) => Ok(()),
-            Err(error) => Err(error),
-            Ok(_) => self.ended().unwrap_or(Ok(())),
+        let end = Instant::now() + patience;
+        loop {
+            let left = Timespec::from(end.saturating_duration_since(Instant::now()));
+            match self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&left)) {
+                Err(error) if error.raw_os_error() == Some(libc::ETIME) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+                Ok(_) => {
+                    if let Some(result) = self.ended() {
+                        return result;
+                    }
+                }
+            }
         }
     }
 
@@ -93,9 +103,10 @@ impl Driver {
         self.ring.submit().map(drop)
     }
 
-    /// How what was begun has ended, once it has.
+    /// How what was ordered last has ended, once it has.
     pub(super) fn ended(&mut self) -> Option<io::Result<()>> {
-        let result = self.ring.completion().next()?.result();
+        let last = self.last;
+        let result = self.ring.completion().find(|it| it.user_data() == last)?.result();
         Some(if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) })
     }
 
@@ -122,7 +133,9 @@ impl Driver {
 
     fn push(&mut self, order: u32, command: ControlCommand) {
         let command = ControlCommand { device: self.device, queue: NO_QUEUE, ..command };
+        self.last += 1;
         let entry = opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), order).cmd(command.encode()).build();
+        let entry = entry.user_data(self.last);
         // SAFETY: the memory is that of a caller of `order`, which waits for the end, or there is none.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         debug_assert!(pushed.is_ok(), "one order at a time");

@@ -83,6 +83,8 @@ pub(super) struct Ram {
     pub(super) requests: u64,
     /// Sectors whose reads and writes fail.
     pub(super) bad: Option<std::ops::Range<u64>>,
+    /// Somebody may have room now.
+    pub(super) freed: bool,
 }
 
 impl Ram {
@@ -96,6 +98,7 @@ impl Ram {
             queue: Vec::new(),
             requests: 0,
             bad: None,
+            freed: false,
         }
     }
 
@@ -142,6 +145,11 @@ impl Core for Ram {
     }
 
     fn free(&mut self, buf: Buf) {
+        self.freed = true;
+        self.buffers.free(buf);
+    }
+
+    fn put_back(&mut self, buf: Buf) {
         self.buffers.free(buf);
     }
 

@@ -85,6 +85,10 @@ fn a_long_read_is_not_overtaken_when_buffers_are_short() {
     let _second = turns.client(&request(command::READ, 0, 2, 0, 32 << 20));
     let _third = turns.client(&request(command::READ, 0, 3, 0, 4096));
     assert_eq!(turns.ram.queue.len(), 32);
+    // Called again it finds some of what it needs, and gives that back without calling itself once more.
+    turns.ram.freed = false;
+    turns.nbd.room(&mut turns.ram);
+    assert!(!turns.ram.freed && turns.ram.queue.len() == 32);
     turns.execute(32);
     let mut buffer = vec![0; 1 << 20];
     for _ in 0..10_000 {

@@ -242,7 +242,7 @@ impl Machine {
 impl Wire {
     /// Up to the features; the rest is for the test.
     pub(super) fn hello(socket: &Path, features: u64) -> Self {
-        let mut wire = Self::dial(socket);
+        let wire = Self::dial(socket);
         let offered = wire.frontend.get_features().unwrap();
         assert_eq!(offered & features, features, "all that is asked for is offered");
         wire.frontend.set_features(features | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits()).unwrap();

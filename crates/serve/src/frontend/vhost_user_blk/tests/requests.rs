@@ -193,7 +193,7 @@ fn a_guest_is_told_of_the_write_cache_by_flush_alone() {
     assert!(offered & bit(VIRTIO_BLK_F_CONFIG_WCE) == 0, "what a guest chose would be forgotten");
     wire.frontend.set_config(32, VhostUserConfigFlags::empty(), &[0]).unwrap_err();
     assert!(wire.is_hung_up_on());
-    let mut wire = Wire::dial(&bench.path("guest"));
+    let wire = Wire::dial(&bench.path("guest"));
     wire.frontend.set_features(offered | bit(VIRTIO_BLK_F_CONFIG_WCE)).unwrap_err();
     served.stop();
 }
