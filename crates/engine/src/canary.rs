@@ -46,6 +46,7 @@ canaries! {
     StaleNeighbour, "stale-neighbour", "what is read beside a miss is put over a newer write";
     JoinedVoid, "joined-void", "who asks for a block that was written while it was read beside a miss gets what that read brings";
     StaleInWindow, "stale-in-window", "the window keeps the old bytes of blocks that are written to the origin";
+    InheritedFlushed, "inherited-flushed", "what a daemon before wrote past its log counts as flushed";
     MovedClean, "moved-clean", "dirty blocks that reclaim moves count as clean in their new place";
 }
 

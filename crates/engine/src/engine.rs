@@ -16,6 +16,7 @@ use slab::Slab;
 use self::life::Life;
 use crate::apart::LaneJob;
 use crate::budget::Budget;
+use crate::canary::Canary;
 use crate::congestion::{CacheGauge, OriginGauge};
 use crate::destage::{CacheReads, Destager};
 use crate::event::Event;
@@ -98,7 +99,7 @@ impl Engine {
                 gauge: OriginGauge::default(),
                 flush: FlushGate::default(),
                 // Of what a daemon before this wrote past its log nobody knows: it may have been killed.
-                unflushed: true,
+                unflushed: !options.planted(Canary::InheritedFlushed),
                 changed: false,
                 flushing_changed: false,
                 flushing_direct: false,

@@ -209,30 +209,28 @@ impl Client {
         self.oracle.stop();
     }
 
-    /// Cuts the power; the world is not open then.
+    /// Cuts the power; the world is not open then. [`Fate::Killed`], which is for all or none: kills the daemon.
     pub fn crash(&mut self, seed: u64, cache: Fate, origins: Fate) {
         self.judge();
         *self = self.crashed(seed, cache, origins);
     }
 
     /// What a power cut now would leave; answers that were not judged are forgotten.
+    ///
+    /// # Panics
+    /// If the daemon is killed for some devices only.
     #[must_use]
     pub fn crashed(&self, seed: u64, cache: Fate, origins: Fate) -> Self {
         let mut oracle = self.oracle.clone();
-        oracle.crash();
+        assert_eq!(cache == Fate::Killed, origins == Fate::Killed, "either the power fails or it doesn't");
+        if cache == Fate::Killed {
+            oracle.kill();
+        } else {
+            oracle.crash();
+        }
         let world = self.world.crash(seed, cache, origins);
         let (answers, asked) = (self.answers, BTreeMap::new());
         Self { world, oracle, asked, answers, failed: Vec::new(), events: Vec::new() }
-    }
-
-    /// Kills the daemon. The devices stay as they are, with what is not flushed.
-    ///
-    /// # Panics
-    /// If something is in flight.
-    pub fn kill(&mut self) {
-        self.judge();
-        assert_eq!(self.world.in_flight(), 0, "requests would die with it");
-        self.world.kill();
     }
 
     /// Opens the cache again.

@@ -58,6 +58,8 @@ struct Sector {
     /// What it may have held in the beginning or after the last crash.
     base: Vec<Content>,
     entries: Vec<Entry>,
+    /// After the daemon was killed: what a power cut may bring up until the origin has been flushed.
+    killed: Option<Vec<Content>>,
     /// All that was ever written here; kept only if asked for.
     past: Vec<Content>,
 }
@@ -68,6 +70,8 @@ pub struct Oracle {
     origins: Vec<Vec<Sector>>,
     ops: Vec<Op>,
     now: u64,
+    /// When the daemon was killed last.
+    killed_at: u64,
     /// Acknowledged writes that no flush has covered.
     undurable: Vec<u32>,
     /// Starts of reads in flight: what they may still return is kept.
@@ -81,11 +85,12 @@ impl Oracle {
     /// All sectors of these origins (sizes in sectors) hold write 0.
     #[must_use]
     pub fn new(sectors: &[u64]) -> Self {
-        let fresh = Sector { base: vec![Content::Write(0)], entries: Vec::new(), past: Vec::new() };
+        let fresh = Sector { base: vec![Content::Write(0)], entries: Vec::new(), killed: None, past: Vec::new() };
         Self {
             origins: sectors.iter().map(|&sectors| vec![fresh.clone(); sectors as usize]).collect(),
             ops: vec![Op { start: 0, end: Some(0), failed: false, durable: true, origin: usize::MAX }],
             now: 1,
+            killed_at: 0,
             undurable: Vec::new(),
             reads: Vec::new(),
             forgiving: false,
@@ -146,6 +151,9 @@ impl Oracle {
             it.durable |= it.origin == origin && it.end.is_some_and(|end| end < start);
             !it.durable
         });
+        if start > self.killed_at {
+            self.origins[origin].iter_mut().for_each(|cell| cell.killed = None);
+        }
     }
 
     /// A read failed.
@@ -205,7 +213,7 @@ impl Oracle {
         let sectors = &mut self.origins[origin];
         let end = sectors.len().min(block as usize * 8 + 8);
         for cell in &mut sectors[block as usize * 8..end] {
-            (cell.base, cell.entries) = (vec![Content::Any], Vec::new());
+            (cell.base, cell.killed, cell.entries) = (vec![Content::Any], None, Vec::new());
         }
     }
 
@@ -214,11 +222,23 @@ impl Oracle {
         for op in self.undurable.drain(..) {
             self.ops[op as usize].durable = true;
         }
+        self.origins.iter_mut().flatten().for_each(|cell| cell.killed = None);
+    }
+
+    /// The daemon was killed. What it had in RAM is gone, as after a power cut; what the devices have in their volatile caches is not, until
+    /// the power is cut.
+    pub fn kill(&mut self) {
+        self.crash();
+        self.origins.iter_mut().flatten().for_each(|cell| cell.killed = Some(cell.base.clone()));
+        self.killed_at = self.tick();
     }
 
     /// The power was cut.
     pub fn crash(&mut self) {
         for cell in self.origins.iter_mut().flatten() {
+            if let Some(killed) = cell.killed.take() {
+                cell.base = killed;
+            }
             if !cell.entries.is_empty() {
                 cell.base = cell.survivors(&self.ops);
                 cell.entries.clear();
@@ -295,6 +315,7 @@ impl Sector {
         self.entries = keep;
         if base_gone {
             self.base.clear();
+            self.killed = None;
         }
     }
 }

@@ -337,17 +337,9 @@ impl World {
         self.control(Control::Stop);
         let stopped = self.drive_until(|world| world.events.contains(&Event::Stopped));
         assert!(stopped, "the stop never ends: {:?}", self.engine().status());
-        self.kill();
-    }
-
-    /// Ends the engine, unasked. The devices stay as they are, with what is not flushed.
-    ///
-    /// # Panics
-    /// If I/O is in flight.
-    pub fn kill(&mut self) {
         let disks = self.origins.iter().chain([&self.cache]).chain(&self.mirror);
         let in_flight: usize = disks.map(|disk| disk.inner().in_flight()).sum();
-        assert_eq!(in_flight, 0, "ended with I/O in flight");
+        assert_eq!(in_flight, 0, "stopped with I/O in flight");
         self.engine = None;
     }
 

@@ -20,6 +20,14 @@ impl Content {
             Self::Fill { len, .. } => *len,
         }
     }
+
+    /// Leaves the first so many bytes.
+    pub(super) fn truncate(&mut self, to: u64) {
+        match self {
+            Self::Bytes(bytes) => *bytes = bytes[..to as usize].into(),
+            Self::Fill { len, .. } => *len = to,
+        }
+    }
 }
 
 /// A disk's bytes. A sorted map: equal histories give equal images, byte for byte. A clone shares the

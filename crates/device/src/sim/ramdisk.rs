@@ -49,7 +49,7 @@ impl Default for RamSpec {
     }
 }
 
-/// What a power cut does to the writes that no flush has covered.
+/// What a power cut, or the end of whoever wrote, does to the writes that no flush has covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// All are on the medium, also those in flight.
@@ -60,6 +60,9 @@ pub enum Fate {
     Torn,
     /// Each is kept, lost or torn on its own; those in flight also in any order.
     Mixed,
+    /// The power stays, and the volatile cache with it: they are as unflushed as they were. Only who wrote them is gone. Of those in flight each is
+    /// there, or not, or its beginning is, in any order.
+    Killed,
 }
 
 #[derive(Clone, Debug)]
@@ -74,6 +77,15 @@ enum Work {
     Write(Write),
     /// Makes the first so many writes that were ever completed durable.
     Flush(u64),
+}
+
+impl Work {
+    const fn write(&self) -> Option<&Write> {
+        match self {
+            Self::Write(write) => Some(write),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -149,7 +161,7 @@ impl RamDisk {
     /// Whether a power cut now would cost anything: something is unflushed or being written.
     #[must_use]
     pub fn at_risk(&self) -> bool {
-        !self.unflushed.is_empty() || self.pending.iter().any(|pending| matches!(pending.work, Work::Write(_)))
+        !self.unflushed.is_empty() || self.pending.iter().any(|pending| pending.work.write().is_some())
     }
 
     /// I/Os submitted and not completed.
@@ -164,20 +176,16 @@ impl RamDisk {
         self.unflushed.len()
     }
 
-    /// The disk after a power cut now: nothing in flight, everything on it durable. The seed
+    /// The disk after a power cut now: nothing in flight, everything on it durable (but with [`Fate::Killed`]). The seed
     /// decides what the fate leaves open.
     #[must_use]
     pub fn crash(&self, seed: u64, fate: Fate) -> Self {
         let mut rng = Rng::new(seed);
+        if fate == Fate::Killed {
+            return self.killed(rng);
+        }
         let mut image = self.durable.clone();
-        let mut flying: Vec<&Write> = self
-            .pending
-            .iter()
-            .filter_map(|pending| match &pending.work {
-                Work::Write(write) => Some(write),
-                _ => None,
-            })
-            .collect();
+        let mut flying: Vec<&Write> = self.pending.iter().filter_map(|pending| pending.work.write()).collect();
         if fate == Fate::Mixed {
             // Writes in flight have no order among themselves.
             for i in (1..flying.len()).rev() {
@@ -188,11 +196,28 @@ impl RamDisk {
             let len = write.content.len();
             match (fate, rng.below(3)) {
                 (Fate::Kept, _) | (Fate::Mixed, 0) => image.apply(write.offset, &write.content, 0, len),
-                (Fate::Lost, _) | (Fate::Mixed, 1) => {}
+                (Fate::Lost | Fate::Killed, _) | (Fate::Mixed, 1) => {}
                 (Fate::Torn, _) | (Fate::Mixed, _) => tear(&mut image, write, &mut rng),
             }
         }
         Self { live: image.clone(), durable: image, rng, ..Self::new(RamSpec { seed, ..self.spec }) }
+    }
+
+    fn killed(&self, mut rng: Rng) -> Self {
+        let mut next = Self { pending: Vec::new(), ..self.clone() };
+        let mut flying: Vec<Write> = self.pending.iter().filter_map(|pending| pending.work.write()).cloned().collect();
+        while !flying.is_empty() {
+            let mut write = flying.swap_remove(rng.below(flying.len() as u64) as usize);
+            match rng.below(3) {
+                0 => continue,
+                1 => write.content.truncate(rng.below(write.content.len() / SECTOR + 1) * SECTOR),
+                _ => {}
+            }
+            next.live.apply(write.offset, &write.content, 0, write.content.len());
+            next.unflushed.push_back(write);
+        }
+        next.rng = rng;
+        next
     }
 
     fn work(&mut self, io: &DeviceIo, arena: &Arena) -> Work {

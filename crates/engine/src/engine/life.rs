@@ -36,7 +36,7 @@ impl Coordinator {
                         self.persist.want();
                     }
                     // At once, so that the first who promote or flush don't wait for it.
-                    cx.shared.origins.iter_mut().for_each(|it| it.flush.want());
+                    cx.shared.origins.iter_mut().filter(|it| it.unflushed).for_each(|it| it.flush.want());
                     cx.event(Event::Ready { blocks_cached, blocks_dirty, commits_replayed });
                 }
             }

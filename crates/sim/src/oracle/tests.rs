@@ -83,3 +83,21 @@ fn a_failed_write_may_have_happened_or_not() {
     assert!(read(&mut oracle, 0));
     assert!(read(&mut other, a) && !read(&mut other, 0));
 }
+
+#[test]
+fn what_a_killed_daemon_left_is_certain_after_a_flush_alone() {
+    for flushed in [false, true] {
+        let mut oracle = Oracle::new(&[8]);
+        let a = oracle.begin_write(0, 3, 1, None);
+        oracle.end_write(a, true, false);
+        let before = oracle.begin_read();
+        oracle.kill();
+        assert!(read(&mut oracle, a), "the device has it");
+        assert!(!read(&mut oracle, 0), "the first read decides");
+        let flush = if flushed { oracle.begin_read() } else { before };
+        oracle.reads.push(before);
+        oracle.end_flush(0, flush, true);
+        oracle.crash();
+        assert_eq!(read(&mut oracle, 0), !flushed, "a power cut takes what no flush since has covered");
+    }
+}

@@ -46,6 +46,7 @@ struct Life {
     mirror_rng: Rng,
     fault_rng: Rng,
     control_rng: Rng,
+    kill_rng: Rng,
     client: Client,
     /// Whose each request in flight is.
     owners: BTreeMap<RequestId, usize>,
@@ -78,6 +79,7 @@ pub fn run(plan: Plan, seed: u64) -> Outcome {
         mirror_rng: Rng::new(seed ^ 0x31770e),
         fault_rng: Rng::new(seed ^ 0xfa_017),
         control_rng: Rng::new(seed ^ 0xc0_27_01),
+        kill_rng: Rng::new(seed ^ 0x51_6a_11),
         client,
         owners: BTreeMap::new(),
         streams: vec![0; plan.clients.len()],
@@ -414,7 +416,10 @@ impl Life {
         const FATES: [Fate; 4] = [Fate::Kept, Fate::Lost, Fate::Torn, Fate::Mixed];
         self.client.world.heal();
         self.client.judge();
-        let (cache, origins) = (FATES[self.rng.below(4) as usize], FATES[self.rng.below(4) as usize]);
+        let (mut cache, mut origins) = (FATES[self.rng.below(4) as usize], FATES[self.rng.below(4) as usize]);
+        if self.plan.kills && one_in(&mut self.kill_rng, 2) {
+            (cache, origins) = (Fate::Killed, Fate::Killed);
+        }
         let seed = self.rng.next_u64();
         let nothing_dirty = self.client.world.engine.as_ref().is_some_and(|engine| {
             let status = engine.status();

@@ -56,6 +56,8 @@ pub struct Plan {
     pub clients: Vec<ClientPlan>,
     /// One request in so many is followed by a control command; 0 = none.
     pub control_every: u64,
+    /// The daemon is killed at times where else the power fails.
+    pub kills: bool,
     /// What goes wrong.
     pub trouble: Trouble,
     /// One request in so many comes with a fault that is ordered.
@@ -98,6 +100,7 @@ impl Plan {
             requests: (blocks * 16 / longest).clamp(50, 1500) / generations,
             clients,
             control_every: pick(rng, &[0, 100, 10]),
+            kills: pick(&mut Rng::new(seed ^ 0x5161), &[false, true]),
             trouble: pick(
                 rng,
                 &[
@@ -126,6 +129,7 @@ impl Plan {
             What::Controls => self.control_every = change.value,
             What::Specials => self.clients.iter_mut().for_each(|it| it.special_every = change.value),
             What::Pauses => self.pause_every = change.value,
+            What::Kills => self.kills = change.value > 0,
             What::Mirror => self.spec.mirrored = change.value > 0,
             What::RamFront => self.spec.options.ram_front_bytes = change.value,
             What::Apart => self.spec.apart = None,
@@ -147,6 +151,7 @@ impl Plan {
             none(What::Controls, self.control_every > 0),
             none(What::Specials, self.clients.iter().any(|it| it.special_every > 0)),
             none(What::Pauses, self.pause_every > 0),
+            none(What::Kills, self.kills),
             none(What::Mirror, self.spec.mirrored),
             none(What::RamFront, self.spec.options.ram_front_bytes > 0),
             none(What::Apart, self.spec.apart.is_some()),
@@ -179,6 +184,8 @@ pub enum What {
     Specials,
     /// [`Plan::pause_every`].
     Pauses,
+    /// [`Plan::kills`].
+    Kills,
     /// Whether the cache lies on two devices.
     Mirror,
     /// Bytes of the RAM front.
@@ -200,7 +207,7 @@ pub struct Change {
     value: u64,
 }
 
-const WHATS: [(&str, What); 13] = [
+const WHATS: [(&str, What); 14] = [
     ("generations", What::Generations),
     ("requests", What::Requests),
     ("clients", What::Clients),
@@ -208,6 +215,7 @@ const WHATS: [(&str, What); 13] = [
     ("controls", What::Controls),
     ("specials", What::Specials),
     ("pauses", What::Pauses),
+    ("kills", What::Kills),
     ("mirror", What::Mirror),
     ("ram-front", What::RamFront),
     ("apart", What::Apart),

@@ -94,8 +94,11 @@ fn the_flush_of_the_next_daemon_covers_what_a_killed_one_wrote() {
         client.finish();
         // In writeback: until the commit is written, though not flushed.
         client.world.pass(1_000_000_000);
-        client.kill();
+        client.crash(0, Fate::Killed, Fate::Killed);
         client.open();
+        // What is there is there for good, once it is flushed.
+        client.read(0, 320, 64);
+        client.finish();
         client.flush(0);
         client.finish();
         client.crash(1, Fate::Lost, Fate::Lost);
@@ -119,7 +122,7 @@ fn what_a_killed_daemon_wrote_is_durable_before_the_next_one_caches_it() {
             client.write(0, 0, 2048, false);
             client.finish();
             client.world.pass(10_000_000);
-            client.kill();
+            client.crash(0, Fate::Killed, Fate::Killed);
             client.open();
             // So many that a commit is full, in an order that is no sequential stream.
             (0..32).for_each(|nth| _ = client.read(0, nth * 11 % 32 * 64, 64));

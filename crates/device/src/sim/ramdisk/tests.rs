@@ -211,3 +211,35 @@ fn corruption_is_one_bit_and_stays() {
         }
     }
 }
+
+#[test]
+fn a_kill_keeps_what_was_completed_as_unflushed_as_it_was() {
+    let mut all = std::collections::BTreeSet::new();
+    for seed in 0..60 {
+        let mut world = world();
+        world.run(Op::Write, 0, 1).unwrap();
+        world.run(Op::Flush, 0, 0).unwrap();
+        world.run(Op::Write, 0, 2).unwrap();
+        world.submit(Op::Write, LEN, 3);
+        let mut killed = world.disk.crash(seed, Fate::Killed);
+        assert_eq!(killed.in_flight(), 0);
+        assert_eq!(sectors(&killed, 0), [2; 16]);
+        let flying = sectors(&killed, LEN);
+        let there = flying.iter().take_while(|byte| **byte == 3).count();
+        assert!(flying[there..].iter().all(|byte| *byte == 0), "its beginning, not some of it");
+        all.insert(there);
+        // The power fails later.
+        let cut = killed.crash(seed, Fate::Lost);
+        assert_eq!((sectors(&cut, 0), sectors(&cut, LEN)), (vec![1; 16], vec![0; 16]));
+        // Or there is a flush first.
+        killed.submit(
+            world.now,
+            DeviceIo { token: Token(99), op: Op::Flush, offset: 0, len: 0, span: None },
+            &mut world.arena,
+        );
+        killed.poll(Time(u64::MAX), &mut world.arena, &mut Vec::new());
+        let cut = killed.crash(seed, Fate::Lost);
+        assert_eq!((sectors(&cut, 0), sectors(&cut, LEN)), (vec![2; 16], flying));
+    }
+    assert!(all.contains(&0) && all.contains(&16) && all.len() > 2, "{all:?}");
+}
