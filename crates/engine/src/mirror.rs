@@ -199,7 +199,9 @@ impl Cx<'_> {
             return;
         }
         let Pair { lane, io, failed, .. } = members.pairs.remove(pair);
-        let error = (0..2).filter(|it| members.counts(*it)).find_map(|it| failed[usize::from(it)]);
+        // Of two that failed neither counts, nor does what one of them may have done: nobody could tell later which to believe.
+        let broken = (members.state == State::Broken).then_some(DeviceError::Gone);
+        let error = (0..2).filter(|it| members.counts(*it)).find_map(|it| failed[usize::from(it)]).or(broken);
         let held = matches!(members.state, State::Leaving { .. });
         match error {
             None if held && !self.shared.planted(Canary::MirrorUnrecorded) => {

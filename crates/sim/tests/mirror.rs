@@ -237,3 +237,27 @@ fn the_end_of_the_log_is_read_from_either_device() {
         }
     }
 }
+
+/// Both fail at once, as behind one controller: what is asked for then is on the origin before it is acknowledged.
+#[test]
+fn nothing_counts_that_both_have_refused() {
+    for (op, events) in [Op::Flush, Op::Write].into_iter().flat_map(|op| (0..20).map(move |events| (op, events))) {
+        let mut client = client();
+        client.world.origins[0].faults.heal();
+        for member in 0..2 {
+            client.world.member_mut(member).unwrap().faults.fail_nth(0, Some(op), DeviceError::Io);
+        }
+        client.write(0, 3000, 64, false);
+        for _ in 0..events {
+            client.world.step();
+        }
+        client.flush(0);
+        client.finish();
+        assert_eq!(client.take_failed(), [], "{op:?}: the origin is well, and RAM has it all");
+        assert!(client.world.engine().status().cache_failed);
+        client.crash(7, Fate::Kept, Fate::Lost);
+        // The cache is not opened again.
+        assert!(client.world.must_not_open());
+        client.judge_origins();
+    }
+}
