@@ -152,6 +152,8 @@ impl World {
         for member in (0..2).filter(|member| whole || *member == superblock.pairing.lead) {
             let disk = self.member_mut(member).expect("the device that the superblock was read from");
             write_superblock(disk.inner_mut(), &superblock, member);
+            // A daemon makes the new epoch durable, and with it what one before it had written.
+            disk.inner_mut().flush();
         }
         self.alone = false;
         let engine = Engine::new(superblock, self.spec.engine_options(), self.now);

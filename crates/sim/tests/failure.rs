@@ -271,3 +271,25 @@ fn a_cache_that_is_gone_loses_what_was_dirty_and_says_so() {
     client.stop();
     end(&mut client, 1);
 }
+
+/// The cache device fails while it is opened, at any write or flush: it opens all the same, and what replay has found is served.
+#[test]
+fn a_cache_that_fails_during_its_opening_opens() {
+    let mut failed = 0;
+    for op in [Op::Write, Op::Flush] {
+        for nth in 0..8 {
+            let mut client = Client::fresh(WorldSpec { lanes: 2, stripe_blocks: 8, ..WorldSpec::default() });
+            client.write(0, 0, 1000, false);
+            client.flush(0);
+            client.finish();
+            client.crash(nth, Fate::Kept, Fate::Kept);
+            client.world.cache.faults.fail_nth(nth, Some(op), DeviceError::Io);
+            client.open();
+            client.read_all();
+            assert_eq!(client.take_failed(), [], "{op:?} {nth}");
+            failed += u32::from(client.world.engine().status().cache_failed);
+            client.leave();
+        }
+    }
+    assert!(failed > 8, "only {failed} failed: the test proves little");
+}

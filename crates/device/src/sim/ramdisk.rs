@@ -140,6 +140,14 @@ impl RamDisk {
         self.durable.write(offset, data);
     }
 
+    /// Flushes at once what was completed, as [`Op::Flush`] does in its time.
+    pub fn flush(&mut self) {
+        for write in self.unflushed.drain(..) {
+            self.durable.apply(write.offset, &write.content, 0, write.content.len());
+            self.flushed += 1;
+        }
+    }
+
     /// Flips one bit of the byte at `offset`, at rest: the medium rots.
     pub fn corrupt(&mut self, offset: u64) {
         let bit = 1 << self.rng.below(8);

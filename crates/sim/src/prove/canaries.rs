@@ -36,8 +36,11 @@ mod with {
     const SEEDS_MAX: u64 = 400;
 
     /// The bugs that hardly any random life meets (one in some hundred), and the workload that is made to meet them.
-    const MADE_FOR: [(Canary, &str); 2] =
-        [(Canary::MirrorUnrecorded, "mirror-lead"), (Canary::JoinedVoid, "neighbours")];
+    const MADE_FOR: [(Canary, &str); 3] = [
+        (Canary::MirrorUnrecorded, "mirror-lead"),
+        (Canary::JoinedVoid, "neighbours"),
+        (Canary::InheritedFlushed, "killed"),
+    ];
 
     pub(crate) fn main(args: &[&str]) -> Result<bool, String> {
         let all = match args {

@@ -3,6 +3,7 @@
 
 use std::ops::ControlFlow;
 
+use flashfront_device::sim::Fate;
 use flashfront_engine::{Control, DeviceError, Event, Mode, Op, OriginId, RequestOp};
 
 use super::Workload;
@@ -95,6 +96,16 @@ impl Stage<'_> {
     /// The next read of an origin is done, but it says so only after that time.
     pub fn hold_read(&mut self, origin: usize, hold_ns: u64) {
         self.client.hold_read(origin, hold_ns);
+    }
+
+    /// Kills the daemon, whatever is in flight, and starts the next one.
+    pub fn kill(&mut self) {
+        if !self.over {
+            self.client.crash(self.event, Fate::Killed, Fate::Killed);
+            self.client.world.begin_open();
+            self.shown();
+        }
+        while !self.over && !self.client.world.serving() && self.step() {}
     }
 
     /// Puts another device in its place and waits until that holds all that is dirty.

@@ -166,6 +166,13 @@ pub const WORKLOADS: &[Workload] = &[
         again: false,
     },
     Workload {
+        name: "killed",
+        summary: "a daemon is killed, and what its devices have not flushed is the next one's",
+        world: || small(Mode::Writearound, 128),
+        run: killed,
+        again: false,
+    },
+    Workload {
         name: "replay",
         summary: "a second power cut at every event of each replay",
         world: || small(Mode::Writeback, 64),
@@ -221,6 +228,29 @@ fn mirror(on: &mut Stage<'_>, dies: u8) {
     on.settle(0);
     on.write(0, 20 * B, 4 * B, true);
     on.settle(0);
+}
+
+fn killed(on: &mut Stage<'_>) {
+    on.write(0, 0, 12 * B, true);
+    on.write(0, 40 * B, 8 * B, false);
+    on.settle(0);
+    on.kill();
+    // Commits of clean blocks are written after 5 ms.
+    on.read(0, 36 * B, 10 * B);
+    on.pass(20_000_000);
+    on.flush(0);
+    on.settle(0);
+    on.mode(0, Mode::Writeback);
+    on.write(0, 60 * B, 6 * B, false);
+    on.write(0, 2 * B, 3 * B, true);
+    on.read(0, 80 * B, 8 * B);
+    on.kill();
+    on.read(0, 56 * B, 12 * B);
+    on.read(0, 0, 12 * B);
+    on.settle(0);
+    on.flush(0);
+    on.settle(0);
+    on.pass(20_000_000);
 }
 
 fn past(on: &mut Stage<'_>) {
