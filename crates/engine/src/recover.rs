@@ -36,6 +36,8 @@ use replay::Freed;
 const COMMIT_BLOCKS_MAX: u32 = 253;
 /// Dirty blocks that are sorted at a time, in 8 to 16 MiB.
 const GATHERED: usize = 1 << 20;
+/// Failed reads of commits that may be whole, of one opening, that are tried again: a device that has just been powered on fails at times.
+const VERIFY_TRIES_MAX: u32 = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -79,24 +81,41 @@ pub(crate) struct Recovery {
     reading: u64,
     /// The member of a mirrored cache that is read.
     member: u8,
+    /// As one of them has it the log ends here, and the other is asked.
+    ended: bool,
     next_seq: u64,
     durable_seq: u64,
     /// Commits read but not applied, with the slots of their headers.
     pending: VecDeque<(CommitHeader, u32)>,
+    /// Reads of them that failed.
+    tries: u32,
     freed: Freed,
     commits: u64,
 }
 
 impl Recovery {
     /// Reads from the other member of a mirrored cache from now on; false if it has been tried already, or there is none.
-    /// What counts is on both, but either may have decayed.
+    /// What counts is on both, but either may have decayed, or fail now.
     fn turn_to_other(&mut self, cx: &Cx<'_>) -> bool {
-        let lead = cx.shared.members.lead;
-        if cx.shared.members.state != State::Whole || self.member != lead {
-            return false;
+        let other = match (cx.shared.members.state, cx.shared.members.lead) {
+            (State::Whole, lead) => lead == self.member,
+            (State::Leaving { out }, _) => out == self.member,
+            // It was left out while it was read.
+            (State::Single, lead) => lead != self.member,
+            _ => false,
+        };
+        if other {
+            self.turn_to(1 - self.member);
         }
-        self.turn_to(1 - lead);
-        true
+        other
+    }
+
+    /// Reads from the lead again, if that is not the one that fails.
+    fn turn_back(&mut self, cx: &Cx<'_>) {
+        match (cx.shared.members.state, cx.shared.members.lead) {
+            (State::Leaving { out }, lead) if out == lead => self.turn_to(1 - lead),
+            (_, lead) => self.turn_to(lead),
+        }
     }
 
     fn turn_to(&mut self, member: u8) {
@@ -131,9 +150,11 @@ impl Lane {
                 ahead: Ahead::default(),
                 reading: 0,
                 member: cx.shared.members.lead,
+                ended: false,
                 next_seq: 1,
                 durable_seq: 0,
                 pending: VecDeque::new(),
+                tries: 0,
                 freed: Freed::default(),
                 commits: 0,
             }
@@ -159,8 +180,15 @@ impl Lane {
         let Some(mut recovery) = self.recovery.take() else { return };
         let step = match result {
             Ok(()) => self.recover_step(&mut recovery, cx),
-            // Data that can't be read is as good as torn.
-            Err(_) if recovery.phase == Phase::Verify => Ok(self.torn(&mut recovery, cx)),
+            Err(_) if recovery.phase == Phase::Verify && recovery.turn_to_other(cx) => Ok(self.front(&recovery, cx)),
+            Err(_) if matches!(recovery.phase, Phase::Area(_) | Phase::Body) && recovery.turn_to_other(cx) => {
+                Ok(self.checkpoint_read(&mut recovery, cx))
+            }
+            // A commit that is torn can be read. This one may have been flushed, and much behind it: only `repair` ends a log here.
+            Err(_) if recovery.phase == Phase::Verify && recovery.tries < VERIFY_TRIES_MAX => {
+                recovery.tries += 1;
+                Ok(self.front(&recovery, cx))
+            }
             Err(error) if recovery.phase == Phase::Copy => {
                 let device = device(1 - recovery.member);
                 cx.event(Event::DeviceFailed { device, op: Op::Write, offset: recovery.reading, error });
@@ -176,6 +204,14 @@ impl Lane {
                 // It may be a block behind the header that can't be read.
                 (Phase::Head(_), Some(slot)) => Ok(Some((cx.shared.superblock.slot_offset(self.id as u32, slot), 1))),
                 (Phase::Head(_), None) if recovery.turn_to_other(cx) => self.recover_step(&mut recovery, cx),
+                // Nor does it matter what the other member has, if that can't be read: it is left out.
+                (Phase::Head(_), None) if recovery.ended => {
+                    let device = device(recovery.member);
+                    cx.event(Event::DeviceFailed { device, op: Op::Read, offset: recovery.reading, error });
+                    cx.fail_member(device);
+                    recovery.turn_back(cx);
+                    self.look_ahead(&mut recovery, cx)
+                }
                 _ => Err(OpenError::Read { offset: recovery.reading, error }),
             },
         };
@@ -189,6 +225,15 @@ impl Lane {
                 self.recover_io(offset, blocks, cx);
             }
             Ok(None) => self.end_recovery(*recovery, cx),
+        }
+    }
+
+    /// What of the checkpoint comes next.
+    fn checkpoint_read(&mut self, it: &mut Recovery, cx: &Cx<'_>) -> Option<(u64, u32)> {
+        match (it.phase, it.header) {
+            (Phase::Area(area), _) => Some((cx.shared.superblock.checkpoint_offset(self.id as u32, area), 1)),
+            (_, Some(header)) => self.next_body_read(it, header, cx),
+            (_, None) => None,
         }
     }
 
@@ -291,6 +336,7 @@ impl Lane {
             else {
                 // The log ends here, unless it does so on this member only.
                 if it.turn_to_other(cx) {
+                    it.ended = true;
                     continue;
                 }
                 return None;
@@ -308,10 +354,11 @@ impl Lane {
                 }
             }
             it.next_seq += 1;
+            it.ended = false;
             (it.data_blocks[stream], it.next_segments[stream]) = (header.data_blocks(), header.next_segment);
             it.durable_seq = it.durable_seq.max(header.durable_seq);
             it.pending.push_back((header, slot));
-            it.turn_to(cx.shared.members.lead);
+            it.turn_back(cx);
             self.apply_durable(it, cx);
         }
     }
@@ -324,7 +371,7 @@ impl Lane {
     }
 
     fn next_verify_read(&mut self, it: &mut Recovery, cx: &Cx<'_>) -> Option<(u64, u32)> {
-        it.turn_to(cx.shared.members.lead);
+        it.turn_back(cx);
         it.phase = Phase::Verify;
         self.front(it, cx)
     }
@@ -340,6 +387,11 @@ impl Lane {
         let Some((header, _)) = it.pending.front() else { return false };
         if cx.shared.planted(Canary::TornReplayed) {
             return true;
+        }
+        // What is copied to the other member is the header, too.
+        let read = CommitHeader::decode(cx.mem.bytes(blocks_span(it.buf, 0, 1)));
+        if cx.shared.members.state == State::Whole && read.is_none_or(|read| read.seq != header.seq) {
+            return false;
         }
         let mut block = 0;
         let drop_clean = cx.shared.options.drop_clean || cx.shared.superblock.pairing.clean_lost;

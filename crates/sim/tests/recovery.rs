@@ -2,8 +2,9 @@
 //! Opening after decay: a log that ends before a commit that was durable is not the log's end.
 
 use flashfront_device::sim::Fate;
+use flashfront_device::wrap::{Fault, Rule};
 use flashfront_engine::format::CommitHeader;
-use flashfront_engine::{BLOCK_BYTES, Mode, OpenError, RequestOp};
+use flashfront_engine::{BLOCK_BYTES, DeviceError, Mode, Op, OpenError, RequestOp};
 use flashfront_sim::{OriginSpec, World, WorldSpec};
 
 fn opened(segment_blocks: u32) -> World {
@@ -91,4 +92,34 @@ fn commits_of_all_sizes_are_replayed() {
     let mut after = world.crash(3, Fate::Lost, Fate::Lost);
     let opened = after.open().expect("it opens");
     assert_eq!(opened.commits_replayed, world.engine().status().counters.commits);
+}
+
+/// A read that fails is not the end of the log: what was flushed is there, or the cache is not opened.
+#[test]
+fn a_failed_read_is_not_the_end_of_the_log() {
+    let (mut opens, mut refusals) = (0, 0);
+    for times in [1, 50] {
+        for nth in 0..20 {
+            let mut world = opened(64);
+            for number in 1..=60 {
+                world.submit(RequestOp::Write, 0, u64::from(number) * 8, 8, false, Some(number));
+            }
+            world.finish_requests();
+            world.submit(RequestOp::Flush, 0, 0, 0, false, None);
+            world.finish_requests();
+            let dirty = world.engine().status().blocks_dirty;
+            let mut after = world.crash(7, Fate::Killed, Fate::Killed);
+            let rule = Rule { op: Some(Op::Read), after: nth, times, ..Rule::always(Fault::Error(DeviceError::Io)) };
+            after.cache.faults.order(rule);
+            match after.open() {
+                Ok(opened) => {
+                    assert_eq!(opened.blocks_dirty, dirty, "read {nth} failed {times} times");
+                    opens += 1;
+                }
+                Err(OpenError::Read { .. }) => refusals += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert!(opens > 10 && refusals > 2, "{opens} opened, {refusals} refused");
 }
