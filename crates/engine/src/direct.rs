@@ -47,7 +47,7 @@ impl Lane {
     fn knows(&self, first: Flat, end: Flat) -> bool {
         let mut flats = (first.0..end.0).map(Flat);
         self.run_overlaps(first, end)
-            || flats.any(|flat| self.index.get(flat).is_some() || self.unrecorded.contains(&flat))
+            || flats.any(|flat| self.index.get(flat).is_some() || self.unrecorded.contains_key(&flat))
     }
 
     /// Steps 1 to 3; called again whenever a run ends.
@@ -82,8 +82,9 @@ impl Lane {
         }
         // Lost blocks are dropped, and recorded as dropped, only when the origin has the new ones.
         let lost = &cx.shared.lost;
-        let known =
-            |flat: &Flat| !lost.contains(flat) && (self.index.get(*flat).is_some() || self.unrecorded.contains(flat));
+        let known = |flat: &Flat| {
+            !lost.contains(flat) && (self.index.get(*flat).is_some() || self.unrecorded.contains_key(flat))
+        };
         let cached: Vec<Flat> = (first.0..end.0).map(Flat).filter(known).collect();
         if cached.is_empty() {
             self.write_origin(at, cx);

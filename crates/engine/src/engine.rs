@@ -100,6 +100,7 @@ impl Engine {
                 flush: FlushGate::default(),
                 // Of what a daemon before this wrote past its log nobody knows: it may have been killed.
                 unflushed: !options.planted(Canary::InheritedFlushed),
+                doubtful: false,
                 changed: false,
                 flushing_changed: false,
                 flushing_direct: false,
@@ -244,6 +245,7 @@ impl Engine {
             mode: origin.mode,
             size_bytes: origin.size_bytes,
             blocks_dirty: origin.dirty,
+            doubtful: origin.doubtful,
         });
         let budget = shared.budget.as_ref().map(|budget| budget.left(self.coordinator.now));
         Status {

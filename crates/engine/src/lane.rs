@@ -211,8 +211,8 @@ pub(crate) struct Lane {
     pub(crate) suspect: BTreeSet<Flat>,
     /// Dirty blocks that only the other member of a mirrored cache has.
     pub(crate) elsewhere: BTreeSet<Flat>,
-    /// Blocks that are no longer in the index, while the log doesn't say so durably.
-    pub(crate) unrecorded: BTreeSet<Flat>,
+    /// Blocks that are no longer in the index, while the log doesn't say so durably, and how often that is still to be said.
+    pub(crate) unrecorded: BTreeMap<Flat, u32>,
     /// Those who wait until it is recorded that this cache must not be replayed.
     pub(crate) awaiting_record: Vec<Waiter>,
     pub(crate) reclaim: Reclaim,
@@ -261,7 +261,7 @@ impl Lane {
             suspect: BTreeSet::new(),
             elsewhere: BTreeSet::new(),
             sync: None,
-            unrecorded: BTreeSet::new(),
+            unrecorded: BTreeMap::new(),
             awaiting_record: Vec::new(),
             reclaim: Reclaim::default(),
             checkpoint: Checkpoint::default(),
@@ -426,7 +426,7 @@ impl Lane {
 
     /// The log has to say that this block is not in the cache any more.
     pub(crate) fn record_dropped(&mut self, flat: Flat, cx: &mut Cx<'_>) {
-        self.unrecorded.insert(flat);
+        *self.unrecorded.entry(flat).or_default() += 1;
         self.log.note(Note::Dropped(flat));
         self.await_durable(Waiter::Dropped(flat), cx);
     }

@@ -55,6 +55,8 @@ pub(crate) struct Origin {
     pub(crate) flush: FlushGate,
     /// Direct writes completed since the last flush was issued, or may have before this engine began.
     pub(crate) unflushed: bool,
+    /// A flush failed that covered some of them, and no client's FLUSH was told. Then `unflushed` is set, too.
+    pub(crate) doubtful: bool,
     /// Or may have changed something, though the log has what they wrote: no client waits for that, but what is promoted does.
     pub(crate) changed: bool,
     /// The flush in flight covers direct writes; else it is destage's alone, and no client needs to wait for it.

@@ -116,6 +116,8 @@ pub struct OriginStatus {
     pub size_bytes: u64,
     /// Its dirty blocks.
     pub blocks_dirty: u64,
+    /// A flush of it failed that covered what was written past the log, and no FLUSH of a client has told of it yet: that may be lost.
+    pub doubtful: bool,
 }
 
 /// How it stands with the mirror.

@@ -274,7 +274,13 @@ mod tests {
     fn report() -> StatusReport {
         let status = Status {
             counters: Counters { read_hits: u64::MAX, writes: 7, ..Counters::default() },
-            origins: vec![OriginStatus { id: OriginId(0), mode: Mode::Writeback, size_bytes: 4096, blocks_dirty: 5 }],
+            origins: vec![OriginStatus {
+                id: OriginId(0),
+                mode: Mode::Writeback,
+                size_bytes: 4096,
+                blocks_dirty: 5,
+                doubtful: false,
+            }],
             blocks_dirty: 5,
             what_if: vec![what_if(50, 400), what_if(100, 200)],
             ..Status::default()

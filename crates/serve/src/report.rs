@@ -348,6 +348,7 @@ mod tests {
                 mode: Mode::Writethrough,
                 size_bytes: 1 << 30,
                 blocks_dirty: 3,
+                doubtful: false,
             }],
             lost: vec![key(0, 11), key(0, 9), key(0, 10), key(0, 20), key(1, 21)],
             ..Status::default()

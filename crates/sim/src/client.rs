@@ -97,6 +97,12 @@ impl Client {
         self.world.origins[origin].faults.order(rule);
     }
 
+    /// From now on the origins drop what they fail to flush, and say nothing of that the next time.
+    pub fn make_origins_fickle(&mut self) {
+        self.world.fickle = true;
+        self.oracle.expect_fickle_origins();
+    }
+
     /// Lets the oracle judge all answers that have come.
     ///
     /// # Panics

@@ -79,6 +79,7 @@ pub struct Oracle {
     forgiving: bool,
     remembering: bool,
     distrusting: bool,
+    fickle: bool,
 }
 
 impl Oracle {
@@ -96,6 +97,7 @@ impl Oracle {
             forgiving: false,
             remembering: false,
             distrusting: false,
+            fickle: false,
         }
     }
 
@@ -143,6 +145,11 @@ impl Oracle {
     pub fn end_flush(&mut self, origin: usize, start: u64, ok: bool) {
         self.abandon_read(start);
         if !ok {
+            if self.fickle {
+                let ops = &self.ops;
+                self.undurable.retain(|&op| ops[op as usize].origin != origin);
+                self.killed_at = u64::MAX;
+            }
             return;
         }
         let ops = &mut self.ops;
@@ -193,6 +200,11 @@ impl Oracle {
         self.forgiving = true;
     }
 
+    /// From now on origins drop what they fail to flush: once a FLUSH has failed, no later one makes sure of what came before it.
+    pub fn expect_fickle_origins(&mut self) {
+        self.fickle = true;
+    }
+
     /// From now on all that is written is kept in mind, for [`Oracle::distrust`].
     pub fn remember(&mut self) {
         self.remembering = true;
@@ -230,7 +242,8 @@ impl Oracle {
     pub fn kill(&mut self) {
         self.crash();
         self.origins.iter_mut().flatten().for_each(|cell| cell.killed = Some(cell.base.clone()));
-        self.killed_at = self.tick();
+        let now = self.tick();
+        self.killed_at = self.killed_at.max(now);
     }
 
     /// The power was cut.

@@ -84,6 +84,8 @@ pub struct World {
     pub steps: u64,
     /// It is remembered outside of the cache device that this cache must not be replayed.
     pub recorded_failure: bool,
+    /// An origin whose flush fails drops what it should have flushed, and says nothing of that the next time.
+    pub fickle: bool,
     /// Nothing can be remembered outside the cache: the failure of a cache that can't be marked is recorded nowhere.
     pub forgetful: bool,
     failure_answered: bool,
@@ -94,6 +96,8 @@ pub struct World {
     next_id: u64,
     /// Checksums of the buffers that are being written.
     writing: BTreeMap<Token, (Span, u32)>,
+    /// Flushes of origins in flight.
+    flushing: BTreeMap<Token, usize>,
     counters: Counters,
     stuck: u64,
     timer_done: Option<Time>,
@@ -124,6 +128,7 @@ impl World {
             events: Vec::new(),
             steps: 0,
             recorded_failure: false,
+            fickle: false,
             forgetful: false,
             failure_answered: false,
             hash: DefaultHasher::new(),
@@ -131,6 +136,7 @@ impl World {
             flying: BTreeMap::new(),
             next_id: 1,
             writing: BTreeMap::new(),
+            flushing: BTreeMap::new(),
             counters: Counters::default(),
             stuck: 0,
             timer_done: None,
@@ -291,6 +297,12 @@ impl World {
             self.input(Input::Timer);
         }
         for Done { token, result } in done {
+            if let Some(origin) = self.flushing.remove(&token)
+                && self.fickle
+                && result.is_err()
+            {
+                self.origins[origin].inner_mut().drop_unflushed();
+            }
             if let Some((span, sum)) = self.writing.remove(&token) {
                 assert_eq!(self.arena.checksum(span), sum, "{token:?}: a buffer was changed while it was written");
             }
@@ -420,6 +432,9 @@ impl World {
             // Nobody may look at it before it is read.
             (Op::Read, Some(span)) => self.arena.bytes_mut(span).fill(0x5a),
             _ => {}
+        }
+        if let (Op::Flush, DeviceId::Origin(id)) = (op, device) {
+            self.flushing.insert(token, usize::from(id.0));
         }
         let disk = match device {
             DeviceId::Cache => &mut self.cache,

@@ -148,6 +148,13 @@ impl RamDisk {
         }
     }
 
+    /// Drops what was completed and not flushed, as a disk or a page cache does that can't write it: it is read still, but never on the medium,
+    /// whatever is flushed later.
+    pub fn drop_unflushed(&mut self) {
+        self.flushed += self.unflushed.len() as u64;
+        self.unflushed.clear();
+    }
+
     /// Flips one bit of the byte at `offset`, at rest: the medium rots.
     pub fn corrupt(&mut self, offset: u64) {
         let bit = 1 << self.rng.below(8);

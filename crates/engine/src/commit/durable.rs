@@ -94,7 +94,7 @@ impl Lane {
                 Ok(()) => self.direct_written(at, cx),
                 Err(error) => {
                     let range = self.pieces[at].first.0..self.pieces[at].end().0;
-                    self.unrecorded.extend(range.map(Flat));
+                    range.for_each(|flat| *self.unrecorded.entry(Flat(flat)).or_default() += 1);
                     self.fail(at, error, cx);
                 }
             },
@@ -105,8 +105,14 @@ impl Lane {
             }
             Waiter::Run(run) => self.write_run(run, cx),
             Waiter::Dropped(flat) => {
-                if result.is_ok() {
-                    self.unrecorded.remove(&flat);
+                // Another time it may have been dropped since, and that is not said yet.
+                if result.is_ok()
+                    && let Some(times) = self.unrecorded.get_mut(&flat)
+                {
+                    *times -= 1;
+                    if *times == 0 {
+                        self.unrecorded.remove(&flat);
+                    }
                 }
             }
         }

@@ -56,6 +56,8 @@ impl Lane {
             for (slot, flat) in (first..).zip(blocks) {
                 if self.index.get(flat).is_some_and(|found| found.slot == slot) {
                     self.unmap(flat, cx);
+                    // An older copy may be in the log, of which a note that it was dropped was left out since the block had come back.
+                    self.record_dropped(flat, cx);
                 }
             }
         }

@@ -38,22 +38,41 @@ impl Coordinator {
         origin.flush.in_flight = false;
         origin.gauge.writes.flush_ended(result.is_ok(), cx.now);
         let done = origin.flush.issued;
-        let (over, waiting) = core::mem::take(&mut origin.flush.waiters).into_iter().partition(|it| it.0 <= done);
+        let (over, waiting) = core::mem::take(&mut origin.flush.waiters)
+            .into_iter()
+            .partition::<Vec<_>, _>(|it| it.0 <= done || result.is_err());
         origin.flush.waiters = waiting;
         if let Err(error) = result {
             origin.unflushed |= origin.flushing_direct;
             origin.changed |= origin.flushing_changed;
+            origin.doubtful |= origin.unflushed;
             let device = DeviceId::Origin(cx.shared.superblock.origins[at].id);
             cx.event(Event::DeviceFailed { device, op: Op::Flush, offset: 0, error });
+            self.distrust_written(at, lanes, cx);
         }
-        let over: Vec<(u64, FlushWaiter)> = over;
+        let origin = &mut cx.shared.origins[at];
+        let told = over.iter().any(|(_, waiter)| matches!(waiter, FlushWaiter::Request(_)));
+        let doubtful = origin.doubtful;
+        origin.doubtful &= !told;
+        // Whoever flushes next has to come by here.
+        origin.unflushed |= origin.doubtful;
         let runs = over.iter().filter(|(_, waiter)| matches!(waiter, FlushWaiter::Run(..))).count() as u32;
         let cleaned_before = cx.shared.counters.destaged_blocks;
         for (_, waiter) in over {
-            self.flush_done(waiter, result, lanes, cx);
+            let lost = doubtful && matches!(waiter, FlushWaiter::Request(_));
+            self.flush_done(waiter, if lost { Err(DeviceError::Io) } else { result }, lanes, cx);
         }
         if runs > 0 {
             self.destager.flushed(runs, cx.shared.counters.destaged_blocks - cleaned_before, cx.now);
+        }
+    }
+
+    /// A flush of an origin has failed: any write before its end may be gone, and the next flush succeed all the same, as a disk's and Linux'
+    /// page cache's do (["fsyncgate"](https://lwn.net/Articles/752063)). What is dirty is written again; of direct writes the next FLUSH of a client
+    /// tells, once.
+    fn distrust_written(&mut self, at: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        for (lane, run) in self.destager.take_written(at) {
+            lanes[lane].run_flushed(run, Err(DeviceError::Io), cx);
         }
     }
 

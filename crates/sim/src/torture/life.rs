@@ -73,6 +73,11 @@ pub fn run(plan: Plan, seed: u64) -> Outcome {
     if plan.trouble == Trouble::CacheLies {
         client.oracle.remember();
     }
+    if plan.fickle && matches!(plan.trouble, Trouble::Errors | Trouble::CacheDies) {
+        client.make_origins_fickle();
+        // What is read of an origin that has dropped it may be cached, and be older again when it is read from there after a power cut.
+        client.oracle.forgive_time_travel();
+    }
     let limit = Some(client.world.engine().status().dirty_limit_blocks);
     let mut life = Life {
         rng: Rng::new(seed ^ 0x11fe),

@@ -60,6 +60,8 @@ pub struct Plan {
     pub kills: bool,
     /// What goes wrong.
     pub trouble: Trouble,
+    /// Origins whose flush fails drop what it should have flushed.
+    pub fickle: bool,
     /// One request in so many comes with a fault that is ordered.
     pub faults_every: u64,
     /// One request in so many is followed by a pause; 0 = none.
@@ -112,6 +114,7 @@ impl Plan {
                     Trouble::CacheLies,
                 ],
             ),
+            fickle: pick(&mut Rng::new(seed ^ 0xf1c7), &[false, true]),
             faults_every: pick(rng, &[5, 20, 100]),
             pause_every: pick(rng, &[0, 40, 15]),
             pause_ns: pick(rng, &[300_000_000, 20_000_000_000, 7_200_000_000_000]),
@@ -130,6 +133,7 @@ impl Plan {
             What::Specials => self.clients.iter_mut().for_each(|it| it.special_every = change.value),
             What::Pauses => self.pause_every = change.value,
             What::Kills => self.kills = change.value > 0,
+            What::Fickle => self.fickle = change.value > 0,
             What::Mirror => self.spec.mirrored = change.value > 0,
             What::RamFront => self.spec.options.ram_front_bytes = change.value,
             What::Apart => self.spec.apart = None,
@@ -152,6 +156,7 @@ impl Plan {
             none(What::Specials, self.clients.iter().any(|it| it.special_every > 0)),
             none(What::Pauses, self.pause_every > 0),
             none(What::Kills, self.kills),
+            none(What::Fickle, self.fickle),
             none(What::Mirror, self.spec.mirrored),
             none(What::RamFront, self.spec.options.ram_front_bytes > 0),
             none(What::Apart, self.spec.apart.is_some()),
@@ -186,6 +191,8 @@ pub enum What {
     Pauses,
     /// [`Plan::kills`].
     Kills,
+    /// [`Plan::fickle`].
+    Fickle,
     /// Whether the cache lies on two devices.
     Mirror,
     /// Bytes of the RAM front.
@@ -207,7 +214,7 @@ pub struct Change {
     value: u64,
 }
 
-const WHATS: [(&str, What); 14] = [
+const WHATS: [(&str, What); 15] = [
     ("generations", What::Generations),
     ("requests", What::Requests),
     ("clients", What::Clients),
@@ -216,6 +223,7 @@ const WHATS: [(&str, What); 14] = [
     ("specials", What::Specials),
     ("pauses", What::Pauses),
     ("kills", What::Kills),
+    ("fickle", What::Fickle),
     ("mirror", What::Mirror),
     ("ram-front", What::RamFront),
     ("apart", What::Apart),

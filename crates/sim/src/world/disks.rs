@@ -113,6 +113,7 @@ impl World {
         next.steps = self.steps;
         (next.mirror, next.alone) = (mirror, self.alone);
         next.recorded_failure = self.recorded_failure;
+        next.fickle = self.fickle;
         next
     }
 }

@@ -6,6 +6,7 @@ mod corruption;
 mod crash;
 mod destage;
 mod failure;
+mod fickle;
 mod origin;
 
 use flashfront_device::Rng;
