@@ -17,7 +17,7 @@ use crate::frontend::nbd::{BindError as NbdBindError, TlsError};
 use crate::metrics::HttpError;
 use crate::stale::ChangeError;
 use crate::storage::AttachedError;
-use crate::superblock::SuperblockReadError;
+use crate::superblock::{CopyError, SuperblockReadError};
 
 /// Why the daemon could not start, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -317,7 +317,9 @@ impl ServeError {
     /// The same if its superblock can't be read. One that is of a newer format is there, and can.
     pub(super) fn of_superblock(error: SuperblockReadError) -> Self {
         match error {
-            SuperblockReadError::Unusable { first: SuperblockError::Newer { .. }, .. } => error.into(),
+            SuperblockReadError::Unusable { first: CopyError::Unusable(SuperblockError::Newer { .. }), .. } => {
+                error.into()
+            }
             SuperblockReadError::Read { .. } | SuperblockReadError::Unusable { .. } => {
                 Self::CacheMissing(Box::new(error.into()))
             }

@@ -179,7 +179,7 @@ fn open(path: &Path, used: &[PathBuf], needed: u64, force: bool) -> Result<Devic
     if geometry.logical_block_bytes > 4096 {
         return Err(MirrorError::Blocks { path: path.to_owned(), found: geometry.logical_block_bytes });
     }
-    let found = offline::occupants(&file)?;
+    let found = offline::occupants(&file);
     if !force && !found.is_empty() {
         return Err(FormatError::Occupied { path: path.to_owned(), found: found.join("; ") }.into());
     }
