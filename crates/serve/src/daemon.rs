@@ -194,21 +194,21 @@ fn begin<'a>(
     if let Some(notice) = reactor.notice() {
         tracing::warn!("{notice}");
     }
-    for notice in origins.iter().chain(members.iter().map(|(_, file)| file)).filter_map(DeviceFile::notice) {
+    for notice in origins.iter().chain(members.iter().map(|(_, file)| file)).filter_map(|file| file.notice()) {
         tracing::warn!("{notice}");
     }
     let (arena, arenas) = buffers::arenas(config, superblock.lanes).map_err(failed("starting threads for lanes"))?;
     let backend = reactor.backend_name();
-    let mut paths = [None, None];
-    for (number, file) in &members {
-        paths[usize::from(*number)] = Some(file.path().to_owned());
+    let devices = attach(config, reactor, &members, &origins, &superblock, hooks);
+    let mut files = [None, None];
+    for (number, file) in members {
+        files[usize::from(number)] = Some(file);
     }
-    let devices = attach(config, reactor, members, origins, &superblock, hooks);
     let engine = Engine::new(superblock, options, Time(0))
         .map_err(|error| ServeError::Open { path: config.cache.clone(), error })?;
     let pump = Pump::new(engine, arena, devices, poll, calls);
     let (started, stop) = (Instant::now(), hooks.stop.clone());
-    Ok(Daemon { pump, arenas, config, backend, started, ready: None, stop, unsettled, paths, adding: None })
+    Ok(Daemon { pump, arenas, config, backend, started, ready: None, stop, unsettled, files, origins, adding: None })
 }
 
 /// A device that refuses its first write. The others have it, and say that it belongs to them.
@@ -231,8 +231,11 @@ struct Daemon<'a> {
     stop: StopHandle,
     /// Changes of origins, until what the cache held before them is dropped.
     unsettled: Vec<Change>,
-    /// By which paths the members of the cache are known, by their numbers.
-    paths: [Option<PathBuf>; 2],
+    /// The members of the cache, by their numbers. Like the origins they stay open, and locked, until what the next
+    /// start must know is written: by then another device may be found by the same path.
+    files: [Option<Arc<DeviceFile>>; 2],
+    /// The origins, in the order of the volumes.
+    origins: Vec<Arc<DeviceFile>>,
     /// A device on its way to become the mirror.
     adding: Option<Adding>,
 }

@@ -14,7 +14,7 @@ use crate::config::{Config, DirtyLimit, Size};
 use crate::control::{self, Command};
 use crate::daemon::{Ended, Hooks, ServeError, Wrap};
 use crate::offline::{DetachError, check, detach, format};
-use crate::rig::{Bench, Served, freezing};
+use crate::rig::{Bench, CACHE_BYTES, ORIGIN_BYTES, Served, freezing};
 use crate::superblock;
 
 fn superblock(bench: &Bench) -> Superblock {
@@ -133,6 +133,74 @@ fn a_stop_at_once_marks_a_failed_cache_too() {
     served.stop.stop();
     assert!(matches!(served.end(), Ended::CacheFailed { .. }));
     assert!(superblock(&bench).failed);
+}
+
+/// Renames a device under a running daemon, and puts another of the same size in its place.
+fn replace(path: &std::path::Path, bytes: u64) -> Vec<u8> {
+    std::fs::rename(path, path.with_extension("moved")).unwrap();
+    let other = vec![0xee; bytes as usize];
+    std::fs::write(path, &other).unwrap();
+    other
+}
+
+#[test]
+fn what_took_the_place_of_the_cache_is_not_written_to() {
+    let bench = Bench::formatted();
+    let mut served = bench.serve();
+    served.write(0, 10);
+    let other = replace(&bench.cache(), CACHE_BYTES);
+    served.stop();
+    assert!(std::fs::read(bench.cache()).unwrap() == other, "the other device was written to");
+    std::fs::rename(bench.path("cache.moved"), bench.cache()).unwrap();
+    assert!(superblock(&bench).clean, "the stop was a clean one all the same");
+
+    // And where it is to be marked as failed.
+    let served = failed_while_dirty(&bench, &Arc::new(true.into()));
+    let other = replace(&bench.cache(), CACHE_BYTES);
+    assert!(matches!(served.end(), Ended::CacheFailed { .. }));
+    assert!(std::fs::read(bench.cache()).unwrap() == other, "the other device was written to");
+    std::fs::rename(bench.path("cache.moved"), bench.cache()).unwrap();
+    assert!(superblock(&bench).failed);
+}
+
+#[test]
+fn what_took_the_place_of_the_origin_is_not_taken_for_it() {
+    let bench = Bench::formatted();
+    let mut served = bench.serve_frozen();
+    served.write(0, 10);
+    let other = replace(&bench.origin(), ORIGIN_BYTES);
+    served.stop();
+    let refusal = bench.refused(&bench.config());
+    assert!(matches!(refusal, ServeError::OtherOrigin { .. }), "{refusal}");
+    assert!(std::fs::read(bench.origin()).unwrap() == other);
+    std::fs::rename(bench.path("origin.moved"), bench.origin()).unwrap();
+    let mut served = bench.serve();
+    served.assert_holds(0, 10);
+    served.stop();
+}
+
+/// Somebody who waits for the lock of a device doesn't get it before all is written.
+#[test]
+fn nobody_else_has_a_device_before_the_stop_has_ended() {
+    let bench = Bench::formatted();
+    let served = bench.serve();
+    let (path, done) = (bench.origin(), Arc::new(AtomicBool::new(false)));
+    let over = Arc::clone(&done);
+    let thief = std::thread::spawn(move || {
+        let mut held = None;
+        while !over.load(Ordering::SeqCst) && held.is_none() {
+            let file = std::fs::File::open(&path).unwrap();
+            held = file.try_lock().is_ok().then_some(file);
+            std::thread::yield_now();
+        }
+        while !over.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+    });
+    served.stop();
+    done.store(true, Ordering::SeqCst);
+    thief.join().unwrap();
+    assert!(superblock(&bench).clean);
 }
 
 #[test]
