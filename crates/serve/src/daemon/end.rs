@@ -46,7 +46,9 @@ impl Daemon<'_> {
         }
         for (record, origin) in superblock.origins.iter_mut().zip(&self.origins) {
             let what = || failed(format!("{}: reading samples", origin.path().display()));
-            origin.sync().map_err(what())?;
+            // The superblock is durable at once. A time of change that it has and the file's inode has not yet would be
+            // another one after a power cut, and the origin taken for changed.
+            origin.sync_all().map_err(what())?;
             stale::record(origin, record).map_err(what())?;
         }
         (superblock.clean, superblock.failed) = (true, false);
