@@ -5,6 +5,8 @@
 //! first write or request, and settled for a cache when what it held is durably dropped: a crash in between,
 //! however often, changes nothing (tests: `daemon::without_cache::tests`).
 
+use std::io;
+
 use flashfront_device::real::DeviceFile;
 use flashfront_engine::format::Superblock;
 
@@ -64,7 +66,7 @@ pub(super) fn remember(config: &Config, opened: &Opened) -> Result<Vec<Change>, 
     if opened.members.is_empty() {
         for origin in &opened.origins {
             stale::remember(state, origin, How::ServedWithoutCache)
-                .map_err(|source| ServeError::Unremembered { origin: origin.path().to_owned(), source })?;
+                .map_err(unremembered(origin, "is served without its cache"))?;
             tracing::warn!(
                 "{}: SERVED WITHOUT ITS CACHE, in mode passthrough. If the cache held dirty data, that is missing here. From now on whatever the cache holds is older: its clean data will be dropped, and its dirty data refused",
                 origin.path().display()
@@ -73,16 +75,17 @@ pub(super) fn remember(config: &Config, opened: &Opened) -> Result<Vec<Change>, 
     } else if opened.drop_clean && changes.is_empty() {
         // From the next write on the superblock no longer tells, and the clean data is not dropped yet.
         for origin in &opened.origins {
-            match stale::remember(state, origin, How::Seen) {
-                Ok(change) => changes.push(change),
-                Err(error) => tracing::warn!(
-                    "{}: can't remember in the state folder that it was changed ({error}); should this start be cut off before it is ready, the next one will not know it",
-                    origin.path().display()
-                ),
-            }
+            let change = stale::remember(state, origin, How::Seen);
+            changes.push(change.map_err(unremembered(origin, "may be newer than its cache"))?);
         }
     }
     Ok(changes)
+}
+
+/// Then nothing is begun: cut off before it is ready, it would leave a cache that no later start doubts.
+fn unremembered(origin: &DeviceFile, how: &'static str) -> impl FnOnce(io::Error) -> ServeError {
+    let origin = origin.path().to_owned();
+    move |source| ServeError::Unremembered { origin, how, source }
 }
 
 impl Daemon<'_> {

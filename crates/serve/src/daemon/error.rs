@@ -13,6 +13,7 @@ use flashfront_engine::{BLOCK_BYTES, OpenError};
 use super::limit::LimitError;
 use crate::config::{ConfigError, Size};
 use crate::control::BindError;
+use crate::failure::FailureReadError;
 use crate::frontend::nbd::{BindError as NbdBindError, TlsError};
 use crate::metrics::HttpError;
 use crate::stale::ChangeError;
@@ -176,14 +177,19 @@ pub enum ServeError {
     /// What is remembered of changes can't be read.
     #[error(transparent)]
     Change(#[from] ChangeError),
-    /// It can't be remembered that an origin is served without its cache.
+    /// Whether the cache device failed can't be read.
+    #[error(transparent)]
+    FailureRead(#[from] FailureReadError),
+    /// It can't be remembered that an origin changes, or has changed.
     #[error(
-        "can't write into the state folder that {origin} is served without its cache ({source}), so that its cache could bring old data back later; choose another folder with --state DIR, for all later starts too",
+        "can't write into the state folder that {origin} {how} ({source}), so that its cache could bring old data back later; choose another folder with --state DIR, for all later starts too",
         origin = origin.display()
     )]
     Unremembered {
         /// The origin.
         origin: PathBuf,
+        /// What happens to it, or has happened.
+        how: &'static str,
         /// Why.
         source: io::Error,
     },

@@ -41,7 +41,7 @@ pub(super) struct Opened {
 
 pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     let (members, superblock) = members::open(config)?;
-    let recorded = failure::recorded(config.state.as_deref(), &superblock);
+    let recorded = failure::recorded(config.state.as_deref(), &superblock)?;
     if let Some(dirty) = recorded.or_else(|| superblock.failed.then_some(superblock.dirty_blocks))
         && (dirty == 0 || !config.accept_changed_origin)
     {

@@ -94,6 +94,46 @@ fn a_cache_that_failed_and_was_drained_comes_off_without_force() {
     }
 }
 
+#[test]
+fn a_failure_that_cannot_be_read_is_not_taken_for_none() {
+    let bench = Bench::formatted();
+    let mut served = bench.serve_frozen();
+    served.write(0, 10);
+    served.stop();
+    let state = bench.path("state");
+    std::fs::create_dir_all(&state).unwrap();
+    let record = state.join(format!("{}.failed", crate::offline::uuid_text(&superblock(&bench).uuid).replace('-', "")));
+    let before = superblock(&bench);
+    std::fs::write(&record, b"\xff\xfe").unwrap();
+    for accept_changed_origin in [false, true] {
+        let refusal = bench.refused(&Config { accept_changed_origin, ..bench.config() });
+        assert!(matches!(refusal, ServeError::FailureRead(_)), "{refusal}");
+        let said = refusal.to_string();
+        assert!(said.contains(record.to_str().unwrap()) && said.contains("remove it"), "{said}");
+    }
+    // A link that leads round can't be read either, by whoever asks.
+    std::fs::remove_file(&record).unwrap();
+    std::os::unix::fs::symlink(&record, &record).unwrap();
+    assert!(matches!(bench.refused(&bench.config()), ServeError::FailureRead(_)));
+    assert_eq!(superblock(&bench), before, "refusals change nothing");
+    std::fs::remove_file(&record).unwrap();
+    bench.serve().stop();
+}
+
+/// Cut off after its first write the start would leave a cache that is neither marked nor doubted.
+#[test]
+fn what_is_to_be_dropped_is_remembered_or_not_begun() {
+    let bench = Bench::formatted();
+    failed_while_dirty(&bench, &Arc::new(true.into())).end();
+    let before = superblock(&bench);
+    let accepting = Config { accept_changed_origin: true, ..bench.config() };
+    let refusal = bench.refused(&Config { state: None, ..accepting.clone() });
+    assert!(matches!(refusal, ServeError::Unremembered { .. }), "{refusal}");
+    assert!(refusal.to_string().contains("--state"), "{refusal}");
+    assert_eq!(superblock(&bench), before, "refusals change nothing");
+    bench.serve_with(accepting, Hooks::default()).stop();
+}
+
 /// What was clean in a log that ended with a failure may have been written since, past the log.
 #[test]
 fn clean_data_of_a_failed_cache_is_dropped_by_the_operators_word() {
