@@ -55,6 +55,23 @@ impl Daemon<'_> {
         mark(&used, &mut superblock)?;
         Ok(Ended::Clean { blocks_dirty })
     }
+
+    /// Says again that the last stop was a clean one, after a start that was cut off before anything was served: only
+    /// then does the next start compare the origin, which may be changed until it comes. The records are still those of
+    /// that stop, so that a change that this start saw is seen again.
+    pub(super) fn undo(self) {
+        let (engine, used) = (self.pump.engine(), self.members());
+        let (mut superblock, failed) = (engine.superblock().clone(), engine.status().cache_failed);
+        // Nothing is in flight any more.
+        drop(self.pump);
+        if !self.was_clean || failed || superblock.failed {
+            return;
+        }
+        superblock.clean = true;
+        if let Err(error) = mark(&used, &mut superblock) {
+            tracing::warn!("{error}: the next start can't tell whether the origin was changed until then");
+        }
+    }
 }
 
 /// As after a clean stop with a cache: what was acknowledged is durable.

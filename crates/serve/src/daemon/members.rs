@@ -130,13 +130,18 @@ fn member(path: &Path) -> Result<(DeviceFile, Superblock), ServeError> {
 /// Writes the next update to all members; says which one refused.
 pub(super) fn write(members: &Members, superblock: &mut Superblock) -> Result<(), (PathBuf, io::Error)> {
     superblock.update += 1;
+    put(members, superblock)
+}
+
+/// Writes this update to all members; says which one refused.
+pub(super) fn put(members: &Members, superblock: &Superblock) -> Result<(), (PathBuf, io::Error)> {
     let mut refused = Ok(());
     for (number, file) in members {
-        superblock.pairing.member = *number;
-        let written = superblock::put(file, superblock).map_err(|error| (file.path().to_owned(), error));
+        let mut own = superblock.clone();
+        own.pairing.member = *number;
+        let written = superblock::put(file, &own).map_err(|error| (file.path().to_owned(), error));
         // The others get it all the same.
         refused = refused.and(written);
     }
-    superblock.pairing.member = superblock.pairing.lead;
     refused
 }
