@@ -17,7 +17,7 @@ use flashfront_device::real::DeviceFile;
 use flashfront_engine::format::OriginRecord;
 use serde::{Deserialize, Serialize};
 
-use super::identity;
+use super::{identity, may_be_same};
 use crate::state;
 
 const EXTENSION: &str = "changed";
@@ -65,7 +65,8 @@ pub struct ChangeError {
 impl Change {
     /// Whether this may be about an origin with one of these identities.
     fn is_about(&self, size_bytes: u64, identities: [&str; 2]) -> bool {
-        let may_be = |identity: &str| identity.is_empty() || self.identity.is_empty() || identity == self.identity;
+        let may_be =
+            |identity: &str| identity.is_empty() || self.identity.is_empty() || may_be_same(identity, &self.identity);
         self.size_bytes == size_bytes && identities.into_iter().any(may_be)
     }
 }
