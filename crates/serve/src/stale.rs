@@ -108,7 +108,7 @@ pub fn compare(device: &DeviceFile, record: &OriginRecord, clean: bool) -> io::R
         return Ok(if same_place { Verdict::Unknown } else { Verdict::Other });
     }
     let print = fingerprint(device)?;
-    let same_content = print.content == record.fingerprint;
+    let same_content = print.is_content(record.fingerprint);
     let untouched = print.changed_ns.unwrap_or(0) == record.changed_ns;
     Ok(match (same_place, same_content) {
         // A copy or a restored backup has another inode, and its own time.
