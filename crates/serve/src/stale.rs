@@ -13,9 +13,11 @@ use flashfront_device::real::{DeviceFile, fingerprint};
 use flashfront_engine::format::OriginRecord;
 
 mod change;
+mod served;
 
 pub use change::{Change, ChangeError, How};
 pub(crate) use change::{remember, remembered, settle};
+pub(crate) use served::{remember_served, served_by};
 
 /// Bytes of an identity in a record.
 const IDENTITY_BYTES: usize = 64;
