@@ -39,7 +39,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "PATH", required_unless_present_any = ["config", "print_config", "without_cache"])]
     cache: Option<PathBuf>,
     /// The second cache device, which has copies of what is dirty; the order of the two does not matter.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "without_cache")]
     mirror: Option<PathBuf>,
     /// Your word that the other cache device will not come back: serve --cache alone.
     ///
@@ -355,6 +355,8 @@ mod tests {
         let alone = ["--without-cache", "--origin", "/o", "--nbd", "unix:/s"];
         let said = message(&alone);
         assert!(said.contains("--accept-missing-dirty-data") && said.contains("lacks the newest writes"), "{said}");
-        assert!(config(&[&alone[..], &["--accept-missing-dirty-data"]].concat()).unwrap().without_cache);
+        let alone = [&alone[..], &["--accept-missing-dirty-data"]].concat();
+        assert!(config(&alone).unwrap().without_cache);
+        assert!(message(&[&alone[..], &["--mirror", "/m"]].concat()).contains("cannot be used with"));
     }
 }

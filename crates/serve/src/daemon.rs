@@ -20,6 +20,7 @@ use crate::carrier;
 use crate::config::{Config, Listener};
 use crate::control::{Caller, ControlCall, Server};
 use crate::failure;
+use crate::frontend::Export;
 use crate::frontend::nbd::Tls;
 use crate::metrics::Http;
 use crate::pressure;
@@ -49,7 +50,7 @@ use error::failed;
 pub use limit::LimitError;
 use members::Members;
 use mirror::Adding;
-use open::{Opened, attach, exports, listen, open, options};
+use open::{Listening, Opened, attach, exports, listen, open, options};
 
 /// The longest a turn waits when nothing happens.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -139,7 +140,7 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     let _ = hooks.stop.waker.set(Arc::clone(&waker));
     let (caller, calls) = Caller::new(waker);
     let exports = exports(config, &opened.superblock, &opened.origins);
-    let listening = listen(config, tls.as_ref(), &exports, &opened.origins)?;
+    let mut listening = listen(config, tls.as_ref(), &exports, &opened.origins)?;
     let control = Server::start(&config.control, caller.clone())?;
     let http = config.http.map(|address| Http::start(address, caller)).transpose()?;
 
@@ -148,21 +149,21 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
         // Asked for while the devices were being opened: the cache stays as it was left.
         return Ok(Ended::AtOnce);
     }
-    let mut daemon = begin(config, opened, options, reactor, &hooks, poll, calls)?;
-    if !daemon.replay()? {
-        return Ok(Ended::AtOnce);
-    }
-    let mut frontends = listening.here;
-    for (carried, (nth, arena)) in listening.carried.into_iter().zip((1..).zip(std::mem::take(&mut daemon.arenas))) {
-        let name = format!("carrier-{nth}");
-        frontends.extend(carrier::start(name, carried, arena, exports.clone()).map_err(failed("starting a thread"))?);
-    }
-    daemon.pump.serve(exports, frontends).map_err(failed("epoll"))?;
-    while daemon.pump.frontends_starting().map_err(failed("starting to serve"))? && daemon.stop.times() == 0 {
-        daemon.turn()?;
+    let daemon = begin(config, opened, options, reactor, &hooks, poll, calls)?;
+    let Some(mut daemon) = daemon.opened()? else { return Ok(Ended::AtOnce) };
+    let uris = std::mem::take(&mut listening.uris);
+    if let Err(error) = daemon.begin_serving(listening, exports) {
+        // Destage may have begun, so that the origin is no longer what the superblock says: a stop like any other.
+        if daemon.stop.times() == 0 {
+            daemon.stop.stop();
+        }
+        if let Err(second) = daemon.serve().and_then(|clean| daemon.close(clean)) {
+            tracing::warn!("not stopped cleanly: {second}");
+        }
+        return Err(error);
     }
     if let Some(ready) = hooks.ready.take() {
-        ready(&listening.uris);
+        ready(&uris);
     }
     daemon.ready = Some(Instant::now());
     let clean = daemon.serve()?;
@@ -180,35 +181,55 @@ fn begin<'a>(
     poll: Poll,
     calls: Receiver<ControlCall>,
 ) -> Result<Daemon<'a>, ServeError> {
-    let unsettled = remember(config, &opened)?;
-    let Opened { members, origins, mut superblock, .. } = opened;
-    if !members.is_empty() {
+    let mut superblock = opened.superblock.clone();
+    let was_clean = superblock.clean && !opened.members.is_empty();
+    if !opened.members.is_empty() {
         (superblock.clean, superblock.failed, superblock.epoch) = (false, false, superblock.epoch + 1);
+        superblock.update += 1;
+        superblock.pairing.member = superblock.pairing.lead;
         for (record, volume) in superblock.origins.iter_mut().zip(&config.volumes) {
             record.mode = volume.mode.unwrap_or(record.mode);
         }
-        members::write(&members, &mut superblock).map_err(|(path, error)| begin_failed(&members, path, error))?;
+    }
+    // What can be refused comes before the write.
+    let (arena, arenas) = buffers::arenas(config, superblock.lanes).map_err(failed("starting threads for lanes"))?;
+    let engine = Engine::new(superblock.clone(), options, Time(0))
+        .map_err(|error| ServeError::Open { path: config.cache.clone(), error })?;
+    let unsettled = remember(config, &opened)?;
+    let Opened { members, origins, .. } = opened;
+    if !members.is_empty() {
+        members::put(&members, &superblock).map_err(|(path, error)| begin_failed(&members, path, error))?;
         failure::forget(config.state.as_deref(), &superblock);
     }
 
     if let Some(notice) = reactor.notice() {
         tracing::warn!("{notice}");
     }
-    for notice in origins.iter().chain(members.iter().map(|(_, file)| file)).filter_map(DeviceFile::notice) {
+    for notice in origins.iter().chain(members.iter().map(|(_, file)| file)).filter_map(|file| file.notice()) {
         tracing::warn!("{notice}");
     }
-    let (arena, arenas) = buffers::arenas(config, superblock.lanes).map_err(failed("starting threads for lanes"))?;
     let backend = reactor.backend_name();
-    let mut paths = [None, None];
-    for (number, file) in &members {
-        paths[usize::from(*number)] = Some(file.path().to_owned());
+    let devices = attach(config, reactor, &members, &origins, &superblock, hooks);
+    let mut files = [None, None];
+    for (number, file) in members {
+        files[usize::from(number)] = Some(file);
     }
-    let devices = attach(config, reactor, members, origins, &superblock, hooks);
-    let engine = Engine::new(superblock, options, Time(0))
-        .map_err(|error| ServeError::Open { path: config.cache.clone(), error })?;
     let pump = Pump::new(engine, arena, devices, poll, calls);
     let (started, stop) = (Instant::now(), hooks.stop.clone());
-    Ok(Daemon { pump, arenas, config, backend, started, ready: None, stop, unsettled, paths, adding: None })
+    Ok(Daemon {
+        pump,
+        arenas,
+        config,
+        backend,
+        started,
+        ready: None,
+        stop,
+        unsettled,
+        was_clean,
+        files,
+        origins,
+        adding: None,
+    })
 }
 
 /// A device that refuses its first write. The others have it, and say that it belongs to them.
@@ -231,8 +252,13 @@ struct Daemon<'a> {
     stop: StopHandle,
     /// Changes of origins, until what the cache held before them is dropped.
     unsettled: Vec<Change>,
-    /// By which paths the members of the cache are known, by their numbers.
-    paths: [Option<PathBuf>; 2],
+    /// The last stop was a clean one, and there is a cache.
+    was_clean: bool,
+    /// The members of the cache, by their numbers. Like the origins they stay open, and locked, until what the next
+    /// start must know is written: by then another device may be found by the same path.
+    files: [Option<Arc<DeviceFile>>; 2],
+    /// The origins, in the order of the volumes.
+    origins: Vec<Arc<DeviceFile>>,
     /// A device on its way to become the mirror.
     adding: Option<Adding>,
 }
@@ -242,7 +268,34 @@ impl Daemon<'_> {
         self.pump.turn(PATIENCE).map_err(failed("epoll"))
     }
 
-    /// Opens the engine; false if a stop was asked for meanwhile.
+    /// Opens the engine; none if a stop was asked for meanwhile. Cut off before anything is served, the cache is left
+    /// as it was.
+    fn opened(mut self) -> Result<Option<Self>, ServeError> {
+        match self.replay() {
+            Ok(true) => Ok(Some(self)),
+            cut_off => {
+                self.undo();
+                cut_off.map(|_| None)
+            }
+        }
+    }
+
+    /// Lets clients come.
+    fn begin_serving(&mut self, listening: Listening, exports: Vec<Export>) -> Result<(), ServeError> {
+        let mut frontends = listening.here;
+        for (carried, (nth, arena)) in listening.carried.into_iter().zip((1..).zip(std::mem::take(&mut self.arenas))) {
+            let name = format!("carrier-{nth}");
+            let carried = carrier::start(name, carried, arena, exports.clone());
+            frontends.extend(carried.map_err(failed("starting a thread"))?);
+        }
+        self.pump.serve(exports, frontends).map_err(failed("epoll"))?;
+        while self.pump.frontends_starting().map_err(failed("starting to serve"))? && self.stop.times() == 0 {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    /// As [`Self::opened`]; false if a stop was asked for meanwhile.
     fn replay(&mut self) -> Result<bool, ServeError> {
         self.pump.apply(Input::Timer);
         loop {

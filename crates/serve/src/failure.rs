@@ -5,7 +5,7 @@
 //! holds blocks that clients have written to the origin since. The mark is in its superblock, if that can
 //! still be written; else there is a file named by the cache's UUID in the state folder.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -41,17 +41,44 @@ pub(crate) fn record(state: Option<&Path>, superblock: &Superblock, blocks_dirty
     state::write(state, &name(superblock), &format!("{blocks_dirty}\n"))
 }
 
+/// Whether the cache device failed can't be told.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: can't read whether the cache device failed in an earlier run ({source}), and a failed cache must not be replayed. Make it readable for this user; or remove it, if you know that the device did not fail since it was last served", path = path.display())]
+pub struct FailureReadError {
+    /// The file in the state folder.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
 /// The number of dirty blocks that a remembered failure left; `None` if there is none.
-pub(crate) fn recorded(state: Option<&Path>, superblock: &Superblock) -> Option<u64> {
-    let text = fs::read_to_string(state?.join(name(superblock))).ok()?;
-    // A file that is cut short says at least that there was a failure.
-    Some(text.trim().parse().unwrap_or(superblock.dirty_blocks.max(1)))
+///
+/// # Errors
+/// When a record may be there and can't be read: that is no word that there is none.
+pub(crate) fn recorded(state: Option<&Path>, superblock: &Superblock) -> Result<Option<u64>, FailureReadError> {
+    let Some(state) = state else { return Ok(None) };
+    let path = state.join(name(superblock));
+    match fs::read_to_string(&path) {
+        // A file that is cut short says at least that there was a failure.
+        Ok(text) => Ok(Some(text.trim().parse().unwrap_or(superblock.dirty_blocks.max(1)))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(FailureReadError { path, source }),
+    }
 }
 
 /// Forgets it: the operator has decided, or the mark is in the superblock.
 pub(crate) fn forget(state: Option<&Path>, superblock: &Superblock) {
-    if let Some(state) = state {
-        // That there is none is the usual case.
-        let _ = fs::remove_file(state.join(name(superblock)));
+    let Some(state) = state else { return };
+    let path = state.join(name(superblock));
+    let removed = match fs::remove_file(&path) {
+        // The usual case.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+        other => other.and_then(|()| File::open(state)?.sync_all()),
+    };
+    if let Err(error) = removed {
+        tracing::warn!(
+            "{}: can't be removed durably ({error}); as long as it is there, the cache counts as failed",
+            path.display()
+        );
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -128,7 +129,7 @@ impl Pump {
     }
 
     /// Takes a device in the place of one that the engine wants nothing of any more.
-    pub(crate) fn attach(&mut self, id: DeviceId, file: DeviceFile) {
+    pub(crate) fn attach(&mut self, id: DeviceId, file: Arc<DeviceFile>) {
         self.remove(id);
         self.devices.all.push((id, Box::new(self.devices.reactor.attach(file))));
         self.in_flight.push(0);

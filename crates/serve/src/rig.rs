@@ -122,9 +122,11 @@ impl Bench {
         config
     }
 
-    /// What a start says that must fail.
+    /// What a start says that must fail. One that doesn't ends at once, and the test with it.
     pub(crate) fn refused(&self, config: &Config) -> ServeError {
-        daemon::run(config, Hooks::default()).unwrap_err()
+        let stop = StopHandle::default();
+        let hooks = Hooks { stop: stop.clone(), ..Hooks::default() };
+        daemon::run(config, Hooks { ready: Some(Box::new(move |_| stop.stop())), ..hooks }).unwrap_err()
     }
 
     pub(crate) fn serve(&self) -> Served {

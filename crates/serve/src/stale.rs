@@ -13,9 +13,16 @@ use flashfront_device::real::{DeviceFile, fingerprint};
 use flashfront_engine::format::OriginRecord;
 
 mod change;
+mod served;
 
 pub use change::{Change, ChangeError, How};
 pub(crate) use change::{remember, remembered, settle};
+pub(crate) use served::{remember_served, served_by};
+
+/// Bytes of an identity in a record.
+const IDENTITY_BYTES: usize = 64;
+/// Of these, the start of one that is longer; then a `~` and 16 digits.
+const START_BYTES: usize = IDENTITY_BYTES - 17;
 
 /// What the guard found.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,12 +44,43 @@ pub enum Verdict {
 /// When the device can't be asked.
 pub fn identity(device: &DeviceFile) -> io::Result<String> {
     if let Some(serial) = &device.identity().serial {
-        return Ok(serial.chars().take(64).collect());
+        return Ok(fitted(serial));
     }
     if device.is_block_device() {
         return Ok(String::new());
     }
     Ok(format!("inode {}", device.file().metadata()?.ino()))
+}
+
+/// A serial number as it fits into a record. Of a long one the start is kept for people, and a hash of it all, since
+/// what tells it from others is at its end: an NVMe disk without an id of its own is called by vendor, serial number,
+/// model and then the namespace, behind which a partition has its number.
+fn fitted(serial: &str) -> String {
+    if serial.len() <= IDENTITY_BYTES {
+        return serial.to_owned();
+    }
+    let hash = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, serial.as_bytes());
+    let start: String = serial.chars().map(|char| if char.is_ascii() { char } else { '?' }).take(START_BYTES).collect();
+    format!("{start}~{hash:016x}")
+}
+
+/// The same as it was recorded before: cut, so that all partitions of a disk could look alike.
+fn cut(serial: &str) -> String {
+    serial.chars().take(IDENTITY_BYTES).collect()
+}
+
+/// Whether the recorded identity may be that of the device, which has `serial` as its number, if it has one.
+fn is_recorded(identity: &str, serial: Option<&str>, recorded: &str) -> bool {
+    let unknown = identity.is_empty() || recorded.is_empty();
+    unknown || identity == recorded || serial.is_some_and(|serial| cut(serial) == recorded)
+}
+
+/// Whether two recorded identities may be of one device, in doubt: one may be cut, and the other have a hash.
+fn may_be_same(one: &str, other: &str) -> bool {
+    let is_hashed = |it: &str| it.len() == IDENTITY_BYTES && it.as_bytes()[START_BYTES] == b'~';
+    let is_cut = |it: &str| it.chars().count() == IDENTITY_BYTES && !is_hashed(it);
+    let doubtful = is_hashed(one) && is_cut(other) || is_cut(one) && is_hashed(other);
+    one == other || doubtful && one.as_bytes()[..START_BYTES] == other.as_bytes()[..START_BYTES]
 }
 
 /// Writes what can be known of an origin now into its record.
@@ -63,7 +101,7 @@ pub fn record(device: &DeviceFile, record: &mut OriginRecord) -> io::Result<()> 
 /// When the device can't be read.
 pub fn compare(device: &DeviceFile, record: &OriginRecord, clean: bool) -> io::Result<Verdict> {
     let identity = identity(device)?;
-    let same_place = identity.is_empty() || record.identity.is_empty() || identity == record.identity;
+    let same_place = is_recorded(&identity, device.identity().serial.as_deref(), &record.identity);
     if device.is_block_device() && !same_place {
         return Ok(Verdict::Other);
     }
@@ -72,7 +110,7 @@ pub fn compare(device: &DeviceFile, record: &OriginRecord, clean: bool) -> io::R
         return Ok(if same_place { Verdict::Unknown } else { Verdict::Other });
     }
     let print = fingerprint(device)?;
-    let same_content = print.content == record.fingerprint;
+    let same_content = print.is_content(record.fingerprint);
     let untouched = print.changed_ns.unwrap_or(0) == record.changed_ns;
     Ok(match (same_place, same_content) {
         // A copy or a restored backup has another inode, and its own time.
@@ -81,4 +119,47 @@ pub fn compare(device: &DeviceFile, record: &OriginRecord, clean: bool) -> io::R
         (true, true) if untouched => Verdict::Unchanged,
         (true, _) => Verdict::Changed,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_and_namespaces_of_a_long_serial_number_differ() {
+        // An EBS volume.
+        let disk = |space: u32| {
+            let (number, model) = ("766f6c3061626364656630313233343536373839", "416d617a6f6e20456c6173746963");
+            format!("nvme.1d0f-{number}-{model}-{space:08x}")
+        };
+        let all = [disk(1), disk(2), format!("{}-part1", disk(1)), format!("{}-part2", disk(1))];
+        for (at, one) in all.iter().enumerate() {
+            assert!(
+                one.len() > IDENTITY_BYTES
+                    && fitted(one).len() <= IDENTITY_BYTES
+                    && one.starts_with(&fitted(one)[..47])
+            );
+            for (nth, other) in all.iter().enumerate() {
+                assert_eq!(is_recorded(&fitted(one), Some(one), &fitted(other)), at == nth, "{one} {other}");
+                assert_eq!(may_be_same(&fitted(one), &fitted(other)), at == nth, "{one} {other}");
+                // In a record of before they can't be told apart.
+                assert!(is_recorded(&fitted(one), Some(one), &cut(other)));
+                assert!(may_be_same(&fitted(one), &cut(other)) && may_be_same(&cut(other), &fitted(one)));
+            }
+        }
+        let another = disk(1).replace("3132", "3133");
+        assert!(!is_recorded(&fitted(&disk(1)), Some(&disk(1)), &cut(&another)));
+    }
+
+    #[test]
+    fn what_fits_is_kept_as_it_is() {
+        let longest = "x".repeat(IDENTITY_BYTES);
+        for serial in ["eui.0025385b71b0a4c1", "S4EVNX0N-part12", &longest] {
+            assert_eq!(fitted(serial), serial);
+            assert!(!is_recorded(serial, Some(serial), "another") && is_recorded(serial, Some(serial), ""));
+        }
+        assert!(is_recorded("", None, "inode 5") && !is_recorded("inode 6", None, "inode 5"));
+        let odd = "\u{20ac}".repeat(IDENTITY_BYTES);
+        assert!(fitted(&odd).len() == IDENTITY_BYTES && is_recorded(&fitted(&odd), Some(&odd), &fitted(&odd)));
+    }
 }

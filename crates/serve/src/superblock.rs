@@ -1,22 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads and writes the superblocks of a stopped cache.
 //!
-//! Two copies, each whole by itself: the newer sound one counts. A damaged copy is reported, and
-//! mended by the next write. Writing does the last copy first, so that one is whole at every moment.
+//! Two copies, each whole by itself: the newer sound one counts. A copy that is damaged or can't be read is
+//! reported, and mended by the next write. Writing does the last copy first, so that one is whole at every moment.
 //! A member of a mirrored cache may be larger than the cache: its last copy lies where the cache ends.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use flashfront_device::real::DeviceFile;
 use flashfront_engine::BLOCK_BYTES;
 use flashfront_engine::format::{Mirror, Superblock, SuperblockError};
 
+/// Why one copy can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CopyError {
+    /// The device can't read it.
+    #[error("unreadable superblock ({0})")]
+    Unreadable(String),
+    /// What is there is no superblock for this program.
+    #[error(transparent)]
+    Unusable(#[from] SuperblockError),
+}
+
 /// Why there is no superblock to use.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SuperblockReadError {
-    /// The device can't be read.
+    /// Neither copy can be read.
     #[error("{path}: can't read the superblock: {source}", path = path.display())]
     Read {
         /// The cache device.
@@ -30,9 +42,9 @@ pub enum SuperblockReadError {
         /// The cache device.
         path: PathBuf,
         /// What is wrong with the first copy.
-        first: SuperblockError,
+        first: CopyError,
         /// What is wrong with the last copy.
-        last: SuperblockError,
+        last: CopyError,
         /// Where the last copy is.
         last_offset: u64,
         /// What to do.
@@ -59,7 +71,7 @@ pub struct Stored {
     /// The newer sound copy.
     pub superblock: Superblock,
     /// Where a copy is damaged or older, and how.
-    pub damaged: Option<(u64, SuperblockError)>,
+    pub damaged: Option<(u64, CopyError)>,
 }
 
 /// Reads the superblock of a cache device.
@@ -67,25 +79,38 @@ pub struct Stored {
 /// # Errors
 /// See [`SuperblockReadError`].
 pub fn read(device: &DeviceFile) -> Result<Stored, SuperblockReadError> {
-    let path = || device.path().to_owned();
-    let size = device.geometry().size_bytes;
+    read_with(device.path(), device.geometry().size_bytes, |offset, block| device.read_at(offset, block))
+}
+
+/// The same of any bytes: one bad sector must not take the other copy along (test: `either_copy_may_be_unreadable`).
+fn read_with(
+    path: &Path,
+    size: u64,
+    mut read_at: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
+) -> Result<Stored, SuperblockReadError> {
+    let path = || path.to_owned();
     if size < 2 * BLOCK_BYTES {
         return Err(SuperblockReadError::Unusable {
             path: path(),
-            first: SuperblockError::Foreign,
-            last: SuperblockError::Foreign,
+            first: SuperblockError::Foreign.into(),
+            last: SuperblockError::Foreign.into(),
             last_offset: 0,
             hint: "; the device is too small for a cache",
         });
     }
     let mut offsets = Superblock::offsets(size);
-    let mut copies = [const { Err(SuperblockError::Foreign) }; 2];
+    let mut copies = [const { Err(CopyError::Unusable(SuperblockError::Foreign)) }; 2];
+    let mut refused = Vec::new();
     for nth in 0..2 {
         let mut block = vec![0; BLOCK_BYTES as usize];
-        device
-            .read_at(offsets[nth], &mut block)
-            .map_err(|source| SuperblockReadError::Read { path: path(), source })?;
-        copies[nth] = Superblock::decode(&block);
+        copies[nth] = match read_at(offsets[nth], &mut block) {
+            Ok(()) => Superblock::decode(&block).map_err(CopyError::from),
+            Err(error) => {
+                let copy = CopyError::Unreadable(error.to_string());
+                refused.push(error);
+                Err(copy)
+            }
+        };
         if let Ok(superblock) = &copies[nth]
             && may_be_larger(superblock)
             && superblock.cache_bytes < size
@@ -93,10 +118,15 @@ pub fn read(device: &DeviceFile) -> Result<Stored, SuperblockReadError> {
             offsets = Superblock::offsets(superblock.cache_bytes);
         }
     }
+    if refused.len() == 2 {
+        return Err(SuperblockReadError::Read { path: path(), source: refused.swap_remove(0) });
+    }
     let stored = match copies {
         // A newer program may have written one of them: that one is not damaged, this program is old.
-        [Err(first @ SuperblockError::Newer { .. }), last] => return Err(unusable(path(), first, last, offsets[1])),
-        [first, Err(last @ SuperblockError::Newer { .. })] => {
+        [Err(first @ CopyError::Unusable(SuperblockError::Newer { .. })), last] => {
+            return Err(unusable(path(), first, last, offsets[1]));
+        }
+        [first, Err(last @ CopyError::Unusable(SuperblockError::Newer { .. }))] => {
             return Err(unusable(path(), last, first, offsets[1]));
         }
         [Ok(first), Ok(last)] if last.update > first.update => Stored { superblock: last, damaged: None },
@@ -121,16 +151,19 @@ fn may_be_larger(superblock: &Superblock) -> bool {
 
 fn unusable(
     path: PathBuf,
-    first: SuperblockError,
-    last: Result<Superblock, SuperblockError>,
+    first: CopyError,
+    last: Result<Superblock, CopyError>,
     last_offset: u64,
 ) -> SuperblockReadError {
-    let hint = match first {
-        SuperblockError::Foreign => "; this is no Flashfront cache: make one with `flashfront format`",
-        SuperblockError::Newer { .. } => "",
+    let last = last.err().unwrap_or_else(|| first.clone());
+    let hint = match (&first, &last) {
+        // What can't be read may have been one.
+        (CopyError::Unusable(SuperblockError::Foreign), CopyError::Unusable(_)) => {
+            "; this is no Flashfront cache: make one with `flashfront format`"
+        }
+        (CopyError::Unusable(SuperblockError::Newer { .. }), _) => "",
         _ => "; run `flashfront check`; if the cache held no dirty data, `flashfront format --force` makes a new one",
     };
-    let last = last.err().unwrap_or(first);
     SuperblockReadError::Unusable { path, first, last, last_offset, hint }
 }
 
@@ -154,4 +187,53 @@ pub(crate) fn put(device: &DeviceFile, superblock: &Superblock) -> io::Result<()
         device.sync()?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rig::Bench;
+
+    #[test]
+    fn either_copy_may_be_unreadable() {
+        let bench = Bench::formatted();
+        let bytes = std::fs::read(bench.cache()).unwrap();
+        let size = bytes.len() as u64;
+        let read = |bad: &[u64]| {
+            read_with(&bench.cache(), size, |offset, block| {
+                if bad.contains(&offset) {
+                    return Err(io::Error::from_raw_os_error(libc::EIO));
+                }
+                block.copy_from_slice(&bytes[offset as usize..][..block.len()]);
+                Ok(())
+            })
+        };
+        let sound = read(&[]).unwrap();
+        assert!(sound.damaged.is_none());
+        let offsets = Superblock::offsets(size);
+        for bad in offsets {
+            let found = read(&[bad]).unwrap();
+            assert_eq!(found.superblock, sound.superblock);
+            assert!(matches!(found.damaged, Some((at, CopyError::Unreadable(_))) if at == bad), "{:?}", found.damaged);
+        }
+        let said = read(&offsets).unwrap_err();
+        assert!(matches!(said, SuperblockReadError::Read { .. }), "{said}");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_called_no_cache() {
+        let size = 1 << 20;
+        let read = |bad: &[u64]| {
+            let read_at = |offset, _: &mut [u8]| {
+                let bad = bad.contains(&offset);
+                if bad { Err(io::Error::from_raw_os_error(libc::EIO)) } else { Ok(()) }
+            };
+            read_with(Path::new("x"), size, read_at).unwrap_err().to_string()
+        };
+        assert!(read(&[]).contains("this is no Flashfront cache"));
+        for bad in Superblock::offsets(size) {
+            let said = read(&[bad]);
+            assert!(said.contains("unreadable") && !said.contains("this is no Flashfront cache"), "{said}");
+        }
+    }
 }

@@ -69,6 +69,8 @@ impl World {
     fn serve(&mut self) -> anyhow::Result<()> {
         let mut config = Config::new(self.cache());
         config.control = self.dir.join("control.sock");
+        // Nothing is left behind, nor in the way of others.
+        config.state = Some(self.dir.join("state"));
         config.volumes.push(Volume { name: "demo".to_owned(), origin: self.origin(), mode: None });
         config.listeners.push(Listener::Nbd(self.place()));
         let (ready, is_ready) = mpsc::channel();

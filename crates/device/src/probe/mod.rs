@@ -16,6 +16,8 @@ use crate::real::DeviceFile;
 
 /// Everything recognised lies this close to the start or the end (ZFS: two labels of 256 KiB).
 const WINDOW_BYTES: u64 = 512 << 10;
+/// Around a bad sector so much is given up.
+const STEP_BYTES: usize = 4096;
 
 /// Something that was recognised.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,34 +31,46 @@ pub struct Found {
 /// Looks at a file or block device that may be in use.
 ///
 /// # Errors
-/// As opening and reading it.
+/// As opening it.
 pub fn probe(path: &Path) -> io::Result<Vec<Found>> {
     let file = File::open(path)?;
     let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))?;
-    look(size, |offset, out| file.read_exact_at(out, offset))
+    Ok(look(size, |offset, out| file.read_exact_at(out, offset)))
 }
 
 /// Looks at an open device.
-///
-/// # Errors
-/// As reading it.
-pub fn probe_device(device: &DeviceFile) -> io::Result<Vec<Found>> {
+#[must_use]
+pub fn probe_device(device: &DeviceFile) -> Vec<Found> {
     look(device.geometry().size_bytes, |offset, out| device.read_at(offset, out))
 }
 
-fn look(size: u64, read: impl Fn(u64, &mut [u8]) -> io::Result<()>) -> io::Result<Vec<Found>> {
-    let window = |start: u64, end: u64| -> io::Result<Vec<u8>> {
+/// What can't be read may be anything, so it is found, too: a bad sector must not keep an operator who knows from
+/// destroying what is there.
+fn look(size: u64, read: impl Fn(u64, &mut [u8]) -> io::Result<()>) -> Vec<Found> {
+    let mut found = Vec::new();
+    let mut window = |start: u64, end: u64| -> Vec<u8> {
         let mut bytes = vec![0; (end - start) as usize];
-        read(start, &mut bytes)?;
-        Ok(bytes)
+        if read(start, &mut bytes).is_ok() {
+            return bytes;
+        }
+        let mut bad: Option<Found> = None;
+        for (nth, part) in bytes.chunks_mut(STEP_BYTES).enumerate() {
+            let offset = start + (nth * STEP_BYTES) as u64;
+            if let Err(error) = read(offset, part) {
+                part.fill(0);
+                bad.get_or_insert_with(|| Found { what: format!("what can't be read ({error})"), offset });
+            }
+        }
+        found.extend(bad);
+        bytes
     };
     let tail_start = size.saturating_sub(WINDOW_BYTES);
-    let disk = Disk { size, head: window(0, size.min(WINDOW_BYTES))?, tail: window(tail_start, size)?, tail_start };
-    let mut found = Vec::new();
+    let (head, tail) = (window(0, size.min(WINDOW_BYTES)), window(tail_start, size));
+    let disk = Disk { size, head, tail, tail_start };
     table::look(&disk, &mut found);
     checks::look(&disk, &mut found);
     found.sort_by_key(|found| found.offset);
-    Ok(found)
+    found
 }
 
 /// The parts of a disk that are looked at.

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::probe;
+use super::{look, probe};
 
 const SIZE: u64 = 400 << 20;
 
@@ -34,6 +34,32 @@ fn nothing_is_found_on_an_empty_or_random_disk() {
         std::fs::write(&path, noise).unwrap();
         assert_eq!(names(&path), [""; 0], "{size} random bytes");
     }
+}
+
+#[test]
+fn what_cannot_be_read_is_found_and_hides_nothing_else() {
+    const SIZE: u64 = 4 << 20;
+    let read = |bad: u64| {
+        let found = look(SIZE, |offset, out| {
+            if (offset..offset + out.len() as u64).contains(&bad) {
+                return Err(std::io::Error::from_raw_os_error(5));
+            }
+            out.fill(0);
+            // The magic of XFS.
+            if offset == 0 {
+                out[..4].copy_from_slice(b"XFSB");
+            }
+            Ok(())
+        });
+        found.into_iter().map(|found| (found.what, found.offset)).collect::<Vec<_>>()
+    };
+    let [xfs] = &read(SIZE / 2)[..] else { panic!("{:?}", read(SIZE / 2)) };
+    for bad in [8192, SIZE - 1] {
+        let [first, second] = &read(bad)[..] else { panic!("{:?}", read(bad)) };
+        assert!(first == xfs && second.0.contains("can't be read") && second.1 == bad / 4096 * 4096, "{second:?}");
+    }
+    let [bad] = &read(0)[..] else { panic!("{:?}", read(0)) };
+    assert!(bad.0.contains("can't be read") && bad.1 == 0);
 }
 
 /// Makes a disk with a tool, with a fixed label and UUID, and says what is found on it.

@@ -179,6 +179,14 @@ impl DeviceFile {
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
+
+    /// The same, and a file's time of change with it, which `fdatasync` may leave behind (fsync(2)).
+    ///
+    /// # Errors
+    /// As `fsync`.
+    pub fn sync_all(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
 }
 
 /// Opens and locks, and waits a little for a process that is on its way out.

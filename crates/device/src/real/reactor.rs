@@ -129,10 +129,10 @@ impl Reactor {
         Ok(self.attach(DeviceFile::open(path, access)?))
     }
 
-    /// Takes an open device, for I/O through this reactor.
+    /// Takes an open device, for I/O through this reactor. The lock is given up when nobody has the file any more.
     #[must_use]
-    pub fn attach(&self, file: DeviceFile) -> RealDevice {
-        let file = Arc::new(file);
+    pub fn attach(&self, file: impl Into<Arc<DeviceFile>>) -> RealDevice {
+        let file = file.into();
         let mut shared = locked(&self.shared);
         let free = shared.ended.iter().position(Option::is_none);
         let number = free.unwrap_or_else(|| {

@@ -189,6 +189,16 @@ fn a_fingerprint_notices_changes() {
         seen.dedup();
         assert_eq!(seen.len(), count, "a change of {size} bytes went unnoticed");
     }
+    // Behind a table: an ext4 superblock in a first partition or a logical volume, and in LUKS2.
+    let path = file(folder.path(), "table", 64 << 20);
+    let take = || fingerprint(&open(&path).unwrap()).unwrap();
+    for offset in [(1 << 20) + 1080, (16 << 20) + 1080, (16 << 20) + 65600, 5 << 20] {
+        let before = take();
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&[1], offset).unwrap();
+        let after = take();
+        assert!(after.content != before.content && !after.is_content(before.content), "byte {offset}");
+    }
+    assert!(take().is_content(take().content) && take().is_content(take().content_before));
     // The samples inside: filling the middle of a large file is seen.
     let path = file(folder.path(), "large", 256 << 20);
     let before = fingerprint(&open(&path).unwrap()).unwrap();

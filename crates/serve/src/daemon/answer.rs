@@ -85,7 +85,7 @@ impl Daemon<'_> {
             lanes: if self.config.without_cache { 0 } else { u64::from(self.pump.engine().superblock().lanes) },
             request_buffer_bytes: self.pump.buffer_bytes().saturating_sub(engine),
             opening: self.ready.is_none(),
-            members: [0, 1].map(|at: usize| self.paths[at].as_ref().map(|path| path.display().to_string())),
+            members: [0, 1].map(|at: usize| self.files[at].as_ref().map(|file| file.path().display().to_string())),
             lead: self.pump.engine().superblock().pairing.lead,
             without_cache: self.config.without_cache,
         }

@@ -5,6 +5,8 @@
 //! first write or request, and settled for a cache when what it held is durably dropped: a crash in between,
 //! however often, changes nothing (tests: `daemon::without_cache::tests`).
 
+use std::io;
+
 use flashfront_device::real::DeviceFile;
 use flashfront_engine::format::Superblock;
 
@@ -37,6 +39,7 @@ pub(super) fn check(
     let how = match change.how {
         How::ServedWithoutCache => "was served without its cache",
         How::Seen => "was changed behind the cache's back",
+        How::ServedWithAnotherCache => "was served with another cache",
     };
     let how = format!("{how} (as {}, {})", change.origin, change.at);
     if !config.accept_changed_origin {
@@ -59,12 +62,12 @@ pub(super) fn check(
 
 /// Makes durable that the origins change, before they do; returns what is to be settled.
 pub(super) fn remember(config: &Config, opened: &Opened) -> Result<Vec<Change>, ServeError> {
-    let state = config.state.as_deref();
+    let (state, uuid) = (config.state.as_deref(), uuid_text(&opened.superblock.uuid));
     let mut changes = opened.changes.clone();
     if opened.members.is_empty() {
         for origin in &opened.origins {
-            stale::remember(state, origin, How::ServedWithoutCache)
-                .map_err(|source| ServeError::Unremembered { origin: origin.path().to_owned(), source })?;
+            stale::remember(state, origin, How::ServedWithoutCache, Vec::new())
+                .map_err(unremembered(origin, "is served without its cache"))?;
             tracing::warn!(
                 "{}: SERVED WITHOUT ITS CACHE, in mode passthrough. If the cache held dirty data, that is missing here. From now on whatever the cache holds is older: its clean data will be dropped, and its dirty data refused",
                 origin.path().display()
@@ -73,16 +76,37 @@ pub(super) fn remember(config: &Config, opened: &Opened) -> Result<Vec<Change>, 
     } else if opened.drop_clean && changes.is_empty() {
         // From the next write on the superblock no longer tells, and the clean data is not dropped yet.
         for origin in &opened.origins {
-            match stale::remember(state, origin, How::Seen) {
-                Ok(change) => changes.push(change),
-                Err(error) => tracing::warn!(
-                    "{}: can't remember in the state folder that it was changed ({error}); should this start be cut off before it is ready, the next one will not know it",
-                    origin.path().display()
-                ),
-            }
+            let change = stale::remember(state, origin, How::Seen, Vec::new());
+            changes.push(change.map_err(unremembered(origin, "may be newer than its cache"))?);
+        }
+    }
+    for origin in opened.origins.iter().filter(|_| !opened.members.is_empty()) {
+        let before = stale::served_by(state, origin)?;
+        if before.as_ref() == Some(&uuid) {
+            continue;
+        }
+        if before.is_some() {
+            // That one, and all others that may come back, are older from now on. What this one has to drop it has yet
+            // to drop: the record of that may be the one that is replaced.
+            let settled = if changes.is_empty() { vec![uuid.clone()] } else { Vec::new() };
+            let change = stale::remember(state, origin, How::ServedWithAnotherCache, settled)
+                .map_err(unremembered(origin, "is newer than the cache that it was served with before"))?;
+            changes.extend((!changes.is_empty()).then_some(change));
+        }
+        if let Err(error) = stale::remember_served(state, origin, &uuid) {
+            tracing::warn!(
+                "{}: can't remember in the state folder that it is served with this cache ({error}); should it be served with another one later, this one will not know it",
+                origin.path().display()
+            );
         }
     }
     Ok(changes)
+}
+
+/// Then nothing is begun: cut off before it is ready, it would leave a cache that no later start doubts.
+fn unremembered(origin: &DeviceFile, how: &'static str) -> impl FnOnce(io::Error) -> ServeError {
+    let origin = origin.path().to_owned();
+    move |source| ServeError::Unremembered { origin, how, source }
 }
 
 impl Daemon<'_> {

@@ -73,10 +73,10 @@ pub fn destage(
         return Ok(DestageReport { blocks_left: opened.superblock.dirty_blocks, ..interrupted });
     }
     let left = opened.superblock.dirty_blocks;
-    let mut daemon = begin(config, opened, options, reactor, hooks, poll, calls)?;
-    if !daemon.replay()? {
+    let daemon = begin(config, opened, options, reactor, hooks, poll, calls)?;
+    let Some(mut daemon) = daemon.opened()? else {
         return Ok(DestageReport { blocks_left: left, ..interrupted });
-    }
+    };
     daemon.ready = Some(Instant::now());
     let (clean, origin_error) = daemon.drain(progress)?;
     let status = daemon.pump.engine().status();

@@ -3,29 +3,31 @@
 //!
 //! A cache that failed is marked however the daemon was stopped, because its log may hold blocks that
 //! are older than the origin (tests: `daemon::tests`, and end to end `cache_failure`).
+//!
+//! Nothing is opened here: by its path another device could be found, which would be written to, or be taken for
+//! the origin by the next start (tests: `what_took_the_place_of_..`).
 
-use std::path::PathBuf;
+use std::sync::Arc;
 
-use flashfront_device::real::{Access, DeviceFile};
+use flashfront_device::real::DeviceFile;
 use flashfront_engine::format::Superblock;
 
 use super::error::failed;
 use super::members::{self, Members};
 use super::{Daemon, Ended, ServeError};
-use crate::config::Config;
 use crate::{failure, stale};
 
 impl Daemon<'_> {
-    /// Closes the devices, and writes what the next start must know.
+    /// Ends all I/O, writes what the next start must know, and closes the devices.
     pub(super) fn close(self, clean: bool) -> Result<Ended, ServeError> {
         let mut superblock = self.pump.engine().superblock().clone();
         let status = self.pump.engine().status();
         let (config, blocks_dirty) = (self.config, status.blocks_dirty);
         let used = self.members();
-        // Closes the devices and gives up their locks.
+        // Nothing is in flight any more. The files, and their locks, stay.
         drop(self.pump);
         if config.without_cache {
-            return if clean { sync(config).map(|()| Ended::WithoutCache) } else { Ok(Ended::AtOnce) };
+            return if clean { sync(&self.origins).map(|()| Ended::WithoutCache) } else { Ok(Ended::AtOnce) };
         }
         superblock.dirty_blocks = blocks_dirty;
         if status.cache_failed {
@@ -42,30 +44,45 @@ impl Daemon<'_> {
         if !clean {
             return Ok(Ended::AtOnce);
         }
-        for (record, volume) in superblock.origins.iter_mut().zip(&config.volumes) {
-            let origin = DeviceFile::open(&volume.origin, Access::Exclusive)?;
-            let what = || failed(format!("{}: reading samples", volume.origin.display()));
-            origin.sync().map_err(what())?;
-            stale::record(&origin, record).map_err(what())?;
+        for (record, origin) in superblock.origins.iter_mut().zip(&self.origins) {
+            let what = || failed(format!("{}: reading samples", origin.path().display()));
+            // The superblock is durable at once. A time of change that it has and the file's inode has not yet would be
+            // another one after a power cut, and the origin taken for changed.
+            origin.sync_all().map_err(what())?;
+            stale::record(origin, record).map_err(what())?;
         }
         (superblock.clean, superblock.failed) = (true, false);
         mark(&used, &mut superblock)?;
         Ok(Ended::Clean { blocks_dirty })
     }
+
+    /// Says again that the last stop was a clean one, after a start that was cut off before anything was served: only
+    /// then does the next start compare the origin, which may be changed until it comes. The records are still those of
+    /// that stop, so that a change that this start saw is seen again.
+    pub(super) fn undo(self) {
+        let (engine, used) = (self.pump.engine(), self.members());
+        let (mut superblock, failed) = (engine.superblock().clone(), engine.status().cache_failed);
+        // Nothing is in flight any more.
+        drop(self.pump);
+        if !self.was_clean || failed || superblock.failed {
+            return;
+        }
+        superblock.clean = true;
+        if let Err(error) = mark(&used, &mut superblock) {
+            tracing::warn!("{error}: the next start can't tell whether the origin was changed until then");
+        }
+    }
 }
 
 /// As after a clean stop with a cache: what was acknowledged is durable.
-fn sync(config: &Config) -> Result<(), ServeError> {
-    for volume in &config.volumes {
-        let origin = DeviceFile::open(&volume.origin, Access::Exclusive)?;
-        origin.sync().map_err(failed(format!("{}: syncing at the stop", volume.origin.display())))?;
+fn sync(origins: &[Arc<DeviceFile>]) -> Result<(), ServeError> {
+    for origin in origins {
+        origin.sync().map_err(failed(format!("{}: syncing at the stop", origin.path().display())))?;
     }
     Ok(())
 }
 
-fn mark(used: &[(u8, PathBuf)], superblock: &mut Superblock) -> Result<(), ServeError> {
-    let open = |(number, path): &(u8, PathBuf)| Ok((*number, DeviceFile::open(path, Access::Exclusive)?));
-    let members: Members = used.iter().map(open).collect::<Result<_, ServeError>>()?;
-    members::write(&members, superblock)
+fn mark(used: &Members, superblock: &mut Superblock) -> Result<(), ServeError> {
+    members::write(used, superblock)
         .map_err(|(path, error)| failed(format!("{}: can't write the superblock at the stop", path.display()))(error))
 }

@@ -13,11 +13,12 @@ use flashfront_engine::{BLOCK_BYTES, OpenError};
 use super::limit::LimitError;
 use crate::config::{ConfigError, Size};
 use crate::control::BindError;
+use crate::failure::FailureReadError;
 use crate::frontend::nbd::{BindError as NbdBindError, TlsError};
 use crate::metrics::HttpError;
 use crate::stale::ChangeError;
 use crate::storage::AttachedError;
-use crate::superblock::SuperblockReadError;
+use crate::superblock::{CopyError, SuperblockReadError};
 
 /// Why the daemon could not start, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -176,14 +177,19 @@ pub enum ServeError {
     /// What is remembered of changes can't be read.
     #[error(transparent)]
     Change(#[from] ChangeError),
-    /// It can't be remembered that an origin is served without its cache.
+    /// Whether the cache device failed can't be read.
+    #[error(transparent)]
+    FailureRead(#[from] FailureReadError),
+    /// It can't be remembered that an origin changes, or has changed.
     #[error(
-        "can't write into the state folder that {origin} is served without its cache ({source}), so that its cache could bring old data back later; choose another folder with --state DIR, for all later starts too",
+        "can't write into the state folder that {origin} {how} ({source}), so that its cache could bring old data back later; choose another folder with --state DIR, for all later starts too",
         origin = origin.display()
     )]
     Unremembered {
         /// The origin.
         origin: PathBuf,
+        /// What happens to it, or has happened.
+        how: &'static str,
         /// Why.
         source: io::Error,
     },
@@ -317,7 +323,9 @@ impl ServeError {
     /// The same if its superblock can't be read. One that is of a newer format is there, and can.
     pub(super) fn of_superblock(error: SuperblockReadError) -> Self {
         match error {
-            SuperblockReadError::Unusable { first: SuperblockError::Newer { .. }, .. } => error.into(),
+            SuperblockReadError::Unusable { first: CopyError::Unusable(SuperblockError::Newer { .. }), .. } => {
+                error.into()
+            }
             SuperblockReadError::Read { .. } | SuperblockReadError::Unusable { .. } => {
                 Self::CacheMissing(Box::new(error.into()))
             }

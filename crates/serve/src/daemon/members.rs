@@ -6,6 +6,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use flashfront_device::real::{Access, DeviceFile, OpenError};
 use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
@@ -15,7 +16,7 @@ use crate::config::Config;
 use crate::{storage, superblock};
 
 /// Cache devices by their number of member; the lead comes first.
-pub(super) type Members = Vec<(u8, DeviceFile)>;
+pub(super) type Members = Vec<(u8, Arc<DeviceFile>)>;
 
 /// Opens what the config names and chooses. Nothing is written.
 pub(super) fn open(config: &Config) -> Result<(Members, Superblock), ServeError> {
@@ -51,7 +52,7 @@ pub(super) fn open(config: &Config) -> Result<(Members, Superblock), ServeError>
     let mut members = Members::new();
     for it in lead_first {
         if whole || number(&it) == chosen.pairing.member {
-            members.push((number(&it), it.0));
+            members.push((number(&it), Arc::new(it.0)));
         } else {
             tracing::warn!(
                 "{path}: it was left out of its mirrored cache after a failure, so what it holds is old; it is not used. `flashfront mirror add {path} --force` makes it the mirror again",
@@ -80,7 +81,7 @@ fn one(config: &Config) -> Result<(Members, Superblock), ServeError> {
             config.cache.display()
         );
     }
-    Ok((Vec::from([(chosen.pairing.member, file)]), chosen))
+    Ok((Vec::from([(chosen.pairing.member, Arc::new(file))]), chosen))
 }
 
 /// One of two can't be had: it isn't needed if it was left out before.
@@ -95,7 +96,7 @@ fn alone(found: (DeviceFile, Superblock), error: ServeError) -> Result<(Members,
                 "{error}. It was left out of its mirrored cache before, so {} is complete, and served alone; `flashfront mirror add` makes a new mirror",
                 other.display()
             );
-            Ok((Vec::from([(chosen.pairing.member, file)]), chosen))
+            Ok((Vec::from([(chosen.pairing.member, Arc::new(file))]), chosen))
         }
         Ok(_) => Err(ServeError::NotMirrored { path: other }),
         Err(_) => Err(ServeError::HalfMissing { error, other }),
@@ -129,13 +130,18 @@ fn member(path: &Path) -> Result<(DeviceFile, Superblock), ServeError> {
 /// Writes the next update to all members; says which one refused.
 pub(super) fn write(members: &Members, superblock: &mut Superblock) -> Result<(), (PathBuf, io::Error)> {
     superblock.update += 1;
+    put(members, superblock)
+}
+
+/// Writes this update to all members; says which one refused.
+pub(super) fn put(members: &Members, superblock: &Superblock) -> Result<(), (PathBuf, io::Error)> {
     let mut refused = Ok(());
     for (number, file) in members {
-        superblock.pairing.member = *number;
-        let written = superblock::put(file, superblock).map_err(|error| (file.path().to_owned(), error));
+        let mut own = superblock.clone();
+        own.pairing.member = *number;
+        let written = superblock::put(file, &own).map_err(|error| (file.path().to_owned(), error));
         // The others get it all the same.
         refused = refused.and(written);
     }
-    superblock.pairing.member = superblock.pairing.lead;
     refused
 }

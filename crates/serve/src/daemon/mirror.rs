@@ -7,12 +7,14 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 
 use flashfront_device::real::{Access, DeviceFile, OpenError};
 use flashfront_engine::{Control, Input, MirrorStatus};
 
 use super::Daemon;
+use super::members::Members;
 use super::open::member_id;
 use crate::config::Size;
 use crate::control::Response;
@@ -68,12 +70,12 @@ pub(super) struct Adding {
 }
 
 impl Daemon<'_> {
-    /// The members in use, by number and path.
-    pub(super) fn members(&self) -> Vec<(u8, PathBuf)> {
+    /// The members in use.
+    pub(super) fn members(&self) -> Members {
         let lead = self.pump.engine().superblock().pairing.lead;
         let whole = self.pump.engine().status().mirror == MirrorStatus::Whole;
         let used = [lead, 1 - lead].into_iter().take(if whole { 2 } else { 1 });
-        used.filter_map(|number| Some((number, self.paths[usize::from(number)].clone()?))).collect()
+        used.filter_map(|number| Some((number, self.files[usize::from(number)].clone()?))).collect()
     }
 
     /// Begins to open a device for it. The answer comes when the engine has it.
@@ -135,10 +137,10 @@ impl Daemon<'_> {
         }
         // The one that failed may be the one that comes back: its lock must go first.
         self.pump.remove(member_id(number));
-        self.paths[usize::from(number)] = None;
+        self.files[usize::from(number)] = None;
         let (path, needed) = (path.to_owned(), self.pump.engine().superblock().cache_bytes);
-        let used = self.paths.iter().flatten().chain(self.config.volumes.iter().map(|volume| &volume.origin));
-        let used: Vec<PathBuf> = used.cloned().collect();
+        let used = self.files.iter().flatten().chain(&self.origins);
+        let used: Vec<PathBuf> = used.map(|file| file.path().to_owned()).collect();
         let (sender, opened) = mpsc::channel();
         let stop = self.stop.clone();
         let open = move || {
@@ -153,14 +155,14 @@ impl Daemon<'_> {
     fn hand_over(&mut self, file: DeviceFile) -> Result<(), MirrorError> {
         // Things may have changed since.
         let number = self.free()?;
-        let path = file.path().to_owned();
+        let file = Arc::new(file);
         if let Some(notice) = file.notice() {
             tracing::warn!("{notice}");
         }
-        self.pump.attach(member_id(number), file);
-        self.paths[usize::from(number)] = Some(path.clone());
+        self.pump.attach(member_id(number), Arc::clone(&file));
+        self.files[usize::from(number)] = Some(Arc::clone(&file));
         self.pump.apply(Input::Control(Control::AddMirror));
-        tracing::info!("{}: becomes the mirror; copying what is dirty", path.display());
+        tracing::info!("{}: becomes the mirror; copying what is dirty", file.path().display());
         Ok(())
     }
 }
@@ -179,7 +181,7 @@ fn open(path: &Path, used: &[PathBuf], needed: u64, force: bool) -> Result<Devic
     if geometry.logical_block_bytes > 4096 {
         return Err(MirrorError::Blocks { path: path.to_owned(), found: geometry.logical_block_bytes });
     }
-    let found = offline::occupants(&file)?;
+    let found = offline::occupants(&file);
     if !force && !found.is_empty() {
         return Err(FormatError::Occupied { path: path.to_owned(), found: found.join("; ") }.into());
     }

@@ -4,6 +4,7 @@
 //! Nothing is written here, so that whatever is refused is left as it was.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use flashfront_device::Device;
 use flashfront_device::real::{Access, DeviceFile, Reactor};
@@ -30,7 +31,7 @@ use crate::{failure, storage};
 pub(super) struct Opened {
     /// The cache devices in use; none: the origins are served without it.
     pub(super) members: Members,
-    pub(super) origins: Vec<DeviceFile>,
+    pub(super) origins: Vec<Arc<DeviceFile>>,
     pub(super) superblock: Superblock,
     /// An origin was changed behind our back.
     pub(super) drop_clean: bool,
@@ -40,7 +41,7 @@ pub(super) struct Opened {
 
 pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     let (members, superblock) = members::open(config)?;
-    let recorded = failure::recorded(config.state.as_deref(), &superblock);
+    let recorded = failure::recorded(config.state.as_deref(), &superblock)?;
     if let Some(dirty) = recorded.or_else(|| superblock.failed.then_some(superblock.dirty_blocks))
         && (dirty == 0 || !config.accept_changed_origin)
     {
@@ -61,7 +62,7 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     for (at, volume) in config.volumes.iter().enumerate() {
         let path = &volume.origin;
         let same = |cache: &DeviceFile| ServeError::SameDevice { cache: cache.path().into(), origin: path.clone() };
-        let mut caches = members.iter().map(|(_, file)| file);
+        let mut caches = members.iter().map(|(_, file)| file.as_ref());
         if let Some(cache) = caches.clone().find(|cache| storage::is_same(path, cache.path())) {
             return Err(same(cache));
         }
@@ -74,7 +75,7 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
         let known = changes::find(config, &origin, &superblock, at)?;
         drop_clean |= guard(config, volume, &origin, cache, &superblock, at, known.first())?;
         changes.extend(known);
-        origins.push(origin);
+        origins.push(Arc::new(origin));
     }
     Ok(Opened { members, origins, superblock, drop_clean, changes })
 }
@@ -192,7 +193,7 @@ pub(super) fn listen(
     config: &Config,
     tls: Option<&Tls>,
     exports: &[Export],
-    origins: &[DeviceFile],
+    origins: &[Arc<DeviceFile>],
 ) -> Result<Listening, ServeError> {
     let carried = std::iter::repeat_with(Vec::new).take(config.carriers()).collect();
     let mut listening = Listening { carried, ..Listening::default() };
@@ -224,7 +225,7 @@ pub(super) fn listen(
 }
 
 #[cfg(feature = "fuse")]
-fn fuse(folder: &Path, exports: &[Export], origins: &[DeviceFile]) -> Result<Box<dyn Frontend>, ServeError> {
+fn fuse(folder: &Path, exports: &[Export], origins: &[Arc<DeviceFile>]) -> Result<Box<dyn Frontend>, ServeError> {
     let shown = exports
         .iter()
         .zip(origins)
@@ -233,7 +234,7 @@ fn fuse(folder: &Path, exports: &[Export], origins: &[DeviceFile]) -> Result<Box
 }
 
 #[cfg(not(feature = "fuse"))]
-fn fuse(_folder: &Path, _exports: &[Export], _origins: &[DeviceFile]) -> Result<Box<dyn Frontend>, ServeError> {
+fn fuse(_folder: &Path, _exports: &[Export], _origins: &[Arc<DeviceFile>]) -> Result<Box<dyn Frontend>, ServeError> {
     Err(ServeError::NotBuilt { what: "--fuse", feature: "fuse" })
 }
 
@@ -258,9 +259,9 @@ fn ublk(_config: &Config, _number: u32, _nth: usize, _exports: &[Export]) -> Res
     Err(ServeError::NotBuilt { what: "--ublk", feature: "ublk" })
 }
 
-pub(super) fn exports(config: &Config, superblock: &Superblock, origins: &[DeviceFile]) -> Vec<Export> {
+pub(super) fn exports(config: &Config, superblock: &Superblock, origins: &[Arc<DeviceFile>]) -> Vec<Export> {
     let parts = config.volumes.iter().zip(&superblock.origins).zip(origins);
-    let export = |((volume, record), _): ((&Volume, &OriginRecord), &DeviceFile)| Export {
+    let export = |((volume, record), _): ((&Volume, &OriginRecord), &Arc<DeviceFile>)| Export {
         name: volume.name.clone(),
         origin: record.id,
         size_bytes: record.size_bytes,
@@ -279,8 +280,8 @@ pub(super) const fn member_id(number: u8) -> DeviceId {
 pub(super) fn attach(
     config: &Config,
     reactor: Reactor,
-    members: Members,
-    origins: Vec<DeviceFile>,
+    members: &Members,
+    origins: &[Arc<DeviceFile>],
     superblock: &Superblock,
     hooks: &Hooks,
 ) -> Devices {
@@ -295,11 +296,11 @@ pub(super) fn attach(
     for (number, file) in members {
         // The faults are ordered by the words of the command line.
         let hook = if file.path() == config.cache { &hooks.wrap_cache } else { &hooks.wrap_mirror };
-        all.push((member_id(number), wrap(hook, Box::new(reactor.attach(file)))));
+        all.push((member_id(*number), wrap(hook, Box::new(reactor.attach(Arc::clone(file))))));
     }
     let ids = superblock.origins.iter().map(|record| record.id);
     let origins = ids.zip(origins).map(|(id, file)| {
-        let device: Box<dyn Device> = Box::new(reactor.attach(file));
+        let device: Box<dyn Device> = Box::new(reactor.attach(Arc::clone(file)));
         (DeviceId::Origin(id), wrap(&hooks.wrap_origin, device))
     });
     all.extend(origins);

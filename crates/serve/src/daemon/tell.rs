@@ -29,15 +29,15 @@ impl Daemon<'_> {
 
     /// What people call a device.
     fn device(&self, id: DeviceId) -> String {
-        let path = match id {
-            DeviceId::Cache => self.paths[0].clone(),
-            DeviceId::Mirror => self.paths[1].clone(),
+        let file = match id {
+            DeviceId::Cache => self.files[0].as_ref(),
+            DeviceId::Mirror => self.files[1].as_ref(),
             DeviceId::Origin(origin) => {
                 let at = self.pump.engine().superblock().origins.iter().position(|record| record.id == origin);
-                at.map(|at| self.config.volumes[at].origin.clone())
+                at.map(|at| &self.origins[at])
             }
         };
-        path.map_or_else(|| format!("{id:?}"), |path| path.display().to_string())
+        file.map_or_else(|| format!("{id:?}"), |file| file.path().display().to_string())
     }
 
     /// The cache device that holds everything.

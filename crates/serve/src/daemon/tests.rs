@@ -14,7 +14,7 @@ use crate::config::{Config, DirtyLimit, Size};
 use crate::control::{self, Command};
 use crate::daemon::{Ended, Hooks, ServeError, Wrap};
 use crate::offline::{DetachError, check, detach, format};
-use crate::rig::{Bench, Served, freezing};
+use crate::rig::{Bench, CACHE_BYTES, ORIGIN_BYTES, Served, freezing};
 use crate::superblock;
 
 fn superblock(bench: &Bench) -> Superblock {
@@ -94,6 +94,46 @@ fn a_cache_that_failed_and_was_drained_comes_off_without_force() {
     }
 }
 
+#[test]
+fn a_failure_that_cannot_be_read_is_not_taken_for_none() {
+    let bench = Bench::formatted();
+    let mut served = bench.serve_frozen();
+    served.write(0, 10);
+    served.stop();
+    let state = bench.path("state");
+    std::fs::create_dir_all(&state).unwrap();
+    let record = state.join(format!("{}.failed", crate::offline::uuid_text(&superblock(&bench).uuid).replace('-', "")));
+    let before = superblock(&bench);
+    std::fs::write(&record, b"\xff\xfe").unwrap();
+    for accept_changed_origin in [false, true] {
+        let refusal = bench.refused(&Config { accept_changed_origin, ..bench.config() });
+        assert!(matches!(refusal, ServeError::FailureRead(_)), "{refusal}");
+        let said = refusal.to_string();
+        assert!(said.contains(record.to_str().unwrap()) && said.contains("remove it"), "{said}");
+    }
+    // A link that leads round can't be read either, by whoever asks.
+    std::fs::remove_file(&record).unwrap();
+    std::os::unix::fs::symlink(&record, &record).unwrap();
+    assert!(matches!(bench.refused(&bench.config()), ServeError::FailureRead(_)));
+    assert_eq!(superblock(&bench), before, "refusals change nothing");
+    std::fs::remove_file(&record).unwrap();
+    bench.serve().stop();
+}
+
+/// Cut off after its first write the start would leave a cache that is neither marked nor doubted.
+#[test]
+fn what_is_to_be_dropped_is_remembered_or_not_begun() {
+    let bench = Bench::formatted();
+    failed_while_dirty(&bench, &Arc::new(true.into())).end();
+    let before = superblock(&bench);
+    let accepting = Config { accept_changed_origin: true, ..bench.config() };
+    let refusal = bench.refused(&Config { state: None, ..accepting.clone() });
+    assert!(matches!(refusal, ServeError::Unremembered { .. }), "{refusal}");
+    assert!(refusal.to_string().contains("--state"), "{refusal}");
+    assert_eq!(superblock(&bench), before, "refusals change nothing");
+    bench.serve_with(accepting, Hooks::default()).stop();
+}
+
 /// What was clean in a log that ended with a failure may have been written since, past the log.
 #[test]
 fn clean_data_of_a_failed_cache_is_dropped_by_the_operators_word() {
@@ -133,6 +173,74 @@ fn a_stop_at_once_marks_a_failed_cache_too() {
     served.stop.stop();
     assert!(matches!(served.end(), Ended::CacheFailed { .. }));
     assert!(superblock(&bench).failed);
+}
+
+/// Renames a device under a running daemon, and puts another of the same size in its place.
+fn replace(path: &std::path::Path, bytes: u64) -> Vec<u8> {
+    std::fs::rename(path, path.with_extension("moved")).unwrap();
+    let other = vec![0xee; bytes as usize];
+    std::fs::write(path, &other).unwrap();
+    other
+}
+
+#[test]
+fn what_took_the_place_of_the_cache_is_not_written_to() {
+    let bench = Bench::formatted();
+    let mut served = bench.serve();
+    served.write(0, 10);
+    let other = replace(&bench.cache(), CACHE_BYTES);
+    served.stop();
+    assert!(std::fs::read(bench.cache()).unwrap() == other, "the other device was written to");
+    std::fs::rename(bench.path("cache.moved"), bench.cache()).unwrap();
+    assert!(superblock(&bench).clean, "the stop was a clean one all the same");
+
+    // And where it is to be marked as failed.
+    let served = failed_while_dirty(&bench, &Arc::new(true.into()));
+    let other = replace(&bench.cache(), CACHE_BYTES);
+    assert!(matches!(served.end(), Ended::CacheFailed { .. }));
+    assert!(std::fs::read(bench.cache()).unwrap() == other, "the other device was written to");
+    std::fs::rename(bench.path("cache.moved"), bench.cache()).unwrap();
+    assert!(superblock(&bench).failed);
+}
+
+#[test]
+fn what_took_the_place_of_the_origin_is_not_taken_for_it() {
+    let bench = Bench::formatted();
+    let mut served = bench.serve_frozen();
+    served.write(0, 10);
+    let other = replace(&bench.origin(), ORIGIN_BYTES);
+    served.stop();
+    let refusal = bench.refused(&bench.config());
+    assert!(matches!(refusal, ServeError::OtherOrigin { .. }), "{refusal}");
+    assert!(std::fs::read(bench.origin()).unwrap() == other);
+    std::fs::rename(bench.path("origin.moved"), bench.origin()).unwrap();
+    let mut served = bench.serve();
+    served.assert_holds(0, 10);
+    served.stop();
+}
+
+/// Somebody who waits for the lock of a device doesn't get it before all is written.
+#[test]
+fn nobody_else_has_a_device_before_the_stop_has_ended() {
+    let bench = Bench::formatted();
+    let served = bench.serve();
+    let (path, done) = (bench.origin(), Arc::new(AtomicBool::new(false)));
+    let over = Arc::clone(&done);
+    let thief = std::thread::spawn(move || {
+        let mut held = None;
+        while !over.load(Ordering::SeqCst) && held.is_none() {
+            let file = std::fs::File::open(&path).unwrap();
+            held = file.try_lock().is_ok().then_some(file);
+            std::thread::yield_now();
+        }
+        while !over.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+    });
+    served.stop();
+    done.store(true, Ordering::SeqCst);
+    thief.join().unwrap();
+    assert!(superblock(&bench).clean);
 }
 
 #[test]

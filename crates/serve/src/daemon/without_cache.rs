@@ -4,6 +4,8 @@
 //! The engine gets an empty cache in RAM, which stays empty: the mode can't be changed, so nothing is ever dirty.
 //! That the origins change without their caches is remembered before the first request (`changes`).
 
+use std::sync::Arc;
+
 use flashfront_device::real::{Access, DeviceFile};
 use flashfront_device::sim::{RamDisk, RamSpec};
 use flashfront_engine::format::{ORIGINS_MAX, OriginRecord, Superblock};
@@ -39,7 +41,7 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
             fingerprint: 0,
             changed_ns: 0,
         });
-        origins.push(origin);
+        origins.push(Arc::new(origin));
     }
     let superblock = offline::superblock_in_ram(RAM_CACHE_BYTES, records).expect("4 MiB can be divided");
     buffers::check(config, superblock.lanes)?;

@@ -15,7 +15,7 @@ use flashfront_engine::{BLOCK_BYTES, BLOCK_SECTORS, Key};
 use serde::Serialize;
 
 use super::walk::{LaneWalk, Live, Reader, checksum_of};
-use crate::superblock::{self, SuperblockReadError};
+use crate::superblock::{self, CopyError, SuperblockReadError};
 
 /// What is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -112,7 +112,7 @@ impl CheckError {
             }
             Self::Open(_) => return None,
             Self::Superblock(SuperblockReadError::Unusable { first, last, last_offset, .. }) => {
-                [(0, *first), (*last_offset, *last)].map(superblock_damage).into()
+                [(0, first), (*last_offset, last)].map(superblock_damage).into()
             }
             Self::Superblock(SuperblockReadError::Resized { expected, found, .. }) => {
                 vec![damage_at_0(format!("a device of {expected} bytes"), format!("{found} bytes"))]
@@ -141,20 +141,19 @@ pub(super) fn check_open(device: &DeviceFile, progress: &mut dyn FnMut(u64, u64)
         Ok(stored) => stored,
         // Ours once, but neither copy is whole: that is what a check is to tell.
         Err(SuperblockReadError::Unusable { first, last, last_offset, .. })
-            if [first, last]
-                .iter()
-                .any(|it| matches!(it, SuperblockError::Damaged { .. } | SuperblockError::Nonsense(_)))
-                && ![first, last].iter().any(|it| matches!(it, SuperblockError::Newer { .. })) =>
+            if [&first, &last].into_iter().any(was_ours) && ![&first, &last].into_iter().any(is_newer) =>
         {
-            report.damage = [(0, first), (last_offset, last)].map(superblock_damage).into();
+            report.damage = [(0, &first), (last_offset, &last)].map(superblock_damage).into();
             return Ok(report);
         }
         Err(error) => return Err(error.into()),
     };
     let superblock = stored.superblock;
     let mut reader = Reader { device, superblock: &superblock, damage: Vec::new() };
-    reader.damage.extend(stored.damaged.map(superblock_damage));
-    older_copy(&mut reader).map_err(|source| CheckError::Read { path: path.to_owned(), source })?;
+    match &stored.damaged {
+        Some((offset, error)) => reader.damage.push(superblock_damage((*offset, error))),
+        None => older_copy(&mut reader),
+    }
     report.uuid = Some(super::uuid_text(&superblock.uuid));
     (report.clean_stop, report.cache_failed) = (superblock.clean, superblock.failed);
     let walks: Vec<LaneWalk> = (0..superblock.lanes).map(|lane| reader.lane(lane)).collect();
@@ -174,7 +173,15 @@ pub(super) fn check_open(device: &DeviceFile, progress: &mut dyn FnMut(u64, u64)
     Ok(report)
 }
 
-fn superblock_damage((offset, error): (u64, SuperblockError)) -> Damage {
+fn was_ours(copy: &CopyError) -> bool {
+    matches!(copy, CopyError::Unusable(SuperblockError::Damaged { .. } | SuperblockError::Nonsense(_)))
+}
+
+fn is_newer(copy: &CopyError) -> bool {
+    matches!(copy, CopyError::Unusable(SuperblockError::Newer { .. }))
+}
+
+fn superblock_damage((offset, error): (u64, &CopyError)) -> Damage {
     Damage { offset, ..damage_at_0("a superblock".to_owned(), error.to_string()) }
 }
 
@@ -184,14 +191,14 @@ fn damage_at_0(expected: String, found: String) -> Damage {
 
 /// A copy that is whole but older than the other is what a crash between the two writes leaves. After
 /// a clean stop both are the same.
-fn older_copy(reader: &mut Reader<'_>) -> io::Result<()> {
+fn older_copy(reader: &mut Reader<'_>) {
     let [first, last] = Superblock::offsets(reader.superblock.cache_bytes);
-    let (first_block, last_block) = (reader.blocks(first, 1)?, reader.blocks(last, 1)?);
+    let [first_block, last_block] = [first, last].map(|at| reader.sound_blocks(DamageKind::Superblock, at, 1));
+    let (Some(first_block), Some(last_block)) = (first_block, last_block) else { return };
     let whole = Superblock::decode(&first_block).is_ok() && Superblock::decode(&last_block).is_ok();
     if reader.superblock.clean && whole && first_block != last_block {
         reader.report(DamageKind::Superblock, last, "a copy of the first superblock", "another, whole superblock");
     }
-    Ok(())
 }
 
 /// Verifies headers and data of all live blocks of a lane, segment by segment.

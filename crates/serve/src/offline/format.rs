@@ -188,7 +188,7 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
         .map_err(|error| FormatError::Layout { path: smallest.path().to_owned(), error })?;
     let mut destroyed = Vec::new();
     for member in &members {
-        let found = occupants(member)?;
+        let found = occupants(member);
         if !options.force && !found.is_empty() {
             return Err(FormatError::Occupied { path: member.path().to_owned(), found: found.join("; ") });
         }
@@ -255,9 +255,8 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
 }
 
 /// What is on the device, with a word about dirty data if it is a cache of ours.
-pub(crate) fn occupants(cache: &DeviceFile) -> Result<Vec<String>, FormatError> {
-    let found = probe_device(cache).map_err(|source| FormatError::Read { path: cache.path().to_owned(), source })?;
-    let mut found: Vec<String> = found.into_iter().map(|found| found.what).collect();
+pub(crate) fn occupants(cache: &DeviceFile) -> Vec<String> {
+    let mut found: Vec<String> = probe_device(cache).into_iter().map(|found| found.what).collect();
     found.dedup();
     if let Ok(stored) = superblock::read(cache) {
         match (stored.superblock.clean, stored.superblock.dirty_blocks) {
@@ -279,7 +278,7 @@ pub(crate) fn occupants(cache: &DeviceFile) -> Result<Vec<String>, FormatError> 
             ),
         }
     }
-    Ok(found)
+    found
 }
 
 fn new_superblock(

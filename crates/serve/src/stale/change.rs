@@ -17,7 +17,7 @@ use flashfront_device::real::DeviceFile;
 use flashfront_engine::format::OriginRecord;
 use serde::{Deserialize, Serialize};
 
-use super::identity;
+use super::{identity, may_be_same};
 use crate::state;
 
 const EXTENSION: &str = "changed";
@@ -30,6 +30,8 @@ pub enum How {
     ServedWithoutCache,
     /// A start saw it, and was to drop clean data.
     Seen,
+    /// It was served with another cache.
+    ServedWithAnotherCache,
 }
 
 /// An origin that was changed.
@@ -65,22 +67,28 @@ pub struct ChangeError {
 impl Change {
     /// Whether this may be about an origin with one of these identities.
     fn is_about(&self, size_bytes: u64, identities: [&str; 2]) -> bool {
-        let may_be = |identity: &str| identity.is_empty() || self.identity.is_empty() || identity == self.identity;
+        let may_be =
+            |identity: &str| identity.is_empty() || self.identity.is_empty() || may_be_same(identity, &self.identity);
         self.size_bytes == size_bytes && identities.into_iter().any(may_be)
     }
 }
 
-/// Writes durably that an origin is changed from now on.
+/// Writes durably that an origin is changed from now on, for all caches but those in `settled`.
 ///
 /// # Errors
 /// Without a state folder, or when it can't be written.
-pub(crate) fn remember(state: Option<&Path>, origin: &DeviceFile, how: How) -> io::Result<Change> {
+pub(crate) fn remember(
+    state: Option<&Path>,
+    origin: &DeviceFile,
+    how: How,
+    settled: Vec<String>,
+) -> io::Result<Change> {
     let path = fs::canonicalize(origin.path())?.to_string_lossy().into_owned();
     let (identity, size_bytes) = (identity(origin)?, origin.geometry().size_bytes);
     let key = format!("{identity}\0{size_bytes}\0{path}");
     let name = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, key.as_bytes());
     let at = humantime::format_rfc3339_nanos(SystemTime::now()).to_string();
-    let change = Change { origin: path, identity, size_bytes, how, at, settled: Vec::new(), file: PathBuf::new() };
+    let change = Change { origin: path, identity, size_bytes, how, at, settled, file: PathBuf::new() };
     let _lock = state::lock(state)?;
     let file = state::write(state, &format!("{name:016x}.{EXTENSION}"), &serde_json::to_string(&change)?)?;
     Ok(Change { file, ..change })
@@ -193,12 +201,12 @@ mod tests {
         let now = identity(&origin).unwrap();
         let known = |cache: &str| remembered(state, &now, &record(&now, 4096), cache).unwrap();
         assert!(known("one").is_empty(), "no folder, no change");
-        let first = remember(state, &origin, How::ServedWithoutCache).unwrap();
+        let first = remember(state, &origin, How::ServedWithoutCache, Vec::new()).unwrap();
         assert_eq!(known("one"), std::slice::from_ref(&first));
         settle(state, &first, "one").unwrap();
         assert_eq!((known("one").len(), known("other").len()), (0, 1));
         // Once more, while the other is being opened.
-        let second = remember(state, &origin, How::ServedWithoutCache).unwrap();
+        let second = remember(state, &origin, How::ServedWithoutCache, Vec::new()).unwrap();
         settle(state, &first, "other").unwrap();
         assert_eq!((known("one"), known("other")), (vec![second.clone()], vec![second.clone()]));
         assert!(remembered(None, &now, &record(&now, 4096), "one").unwrap().is_empty());

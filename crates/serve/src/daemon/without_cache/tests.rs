@@ -127,14 +127,7 @@ fn clean_data_is_dropped_once_though_no_sample_tells() {
     bench.change_alone();
     // Cut off after the first write and before anything is dropped: that changes nothing.
     for _ in 0..2 {
-        let hooks = Hooks::default();
-        let stop = hooks.stop.clone();
-        let wrap_cache: daemon::Wrap = Box::new(move |device| {
-            stop.stop();
-            device
-        });
-        let ended = daemon::run(&bench.config(), Hooks { wrap_cache: Some(wrap_cache), ..hooks }).unwrap();
-        assert_eq!(ended, Ended::AtOnce);
+        assert_eq!(cut_off(&bench.config()), Ended::AtOnce);
     }
     let mut served = bench.serve();
     assert_eq!(served.status().blocks_cached, 0);
@@ -202,6 +195,103 @@ fn a_copy_of_the_origin_is_known_and_a_new_cache_is_not_bothered() {
     }
 }
 
+/// A second cache of the same origin, and a config for it.
+fn second(bench: &Bench) -> Config {
+    let options = FormatOptions { cache: bench.path("second"), ..bench.options() };
+    File::create(&options.cache).unwrap().set_len(crate::rig::CACHE_BYTES).unwrap();
+    format(&options).unwrap();
+    Config { cache: options.cache, ..bench.config() }
+}
+
+#[test]
+fn what_another_cache_has_served_since_is_not_overwritten() {
+    let bench = Bench::formatted();
+    bench.crashed_dirty();
+    let second = second(&bench);
+    for nth in 0..2 {
+        let mut served = bench.serve_with(second.clone(), Hooks::default());
+        assert_eq!(served.status().blocks_cached > 0, nth > 0, "its own data is not dropped");
+        served.nbd.write_at(5 * BLOCK_BYTES, &NEWER, true).unwrap();
+        served.drain();
+        served.stop();
+    }
+    let before = std::fs::read(bench.cache()).unwrap();
+    for _ in 0..2 {
+        let refusal = bench.refused(&bench.config());
+        assert!(matches!(refusal, ServeError::OriginNewer { dirty: 10, .. }), "{refusal}");
+        assert!(refusal.to_string().contains("was served with another cache"), "{refusal}");
+    }
+    assert!(std::fs::read(bench.cache()).unwrap() == before, "refusals change nothing");
+    assert_eq!(bench.origin_block(5), NEWER);
+    // By the operator's word it takes over, and then the second one is the older one.
+    let accepting = Config { accept_changed_origin: true, ..bench.config() };
+    for config in [accepting, bench.config()] {
+        let mut served = bench.serve_with(config, Hooks::default());
+        served.assert_holds(0, 10);
+        served.stop_at_once();
+    }
+    let mut served = bench.serve_with(second, Hooks::default());
+    assert_eq!(served.status().blocks_cached, 0);
+    served.stop();
+}
+
+#[test]
+fn clean_data_from_before_another_cache_served_is_dropped() {
+    let bench = Bench::formatted();
+    bench.crashed_clean();
+    let second = second(&bench);
+    let mut served = bench.serve_with(second, Hooks::default());
+    served.nbd.write_at(5 * BLOCK_BYTES, &NEWER, true).unwrap();
+    served.drain();
+    served.stop();
+    let mut served = bench.serve();
+    assert_eq!((served.status().blocks_cached, block(&mut served, 5)), (0, NEWER.to_vec()));
+    served.stop();
+}
+
+/// A start that is asked to stop after its first write, and before it is ready.
+fn cut_off(config: &Config) -> Ended {
+    let hooks = Hooks::default();
+    let stop = hooks.stop.clone();
+    let wrap_cache: daemon::Wrap = Box::new(move |device| {
+        stop.stop();
+        device
+    });
+    daemon::run(config, Hooks { wrap_cache: Some(wrap_cache), ..hooks }).unwrap()
+}
+
+#[test]
+fn a_start_that_was_cut_off_does_not_blind_the_guard() {
+    let bench = Bench::formatted();
+    let mut served = bench.serve();
+    served.write(0, 10);
+    served.drain();
+    served.stop();
+    assert_eq!(cut_off(&bench.config()), Ended::AtOnce);
+    let mut served = bench.serve();
+    assert!(served.status().blocks_cached >= 10, "nothing was changed, nothing is dropped");
+    served.stop();
+
+    assert_eq!(cut_off(&bench.config()), Ended::AtOnce);
+    let origin = File::options().write(true).open(bench.origin()).unwrap();
+    origin.write_all_at(&NEWER, 5 * BLOCK_BYTES).unwrap();
+    // The first of these sees it, and is cut off; without the state folder the second has to see it by itself.
+    assert_eq!(cut_off(&bench.config()), Ended::AtOnce);
+    let config = Config { state: Some(bench.path("other-state")), ..bench.config() };
+    let mut served = bench.serve_with(config, Hooks::default());
+    assert_eq!((served.status().blocks_cached, block(&mut served, 5)), (0, NEWER.to_vec()));
+    served.stop();
+
+    // Dirty data, which would be written over it.
+    let mut served = bench.serve_frozen();
+    served.write(0, 10);
+    served.stop();
+    assert_eq!(cut_off(&bench.config()), Ended::AtOnce);
+    origin.write_all_at(&NEWER, 6 * BLOCK_BYTES).unwrap();
+    let refusal = bench.refused(&bench.config());
+    assert!(matches!(refusal, ServeError::OriginChanged { dirty: 10, .. }), "{refusal}");
+}
+
 #[test]
 fn a_start_that_saw_a_change_and_was_cut_off_is_remembered() {
     let bench = Bench::formatted();
@@ -209,13 +299,7 @@ fn a_start_that_saw_a_change_and_was_cut_off_is_remembered() {
     bench.serve().stop();
     let origin = File::options().write(true).open(bench.origin()).unwrap();
     origin.write_all_at(&NEWER, 5 * BLOCK_BYTES).unwrap();
-    let hooks = Hooks::default();
-    let stop = hooks.stop.clone();
-    let wrap_cache: daemon::Wrap = Box::new(move |device| {
-        stop.stop();
-        device
-    });
-    assert_eq!(daemon::run(&bench.config(), Hooks { wrap_cache: Some(wrap_cache), ..hooks }).unwrap(), Ended::AtOnce);
+    assert_eq!(cut_off(&bench.config()), Ended::AtOnce);
     let mut served = bench.serve();
     assert_eq!((served.status().blocks_cached, block(&mut served, 5)), (0, NEWER.to_vec()));
     served.stop();

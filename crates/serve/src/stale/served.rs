@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Remembers, in the state folder, by which cache an origin was served last.
+//!
+//! A cache that comes back after another one was made for its origin can't know that: after a crash it compares no
+//! content. A record is found by the origin's serial number and size, or else by its path too, so that nobody is
+//! taken for another: here that would be a false alarm at each start of two caches (see `change` for the opposite).
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use flashfront_device::real::DeviceFile;
+use serde::{Deserialize, Serialize};
+
+use super::{ChangeError, identity};
+use crate::state;
+
+/// Which cache an origin was served by last.
+#[derive(Debug, Serialize, Deserialize)]
+struct Served {
+    /// By which path it was opened then; for people.
+    origin: String,
+    /// The cache's UUID.
+    cache: String,
+}
+
+/// The cache that an origin was served by last; `None` if nothing is known of that.
+///
+/// # Errors
+/// When it is remembered, and can't be read.
+pub(crate) fn served_by(state: Option<&Path>, origin: &DeviceFile) -> Result<Option<String>, ChangeError> {
+    let Some(state) = state else { return Ok(None) };
+    let read = |path: &Path| -> io::Result<Option<String>> {
+        match fs::read_to_string(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            other => Ok(Some(serde_json::from_str::<Served>(&other?)?.cache)),
+        }
+    };
+    let fail = |path: PathBuf| move |source| ChangeError { path, source };
+    let path = state.join(name(origin).map_err(fail(origin.path().to_owned()))?);
+    read(&path).map_err(fail(path.clone()))
+}
+
+/// Remembers it durably.
+///
+/// # Errors
+/// Without a state folder, or when it can't be written.
+pub(crate) fn remember_served(state: Option<&Path>, origin: &DeviceFile, cache: &str) -> io::Result<()> {
+    let path = fs::canonicalize(origin.path())?.to_string_lossy().into_owned();
+    let served = Served { origin: path, cache: cache.to_owned() };
+    state::write(state, &name(origin)?, &serde_json::to_string(&served)?).map(drop)
+}
+
+fn name(origin: &DeviceFile) -> io::Result<String> {
+    let (identity, size_bytes) = (identity(origin)?, origin.geometry().size_bytes);
+    // The inode of a file is one of its file system's only.
+    let path = match origin.identity().serial {
+        Some(_) => String::new(),
+        None => fs::canonicalize(origin.path())?.to_string_lossy().into_owned(),
+    };
+    let key = format!("{identity}\0{size_bytes}\0{path}");
+    Ok(format!("{:016x}.served", crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, key.as_bytes())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use flashfront_device::real::Access;
+
+    use super::*;
+
+    #[test]
+    fn the_last_cache_is_known_for_each_origin() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        let origin = |name: &str| {
+            let path = dir.path().join(name);
+            File::create(&path).unwrap().set_len(4096).unwrap();
+            DeviceFile::open(&path, Access::Exclusive).unwrap()
+        };
+        let (one, other) = (origin("one"), origin("other"));
+        let (state, by) = (Some(state.as_path()), |it| served_by(Some(&dir.path().join("state")), it).unwrap());
+        assert_eq!(by(&one), None, "no folder, no record");
+        for cache in ["a", "b"] {
+            remember_served(state, &one, cache).unwrap();
+            assert_eq!((by(&one).as_deref(), by(&other)), (Some(cache), None));
+        }
+        assert_eq!(served_by(None, &one).unwrap(), None);
+        assert!(remember_served(None, &one, "a").unwrap_err().to_string().contains("--state"));
+        fs::write(state.unwrap().join(name(&one).unwrap()), "{").unwrap();
+        assert!(served_by(state, &one).unwrap_err().to_string().contains("Remove the file"));
+    }
+}
