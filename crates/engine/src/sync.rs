@@ -19,6 +19,8 @@ use crate::types::BLOCK_BYTES;
 
 /// Blocks that a lane copies at a time: 64 KiB, so that clients hardly notice.
 pub(crate) const COPIES_MAX: u32 = 16;
+/// Reads of a lane that failed and are tried again.
+const READ_TRIES_MAX: u32 = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -39,6 +41,8 @@ pub(crate) struct Sync {
     flying: u32,
     copied: u64,
     of: u64,
+    /// Reads that failed and were tried again.
+    tries: u32,
 }
 
 /// Begins, if there is no mirror yet.
@@ -51,7 +55,7 @@ pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
     for lane in lanes {
         // While it opens it has no set of them.
         let of = lane.log.segments.iter().map(|segment| u64::from(segment.dirty)).sum();
-        lane.sync = Some(Sync { phase: Phase::Waiting, next: Flat(0), flying: 0, copied: 0, of });
+        lane.sync = Some(Sync { phase: Phase::Waiting, next: Flat(0), flying: 0, copied: 0, of, tries: 0 });
     }
 }
 
@@ -166,12 +170,23 @@ impl Lane {
     ) {
         let sum = cx.shared.checksum(cx.mem, flat, blocks_span(buf, 0, 1));
         let sound = result.is_ok() && self.index.kept(sum) == found.checksum;
-        if sound && cx.shared.members.state == State::Syncing {
-            let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
-            self.sync_write(Some(found.slot), buf, offset, cx);
-        } else {
-            // Destage will find out what is wrong with it.
-            self.copy_over(Some(found.slot), buf, cx);
+        let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
+        let syncing = self.sync.as_mut().filter(|_| cx.shared.members.state == State::Syncing);
+        match syncing {
+            Some(_) if sound => self.sync_write(Some(found.slot), buf, offset, cx),
+            Some(sync) if sync.tries < READ_TRIES_MAX => {
+                sync.tries += 1;
+                let io = self.ios.insert(LaneIo::SyncRead { flat, found, buf });
+                cx.cache_read(self.id, io, offset, blocks_span(buf, 0, 1));
+            }
+            _ => {
+                // Destage finds out what is wrong with it, at once: the new member doesn't have it.
+                if self.index.get(flat).is_some_and(|now| now.dirty && now.slot == found.slot) {
+                    self.suspect.insert(flat);
+                    self.urgent.insert(flat);
+                }
+                self.copy_over(Some(found.slot), buf, cx);
+            }
         }
     }
 

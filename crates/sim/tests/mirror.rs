@@ -199,6 +199,27 @@ fn either_member_is_replaced_while_the_cache_serves() {
     }
 }
 
+/// A read that fails while the new member is filled leaves no hole in it.
+#[test]
+fn a_mirror_that_is_whole_has_all_that_is_dirty() {
+    for nth in [0, 1, 20, 100] {
+        let mut client = client();
+        client.world.member_mut(1).unwrap().faults.lose_device();
+        write_and_flush(&mut client, 7);
+        assert_eq!(client.world.engine().status().mirror, MirrorStatus::Alone { member: 0 });
+        client.take_events();
+        client.world.take_away(1);
+        client.world.cache.faults.fail_nth(nth, Some(Op::Read), DeviceError::Io);
+        client.world.control(Control::AddMirror);
+        let whole = client.world.drive_until(|world| world.events.contains(&Event::MirrorWhole));
+        assert!(whole);
+        assert!(client.world.cache.faults.hits().values().sum::<u64>() > 0, "no read has failed");
+        client.world.cache.faults.lose_device();
+        nobody_noticed(&mut client);
+        leave(client);
+    }
+}
+
 #[test]
 fn a_power_cut_while_a_mirror_is_filled() {
     for events in (0..400).step_by(7) {
