@@ -23,9 +23,11 @@ pub(super) fn find(
     superblock: &Superblock,
     at: usize,
 ) -> Result<Vec<Change>, ServeError> {
-    let identity = stale::identity(origin).map_err(failed(format!("{}: who it is", origin.path().display())))?;
+    let who = || failed(format!("{}: who it is", origin.path().display()));
+    let identity = stale::identity(origin).map_err(who())?;
+    let path = std::fs::canonicalize(origin.path()).map_err(who())?.to_string_lossy().into_owned();
     let (record, uuid) = (&superblock.origins[at], uuid_text(&superblock.uuid));
-    Ok(stale::remembered(config.state.as_deref(), &identity, record, &uuid)?)
+    Ok(stale::remembered(config.state.as_deref(), &identity, Some(&path), record, &uuid)?)
 }
 
 /// Refuses to write older dirty data over a changed origin, but by the operator's word.

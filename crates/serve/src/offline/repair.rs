@@ -222,7 +222,7 @@ impl Repair {
     /// When what is remembered can't be read.
     pub fn look_up_changes(&mut self, state: Option<&Path>) -> Result<(), ChangeError> {
         for record in &self.superblock.origins {
-            let changes = stale::remembered(state, &record.identity, record, &self.report.uuid)?;
+            let changes = stale::remembered(state, &record.identity, None, record, &self.report.uuid)?;
             self.report.origins_changed.extend(changes);
         }
         Ok(())

@@ -6,7 +6,8 @@
 //! written down first, and stays in force for each cache until this cache has durably dropped what it held.
 //!
 //! When it isn't certain that a record is about an origin, it is taken to be: an origin without a serial number
-//! could be any of its size. That costs a cache its clean data once; the other way old data would be served.
+//! could be any of its size. That costs a cache its clean data once; the other way old data would be served. But for
+//! what another cache has served: see `served`.
 
 use std::fs;
 use std::io;
@@ -65,10 +66,14 @@ pub struct ChangeError {
 }
 
 impl Change {
-    /// Whether this may be about an origin with one of these identities.
-    fn is_about(&self, size_bytes: u64, identities: [&str; 2]) -> bool {
-        let may_be =
-            |identity: &str| identity.is_empty() || self.identity.is_empty() || may_be_same(identity, &self.identity);
+    /// Whether this may be about an origin with one of these identities, at this path if that is known.
+    fn is_about(&self, size_bytes: u64, identities: [&str; 2], path: Option<&str>) -> bool {
+        let may_be = |identity: &str| match self.how {
+            // Each new cache leaves one of these, so two origins that look alike must not make each other's caches old.
+            How::ServedWithAnotherCache if self.identity.is_empty() => path.is_none_or(|path| path == self.origin),
+            How::ServedWithAnotherCache => may_be_same(identity, &self.identity),
+            _ => identity.is_empty() || self.identity.is_empty() || may_be_same(identity, &self.identity),
+        };
         self.size_bytes == size_bytes && identities.into_iter().any(may_be)
     }
 }
@@ -95,10 +100,11 @@ pub(crate) fn remember(
 }
 
 /// The changes of an origin that this cache knows nothing of. `now`: the origin's identity; the one in its
-/// record may be another, since a copy has another inode.
+/// record may be another, since a copy has another inode. `path`: where it is, without links.
 pub(crate) fn remembered(
     state: Option<&Path>,
     now: &str,
+    path: Option<&str>,
     record: &OriginRecord,
     cache: &str,
 ) -> Result<Vec<Change>, ChangeError> {
@@ -119,7 +125,7 @@ pub(crate) fn remembered(
         }
         let change = read(&file).map_err(fail(&file))?;
         let settled = change.settled.iter().any(|it| it == cache);
-        if !settled && change.is_about(record.size_bytes, [now, &record.identity]) {
+        if !settled && change.is_about(record.size_bytes, [now, &record.identity], path) {
             changes.push(change);
         }
     }
@@ -186,9 +192,29 @@ mod tests {
             ("a", "b", "", true),
             ("a", "b", "b", false),
         ] {
-            assert_eq!(change(then).is_about(4096, [now, recorded]), same, "{then} {now} {recorded}");
+            assert_eq!(change(then).is_about(4096, [now, recorded], None), same, "{then} {now} {recorded}");
         }
-        assert!(!change("a").is_about(8192, ["a", "a"]));
+        assert!(!change("a").is_about(8192, ["a", "a"], None));
+    }
+
+    #[test]
+    fn another_cache_is_no_reason_for_doubt() {
+        let change = |identity| Change { how: How::ServedWithAnotherCache, ..change(identity) };
+        for (then, now, recorded, path, same) in [
+            ("a", "a", "a", "/dev/y", true),
+            ("a", "b", "a", "/dev/y", true),
+            ("a", "", "", "/dev/x", false),
+            ("", "", "", "/dev/x", true),
+            ("", "", "", "/dev/y", false),
+        ] {
+            assert_eq!(
+                change(then).is_about(4096, [now, recorded], Some(path)),
+                same,
+                "{then} {now} {recorded} {path}"
+            );
+        }
+        assert!(change("").is_about(4096, ["", ""], None));
+        assert!(!change("a").is_about(8192, ["a", "a"], None));
     }
 
     #[test]
@@ -199,7 +225,7 @@ mod tests {
         let origin = DeviceFile::open(&path, Access::Exclusive).unwrap();
         let state = Some(state.as_path());
         let now = identity(&origin).unwrap();
-        let known = |cache: &str| remembered(state, &now, &record(&now, 4096), cache).unwrap();
+        let known = |cache: &str| remembered(state, &now, None, &record(&now, 4096), cache).unwrap();
         assert!(known("one").is_empty(), "no folder, no change");
         let first = remember(state, &origin, How::ServedWithoutCache, Vec::new()).unwrap();
         assert_eq!(known("one"), std::slice::from_ref(&first));
@@ -209,9 +235,9 @@ mod tests {
         let second = remember(state, &origin, How::ServedWithoutCache, Vec::new()).unwrap();
         settle(state, &first, "other").unwrap();
         assert_eq!((known("one"), known("other")), (vec![second.clone()], vec![second.clone()]));
-        assert!(remembered(None, &now, &record(&now, 4096), "one").unwrap().is_empty());
+        assert!(remembered(None, &now, None, &record(&now, 4096), "one").unwrap().is_empty());
         fs::write(&second.file, "{").unwrap();
-        let error = remembered(state, &now, &record(&now, 4096), "one").unwrap_err().to_string();
+        let error = remembered(state, &now, None, &record(&now, 4096), "one").unwrap_err().to_string();
         assert!(error.contains("Remove the file"), "{error}");
     }
 }
