@@ -24,10 +24,16 @@ impl Daemon<'_> {
         let status = self.pump.engine().status();
         let (config, blocks_dirty) = (self.config, status.blocks_dirty);
         let used = self.members();
+        let doubtful: Vec<_> = self.origins.iter().zip(&status.origins).filter(|(_, it)| it.doubtful).collect();
+        let doubtful: Vec<_> = doubtful.into_iter().map(|(origin, _)| origin.path().display().to_string()).collect();
+        let certain = || if doubtful.is_empty() { Ok(()) } else { Err(ServeError::Doubtful(doubtful.join(", "))) };
         // Nothing is in flight any more. The files, and their locks, stay.
         drop(self.pump);
         if config.without_cache {
-            return if clean { sync(&self.origins).map(|()| Ended::WithoutCache) } else { Ok(Ended::AtOnce) };
+            if !clean {
+                return Ok(Ended::AtOnce);
+            }
+            return sync(&self.origins).and_then(|()| certain()).map(|()| Ended::WithoutCache);
         }
         superblock.dirty_blocks = blocks_dirty;
         if status.cache_failed {
@@ -53,7 +59,7 @@ impl Daemon<'_> {
         }
         (superblock.clean, superblock.failed) = (true, false);
         mark(&used, &mut superblock)?;
-        Ok(Ended::Clean { blocks_dirty })
+        certain().map(|()| Ended::Clean { blocks_dirty })
     }
 
     /// Says again that the last stop was a clean one, after a start that was cut off before anything was served: only

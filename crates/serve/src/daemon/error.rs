@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why a daemon can't start, or ended: what, where, and what to do.
 //!
-//! Nothing was changed by a start that was refused; only [`ServeError::Io`] can come later.
+//! Nothing was changed by a start that was refused; only [`ServeError::Io`] and [`ServeError::Doubtful`] can come later.
 
 use std::io;
 use std::path::PathBuf;
@@ -74,6 +74,11 @@ pub enum ServeError {
         /// What to do.
         advice: &'static str,
     },
+    /// At the end of a stop: a flush failed, and nobody has been told.
+    #[error(
+        "{0}: a flush failed, so what clients have written to it past the cache since their last FLUSH may be lost, whatever later flushes say; look at the device (the log has its error) and check what is on it (fsck). The cache itself is stopped and clean"
+    )]
+    Doubtful(String),
     /// A mirror was named, but the cache has none.
     #[error("{path}: this cache has no mirror; serve it without --mirror, and make one with `flashfront mirror add`", path = path.display())]
     NotMirrored {

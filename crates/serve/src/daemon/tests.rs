@@ -175,6 +175,28 @@ fn a_stop_at_once_marks_a_failed_cache_too() {
     assert!(superblock(&bench).failed);
 }
 
+/// A flush of the origin fails, the one of the start, and the next ones succeed: whoever flushes is told, else whoever stops the daemon.
+#[test]
+fn a_flush_that_failed_is_told_by_the_next_flush_or_the_stop() {
+    for flushes in [false, true] {
+        let bench = Bench::formatted();
+        let faults: Faults = "eio,op=flush,times=1".parse().unwrap();
+        let wrap_origin: Wrap = Box::new(move |device| Box::new(Inject::new(device, faults.clone())));
+        let mut served = bench.serve_with(bench.config(), Hooks { wrap_origin: Some(wrap_origin), ..Hooks::default() });
+        if flushes {
+            served.nbd.flush().unwrap_err();
+            served.nbd.flush().unwrap();
+            served.stop();
+        } else {
+            served.stop.stop();
+            let told = served.thread.join().unwrap().unwrap_err();
+            assert!(matches!(told, ServeError::Doubtful(_)), "{told}");
+            assert!(told.to_string().contains(&*bench.origin().to_string_lossy()), "{told}");
+        }
+        assert!(superblock(&bench).clean);
+    }
+}
+
 /// Renames a device under a running daemon, and puts another of the same size in its place.
 fn replace(path: &std::path::Path, bytes: u64) -> Vec<u8> {
     std::fs::rename(path, path.with_extension("moved")).unwrap();
