@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use flashfront_serve::failure::state_path;
 use flashfront_serve::offline;
 
 use crate::human;
@@ -25,6 +26,9 @@ pub(crate) struct Detach {
     /// Its origin.
     #[arg(long, value_name = "PATH")]
     origin: PathBuf,
+    /// Folder that remembers failed caches: that of `serve` [default: as for `serve`].
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     /// Give up dirty data for ever.
     #[arg(long)]
     force: bool,
@@ -35,7 +39,8 @@ pub(crate) struct Detach {
 
 impl Detach {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let report = offline::detach(&self.cache, self.mirror.as_deref(), &self.origin, self.force)?;
+        let state = self.state.or_else(state_path);
+        let report = offline::detach(&self.cache, self.mirror.as_deref(), &self.origin, state.as_deref(), self.force)?;
         if self.json {
             human::print_json(&report)?;
         } else {

@@ -38,7 +38,7 @@ pub(crate) struct Repair {
     /// Show what a repair would do, and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Folder that remembers changed origins: that of `serve` [default: as for `serve`].
+    /// Folder that remembers changed origins and failed caches: that of `serve` [default: as for `serve`].
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Don't ask.
@@ -68,13 +68,14 @@ impl Repair {
         };
         let style = "reading [{bar:30}] {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
         let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(style)?.progress_chars("#>."));
-        let plan = Plan::plan(&self.cache, !self.dry_run, &mut |done, all| {
+        let state = self.state.or_else(state_path);
+        let plan = Plan::plan(&self.cache, state.as_deref(), !self.dry_run, &mut |done, all| {
             bar.set_length(all);
             bar.set_position(done);
         });
         bar.finish_and_clear();
         let mut plan = plan?;
-        plan.look_up_changes(self.state.or_else(state_path).as_deref())?;
+        plan.look_up_changes(state.as_deref())?;
         let report = plan.report().clone();
         if !self.json {
             human::print(&text(&report, older)?)?;

@@ -40,7 +40,7 @@ fn attack(file: &Scratch, damaged: &Damaged, device: &[u8], older: Older) {
     let checked = offline::check(&path, &mut |_, _| {});
     let dumped = offline::dump(&path);
     assert!(dumped.is_err() || checked.is_ok(), "{checked:?}");
-    let planned = Repair::plan(&path, false, &mut |_, _| {});
+    let planned = Repair::plan(&path, None, false, &mut |_, _| {});
     assert!(file.bytes(device.len()) == device, "what only reads has written");
     let Ok(planned) = planned else { return };
     let needed = planned.report().needed;
@@ -50,7 +50,7 @@ fn attack(file: &Scratch, damaged: &Damaged, device: &[u8], older: Older) {
     if !needed {
         return;
     }
-    let plan = Repair::plan(&path, true, &mut |_, _| {}).expect("it could be planned before");
+    let plan = Repair::plan(&path, None, true, &mut |_, _| {}).expect("it could be planned before");
     let report = match plan.write(Some(older)) {
         Ok(report) => report,
         Err(RepairError::NoRoom { .. }) => {

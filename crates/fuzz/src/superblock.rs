@@ -141,7 +141,7 @@ fn opened(file: &Scratch, device: &[u8]) {
     let dumped = offline::dump(&path);
     assert_eq!(dumped.is_ok(), found.is_ok(), "{found:?} {dumped:?}");
     assert!(found.is_err() || checked.is_ok(), "{checked:?}");
-    if let Ok(plan) = offline::Repair::plan(&path, false, &mut |_, _| {}) {
+    if let Ok(plan) = offline::Repair::plan(&path, None, false, &mut |_, _| {}) {
         assert!(found.is_ok(), "{:?} {found:?}", plan.report());
     }
     assert!(file.bytes(device.len()) == device, "what only reads has written");

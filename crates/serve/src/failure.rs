@@ -66,6 +66,17 @@ pub(crate) fn recorded(state: Option<&Path>, superblock: &Superblock) -> Result<
     }
 }
 
+/// Marks a superblock that could not be marked on the device: what is done with the cache offline depends on it as well.
+///
+/// # Errors
+/// As of [`recorded`].
+pub(crate) fn mark(state: Option<&Path>, superblock: &mut Superblock) -> Result<(), FailureReadError> {
+    if let Some(dirty) = recorded(state, superblock)?.filter(|_| !superblock.failed) {
+        (superblock.clean, superblock.failed, superblock.dirty_blocks) = (false, true, dirty);
+    }
+    Ok(())
+}
+
 /// Forgets it: the operator has decided, or the mark is in the superblock.
 pub(crate) fn forget(state: Option<&Path>, superblock: &Superblock) {
     let Some(state) = state else { return };

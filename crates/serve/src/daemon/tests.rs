@@ -13,7 +13,7 @@ use flashfront_engine::{BLOCK_BYTES, Mode};
 use crate::config::{Config, DirtyLimit, Size};
 use crate::control::{self, Command};
 use crate::daemon::{Ended, Hooks, ServeError, Wrap};
-use crate::offline::{DetachError, check, detach, format};
+use crate::offline::{DetachError, Repair, check, detach, format};
 use crate::rig::{Bench, CACHE_BYTES, ORIGIN_BYTES, Served, freezing};
 use crate::superblock;
 
@@ -56,7 +56,7 @@ fn a_cache_that_failed_while_dirty_is_marked_and_refused() {
     assert!(check(&bench.cache(), &mut |_, _| {}).unwrap().cache_failed);
     let occupied = format(&bench.options()).unwrap_err().to_string();
     assert!(occupied.contains("failed") && occupied.contains(&dirty.to_string()), "{occupied}");
-    let refusal = detach(&bench.cache(), None, &bench.origin(), false).unwrap_err();
+    let refusal = detach(&bench.cache(), None, &bench.origin(), None, false).unwrap_err();
     assert!(matches!(refusal, DetachError::CacheFailed { dirty: found, .. } if found == dirty), "{refusal}");
     assert_eq!(superblock(&bench), marked, "refusals change nothing");
 
@@ -84,7 +84,7 @@ fn a_cache_that_failed_and_was_drained_comes_off_without_force() {
         let said = bench.refused(&config).to_string();
         assert!(said.contains("nothing is lost") && said.contains("detach"), "{said}");
     }
-    let report = detach(&bench.cache(), None, &bench.origin(), false).unwrap();
+    let report = detach(&bench.cache(), None, &bench.origin(), None, false).unwrap();
     assert_eq!(report.blocks_given_up, 0);
     let file = std::fs::File::open(bench.origin()).unwrap();
     let mut bytes = vec![0; BLOCK_BYTES as usize];
@@ -118,6 +118,38 @@ fn a_failure_that_cannot_be_read_is_not_taken_for_none() {
     assert_eq!(superblock(&bench), before, "refusals change nothing");
     std::fs::remove_file(&record).unwrap();
     bench.serve().stop();
+}
+
+/// The device took no mark, so only the state folder knows of the failure, and that all had been destaged after it. What the log
+/// calls dirty is older than the origin.
+#[test]
+fn a_failure_that_only_the_state_folder_knows_counts_offline_too() {
+    let failed = || {
+        let bench = Bench::formatted();
+        let mut served = bench.serve_frozen();
+        served.write(0, 10);
+        served.stop();
+        let state = bench.path("state");
+        std::fs::create_dir_all(&state).unwrap();
+        let uuid = crate::offline::uuid_text(&superblock(&bench).uuid).replace('-', "");
+        let record = state.join(format!("{uuid}.failed"));
+        std::fs::write(&record, "0\n").unwrap();
+        assert!(matches!(bench.refused(&bench.config()), ServeError::CacheFailed { dirty: 0, .. }));
+        (bench, state, record)
+    };
+    let (bench, state, record) = failed();
+    let report = detach(&bench.cache(), None, &bench.origin(), Some(&state), false).unwrap();
+    assert_eq!(report.blocks_given_up, 0);
+    assert!(!record.exists(), "there is nothing left that it is about");
+
+    let (bench, state, record) = failed();
+    let plan = Repair::plan(&bench.cache(), Some(&state), true, &mut |_, _| {}).unwrap();
+    assert!(plan.report().needed && plan.report().cache_failed);
+    let report = plan.write(None).unwrap();
+    assert!(report.repaired && report.dirty_kept == 0 && !record.exists());
+    let mut served = bench.serve();
+    assert_eq!(served.status().blocks_dirty, 0);
+    served.stop();
 }
 
 /// Cut off after its first write the start would leave a cache that is neither marked nor doubted.

@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::uuid_text;
 use super::walk::Reader;
 use crate::config::Size;
+use crate::failure::{self, FailureReadError};
 use crate::stale::{self, Verdict};
 use crate::storage::{self, AttachedError};
 use crate::superblock::{self, SuperblockReadError};
@@ -42,6 +43,9 @@ pub struct DetachReport {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DetachError {
+    /// Whether the cache failed can't be told.
+    #[error(transparent)]
+    Failure(#[from] FailureReadError),
     /// A device can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -125,7 +129,7 @@ pub enum DetachError {
     },
 }
 
-/// Detaches; `force` gives up dirty data.
+/// Detaches; `force` gives up dirty data. `state`: the folder that remembers failures of caches that could not be marked.
 ///
 /// # Errors
 /// [`DetachError`].
@@ -133,6 +137,7 @@ pub fn detach(
     cache_path: &Path,
     mirror: Option<&Path>,
     origin_path: &Path,
+    state: Option<&Path>,
     force: bool,
 ) -> Result<DetachReport, DetachError> {
     let mut members = Vec::new();
@@ -144,8 +149,9 @@ pub fn detach(
     }
     let origin = DeviceFile::open(origin_path, Access::Exclusive)?;
     let second = members.get(1).map(|(_, superblock)| superblock);
-    let superblock = choose(&members[0].1, second, force)
+    let mut superblock = choose(&members[0].1, second, force)
         .map_err(|error| DetachError::Pairing { cache: cache_path.to_owned(), error })?;
+    failure::mark(state, &mut superblock)?;
     let other_remains = superblock.pairing.mirror != Mirror::None && second.is_none();
     let number = superblock.pairing.member;
     let (cache, _) =
@@ -179,6 +185,7 @@ pub fn detach(
     for (member, superblock) in &members {
         wipe(member, superblock).map_err(|source| DetachError::Write { path: member.path().to_owned(), source })?;
     }
+    failure::forget(state, &superblock);
     Ok(DetachReport {
         uuid: uuid_text(&superblock.uuid),
         cache: cache_path,

@@ -17,6 +17,7 @@ use super::chain::Held;
 use super::check::{self, CheckError, Damage, DamageKind, Segment};
 use super::salvage::Salvage;
 use super::walk::{Reader, checksum_of};
+use crate::failure::{self, FailureReadError};
 use crate::report::{LostRange, lost_ranges};
 use crate::stale::{self, Change, ChangeError};
 use crate::storage::{self, AttachedError};
@@ -100,6 +101,9 @@ pub struct RepairReport {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RepairError {
+    /// Whether the cache failed can't be told.
+    #[error(transparent)]
+    Failure(#[from] FailureReadError),
     /// The device can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -176,6 +180,8 @@ struct Lane {
 pub struct Repair {
     device: DeviceFile,
     superblock: Superblock,
+    /// The folder that remembers failures of caches that could not be marked.
+    state: Option<PathBuf>,
     /// Empty if only a superblock is to be mended.
     lanes: Vec<Lane>,
     report: RepairReport,
@@ -183,11 +189,16 @@ pub struct Repair {
 
 impl Repair {
     /// Reads and verifies a stopped cache, and says what a repair would do. `writable`: it may be
-    /// written later. `progress` hears of bytes done and all bytes, twice: of the check, and of the salvage.
+    /// written later. `state` is the folder that remembers failures of caches that could not be marked. `progress` hears of bytes done and all bytes, twice: of the check, and of the salvage.
     ///
     /// # Errors
     /// [`RepairError`]; nothing is changed.
-    pub fn plan(path: &Path, writable: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Self, RepairError> {
+    pub fn plan(
+        path: &Path,
+        state: Option<&Path>,
+        writable: bool,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self, RepairError> {
         if writable {
             storage::check_not_attached(path)?;
         }
@@ -195,17 +206,20 @@ impl Repair {
         let device = DeviceFile::open(path, access)?;
         let checked = check::check_open(&device, progress)?;
         let Some(uuid) = checked.uuid.clone() else { return Err(RepairError::NoSuperblock(path.to_owned())) };
-        let superblock = superblock::read(&device)?.superblock;
+        let mut superblock = superblock::read(&device)?.superblock;
+        failure::mark(state, &mut superblock)?;
+        let cache_failed = superblock.failed;
         let pairing = &superblock.pairing;
         let by_itself = pairing.mirror == Mirror::Alone && pairing.paired == 0 && !pairing.clean_lost;
         if !checked.ok && pairing.mirror != Mirror::None && !by_itself {
             return Err(RepairError::Mirrored(path.to_owned()));
         }
-        let mut it = Self { device, superblock, lanes: Vec::new(), report: RepairReport::default() };
-        it.report = RepairReport { cache: path.to_owned(), uuid, cache_failed: checked.cache_failed, ..it.report };
+        let (state, report) = (state.map(Path::to_owned), RepairReport::default());
+        let mut it = Self { device, superblock, state, lanes: Vec::new(), report };
+        it.report = RepairReport { cache: path.to_owned(), uuid, cache_failed, ..it.report };
         let in_lanes = checked.damage.iter().any(|damage| damage.kind != DamageKind::Superblock);
-        it.report.needed = !checked.ok || checked.cache_failed;
-        if in_lanes || checked.cache_failed {
+        it.report.needed = !checked.ok || cache_failed;
+        if in_lanes || cache_failed {
             it.salvage(checked.blocks_cached, progress);
         } else {
             it.report.clean_kept = checked.blocks_cached - checked.blocks_dirty;

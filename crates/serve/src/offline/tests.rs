@@ -245,7 +245,7 @@ fn tools_keep_off_a_running_daemon() {
     assert!(check(&bench.cache(), &mut |_, _| {}).unwrap_err().to_string().contains("busy"));
     assert!(dump(&bench.cache()).unwrap_err().to_string().contains("busy"));
     assert!(format(&bench.options()).unwrap_err().to_string().contains("busy"));
-    assert!(detach(&bench.cache(), None, &bench.origin(), true).unwrap_err().to_string().contains("busy"));
+    assert!(detach(&bench.cache(), None, &bench.origin(), None, true).unwrap_err().to_string().contains("busy"));
     served.stop();
 }
 
@@ -258,11 +258,11 @@ fn detach_refuses_dirty_data_and_other_origins() {
     let (cache, origin) = (content(bench.cache()), content(bench.origin()));
     let other = bench.path("other");
     File::create(&other).unwrap().set_len(ORIGIN_BYTES / 2).unwrap();
-    let refused = |origin: &std::path::Path| detach(&bench.cache(), None, origin, false).unwrap_err();
+    let refused = |origin: &std::path::Path| detach(&bench.cache(), None, origin, None, false).unwrap_err();
     assert!(matches!(refused(&bench.origin()), DetachError::Dirty { dirty: 10, .. }));
     assert!(matches!(refused(&other), DetachError::OtherOrigin { .. }));
     assert_eq!((content(bench.cache()), content(bench.origin())), (cache, origin));
-    let given_up = detach(&bench.cache(), None, &bench.origin(), true).unwrap();
+    let given_up = detach(&bench.cache(), None, &bench.origin(), None, true).unwrap();
     assert_eq!(given_up.blocks_given_up, 10);
     assert_eq!(content(bench.origin()), origin);
 }
@@ -274,7 +274,7 @@ fn detach_leaves_a_complete_origin_and_no_cache() {
     served.write(7, 50);
     served.drain();
     served.stop();
-    detach(&bench.cache(), None, &bench.origin(), false).unwrap();
+    detach(&bench.cache(), None, &bench.origin(), None, false).unwrap();
     assert!(check(&bench.cache(), &mut |_, _| {}).is_err());
     let origin = std::fs::read(bench.origin()).unwrap();
     for (block, bytes) in origin.chunks(BLOCK_BYTES as usize).enumerate() {

@@ -89,7 +89,7 @@ impl Filled {
     }
 
     fn plan(&self, writable: bool) -> Repair {
-        Repair::plan(&self.bench.cache(), writable, &mut |_, _| {}).unwrap()
+        Repair::plan(&self.bench.cache(), None, writable, &mut |_, _| {}).unwrap()
     }
 
     /// Repairs, and compares the whole volume with what was written.
@@ -360,7 +360,7 @@ fn both_superblocks_gone_or_no_cache_is_one_clear_error() {
     for offset in Superblock::offsets(filled.image.len() as u64) {
         file.write_all_at(&[1; 64], offset + 200).unwrap();
     }
-    let plan = |path: &Path| Repair::plan(path, true, &mut |_, _| {}).unwrap_err().to_string();
+    let plan = |path: &Path| Repair::plan(path, None, true, &mut |_, _| {}).unwrap_err().to_string();
     let said = plan(&filled.bench.cache());
     assert!(said.contains("neither copy") && said.contains("lacks what was dirty"), "{said}");
     assert!(plan(&filled.bench.origin()).contains("no Flashfront superblock"));
@@ -379,7 +379,7 @@ fn a_cache_whose_device_failed_is_the_operators_decision() {
     served.end();
     for older in [Older::Keep, Older::Drop] {
         let image = std::fs::read(bench.cache()).unwrap();
-        let plan = Repair::plan(&bench.cache(), true, &mut |_, _| {}).unwrap();
+        let plan = Repair::plan(&bench.cache(), None, true, &mut |_, _| {}).unwrap();
         let report = plan.report().clone();
         assert!(report.needed && report.cache_failed && report.older_blocks >= 10, "{report:?}");
         plan.write(Some(older)).unwrap();

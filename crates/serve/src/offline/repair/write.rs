@@ -17,6 +17,7 @@ use flashfront_engine::format::{
 };
 
 use super::{FREE_SEGMENTS_MIN, Lane, Older, Repair, RepairError, RepairReport};
+use crate::failure;
 use crate::offline::chain::Chain;
 use crate::offline::walk::Reader;
 use crate::superblock;
@@ -52,6 +53,7 @@ impl Repair {
             }
         }
         self.write_all().map_err(|source| RepairError::Write { path: self.report.cache.clone(), source })?;
+        failure::forget(self.state.as_deref(), &self.superblock);
         self.report.repaired = true;
         Ok(self.report)
     }
