@@ -159,7 +159,7 @@ mod tests {
             "flashfront serve --cache C --without-mirror --origin O --nbd unix:/s",
             "flashfront mirror add M --force --control /c",
             "flashfront detach --cache C --mirror M --origin O",
-            "flashfront detach --cache C --origin O",
+            "flashfront detach --cache C --origin O --state S",
             "flashfront destage --cache C --origin O --state S --accept-changed-origin --json",
             "flashfront check C --json",
             "flashfront repair C --dry-run",

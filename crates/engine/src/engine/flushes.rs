@@ -67,9 +67,8 @@ impl Coordinator {
         }
     }
 
-    /// A flush of an origin has failed: any write before its end may be gone, and the next flush succeed all the same, as a disk's and Linux'
-    /// page cache's do (["fsyncgate"](https://lwn.net/Articles/752063)). What is dirty is written again; of direct writes the next FLUSH of a client
-    /// tells, once.
+    /// A flush of an origin has failed: any write before its end may be gone, and the next flush succeed all the same (ADR 0022). What is dirty is
+    /// written again; of direct writes the next FLUSH of a client tells, once.
     fn distrust_written(&mut self, at: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         for (lane, run) in self.destager.take_written(at) {
             lanes[lane].run_flushed(run, Err(DeviceError::Io), cx);
