@@ -167,6 +167,7 @@ impl Origin {
         (flush.issued, flush.wanted, flush.in_flight) = (all.flush.issued, all.flush.wanted, all.flush.in_flight);
         (self.mode, self.gauge, self.dirty) = (all.mode, all.gauge, BASE);
         (self.unflushed, self.changed) = (all.unflushed, all.changed);
+        (self.doubtful, self.failed_flushes) = (all.doubtful, all.failed_flushes);
         (self.flushing_direct, self.flushing_changed) = (all.flushing_direct, all.flushing_changed);
         (self.foreground_ios, self.last_foreground) = (all.foreground_ios, all.last_foreground);
     }

@@ -101,6 +101,7 @@ impl Engine {
                 // Of what a daemon before this wrote past its log nobody knows: it may have been killed.
                 unflushed: !options.planted(Canary::InheritedFlushed),
                 doubtful: false,
+                failed_flushes: 0,
                 changed: false,
                 flushing_changed: false,
                 flushing_direct: false,

@@ -87,6 +87,8 @@ pub(crate) struct Recovery {
     durable_seq: u64,
     /// Commits read but not applied, with the slots of their headers.
     pending: VecDeque<(CommitHeader, u32)>,
+    /// The first of them is torn, as one member has it.
+    torn: bool,
     /// Reads of them that failed.
     tries: u32,
     freed: Freed,
@@ -154,6 +156,7 @@ impl Lane {
                 next_seq: 1,
                 durable_seq: 0,
                 pending: VecDeque::new(),
+                torn: false,
                 tries: 0,
                 freed: Freed::default(),
                 commits: 0,
@@ -180,15 +183,10 @@ impl Lane {
         let Some(mut recovery) = self.recovery.take() else { return };
         let step = match result {
             Ok(()) => self.recover_step(&mut recovery, cx),
-            Err(_) if recovery.phase == Phase::Verify && recovery.turn_to_other(cx) => Ok(self.front(&recovery, cx)),
             Err(_) if matches!(recovery.phase, Phase::Area(_) | Phase::Body) && recovery.turn_to_other(cx) => {
                 Ok(self.checkpoint_read(&mut recovery, cx))
             }
-            // A commit that is torn can be read. This one may have been flushed, and much behind it: only `repair` ends a log here.
-            Err(_) if recovery.phase == Phase::Verify && recovery.tries < VERIFY_TRIES_MAX => {
-                recovery.tries += 1;
-                Ok(self.front(&recovery, cx))
-            }
+            Err(error) if recovery.phase == Phase::Verify => self.not_whole(&mut recovery, Some(error), cx),
             Err(error) if recovery.phase == Phase::Copy => {
                 let device = device(1 - recovery.member);
                 cx.event(Event::DeviceFailed { device, op: Op::Write, offset: recovery.reading, error });
@@ -204,12 +202,8 @@ impl Lane {
                 // It may be a block behind the header that can't be read.
                 (Phase::Head(_), Some(slot)) => Ok(Some((cx.shared.superblock.slot_offset(self.id as u32, slot), 1))),
                 (Phase::Head(_), None) if recovery.turn_to_other(cx) => self.recover_step(&mut recovery, cx),
-                // Nor does it matter what the other member has, if that can't be read: it is left out.
                 (Phase::Head(_), None) if recovery.ended => {
-                    let device = device(recovery.member);
-                    cx.event(Event::DeviceFailed { device, op: Op::Read, offset: recovery.reading, error });
-                    cx.fail_member(device);
-                    recovery.turn_back(cx);
+                    self.leave_out(&mut recovery, error, cx);
                     self.look_ahead(&mut recovery, cx)
                 }
                 _ => Err(OpenError::Read { offset: recovery.reading, error }),
@@ -288,7 +282,7 @@ impl Lane {
                 self.take_ahead(it, cx);
                 self.look_ahead(it, cx)
             }
-            Phase::Verify if !self.front_is_whole(it, cx) => Ok(self.torn(it, cx)),
+            Phase::Verify if !self.front_is_whole(it, cx) => self.not_whole(it, None, cx),
             // Nothing proves that both have it, but from now on it counts.
             Phase::Verify if cx.shared.members.state == State::Whole => {
                 it.phase = Phase::Copy;
@@ -303,14 +297,42 @@ impl Lane {
         }
     }
 
-    /// The first pending commit is not whole, as the member has it that was read. Perhaps the other one has it
-    /// whole; else the log ends before it.
-    fn torn(&mut self, it: &mut Recovery, cx: &mut Cx<'_>) -> Option<(u64, u32)> {
+    /// The first pending commit is not whole, as the member has it that was read, or can't be read (`error`). Perhaps the other one has it
+    /// whole. If one of them says that it is torn, it was never flushed, and the log ends before it. If all that is known
+    /// is that it can't be read, it may have been, and much behind it: only `repair` ends a log there.
+    fn not_whole(
+        &mut self,
+        it: &mut Recovery,
+        error: Option<DeviceError>,
+        cx: &mut Cx<'_>,
+    ) -> Result<Option<(u64, u32)>, OpenError> {
         if it.turn_to_other(cx) {
-            return self.front(it, cx);
+            it.torn = error.is_none();
+            return Ok(self.front(it, cx));
         }
-        it.pending.clear();
-        None
+        match error {
+            Some(error) if !it.torn => {
+                it.tries += 1;
+                it.turn_back(cx);
+                let again = it.tries <= VERIFY_TRIES_MAX;
+                again.then(|| self.front(it, cx)).ok_or(OpenError::Read { offset: it.reading, error })
+            }
+            _ => {
+                if let Some(error) = error {
+                    self.leave_out(it, error, cx);
+                }
+                it.pending.clear();
+                Ok(None)
+            }
+        }
+    }
+
+    /// What the member has that is being read doesn't matter, and it can't be read.
+    fn leave_out(&mut self, it: &mut Recovery, error: DeviceError, cx: &mut Cx<'_>) {
+        let device = device(it.member);
+        cx.event(Event::DeviceFailed { device, op: Op::Read, offset: it.reading, error });
+        cx.fail_member(device);
+        it.turn_back(cx);
     }
 
     /// Takes the next commit from the candidates, or says which head to read.
@@ -372,6 +394,7 @@ impl Lane {
 
     fn next_verify_read(&mut self, it: &mut Recovery, cx: &Cx<'_>) -> Option<(u64, u32)> {
         it.turn_back(cx);
+        it.torn = false;
         it.phase = Phase::Verify;
         self.front(it, cx)
     }
@@ -398,8 +421,8 @@ impl Lane {
         header.entries.iter().all(|entry| {
             block += u32::from(entry.has_data());
             match entry {
-                // It is forgotten anyway, and a mirror never had it.
-                Entry::Clean { .. } if drop_clean => true,
+                // It is forgotten anyway; and only the lead ever had it.
+                Entry::Clean { .. } if drop_clean || it.member != cx.shared.members.lead => true,
                 Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
                     let Some(flat) = cx.shared.flat(*key) else { return true };
                     cx.shared.checksum(cx.mem, flat, blocks_span(it.buf, block, 1)) == *checksum

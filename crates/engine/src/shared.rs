@@ -55,8 +55,10 @@ pub(crate) struct Origin {
     pub(crate) flush: FlushGate,
     /// Direct writes completed since the last flush was issued, or may have before this engine began.
     pub(crate) unflushed: bool,
-    /// A flush failed that covered some of them, and no client's FLUSH was told. Then `unflushed` is set, too.
+    /// A flush failed that covered some of them, and no client's FLUSH was told.
     pub(crate) doubtful: bool,
+    /// Flushes that failed.
+    pub(crate) failed_flushes: u32,
     /// Or may have changed something, though the log has what they wrote: no client waits for that, but what is promoted does.
     pub(crate) changed: bool,
     /// The flush in flight covers direct writes; else it is destage's alone, and no client needs to wait for it.
@@ -135,7 +137,8 @@ impl Origin {
     /// Waits until all direct writes completed so far are durable; `false` if they are already.
     pub(crate) fn await_durable(&mut self, waiter: FlushWaiter) -> bool {
         let promoted = matches!(waiter, FlushWaiter::Promoted(_));
-        if self.unflushed || (promoted && self.changed) {
+        let asked = self.doubtful && matches!(waiter, FlushWaiter::Request(_));
+        if self.unflushed || asked || (promoted && self.changed) {
             self.flush.join(waiter);
             true
         } else if self.flush.in_flight && (self.flushing_direct || (promoted && self.flushing_changed)) {

@@ -181,7 +181,8 @@ impl Lane {
             }
             _ => {
                 // Destage finds out what is wrong with it, at once: the new member doesn't have it.
-                if self.index.get(flat).is_some_and(|now| now.dirty && now.slot == found.slot) {
+                let same = self.index.get(flat).is_some_and(|now| now.dirty && now.slot == found.slot);
+                if same && !cx.shared.lost.contains(&flat) {
                     self.suspect.insert(flat);
                     self.urgent.insert(flat);
                 }

@@ -120,29 +120,37 @@ fn a_member_may_die_during_the_opening() {
     }
 }
 
-/// At every moment of a member's failure: a power cut, then both members are there, the failed one as well.
 /// A member takes nothing more once the cache is being opened, and several commits at the log's end wait to be verified.
 #[test]
 fn a_member_may_die_while_replay_verifies() {
-    for (member, lanes) in [(0, 1), (1, 1), (0, 2)] {
+    for (member, lanes, fate) in [(0, 1, Fate::Kept), (1, 1, Fate::Torn), (1, 1, Fate::Kept), (0, 2, Fate::Mixed)] {
         for op in [None, Some(Op::Write), Some(Op::Read)] {
             let mut client = Client::fresh(WorldSpec { lanes, stripe_blocks: 8, ..spec() });
             client.world.origins[0].faults.fail_range(0..u64::MAX, Some(Op::Write), DeviceError::Io);
             // Several full commits under one flush.
-            (0..30).for_each(|nth| _ = client.write(0, nth * 64, 64, false));
+            (0..12).for_each(|nth| _ = client.write(0, nth * 64, 64, false));
+            client.finish();
+            // Of clean blocks only the lead has the data.
+            (0..60).for_each(|nth| _ = client.read(0, (500 + nth * 3) * 8, 8));
+            client.finish();
+            (12..24).for_each(|nth| _ = client.write(0, nth * 64, 64, false));
             client.flush(0);
             client.finish();
+            // What is not flushed may be torn.
+            (24..28).for_each(|nth| _ = client.write(0, nth * 64, 64, false));
+            client.finish();
             let log = client.world.spec.superblock().slot_offset(0, 0);
-            client.crash(3, Fate::Kept, Fate::Lost);
+            client.crash(3, fate, Fate::Lost);
             client.world.member_mut(member).unwrap().faults.fail_range(log..u64::MAX, op, DeviceError::Io);
             client.open();
-            eprintln!("member {member}, {lanes} lanes, {op:?}");
+            eprintln!("member {member}, {lanes} lanes, {fate:?}, {op:?}");
             nobody_noticed(&mut client);
             leave(client);
         }
     }
 }
 
+/// At every moment of a member's failure: a power cut, then both members are there, the failed one as well.
 #[test]
 fn a_power_cut_while_a_member_is_left_out() {
     for member in 0..2 {

@@ -35,6 +35,8 @@ pub(crate) struct Run {
     device: DeviceId,
     pending: u32,
     result: Result<(), DeviceError>,
+    /// Of its origin, when its write began.
+    failed_flushes: u32,
 }
 
 impl Lane {
@@ -114,7 +116,15 @@ impl Lane {
             self.log.segment_of(slot).pins += 1;
         }
         let device = self.holder(first, cx);
-        let run = self.runs.insert(Run { first, versions, buf: Some(buf), device, pending: 1, result: Ok(()) });
+        let run = self.runs.insert(Run {
+            first,
+            versions,
+            buf: Some(buf),
+            device,
+            pending: 1,
+            result: Ok(()),
+            failed_flushes: 0,
+        });
         let mut nth = 0;
         while nth < blocks {
             let slot = self.runs[run].versions[nth as usize].0;
@@ -208,6 +218,7 @@ impl Lane {
         let (device, offset, len) = cx.origin_range(first, self.runs[run].versions.len() as u64);
         let io = self.ios.insert(LaneIo::RunWrite { run });
         let origin = cx.shared.origin_of(first);
+        self.runs[run].failed_flushes = cx.shared.origins[origin].failed_flushes;
         cx.shared.origins[origin].gauge.writes.began(cx.now);
         cx.io(self.id, io, device, Op::Write, offset, Some(Span::new(buf, 0, len as u32)));
     }
@@ -245,8 +256,12 @@ impl Lane {
 
     /// The origin's flush after the run's write is over.
     pub(crate) fn run_flushed(&mut self, run: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        let origin = cx.shared.origin_of(self.runs[run].first);
+        // Another flush may have failed since its write began, and the origin have dropped that write (ADR 0022).
+        let doubtful = self.runs[run].failed_flushes != cx.shared.origins[origin].failed_flushes;
+        let result = if doubtful { result.and(Err(DeviceError::Io)) } else { result };
         if let Err(error) = result {
-            cx.shared.up.push(Up::DestageFailed { origin: cx.shared.origin_of(self.runs[run].first), error });
+            cx.shared.up.push(Up::DestageFailed { origin, error });
             self.drop_run(run, true, cx);
             return;
         }

@@ -43,8 +43,8 @@ pub(crate) struct Destager {
     order: Box<dyn Order>,
     /// Runs gathered or written right now.
     runs: u32,
-    /// Runs written, waiting for a flush: (origin, lane, run, blocks).
-    written: Vec<(usize, usize, usize, u32)>,
+    /// Runs written, waiting for a flush: (origin, lane, run).
+    written: Vec<(usize, usize, usize)>,
     written_blocks: u64,
     /// Runs whose flush is asked for.
     flushing: u32,
@@ -103,18 +103,8 @@ impl Destager {
 
     pub(crate) fn run_written(&mut self, origin: usize, lane: usize, run: usize, blocks: u32) {
         self.runs -= 1;
-        self.written.push((origin, lane, run, blocks));
+        self.written.push((origin, lane, run));
         self.written_blocks += u64::from(blocks);
-    }
-
-    /// Takes those of an origin away that no flush is wanted for yet: (lane, run).
-    pub(crate) fn take_written(&mut self, of: usize) -> Vec<(usize, usize)> {
-        let taken: Vec<_> = self.written.extract_if(.., |(origin, ..)| *origin == of).collect();
-        self.written_blocks -= taken.iter().map(|(.., blocks)| u64::from(*blocks)).sum::<u64>();
-        if self.idle() {
-            self.busy_since = None;
-        }
-        taken.into_iter().map(|(_, lane, run, _)| (lane, run)).collect()
     }
 
     pub(crate) fn run_dropped(&mut self) {
@@ -217,7 +207,7 @@ impl Destager {
         // One flush at a time, and one batch written meanwhile: else a slow flush would find more and more behind it.
         if !self.written.is_empty() && self.flushing == 0 && (self.runs == 0 || enough) {
             self.flushing += self.written.len() as u32;
-            for (origin, lane, run, _) in self.written.drain(..) {
+            for (origin, lane, run) in self.written.drain(..) {
                 cx.shared.origins[origin].flush.join(FlushWaiter::Run(lane, run));
             }
             self.written_blocks = 0;

@@ -45,17 +45,16 @@ impl Coordinator {
         if let Err(error) = result {
             origin.unflushed |= origin.flushing_direct;
             origin.changed |= origin.flushing_changed;
+            // Any write before its end may be gone, and the next flush succeed all the same (ADR 0022).
+            origin.failed_flushes = origin.failed_flushes.wrapping_add(1);
             origin.doubtful |= origin.unflushed;
             let device = DeviceId::Origin(cx.shared.superblock.origins[at].id);
             cx.event(Event::DeviceFailed { device, op: Op::Flush, offset: 0, error });
-            self.distrust_written(at, lanes, cx);
         }
         let origin = &mut cx.shared.origins[at];
         let told = over.iter().any(|(_, waiter)| matches!(waiter, FlushWaiter::Request(_)));
         let doubtful = origin.doubtful;
         origin.doubtful &= !told;
-        // Whoever flushes next has to come by here.
-        origin.unflushed |= origin.doubtful;
         let runs = over.iter().filter(|(_, waiter)| matches!(waiter, FlushWaiter::Run(..))).count() as u32;
         let cleaned_before = cx.shared.counters.destaged_blocks;
         for (_, waiter) in over {
@@ -64,14 +63,6 @@ impl Coordinator {
         }
         if runs > 0 {
             self.destager.flushed(runs, cx.shared.counters.destaged_blocks - cleaned_before, cx.now);
-        }
-    }
-
-    /// A flush of an origin has failed: any write before its end may be gone, and the next flush succeed all the same (ADR 0022). What is dirty is
-    /// written again; of direct writes the next FLUSH of a client tells, once.
-    fn distrust_written(&mut self, at: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        for (lane, run) in self.destager.take_written(at) {
-            lanes[lane].run_flushed(run, Err(DeviceError::Io), cx);
         }
     }
 

@@ -39,6 +39,7 @@ impl Coordinator {
                     }
                     // At once, so that the first who promote or flush don't wait for it.
                     cx.shared.origins.iter_mut().filter(|it| it.unflushed).for_each(|it| it.flush.want());
+                    self.flush_devices(lanes, cx);
                     cx.event(Event::Ready { blocks_cached, blocks_dirty, commits_replayed });
                 }
             }

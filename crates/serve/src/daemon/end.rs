@@ -45,7 +45,7 @@ impl Daemon<'_> {
                     Err(second) => tracing::error!("{error}, nor remembered ({second}): never serve this cache again"),
                 },
             }
-            return Ok(Ended::CacheFailed { blocks_dirty });
+            return certain().map(|()| Ended::CacheFailed { blocks_dirty });
         }
         if !clean {
             return Ok(Ended::AtOnce);

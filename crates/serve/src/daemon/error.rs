@@ -76,7 +76,7 @@ pub enum ServeError {
     },
     /// At the end of a stop: a flush failed, and nobody has been told.
     #[error(
-        "{0}: a flush failed, so what clients have written to it past the cache since their last FLUSH may be lost, whatever later flushes say; look at the device (the log has its error) and check what is on it (fsck). The cache itself is stopped and clean"
+        "{0}: a flush failed, so what clients have written to it past the cache since their last FLUSH may be lost, whatever later flushes say; look at the device (the log has its error) and check what is on it (fsck)"
     )]
     Doubtful(String),
     /// A mirror was named, but the cache has none.

@@ -4,7 +4,7 @@
 use flashfront_device::sim::Fate;
 use flashfront_device::wrap::{Fault, Rule};
 use flashfront_engine::{Control, DeviceError, Event, Mode, Op, OriginId};
-use flashfront_sim::Client;
+use flashfront_sim::{Client, WorldSpec};
 
 use super::{lazy, small};
 
@@ -78,19 +78,22 @@ fn a_failed_flush_is_told_once() {
 /// Invariant 4: of what destage writes while a flush fails nothing is clean by the next one.
 #[test]
 fn what_was_written_during_a_failed_flush_stays_dirty() {
-    let mut client = Client::fresh(lazy(16));
-    for nth in 0..240 {
-        client.write(0, nth * 128, 8, false);
+    for seed in 0..12 {
+        // In batches: a run's write and a flush that fails may end together.
+        let mut client = Client::fresh(WorldSpec { seed, batches: seed > 0, ..lazy(16) });
+        for nth in 0..240 {
+            client.write(0, nth * 128, 8, false);
+        }
+        client.flush(0);
+        client.finish();
+        client.make_origins_fickle();
+        let held = Rule { op: Some(Op::Flush), times: 1, ..Rule::always(Fault::Timeout { hold_ns: 50_000_000 }) };
+        client.world.origins[0].faults.order(held);
+        client.world.drain();
+        assert!(client.world.origins[0].faults.hits().values().sum::<u64>() > 0);
+        // The checkpoint of a stop says what is clean.
+        client.stop();
+        client.crash(1, Fate::Kept, Fate::Lost);
+        client.judge_origins();
     }
-    client.flush(0);
-    client.finish();
-    client.make_origins_fickle();
-    let held = Rule { op: Some(Op::Flush), times: 1, ..Rule::always(Fault::Timeout { hold_ns: 50_000_000 }) };
-    client.world.origins[0].faults.order(held);
-    client.world.drain();
-    assert!(client.world.origins[0].faults.hits().values().sum::<u64>() > 0);
-    // The checkpoint of a stop says what is clean.
-    client.stop();
-    client.crash(1, Fate::Kept, Fate::Lost);
-    client.judge_origins();
 }
