@@ -132,15 +132,26 @@ impl Lane {
         if op == Op::Write {
             cx.shared.origins[origin].gauge.writes.began(cx.now);
         }
-        let io = self.ios.insert(LaneIo::Direct { piece: at });
+        let failed_flushes = cx.shared.origins[origin].failed_flushes;
+        let io = self.ios.insert(LaneIo::Direct { piece: at, failed_flushes });
         cx.ranged_io(self.id, io, device, op, offset, len, span);
     }
 
-    pub(crate) fn direct_done(&mut self, at: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+    /// `failed_flushes`: of the origin, when the write began.
+    pub(crate) fn direct_done(
+        &mut self,
+        at: usize,
+        failed_flushes: u32,
+        result: Result<(), DeviceError>,
+        cx: &mut Cx<'_>,
+    ) {
         self.pieces[at].pending -= 1;
         let kind = self.pieces[at].kind;
         let origin = cx.shared.origin_of(self.pieces[at].first);
         cx.shared.origins[origin].foreground_ended(cx.now);
+        // A flush that failed meanwhile may have dropped it, and the next one say nothing of that (ADR 0022).
+        let doubtful = failed_flushes != cx.shared.origins[origin].failed_flushes;
+        let result = if doubtful { result.and(Err(DeviceError::Io)) } else { result };
         if !matches!(kind, PieceKind::Discard | PieceKind::Zero) {
             cx.shared.origins[origin].gauge.writes.ended(result.is_ok(), cx.now);
         }

@@ -130,6 +130,7 @@ pub(crate) enum LaneIo {
     /// A direct write, discard or zero.
     Direct {
         piece: usize,
+        failed_flushes: u32,
     },
     Commit {
         seq: u64,
@@ -308,7 +309,7 @@ impl Lane {
             LaneIo::ReadWide(read) => self.wide_done(&read, result, cx),
             LaneIo::Detour(read) => self.detour_done(&read, result, cx),
             LaneIo::Merge { piece, block, buf, from } => self.merge_done(piece, block, buf, from, result, cx),
-            LaneIo::Direct { piece } => self.direct_done(piece, result, cx),
+            LaneIo::Direct { piece, failed_flushes } => self.direct_done(piece, failed_flushes, result, cx),
             LaneIo::Commit { seq } => self.commit_done(seq, result, cx),
             LaneIo::RunRead { run } => self.run_read_done(run, result, cx),
             LaneIo::RunWrite { run } => self.run_write_done(run, result, cx),
