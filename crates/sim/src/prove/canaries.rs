@@ -36,7 +36,8 @@ mod with {
     const SEEDS_MAX: u64 = 400;
 
     /// The bugs that hardly any random life meets (one in some hundred), and the workload that is made to meet them.
-    const MADE_FOR: [(Canary, &str); 3] = [
+    const MADE_FOR: [(Canary, &str); 4] = [
+        (Canary::OriginAhead, "modes"),
         (Canary::MirrorUnrecorded, "mirror-lead"),
         (Canary::JoinedVoid, "neighbours"),
         (Canary::InheritedFlushed, "killed"),
