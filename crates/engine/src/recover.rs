@@ -36,7 +36,7 @@ use replay::Freed;
 const COMMIT_BLOCKS_MAX: u32 = 253;
 /// Dirty blocks that are sorted at a time, in 8 to 16 MiB.
 const GATHERED: usize = 1 << 20;
-/// Failed reads of commits that may be whole, of one opening, that are tried again: a device that has just been powered on fails at times.
+/// Failed reads of commits that may be whole, of one opening, that are tried again, from either member: enough for an error that passes.
 const VERIFY_TRIES_MAX: u32 = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use crate::types::BLOCK_BYTES;
 
 /// Blocks that a lane copies at a time: 64 KiB, so that clients hardly notice.
 pub(crate) const COPIES_MAX: u32 = 16;
-/// Reads of a lane that failed and are tried again.
+/// Reads of a lane that failed, or brought another content, and are tried again.
 const READ_TRIES_MAX: u32 = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) struct Sync {
     flying: u32,
     copied: u64,
     of: u64,
-    /// Reads that failed and were tried again.
+    /// Those so far.
     tries: u32,
 }
 

@@ -6,7 +6,7 @@
 //! at 1 MiB (LVM's first extent, most first partitions), at 16 MiB (LUKS2's data), and a block of each of the
 //! first 32 MiB. A file system that was mounted and written to changes its superblock, so the usual accident is
 //! seen (tests: `a_fingerprint_notices_changes`, `partitions_are_found_wherever_they_begin`); a change of one block far inside is found with
-//! probability 64 / blocks only, and so is a file system on a logical volume further back. About 1 s on an HDD.
+//! probability 64 / blocks only, and so is a file system on a logical volume further back. About 1 s on an HDD, by calculation.
 
 use std::io;
 
