@@ -68,6 +68,12 @@ impl StopHandle {
         self.wake();
     }
 
+    /// Asks for now, with nothing in between: after a first ask alone it may stop cleanly before the second comes.
+    pub fn stop_at_once(&self) {
+        self.asked.fetch_add(2, Ordering::SeqCst);
+        self.wake();
+    }
+
     /// Wakes the daemon's loop.
     fn wake(&self) {
         if let Some(waker) = self.waker.get()

@@ -207,8 +207,7 @@ impl Served {
 
     /// As a crash would leave it.
     pub(crate) fn stop_at_once(self) {
-        self.stop.stop();
-        self.stop.stop();
+        self.stop.stop_at_once();
         assert_eq!(self.thread.join().unwrap().unwrap(), Ended::AtOnce);
     }
 }

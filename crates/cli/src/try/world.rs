@@ -127,8 +127,8 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         if self.daemon.is_some() {
-            // Not the clean way: the first stop asks for that, the second for now.
-            self.stop.stop();
+            // Not the clean way, which the next line asks for.
+            self.stop.stop_at_once();
         }
         if let Err(error) = self.end() {
             tracing::error!("{error:#}");

@@ -202,7 +202,7 @@ fn clean_data_of_a_failed_cache_is_dropped_by_the_operators_word() {
 fn a_stop_at_once_marks_a_failed_cache_too() {
     let bench = Bench::formatted();
     let served = failed_while_dirty(&bench, &Arc::new(true.into()));
-    served.stop.stop();
+    served.stop.stop_at_once();
     assert!(matches!(served.end(), Ended::CacheFailed { .. }));
     assert!(superblock(&bench).failed);
 }
