@@ -19,6 +19,7 @@ mod budget;
 mod buffers;
 mod bypass;
 mod canary;
+mod chains;
 mod check;
 mod checkpoint;
 mod commit;

@@ -17,7 +17,6 @@
 //! What it says is about recent times: the last four to eight rounds, a round being as many accesses as the cache has blocks. It
 //! doesn't know the time: dirty blocks are written to the origin when they leave.
 
-mod chains;
 mod duel;
 mod lru;
 mod model;

@@ -322,6 +322,11 @@ fn the_window_is_a_fifo_that_forgets_what_it_is_told_to() {
     window.forget(11..13);
     assert_eq!(window.keys().collect::<Vec<_>>(), [13]);
     assert_eq!(window.put(14, 1).unwrap().1, None, "the place of what was forgotten is free");
+    window.forget(14..1 << 60);
+    assert_eq!(window.keys().collect::<Vec<_>>(), [13], "of a range that is longer than the window, too");
+    window.forget(0..u64::MAX);
+    assert_eq!(window.keys().count(), 0);
+    window.forget(0..u64::MAX);
     assert!(Window::new(31, 1).put(1, 1).is_none());
     assert_eq!(Window::new(1 << 40, 4).capacity(), 1024, "16 MiB, shared by the lanes");
 }

@@ -5,8 +5,7 @@
 
 use alloc::vec::Vec;
 
-use super::chains::Chains;
-use super::model::grow;
+use crate::chains::{Chains, grow};
 
 /// The slot that is both ends of the list; it holds no key.
 const ENDS: u32 = 0;

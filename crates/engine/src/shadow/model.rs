@@ -14,16 +14,14 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::chains::Chains;
 use super::totals::Totals;
 use super::unseen::Unseen;
 use crate::budget::Budget;
+use crate::chains::Chains;
 use crate::neighbours::begin_of_unit;
 use crate::policy::{self, Capacity, HITS_MAX, Hold, Policy, Window, Zone};
 use crate::sparse::Sparse;
 use crate::types::Time;
-
-pub(super) use log::grow;
 
 const NOBODY: u64 = u64::MAX;
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The log of the model: what is appended, and how room is made.
 
-use alloc::vec::Vec;
-
 use super::{Model, NOBODY, Note};
+use crate::chains::grow;
 use crate::policy::Zone;
 use crate::sparse::Sparse;
 use crate::types::{BLOCK_BYTES, SegmentId};
@@ -106,13 +105,4 @@ impl Model {
         }
         self.policy.victim(&|_| true)
     }
-}
-
-/// Makes a table longer, by doubling it, but never for more than it can need.
-pub(in crate::shadow) fn grow<T: Clone>(table: &mut Vec<T>, len: usize, most: usize, value: T) {
-    if len > table.capacity() {
-        let capacity = (2 * table.len()).clamp(len, most.max(len));
-        table.reserve_exact(capacity - table.len());
-    }
-    table.resize(len, value);
 }

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Key to slot for the model: chains through the slots themselves, whose keys are kept elsewhere.
+//! Key to slot: chains through the slots themselves, whose keys are kept elsewhere.
 //!
-//! 8 to 12 bytes a slot, and nothing is ever rehashed but when the log grows for the first time: a shadow runs between
+//! 8 to 12 bytes a slot, and nothing is ever rehashed but when there come to be more slots for the first time: a shadow runs between
 //! two requests, which must not wait for a table to be tidied up.
 
 use alloc::vec::Vec;
 
-use super::model::grow;
 use crate::policy::mix;
 
 const NONE: u32 = u32::MAX;
 
 /// Where each key is. All methods take the keys by slot.
 #[derive(Default)]
-pub(super) struct Chains {
+pub(crate) struct Chains {
     /// The first slot of each chain; a power of two of them.
     heads: Vec<u32>,
     /// Slot -> the next one in its chain.
@@ -22,7 +21,7 @@ pub(super) struct Chains {
 
 impl Chains {
     /// Makes room for `slots` slots, of `most` that there will be at most.
-    pub(super) fn grow(&mut self, slots: usize, most: usize, keys: &[u64]) {
+    pub(crate) fn grow(&mut self, slots: usize, most: usize, keys: &[u64]) {
         if slots > self.heads.len() {
             let linked: Vec<u32> = self.slots().collect();
             self.heads = alloc::vec![NONE; (2 * slots).min(most).next_power_of_two()];
@@ -33,7 +32,7 @@ impl Chains {
         }
     }
 
-    pub(super) fn find(&self, key: u64, keys: &[u64]) -> Option<u32> {
+    pub(crate) fn find(&self, key: u64, keys: &[u64]) -> Option<u32> {
         let mut slot = *self.heads.get(self.chain(key))?;
         while slot != NONE && keys[slot as usize] != key {
             slot = self.next[slot as usize];
@@ -42,13 +41,13 @@ impl Chains {
     }
 
     /// Adds a slot whose key is in no other.
-    pub(super) fn insert(&mut self, slot: u32, keys: &[u64]) {
+    pub(crate) fn insert(&mut self, slot: u32, keys: &[u64]) {
         let chain = self.chain(keys[slot as usize]);
         self.next[slot as usize] = core::mem::replace(&mut self.heads[chain], slot);
     }
 
     /// Takes out a slot that is in.
-    pub(super) fn remove(&mut self, slot: u32, keys: &[u64]) {
+    pub(crate) fn remove(&mut self, slot: u32, keys: &[u64]) {
         let chain = self.chain(keys[slot as usize]);
         let next = self.next[slot as usize];
         let mut at = self.heads[chain];
@@ -62,7 +61,7 @@ impl Chains {
         self.next[at as usize] = next;
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         ((self.heads.capacity() + self.next.capacity()) * size_of::<u32>()) as u64
     }
 
@@ -76,6 +75,15 @@ impl Chains {
             core::iter::successors(linked(head), move |slot| linked(&self.next[*slot as usize]))
         })
     }
+}
+
+/// Makes a table longer, by doubling it, but never for more than it can need.
+pub(crate) fn grow<T: Clone>(table: &mut Vec<T>, len: usize, most: usize, value: T) {
+    if len > table.capacity() {
+        let capacity = (2 * table.len()).clamp(len, most.max(len));
+        table.reserve_exact(capacity - table.len());
+    }
+    table.resize(len, value);
 }
 
 #[cfg(test)]
