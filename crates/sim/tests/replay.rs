@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use flashfront_engine::policy::Spec;
+use flashfront_sim::policy::flashfront::Flashfront;
 use flashfront_sim::policy::{self, Build};
 use flashfront_sim::replay::{GridChoice, Progress, Replayed, Size, Source, SourceError, Totals, replay};
 use flashfront_sim::trace::{Action, Format, Options};
@@ -74,6 +75,28 @@ fn a_budget_declines_reads_and_no_writes() {
     let mixed: String = (0..400).map(|nth| format!("w{}+4 r{} ", nth * 4, 10_000 + nth)).collect();
     let mixed = within(mixed, Some(day_of_blocks));
     assert_eq!((mixed.absorbed_blocks, mixed.fill_blocks), (1600, 0));
+}
+
+/// What is counted from outside, from what a policy says that it did, is what the model of ours counts itself.
+#[test]
+fn of_ours_as_much_is_counted_as_its_model_counts() {
+    let mut state = 1_u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for capacity in [1, 2, 3, 5, 8, 15, 16, 17, 31, 40, 64, 100, 300, 1100] {
+        let accesses: Vec<(bool, u64)> =
+            (0..20_000).map(|_| (random(3) == 0, random(4 * capacity).min(random(4 * capacity)))).collect();
+        let text: Vec<String> =
+            accesses.iter().map(|(write, key)| format!("{}{key}", if *write { 'w' } else { 'r' })).collect();
+        let found = totals("as-its-model", &text.join(" "), "flashfront", capacity);
+        let mut model = Flashfront::new(capacity as usize);
+        for (write, key) in &accesses {
+            model.ask(*key, *write);
+        }
+        assert_eq!(found, model.totals(), "{capacity} blocks");
+    }
 }
 
 #[test]
