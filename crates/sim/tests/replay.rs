@@ -290,6 +290,22 @@ fn each_disk_has_a_grid_of_its_own() {
     assert_eq!((shifted.phases(), shifted.unique_blocks, shifted.rows[0].totals.accesses), (vec![0, 7], 150, 150));
 }
 
+/// A garbled line with a time near the end of all times: policies that go by it must not count the seconds until it comes round.
+#[test]
+fn no_time_is_too_late_for_a_policy() {
+    let line = |time: u64, block: u64| format!("{time},h,0,Write,{},4096,1\n", block * 4096);
+    let text: String = [184_467_440_737_095_516, 184_467_440_737_095_516, 128_166_372_003_061_629, 3]
+        .into_iter()
+        .zip(0..)
+        .map(|(time, block)| line(time, block))
+        .collect();
+    let source = source(written("late.csv", &text), Some("msr"));
+    let names: Vec<&str> = policy::ALL.iter().map(|spec| spec.name).collect();
+    let found = replayed(&source, &names, &[Size::Blocks(100)]);
+    assert!(found.rows.iter().all(|row| row.totals.origin_write_blocks == 4), "{:?}", found.rows);
+    assert_eq!(found.times_back, 2);
+}
+
 #[test]
 fn a_replay_that_is_to_stop_does_and_what_foresight_takes_is_told() {
     let progress = Progress::default();
