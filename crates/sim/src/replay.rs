@@ -148,7 +148,8 @@ pub fn replay(
     let survey = if twice {
         let found = fs::metadata(&source.path);
         let found = found.map_err(|error| SourceError::Open { path: source.path.clone(), error })?;
-        if !found.is_file() {
+        // What is wrong with a folder is not how often it can be read.
+        if !found.is_file() && !found.is_dir() {
             return Err(SourceError::Once { path: source.path.clone() });
         }
         Survey::of(source.open(progress)?, foresee, progress)?

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use flashfront_engine::policy::Spec;
+use flashfront_sim::policy::flashfront::Flashfront;
 use flashfront_sim::policy::{self, Build};
 use flashfront_sim::replay::{GridChoice, Progress, Replayed, Size, Source, SourceError, Totals, replay};
 use flashfront_sim::trace::{Action, Format, Options};
@@ -74,6 +75,28 @@ fn a_budget_declines_reads_and_no_writes() {
     let mixed: String = (0..400).map(|nth| format!("w{}+4 r{} ", nth * 4, 10_000 + nth)).collect();
     let mixed = within(mixed, Some(day_of_blocks));
     assert_eq!((mixed.absorbed_blocks, mixed.fill_blocks), (1600, 0));
+}
+
+/// What is counted from outside, from what a policy says that it did, is what the model of ours counts itself.
+#[test]
+fn of_ours_as_much_is_counted_as_its_model_counts() {
+    let mut state = 1_u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for capacity in [1, 2, 3, 5, 8, 15, 16, 17, 31, 40, 64, 100, 300, 1100] {
+        let accesses: Vec<(bool, u64)> =
+            (0..20_000).map(|_| (random(3) == 0, random(4 * capacity).min(random(4 * capacity)))).collect();
+        let text: Vec<String> =
+            accesses.iter().map(|(write, key)| format!("{}{key}", if *write { 'w' } else { 'r' })).collect();
+        let found = totals("as-its-model", &text.join(" "), "flashfront", capacity);
+        let mut model = Flashfront::new(capacity as usize);
+        for (write, key) in &accesses {
+            model.ask(*key, *write);
+        }
+        assert_eq!(found, model.totals(), "{capacity} blocks");
+    }
 }
 
 #[test]
@@ -265,6 +288,22 @@ fn each_disk_has_a_grid_of_its_own() {
     source.grid = GridChoice::Detected;
     let shifted = replayed(&source, &["lru"], &[Size::Blocks(8)]);
     assert_eq!((shifted.phases(), shifted.unique_blocks, shifted.rows[0].totals.accesses), (vec![0, 7], 150, 150));
+}
+
+/// A garbled line with a time near the end of all times: policies that go by it must not count the seconds until it comes round.
+#[test]
+fn no_time_is_too_late_for_a_policy() {
+    let line = |time: u64, block: u64| format!("{time},h,0,Write,{},4096,1\n", block * 4096);
+    let text: String = [184_467_440_737_095_516, 184_467_440_737_095_516, 128_166_372_003_061_629, 3]
+        .into_iter()
+        .zip(0..)
+        .map(|(time, block)| line(time, block))
+        .collect();
+    let source = source(written("late.csv", &text), Some("msr"));
+    let names: Vec<&str> = policy::ALL.iter().map(|spec| spec.name).collect();
+    let found = replayed(&source, &names, &[Size::Blocks(100)]);
+    assert!(found.rows.iter().all(|row| row.totals.origin_write_blocks == 4), "{:?}", found.rows);
+    assert_eq!(found.times_back, 2);
 }
 
 #[test]

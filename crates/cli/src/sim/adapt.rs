@@ -99,20 +99,25 @@ impl Adapt {
         let report = self.report.open()?;
         let experiment = Experiment { cache_blocks: self.cache_blocks, rounds: self.rounds, seed: self.seed };
         let outcomes = self.watched(&experiment)?;
-        if self.csv {
-            human::print(&csv(&outcomes)?)?;
-        }
-        for outcome in &outcomes {
-            if self.json {
-                outcome.rows.iter().try_for_each(|row| human::print_json(&line(outcome, row)))?;
-            } else if !self.csv {
-                human::print(&table(outcome, &experiment)?)?;
-            }
-        }
+        let printed = self.print(&outcomes, &experiment);
         if let Some(report) = report {
             report.write("How soon a cache adapts", &report::adapted(&outcomes, &experiment)?)?;
         }
-        Ok(ExitCode::SUCCESS)
+        printed.map(|()| ExitCode::SUCCESS)
+    }
+
+    fn print(&self, outcomes: &[Outcome], experiment: &Experiment) -> anyhow::Result<()> {
+        if self.csv {
+            return human::print(&csv(outcomes)?);
+        }
+        for outcome in outcomes {
+            if self.json {
+                outcome.rows.iter().try_for_each(|row| human::print_json(&line(outcome, row)))?;
+            } else {
+                human::print(&table(outcome, experiment)?)?;
+            }
+        }
+        Ok(())
     }
 
     /// All cases, while a bar shows how far they are.

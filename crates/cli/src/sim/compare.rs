@@ -78,19 +78,19 @@ impl Compare {
         let compared = watched(&comparison, &stop)?;
         let cells = comparison.cells(&compared);
         let systems = &comparison.systems;
-        if self.json {
-            human::print_json(&line(suite, &cells))?;
+        let printed = if self.json {
+            human::print_json(&line(suite, &cells))
         } else if self.csv {
-            human::print(&csv(suite, &cells)?)?;
+            human::print(&csv(suite, &cells)?)
         } else if self.markdown {
-            human::print(&markdown(suite, systems, &cells)?)?;
+            human::print(&markdown(suite, systems, &cells)?)
         } else {
-            human::print(&table(suite, systems, &cells)?)?;
-        }
+            human::print(&table(suite, systems, &cells)?)
+        };
         if let Some(report) = report {
             report.write(&format!("Comparison {}", suite.name), &report::compared(&comparison, &compared, &cells)?)?;
         }
-        Ok(ExitCode::SUCCESS)
+        printed.map(|()| ExitCode::SUCCESS)
     }
 
     /// What was asked for.

@@ -52,7 +52,7 @@ pub(crate) struct Replay {
     page_cache_blocks: u64,
     /// What may be written to flash in a day of the trace, a size or "0.5 DWPD": beyond it `flashfront` and `flashfront_disk` don't cache what is read, as
     /// `serve` with the same option. The others know no such bound.
-    #[arg(long, value_name = "BUDGET", default_value = "none")]
+    #[arg(long, value_name = "BUDGET", default_value = "none", allow_negative_numbers = true)]
     flash_writes_per_day: FlashBudget,
     /// The traces' format, if it can't be told from what is in them.
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(Format::all().map(|it| it.name)))]
@@ -130,15 +130,15 @@ impl Replay {
         let ended = self.traces.iter().enumerate().try_for_each(|(nth, trace)| {
             let source = self.source(trace);
             let replayed = watched.replay(nth, &source, &policies, &sizes, &budget)?;
-            self.print(&source, &replayed, nth == 0)?;
+            let printed = self.print(&source, &replayed, nth == 0);
             done.push((trace.display().to_string(), replayed));
-            anyhow::Ok(())
+            printed
         });
         if let Some(report) = report.filter(|_| !done.is_empty()) {
-            // Also if a later trace can't be read: what is done took its time.
+            // Also if a later trace can't be read, or nobody reads what is printed any more: what is done took its time.
             report.write("Cache policies on block traces", &report::replayed(&done)?)?;
-            if ended.is_err() {
-                tracing::warn!("the report has the traces before the one that failed");
+            if done.len() < self.traces.len() {
+                tracing::warn!("the report has only the first {} of {} traces", done.len(), self.traces.len());
             }
         }
         ended.map(|()| ExitCode::SUCCESS)

@@ -75,16 +75,17 @@ impl Run {
         };
         scenario.beside.extend(beside);
         let outcome = watched(&scenario, &stop)?;
-        if self.json {
-            human::print_json(&json::line(&scenario, &outcome))?;
+        let printed = if self.json {
+            human::print_json(&json::line(&scenario, &outcome))
         } else if self.csv {
-            human::print(&text::csv(&scenario, &outcome)?)?;
+            human::print(&text::csv(&scenario, &outcome)?)
         } else {
-            human::print(&text::table(&scenario, &outcome)?)?;
-        }
+            human::print(&text::table(&scenario, &outcome)?)
+        };
         if let Some(report) = report {
             report.write(&format!("{kind} {}", scenario.name), &report::ran(&scenario, &outcome)?)?;
         }
+        printed?;
         let all = outcome.verdicts.iter().all(|verdict| verdict.holds);
         Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

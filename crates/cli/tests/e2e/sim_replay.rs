@@ -92,9 +92,11 @@ fn sim_replay_refuses_what_it_can_t_replay() {
         (&["--cache-blocks", "-1"], &trace, &["invalid value '-1' for '--cache-blocks"]),
         (&["--flash-writes-per-day", "1 DWPD", "--policy", "lru"], &trace, &["is for flashfront", "--policy"]),
         (&["--flash-writes-per-day", "a lot"], &trace, &["a lot", "DWPD"]),
+        (&["--flash-writes-per-day", "-1"], &trace, &["`-1` is no budget", "DWPD"]),
         (&["--page-cache-blocks", "-1"], &trace, &["invalid value '-1' for '--page-cache-blocks"]),
         (&["--format", "blocks", "--report", "-"], &trace, &["--report -", "not to stdout"]),
-        (&["--format", "blocks"], &place.dir().to_owned(), &["not a regular file"]),
+        (&["--format", "blocks"], &place.dir().to_owned(), &["can't read the trace", "directory"]),
+        (&["--format", "blocks"], &PathBuf::from("/dev/null"), &["not a regular file", "--cache-blocks"]),
     ] {
         refused(&place, &mut replay(args, path), words).unwrap_or_else(|why| panic!("{args:?}: {why}"));
     }
@@ -246,7 +248,7 @@ fn an_interrupted_replay_reports_what_it_has() {
     let said = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(1), "{said}");
     assert!(
-        said.contains("endless: interrupted") && said.contains("the report has the traces before the one"),
+        said.contains("endless: interrupted") && said.contains("the report has only the first 1 of 2 traces"),
         "{said}"
     );
     assert!(fs::read_to_string(&report).is_ok_and(|page| page.contains("loop.trace")), "the report is there");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `--report FILE` of `flashfront sim`: a page that needs nothing else, and harms nothing.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::harness::{Place, flashfront, must, output, show};
 use crate::refusal::{Table, refused};
@@ -35,6 +35,23 @@ pub(crate) fn assert_self_contained(page: &str) {
         assert!(begun > 0, "there is no {element}");
     }
     assert!(!page.contains("NaN") && !page.contains("inf\"") && !page.contains("inf "), "a figure that is none");
+}
+
+/// A disk that is full, as `| head` would be: the exit code says so, and the report is there all the same.
+#[test]
+fn a_report_is_written_also_if_nothing_can_be_printed() {
+    let place = Place::new();
+    let trace = trace(&place, "some.trace");
+    let mut adapt = flashfront();
+    adapt.args(["sim", "adapt", "--cache-blocks", "1024", "--rounds", "1", "--policy", "lru", "--report"]);
+    adapt.arg(place.file("adapt"));
+    for (name, mut command) in [("replay", replay(&trace, &place.file("replay"))), ("adapt", adapt)] {
+        let full = File::options().write(true).open("/dev/full").expect("it is there");
+        let output = command.stdin(Stdio::null()).stdout(full).output().expect("the program can be started");
+        assert_eq!(output.status.code(), Some(1), "{name}: {}", show(&output));
+        assert!(show(&output).contains("stdout: "), "{name}: {}", show(&output));
+        assert!(place.file(name).exists(), "{name}: {}", show(&output));
+    }
 }
 
 #[test]

@@ -7,6 +7,9 @@ pub(crate) const UNTIMED_NS: u64 = 1_000_000;
 /// Times that go back by no more are of several processors or in whole seconds, and stand still. What goes back by more is another trace behind the first.
 const BACK_MAX_NS: u64 = 10_000_000_000;
 
+/// No time is later, so that policies can add what they like to it: what a trace says beyond stands still there. A garbled line may say anything.
+const LATEST_NS: u64 = u64::MAX - 86_400_000_000_000;
+
 /// Follows the times of records.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
@@ -33,7 +36,7 @@ impl Clock {
                 time_ns.saturating_add(self.offset_ns)
             }
         };
-        self.now_ns = self.now_ns.max(time_ns);
+        self.now_ns = self.now_ns.max(time_ns.min(LATEST_NS));
         self.now_ns
     }
 }
@@ -57,6 +60,6 @@ mod tests {
         let mut clock = Clock::default();
         assert_eq!([clock.at(None), clock.at(None)], [UNTIMED_NS, 2 * UNTIMED_NS]);
         assert!(!clock.timed);
-        assert_eq!([u64::MAX, 3, u64::MAX].map(|time| clock.at(Some(time))), [u64::MAX; 3]);
+        assert_eq!([u64::MAX, 3, u64::MAX].map(|time| clock.at(Some(time))), [LATEST_NS; 3]);
     }
 }

@@ -78,6 +78,13 @@ impl Ledger {
         totals.hits += found;
         totals.reinserted_blocks += self.changes.reinserted * unit;
         totals.origin_read_blocks += self.changes.brought * unit;
+        // Thrown out at once it was never there, but for a policy that is the log: that has written it.
+        let was_there = self.log.is_none() || !self.changes.evicted.contains(&access.key);
+        let taken = (hit && !self.changes.waited || self.changes.admitted) && was_there;
+        let copied = taken && !hit && unit > 1;
+        if access.write && taken && !copied {
+            self.dirty.insert(access.key);
+        }
         for &gone in &self.changes.evicted {
             if let Some(log) = &mut self.log {
                 log.remove(gone);
@@ -86,9 +93,6 @@ impl Ledger {
                 totals.origin_write_blocks += unit;
             }
         }
-        // Thrown out at once: it was never there.
-        let taken = hit && !self.changes.waited || self.changes.admitted && !self.changes.evicted.contains(&access.key);
-        let copied = taken && !hit && unit > 1;
         if copied {
             totals.origin_read_blocks += unit;
             totals.fill_blocks += unit;
@@ -97,7 +101,6 @@ impl Ledger {
             if taken && !copied {
                 totals.absorbed_blocks += blocks;
                 totals.write_hits += if self.changes.waited { 0 } else { found };
-                self.dirty.insert(access.key);
             } else {
                 totals.origin_write_blocks += blocks;
             }

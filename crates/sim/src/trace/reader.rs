@@ -20,6 +20,9 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 /// So much is looked at for the format.
 const HEAD_BYTES: usize = 64 << 10;
 
+/// What programs of Windows put before text in UTF-8; no format has it in its first line.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 const _: () = assert!(BUFFER_BYTES > 2 * LINE_BYTES_MAX && BUFFER_BYTES > 2 * RECORD_BYTES_MAX);
 
 /// How to read.
@@ -56,6 +59,15 @@ impl Display for OpenError {
 }
 
 impl std::error::Error for OpenError {}
+
+impl From<UnpackError> for OpenError {
+    fn from(error: UnpackError) -> Self {
+        match error {
+            UnpackError::Io(error) => Self::Io(error),
+            UnpackError::Damaged(why) => Self::Damaged(why),
+        }
+    }
+}
 
 /// A trace ends before its end.
 #[derive(Debug)]
@@ -112,17 +124,28 @@ impl Reader {
         }
         if buffer.unread().is_empty() {
             match buffer.end.take() {
-                Some(Err(UnpackError::Io(error))) => return Err(OpenError::Io(error)),
-                Some(Err(UnpackError::Damaged(why))) => return Err(OpenError::Damaged(why)),
+                Some(Err(error)) => return Err(error.into()),
                 end => buffer.end = end,
             }
         }
-        let head = Head { bytes: buffer.unread(), whole: buffer.ended_well() };
-        let format = options.format.map_or_else(|| Format::of(&head), Ok).map_err(OpenError::Format)?;
+        let mark = if buffer.unread().starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        let head = Head { bytes: &buffer.unread()[mark..], whole: buffer.ended_well() };
+        let format = match (options.format.map_or_else(|| Format::of(&head), Ok), buffer.end.take()) {
+            // What there is shows no format, and why there is no more of it is known.
+            (Err(FormatError::Unknown), Some(Err(error))) => return Err(error.into()),
+            (format, end) => {
+                buffer.end = end;
+                format.map_err(OpenError::Format)?
+            }
+        };
+        let parser = (format.parser)(options);
+        if matches!(parser, Parser::Lines(_)) {
+            buffer.pass(mark);
+        }
         Ok(Self {
             buffer,
             format,
-            parser: (format.parser)(options),
+            parser,
             lines: 0,
             too_long: false,
             strict: options.strict,

@@ -148,6 +148,39 @@ fn requests_of_whole_pages_in_sectors_are_not_taken_for_pages() {
     }
 }
 
+/// A header, or half a line where a file is cut: the units of all others are no guess of theirs.
+#[test]
+fn a_bad_line_makes_no_lookalike_of_a_trace() {
+    let lines = |line: fn(u64) -> String| (0..20).map(line).collect::<String>();
+    let bytes = lines(|nth| format!("{nth}.5 0 {} 4096 1\n", nth * 4096));
+    let pages = lines(|nth| format!("{nth}.500000\t0\t{}\t{}\t1\n", nth * 8, 1 + nth % 3));
+    let nanoseconds = lines(|nth| format!("{} 0 {} 9 1\n", nth * 1000, nth * 8));
+    let single = lines(|nth| format!("{nth} 1 0 {nth}\n"));
+    for (text, bad, expected) in [
+        (&bytes, "time device place length flags", "disksim-bytes"),
+        (&bytes, "21.5 0 4096 40", "disksim-bytes"),
+        (&pages, "ms\tdev\tplace\tsize\top", "disksim-4k"),
+        (&nanoseconds, ".5 0 8 9 1", "ssdsim"),
+        (&single, "8 0", "arc-4k"),
+    ] {
+        for whole in [format!("{bad}\n{text}"), format!("{text}{bad}")] {
+            let (records, report, name) = read(whole.as_bytes(), &Options::default()).unwrap();
+            assert_eq!((name, records.len(), report.bad), (expected, 20, 1), "{bad}");
+        }
+    }
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_first_line() {
+    for (text, expected) in [("7\n8\n", "blocks"), ("fio version 2 iolog\nx read 0 512\nx write 0 512\n", "fio2")] {
+        let marked = format!("\u{feff}{text}");
+        let (records, report, name) = read(marked.as_bytes(), &Options::default()).unwrap();
+        assert_eq!((name, records.len(), report.bad), (expected, 2, 0));
+    }
+    let error = Reader::new(Cursor::new("\u{feff}"), &Options::default()).unwrap_err();
+    assert_eq!(error.to_string(), "the trace is empty");
+}
+
 #[test]
 fn only_five_bad_lines_are_kept() {
     let text = "1\n".repeat(100) + &"x\n".repeat(9);
@@ -249,6 +282,17 @@ fn damage_is_told_however_many_bad_lines_came_before() {
     let mut buried = found.filter(|report| report.bad > 100);
     let report = buried.next().expect("some byte leaves the stream readable");
     assert!(matches!(report.damage, Some(Bad { reason: Reason::Damaged(_), .. })), "{report:?}");
+}
+
+/// The first line is not there in full: no format shows, but that is not what is wrong.
+#[test]
+fn what_ends_in_its_first_line_is_damaged_and_not_unknown() {
+    let packed = gz(b"1,h,0,Read,0,4096,1");
+    let error = Reader::new(Cursor::new(packed[..packed.len() - 4].to_vec()), &Options::default()).unwrap_err();
+    assert!(matches!(error, OpenError::Damaged(_)), "{error}");
+    let slow = Slow { bytes: Cursor::new(b"1,h,0".to_vec()), most: 4096, fails: true };
+    let error = Reader::new(slow, &Options::default()).unwrap_err();
+    assert_eq!(error.to_string(), "can't read the trace: the disk is gone");
 }
 
 #[test]

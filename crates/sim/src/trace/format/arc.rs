@@ -48,6 +48,8 @@ impl Lines for Arc {
     }
 }
 
+/// Whether all counts are 1. Lines that are bad have none: that of a cut file's beginning would make another format of all the others.
 fn are_single(head: &Head<'_>) -> bool {
-    head.lines().filter_map(|line| { let mut fields = Fields::blanks(line); fields.next(); fields.next() }).all(|count| count == b"1")
+    let good = head.lines().filter(|line| Arc { unit: 1 }.line(line).is_ok());
+    good.filter_map(|line| line.split(u8::is_ascii_whitespace).filter(|it| !it.is_empty()).nth(1)).all(|it| it == b"1")
 }

@@ -9,7 +9,7 @@ use super::{BLANK, Format, Item, Lines, Parser, record, record_of_bytes};
 use crate::trace::Op;
 use crate::trace::head::{Fit, Head};
 use crate::trace::report::Reason;
-use crate::trace::text::{Fields, MILLISECOND, number};
+use crate::trace::text::{Fields, MILLISECOND, time as time_of};
 
 /// Nothing but their looks tells these apart.
 const LOOKALIKES: [&str; 4] = ["disksim", "ssdsim", "disksim-bytes", "disksim-4k"];
@@ -61,7 +61,7 @@ impl Lines for Disksim {
     fn line(&mut self, line: &[u8]) -> Result<Item, Reason> {
         let mut fields = Fields::blanks(line);
         let Some(time) = fields.next() else { return Ok(Item::Skipped(BLANK)) };
-        let time_ns = crate::trace::text::time(time, self.time_unit_ns)?;
+        let time_ns = time_of(time, self.time_unit_ns)?;
         let device = fields.number32("device")?;
         let (place, length) = (fields.number("place")?, fields.number("length")?);
         let op = if fields.number("flags")? & 1 == 1 { Op::Read } else { Op::Write };
@@ -83,16 +83,12 @@ fn fit(head: &Head<'_>, variant: &Disksim) -> Fit {
 /// The variant that the columns look like, if that is what they are.
 fn looks(head: &Head<'_>) -> Disksim {
     let (mut whole, mut bytes, mut tabs, mut eights) = (true, true, true, true);
-    for line in head.lines().filter(|line| !line.trim_ascii().is_empty()) {
-        let mut fields = Fields::blanks(line);
-        let (Some(time), _, Some(place), Some(length)) = (fields.next(), fields.next(), fields.next(), fields.next())
-        else {
-            continue;
-        };
+    for line in head.lines() {
+        let Some((time, place, length)) = columns(line) else { continue };
         let point = time.iter().position(|it| *it == b'.');
         whole &= point.is_none();
-        bytes &= [place, length].into_iter().all(|it| number(it, "").is_ok_and(|it| it % 512 == 0));
-        eights &= number(length, "").is_ok_and(|it| it % 8 == 0);
+        bytes &= place % 512 == 0 && length % 512 == 0;
+        eights &= length % 8 == 0;
         tabs &= line.contains(&b'\t') && point.is_some_and(|at| time.len() - at == 7);
     }
     match (bytes, whole, tabs) {
@@ -101,4 +97,15 @@ fn looks(head: &Head<'_>) -> Disksim {
         (.., true) if !eights => PAGES,
         _ => DISKSIM,
     }
+}
+
+/// Time, place and length of a line that has all five columns, whatever their units. Others say nothing: a header or half a line would make another
+/// format of all that follow.
+fn columns(line: &[u8]) -> Option<(&[u8], u64, u64)> {
+    let mut fields = Fields::blanks(line);
+    let time = fields.next().filter(|it| time_of(it, 1).is_ok())?;
+    fields.number32("device").ok()?;
+    let (place, length) = (fields.number("place").ok()?, fields.number("length").ok()?);
+    fields.number("flags").ok()?;
+    fields.end().ok().map(|()| (time, place, length))
 }
