@@ -13,7 +13,8 @@ use flashfront_engine::{BLOCK_BYTES, Mode};
 use crate::config::{Config, DirtyLimit, Size};
 use crate::control::{self, Command};
 use crate::daemon::{Ended, Hooks, ServeError, Wrap};
-use crate::offline::{DetachError, Repair, check, detach, format};
+use crate::failure;
+use crate::offline::{DetachError, Repair, RepairError, check, detach, format};
 use crate::rig::{Bench, CACHE_BYTES, ORIGIN_BYTES, Served, freezing};
 use crate::superblock;
 
@@ -150,6 +151,45 @@ fn a_failure_that_only_the_state_folder_knows_counts_offline_too() {
     let mut served = bench.serve();
     assert_eq!(served.status().blocks_dirty, 0);
     served.stop();
+}
+
+/// It took the mark when it failed, and not the one of the stop, by when all had been destaged.
+#[test]
+fn the_record_of_the_stop_counts_and_not_the_mark_before_it() {
+    let bench = Bench::formatted();
+    let dirty = failed_while_dirty(&bench, &Arc::new(true.into())).end();
+    assert!(matches!(dirty, Ended::CacheFailed { blocks_dirty: 10.. }));
+    let state = bench.path("state");
+    let record = failure::record(Some(&state), &superblock(&bench), 0).unwrap();
+    assert!(matches!(bench.refused(&bench.config()), ServeError::CacheFailed { dirty: 0, .. }));
+    let plan = Repair::plan(&bench.cache(), Some(&state), false, &mut |_, _| {}).unwrap();
+    assert_eq!((plan.report().older_blocks, plan.report().dirty_kept), (0, 0), "{:?}", plan.report());
+    drop(plan);
+    let report = detach(&bench.cache(), None, &bench.origin(), Some(&state), false).unwrap();
+    assert!(report.blocks_given_up == 0 && !record.exists());
+}
+
+/// Two devices that failed, neither of which took the mark.
+#[test]
+fn half_of_a_failed_mirrored_cache_stays_doubted() {
+    let (bench, config) = Bench::mirrored();
+    let wrap_origin = Some(freezing(&Arc::new(true.into())));
+    let mut served = bench.serve_with(config.clone(), Hooks { wrap_origin, ..Hooks::default() });
+    served.write(0, 10);
+    served.stop();
+    let state = bench.path("state");
+    let record = failure::record(Some(&state), &superblock(&bench), 10).unwrap();
+    // Repaired by itself one would clear both, and the other be served as it was.
+    for half in [bench.cache(), bench.path("mirror")] {
+        let refusal = Repair::plan(&half, Some(&state), true, &mut |_, _| {}).unwrap_err();
+        assert!(matches!(refusal, RepairError::BothFailed(_)), "{refusal}");
+        assert!(refusal.to_string().contains("detach"), "{refusal}");
+    }
+    let report = detach(&bench.cache(), None, &bench.origin(), Some(&state), true).unwrap();
+    assert!(report.other_remains && record.exists());
+    let other = Config { cache: bench.path("mirror"), mirror: None, without_mirror: true, ..config };
+    let refusal = bench.refused(&other);
+    assert!(matches!(refusal, ServeError::CacheFailed { dirty: 10, .. }), "{refusal}");
 }
 
 /// Cut off after its first write the start would leave a cache that is neither marked nor doubted.

@@ -185,7 +185,10 @@ pub fn detach(
     for (member, superblock) in &members {
         wipe(member, superblock).map_err(|source| DetachError::Write { path: member.path().to_owned(), source })?;
     }
-    failure::forget(state, &superblock);
+    // The other one is as old as the failure.
+    if !other_remains {
+        failure::forget(state, &superblock);
+    }
     Ok(DetachReport {
         uuid: uuid_text(&superblock.uuid),
         cache: cache_path,
