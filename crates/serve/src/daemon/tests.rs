@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Daemons whose cache device fails, and what becomes of the cache; options that can't be kept.
 
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +10,13 @@ use flashfront_device::real::{Access, DeviceFile};
 use flashfront_device::wrap::{Faults, Inject};
 use flashfront_engine::format::Superblock;
 use flashfront_engine::{BLOCK_BYTES, Mode};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use crate::config::{Config, DirtyLimit, Size};
 use crate::control::{self, Command};
 use crate::daemon::{Ended, Hooks, ServeError, Wrap};
 use crate::failure;
-use crate::offline::{DetachError, Repair, RepairError, check, detach, format};
+use crate::offline::{DetachError, FormatOptions, Repair, RepairError, check, detach, format};
 use crate::rig::{Bench, CACHE_BYTES, ORIGIN_BYTES, Served, freezing};
 use crate::superblock;
 
@@ -310,6 +312,35 @@ fn what_took_the_place_of_the_origin_is_not_taken_for_it() {
     std::fs::rename(bench.path("origin.moved"), bench.origin()).unwrap();
     let mut served = bench.serve();
     served.assert_holds(0, 10);
+    served.stop();
+}
+
+/// Both were there when the start compared the origin; by the next one it has been changed.
+#[test]
+fn a_start_that_one_device_refuses_does_not_blind_the_guard() {
+    let bench = Bench::new();
+    let sealable = MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC;
+    let memory = std::fs::File::from(memfd_create("mirror", sealable).unwrap());
+    memory.set_len(CACHE_BYTES).unwrap();
+    let mirror = Some(std::path::PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd())));
+    format(&FormatOptions { mirror: mirror.clone(), ..bench.options() }).unwrap();
+    let config = Config { mirror, ..bench.config() };
+    let mut served = bench.serve_with(config.clone(), Hooks::default());
+    served.write(0, 10);
+    served.drain();
+    served.stop();
+    // As an SSD that has come to the end of its life takes no more writes.
+    fcntl_add_seals(&memory, SealFlags::WRITE).unwrap();
+    let refusal = bench.refused(&config);
+    assert!(matches!(refusal, ServeError::HalfMissing { .. }), "{refusal}");
+    let newer = [7; BLOCK_BYTES as usize];
+    let origin = std::fs::File::options().write(true).open(bench.origin()).unwrap();
+    origin.write_all_at(&newer, 5 * BLOCK_BYTES).unwrap();
+    let alone = Config { mirror: None, without_mirror: true, ..config };
+    let mut served = bench.serve_with(alone, Hooks::default());
+    let mut bytes = [0; BLOCK_BYTES as usize];
+    served.nbd.read_at(5 * BLOCK_BYTES, &mut bytes).unwrap();
+    assert_eq!(bytes, newer);
     served.stop();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes what a repair has found: a fresh checkpoint for each lane, headers where they are missing, and
-//! the superblocks last.
+//! the superblocks last, which have had the new epoch first.
 //!
 //! Each checkpoint goes into the area that nothing was taken from, and its head is written when its body is
 //! durable. Until then the lane is what it was, so that a repair that is cut off can be run again
