@@ -120,7 +120,7 @@ pub enum RepairError {
     #[error("{path}: it is half of a mirrored cache and damaged, and can't be repaired by itself. Serve both (`flashfront serve --cache A --mirror B`), or write what is dirty with `flashfront destage`: what can't be read from one is read from the other", path = .0.display())]
     Mirrored(PathBuf),
     /// The other one would bring back what is given up on this one.
-    #[error("{path}: it is half of a mirrored cache of which both devices failed in the last run, and can't be repaired by itself. `flashfront detach --cache A --mirror B` takes both off (--force gives up what is dirty); `flashfront destage --cache A --mirror B --accept-changed-origin` writes what is dirty in the log as it is, if the origin was not changed since", path = .0.display())]
+    #[error("{path}: both devices of this mirrored cache failed in the last run, and one can't be repaired by itself: the other one would bring back what is given up here. `flashfront detach --cache A --mirror B` takes both off (--force gives up what is dirty); `flashfront destage --cache A --mirror B --accept-changed-origin` writes what is dirty in the log as it is, if the origin was not changed since", path = .0.display())]
     BothFailed(PathBuf),
     /// The device can't be read.
     #[error("{path}: can't be read: {source}", path = path.display())]
