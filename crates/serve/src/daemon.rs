@@ -202,9 +202,14 @@ fn begin<'a>(
     let engine = Engine::new(superblock.clone(), options, Time(0))
         .map_err(|error| ServeError::Open { path: config.cache.clone(), error })?;
     let unsettled = remember(config, &opened)?;
-    let Opened { members, origins, .. } = opened;
+    let Opened { members, origins, superblock: before, .. } = opened;
     if !members.is_empty() {
-        members::put(&members, &superblock).map_err(|(path, error)| begin_failed(&members, path, error))?;
+        if let Err((path, error)) = members::put(&members, &superblock) {
+            // Those that took it say again how the last run ended, as in `undo`; the one that didn't refuses again.
+            (superblock.clean, superblock.failed) = (before.clean, before.failed);
+            let _ = members::write(&members, &mut superblock);
+            return Err(begin_failed(&members, path, error));
+        }
         failure::forget(config.state.as_deref(), &superblock);
     }
 

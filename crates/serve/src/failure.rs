@@ -71,7 +71,8 @@ pub(crate) fn recorded(state: Option<&Path>, superblock: &Superblock) -> Result<
 /// # Errors
 /// As of [`recorded`].
 pub(crate) fn mark(state: Option<&Path>, superblock: &mut Superblock) -> Result<(), FailureReadError> {
-    if let Some(dirty) = recorded(state, superblock)?.filter(|_| !superblock.failed) {
+    // Also if it is marked: the record is of the end of that run, the mark may be of its failure, before more was destaged.
+    if let Some(dirty) = recorded(state, superblock)? {
         (superblock.clean, superblock.failed, superblock.dirty_blocks) = (false, true, dirty);
     }
     Ok(())

@@ -87,6 +87,16 @@ impl Bench {
         bench
     }
 
+    /// With a mirror, and the config for both.
+    pub(crate) fn mirrored() -> (Self, Config) {
+        let bench = Self::new();
+        let mirror = Some(bench.path("mirror"));
+        File::create(bench.path("mirror")).unwrap().set_len(CACHE_BYTES).unwrap();
+        format(&FormatOptions { mirror: mirror.clone(), ..bench.options() }).unwrap();
+        let config = Config { mirror, ..bench.config() };
+        (bench, config)
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -170,6 +180,18 @@ impl Served {
             self.nbd.write_at(block * BLOCK_BYTES, &content, false).unwrap();
         }
         self.nbd.flush().unwrap();
+    }
+
+    /// Reads until a commit of clean blocks is full, and written behind all that was there.
+    pub(crate) fn cache_clean_data(&mut self) {
+        let before = self.status().counters.commits;
+        let mut bytes = vec![0; BLOCK_BYTES as usize];
+        for nth in 0..400 {
+            self.nbd.read_at((100 + nth * 3) * BLOCK_BYTES, &mut bytes).unwrap();
+        }
+        while self.status().counters.commits == before {
+            std::thread::yield_now();
+        }
     }
 
     /// Those blocks must have that content.

@@ -3,7 +3,8 @@
 //!
 //! Two copies, each whole by itself: the newer sound one counts. A copy that is damaged or can't be read is
 //! reported, and mended by the next write. Writing does the last copy first, so that one is whole at every moment.
-//! A member of a mirrored cache may be larger than the cache: its last copy lies where the cache ends.
+//! A member of a mirrored cache may be larger than the cache: its last copy lies where the cache ends, as the first
+//! copy says, also if it is damaged elsewhere.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -111,6 +112,18 @@ fn read_with(
                 Err(copy)
             }
         };
+        if nth == 0
+            && matches!(copies[0], Err(CopyError::Unusable(SuperblockError::Damaged { .. })))
+            && let Some(bytes) = Superblock::size_said(&block).filter(|it| (2 * BLOCK_BYTES..size).contains(it))
+        {
+            // Where the cache ends only the damaged copy says; that it is true the other one has to say.
+            let mut last = vec![0; BLOCK_BYTES as usize];
+            let read = read_at(Superblock::offsets(bytes)[1], &mut last);
+            let is_copy = |it: Superblock| may_be_larger(&it) && it.cache_bytes == bytes;
+            if read.is_ok() && Superblock::decode(&last).is_ok_and(is_copy) {
+                offsets = Superblock::offsets(bytes);
+            }
+        }
         if let Ok(superblock) = &copies[nth]
             && may_be_larger(superblock)
             && superblock.cache_bytes < size
@@ -192,6 +205,7 @@ pub(crate) fn put(device: &DeviceFile, superblock: &Superblock) -> io::Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::offline::FormatOptions;
     use crate::rig::Bench;
 
     #[test]
@@ -218,6 +232,34 @@ mod tests {
         }
         let said = read(&offsets).unwrap_err();
         assert!(matches!(said, SuperblockReadError::Read { .. }), "{said}");
+    }
+
+    /// The larger member of a mirrored cache: its last copy lies where the cache ends.
+    #[test]
+    fn the_last_copy_of_a_larger_member_is_found_by_a_damaged_first_one() {
+        let bench = Bench::new();
+        let mirror = bench.path("mirror");
+        std::fs::File::create(&mirror).unwrap().set_len(crate::rig::CACHE_BYTES + (2 << 20)).unwrap();
+        let options = FormatOptions { mirror: Some(mirror.clone()), ..bench.options() };
+        crate::offline::format(&options).unwrap();
+        let mut bytes = std::fs::read(&mirror).unwrap();
+        let size = bytes.len() as u64;
+        let read = |bytes: &[u8]| {
+            read_with(&mirror, size, |offset, block| {
+                block.copy_from_slice(&bytes[offset as usize..][..block.len()]);
+                Ok(())
+            })
+        };
+        let sound = read(&bytes).unwrap().superblock;
+        // Torn in its middle, as a power cut may leave it.
+        bytes[600..1100].fill(0xee);
+        let found = read(&bytes).unwrap();
+        assert_eq!(found.superblock, sound);
+        assert!(matches!(found.damaged, Some((0, CopyError::Unusable(SuperblockError::Damaged { .. })))));
+        // What it says of the size is not believed if no copy is there.
+        let last = Superblock::offsets(sound.cache_bytes)[1] as usize;
+        bytes[last] ^= 1;
+        assert!(matches!(read(&bytes), Err(SuperblockReadError::Unusable { .. })));
     }
 
     #[test]

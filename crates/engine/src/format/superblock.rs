@@ -246,6 +246,13 @@ impl Superblock {
         it.layout_is_sound().map(|()| it)
     }
 
+    /// What a damaged superblock says of the size of the cache: where to look for its copy, and no more.
+    #[must_use]
+    pub fn size_said(block: &[u8]) -> Option<u64> {
+        let media = SuperblockMedia::ref_from_bytes(block).ok()?;
+        (media.magic == MAGIC).then(|| media.cache_bytes.get())
+    }
+
     fn layout_is_sound(&self) -> Result<(), SuperblockError> {
         let nonsense = |field| Err(SuperblockError::Nonsense(field));
         if self.update >= NUMBER_MAX {

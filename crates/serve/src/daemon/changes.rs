@@ -11,6 +11,7 @@ use flashfront_device::real::DeviceFile;
 use flashfront_engine::format::Superblock;
 
 use super::error::failed;
+use super::members::Members;
 use super::{Daemon, Opened, ServeError};
 use crate::config::Config;
 use crate::offline::{self, uuid_text};
@@ -34,7 +35,7 @@ pub(super) fn find(
 pub(super) fn check(
     config: &Config,
     origin: &DeviceFile,
-    cache: &DeviceFile,
+    members: &Members,
     superblock: &Superblock,
     change: &Change,
 ) -> Result<(), ServeError> {
@@ -49,7 +50,7 @@ pub(super) fn check(
             true => (superblock.dirty_blocks, false),
             // The superblock doesn't know.
             false => {
-                let (dirty, places) = offline::dirty(cache, superblock);
+                let (dirty, places) = offline::dirty(members.iter().map(|(_, file)| file.as_ref()), superblock);
                 (dirty, places > 0)
             }
         };

@@ -71,9 +71,8 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
         if let Some(cache) = caches.find(|cache| origin.identity().same_device(cache.identity())) {
             return Err(same(cache));
         }
-        let cache = &members[0].1;
         let known = changes::find(config, &origin, &superblock, at)?;
-        drop_clean |= guard(config, volume, &origin, cache, &superblock, at, known.first())?;
+        drop_clean |= guard(config, volume, &origin, &members, &superblock, at, known.first())?;
         changes.extend(known);
         origins.push(Arc::new(origin));
     }
@@ -85,7 +84,7 @@ fn guard(
     config: &Config,
     volume: &Volume,
     origin: &DeviceFile,
-    cache_file: &DeviceFile,
+    members: &Members,
     superblock: &Superblock,
     at: usize,
     known: Option<&Change>,
@@ -104,7 +103,7 @@ fn guard(
     }
     // A cache that was never opened holds nothing.
     if let Some(change) = known.filter(|_| superblock.epoch > 0) {
-        changes::check(config, origin, cache_file, superblock, change)?;
+        changes::check(config, origin, members, superblock, change)?;
         return Ok(true);
     }
     match verdict {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Daemons whose cache device fails, and what becomes of the cache; options that can't be kept.
 
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +10,13 @@ use flashfront_device::real::{Access, DeviceFile};
 use flashfront_device::wrap::{Faults, Inject};
 use flashfront_engine::format::Superblock;
 use flashfront_engine::{BLOCK_BYTES, Mode};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use crate::config::{Config, DirtyLimit, Size};
 use crate::control::{self, Command};
 use crate::daemon::{Ended, Hooks, ServeError, Wrap};
-use crate::offline::{DetachError, Repair, check, detach, format};
+use crate::failure;
+use crate::offline::{DetachError, FormatOptions, Repair, RepairError, check, detach, format};
 use crate::rig::{Bench, CACHE_BYTES, ORIGIN_BYTES, Served, freezing};
 use crate::superblock;
 
@@ -152,6 +155,45 @@ fn a_failure_that_only_the_state_folder_knows_counts_offline_too() {
     served.stop();
 }
 
+/// It took the mark when it failed, and not the one of the stop, by when all had been destaged.
+#[test]
+fn the_record_of_the_stop_counts_and_not_the_mark_before_it() {
+    let bench = Bench::formatted();
+    let dirty = failed_while_dirty(&bench, &Arc::new(true.into())).end();
+    assert!(matches!(dirty, Ended::CacheFailed { blocks_dirty: 10.. }));
+    let state = bench.path("state");
+    let record = failure::record(Some(&state), &superblock(&bench), 0).unwrap();
+    assert!(matches!(bench.refused(&bench.config()), ServeError::CacheFailed { dirty: 0, .. }));
+    let plan = Repair::plan(&bench.cache(), Some(&state), false, &mut |_, _| {}).unwrap();
+    assert_eq!((plan.report().older_blocks, plan.report().dirty_kept), (0, 0), "{:?}", plan.report());
+    drop(plan);
+    let report = detach(&bench.cache(), None, &bench.origin(), Some(&state), false).unwrap();
+    assert!(report.blocks_given_up == 0 && !record.exists());
+}
+
+/// Two devices that failed, neither of which took the mark.
+#[test]
+fn half_of_a_failed_mirrored_cache_stays_doubted() {
+    let (bench, config) = Bench::mirrored();
+    let wrap_origin = Some(freezing(&Arc::new(true.into())));
+    let mut served = bench.serve_with(config.clone(), Hooks { wrap_origin, ..Hooks::default() });
+    served.write(0, 10);
+    served.stop();
+    let state = bench.path("state");
+    let record = failure::record(Some(&state), &superblock(&bench), 10).unwrap();
+    // Repaired by itself one would clear both, and the other be served as it was.
+    for half in [bench.cache(), bench.path("mirror")] {
+        let refusal = Repair::plan(&half, Some(&state), true, &mut |_, _| {}).unwrap_err();
+        assert!(matches!(refusal, RepairError::BothFailed(_)), "{refusal}");
+        assert!(refusal.to_string().contains("detach"), "{refusal}");
+    }
+    let report = detach(&bench.cache(), None, &bench.origin(), Some(&state), true).unwrap();
+    assert!(report.other_remains && record.exists());
+    let other = Config { cache: bench.path("mirror"), mirror: None, without_mirror: true, ..config };
+    let refusal = bench.refused(&other);
+    assert!(matches!(refusal, ServeError::CacheFailed { dirty: 10, .. }), "{refusal}");
+}
+
 /// Cut off after its first write the start would leave a cache that is neither marked nor doubted.
 #[test]
 fn what_is_to_be_dropped_is_remembered_or_not_begun() {
@@ -270,6 +312,35 @@ fn what_took_the_place_of_the_origin_is_not_taken_for_it() {
     std::fs::rename(bench.path("origin.moved"), bench.origin()).unwrap();
     let mut served = bench.serve();
     served.assert_holds(0, 10);
+    served.stop();
+}
+
+/// Both were there when the start compared the origin; by the next one it has been changed.
+#[test]
+fn a_start_that_one_device_refuses_does_not_blind_the_guard() {
+    let bench = Bench::new();
+    let sealable = MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC;
+    let memory = std::fs::File::from(memfd_create("mirror", sealable).unwrap());
+    memory.set_len(CACHE_BYTES).unwrap();
+    let mirror = Some(std::path::PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd())));
+    format(&FormatOptions { mirror: mirror.clone(), ..bench.options() }).unwrap();
+    let config = Config { mirror, ..bench.config() };
+    let mut served = bench.serve_with(config.clone(), Hooks::default());
+    served.write(0, 10);
+    served.drain();
+    served.stop();
+    // As an SSD that has come to the end of its life takes no more writes.
+    fcntl_add_seals(&memory, SealFlags::WRITE).unwrap();
+    let refusal = bench.refused(&config);
+    assert!(matches!(refusal, ServeError::HalfMissing { .. }), "{refusal}");
+    let newer = [7; BLOCK_BYTES as usize];
+    let origin = std::fs::File::options().write(true).open(bench.origin()).unwrap();
+    origin.write_all_at(&newer, 5 * BLOCK_BYTES).unwrap();
+    let alone = Config { mirror: None, without_mirror: true, ..config };
+    let mut served = bench.serve_with(alone, Hooks::default());
+    let mut bytes = [0; BLOCK_BYTES as usize];
+    served.nbd.read_at(5 * BLOCK_BYTES, &mut bytes).unwrap();
+    assert_eq!(bytes, newer);
     served.stop();
 }
 

@@ -10,11 +10,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use flashfront_device::real::{Access, DeviceFile, OpenError};
-use flashfront_engine::format::{Entry, Mirror, Superblock, SuperblockError};
+use flashfront_engine::format::{Entry, Superblock, SuperblockError};
 use flashfront_engine::{BLOCK_BYTES, BLOCK_SECTORS, Key};
 use serde::Serialize;
 
-use super::walk::{LaneWalk, Live, Reader, checksum_of};
+use super::walk::{LaneWalk, Live, Reader, checksum_of, lacks_clean_data};
 use crate::superblock::{self, CopyError, SuperblockReadError};
 
 /// What is damaged.
@@ -291,12 +291,6 @@ fn headers(
         slot += header.data_blocks() + 1;
     }
     known
-}
-
-/// Whether this device has no data of clean blocks, as a mirror: nothing is damaged then.
-fn lacks_clean_data(superblock: &Superblock) -> bool {
-    let pairing = &superblock.pairing;
-    pairing.mirror != Mirror::None && (pairing.member != pairing.lead || pairing.clean_lost)
 }
 
 fn verify_block(

@@ -154,8 +154,6 @@ pub fn detach(
     failure::mark(state, &mut superblock)?;
     let other_remains = superblock.pairing.mirror != Mirror::None && second.is_none();
     let number = superblock.pairing.member;
-    let (cache, _) =
-        members.iter().find(|(_, it)| it.pairing.member == number).expect("the one that was chosen is one of them");
     let [record] = &superblock.origins[..] else {
         return Err(DetachError::Several { cache: cache_path.to_owned(), count: superblock.origins.len() });
     };
@@ -169,7 +167,9 @@ pub fn detach(
             size: Size(record.size_bytes),
         });
     }
-    let (dirty, places) = dirty(cache, &superblock);
+    let whole = superblock.pairing.mirror == Mirror::Whole;
+    let counting = members.iter().filter(|(_, it)| whole || it.pairing.member == number).map(|(file, _)| file);
+    let (dirty, places) = dirty(counting, &superblock);
     let (cache_path, origin_path) = (cache_path.to_owned(), origin_path.to_owned());
     if !force && places > 0 {
         return Err(DetachError::Damaged { cache: cache_path, places });
@@ -185,7 +185,10 @@ pub fn detach(
     for (member, superblock) in &members {
         wipe(member, superblock).map_err(|source| DetachError::Write { path: member.path().to_owned(), source })?;
     }
-    failure::forget(state, &superblock);
+    // The other one is as old as the failure.
+    if !other_remains {
+        failure::forget(state, &superblock);
+    }
     Ok(DetachReport {
         uuid: uuid_text(&superblock.uuid),
         cache: cache_path,
@@ -198,14 +201,23 @@ pub fn detach(
 
 /// Dirty blocks, and damaged places that may hide more. The log of a device that failed ends
 /// at the failure and doesn't know what was destaged after it; there the last daemon's count is better.
-pub(crate) fn dirty(cache: &DeviceFile, superblock: &Superblock) -> (u64, usize) {
+///
+/// Counted as a start would find them that drops clean data, which goes on where only such data is torn; and on both
+/// members of a mirrored cache, as where the log has decayed on one the other has it.
+pub(crate) fn dirty<'a>(members: impl IntoIterator<Item = &'a DeviceFile>, superblock: &Superblock) -> (u64, usize) {
     if superblock.failed {
         return (superblock.dirty_blocks, 0);
     }
-    let mut reader = Reader { device: cache, superblock, damage: Vec::new() };
-    let walks: Vec<_> = (0..superblock.lanes).map(|lane| reader.lane(lane)).collect();
-    let dirty = walks.iter().flat_map(|walk| walk.live.values()).filter(|live| live.dirty).count();
-    (dirty as u64, reader.damage.len())
+    let mut superblock = superblock.clone();
+    superblock.pairing.clean_lost = true;
+    let count = |device| {
+        let mut reader = Reader { device, superblock: &superblock, damage: Vec::new() };
+        let walks: Vec<_> = (0..superblock.lanes).map(|lane| reader.lane(lane)).collect();
+        let dirty = walks.iter().flat_map(|walk| walk.live.values()).filter(|live| live.dirty).count();
+        (dirty as u64, reader.damage.len())
+    };
+    let counts = members.into_iter().map(count);
+    counts.reduce(|one, other| (one.0.max(other.0), one.1.min(other.1))).unwrap_or_default()
 }
 
 /// Zeroes both superblocks.

@@ -119,6 +119,9 @@ pub enum RepairError {
     /// What is wrong with one device of two, the other one may have.
     #[error("{path}: it is half of a mirrored cache and damaged, and can't be repaired by itself. Serve both (`flashfront serve --cache A --mirror B`), or write what is dirty with `flashfront destage`: what can't be read from one is read from the other", path = .0.display())]
     Mirrored(PathBuf),
+    /// The other one would bring back what is given up on this one.
+    #[error("{path}: both devices of this mirrored cache failed in the last run, and one can't be repaired by itself: the other one would bring back what is given up here. `flashfront detach --cache A --mirror B` takes both off (--force gives up what is dirty); `flashfront destage --cache A --mirror B --accept-changed-origin` writes what is dirty in the log as it is, if the origin was not changed since", path = .0.display())]
+    BothFailed(PathBuf),
     /// The device can't be read.
     #[error("{path}: can't be read: {source}", path = path.display())]
     Read {
@@ -213,6 +216,9 @@ impl Repair {
         let by_itself = pairing.mirror == Mirror::Alone && pairing.paired == 0 && !pairing.clean_lost;
         if !checked.ok && pairing.mirror != Mirror::None && !by_itself {
             return Err(RepairError::Mirrored(path.to_owned()));
+        }
+        if cache_failed && pairing.mirror == Mirror::Whole {
+            return Err(RepairError::BothFailed(path.to_owned()));
         }
         let (state, report) = (state.map(Path::to_owned), RepairReport::default());
         let mut it = Self { device, superblock, state, lanes: Vec::new(), report };

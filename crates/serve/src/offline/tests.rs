@@ -11,7 +11,8 @@ use flashfront_engine::BLOCK_BYTES;
 
 use super::*;
 use crate::config::Size;
-use crate::rig::{Bench, CACHE_BYTES, ORIGIN_BYTES};
+use crate::daemon::Hooks;
+use crate::rig::{Bench, CACHE_BYTES, ORIGIN_BYTES, freezing};
 
 impl Bench {
     /// Flips one bit, hands the file to `look`, and flips it back.
@@ -265,6 +266,33 @@ fn detach_refuses_dirty_data_and_other_origins() {
     let given_up = detach(&bench.cache(), None, &bench.origin(), None, true).unwrap();
     assert_eq!(given_up.blocks_given_up, 10);
     assert_eq!(content(bench.origin()), origin);
+}
+
+/// A mirror has no data of clean blocks, and where the log has decayed on one device the other has it.
+#[test]
+fn what_is_dirty_on_either_of_two_devices_counts() {
+    let (bench, config) = Bench::mirrored();
+    let mirror = bench.path("mirror");
+    // What is read is not what the mirror's blank slots hold.
+    std::fs::write(bench.origin(), vec![0xcc; ORIGIN_BYTES as usize]).unwrap();
+    let wrap_origin = Some(freezing(&std::sync::Arc::new(true.into())));
+    let mut served = bench.serve_with(config, Hooks { wrap_origin, ..Hooks::default() });
+    served.cache_clean_data();
+    served.write(0, 10);
+    served.stop_at_once();
+    for device in [bench.cache(), mirror.clone()] {
+        let report = check(&device, &mut |_, _| {}).unwrap();
+        assert!(report.ok && report.torn_lanes.is_empty(), "{report:?}");
+        assert_eq!(report.blocks_dirty, 10, "{report:?}");
+    }
+    let refused = |one: &PathBuf, other: &PathBuf| {
+        let refusal = detach(one, Some(other), &bench.origin(), None, false).unwrap_err();
+        assert!(matches!(refusal, DetachError::Dirty { dirty: 10, .. }), "{refusal}");
+    };
+    refused(&bench.cache(), &mirror);
+    refused(&mirror, &bench.cache());
+    let last = dump(&bench.cache()).unwrap().lanes[0].commits.last().unwrap().offset;
+    bench.flipped(last + 100, 3, || refused(&bench.cache(), &mirror));
 }
 
 #[test]

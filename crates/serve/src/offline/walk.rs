@@ -85,12 +85,14 @@ impl Reader<'_> {
 
     /// Whether the data behind a commit's header is what the header says.
     pub(super) fn data_is_whole(&self, header: &CommitHeader, lane: u32, slot: u32) -> bool {
-        let blocks = header.data_blocks();
+        let (blocks, no_clean) = (header.data_blocks(), lacks_clean_data(self.superblock));
         let Ok(data) = self.blocks(self.superblock.slot_offset(lane, slot) + BLOCK_BYTES, blocks) else {
             return false;
         };
         let with_data = header.entries.iter().filter(|entry| entry.has_data());
         with_data.zip(data.chunks(BLOCK_LEN)).all(|(entry, block)| match *entry {
+            // As in replay: such a commit is whole without it, and so is what comes after.
+            Entry::Clean { .. } if no_clean => true,
             Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
                 checksum_of(block, key, self.superblock) == checksum
             }
@@ -323,6 +325,11 @@ impl Reader<'_> {
             self.report(DamageKind::Checkpoint, offset, &expected, &format!("a commit of epoch {found}"));
         }
     }
+}
+
+/// Whether this device has no data of clean blocks, as a mirror, or what it has is dropped: nothing is damaged then.
+pub(super) fn lacks_clean_data(superblock: &Superblock) -> bool {
+    superblock.pairing.member != superblock.pairing.lead || superblock.pairing.clean_lost
 }
 
 /// The checksum that a block's index entry should have.

@@ -90,7 +90,9 @@ pub(crate) fn remember(
 ) -> io::Result<Change> {
     let path = fs::canonicalize(origin.path())?.to_string_lossy().into_owned();
     let (identity, size_bytes) = (identity(origin)?, origin.geometry().size_bytes);
-    let key = format!("{identity}\0{size_bytes}\0{path}");
+    // A record that counts only without doubt must not replace one that counts in doubt, too.
+    let certain = if how == How::ServedWithAnotherCache { "\0another" } else { "" };
+    let key = format!("{identity}\0{size_bytes}\0{path}{certain}");
     let name = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, key.as_bytes());
     let at = humantime::format_rfc3339_nanos(SystemTime::now()).to_string();
     let change = Change { origin: path, identity, size_bytes, how, at, settled, file: PathBuf::new() };
@@ -215,6 +217,20 @@ mod tests {
         }
         assert!(change("").is_about(4096, ["", ""], None));
         assert!(!change("a").is_about(8192, ["a", "a"], None));
+    }
+
+    /// A cache that has not heard of the first one yet must still hear of it, also if the origin has no number now.
+    #[test]
+    fn a_certain_record_does_not_replace_one_that_counts_in_doubt() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, state) = (dir.path().join("origin"), dir.path().join("state"));
+        File::create(&path).unwrap().set_len(4096).unwrap();
+        let origin = DeviceFile::open(&path, Access::Exclusive).unwrap();
+        let state = Some(state.as_path());
+        remember(state, &origin, How::ServedWithoutCache, Vec::new()).unwrap();
+        remember(state, &origin, How::ServedWithAnotherCache, vec!["other".to_owned()]).unwrap();
+        let known = remembered(state, "", Some("/dev/renamed"), &record("", 4096), "one").unwrap();
+        assert_eq!(known.iter().map(|it| it.how).collect::<Vec<_>>(), [How::ServedWithoutCache]);
     }
 
     #[test]

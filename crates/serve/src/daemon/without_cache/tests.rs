@@ -7,7 +7,7 @@ use flashfront_engine::{BLOCK_BYTES, Mode};
 use crate::config::{Config, ConfigError};
 use crate::control::{ClientError, Command};
 use crate::daemon::{self, Ended, Hooks, ServeError};
-use crate::offline::{FormatOptions, format};
+use crate::offline::{FormatOptions, check, dump, format};
 use crate::rig::{Bench, Served};
 
 /// What is written without the cache.
@@ -165,6 +165,26 @@ fn dirty_data_is_refused_and_kept_by_the_operators_word() {
     assert_eq!(bench.origin_block(5)[0], 5 ^ 0x5a);
     // The word was for once, and it is settled.
     bench.serve().stop();
+}
+
+/// A start that drops clean data replays what comes behind a commit of which only such data is torn.
+#[test]
+fn dirty_data_behind_torn_clean_data_is_refused_too() {
+    let bench = Bench::formatted();
+    let mut served = bench.serve_frozen();
+    served.cache_clean_data();
+    served.write(0, 10);
+    served.stop_at_once();
+    let commits = dump(&bench.cache()).unwrap().lanes[0].commits.clone();
+    let clean = commits.iter().find(|commit| commit.blocks > 10).unwrap();
+    let cache = File::options().write(true).open(bench.cache()).unwrap();
+    cache.write_all_at(&[0xee], clean.offset + 7 * BLOCK_BYTES).unwrap();
+    let torn = check(&bench.cache(), &mut |_, _| {}).unwrap();
+    assert!(torn.ok && torn.torn_lanes == [0] && torn.blocks_dirty == 0, "{torn:?}");
+    bench.change_alone();
+    let refusal = bench.refused(&bench.config());
+    assert!(matches!(refusal, ServeError::OriginNewer { dirty: 10, .. }), "{refusal}");
+    assert_eq!(bench.origin_block(5), NEWER);
 }
 
 #[test]

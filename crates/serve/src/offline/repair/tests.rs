@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use flashfront_device::Rng;
 use flashfront_engine::BLOCK_SECTORS;
+use flashfront_engine::format::CheckpointHeader;
 
 use super::*;
 use crate::config::Config;
@@ -316,6 +317,29 @@ fn an_interrupted_repair_can_be_run_again() {
         }
         filled.restore();
     }
+}
+
+#[test]
+fn an_opening_after_an_interrupted_repair_is_a_later_one() {
+    let filled = Filled::new(true);
+    let all = harms(&filled.bench.cache(), 6);
+    let harm = all.iter().find(|harm| harm.target == Target::LogHeader && !harm.tail).unwrap();
+    harm.plant(&filled.bench.cache());
+    let mut plan = filled.plan(true);
+    plan.write_lanes().unwrap();
+    drop(plan);
+    let mut served = filled.bench.serve_frozen();
+    served.nbd.write_at(0, &content(0, 77), true).unwrap();
+    served.stop_at_once();
+    // The opening's checkpoint decays: without it that write must not be missing in silence.
+    let image = filled.bytes();
+    let heads = (0..2).map(|area| filled.superblock().checkpoint_offset(0, area));
+    let head = |at: &u64| CheckpointHeader::decode(&image[*at as usize..][..BLOCK_LEN]).map(|it| it.generation);
+    let newest = heads.max_by_key(head).unwrap();
+    let file = File::options().write(true).open(filled.bench.cache()).unwrap();
+    file.write_all_at(&[0xee], newest + 100).unwrap();
+    let refusal = filled.bench.refused(&filled.bench.config());
+    assert!(matches!(refusal, ServeError::Open { .. }), "{refusal}");
 }
 
 impl Filled {
