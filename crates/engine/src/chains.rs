@@ -9,6 +9,8 @@ use alloc::vec::Vec;
 use crate::policy::mix;
 
 const NONE: u32 = u32::MAX;
+/// The key of a slot that is in no chain; no block has it.
+pub(crate) const NOBODY: u64 = u64::MAX;
 
 /// Where each key is. All methods take the keys by slot.
 #[derive(Default)]

@@ -118,11 +118,9 @@ impl Neighbours {
     /// A block was missed, and its neighbours come into the log or don't; the lane has room for so many units. If none came for as many misses as whole units would
     /// have filled the lane with, what was brought before no longer counts.
     fn note(&mut self, come: bool, lane_units: u64, next_seq: u64) {
-        self.misses_alone += 1;
         if !come {
-            return;
-        }
-        if core::mem::take(&mut self.misses_alone) > lane_units {
+            self.misses_alone += 1;
+        } else if core::mem::take(&mut self.misses_alone) >= lane_units {
             (self.since, self.since_seq) = (Judged::default(), next_seq);
         }
     }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
+use flashfront_device::Rng;
 use flashfront_engine::policy::Spec;
 use flashfront_sim::policy::flashfront::Flashfront;
 use flashfront_sim::policy::{self, Build};
@@ -80,11 +81,8 @@ fn a_budget_declines_reads_and_no_writes() {
 /// What is counted from outside, from what a policy says that it did, is what the model of ours counts itself.
 #[test]
 fn of_ours_as_much_is_counted_as_its_model_counts() {
-    let mut state = 1_u64;
-    let mut random = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut rng = Rng::new(1);
+    let mut random = |below: u64| rng.below(below);
     for capacity in [1, 2, 3, 5, 8, 15, 16, 17, 31, 40, 64, 100, 300, 1100] {
         let accesses: Vec<(bool, u64)> =
             (0..20_000).map(|_| (random(3) == 0, random(4 * capacity).min(random(4 * capacity)))).collect();

@@ -127,7 +127,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         if self.daemon.is_some() {
-            // Not the clean way, which the next line asks for.
+            // `end` alone would wait for a clean stop.
             self.stop.stop_at_once();
         }
         if let Err(error) = self.end() {

@@ -5,11 +5,10 @@
 
 use alloc::vec::Vec;
 
-use crate::chains::{Chains, grow};
+use crate::chains::{Chains, NOBODY, grow};
 
 /// The slot that is both ends of the list; it holds no key.
 const ENDS: u32 = 0;
-const NOBODY: u64 = u64::MAX;
 
 pub(super) struct Lru {
     capacity: usize,

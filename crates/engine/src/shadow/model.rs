@@ -23,8 +23,6 @@ use crate::policy::{self, Capacity, HITS_MAX, Hold, Policy, Window, Zone};
 use crate::sparse::Sparse;
 use crate::types::Time;
 
-const NOBODY: u64 = u64::MAX;
-
 /// What a model is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The log of the model: what is appended, and how room is made.
 
-use super::{Model, NOBODY, Note};
-use crate::chains::grow;
+use super::{Model, Note};
+use crate::chains::{NOBODY, grow};
 use crate::policy::Zone;
 use crate::sparse::Sparse;
 use crate::types::{BLOCK_BYTES, SegmentId};
