@@ -302,6 +302,8 @@ impl Daemon<'_> {
         self.pump.serve(exports, frontends).map_err(failed("epoll"))?;
         while self.pump.frontends_starting().map_err(failed("starting to serve"))? && self.stop.times() == 0 {
             self.turn()?;
+            // Who asks rings once.
+            self.answer_calls();
         }
         Ok(())
     }
@@ -340,6 +342,12 @@ impl Daemon<'_> {
 
     /// Serves until a stop is asked for; says whether it is to be a clean one.
     fn serve(&mut self) -> Result<bool, ServeError> {
+        let clean = self.serve_until_stopped();
+        self.refuse_calls();
+        clean
+    }
+
+    fn serve_until_stopped(&mut self) -> Result<bool, ServeError> {
         let mut stopping = false;
         let mut closing = false;
         loop {

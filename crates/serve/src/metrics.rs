@@ -3,13 +3,15 @@
 //!
 //! A thread of its own with a tokio runtime of one thread, so that no scrape touches the I/O
 //! path beyond one [`Command::Status`]. Names: `flashfront_` + the key of `status --json`, units
-//! last, counters with `_total`. At most [`SCRAPES_MAX`] requests are worked on at a time; the rest wait.
+//! last, counters with `_total`. At most [`SCRAPES_MAX`] requests are worked on at a time; the rest wait. Connections have
+//! bounds of their own (`port`).
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -27,6 +29,10 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::control::{Caller, Command, Response};
 use crate::report::{StatusReport, WhatIfReport};
+
+mod port;
+
+use port::{PATIENCE, Port};
 
 /// Requests worked on at a time.
 pub const SCRAPES_MAX: usize = 4;
@@ -57,15 +63,20 @@ impl Http {
     /// # Errors
     /// The port is taken, or the kernel refuses.
     pub fn start(address: SocketAddr, caller: Caller) -> Result<Self, HttpError> {
+        Self::with_patience(address, caller, PATIENCE)
+    }
+
+    /// As [`Http::start`], with another patience.
+    fn with_patience(address: SocketAddr, caller: Caller, patience: Duration) -> Result<Self, HttpError> {
         let fail = |source| HttpError { address, source };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(fail)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(fail)?;
         let listener = runtime.block_on(tokio::net::TcpListener::bind(address)).map_err(fail)?;
         let address = listener.local_addr().map_err(fail)?;
         let (stop, stopped) = oneshot::channel::<()>();
         let serve = move || {
             runtime.block_on(async move {
                 tokio::select! {
-                    ended = axum::serve(listener, router(caller)).into_future() => {
+                    ended = axum::serve(Port::new(listener, patience), router(caller)).into_future() => {
                         if let Err(error) = ended {
                             tracing::error!("http {address}: {error}");
                         }
@@ -321,17 +332,50 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_port_answers_and_closes() {
+    /// A port, and the pump behind it.
+    fn port(patience: Duration) -> (Http, JoinHandle<()>) {
         let poll = mio::Poll::new().unwrap();
         let waker = Arc::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
         let (caller, calls) = Caller::new(waker);
         let pump = std::thread::spawn(move || {
+            let _poll = poll;
             for call in calls {
                 let _ = call.reply.send(Response::Status(Box::new(report())));
             }
         });
-        let http = Http::start(([127, 0, 0, 1], 0).into(), caller).unwrap();
+        (Http::with_patience(([127, 0, 0, 1], 0).into(), caller, patience).unwrap(), pump)
+    }
+
+    #[test]
+    fn who_asks_for_nothing_is_left() {
+        let (http, _) = port(Duration::from_millis(50));
+        let ask = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+        // Nothing, half of it, or no second time.
+        for said in ["", &ask[..20], ask] {
+            let mut stream = std::net::TcpStream::connect(http.address()).unwrap();
+            // A test that would hang fails instead.
+            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            stream.write_all(said.as_bytes()).unwrap();
+            stream.read_to_string(&mut String::new()).unwrap();
+        }
+    }
+
+    #[test]
+    fn more_clients_than_places_wait_for_one() {
+        let (http, _) = port(PATIENCE);
+        let connect = || std::net::TcpStream::connect(http.address()).unwrap();
+        let crowd: Vec<_> = (0..3 * port::CONNECTIONS_MAX).map(|_| connect()).collect();
+        let mut late = connect();
+        write!(late, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        drop(crowd);
+        let mut answer = String::new();
+        late.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with("ok\n"), "{answer}");
+    }
+
+    #[test]
+    fn the_port_answers_and_closes() {
+        let (http, pump) = port(PATIENCE);
         let get = |path: &str| {
             let mut stream = std::net::TcpStream::connect(http.address()).unwrap();
             write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();

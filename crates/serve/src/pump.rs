@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use flashfront_device::real::{DeviceFile, Reactor};
@@ -17,7 +17,7 @@ use flashfront_engine::{DeviceId, Effect, Effects, Engine, Event, Input, Request
 use mio::{Events, Poll, Token};
 
 use crate::control::ControlCall;
-use crate::frontend::desk::Desk;
+use crate::frontend::desk::{Desk, Shortage};
 use crate::frontend::{Export, Frontend, TokenRange};
 
 /// Somebody in another thread has something to say: commands, or a stop.
@@ -59,6 +59,7 @@ pub struct Pump {
     /// What the engine has to tell, oldest first.
     news: VecDeque<Event>,
     freed: bool,
+    shortage: Shortage,
 }
 
 impl Pump {
@@ -83,6 +84,7 @@ impl Pump {
             now: Time(0),
             news: VecDeque::new(),
             freed: false,
+            shortage: Shortage::default(),
         }
     }
 
@@ -158,6 +160,11 @@ impl Pump {
         self.calls.try_recv().ok()
     }
 
+    /// Answers no commands any more, nor those that wait.
+    pub(crate) fn refuse_calls(&mut self) {
+        self.calls = channel().1;
+    }
+
     /// Takes no more from clients; what is in flight is answered.
     pub fn stop_frontends(&mut self) {
         for at in 0..self.frontends.len() {
@@ -185,7 +192,8 @@ impl Pump {
             let id = RequestId(request.id.0 | (at as u64) << 32);
             requests.push_back(Request { id, ..request });
         };
-        let desk = Desk { arena: &mut self.arena, exports: &self.exports, freed: &mut self.freed, submit };
+        let (freed, shortage) = (&mut self.freed, &mut self.shortage);
+        let desk = Desk { arena: &mut self.arena, exports: &self.exports, freed, shortage, submit };
         (&mut *self.frontends[at].0, desk, self.poll.registry())
     }
 
@@ -285,6 +293,7 @@ impl Pump {
     /// Sends replies and starts I/O; says whether there is more to do at once.
     fn end_turn(&mut self) -> bool {
         self.kick();
+        self.shortage.turn_end();
         let idle = |frontends: &[(Box<dyn Frontend>, TokenRange)]| frontends.iter().filter(|it| it.0.idle()).count();
         let (mut busy, idle_before) = (false, idle(&self.frontends));
         if std::mem::take(&mut self.freed) {
@@ -306,7 +315,7 @@ impl Pump {
         }
         self.kick();
         // Who waits for the last client to be gone must not sleep over it.
-        busy || self.freed || !self.done.is_empty() || idle(&self.frontends) != idle_before
+        busy || self.freed || self.shortage.is_news() || !self.done.is_empty() || idle(&self.frontends) != idle_before
     }
 
     fn kick(&mut self) {

@@ -270,7 +270,7 @@ fn garbage_on_the_sockets_harms_nobody() {
 }
 
 /// A port that was free a moment ago.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
     listener.local_addr().expect("it is bound").port()
 }

@@ -12,6 +12,7 @@ mod block_device;
 mod cache_failure;
 mod clients;
 mod control;
+mod descriptors;
 mod emulate;
 mod existing_data;
 mod filesystem;

@@ -14,7 +14,7 @@ use mio::{Events, Poll, Token};
 
 use super::{Order, Portable, Seen};
 use crate::frontend::bell::Bell;
-use crate::frontend::desk::Desk;
+use crate::frontend::desk::{Desk, Shortage};
 use crate::frontend::{Core, Export, TokenRange};
 
 /// The pump has orders.
@@ -70,6 +70,7 @@ pub(super) struct Carrier {
     exports: Vec<Export>,
     started: Instant,
     freed: bool,
+    shortage: Shortage,
     spin: Spin,
 }
 
@@ -83,7 +84,8 @@ impl Carrier {
         exports: Vec<Export>,
     ) -> Self {
         let (events, started) = (Events::with_capacity(EVENTS_MAX), Instant::now());
-        Self { poll, events, bell, orders, hosted, arena, exports, started, freed: false, spin: Spin::default() }
+        let (freed, shortage, spin) = (false, Shortage::default(), Spin::default());
+        Self { poll, events, bell, orders, hosted, arena, exports, started, freed, shortage, spin }
     }
 
     /// Turns until nobody gives orders any more.
@@ -112,7 +114,8 @@ impl Carrier {
         let Hosted { frontend, requests, asked, .. } = &mut self.hosted[at];
         // Without a pump there are no more orders either, and the thread ends.
         let submit = |request| *asked |= requests.send(request).is_ok();
-        let mut desk = Desk { arena: &mut self.arena, exports: &self.exports, freed: &mut self.freed, submit };
+        let (freed, shortage) = (&mut self.freed, &mut self.shortage);
+        let mut desk = Desk { arena: &mut self.arena, exports: &self.exports, freed, shortage, submit };
         call(frontend, self.poll.registry(), &mut desk)
     }
 
@@ -149,6 +152,7 @@ impl Carrier {
     /// Sends replies; says whether there is more to do at once.
     fn end_turn(&mut self) -> bool {
         let (now, mut busy) = (self.now(), false);
+        self.shortage.turn_end();
         if std::mem::take(&mut self.freed) {
             for at in 0..self.hosted.len() {
                 self.with(at, |frontend, _, desk| frontend.room(desk));
@@ -159,7 +163,7 @@ impl Carrier {
             self.hosted[at].wake_pump();
             self.hosted[at].show();
         }
-        busy || self.freed
+        busy || self.freed || self.shortage.is_news()
     }
 
     /// How long to wait; there is nothing else to do, so memory is given back first. None = until something happens.

@@ -20,6 +20,8 @@ use super::{CONNECTIONS_MAX, Caller, LINE_BYTES_MAX, LINE_TIMEOUT, Response};
 
 const SOCKET: Token = Token(0);
 const STOP: Token = Token(1);
+/// When to accept again, if descriptors or memory have run out.
+const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
 
 /// A running control socket.
 #[derive(Debug)]
@@ -135,8 +137,10 @@ impl Acceptor {
     fn run(mut self) {
         let mut events = Events::with_capacity(4);
         let mut threads: Vec<JoinHandle<()>> = Vec::new();
+        let mut refused = false;
         'serve: loop {
-            if let Err(error) = self.poll.poll(&mut events, None)
+            // Who could not be accepted waits in the kernel's queue, of which there is no second event.
+            if let Err(error) = self.poll.poll(&mut events, refused.then_some(ACCEPT_AGAIN))
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 tracing::error!("control socket: {error}; status, set and drain no longer work");
@@ -146,6 +150,7 @@ impl Acceptor {
                 break;
             }
             threads.retain(|thread| !thread.is_finished());
+            let told = std::mem::take(&mut refused);
             loop {
                 if !self.clients.wait_for_place() {
                     break 'serve;
@@ -158,8 +163,10 @@ impl Acceptor {
                     },
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) => {
-                        // Out of descriptors or memory: this client is dropped, the next may do better.
-                        tracing::warn!("control client refused: {error}");
+                        refused = true;
+                        if !told {
+                            tracing::warn!("control client refused: {error}; it is tried again");
+                        }
                         break;
                     }
                 }

@@ -8,10 +8,11 @@
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 /// Why a socket can't be made.
@@ -75,7 +76,7 @@ pub fn bind(path: &Path) -> Result<(UnixListener, SocketFile), BindError> {
         .map_err(|errno| fail(errno.into()))?;
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(|errno| fail(errno.into()))?;
     rustix::net::bind(&socket, &address).map_err(|errno| match errno {
-        rustix::io::Errno::ADDRINUSE => BindError::InUse(path.to_owned()),
+        Errno::ADDRINUSE => BindError::InUse(path.to_owned()),
         errno => fail(errno.into()),
     })?;
     let file = SocketFile(path.to_owned());
@@ -94,10 +95,18 @@ fn make_room(path: &Path) -> Result<(), BindError> {
         }
         Ok(_) => {}
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path).map_err(fail),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+    match connect(path) {
+        Err(Errno::CONNREFUSED) => std::fs::remove_file(path).map_err(fail),
+        Err(Errno::NOENT) => Ok(()),
         // Connected, full queue, another type of socket, no permission: somebody's.
         _ => Err(BindError::InUse(path.to_owned())),
     }
+}
+
+/// Tries to, without waiting for a place in the queue of a daemon that takes nobody at the moment.
+fn connect(path: &Path) -> Result<(), Errno> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &address)
 }

@@ -183,6 +183,30 @@ fn a_live_socket_is_refused_and_a_stale_one_replaced() {
     assert!(!path.exists());
 }
 
+/// A daemon that replays takes no clients yet, and one that was stopped by a signal takes none for long.
+#[test]
+fn a_live_socket_with_a_full_queue_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let _live = bind(&path).unwrap();
+    let address = rustix::net::SocketAddrUnix::new(&path).unwrap();
+    let mut crowd = Vec::new();
+    loop {
+        let flags = rustix::net::SocketFlags::NONBLOCK;
+        let (family, kind) = (rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM);
+        let client = rustix::net::socket_with(family, kind, flags, None).unwrap();
+        if rustix::net::connect(&client, &address).is_err() {
+            break;
+        }
+        crowd.push(client);
+    }
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || tell.send(bind(&path).map(drop)));
+    // A test that would hang fails instead.
+    let refused = told.recv_timeout(Duration::from_secs(60)).expect("it waits for a place in the queue");
+    assert!(matches!(refused, Err(BindError::InUse(_))), "{refused:?}");
+}
+
 #[test]
 fn what_is_not_a_socket_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();

@@ -6,17 +6,31 @@ use std::sync::mpsc::Sender;
 use flashfront_engine::{Control, Input};
 
 use super::{Daemon, limit};
-use crate::control::{Command, Response};
+use crate::control::{CONNECTIONS_MAX, Command, Response};
+use crate::metrics::SCRAPES_MAX;
 use crate::report::{Facts, StatusReport};
+
+/// Calls answered in a turn: all who can be there, as each has one at a time. Who asks again at once waits until clients
+/// have had their turn.
+const CALLS_MAX: usize = CONNECTIONS_MAX + SCRAPES_MAX;
 
 impl Daemon<'_> {
     pub(super) fn answer_calls(&mut self) {
         self.go_on_adding();
-        while let Some(call) = self.pump.call() {
+        for _ in 0..CALLS_MAX {
+            let Some(call) = self.pump.call() else { return };
             let Some(response) = self.answer(call.command, &call.reply) else { continue };
             // A client that has gone is no error.
             let _ = call.reply.send(response);
         }
+        // Those who are left have rung already.
+        self.stop.wake();
+    }
+
+    /// Nobody is answered any more. Who waits is told so: the threads that serve operators are waited for at the end.
+    pub(super) fn refuse_calls(&mut self) {
+        self.adding = None;
+        self.pump.refuse_calls();
     }
 
     /// `None`: it is answered later.
@@ -91,3 +105,6 @@ impl Daemon<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,29 @@ pub(crate) struct Desk<'a, S> {
     pub(crate) exports: &'a [Export],
     /// Buffers were freed.
     pub(crate) freed: &'a mut bool,
+    pub(crate) shortage: &'a mut Shortage,
     pub(crate) submit: S,
+}
+
+/// Whether front-ends find no buffers. Those who wait try again at the end of every turn, so that it is known anew after each.
+#[derive(Debug, Default)]
+pub(crate) struct Shortage {
+    /// Somebody was refused since the end of the last turn began.
+    refused: bool,
+    /// And before.
+    was: bool,
+}
+
+impl Shortage {
+    /// The end of a turn begins.
+    pub(crate) fn turn_end(&mut self) {
+        self.was = std::mem::take(&mut self.refused);
+    }
+
+    /// Whether there is one that front-ends have not seen yet.
+    pub(crate) fn is_news(&self) -> bool {
+        self.refused && !self.was
+    }
 }
 
 impl<S: FnMut(Request)> Core for Desk<'_, S> {
@@ -25,7 +47,9 @@ impl<S: FnMut(Request)> Core for Desk<'_, S> {
     }
 
     fn alloc(&mut self, bytes: u32) -> Option<Buf> {
-        self.arena.try_alloc(bytes)
+        let buf = self.arena.try_alloc(bytes);
+        self.shortage.refused |= buf.is_none();
+        buf
     }
 
     fn free(&mut self, buf: Buf) {
@@ -35,6 +59,10 @@ impl<S: FnMut(Request)> Core for Desk<'_, S> {
 
     fn put_back(&mut self, buf: Buf) {
         self.arena.free(buf);
+    }
+
+    fn is_short(&self) -> bool {
+        self.shortage.was
     }
 
     fn submit(&mut self, request: Request) {

@@ -63,6 +63,11 @@ pub trait Core {
         self.free(buf);
     }
 
+    /// Whether somebody waits for buffers, of whatever front-end: then who holds some without need is in the way.
+    fn is_short(&self) -> bool {
+        false
+    }
+
     /// Hands a request to the engine. The answer comes through [`Frontend::reply`], exactly once
     /// and never from inside this call. Ids are below 2^32, so that the pump can use the upper
     /// half to tell its front-ends apart.

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of what the pump does when there is nothing to do.
+//! Tests of what the pump does when there is nothing to do, and of what it tells front-ends of each other.
 
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
 use std::time::Duration;
 
 use flashfront_device::real::{Access, DeviceFile, Prefer, Reactor};
 use flashfront_device::{Arena, Device, DeviceIo};
-use flashfront_engine::{DeviceId, Engine, Memory, Op, Options, OriginId, Span, Time};
-use mio::{Poll, Waker};
+use flashfront_engine::{DeviceId, Engine, Memory, Op, Options, OriginId, RequestError, RequestId, Span, Time};
+use mio::{Poll, Registry, Waker, event::Event};
 
 use super::{Devices, Pump, WAKER};
 use crate::control::Caller;
+use crate::frontend::{Core, Frontend, TokenRange};
 use crate::rig::Bench;
 use crate::superblock;
 
@@ -63,4 +67,63 @@ fn an_idle_pump_gives_its_memory_back_and_then_sleeps() {
     }
     assert!(looks > 5, "memory was given back at once");
     assert_eq!(pump.wait(PATIENCE), PATIENCE, "nothing wakes it any more");
+}
+
+/// A front-end that wants more buffers than there are, or one that looks whether they are short.
+struct Needy {
+    wants: bool,
+    told: Rc<Cell<bool>>,
+}
+
+impl Frontend for Needy {
+    fn uri(&self) -> String {
+        "needy:".to_owned()
+    }
+
+    fn tokens_max(&self) -> usize {
+        0
+    }
+
+    fn register(&mut self, _registry: &Registry, _tokens: TokenRange) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn ready(&mut self, _event: &Event, _registry: &Registry, _core: &mut dyn Core) {}
+
+    fn reply(&mut self, _id: RequestId, _result: Result<(), RequestError>, _core: &mut dyn Core) {}
+
+    fn room(&mut self, _core: &mut dyn Core) {}
+
+    fn turn_end(&mut self, _now: Time, _registry: &Registry, core: &mut dyn Core) -> bool {
+        while self.wants && core.alloc(1 << 20).is_some() {}
+        self.told.set(core.is_short());
+        false
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        None
+    }
+
+    fn stop(&mut self, _registry: &Registry, _core: &mut dyn Core) {}
+
+    fn idle(&self) -> bool {
+        true
+    }
+
+    fn clients(&self) -> usize {
+        0
+    }
+}
+
+/// Also those who were asked before the one that found none.
+#[test]
+fn front_ends_are_told_when_another_finds_no_buffers() {
+    let bench = Bench::formatted();
+    let mut pump = pump(&bench);
+    let told = Rc::new(Cell::new(false));
+    let needy = |wants| Box::new(Needy { wants, told: if wants { Rc::default() } else { Rc::clone(&told) } });
+    pump.serve(Vec::new(), vec![needy(false), needy(true)]).unwrap();
+    assert!(!told.get() && pump.end_turn(), "it doesn't sleep before all know");
+    assert!(!pump.end_turn() && told.get());
+    assert!(!pump.end_turn() && told.get(), "it lasts, and sleep is allowed");
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 
 /// To be ready, or to stop. Far more than needed: the machine may be busy with other tests.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -67,6 +67,20 @@ impl Daemon {
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(pid(&self.child), signal).expect("our own child can be signalled");
+    }
+
+    /// Lets it have so many more descriptors than it has now; with `None` as many as usual.
+    pub(crate) fn limit_descriptors(&self, more: Option<usize>) {
+        let pid = pid(&self.child);
+        let usual = getrlimit(Resource::Nofile);
+        let limit = more.map_or(usual.current, |more| {
+            let folder =
+                std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("our own child has descriptors");
+            let names = folder.map(|entry| entry.expect("the folder is there").file_name());
+            let used: Vec<u64> = names.map(|name| name.to_string_lossy().parse().expect("a number")).collect();
+            (0..).filter(|number| !used.contains(number)).nth(more)
+        });
+        prlimit(Some(pid), Resource::Nofile, Rlimit { current: limit, ..usual }).expect("our own child can be limited");
     }
 
     /// Waits for its end.

@@ -124,6 +124,12 @@ impl Volume {
         self.daemon.as_ref().expect("the volume is served").signal(signal);
     }
 
+    /// Lets the daemon have so many more descriptors than it has; with `None` as many as usual.
+    #[track_caller]
+    pub(crate) fn limit_descriptors(&self, more: Option<usize>) {
+        self.daemon.as_ref().expect("the volume is served").limit_descriptors(more);
+    }
+
     /// Waits for the daemon's end, which must be a good one.
     #[track_caller]
     pub(crate) fn ended(&mut self) {

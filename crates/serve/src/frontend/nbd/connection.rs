@@ -133,7 +133,9 @@ impl Connection {
 
     /// Whether it holds buffers that only the client's reading or writing can free.
     pub(super) fn holds_for_client(&self) -> bool {
-        self.held_bytes > 0 && (self.has_output() || matches!(self.phase, Phase::Payload(_)))
+        // Without a buffer it waits for one itself, and perhaps for the engine, which has what it sent before.
+        let receives = matches!(self.phase, Phase::Payload(Payload { buf: Some(_), .. }));
+        self.held_bytes > 0 && (self.has_output() || receives)
     }
 
     /// Requests at the engine.

@@ -109,6 +109,9 @@ impl Handshake {
             return Step::Took(OPTION_HEADER_BYTES);
         }
         if len > OPTION_BYTES_MAX {
+            if option == option::EXPORT_NAME {
+                return Step::End;
+            }
             self.skip = u64::from(len);
             wire::encode_answer(out, option, answer::TOO_BIG, b"option longer than 64 KiB");
             return Step::Took(OPTION_HEADER_BYTES);

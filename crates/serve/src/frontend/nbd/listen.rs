@@ -8,13 +8,21 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use mio::net::{TcpListener, UnixListener};
+use mio::net::{TcpListener, TcpStream, UnixListener};
 use mio::{Interest, Registry, Token, event::Source};
+use rustix::net::sockopt;
 
 use super::gate::{Accepted, Handed};
 use super::stream::Socket;
 use crate::control::{BindError as SocketError, SocketFile, bind as bind_unix};
+
+/// A client over TCP that was silent for so long is asked whether it is there, so often, and given up after so many
+/// questions: after two minutes.
+const ALIVE_AFTER: Duration = Duration::from_secs(60);
+const ALIVE_EVERY: Duration = Duration::from_secs(15);
+const ALIVE_TIMES: u32 = 4;
 
 /// An address to listen at, or to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,12 +201,22 @@ impl Acceptor {
                 let (stream, _) = listener.accept()?;
                 // Replies are written whole, so waiting for more only costs latency.
                 stream.set_nodelay(true)?;
+                keep_alive(&stream)?;
                 Socket::Tcp(stream)
             }
             Self::Gate(handed) => return handed.take(),
         };
         Ok(Accepted { socket, place: None })
     }
+}
+
+/// Lets the kernel ask a client that is silent whether it is still there. A machine that has lost its power says no
+/// goodbye, and its clients would keep their places for ever.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, ALIVE_AFTER)?;
+    sockopt::set_tcp_keepintvl(stream, ALIVE_EVERY)?;
+    Ok(sockopt::set_tcp_keepcnt(stream, ALIVE_TIMES)?)
 }
 
 impl Source for Acceptor {

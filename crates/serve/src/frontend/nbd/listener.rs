@@ -92,6 +92,8 @@ pub struct Nbd {
     pub(super) timer: Option<Time>,
     /// Timeouts must be looked at in this turn, whatever `timer` says.
     look: bool,
+    /// Buffers were short at the last look.
+    pub(super) short: bool,
     pub(super) stopping: bool,
 }
 
@@ -119,6 +121,7 @@ impl Nbd {
             waiting: VecDeque::new(),
             timer: None,
             look: false,
+            short: false,
             stopping: false,
         }
     }
@@ -437,7 +440,7 @@ impl Frontend for Nbd {
                 break;
             }
         }
-        if self.look || self.timer.is_some_and(|timer| now >= timer) {
+        if self.look || self.short != core.is_short() || self.timer.is_some_and(|timer| now >= timer) {
             self.look = false;
             self.watch(now, core);
         }

@@ -28,7 +28,8 @@ pub(super) struct Since {
 impl Nbd {
     /// Hangs up on clients that take too long.
     pub(super) fn watch(&mut self, now: Time, core: &mut dyn Core) {
-        let contended = self.stopping || !self.waiting.is_empty();
+        self.short = core.is_short();
+        let contended = self.stopping || self.short || !self.waiting.is_empty();
         let limit_ns = if self.stopping { STALLED_STOPPING_NS } else { STALLED_NS };
         let mut late = Vec::new();
         let mut timer: Option<Time> = None;

@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
+use super::super::listen::Acceptor;
+use super::super::stream::Socket;
 use super::super::{BindError, Listen, Nbd, NbdOptions};
 use crate::control::BindError as SocketError;
 
@@ -109,4 +111,16 @@ fn a_socket_that_took_our_place_is_not_removed() {
     drop(nbd);
     assert!(path.exists());
     drop(other);
+}
+
+/// A machine that has lost its power closes no connection, and its clients would keep their places for ever.
+#[test]
+fn clients_of_machines_that_are_gone_are_noticed() {
+    let (acceptor, at) = Acceptor::bind(&Listen::parse("tcp:127.0.0.1:0").unwrap(), false).unwrap();
+    let Listen::Tcp { host, port } = at else { panic!("not TCP") };
+    let _client = std::net::TcpStream::connect((host, port)).unwrap();
+    // The kernel has it in its queue when the client is told.
+    let Socket::Tcp(socket) = acceptor.accept().unwrap().socket else { panic!("not TCP") };
+    assert!(rustix::net::sockopt::socket_keepalive(&socket).unwrap());
+    assert!(rustix::net::sockopt::tcp_keepidle(&socket).unwrap() <= std::time::Duration::from_secs(60));
 }

@@ -85,6 +85,8 @@ pub(super) struct Ram {
     pub(super) bad: Option<std::ops::Range<u64>>,
     /// Somebody may have room now.
     pub(super) freed: bool,
+    /// Somebody was refused buffers, and none were freed since.
+    refused: bool,
 }
 
 impl Ram {
@@ -99,6 +101,7 @@ impl Ram {
             requests: 0,
             bad: None,
             freed: false,
+            refused: false,
         }
     }
 
@@ -141,11 +144,18 @@ impl Core for Ram {
     }
 
     fn alloc(&mut self, bytes: u32) -> Option<Buf> {
-        self.buffers.try_alloc(bytes)
+        let buf = self.buffers.try_alloc(bytes);
+        self.refused |= buf.is_none();
+        buf
+    }
+
+    fn is_short(&self) -> bool {
+        self.refused
     }
 
     fn free(&mut self, buf: Buf) {
-        self.freed = true;
+        // Who is still in want of some says so again.
+        (self.freed, self.refused) = (true, false);
         self.buffers.free(buf);
     }
 

@@ -20,6 +20,7 @@ pub(super) struct Turns {
     pub(super) nbd: Nbd,
     poll: Poll,
     ram: Ram,
+    now: Time,
     pub(super) path: PathBuf,
     _dir: TempDir,
 }
@@ -36,7 +37,7 @@ impl Turns {
         let poll = Poll::new().unwrap();
         let count = nbd.tokens_max();
         nbd.register(poll.registry(), TokenRange { first: 0, count }).unwrap();
-        Self { nbd, poll, ram, path, _dir: dir }
+        Self { nbd, poll, ram, now: Time(0), path, _dir: dir }
     }
 
     /// Turns until nothing moves any more. Requests stay in the queue.
@@ -51,7 +52,7 @@ impl Turns {
         for event in &events {
             self.nbd.ready(event, self.poll.registry(), &mut self.ram);
         }
-        let more = self.nbd.turn_end(Time(0), self.poll.registry(), &mut self.ram);
+        let more = self.nbd.turn_end(self.now, self.poll.registry(), &mut self.ram);
         more || !events.is_empty()
     }
 
@@ -119,6 +120,70 @@ fn a_wait_for_timeouts_is_asked_for() {
     let _slow = UnixStream::connect(&turns.path).unwrap();
     turns.settle();
     assert_eq!(turns.nbd.next_timer(), Some(Time(30_000_000_000)));
+}
+
+/// Writes that the engine keeps, as the origin takes nothing and the dirty limit is reached; and one more, for whose payload there is no buffer.
+#[test]
+fn who_waits_for_the_engine_is_not_taken_for_one_who_sits_on_buffers() {
+    let mut ram = Ram::new(8 << 20, 512);
+    ram.buffers.budget_bytes = 256 << 10;
+    let mut turns = Turns::new(ram);
+    let write = |cookie| [request(command::WRITE, 0, cookie, 0, 65536), vec![1; 65536]].concat();
+    let mut client = turns.client(&[]);
+    for cookie in 0..4 {
+        client.write_all(&write(cookie)).unwrap();
+        turns.settle();
+    }
+    client.write_all(&write(4)[..28]).unwrap();
+    turns.settle();
+    assert_eq!((turns.ram.queue.len(), turns.nbd.waiting.len()), (4, 1));
+    for seconds in [1, 40, 80] {
+        turns.now = Time(seconds * 1_000_000_000);
+        turns.settle();
+    }
+    turns.execute(4);
+    turns.settle();
+    client.write_all(&write(4)[28..]).unwrap();
+    turns.settle();
+    turns.execute(1);
+    turns.settle();
+    let mut replies = [0; 1000];
+    while client.read(&mut replies).is_ok_and(|bytes| bytes > 0) {}
+    client.write_all(&request(command::FLUSH, 0, 5, 0, 0)).unwrap();
+    turns.settle();
+    assert_eq!(turns.ram.queue.len(), 1, "it was hung up on");
+}
+
+/// Lets two front-ends turn over the same buffers until nothing moves.
+fn settle_both(one: &mut Turns, other: &mut Turns) {
+    loop {
+        let mut moved = one.turn();
+        std::mem::swap(&mut one.ram, &mut other.ram);
+        moved |= other.turn();
+        std::mem::swap(&mut one.ram, &mut other.ram);
+        if !moved {
+            return;
+        }
+    }
+}
+
+#[test]
+fn who_sits_on_buffers_makes_way_for_clients_of_another_socket() {
+    let mut ram = Ram::new(64 << 20, 512);
+    ram.buffers.budget_bytes = BUFFER_BYTES_MIN;
+    let (mut one, mut other) = (Turns::new(ram), Turns::new(Ram::new(1 << 20, 512)));
+    let _sitter = one.client(&request(command::READ, 0, 1, 0, 32 << 20));
+    one.execute(32);
+    one.settle();
+    std::mem::swap(&mut one.ram, &mut other.ram);
+    let _good = other.client(&request(command::READ, 0, 1, 0, 16 << 20));
+    std::mem::swap(&mut one.ram, &mut other.ram);
+    assert!(one.ram.queue.is_empty(), "there are no buffers for it");
+    for seconds in [1, 20, 40] {
+        (one.now, other.now) = (Time(seconds * 1_000_000_000), Time(seconds * 1_000_000_000));
+        settle_both(&mut one, &mut other);
+    }
+    assert_eq!(one.ram.queue.len(), 16, "who sits on them was left alone");
 }
 
 #[test]
