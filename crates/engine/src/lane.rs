@@ -274,9 +274,7 @@ impl Lane {
     /// Gives the piece's lock back before the piece ends.
     pub(crate) fn unlock(&mut self, at: usize) {
         if let Some(lock) = self.pieces[at].lock.take() {
-            let mut granted = Vec::new();
-            self.locks.release(lock, &mut granted);
-            self.ready.extend(granted);
+            self.locks.release(lock, &mut self.ready);
         }
     }
 
