@@ -208,6 +208,8 @@ pub(crate) struct Lane {
     pub(crate) run_ranges: BTreeMap<Flat, u32>,
     /// Dirty blocks to destage before all others.
     pub(crate) urgent: BTreeSet<Flat>,
+    /// Where runs end, because the origin has refused a longer one.
+    pub(crate) breaks: BTreeSet<Flat>,
     /// Dirty blocks that could not be read, by a run or to be moved: they are tried one by one.
     pub(crate) suspect: BTreeSet<Flat>,
     /// Dirty blocks that only the other member of a mirrored cache has.
@@ -259,6 +261,7 @@ impl Lane {
             runs: Slab::new(),
             run_ranges: BTreeMap::new(),
             urgent: BTreeSet::new(),
+            breaks: BTreeSet::new(),
             suspect: BTreeSet::new(),
             elsewhere: BTreeSet::new(),
             sync: None,
