@@ -25,6 +25,7 @@ mod log;
 mod mirror;
 mod repair;
 mod serve;
+mod service;
 mod set;
 mod sim;
 mod status;

@@ -3,7 +3,7 @@
 //!
 //! Flags alone, a TOML file alone, or a file whose values flags override. It does not fork: the
 //! service manager (or the shell) keeps it. `ready URI` on stdout is the sign that clients may
-//! connect. SIGTERM and SIGINT stop it cleanly, a second one at once.
+//! connect, as is READY=1 for systemd ([`service`]). SIGTERM and SIGINT stop it cleanly, a second one at once.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use flashfront_serve::daemon::{self, Ended, Hooks};
 use flashfront_serve::frontend::nbd::Listen;
 
 use crate::inject::{self, Injection};
-use crate::{choice, emulate, human, interrupt};
+use crate::{choice, emulate, human, interrupt, service};
 
 /// Serve a cached volume until stopped (SIGTERM: cleanly; twice: at once, replayed at the next start).
 ///
@@ -177,7 +177,10 @@ impl Serve {
         inject::arm(injections, &mut hooks);
         emulate::arm(emulated_cache, emulated_origin, &mut hooks);
         let stop = hooks.stop.clone();
-        interrupt::on_signal(move || stop.stop())?;
+        interrupt::on_signal(move || {
+            stop.stop();
+            service::stopping();
+        })?;
         match daemon::run(&config, hooks)? {
             Ended::Clean { blocks_dirty: 0 } => tracing::info!("stopped; the origin is complete"),
             Ended::Clean { blocks_dirty } => tracing::info!(
@@ -286,6 +289,7 @@ fn ready(uris: &[String]) {
     if let Err(error) = told {
         tracing::warn!("stdout: {error}; ready at {}", uris.join(" "));
     }
+    service::ready(uris);
 }
 
 #[cfg(test)]

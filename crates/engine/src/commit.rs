@@ -24,6 +24,7 @@ use crate::format::{COMMIT_ENTRIES_MAX, Entry, STREAMS, Stream};
 use crate::index::{Flat, Found};
 use crate::lane::Lane;
 use crate::memory::{Buf, Span};
+use crate::mirror;
 use crate::policy::{HITS_MAX, Zone};
 use crate::shared::Cx;
 use crate::types::{BLOCK_BYTES, SegmentId, Time};
@@ -73,7 +74,7 @@ pub(crate) struct Segment {
     pub(crate) dirty: u32,
     /// Reads and destage runs that need it to stay.
     pub(crate) pins: u32,
-    /// Its blocks are on both members of a mirrored cache.
+    /// All its blocks are on both members of a mirrored cache, also those that are clean by now.
     pub(crate) mirrored: bool,
     pub(crate) state: State,
     /// What it is filled with.
@@ -187,6 +188,8 @@ pub(crate) struct Log {
     notes: VecDeque<Note>,
     cleaned: VecDeque<(Flat, u32)>,
     cleaned_since: Option<Time>,
+    /// Of a cache on two devices: what commits say that are not durable yet, with their numbers.
+    cleaned_sealed: VecDeque<(u64, Flat)>,
     /// The last commit that was sealed because somebody waited.
     group_seq: u64,
     /// Segments filled, ever, and when the last checkpoint was finished.
@@ -292,6 +295,11 @@ impl Lane {
         }
         let tail = &mut log.tails[stream as usize];
         let Some(segment) = tail.segment else { return false };
+        if tail.used == 0 {
+            // A segment that was begun with one device stays so: a mirror that comes later lacks what was clean by then.
+            log.segments[segment as usize].mirrored =
+                stream == Stream::Writes && cx.shared.members.state != mirror::State::Single;
+        }
         let crowded = stream == Stream::Writes && log.cleaned.len() >= CLEANED_WAITING_MAX;
         let blocks_max = if crowded { COMMIT_ENTRIES_MAX / 2 } else { COMMIT_ENTRIES_MAX };
         let size = (log.segment_slots - tail.used).min(blocks_max as u32 + 1);

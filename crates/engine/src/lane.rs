@@ -208,6 +208,8 @@ pub(crate) struct Lane {
     pub(crate) run_ranges: BTreeMap<Flat, u32>,
     /// Dirty blocks to destage before all others.
     pub(crate) urgent: BTreeSet<Flat>,
+    /// Where runs end, because the origin has refused a longer one.
+    pub(crate) breaks: BTreeSet<Flat>,
     /// Dirty blocks that could not be read, by a run or to be moved: they are tried one by one.
     pub(crate) suspect: BTreeSet<Flat>,
     /// Dirty blocks that only the other member of a mirrored cache has.
@@ -259,6 +261,7 @@ impl Lane {
             runs: Slab::new(),
             run_ranges: BTreeMap::new(),
             urgent: BTreeSet::new(),
+            breaks: BTreeSet::new(),
             suspect: BTreeSet::new(),
             elsewhere: BTreeSet::new(),
             sync: None,
@@ -274,9 +277,7 @@ impl Lane {
     /// Gives the piece's lock back before the piece ends.
     pub(crate) fn unlock(&mut self, at: usize) {
         if let Some(lock) = self.pieces[at].lock.take() {
-            let mut granted = Vec::new();
-            self.locks.release(lock, &mut granted);
-            self.ready.extend(granted);
+            self.locks.release(lock, &mut self.ready);
         }
     }
 
@@ -346,7 +347,9 @@ impl Lane {
         let segment = self.log.segment_of(found.slot);
         segment.live += 1;
         if found.dirty {
-            (segment.dirty, segment.mirrored) = (segment.dirty + 1, true);
+            segment.dirty += 1;
+            // Of a mirror that came later nobody knows what was written before it did.
+            segment.mirrored |= self.opening && cx.shared.superblock.pairing.paired == 0;
         }
         match (was_dirty, found.dirty) {
             (true, true) => {
@@ -407,6 +410,7 @@ impl Lane {
     /// Forgets clean blocks of the segments that are asked for.
     pub(crate) fn drop_clean(&mut self, of: impl Fn(&Segment) -> bool, cx: &mut Cx<'_>) {
         let slots = self.log.segment_slots();
+        let lately = self.log.cleaned_lately();
         for part in 0..self.index.parts() {
             let mut clean = Vec::new();
             let segments = &self.log.segments;
@@ -417,7 +421,8 @@ impl Lane {
             });
             for (flat, slot) in clean {
                 self.unmap(flat, cx);
-                if self.log.last_seq_of([slot].into_iter()) > self.log.durable_seq || self.log.unsealed(slot) {
+                // As the lane opens its checkpoint says so, before anything is asked for. (A note for each block of a cache would keep FLUSHes waiting for minutes.)
+                if !self.opening && (self.log.lacks(slot) || lately.contains(&flat)) {
                     // The log may still end before the commit that says that the block is clean.
                     self.record_dropped(flat, cx);
                 }

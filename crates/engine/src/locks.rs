@@ -96,7 +96,7 @@ impl Locks {
 
     /// Gives a lock back; adds the holders of those granted by it to `granted`, in the order in which
     /// they asked.
-    pub(crate) fn release(&mut self, id: LockId, granted: &mut Vec<Holder>) {
+    pub(crate) fn release(&mut self, id: LockId, granted: &mut impl Extend<Holder>) {
         let gone = self.all.remove(id.0 as usize);
         let mut freed: Vec<(u64, Holder)> = Vec::new();
         for region in gone.regions() {

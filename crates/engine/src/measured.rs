@@ -28,7 +28,8 @@ pub(crate) enum Measured {
 }
 
 impl Shared {
-    /// Something happened.
+    /// Something happened. (Inlined: each caller knows what, and only that is left.)
+    #[inline(always)]
     pub(crate) fn measure(&mut self, what: Measured, now: Time) {
         self.note_measured(what);
         match what {

@@ -27,6 +27,8 @@ use crate::shared::{Cx, blocks_span};
 use crate::sparse::Sparse;
 use crate::types::{SegmentId, Time};
 
+mod stuck;
+
 /// Segments under reclaim at once: enough to hide the latency of reads and flushes.
 pub(crate) const VICTIMS_MAX: usize = 4;
 /// Survivors of a lane that are read at once: as many as keep an SSD busy. A segment of 16 MiB may have 4,000, each with a buffer of its own.
@@ -159,42 +161,6 @@ impl Lane {
             wanted -= 1;
             victims += 1;
         }
-    }
-
-    /// Victims in which only lost blocks are left: they wait until those are written anew, and must not
-    /// keep the others from being reclaimed.
-    fn stuck_victims(&self, cx: &Cx<'_>) -> usize {
-        if cx.shared.lost.is_empty() {
-            return 0;
-        }
-        // One whose headers are being read counts as any other: many at once would be more reads than there are buffers for.
-        let stuck = |id: &&u32| self.reclaim.victims.get(id).is_some_and(|victim| victim.pending == 0);
-        self.held_by_lost(cx).iter().filter(stuck).count()
-    }
-
-    /// Segments whose dirty blocks are all lost.
-    fn held_by_lost(&self, cx: &Cx<'_>) -> Vec<u32> {
-        let slots = self.log.segment_slots();
-        let mut lost_in: BTreeMap<u32, u32> = BTreeMap::new();
-        for found in cx.shared.lost.iter().filter_map(|flat| self.index.get(*flat)) {
-            *lost_in.entry(found.slot / slots).or_default() += 1;
-        }
-        lost_in.retain(|id, lost| self.log.segments[*id as usize].dirty == *lost);
-        lost_in.into_keys().collect()
-    }
-
-    /// Whether there will be no room until lost blocks are written anew: every segment that is
-    /// not free or open holds one, and nothing is on its way that could change that.
-    pub(crate) fn full_of_lost(&self, cx: &Cx<'_>) -> bool {
-        if cx.shared.lost.is_empty() || !self.runs.is_empty() {
-            return false;
-        }
-        let held = self.held_by_lost(cx);
-        (0..).zip(&self.log.segments).all(|(id, segment)| match segment.state {
-            State::Free | State::Open => true,
-            State::Closed | State::Victim => held.binary_search(&id).is_ok(),
-            State::Freeing => false,
-        })
     }
 
     /// Whether a dirty block can't be read where it should be: then none is moved.

@@ -207,9 +207,11 @@ impl Shadow {
             return;
         }
         let unit_blocks = self.unit_blocks;
-        let units = keys.start / unit_blocks..keys.end.div_ceil(unit_blocks);
+        let first = keys.start / unit_blocks;
+        // Mostly there is one: a division less.
+        let end = if keys.end <= (first + 1) * unit_blocks { first + 1 } else { keys.end.div_ceil(unit_blocks) };
         let bits = self.bits;
-        let mut sampled = units.filter(|unit| is_sampled(mix(unit ^ SALT), bits)).peekable();
+        let mut sampled = (first..end).filter(|unit| is_sampled(mix(unit ^ SALT), bits)).peekable();
         if sampled.peek().is_none() {
             return;
         }

@@ -53,6 +53,7 @@ pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
     }
     cx.shared.members.state = State::Syncing;
     for lane in lanes {
+        lane.log.segments.iter_mut().for_each(|segment| segment.mirrored = false);
         // While it opens it has no set of them.
         let of = lane.log.segments.iter().map(|segment| u64::from(segment.dirty)).sum();
         lane.sync = Some(Sync { phase: Phase::Waiting, next: Flat(0), flying: 0, copied: 0, of, tries: 0 });

@@ -26,6 +26,7 @@ mod mirror;
 mod power_cut;
 mod refusal;
 mod repair;
+mod service;
 mod sim_adapt;
 mod sim_compare;
 mod sim_replay;

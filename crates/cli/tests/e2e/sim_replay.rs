@@ -187,7 +187,7 @@ fn sim_replay_takes_joined_traces_one_behind_the_other() {
 fn sim_replay_says_what_it_guessed_and_what_is_damaged() {
     let place = Place::new();
     let guessed = place.file("arc.lis");
-    fs::write(&guessed, "1 1 0 0\n100 1 0 1\n".repeat(9)).expect("a file can be made here");
+    fs::write(&guessed, "1 1 0 0\n100 1 0 0\n".repeat(9)).expect("a file can be made here");
     let replay = |path: &PathBuf, args: &[&str]| {
         let mut replay = flashfront();
         replay.args(["sim", "replay", "--cache-blocks", "4"]).arg(path).args(args);
@@ -196,6 +196,8 @@ fn sim_replay_says_what_it_guessed_and_what_is_damaged() {
     let said = show(&replay(&guessed, &[]));
     assert!(said.contains("taken for arc-4k") && said.contains("arc, arc-4k look alike"), "{said}");
     assert!(!show(&replay(&guessed, &["--format", "arc-4k"])).contains("guess"));
+    let said = show(&replay(&guessed, &["--action", "issue"]));
+    assert!(said.contains("--action does nothing here"), "{said}");
 
     // Its checksum is wrong, and before that most of the lines are.
     let (lines, packed) = (place.file("lines"), place.file("lines.gz"));

@@ -38,6 +38,8 @@ impl Lane {
             return;
         }
         self.log.durable_seq = self.log.durable_seq.max(self.log.flushing_seq);
+        let durable = self.log.durable_seq;
+        while self.log.cleaned_sealed.pop_front_if(|it| it.0 <= durable).is_some() {}
         while let Some(entry) = self.log.waiters.first_entry().filter(|entry| *entry.key() <= self.log.durable_seq) {
             for waiter in entry.remove() {
                 self.durable(waiter, Ok(()), cx);

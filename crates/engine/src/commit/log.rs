@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the log knows of itself: its segments, the heads of its streams, where a slot's bytes are.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use super::{
@@ -44,6 +44,7 @@ impl Log {
             notes: VecDeque::new(),
             cleaned: VecDeque::new(),
             cleaned_since: None,
+            cleaned_sealed: VecDeque::new(),
             group_seq: 0,
             filled: 0,
             filled_at_checkpoint: 0,
@@ -217,6 +218,16 @@ impl Log {
     pub(crate) fn note_cleaned(&mut self, flat: Flat, slot: u32, now: Time) {
         self.cleaned.push_back((flat, slot));
         self.cleaned_since.get_or_insert(now);
+    }
+
+    /// What is clean, while the log may still end before it says so.
+    pub(crate) fn cleaned_lately(&self) -> BTreeSet<Flat> {
+        self.cleaned.iter().map(|it| it.0).chain(self.cleaned_sealed.iter().map(|it| it.1)).collect()
+    }
+
+    /// Whether it may still end before the commit that a slot is in.
+    pub(crate) fn lacks(&self, slot: u32) -> bool {
+        self.last_seq_of([slot].into_iter()) > self.durable_seq || self.unsealed(slot)
     }
 
     pub(crate) fn last_sealed(&self) -> u64 {

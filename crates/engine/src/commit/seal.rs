@@ -10,7 +10,7 @@ use crate::format::{COMMIT_ENTRIES_MAX, CommitHeader, Entry, Stream};
 use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::measured::Measured;
-use crate::mirror::Copied;
+use crate::mirror::{Copied, State};
 use crate::shared::{Cx, FlushWaiter, Origin, blocks_span};
 
 impl Lane {
@@ -99,6 +99,9 @@ impl Lane {
                 // Only what is still so: the slot may hold a newer, dirty version of the block by now.
                 if self.index.get(flat).is_some_and(|found| found.slot == slot && !found.dirty) {
                     entries.push(Entry::Cleaned { key: cx.shared.key(flat), slot });
+                    if cx.shared.members.state != State::Single {
+                        log.cleaned_sealed.push_back((log.next_seq, flat));
+                    }
                 }
             }
             if log.cleaned.is_empty() {

@@ -5,6 +5,8 @@
 //! clean block has its origin's content, and who changes that on the origin takes it out of the index before and waits for
 //! runs over it (`direct`), so that writing it once more changes nothing. Only what clients wrote since the opening is written again: what
 //! was cached before may be stale, if the origin was changed behind our back and nobody noticed, and must not become the origin's.
+//!
+//! A run that the origin refuses is broken in two, until what is refused is alone (`one_block_that_is_refused_keeps_no_others_dirty`).
 
 use alloc::vec::Vec;
 
@@ -77,6 +79,9 @@ impl Lane {
             return None;
         }
         let behind = Flat(at.0 + gap);
+        if self.breaks.range(at..=behind).next().is_some() {
+            return None;
+        }
         self.destageable(behind, true, cx).filter(|_| !self.alone(behind))?;
         (at.0..behind.0).map(|flat| self.destageable(Flat(flat), false, cx)).collect()
     }
@@ -86,7 +91,7 @@ impl Lane {
     pub(crate) fn start_run(&mut self, first: Flat, end: Flat, cx: &mut Cx<'_>) -> u32 {
         let mut versions = Vec::new();
         let mut at = first;
-        while at < end && versions.len() < RUN_BLOCKS_MAX as usize {
+        while at < end && versions.len() < RUN_BLOCKS_MAX as usize && !(at > first && self.breaks.contains(&at)) {
             let Some(version) = self.destageable(at, true, cx) else {
                 let room = u64::from(RUN_BLOCKS_MAX) - versions.len() as u64;
                 let Some(gap) = self.bridge(at, end, room, cx).filter(|_| at > first) else { break };
@@ -230,6 +235,7 @@ impl Lane {
         if let Err(error) = result {
             cx.shared.up.push(Up::DestageFailed { origin, error });
             self.go_alone_if_bridged(run);
+            self.break_in_two(run);
             self.drop_run(run, true, cx);
             return;
         }
@@ -254,6 +260,30 @@ impl Lane {
         }
     }
 
+    /// The origin may refuse one block of many: each half is tried by itself the next time. But not the halves of a half before the other one is on the
+    /// origin: where all is refused, as on a thin volume that is full, there would come to be a run for each block.
+    fn break_in_two(&mut self, run: usize) {
+        let Run { first, versions, .. } = &self.runs[run];
+        let (blocks, end) = (versions.len() as u64, Flat(first.0 + versions.len() as u64));
+        let halved = |at: Flat, beside: u64| self.breaks.contains(&at) && self.is_dirty(Flat(beside));
+        if blocks > 1 && !halved(*first, first.0.wrapping_sub(1)) && !halved(end, end.0) {
+            self.breaks.insert(Flat(first.0 + blocks / 2));
+        }
+    }
+
+    fn is_dirty(&self, flat: Flat) -> bool {
+        self.dirty.next(flat) == Some(flat)
+    }
+
+    /// The origin has taken these blocks: runs end no more where they were broken, but beside one that is dirty still.
+    fn forget_breaks(&mut self, first: Flat, end: Flat) {
+        let from = if first.0 > 0 && self.is_dirty(Flat(first.0 - 1)) { Flat(first.0 + 1) } else { first };
+        let to = if self.is_dirty(end) { end } else { Flat(end.0 + 1) };
+        while let Some(&at) = self.breaks.range(from..to).next() {
+            self.breaks.remove(&at);
+        }
+    }
+
     /// The origin's flush after the run's write is over.
     pub(crate) fn run_flushed(&mut self, run: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         let origin = cx.shared.origin_of(self.runs[run].first);
@@ -266,6 +296,7 @@ impl Lane {
             return;
         }
         let (first, versions) = self.end_run(run, cx);
+        let end = Flat(first.0 + versions.len() as u64);
         let mut cleaned = 0;
         for (flat, (slot, _)) in (first.0..).map(Flat).zip(versions) {
             // Only if it hasn't been rewritten: a newer version is in another slot.
@@ -278,6 +309,7 @@ impl Lane {
             }
         }
         cx.shared.counters.destaged_blocks += cleaned;
+        self.forget_breaks(first, end);
         self.resume_awaiting_clean(cx);
     }
 
@@ -291,6 +323,7 @@ impl Lane {
         if failed {
             // Those who wait for blocks that can't be read or written now must not wait forever.
             self.fail_awaiting_clean(first, end, cx);
+            self.give_back(versions.iter().map(|version| version.0));
         }
         self.resume_awaiting_clean(cx);
     }

@@ -42,6 +42,11 @@ impl Lane {
             at += u32::from(entry.has_data());
             match *entry {
                 Entry::Dead => {}
+                // Only the lead has the data of clean blocks, and what it has there is torn, or older.
+                Entry::Clean { key, .. } if it.member != cx.shared.members.lead => {
+                    let Some(flat) = cx.shared.flat(key) else { continue };
+                    self.unmap(flat, cx);
+                }
                 Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
                     let Some(flat) = cx.shared.flat(key) else { continue };
                     if let Some(table) = it.freed.0.get_mut(&(at / slots)) {

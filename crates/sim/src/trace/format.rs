@@ -114,6 +114,12 @@ impl Format {
         Self::all().find(|format| format.name == name)
     }
 
+    /// Whether it has several events for a request, of which [`Action`] says which counts.
+    #[must_use]
+    pub fn has_actions(&self) -> bool {
+        ["blktrace", "blkparse"].contains(&self.name)
+    }
+
     /// The only one that fits best.
     pub(super) fn of(head: &Head<'_>) -> Result<&'static Self, FormatError> {
         let fits: Vec<(Fit, &'static Self)> = Self::all().map(|format| ((format.fit)(head), format)).collect();

@@ -9,7 +9,7 @@ use super::format::{Binary, Item, Lines};
 const TRIED: usize = 1000;
 
 /// Of so many lines one may be bad: cut downloads begin in the middle of a line, and archives with a header.
-const LINES_PER_BAD: usize = 10;
+pub(super) const LINES_PER_BAD: usize = 10;
 
 /// How well a format fits. The best counts, if only one is that good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -170,6 +170,16 @@ fn a_bad_line_makes_no_lookalike_of_a_trace() {
     }
 }
 
+/// What goes up and down in the fourth column is no number of a request; joined traces begin again once.
+#[test]
+fn four_columns_of_something_else_are_not_the_arc_paper_s() {
+    let text: String = (0..50).map(|nth| format!("{} {} 8 {}\n", 1000 + nth, nth * 8, nth % 2)).collect();
+    let error = Reader::new(Cursor::new(text), &Options::default()).unwrap_err();
+    assert!(matches!(error, OpenError::Format(FormatError::Unknown)), "{error}");
+    let joined = (0..20).map(|nth| format!("{nth} 8 3 {nth}\n")).collect::<String>().repeat(2);
+    assert_eq!(read(joined.as_bytes(), &Options::default()).unwrap().2, "arc");
+}
+
 #[test]
 fn a_byte_order_mark_is_no_part_of_the_first_line() {
     for (text, expected) in [("7\n8\n", "blocks"), ("fio version 2 iolog\nx read 0 512\nx write 0 512\n", "fio2")] {

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use flashfront_sim::replay::{GridChoice, Replayed, Source};
-use flashfront_sim::trace::Reason;
+use flashfront_sim::trace::{Action, Reason};
 
 use crate::human;
 
@@ -107,6 +107,9 @@ pub(super) fn remarks(name: &str, source: &Source, replayed: &Replayed) {
             format.summary,
             format.lookalikes.join(", ")
         );
+    }
+    if source.options.action != Action::default() && !format.has_actions() {
+        tracing::warn!("{name}: --action does nothing here: {} has one line or record for a request", format.name);
     }
     if report.is_mostly_bad() {
         tracing::error!(

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a service manager is told: sd_notify(3), for units of `Type=notify`.
+//!
+//! Where there is none (no NOTIFY_SOCKET) nothing happens. One that can't be told does not stop the daemon: it would
+//! take the unit for one that never became ready, and the log says why.
+
+use sd_notify::NotifyState;
+
+/// Clients may connect there.
+pub(crate) fn ready(uris: &[String]) {
+    tell(&[NotifyState::Ready, NotifyState::Status(&format!("serving at {}", uris.join(" ")))]);
+}
+
+/// A stop was asked for: requests are finished, and a checkpoint is written.
+pub(crate) fn stopping() {
+    tell(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+}
+
+fn tell(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!("the service manager can't be told (NOTIFY_SOCKET): {error}");
+    }
+}

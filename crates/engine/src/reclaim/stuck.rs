@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Victims that can't become free: what they hold is lost, or the origin refuses it.
+//!
+//! There are but a few victims at once, so one that waits for ever must not keep its place (tests: `reclaim_goes_on_beside_what_is_refused`,
+//! and torture, where blocks are lost).
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::commit::State;
+use crate::lane::Lane;
+use crate::shared::Cx;
+use crate::types::SegmentId;
+
+impl Lane {
+    /// Victims in which only lost blocks are left: they wait until those are written anew, and must not
+    /// keep the others from being reclaimed.
+    pub(super) fn stuck_victims(&self, cx: &Cx<'_>) -> usize {
+        if cx.shared.lost.is_empty() {
+            return 0;
+        }
+        // One whose headers are being read counts as any other: many at once would be more reads than there are buffers for.
+        let stuck = |id: &&u32| self.reclaim.victims.get(id).is_some_and(|victim| victim.pending == 0);
+        self.held_by_lost(cx).iter().filter(stuck).count()
+    }
+
+    /// Segments whose dirty blocks are all lost.
+    fn held_by_lost(&self, cx: &Cx<'_>) -> Vec<u32> {
+        let slots = self.log.segment_slots();
+        let mut lost_in: BTreeMap<u32, u32> = BTreeMap::new();
+        for found in cx.shared.lost.iter().filter_map(|flat| self.index.get(*flat)) {
+            *lost_in.entry(found.slot / slots).or_default() += 1;
+        }
+        lost_in.retain(|id, lost| self.log.segments[*id as usize].dirty == *lost);
+        lost_in.into_keys().collect()
+    }
+
+    /// Whether there will be no room until lost blocks are written anew: every segment that is
+    /// not free or open holds one, and nothing is on its way that could change that.
+    pub(crate) fn full_of_lost(&self, cx: &Cx<'_>) -> bool {
+        if cx.shared.lost.is_empty() || !self.runs.is_empty() {
+            return false;
+        }
+        let held = self.held_by_lost(cx);
+        (0..).zip(&self.log.segments).all(|(id, segment)| match segment.state {
+            State::Free | State::Open => true,
+            State::Closed | State::Victim => held.binary_search(&id).is_ok(),
+            State::Freeing => false,
+        })
+    }
+
+    /// The origin has refused what is in these slots. Those of them that are in victims needn't be tried before all others any more, and their segments
+    /// come up again when the policy has offered all others: those may hold what the origin takes.
+    pub(crate) fn give_back(&mut self, slots: impl Iterator<Item = u32>) {
+        let segment_slots = self.log.segment_slots();
+        for slot in slots {
+            let id = slot / segment_slots;
+            let segment = self.log.segments[id as usize];
+            let waits = self.reclaim.victims.get(&id).is_some_and(|victim| victim.pending == 0 && segment.dirty > 0);
+            if !waits {
+                continue;
+            }
+            let Some(victim) = self.reclaim.victims.remove(&id) else { continue };
+            for (flat, _) in victim.blocks {
+                // Others may be in a hurry, too: who replaces it, or has one sound copy only.
+                if self.urgent.contains(&flat) && !self.is_changing(flat) && !self.elsewhere.contains(&flat) {
+                    self.urgent.remove(&flat);
+                }
+            }
+            self.log.segments[id as usize].state = State::Closed;
+            self.policy.sealed(SegmentId(id), segment.zone);
+            self.reclaim.sparse.filled(id, segment.live, segment_slots);
+        }
+    }
+}
