@@ -29,6 +29,7 @@ use crate::mirror::{MIRRORED, Members};
 use crate::options::Options;
 use crate::persist::{PERSIST_FLUSH, PERSIST_WRITE, Persist};
 use crate::policy::Window;
+use crate::ranges::Ranges;
 use crate::reclaim::watermark;
 use crate::recover::OpenError;
 use crate::request::Active;
@@ -50,6 +51,7 @@ pub(crate) struct Coordinator {
     pub(crate) router: Router,
     pub(crate) throttle: Throttle,
     pub(crate) zeroes: Zeroes,
+    pub(crate) ranges: Ranges,
     pub(crate) destager: Destager,
     pub(crate) shadow: Shadow,
     /// Lanes while they work apart.
@@ -147,6 +149,7 @@ impl Engine {
             router,
             throttle: Throttle::default(),
             zeroes: Zeroes::default(),
+            ranges: Ranges::default(),
             destager: Destager::new(now),
             shadow: Shadow::new(shape(&shared.superblock, &shared.options), shared.options.policy.build),
             jobs: Vec::new(),
@@ -388,6 +391,7 @@ impl Coordinator {
             self.handle_messages(lanes, cx);
             if matches!(self.life, Life::Serving | Life::Stopping) {
                 self.zeroes_step(lanes, cx);
+                self.ranges_step(lanes, cx);
                 // Reclaim first: it tells destage what is urgent.
                 lanes.iter_mut().for_each(|lane| lane.reclaim_step(cx));
                 self.throttle.step(lanes, &self.router, self.destager.cost(), cx);
@@ -423,6 +427,10 @@ impl Coordinator {
             for up in messages.drain(..) {
                 match up {
                     Up::PieceDone { request, error } => self.part_done(request, error, cx),
+                    Up::RangePieceDone { request, error } => {
+                        self.ranges.piece_done();
+                        self.part_done(request, error, cx);
+                    }
                     Up::RunWritten { lane, run, origin, blocks } => {
                         self.destager.run_written(origin, lane, run, blocks);
                     }

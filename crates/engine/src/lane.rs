@@ -287,7 +287,9 @@ impl Lane {
         let piece = self.pieces.remove(at);
         debug_assert_eq!(piece.pending, 0, "a piece ended with I/O in flight");
         cx.shared.reserved -= u64::from(piece.reserved);
-        cx.shared.up.push(Up::PieceDone { request: piece.request, error: piece.error });
+        let Piece { request, error, .. } = piece;
+        let range = matches!(piece.kind, PieceKind::Discard | PieceKind::Zero);
+        cx.shared.up.push(if range { Up::RangePieceDone { request, error } } else { Up::PieceDone { request, error } });
     }
 
     /// Takes a piece out again that isn't done.

@@ -44,6 +44,7 @@ mod options;
 mod persist;
 pub mod policy;
 mod ram_front;
+mod ranges;
 mod read;
 mod reclaim;
 mod recover;

@@ -204,13 +204,13 @@ impl Coordinator {
         let end = if end == size { end } else { end / BLOCK_SECTORS * BLOCK_SECTORS };
         if lba < end {
             let whole = Range { lba, sectors: end - lba, buf: None, ..range };
-            self.split(at, whole, kind, fua, true, lanes, cx);
+            self.take_range(at, whole, kind, fua, lanes, cx);
         }
     }
 
     /// Cuts a range at stripe borders and sends the pieces to their lanes.
     #[expect(clippy::too_many_arguments, reason = "the parts of one request; called from four places above")]
-    fn split(
+    pub(crate) fn split(
         &mut self,
         at: usize,
         range: Range,
@@ -265,6 +265,9 @@ impl Coordinator {
                 were_cached: Vec::new(),
             };
             self.requests[at].pending += 1;
+            if matches!(kind, PieceKind::Discard | PieceKind::Zero) {
+                self.ranges.piece_begun();
+            }
             let lane = &mut lanes[self.router.lane_of(from)];
             if cx.mem.apart_from().is_none() {
                 lane.expect(&piece, cx.mem);

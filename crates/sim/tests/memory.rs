@@ -79,6 +79,31 @@ fn merges_have_a_bound() {
     buffers_of_many(RequestOp::Write, 22 << 20);
 }
 
+/// Zeroes (and discards) of whole disks are cut bit by bit, and a short one between them has its turn.
+#[test]
+fn long_ranges_have_a_bound() {
+    let origin = OriginSpec { size_bytes: 512 << 20, logical_block_bytes: 512, mode: Mode::Writeback };
+    let mut world = World::format(WorldSpec { origins: vec![origin], check: false, ..WorldSpec::default() });
+    world.open().expect("a fresh cache opens");
+    let zero = |world: &mut World, from: u64, to: u64| {
+        world.submit(RequestOp::WriteZeroes { may_discard: false }, 0, from, to - from, false, None)
+    };
+    let long = [zero(&mut world, 2048, 1 << 19), zero(&mut world, 1 << 19, 1 << 20)];
+    let short = zero(&mut world, 0, 1024);
+    let mut most = 0;
+    world.drive_until(|world| {
+        most = most.max(world.origins[0].inner().in_flight());
+        !world.waits(short)
+    });
+    assert!(long.iter().all(|id| world.waits(*id)), "it has not waited for all of them");
+    world.drive_until(|world| {
+        most = most.max(world.origins[0].inner().in_flight());
+        world.in_flight() == 0
+    });
+    assert_eq!(world.answers.iter().filter(|answer| answer.result.is_ok()).count(), 3);
+    assert!((256..640).contains(&most), "{most} pieces at a time");
+}
+
 /// Reads around thousands of misses at once take no more than their bound.
 #[test]
 fn reads_around_misses_have_a_bound() {

@@ -197,7 +197,8 @@ pub(super) fn listen(
     let carried = std::iter::repeat_with(Vec::new).take(config.carriers()).collect();
     let mut listening = Listening { carried, ..Listening::default() };
     let uri_export = if config.volumes.len() == 1 { String::new() } else { config.volumes[0].name.clone() };
-    let durable = config.policy.durability == Durability::Always;
+    // Without a cache writes are acknowledged by the origin, so none dies with the daemon.
+    let durable = config.policy.durability == Durability::Always || config.without_cache;
     for place in &config.listeners {
         match place {
             Listener::Nbd(at) => {

@@ -9,11 +9,14 @@
 #![expect(unsafe_code, reason = "a signal handler that repairs mappings; every block has its SAFETY comment")]
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Mappings that can be guarded at a time, in the whole process.
 const GUARDS_MAX: usize = 4096;
+/// Bytes of them: half of the addresses that a process has on x86-64. A file that is nothing but long costs a client nothing, and
+/// without a bound some of them would leave no address for the daemon's own memory (test: `hostile_memory_takes_not_all_addresses`).
+const BYTES_MAX: u64 = 64 << 40;
 
 struct Slot {
     /// Taken, and so not for another guard.
@@ -33,6 +36,9 @@ static SLOTS: [Slot; GUARDS_MAX] = [const {
     }
 }; GUARDS_MAX];
 
+/// Of all that are there or about to be.
+static BYTES: AtomicU64 = AtomicU64::new(0);
+
 /// Whether SIGBUS comes to us; front-ends may be in several threads.
 static INSTALLED: Mutex<bool> = Mutex::new(false);
 /// What SIGBUS did before.
@@ -43,8 +49,8 @@ static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 pub(super) struct Guard(usize);
 
 impl Guard {
-    /// Watches `bytes` of memory from `start`.
-    pub(super) fn new(start: *const u8, bytes: usize) -> io::Result<Self> {
+    /// For a mapping of so many bytes that is about to be made.
+    pub(super) fn new(bytes: usize) -> io::Result<Self> {
         install()?;
         let free = |slot: &Slot| !slot.taken.swap(true, Ordering::AcqRel);
         let Some(place) = SLOTS.iter().position(free) else {
@@ -53,8 +59,17 @@ impl Guard {
         let slot = &SLOTS[place];
         slot.hit.store(false, Ordering::Relaxed);
         slot.bytes.store(bytes, Ordering::Relaxed);
-        slot.start.store(start.addr(), Ordering::Release);
-        Ok(Self(place))
+        // From here on it is given back by dropping it.
+        let guard = Self(place);
+        if BYTES.fetch_add(bytes as u64, Ordering::AcqRel).saturating_add(bytes as u64) > BYTES_MAX {
+            return Err(io::Error::other(format!("more than {} TiB of clients' memory", BYTES_MAX >> 40)));
+        }
+        Ok(guard)
+    }
+
+    /// It is there, and begins here.
+    pub(super) fn watch(&self, start: *const u8) {
+        SLOTS[self.0].start.store(start.addr(), Ordering::Release);
     }
 
     /// Whether some of the memory was gone when it was needed.
@@ -67,6 +82,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         let slot = &SLOTS[self.0];
         slot.start.store(0, Ordering::Release);
+        BYTES.fetch_sub(slot.bytes.load(Ordering::Relaxed) as u64, Ordering::AcqRel);
         slot.taken.store(false, Ordering::Release);
     }
 }

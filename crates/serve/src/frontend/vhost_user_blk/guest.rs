@@ -32,8 +32,9 @@ pub(super) fn map(file: File, offset: u64, bytes: u64) -> io::Result<(MmapRegion
         return Err(io::Error::other(format!("{bytes} bytes of memory in pages of {page}; share whole pages")));
     }
     let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
+    let guard = Guard::new(bytes)?;
     let region = MmapRegion::from_file(FileOffset::new(file, offset), bytes).map_err(io::Error::other)?;
-    let guard = Guard::new(region.as_ptr(), bytes)?;
+    guard.watch(region.as_ptr());
     Ok((region, guard))
 }
 

@@ -33,6 +33,9 @@ const PEER_TOKENS: usize = 1 + QUEUES_MAX;
 /// How long to wait before a client is told again that could not be, as the kernel had no memory for it.
 const TELL_AGAIN_NS: u64 = 1_000_000;
 
+/// Clients accepted at a time: twice as many as there are places, as those that are there may all be gone.
+const ACCEPTS_MAX: usize = 2 * CONNECTIONS_MAX;
+
 /// How long to wait before clients are accepted again that could not be.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 
@@ -126,8 +129,8 @@ impl VhostUserBlk {
     }
 
     fn accept(&mut self, registry: &Registry, core: &mut dyn Core) {
-        while self.acceptable {
-            let Some((listener, _)) = &self.listener else {
+        for _ in 0..ACCEPTS_MAX {
+            let (true, Some((listener, _))) = (self.acceptable, &self.listener) else {
                 return;
             };
             // What earlier ones have sent can't be closed: more of it must not pile up.
@@ -383,6 +386,8 @@ impl Frontend for VhostUserBlk {
                 *place = None;
                 // Somebody may wait for that.
                 more = true;
+            } else {
+                more |= !self.stopping && peer.talk.as_ref().is_some_and(|talk| talk.more);
             }
         }
         self.tell_at = self.has_untold().then(|| now.plus_ns(TELL_AGAIN_NS));

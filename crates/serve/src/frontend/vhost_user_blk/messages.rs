@@ -3,7 +3,8 @@
 //!
 //! The `vhost` crate reads and answers a message with calls that block, and the pump has one thread. So a
 //! message is read only when all of it is there and its answer fits into the socket; a client that sends half a
-//! message, or doesn't read, waits by itself (test: `hostile_half_messages_stop_nobody`). A message that changes
+//! message, or doesn't read, waits by itself (test: `hostile_half_messages_stop_nobody`), and one that talks without end has its
+//! turns as all others have (test: `hostile_messages_without_end_keep_nobody_waiting`). A message that changes
 //! what requests in flight use (memory, rings, features) is read when there are none, and none are
 //! taken meanwhile: a client that takes its memory away has all its answers before.
 
@@ -28,6 +29,8 @@ use super::work::Broken;
 
 /// Request, flags and size, of four bytes each.
 pub(super) const HEADER_BYTES: usize = 12;
+/// Messages read from one client before the others have their turn. Who sets up a disk waits for most of the answers anyway.
+const TURN_MESSAGES: usize = 16;
 
 /// What a client's socket has for us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +54,8 @@ pub(super) struct Talk {
     pub(super) closed: bool,
     /// It has sent a whole message.
     pub(super) spoke: bool,
+    /// It has said more than is read in one turn.
+    pub(super) more: bool,
     closing: Closing,
 }
 
@@ -58,7 +63,7 @@ impl Talk {
     pub(super) fn new(socket: UnixStream, export: Export, debt: Debt, closing: Closing) -> Result<Self, Broken> {
         let session = Arc::new(Mutex::new(Session::new(export, debt).map_err(Broken::Message)?));
         let handler = BackendReqHandler::from_stream(socket.try_clone()?, Arc::clone(&session));
-        Ok(Self { handler, session, socket, readable: true, closed: false, spoke: false, closing })
+        Ok(Self { handler, session, socket, readable: true, closed: false, spoke: false, more: false, closing })
     }
 
     /// What was set up. Only one thread ever holds it.
@@ -73,23 +78,42 @@ impl Talk {
         registry.register(&mut SourceFd(&self.socket.as_raw_fd()), token, interest)
     }
 
-    /// Reads messages as long as there are any and they may be read. `quiet`: no request is in flight.
+    /// Reads messages as long as there are any and they may be read, up to a turn's. `quiet`: no request is in flight.
     /// False when the client is gone.
     pub(super) fn listen(&mut self, quiet: bool, registry: &Registry, tokens: TokenRange) -> Result<bool, Broken> {
+        self.more = false;
+        let mut left = TURN_MESSAGES;
         while self.readable {
-            match self.next()? {
+            let (message, bytes) = match self.next()? {
                 Next::End => return Ok(false),
-                Next::Nothing => self.readable = false,
-                Next::Message(message, _) if must_wait(message) && !quiet => break,
-                Next::Message(..) if !self.can_answer()? => self.readable = false,
-                Next::Message(_, bytes) => {
-                    self.spoke = true;
-                    attached::look(&self.socket, bytes, &self.closing)?;
-                    let handled = self.handler.handle_request();
-                    self.watch_kicks(registry, tokens)?;
-                    handled.map_err(Broken::Message)?;
+                Next::Nothing => {
+                    self.readable = false;
+                    break;
                 }
+                Next::Message(message, bytes) => (message, bytes),
+            };
+            let socket = self.state()?;
+            if socket.contains(PollFlags::HUP) {
+                // What it has said before may wait for its requests, and the next client would wait for that.
+                return Ok(false);
             }
+            if must_wait(message) && !quiet {
+                break;
+            }
+            if left == 0 {
+                self.more = true;
+                break;
+            }
+            if !socket.contains(PollFlags::OUT) {
+                self.readable = false;
+                break;
+            }
+            left -= 1;
+            self.spoke = true;
+            attached::look(&self.socket, bytes, &self.closing)?;
+            let handled = self.handler.handle_request();
+            self.watch_kicks(registry, tokens)?;
+            handled.map_err(Broken::Message)?;
         }
         Ok(true)
     }
@@ -104,7 +128,7 @@ impl Talk {
         match rustix::net::recv(&self.socket, &mut header[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
             Ok((_, 0)) => return Ok(Next::End),
             Ok((_, HEADER_BYTES)) => {}
-            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(self.incomplete()),
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return self.incomplete(),
             Err(error) => return Err(Broken::Socket(error.into())),
         }
         let field = |at: usize| header[at..at + 4].iter().rev().fold(0, |value, byte| value << 8 | u32::from(*byte));
@@ -113,20 +137,20 @@ impl Talk {
         let message = message.ok_or(Broken::Message(vhost::vhost_user::Error::InvalidMessage))?;
         let there = rustix::io::ioctl_fionread(&self.socket).map_err(io::Error::from)?;
         let bytes = HEADER_BYTES + bytes;
-        Ok(if there >= bytes as u64 { Next::Message(message, bytes) } else { self.incomplete() })
+        if there >= bytes as u64 { Ok(Next::Message(message, bytes)) } else { self.incomplete() }
     }
 
-    fn incomplete(&self) -> Next {
-        if self.closed { Next::End } else { Next::Nothing }
+    fn incomplete(&self) -> Result<Next, Broken> {
+        Ok(if self.closed || self.state()?.contains(PollFlags::HUP) { Next::End } else { Next::Nothing })
     }
 
-    /// Whether the socket takes an answer without blocking: a unix socket is writable while three quarters of its
+    /// HUP: the client is gone. OUT: the socket takes an answer without blocking; a unix socket is writable while three quarters of its
     /// buffer are free, and that is much more than the longest message.
-    fn can_answer(&self) -> io::Result<bool> {
+    fn state(&self) -> io::Result<PollFlags> {
         let socket: BorrowedFd<'_> = self.socket.as_fd();
         let mut poll = [PollFd::new(&socket, PollFlags::OUT)];
         rustix::event::poll(&mut poll, Some(&Timespec::default()))?;
-        Ok(poll[0].revents().contains(PollFlags::OUT))
+        Ok(poll[0].revents())
     }
 
     /// Watches the kicks that are new, and those no more that were replaced.

@@ -2,6 +2,7 @@
 //! The vhost-user-blk server in real daemons: by `driver`, a guest's half in this process that can do
 //! anything wrong, and by libblkio's own. The parser and the inflight memory alone.
 
+mod alone;
 mod blkio;
 mod driver;
 mod files;
@@ -14,3 +15,4 @@ mod reconnect;
 mod requests;
 #[cfg(feature = "fuse")]
 mod silent;
+mod turns;

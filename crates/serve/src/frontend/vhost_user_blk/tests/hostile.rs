@@ -2,9 +2,10 @@
 //! Clients that do what they must not: hung up on, or told; the daemon serves the others.
 
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
-use vhost::{VhostBackend, VringConfigData};
+use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
 use vm_memory::{Bytes, GuestAddress};
 
 use super::driver::{DATA, ENTRIES, INDIRECT, Machine, NEXT, READ, STORE, USER, WRITE, Wire, usual};
@@ -195,6 +196,34 @@ fn hostile_rings_that_run_can_not_be_moved_out_of_the_memory() {
     wire.frontend.set_vring_addr(0, &half).unwrap_err();
     wire.kick(0);
     assert!(wire.is_hung_up_on());
+    assert_serves(&bench);
+    served.stop();
+}
+
+#[test]
+fn hostile_memory_takes_not_all_addresses() {
+    let bench = Bench::formatted();
+    let served = serve(&bench);
+    // A file that is nothing but long costs its owner nothing.
+    let (file, bytes) = (rustix::fs::memfd_create("long", rustix::fs::MemfdFlags::CLOEXEC).unwrap(), 1 << 45);
+    rustix::fs::ftruncate(&file, bytes).unwrap();
+    let regions: Vec<_> = (0..3)
+        .map(|nth| VhostUserMemoryRegionInfo {
+            guest_phys_addr: nth * bytes,
+            memory_size: bytes,
+            userspace_addr: nth * bytes,
+            mmap_offset: 0,
+            mmap_handle: file.as_raw_fd(),
+        })
+        .collect();
+    for _ in 0..3 {
+        let wire = Wire::hello(&bench.path("guest"), usual());
+        wire.frontend.set_mem_table(&regions).unwrap_err();
+        assert!(wire.is_hung_up_on());
+        // What there was is given back.
+        let wire = Wire::hello(&bench.path("guest"), usual());
+        wire.frontend.set_mem_table(&regions[..1]).unwrap();
+    }
     assert_serves(&bench);
     served.stop();
 }

@@ -1,50 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who waits for buffers gets them before those that came later, whatever is asked for.
 
-use std::collections::VecDeque;
-
-use flashfront_device::Arena;
-use flashfront_engine::{Buf, Memory, OriginId, Request, SECTOR_BYTES};
+use flashfront_engine::{Request, SECTOR_BYTES};
 use rustix::event::{EventfdFlags, eventfd};
 use vhost::vhost_user::VhostUserBackendReqHandlerMut;
 use vhost::vhost_user::message::{VhostUserMemoryRegion, VhostUserVirtioFeatures, VhostUserVringAddrFlags};
 
 use super::super::super::piece::PieceId;
-use super::super::super::{Core, Export};
 use super::super::debt::Debt;
 use super::super::session::Session;
 use super::super::work::Work;
+use super::alone::{Slow, export};
 use super::driver::{DATA, ENTRIES, MEMORY_BYTES, Machine, QUEUES, READ, USER, Wire, usual};
 
 const MIB: u32 = 1 << 20;
-
-/// A pump that answers when the test says so.
-struct Slow {
-    arena: Arena,
-    queue: VecDeque<Request>,
-}
-
-impl Core for Slow {
-    fn exports(&self) -> &[Export] {
-        &[]
-    }
-
-    fn memory(&mut self) -> &mut dyn Memory {
-        &mut self.arena
-    }
-
-    fn alloc(&mut self, bytes: u32) -> Option<Buf> {
-        self.arena.try_alloc(bytes)
-    }
-
-    fn free(&mut self, buf: Buf) {
-        self.arena.free(buf);
-    }
-
-    fn submit(&mut self, request: Request) {
-        self.queue.push_back(request);
-    }
-}
 
 /// One client, and what the listener does with it.
 struct Client {
@@ -56,14 +25,7 @@ struct Client {
 
 impl Client {
     fn new() -> Self {
-        let export = Export {
-            name: "disk".to_owned(),
-            origin: OriginId(0),
-            size_bytes: 1 << 40,
-            block_bytes: 512,
-            read_only: false,
-        };
-        let (machine, mut session) = (Machine::new(), Session::new(export, Debt::new(1, false)).unwrap());
+        let (machine, mut session) = (Machine::new(), Session::new(export(1 << 40), Debt::new(1, false)).unwrap());
         session.set_features(usual() | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits()).unwrap();
         let region = VhostUserMemoryRegion::new(0, MEMORY_BYTES, USER, 0);
         session.set_mem_table(&[region], vec![machine.file.try_clone().unwrap()], None).unwrap();
@@ -76,8 +38,7 @@ impl Client {
             session.set_vring_kick(queue as u8, Some(kick.into())).unwrap();
             session.set_vring_enable(queue, true).unwrap();
         }
-        let core = Slow { arena: Arena::with_reserve(512 << 20, 4 << 20), queue: VecDeque::new() };
-        Self { machine, session, work: Work::new(0), core }
+        Self { machine, session, work: Work::new(0), core: Slow::new(export(1 << 40)) }
     }
 
     /// A turn of the pump in which the guest has kicked, and the engine answers the last request of so many bytes.

@@ -157,14 +157,18 @@ fn a_guest_that_was_reset_learns_that_unflushed_writes_died_with_the_daemon() {
 
 #[test]
 fn a_guest_learns_that_unflushed_writes_died_with_the_daemon() {
-    // What follows the write: nothing, a FLUSH, a clean stop; durability from the start; a FLUSH before.
-    for (case, lost) in [("nothing", true), ("flush", false), ("clean stop", false), ("always", false)] {
+    // What follows the write: nothing, a FLUSH, a clean stop; durability from the start, or no RAM on the way to the origin.
+    let cases =
+        [("nothing", true), ("flush", false), ("clean stop", false), ("always", false), ("without cache", false)];
+    for (case, lost) in cases {
         let bench = Bench::formatted();
         let start = || {
             let mut config = config(&bench);
             if case == "always" {
                 config.policy.durability = Durability::Always;
             }
+            (config.without_cache, config.accept_missing_dirty_data) =
+                (case == "without cache", case == "without cache");
             bench.serve_with(config, Hooks::default())
         };
         let served = start();
@@ -205,6 +209,6 @@ fn a_guest_learns_that_unflushed_writes_died_with_the_daemon() {
         assert_eq!(machine.run(&wire, 1, 3), DONE);
         drop(wire);
         served.nbd.flush().unwrap();
-        served.stop();
+        assert!(matches!(served.end(), Ended::Clean { .. } | Ended::WithoutCache));
     }
 }
