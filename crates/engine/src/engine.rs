@@ -423,6 +423,9 @@ impl Coordinator {
             for up in messages.drain(..) {
                 match up {
                     Up::PieceDone { request, error } => self.part_done(request, error, cx),
+                    Up::OnOrigin { request, failed_flushes } => {
+                        self.requests[request].failed_flushes.get_or_insert(failed_flushes);
+                    }
                     Up::RunWritten { lane, run, origin, blocks } => {
                         self.destager.run_written(origin, lane, run, blocks);
                     }

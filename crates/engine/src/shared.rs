@@ -155,6 +155,8 @@ impl Origin {
 pub(crate) enum Up {
     /// A part of a request is done.
     PieceDone { request: usize, error: Option<RequestError> },
+    /// A part of a request is on its origin, which had failed so many flushes by then; no flush has covered it.
+    OnOrigin { request: usize, failed_flushes: u32 },
     /// A direct write was to go past a congested log, and can't: its range is in the log, or the origin refused it.
     PastCongestion { lane: usize, piece: usize },
     /// A destage run could not be written.
