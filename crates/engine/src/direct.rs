@@ -202,6 +202,11 @@ impl Lane {
             self.keep_written(at, cx);
         }
         let waiter = FlushWaiter::Piece(self.id, at);
+        let piece = &self.pieces[at];
+        if !piece.durable && piece.kind != PieceKind::Discard {
+            let failed_flushes = cx.shared.origins[origin].failed_flushes;
+            cx.shared.up.push(Up::OnOrigin { request: piece.request, failed_flushes });
+        }
         if !self.pieces[at].durable || !cx.shared.origins[origin].await_durable(waiter) {
             self.finish(at, cx);
         }

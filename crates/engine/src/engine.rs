@@ -431,6 +431,9 @@ impl Coordinator {
                         self.ranges.piece_done();
                         self.part_done(request, error, cx);
                     }
+                    Up::OnOrigin { request, failed_flushes } => {
+                        self.requests[request].failed_flushes.get_or_insert(failed_flushes);
+                    }
                     Up::RunWritten { lane, run, origin, blocks } => {
                         self.destager.run_written(origin, lane, run, blocks);
                     }

@@ -30,6 +30,8 @@ pub(crate) struct Active {
     /// Parts not done.
     pub(crate) pending: u32,
     error: Option<RequestError>,
+    /// Flushes that the origin had failed when the first part was written there, if one was without being flushed.
+    pub(crate) failed_flushes: Option<u32>,
     /// Buffers of our own: zeroes to write.
     pub(crate) zeroes: Used,
 }
@@ -98,7 +100,8 @@ impl Coordinator {
             return;
         }
         // One extra part, so that the request can't end before all parts are begun.
-        let active = Active { id: request.id, origin, pending: 1, error: None, zeroes: Used::default() };
+        let zeroes = Used::default();
+        let active = Active { id: request.id, origin, pending: 1, error: None, failed_flushes: None, zeroes };
         let at = self.requests.insert(active);
         let counters = &mut cx.shared.counters;
         match request.op {
@@ -316,7 +319,11 @@ impl Coordinator {
         }
         let active = self.requests.remove(at);
         self.zeroes.give_back(active.zeroes, cx);
-        let result = active.error.map_or(Ok(()), Err);
+        // A flush that failed since may have dropped what was written by then, and whose flush that was may have been told (ADR 0022).
+        let failed_flushes = cx.shared.origins[active.origin].failed_flushes;
+        let doubtful = active.failed_flushes.is_some_and(|of| of != failed_flushes);
+        let error = active.error.or(doubtful.then_some(RequestError::Io));
+        let result = error.map_or(Ok(()), Err);
         cx.out.0.push(Effect::Reply { id: active.id, result });
     }
 }

@@ -157,6 +157,8 @@ pub(crate) enum Up {
     PieceDone { request: usize, error: Option<RequestError> },
     /// The same, of a discard or of long zeroes.
     RangePieceDone { request: usize, error: Option<RequestError> },
+    /// A part of a request is on its origin, which had failed so many flushes by then; no flush has covered it.
+    OnOrigin { request: usize, failed_flushes: u32 },
     /// A direct write was to go past a congested log, and can't: its range is in the log, or the origin refused it.
     PastCongestion { lane: usize, piece: usize },
     /// A destage run could not be written.

@@ -75,6 +75,33 @@ fn a_failed_flush_is_told_once() {
     client.leave();
 }
 
+/// Invariant 1: a flush fails when one part of a write is on the origin, and the other waits yet until it may go there. Who flushed is
+/// told before the write is acknowledged, so the write must not be.
+#[test]
+fn a_failed_flush_between_the_parts_of_a_write_fails_it() {
+    let mut client = Client::fresh(WorldSpec { lanes: 2, stripe_blocks: 8, ..small(Mode::Writeback, 2) });
+    client.write(0, 64, 64, true);
+    client.finish();
+    client.world.drain();
+    client.world.control(Control::SetMode { origin: OriginId(0), mode: Mode::Writearound });
+    // The second lane writes when it is durable that what it has cached is void.
+    let held = Rule { op: Some(Op::Write), times: 1, ..Rule::always(Fault::Stall { hold_ns: 5_000_000_000 }) };
+    client.world.cache.faults.order(held);
+    let parts = client.write(0, 0, 128, false);
+    client.world.pass(100_000_000);
+    fail_next_flush(&mut client);
+    client.flush(0);
+    wait_for_the_failure(&mut client);
+    assert!(client.world.waits(parts), "one part is held back");
+    client.finish();
+    assert_eq!(client.take_failed().len(), 2, "the FLUSH, and the write of which one part may be gone");
+    assert!(!flush_fails(&mut client));
+    client.crash(1, Fate::Kept, Fate::Lost);
+    client.open();
+    client.read_all();
+    client.leave();
+}
+
 /// Invariant 4: of what destage writes while a flush fails nothing is clean by the next one.
 #[test]
 fn what_was_written_during_a_failed_flush_stays_dirty() {
