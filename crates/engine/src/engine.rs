@@ -110,6 +110,7 @@ impl Engine {
                 foreground_ios: 0,
                 last_foreground: None,
                 dirty: 0,
+                retry: None,
             });
             keys += router.span_of(blocks);
         }
@@ -211,10 +212,7 @@ impl Engine {
         }
         let age = self.shared.options.commit_age_max_ns;
         let commits = self.lanes.iter().filter_map(|lane| lane.log.commit_due(age));
-        let destage = self
-            .coordinator
-            .destager
-            .next_timer(self.shared.dirty - self.shared.lost.len() as u64, self.coordinator.now);
+        let destage = self.coordinator.destager.next_timer(&self.shared, self.coordinator.now);
         // What was due by the last call was done then, or waits for something else than time.
         let all = commits.chain(destage).chain(self.coordinator.throttle.next_timer());
         all.filter(|at| *at > self.coordinator.now).min()
@@ -395,7 +393,7 @@ impl Coordinator {
                 // Reclaim first: it tells destage what is urgent.
                 lanes.iter_mut().for_each(|lane| lane.reclaim_step(cx));
                 self.throttle.step(lanes, &self.router, self.destager.cost(), cx);
-                let starved = self.throttle.starved(cx.shared);
+                let starved = self.throttle.starved(cx.shared, cx.now);
                 self.destager.step(lanes, &self.router, self.requests.len(), starved, cx);
                 if cx.shared.cache_failed {
                     self.persist.mark_failed(cx);
@@ -440,7 +438,7 @@ impl Coordinator {
                     Up::PastCongestion { lane, piece } => self.past_congestion(lane, piece, lanes, cx),
                     Up::RunDropped => self.destager.run_dropped(),
                     Up::DestageFailed { origin, error } => {
-                        self.destager.failed(cx.now);
+                        self.destager.failed(&mut cx.shared.origins[origin], cx.now);
                         for waiter in core::mem::take(&mut self.until_drained) {
                             self.flush_done(waiter, Err(error), lanes, cx);
                         }

@@ -6,6 +6,7 @@
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::budget::Budget;
 use crate::bypass::Streams;
@@ -70,6 +71,8 @@ pub(crate) struct Origin {
     /// When the last of them began or ended.
     pub(crate) last_foreground: Option<Time>,
     pub(crate) dirty: u64,
+    /// It refuses destage: when it is tried again, and after what pause.
+    pub(crate) retry: Option<(Time, u64)>,
 }
 
 /// At most one flush of a device in flight; those who ask meanwhile share the next.
@@ -132,6 +135,16 @@ impl Origin {
     pub(crate) fn client_read_ended(&mut self, blocks: Option<u32>, now: Time) {
         self.foreground_ended(now);
         self.gauge.read_ended(blocks, now);
+    }
+
+    /// It has refused destage, and it is too soon to try again.
+    pub(crate) fn rests(&self, now: Time) -> bool {
+        self.retry.is_some_and(|(at, _)| now < at)
+    }
+
+    /// Its places among all.
+    pub(crate) const fn places(&self) -> Range<u64> {
+        self.base.0..self.base.0 + self.blocks
     }
 
     /// Waits until all direct writes completed so far are durable; `false` if they are already.
@@ -244,6 +257,17 @@ impl Shared {
     pub(crate) fn origin_of(&self, flat: Flat) -> usize {
         // Mostly there is one, and each request asks some times.
         if self.origins.len() == 1 { 0 } else { self.origins.partition_point(|origin| origin.base <= flat) - 1 }
+    }
+
+    /// Dirty blocks of an origin that are not lost.
+    pub(crate) fn undrained(&self, origin: &Origin) -> u64 {
+        let places = origin.places();
+        origin.dirty - self.lost.range(Flat(places.start)..Flat(places.end)).count() as u64
+    }
+
+    /// The origins that have some.
+    pub(crate) fn to_drain(&self) -> impl Iterator<Item = &Origin> {
+        self.origins.iter().filter(|origin| self.undrained(origin) > 0)
     }
 
     pub(crate) fn checksum(&self, mem: &dyn Memory, flat: Flat, span: Span) -> u32 {

@@ -22,6 +22,9 @@ const PAUSE_MAX_NS: u64 = 50_000_000;
 #[derive(Default)]
 pub(crate) struct Throttle {
     waiting: VecDeque<Piece>,
+    /// Those of origins that refuse destage and have their part of the limit already: what a device that is away leaves dirty must not
+    /// keep out who writes to others (test: `an_origin_that_is_away_stops_no_other`).
+    held: VecDeque<Piece>,
     /// Before this moment nothing passes.
     next_pass: Time,
 }
@@ -68,7 +71,7 @@ impl Throttle {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting.is_empty() && self.held.is_empty()
     }
 
     pub(crate) fn next_timer(&self) -> Option<Time> {
@@ -83,13 +86,34 @@ impl Throttle {
 
     /// Whether a write can only pass when something has been destaged, however little is dirty: a
     /// long one before a small limit.
-    pub(crate) fn starved(&self, shared: &Shared) -> bool {
+    pub(crate) fn starved(&self, shared: &Shared, now: Time) -> bool {
+        let due = |piece: &Piece| !shared.origins[shared.origin_of(piece.first)].rests(now);
         self.waiting.front().is_some_and(|piece| self.over_limit(u64::from(piece.blocks), shared))
+            || self.held.iter().any(due)
+    }
+
+    /// Whether a write has to wait until its origin takes destage again.
+    fn over_part(piece: &Piece, shared: &Shared) -> bool {
+        let origin = &shared.origins[shared.origin_of(piece.first)];
+        let of = shared.origins.len() as u64;
+        if of == 1 || origin.retry.is_none() || shared.cache_failed {
+            return false;
+        }
+        let dirty = shared.undrained(origin);
+        dirty > 0 && dirty + u64::from(piece.blocks) > shared.dirty_limit / of
     }
 
     /// Lets through what may pass.
     pub(crate) fn step(&mut self, lanes: &mut Lanes, router: &Router, cost: Cost, cx: &mut Cx<'_>) {
+        if self.held.iter().any(|piece| !Self::over_part(piece, cx.shared)) {
+            self.held.append(&mut self.waiting);
+            core::mem::swap(&mut self.held, &mut self.waiting);
+        }
         while let Some(piece) = self.waiting.front() {
+            if Self::over_part(piece, cx.shared) {
+                self.held.extend(self.waiting.pop_front());
+                continue;
+            }
             let blocks = u64::from(piece.blocks);
             if cx.now < self.next_pass || (self.over_limit(blocks, cx.shared) && !cx.shared.cache_failed) {
                 return;

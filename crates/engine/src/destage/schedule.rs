@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::order::{self, DirtyView, Order};
 use super::rate::{Pace, RUNS_MAX, View, pace};
@@ -10,7 +11,7 @@ use super::readers::Credit;
 use crate::index::Flat;
 use crate::lane::{Lane, Lanes};
 use crate::router::Router;
-use crate::shared::{Cx, FlushWaiter};
+use crate::shared::{Cx, FlushWaiter, Origin, Shared};
 use crate::throttle::{self, Cost};
 use crate::types::{Mode, Time};
 
@@ -48,7 +49,6 @@ pub(crate) struct Destager {
     written_blocks: u64,
     /// Runs whose flush is asked for.
     flushing: u32,
-    retry: Option<(Time, u64)>,
     last_request: Time,
     sweep_began: Time,
     /// Since when runs have been under way without a pause.
@@ -60,6 +60,8 @@ pub(crate) struct Destager {
     resume_at: Option<Time>,
     /// What may be read from the cache device beside clients that read it.
     credit: Credit,
+    /// The places of origins that rest now.
+    rest: Vec<Range<u64>>,
     /// Rewritten blocks passed over since the last run was started.
     passed_over: u32,
     /// What the runs and blocks of the last batches took, in the mean.
@@ -67,12 +69,24 @@ pub(crate) struct Destager {
     ns_per_block: u64,
 }
 
-struct DirtyBlocks<'a>(&'a Lanes);
+/// The dirty blocks but those of origins that rest: (lanes, places of those origins).
+struct DirtyBlocks<'a>(&'a Lanes, &'a [Range<u64>]);
 
 impl DirtyView for DirtyBlocks<'_> {
-    fn next(&self, from: u64) -> Option<u64> {
-        self.0.iter().filter_map(|lane| lane.dirty.next(Flat(from))).min().map(|flat| flat.0)
+    fn next(&self, mut from: u64) -> Option<u64> {
+        loop {
+            let at = self.0.iter().filter_map(|lane| lane.dirty.next(Flat(from))).min()?.0;
+            match resting(self.1, at) {
+                Some(end) => from = end,
+                None => return Some(at),
+            }
+        }
     }
+}
+
+/// Where the origin ends that this place is of, if that rests.
+fn resting(rest: &[Range<u64>], at: u64) -> Option<u64> {
+    rest.iter().find(|places| places.contains(&at)).map(|places| places.end)
 }
 
 impl Destager {
@@ -83,7 +97,6 @@ impl Destager {
             written: Vec::new(),
             written_blocks: 0,
             flushing: 0,
-            retry: None,
             last_request: now,
             sweep_began: now,
             busy_since: None,
@@ -91,6 +104,7 @@ impl Destager {
             last_batch_ns: 0,
             resume_at: None,
             credit: Credit::default(),
+            rest: Vec::new(),
             passed_over: 0,
             ns_per_run: NS_PER_RUN_FIRST,
             ns_per_block: NS_PER_RUN_FIRST,
@@ -116,10 +130,10 @@ impl Destager {
     }
 
     /// A flush of an origin is over that so many runs waited for; it made so many blocks clean.
-    pub(crate) fn flushed(&mut self, runs: u32, blocks: u64, now: Time) {
+    pub(crate) fn flushed(&mut self, origin: &mut Origin, runs: u32, blocks: u64, now: Time) {
         self.flushing -= runs;
         if blocks > 0 {
-            self.retry = None;
+            origin.retry = None;
         }
         let Some(since) = self.busy_since else { return };
         let took = now.since_ns(since);
@@ -133,13 +147,13 @@ impl Destager {
         (self.batch_ended, self.last_batch_ns) = (Some(now), took.min(BATCH_NS_MAX));
     }
 
-    pub(crate) fn failed(&mut self, now: Time) {
+    /// A run for this origin failed: that is left alone for a while. The others are not.
+    pub(crate) fn failed(&mut self, origin: &mut Origin, now: Time) {
         // Runs that were in flight together fail together.
-        if self.retry.is_some_and(|(at, _)| now < at) {
-            return;
+        if !origin.rests(now) {
+            let pause = origin.retry.map_or(RETRY_FIRST_NS, |(_, pause)| (pause * 2).min(RETRY_LAST_NS));
+            origin.retry = Some((now.plus_ns(pause), pause));
         }
-        let pause = self.retry.map_or(RETRY_FIRST_NS, |(_, pause)| (pause * 2).min(RETRY_LAST_NS));
-        self.retry = Some((now.plus_ns(pause), pause));
     }
 
     /// What destage took lately.
@@ -148,19 +162,14 @@ impl Destager {
     }
 
     /// When this step should run again although nothing happens.
-    pub(crate) fn next_timer(&self, cx_dirty: u64, now: Time) -> Option<Time> {
-        if cx_dirty == 0 || self.runs > 0 {
+    pub(crate) fn next_timer(&self, shared: &Shared, now: Time) -> Option<Time> {
+        if shared.dirty == shared.lost.len() as u64 || self.runs > 0 {
             return None;
         }
         let idle = self.last_request.plus_ns(IDLE_AFTER_NS);
+        let retries = shared.origins.iter().filter_map(|origin| origin.retry).map(|(at, _)| at);
         // What is past was looked at then, and must not hide what is to come.
-        let all = [Some(idle), self.resume_at, self.retry.map(|(at, _)| at)];
-        all.into_iter().flatten().filter(|at| *at > now).min()
-    }
-
-    /// Whether the last destage failed.
-    pub(crate) const fn retrying(&self) -> bool {
-        self.retry.is_some()
+        retries.chain([idle]).chain(self.resume_at).filter(|at| *at > now).min()
     }
 
     fn aged(&self, cx: &Cx<'_>) -> bool {
@@ -169,18 +178,23 @@ impl Destager {
 
     fn pace(&self, lanes: &Lanes, requests: usize, starved: bool, cx: &Cx<'_>) -> Option<Pace> {
         let shared = &*cx.shared;
+        let rest = |origin: &Origin| origin.rests(cx.now);
         let nothing = shared.dirty == shared.lost.len() as u64;
-        if nothing || shared.stopping || self.retry.is_some_and(|(at, _)| cx.now < at) {
+        if nothing || shared.stopping || (shared.origins.iter().any(rest) && shared.to_drain().all(rest)) {
             return None;
         }
-        let leaving = shared.origins.iter().any(|origin| origin.mode != Mode::Writeback && origin.dirty > 0);
+        let leaves = |origin: &Origin| origin.mode != Mode::Writeback && origin.dirty > 0 && !rest(origin);
+        let leaving = shared.origins.iter().any(leaves);
         let leaving = leaving || shared.cache_failed;
         let recent = |at: Time| cx.now.since_ns(at) < IDLE_AFTER_NS;
         pace(View {
             dirty: shared.dirty,
             limit: shared.dirty_limit,
             idle: requests == 0 && !recent(self.last_request),
-            urgent: shared.draining || leaving || starved || lanes.iter().any(|lane| !lane.urgent.is_empty()),
+            urgent: shared.draining
+                || leaving
+                || starved
+                || lanes.iter().any(|lane| lane.next_urgent(Flat(0), &self.rest).is_some()),
             aged: self.aged(cx),
             behind: lanes.iter().any(|lane| lane.reclaim.is_behind(cx.now)),
             readers: shared.cache_reads.until(self.aged(cx), cx.now).is_some(),
@@ -195,6 +209,8 @@ impl Destager {
             self.sweep_began = cx.now;
         }
         cx.shared.cache_reads.no_room = throttle::no_room(cx.shared);
+        self.rest.clear();
+        self.rest.extend(cx.shared.origins.iter().filter(|origin| origin.rests(cx.now)).map(Origin::places));
         let pace = self.pace(lanes, requests, starved, cx);
         let batch = pace.map_or(0, |pace| pace.batch_ns / self.ns_per_run);
         let batch = batch.clamp(BATCH_RUNS_MIN, BATCH_RUNS_MAX) as u32;
@@ -275,7 +291,7 @@ impl Destager {
     fn start_urgent(&mut self, lanes: &mut Lanes, router: &Router, cx: &mut Cx<'_>) -> bool {
         for lane in lanes {
             let mut from = Flat(0);
-            while let Some(&flat) = lane.urgent.range(from..).next() {
+            while let Some(flat) = lane.next_urgent(from, &self.rest) {
                 from = Flat(flat.0 + 1);
                 if let Some(end) = lane.run_end(flat) {
                     from = end;
@@ -293,7 +309,7 @@ impl Destager {
     /// Starts the run that the order wants, or passes over one that can't be taken now, or without `hurry` over a block that was
     /// rewritten since the last sweep; false if there is nothing more in this sweep.
     fn start_next(&mut self, hurry: bool, lanes: &mut Lanes, router: &Router, cx: &mut Cx<'_>) -> bool {
-        let Some(at) = self.order.next(&DirtyBlocks(lanes)) else {
+        let Some(at) = self.order.next(&DirtyBlocks(lanes, &self.rest)) else {
             self.sweep_began = cx.now;
             return false;
         };
@@ -322,6 +338,17 @@ impl Destager {
 }
 
 impl Lane {
+    /// The first urgent block from there on, but those of origins that rest.
+    fn next_urgent(&self, mut from: Flat, rest: &[Range<u64>]) -> Option<Flat> {
+        loop {
+            let flat = *self.urgent.range(from..).next()?;
+            match resting(rest, flat.0) {
+                Some(end) => from = Flat(end),
+                None => return Some(flat),
+            }
+        }
+    }
+
     /// Whether a dirty block was rewritten since the last sweep came by: then it may be again, and is better left for the next one. (A
     /// recency bit as in B. Gill and D. Modha, "WOW: Wise Ordering for Writes", FAST 2005, for a block instead of a stripe.)
     fn pass_over(&mut self, flat: Flat) -> bool {

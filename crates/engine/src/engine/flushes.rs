@@ -62,7 +62,8 @@ impl Coordinator {
             self.flush_done(waiter, if lost { Err(DeviceError::Io) } else { result }, lanes, cx);
         }
         if runs > 0 {
-            self.destager.flushed(runs, cx.shared.counters.destaged_blocks - cleaned_before, cx.now);
+            let cleaned = cx.shared.counters.destaged_blocks - cleaned_before;
+            self.destager.flushed(&mut cx.shared.origins[at], runs, cleaned, cx.now);
         }
     }
 

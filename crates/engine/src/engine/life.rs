@@ -4,7 +4,7 @@
 use super::Coordinator;
 use crate::event::Event;
 use crate::lane::Lanes;
-use crate::shared::Cx;
+use crate::shared::{Cx, Shared};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
@@ -52,9 +52,9 @@ impl Coordinator {
             }
             Life::Stopping => {
                 // A cache that failed is not replayed, so what it holds has to be on the origin now; unless
-                // the origin refuses it. A stop that gave up then doesn't come back to it.
-                let undrained = cx.shared.dirty > cx.shared.lost.len() as u64 && !self.destager.retrying();
-                let leaving = cx.shared.cache_failed && undrained && !cx.shared.stopping;
+                // its origin refuses it. A stop that gave up then doesn't come back to it.
+                let undrained = |shared: &Shared| shared.to_drain().any(|origin| origin.retry.is_none());
+                let leaving = cx.shared.cache_failed && undrained(cx.shared) && !cx.shared.stopping;
                 if self.requests.is_empty() && self.throttle.is_empty() && !leaving {
                     // From here on destage and reclaim start nothing new. Direct writes are made durable.
                     if !core::mem::replace(&mut cx.shared.stopping, true) {
