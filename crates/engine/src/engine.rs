@@ -148,10 +148,10 @@ impl Engine {
         let coordinator = Coordinator {
             requests: Slab::new(),
             router,
-            throttle: Throttle::default(),
+            throttle: Throttle::new(shared.origins.len()),
             zeroes: Zeroes::default(),
             ranges: Ranges::default(),
-            destager: Destager::new(now),
+            destager: Destager::new(shared.origins.len(), now),
             shadow: Shadow::new(shape(&shared.superblock, &shared.options), shared.options.policy.build),
             jobs: Vec::new(),
             persist: Persist::default(),
@@ -392,9 +392,8 @@ impl Coordinator {
                 self.ranges_step(lanes, cx);
                 // Reclaim first: it tells destage what is urgent.
                 lanes.iter_mut().for_each(|lane| lane.reclaim_step(cx));
-                self.throttle.step(lanes, &self.router, self.destager.cost(), cx);
-                let starved = self.throttle.starved(cx.shared, cx.now);
-                self.destager.step(lanes, &self.router, self.requests.len(), starved, cx);
+                self.throttle.step(lanes, &self.router, &self.destager, cx);
+                self.destager.step(lanes, &self.router, self.requests.len(), &self.throttle, cx);
                 if cx.shared.cache_failed {
                     self.persist.mark_failed(cx);
                     lanes.iter_mut().for_each(|lane| lane.leave_cache(cx));
@@ -436,9 +435,9 @@ impl Coordinator {
                         self.destager.run_written(origin, lane, run, blocks);
                     }
                     Up::PastCongestion { lane, piece } => self.past_congestion(lane, piece, lanes, cx),
-                    Up::RunDropped => self.destager.run_dropped(),
+                    Up::RunDropped { origin } => self.destager.run_dropped(origin),
                     Up::DestageFailed { origin, error } => {
-                        self.destager.failed(&mut cx.shared.origins[origin], cx.now);
+                        Destager::failed(&mut cx.shared.origins[origin], cx.now);
                         for waiter in core::mem::take(&mut self.until_drained) {
                             self.flush_done(waiter, Err(error), lanes, cx);
                         }

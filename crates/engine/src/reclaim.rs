@@ -36,6 +36,8 @@ pub(crate) const SURVIVORS_MAX: usize = 256;
 /// The part of a segment's slots that may be dirty for its blocks to be moved. Moving a quarter of a segment gives three quarters of one, whatever the
 /// origin does; without it a cache before a disk was full of holes with a few dirty blocks between (`the_engine_holds_what_the_model_says`).
 const MOVED_PART: u32 = 4;
+/// A victim whose destage takes so long gives its place to another one: its origin is away, and the next may hold what others take, or what can be moved.
+const VICTIM_WAIT_NS: u64 = 3_000_000_000;
 /// Who has needed no room for so long needs none of what is dirty: then destage has no reason to hurry. Without an end it took most of the disk's time until
 /// nothing was dirty, though nobody wrote any more: a backup's stream had 136 MiB a second instead of 154
 /// (`who_reads_from_the_disk_has_it_when_nobody_needs_room`; with 10 s 146, as the log's own notes ask for a segment now and then; with 1 s 2 hits of a hundred fewer in
@@ -57,6 +59,8 @@ struct Victim {
     chosen: bool,
     /// Its dirty blocks are to be moved as soon as the log takes more.
     parked: bool,
+    /// Since when its dirty blocks wait for destage.
+    waits_since: Option<Time>,
 }
 
 /// A block of a victim that is copied forward.
@@ -123,7 +127,8 @@ impl Lane {
                 segment.state == State::Closed && segment.last_seq < covered
             };
             let slots = self.log.segment_slots();
-            let dirty_max = if self.has_trouble(cx) { 0 } else { slots / MOVED_PART };
+            let moves = self.log.has_room_to_move() && !self.has_trouble(cx);
+            let dirty_max = if moves { slots / MOVED_PART } else { 0 };
             // One with more dirty blocks has to wait for its destage, in an order that is not the origin's: only where no other is left.
             let passed_over = Cell::new(false);
             let ready = |id: SegmentId| {
@@ -197,6 +202,7 @@ impl Lane {
         for id in resumable {
             self.victim_step(id, cx);
         }
+        self.give_back_waiting(cx.now);
     }
 
     fn read_header(&mut self, segment: u32, slot: u32, cx: &mut Cx<'_>) {
@@ -323,13 +329,17 @@ impl Lane {
         let index = &self.index;
         let found = |&(flat, _): &(Flat, u32)| index.get(flat).filter(|found| found.dirty).map(|found| (flat, found));
         let dirty: Vec<(Flat, Found)> = victim.blocks.iter().filter_map(found).collect();
-        let mut survivors = Vec::new();
+        let (mut survivors, mut waits) = (Vec::new(), false);
         for (flat, found) in dirty {
             if moves && !self.must_stay(flat, cx) {
                 survivors.push(Survivor { segment, flat, found, hits: found.hits });
             } else if !cx.shared.lost.contains(&flat) {
                 self.urgent.insert(flat);
+                waits = true;
             }
+        }
+        if let Some(victim) = self.reclaim.victims.get_mut(&segment).filter(|_| waits) {
+            victim.waits_since.get_or_insert(cx.now);
         }
         self.read_survivors(segment, &survivors, cx);
     }

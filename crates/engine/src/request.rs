@@ -18,7 +18,7 @@ use crate::types::{BLOCK_SECTORS, Durability, Mode, REQUEST_BYTES_MAX, SECTOR_BY
 use crate::zeroes::Used;
 
 /// Blocks of a piece at most: what a request's 1 MiB can touch.
-const PIECE_BLOCKS_MAX: u64 = 257;
+pub(crate) const PIECE_BLOCKS_MAX: u64 = 257;
 
 /// Cache lines of tables that are fetched ahead for a piece: what a processor can wait for at once.
 const EXPECTED_BLOCKS_MAX: u64 = 16;
@@ -276,7 +276,7 @@ impl Coordinator {
                 lane.expect(&piece, cx.mem);
             }
             if kind == PieceKind::Write {
-                self.throttle.submit(piece);
+                self.throttle.submit(range.origin, piece);
             } else {
                 lane.take(piece, cx);
             }
@@ -293,7 +293,7 @@ impl Coordinator {
         let piece = Piece { head, tail, congested: false, ..taken };
         // Since it was accepted the mode may have been switched, or the cache have failed.
         if cx.shared.origins[origin].mode == Mode::Writeback && !cx.shared.draining && !cx.shared.cache_failed {
-            self.throttle.submit(Piece { kind: PieceKind::Write, bypass: false, ..piece });
+            self.throttle.submit(origin, Piece { kind: PieceKind::Write, bypass: false, ..piece });
         } else {
             lanes[lane].take(piece, cx);
         }

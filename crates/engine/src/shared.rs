@@ -179,7 +179,7 @@ pub(crate) enum Up {
     /// A destage run is on its origin, and waits for the flush.
     RunWritten { lane: usize, run: usize, origin: usize, blocks: u32 },
     /// A destage run ended without being written.
-    RunDropped,
+    RunDropped { origin: usize },
     /// The cache device failed under someone who waits for durability.
     UntilDrained { waiter: FlushWaiter },
     /// The lane has replayed its log.

@@ -7,8 +7,11 @@
 //! task 20 of `caches-2015`.) Invariant 6: dirty blocks and accepted writes together never exceed the limit (test: `dirty_limit_holds`).
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
+use crate::destage::Destager;
 use crate::lane::{Lanes, Piece};
+use crate::request::PIECE_BLOCKS_MAX;
 use crate::router::Router;
 use crate::shared::{Cx, Shared};
 use crate::types::Time;
@@ -18,13 +21,17 @@ const SOFT_PERCENT: u64 = 90;
 /// No single pause is longer: dirty data may drop faster than measured, and those who queue behind it pay for each.
 const PAUSE_MAX_NS: u64 = 50_000_000;
 
-/// Writes on their way into the cache.
-#[derive(Default)]
+/// Writes on their way into the cache. Each origin has its own queue and pauses: one that is slow, or away, must not keep out who writes
+/// to others (test: `an_origin_that_is_away_stops_no_other`).
 pub(crate) struct Throttle {
+    queues: Vec<Queue>,
+    /// Who goes first the next time: it was its turn, and there was no room.
+    turn: usize,
+}
+
+#[derive(Default)]
+struct Queue {
     waiting: VecDeque<Piece>,
-    /// Those of origins that refuse destage and have their part of the limit already: what a device that is away leaves dirty must not
-    /// keep out who writes to others (test: `an_origin_that_is_away_stops_no_other`).
-    held: VecDeque<Piece>,
     /// Before this moment nothing passes.
     next_pass: Time,
 }
@@ -65,73 +72,101 @@ fn pause_ns(dirty: u64, limit: u64, cost_ns: u64) -> u64 {
     u64::try_from(part).map_or(PAUSE_MAX_NS, |ns| ns.min(PAUSE_MAX_NS))
 }
 
+/// Of several origins none may have more of the limit dirty than this, so that it keeps out nobody when it falls silent; and of one that has, or that
+/// refuses destage, no more becomes dirty than its equal part. But always room for one piece.
+fn part_of_limit(limit: u64, origins: u64, away: bool) -> u64 {
+    match (origins, away) {
+        (1, _) => limit,
+        (_, false) => (limit / 8 * 7).max(PIECE_BLOCKS_MAX.min(limit)),
+        (_, true) => limit / origins,
+    }
+}
+
 impl Throttle {
-    pub(crate) fn submit(&mut self, piece: Piece) {
-        self.waiting.push_back(piece);
+    pub(crate) fn new(origins: usize) -> Self {
+        Self { queues: (0..origins).map(|_| Queue::default()).collect(), turn: 0 }
+    }
+
+    pub(crate) fn submit(&mut self, origin: usize, piece: Piece) {
+        self.queues[origin].waiting.push_back(piece);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.held.is_empty()
+        self.queues.iter().all(|queue| queue.waiting.is_empty())
     }
 
     pub(crate) fn next_timer(&self) -> Option<Time> {
-        (!self.waiting.is_empty()).then_some(self.next_pass)
+        self.queues.iter().filter(|queue| !queue.waiting.is_empty()).map(|queue| queue.next_pass).min()
     }
 
-    /// Whether a write waits for the limit itself.
-    fn over_limit(&self, blocks: u64, shared: &Shared) -> bool {
-        // Lost blocks never become clean, and must not keep everybody out.
-        shared.dirty - shared.lost.len() as u64 + shared.reserved + blocks > shared.dirty_limit
-    }
-
-    /// Whether a write can only pass when something has been destaged, however little is dirty: a
+    /// Whether a write can only pass when something of this origin has been destaged, however little is dirty: a
     /// long one before a small limit.
-    pub(crate) fn starved(&self, shared: &Shared, now: Time) -> bool {
-        let due = |piece: &Piece| !shared.origins[shared.origin_of(piece.first)].rests(now);
-        self.waiting.front().is_some_and(|piece| self.over_limit(u64::from(piece.blocks), shared))
-            || self.held.iter().any(due)
-    }
-
-    /// Whether a write has to wait until its origin takes destage again.
-    fn over_part(piece: &Piece, shared: &Shared) -> bool {
-        let origin = &shared.origins[shared.origin_of(piece.first)];
-        let of = shared.origins.len() as u64;
-        if of == 1 || origin.retry.is_none() || shared.cache_failed {
-            return false;
-        }
-        let dirty = shared.undrained(origin);
-        dirty > 0 && dirty + u64::from(piece.blocks) > shared.dirty_limit / of
+    pub(crate) fn starved(&self, at: usize, destager: &Destager, cx: &Cx<'_>) -> bool {
+        let front = |queue: &Queue| queue.waiting.front().map(|piece| u64::from(piece.blocks));
+        self.queues.iter().filter_map(front).any(|blocks| over_limit(blocks, cx.shared))
+            || front(&self.queues[at]).is_some_and(|blocks| over_part(at, blocks, destager, cx))
     }
 
     /// Lets through what may pass.
-    pub(crate) fn step(&mut self, lanes: &mut Lanes, router: &Router, cost: Cost, cx: &mut Cx<'_>) {
-        if self.held.iter().any(|piece| !Self::over_part(piece, cx.shared)) {
-            self.held.append(&mut self.waiting);
-            core::mem::swap(&mut self.held, &mut self.waiting);
-        }
-        while let Some(piece) = self.waiting.front() {
-            if Self::over_part(piece, cx.shared) {
-                self.held.extend(self.waiting.pop_front());
-                continue;
+    pub(crate) fn step(&mut self, lanes: &mut Lanes, router: &Router, destager: &Destager, cx: &mut Cx<'_>) {
+        let (origins, turn) = (self.queues.len(), self.turn);
+        for at in (0..origins).map(|nth| (turn + nth) % origins) {
+            while let Some(piece) = self.queues[at].waiting.front() {
+                let blocks = u64::from(piece.blocks);
+                if cx.now < self.queues[at].next_pass {
+                    break;
+                }
+                if !cx.shared.cache_failed {
+                    if over_part(at, blocks, destager, cx) {
+                        break;
+                    }
+                    if over_limit(blocks, cx.shared) {
+                        // Nobody overtakes it: whoever wants less would always find room first.
+                        self.turn = at;
+                        return;
+                    }
+                }
+                self.pass(at, lanes, router, destager, cx);
             }
-            let blocks = u64::from(piece.blocks);
-            if cx.now < self.next_pass || (self.over_limit(blocks, cx.shared) && !cx.shared.cache_failed) {
-                return;
-            }
-            let dirty = cx.shared.dirty + cx.shared.reserved;
-            let pause = pause_ns(dirty, cx.shared.dirty_limit, cost.ns(blocks));
-            if pause > 0 {
-                cx.shared.counters.throttled_writes += 1;
-                self.next_pass = cx.now.plus_ns(pause);
-            }
-            let Some(mut piece) = self.waiting.pop_front() else { return };
-            piece.reserved = piece.blocks;
-            // Who has waited here for a while still writes.
-            cx.shared.cache_reads.last_write = Some(cx.now);
-            cx.shared.reserved += blocks;
-            lanes[router.lane_of(piece.first)].take(piece, cx);
         }
     }
+
+    fn pass(&mut self, at: usize, lanes: &mut Lanes, router: &Router, destager: &Destager, cx: &mut Cx<'_>) {
+        let queue = &mut self.queues[at];
+        let Some(mut piece) = queue.waiting.pop_front() else { return };
+        let blocks = u64::from(piece.blocks);
+        let (limit, cost_ns) = (cx.shared.dirty_limit, destager.cost(at).ns(blocks));
+        let (dirty, own) = (cx.shared.dirty + cx.shared.reserved, cx.shared.origins[at].dirty);
+        let part = part_of_limit(limit, cx.shared.origins.len() as u64, false);
+        let pause = pause_ns(dirty, limit, cost_ns).max(if part < limit { pause_ns(own, part, cost_ns) } else { 0 });
+        if pause > 0 {
+            cx.shared.counters.throttled_writes += 1;
+            queue.next_pass = cx.now.plus_ns(pause);
+        }
+        piece.reserved = piece.blocks;
+        // Who has waited here for a while still writes.
+        cx.shared.cache_reads.last_write = Some(cx.now);
+        cx.shared.reserved += blocks;
+        lanes[router.lane_of(piece.first)].take(piece, cx);
+    }
+}
+
+/// Whether a write waits for the limit itself.
+fn over_limit(blocks: u64, shared: &Shared) -> bool {
+    // Lost blocks never become clean, and must not keep everybody out.
+    shared.dirty - shared.lost.len() as u64 + shared.reserved + blocks > shared.dirty_limit
+}
+
+/// Whether it waits until something of its own origin has been destaged.
+fn over_part(at: usize, blocks: u64, destager: &Destager, cx: &Cx<'_>) -> bool {
+    let shared = &*cx.shared;
+    let origins = shared.origins.len() as u64;
+    if origins == 1 {
+        return false;
+    }
+    let part = part_of_limit(shared.dirty_limit, origins, destager.is_away(at, cx));
+    let dirty = shared.undrained(&shared.origins[at]);
+    dirty > 0 && dirty + blocks > part
 }
 
 #[cfg(test)]

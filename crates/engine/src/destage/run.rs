@@ -243,7 +243,7 @@ impl Lane {
             cx.free(buf, RUN_BLOCKS_MAX);
         }
         if cx.shared.planted(Canary::CleanEarly) {
-            cx.shared.up.push(Up::RunDropped);
+            cx.shared.up.push(Up::RunDropped { origin });
             self.run_flushed(run, Ok(()), cx);
             return;
         }
@@ -316,7 +316,8 @@ impl Lane {
     /// The run comes to nothing; its blocks stay dirty.
     fn drop_run(&mut self, run: usize, failed: bool, cx: &mut Cx<'_>) {
         if self.runs[run].buf.is_some() {
-            cx.shared.up.push(Up::RunDropped);
+            let origin = cx.shared.origin_of(self.runs[run].first);
+            cx.shared.up.push(Up::RunDropped { origin });
         }
         let (first, versions) = self.end_run(run, cx);
         let end = Flat(first.0 + versions.len() as u64);

@@ -12,7 +12,7 @@ use crate::index::Flat;
 use crate::lane::{Lane, Lanes};
 use crate::router::Router;
 use crate::shared::{Cx, FlushWaiter, Origin, Shared};
-use crate::throttle::{self, Cost};
+use crate::throttle::{self, Cost, Throttle};
 use crate::types::{Mode, Time};
 
 /// No request for this long is idle; no I/O for a client at an origin for this long, and destage needs not yield.
@@ -36,20 +36,31 @@ const BATCH_RUNS_MAX: u64 = 4096;
 /// Blocks of a batch, at most: 32 MiB, a fifth of a second of a disk's sequential writes; it bounds what one flush makes clean, and so what waits to be
 /// recorded as clean.
 const BATCH_BLOCKS_MAX: u64 = 8192;
+/// An origin that has not ended a batch for so long answers nothing at the moment: ten times what a batch is meant to take.
+const AWAY_NS: u64 = 3_000_000_000;
 /// Rewritten blocks that are passed over one after the other before one is taken all the same.
 const PASSED_OVER_MAX: u32 = 64;
 
-/// State of the coordinator's destage.
+/// Destage of all origins. Each has its own batches: one that is slow, or answers nothing for minutes, stops no other.
 pub(crate) struct Destager {
+    origins: Vec<Batches>,
+    /// Which has its turn first.
+    turn: usize,
+    last_request: Time,
+    /// What may be read from the cache device beside clients that read it.
+    credit: Credit,
+}
+
+/// Destage of one origin.
+struct Batches {
     order: Box<dyn Order>,
     /// Runs gathered or written right now.
     runs: u32,
-    /// Runs written, waiting for a flush: (origin, lane, run).
-    written: Vec<(usize, usize, usize)>,
+    /// Runs written, waiting for a flush: (lane, run).
+    written: Vec<(usize, usize)>,
     written_blocks: u64,
     /// Runs whose flush is asked for.
     flushing: u32,
-    last_request: Time,
     sweep_began: Time,
     /// Since when runs have been under way without a pause.
     busy_since: Option<Time>,
@@ -58,10 +69,6 @@ pub(crate) struct Destager {
     last_batch_ns: u64,
     /// A pause for the sake of clients ends then.
     resume_at: Option<Time>,
-    /// What may be read from the cache device beside clients that read it.
-    credit: Credit,
-    /// The places of origins that rest now.
-    rest: Vec<Range<u64>>,
     /// Rewritten blocks passed over since the last run was started.
     passed_over: u32,
     /// What the runs and blocks of the last batches took, in the mean.
@@ -69,46 +76,20 @@ pub(crate) struct Destager {
     ns_per_block: u64,
 }
 
-/// The dirty blocks but those of origins that rest: (lanes, places of those origins).
-struct DirtyBlocks<'a>(&'a Lanes, &'a [Range<u64>]);
+/// The dirty blocks of one origin: (lanes, its places).
+struct DirtyBlocks<'a>(&'a Lanes, Range<u64>);
 
 impl DirtyView for DirtyBlocks<'_> {
-    fn next(&self, mut from: u64) -> Option<u64> {
-        loop {
-            let at = self.0.iter().filter_map(|lane| lane.dirty.next(Flat(from))).min()?.0;
-            match resting(self.1, at) {
-                Some(end) => from = end,
-                None => return Some(at),
-            }
-        }
+    fn next(&self, from: u64) -> Option<u64> {
+        let from = Flat(from.max(self.1.start));
+        self.0.iter().filter_map(|lane| lane.dirty.next(from)).min().map(|flat| flat.0).filter(|at| *at < self.1.end)
     }
 }
 
-/// Where the origin ends that this place is of, if that rests.
-fn resting(rest: &[Range<u64>], at: u64) -> Option<u64> {
-    rest.iter().find(|places| places.contains(&at)).map(|places| places.end)
-}
-
 impl Destager {
-    pub(crate) fn new(now: Time) -> Self {
-        Self {
-            order: (order::ALL[0].build)(),
-            runs: 0,
-            written: Vec::new(),
-            written_blocks: 0,
-            flushing: 0,
-            last_request: now,
-            sweep_began: now,
-            busy_since: None,
-            batch_ended: None,
-            last_batch_ns: 0,
-            resume_at: None,
-            credit: Credit::default(),
-            rest: Vec::new(),
-            passed_over: 0,
-            ns_per_run: NS_PER_RUN_FIRST,
-            ns_per_block: NS_PER_RUN_FIRST,
-        }
+    pub(crate) fn new(origins: usize, now: Time) -> Self {
+        let origins = (0..origins).map(|_| Batches::new(now)).collect();
+        Self { origins, turn: 0, last_request: now, credit: Credit::default() }
     }
 
     pub(crate) fn request_seen(&mut self, now: Time) {
@@ -116,25 +97,220 @@ impl Destager {
     }
 
     pub(crate) fn run_written(&mut self, origin: usize, lane: usize, run: usize, blocks: u32) {
-        self.runs -= 1;
-        self.written.push((origin, lane, run));
-        self.written_blocks += u64::from(blocks);
+        let batches = &mut self.origins[origin];
+        batches.runs -= 1;
+        batches.written.push((lane, run));
+        batches.written_blocks += u64::from(blocks);
     }
 
-    pub(crate) fn run_dropped(&mut self) {
-        self.runs -= 1;
-        if self.idle() {
+    pub(crate) fn run_dropped(&mut self, origin: usize) {
+        let batches = &mut self.origins[origin];
+        batches.runs -= 1;
+        if batches.idle() {
             // What failed says nothing about what the next batch takes.
-            self.busy_since = None;
+            batches.busy_since = None;
         }
     }
 
     /// A flush of an origin is over that so many runs waited for; it made so many blocks clean.
-    pub(crate) fn flushed(&mut self, origin: &mut Origin, runs: u32, blocks: u64, now: Time) {
-        self.flushing -= runs;
+    pub(crate) fn flushed(&mut self, at: usize, runs: u32, blocks: u64, cx: &mut Cx<'_>) {
         if blocks > 0 {
-            origin.retry = None;
+            cx.shared.origins[at].retry = None;
         }
+        self.origins[at].flushed(runs, blocks, cx.now);
+    }
+
+    /// A run for this origin failed: that is left alone for a while.
+    pub(crate) fn failed(origin: &mut Origin, now: Time) {
+        // Runs that were in flight together fail together.
+        if !origin.rests(now) {
+            let pause = origin.retry.map_or(RETRY_FIRST_NS, |(_, pause)| (pause * 2).min(RETRY_LAST_NS));
+            origin.retry = Some((now.plus_ns(pause), pause));
+        }
+    }
+
+    /// What destage of an origin took lately.
+    pub(crate) fn cost(&self, origin: usize) -> Cost {
+        let Batches { ns_per_run, ns_per_block, .. } = self.origins[origin];
+        Cost { ns_per_run, ns_per_block }
+    }
+
+    /// When this step should run again although nothing happens.
+    pub(crate) fn next_timer(&self, shared: &Shared, now: Time) -> Option<Time> {
+        let idle = self.last_request.plus_ns(IDLE_AFTER_NS);
+        let all = self.origins.iter().zip(&shared.origins);
+        let waiting = all.filter(|(batches, origin)| batches.runs == 0 && shared.undrained(origin) > 0);
+        let times =
+            waiting.flat_map(|(batches, origin)| [Some(idle), batches.resume_at, origin.retry.map(|(at, _)| at)]);
+        // What is past was looked at then, and must not hide what is to come.
+        times.flatten().filter(|at| *at > now).min()
+    }
+
+    /// Whether an origin takes nothing at the moment: it refuses, or hasn't ended a batch for long.
+    pub(crate) fn is_away(&self, at: usize, cx: &Cx<'_>) -> bool {
+        let silent = self.origins[at].busy_since.is_some_and(|since| cx.now.since_ns(since) > AWAY_NS);
+        silent || cx.shared.origins[at].retry.is_some()
+    }
+
+    /// Starts runs and flushes. `requests`: clients' requests in flight.
+    pub(crate) fn step(
+        &mut self,
+        lanes: &mut Lanes,
+        router: &Router,
+        requests: usize,
+        throttle: &Throttle,
+        cx: &mut Cx<'_>,
+    ) {
+        cx.shared.cache_reads.no_room = throttle::no_room(cx.shared);
+        let origins = self.origins.len();
+        self.turn = (self.turn + 1) % origins.max(1);
+        for nth in 0..origins {
+            let at = (self.turn + nth) % origins;
+            if cx.shared.origins[at].dirty == 0 {
+                // What becomes dirty next is as old as this.
+                self.origins[at].sweep_began = cx.now;
+            }
+            let pace = self.pace(at, lanes, requests, throttle, cx);
+            self.step_of(at, pace, lanes, router, cx);
+        }
+    }
+
+    fn step_of(&mut self, at: usize, pace: Option<Pace>, lanes: &mut Lanes, router: &Router, cx: &mut Cx<'_>) {
+        let batch = pace.map_or(0, |pace| pace.batch_ns / self.origins[at].ns_per_run);
+        let batch = batch.clamp(BATCH_RUNS_MIN, BATCH_RUNS_MAX) as u32;
+        let blocks = BATCH_BLOCKS_MAX.min(cx.shared.dirty_limit / 8 / self.origins.len() as u64);
+        if let Some(pace) = pace {
+            self.start_runs(at, pace, (batch, blocks), lanes, router, cx);
+        }
+        self.origins[at].flush_written(batch, blocks, &mut cx.shared.origins[at]);
+    }
+
+    fn pace(&self, at: usize, lanes: &Lanes, requests: usize, throttle: &Throttle, cx: &Cx<'_>) -> Option<Pace> {
+        let (shared, origin, batches) = (&*cx.shared, &cx.shared.origins[at], &self.origins[at]);
+        if shared.stopping || origin.rests(cx.now) || shared.undrained(origin) == 0 {
+            return None;
+        }
+        let leaving = origin.mode != Mode::Writeback || shared.cache_failed;
+        let waited_for = || lanes.iter().any(|lane| lane.next_urgent(origin.places()).is_some());
+        let recent = |at: Time| cx.now.since_ns(at) < IDLE_AFTER_NS;
+        let aged = batches.aged(cx);
+        pace(View {
+            dirty: shared.dirty,
+            limit: shared.dirty_limit,
+            idle: requests == 0 && !recent(self.last_request),
+            urgent: shared.draining || leaving || throttle.starved(at, self, cx) || waited_for(),
+            aged,
+            behind: lanes.iter().any(|lane| lane.reclaim.is_behind(cx.now)),
+            readers: shared.cache_reads.until(aged, cx.now).is_some(),
+            clients: origin.foreground_ios > 0 || origin.last_foreground.is_some_and(recent),
+        })
+    }
+
+    /// Whether one more run of this origin may be under way: of those that others leave free it has two thirds at most, so that there is
+    /// always a place for one more origin (A. Choudhury and E. Hahne, "Dynamic Queue Length Thresholds", 1998).
+    fn has_place(&self, at: usize) -> bool {
+        let all: u32 = self.origins.iter().map(|batches| batches.runs).sum();
+        let free = RUNS_MAX - all;
+        if self.origins.len() == 1 { free > 0 } else { self.origins[at].runs < 2 * free }
+    }
+
+    /// Starts runs of this batch, and while that is being flushed, of the next.
+    fn start_runs(
+        &mut self,
+        origin: usize,
+        pace: Pace,
+        (batch, blocks): (u32, u64),
+        lanes: &mut Lanes,
+        router: &Router,
+        cx: &mut Cx<'_>,
+    ) {
+        let batches = &mut self.origins[origin];
+        let mut paused_until = None;
+        if pace.pause_permille > 0 {
+            let pause = batches.last_batch_ns / 1000 * pace.pause_permille;
+            let resume = batches.batch_ended.map_or(cx.now, |at| at.plus_ns(pause));
+            if batches.flushing > 0 || cx.now < resume {
+                let gap = cx.shared.cache_reads.until(batches.aged(cx), cx.now).filter(|_| pace.patient);
+                batches.resume_at = (batches.flushing == 0).then_some(gap.map_or(resume, |gap| gap.min(resume)));
+                if !pace.patient {
+                    return;
+                }
+                paused_until = Some(batches.resume_at);
+            }
+        }
+        batches.resume_at = None;
+        let (mut tries, mut sweeps_ended) = (0, 0);
+        // With nothing in flight nobody would come back here: then all is looked at, from the place of the
+        // sweep to its end and once more from the start.
+        while self.has_place(origin)
+            && self.origins[origin].has_room(batch, blocks)
+            && (tries < TRIES_PER_STEP || self.origins[origin].idle())
+        {
+            let earned = self.credit.allows(&cx.shared.cache_reads, (cx.shared.dirty, cx.shared.dirty_limit), cx.now);
+            let batches = &mut self.origins[origin];
+            // Who waits for room, or for age, waits for more than a reader does.
+            match (earned, paused_until) {
+                (Err(_), Some(resume_at)) => {
+                    batches.resume_at = resume_at;
+                    break;
+                }
+                (Err(until), None) if !pace.hurry => {
+                    batches.resume_at = Some(until);
+                    break;
+                }
+                _ => {}
+            }
+            tries += 1;
+            let places = cx.shared.origins[origin].places();
+            if !batches.start_urgent(&places, lanes, router, cx)
+                && !batches.start_next(places, pace.hurry, lanes, router, cx)
+            {
+                sweeps_ended += 1;
+                if !batches.idle() || sweeps_ended == 2 {
+                    break;
+                }
+            }
+        }
+        let batches = &mut self.origins[origin];
+        batches.busy_since = batches.busy_since.or((batches.runs > 0).then_some(cx.now));
+    }
+}
+
+impl Batches {
+    fn new(now: Time) -> Self {
+        Self {
+            order: (order::ALL[0].build)(),
+            runs: 0,
+            written: Vec::new(),
+            written_blocks: 0,
+            flushing: 0,
+            sweep_began: now,
+            busy_since: None,
+            batch_ended: None,
+            last_batch_ns: 0,
+            resume_at: None,
+            passed_over: 0,
+            ns_per_run: NS_PER_RUN_FIRST,
+            ns_per_block: NS_PER_RUN_FIRST,
+        }
+    }
+
+    /// Whether nothing is under way.
+    fn idle(&self) -> bool {
+        self.runs == 0 && self.written.is_empty() && self.flushing == 0
+    }
+
+    /// Whether one more run belongs to this batch.
+    fn has_room(&self, batch: u32, blocks: u64) -> bool {
+        self.runs + (self.written.len() as u32) < batch && self.written_blocks < blocks
+    }
+
+    fn aged(&self, cx: &Cx<'_>) -> bool {
+        cx.now.since_ns(self.sweep_began) >= cx.shared.options.dirty_age_max_ns / 2
+    }
+
+    fn flushed(&mut self, runs: u32, blocks: u64, now: Time) {
+        self.flushing -= runs;
         let Some(since) = self.busy_since else { return };
         let took = now.since_ns(since);
         let mean = |old: u64, count: u64| (old * 3 + (took / count.max(1)).clamp(1, NS_PER_RUN_MAX)) / 4;
@@ -147,154 +323,27 @@ impl Destager {
         (self.batch_ended, self.last_batch_ns) = (Some(now), took.min(BATCH_NS_MAX));
     }
 
-    /// A run for this origin failed: that is left alone for a while. The others are not.
-    pub(crate) fn failed(&mut self, origin: &mut Origin, now: Time) {
-        // Runs that were in flight together fail together.
-        if !origin.rests(now) {
-            let pause = origin.retry.map_or(RETRY_FIRST_NS, |(_, pause)| (pause * 2).min(RETRY_LAST_NS));
-            origin.retry = Some((now.plus_ns(pause), pause));
-        }
-    }
-
-    /// What destage took lately.
-    pub(crate) const fn cost(&self) -> Cost {
-        Cost { ns_per_run: self.ns_per_run, ns_per_block: self.ns_per_block }
-    }
-
-    /// When this step should run again although nothing happens.
-    pub(crate) fn next_timer(&self, shared: &Shared, now: Time) -> Option<Time> {
-        if shared.dirty == shared.lost.len() as u64 || self.runs > 0 {
-            return None;
-        }
-        let idle = self.last_request.plus_ns(IDLE_AFTER_NS);
-        let retries = shared.origins.iter().filter_map(|origin| origin.retry).map(|(at, _)| at);
-        // What is past was looked at then, and must not hide what is to come.
-        retries.chain([idle]).chain(self.resume_at).filter(|at| *at > now).min()
-    }
-
-    fn aged(&self, cx: &Cx<'_>) -> bool {
-        cx.now.since_ns(self.sweep_began) >= cx.shared.options.dirty_age_max_ns / 2
-    }
-
-    fn pace(&self, lanes: &Lanes, requests: usize, starved: bool, cx: &Cx<'_>) -> Option<Pace> {
-        let shared = &*cx.shared;
-        let rest = |origin: &Origin| origin.rests(cx.now);
-        let nothing = shared.dirty == shared.lost.len() as u64;
-        if nothing || shared.stopping || (shared.origins.iter().any(rest) && shared.to_drain().all(rest)) {
-            return None;
-        }
-        let leaves = |origin: &Origin| origin.mode != Mode::Writeback && origin.dirty > 0 && !rest(origin);
-        let leaving = shared.origins.iter().any(leaves);
-        let leaving = leaving || shared.cache_failed;
-        let recent = |at: Time| cx.now.since_ns(at) < IDLE_AFTER_NS;
-        pace(View {
-            dirty: shared.dirty,
-            limit: shared.dirty_limit,
-            idle: requests == 0 && !recent(self.last_request),
-            urgent: shared.draining
-                || leaving
-                || starved
-                || lanes.iter().any(|lane| lane.next_urgent(Flat(0), &self.rest).is_some()),
-            aged: self.aged(cx),
-            behind: lanes.iter().any(|lane| lane.reclaim.is_behind(cx.now)),
-            readers: shared.cache_reads.until(self.aged(cx), cx.now).is_some(),
-            clients: shared.origins.iter().any(|it| it.foreground_ios > 0 || it.last_foreground.is_some_and(recent)),
-        })
-    }
-
-    /// Starts runs and flushes. `requests`: clients' requests in flight; `starved`: a write waits for it.
-    pub(crate) fn step(&mut self, lanes: &mut Lanes, router: &Router, requests: usize, starved: bool, cx: &mut Cx<'_>) {
-        if cx.shared.dirty == 0 {
-            // What becomes dirty next is as old as this.
-            self.sweep_began = cx.now;
-        }
-        cx.shared.cache_reads.no_room = throttle::no_room(cx.shared);
-        self.rest.clear();
-        self.rest.extend(cx.shared.origins.iter().filter(|origin| origin.rests(cx.now)).map(Origin::places));
-        let pace = self.pace(lanes, requests, starved, cx);
-        let batch = pace.map_or(0, |pace| pace.batch_ns / self.ns_per_run);
-        let batch = batch.clamp(BATCH_RUNS_MIN, BATCH_RUNS_MAX) as u32;
-        let blocks = BATCH_BLOCKS_MAX.min(cx.shared.dirty_limit / 8);
-        if let Some(pace) = pace {
-            self.start_runs(pace, (batch, blocks), lanes, router, cx);
-        }
+    /// Asks for the flush of what is written, if that is a batch, or nothing more comes.
+    fn flush_written(&mut self, batch: u32, blocks: u64, origin: &mut Origin) {
         // A small limit is not to be reached by what is written and only waits for its flush.
         let enough = self.written.len() >= batch as usize || self.written_blocks >= blocks;
         // One flush at a time, and one batch written meanwhile: else a slow flush would find more and more behind it.
         if !self.written.is_empty() && self.flushing == 0 && (self.runs == 0 || enough) {
             self.flushing += self.written.len() as u32;
-            for (origin, lane, run) in self.written.drain(..) {
-                cx.shared.origins[origin].flush.join(FlushWaiter::Run(lane, run));
+            for (lane, run) in self.written.drain(..) {
+                origin.flush.join(FlushWaiter::Run(lane, run));
             }
             self.written_blocks = 0;
         }
     }
 
-    /// Starts runs of this batch, and while that is being flushed, of the next.
-    fn start_runs(
-        &mut self,
-        pace: Pace,
-        (batch, blocks): (u32, u64),
-        lanes: &mut Lanes,
-        router: &Router,
-        cx: &mut Cx<'_>,
-    ) {
-        let under_way = |it: &Self| it.runs + it.written.len() as u32;
-        let mut paused_until = None;
-        if pace.pause_permille > 0 {
-            let pause = self.last_batch_ns / 1000 * pace.pause_permille;
-            let resume = self.batch_ended.map_or(cx.now, |at| at.plus_ns(pause));
-            if self.flushing > 0 || cx.now < resume {
-                let gap = cx.shared.cache_reads.until(self.aged(cx), cx.now).filter(|_| pace.patient);
-                self.resume_at = (self.flushing == 0).then_some(gap.map_or(resume, |gap| gap.min(resume)));
-                if !pace.patient {
-                    return;
-                }
-                paused_until = Some(self.resume_at);
-            }
-        }
-        self.resume_at = None;
-        let (mut tries, mut sweeps_ended) = (0, 0);
-        // With nothing in flight nobody would come back here: then all is looked at, from the place of the
-        // sweep to its end and once more from the start.
-        let room = |it: &Self| under_way(it) < batch && it.written_blocks < blocks;
-        while self.runs < RUNS_MAX && room(self) && (tries < TRIES_PER_STEP || self.idle()) {
-            let earned = self.credit.allows(&cx.shared.cache_reads, (cx.shared.dirty, cx.shared.dirty_limit), cx.now);
-            // Who waits for room, or for age, waits for more than a reader does.
-            match (earned, paused_until) {
-                (Err(_), Some(resume_at)) => {
-                    self.resume_at = resume_at;
-                    break;
-                }
-                (Err(until), None) if !pace.hurry => {
-                    self.resume_at = Some(until);
-                    break;
-                }
-                _ => {}
-            }
-            tries += 1;
-            if !self.start_urgent(lanes, router, cx) && !self.start_next(pace.hurry, lanes, router, cx) {
-                sweeps_ended += 1;
-                if !self.idle() || sweeps_ended == 2 {
-                    break;
-                }
-            }
-        }
-        self.busy_since = self.busy_since.or((self.runs > 0).then_some(cx.now));
-    }
-
-    /// Whether nothing is under way.
-    fn idle(&self) -> bool {
-        self.runs == 0 && self.written.is_empty() && self.flushing == 0
-    }
-
-    fn start_urgent(&mut self, lanes: &mut Lanes, router: &Router, cx: &mut Cx<'_>) -> bool {
+    fn start_urgent(&mut self, places: &Range<u64>, lanes: &mut Lanes, router: &Router, cx: &mut Cx<'_>) -> bool {
         for lane in lanes {
-            let mut from = Flat(0);
-            while let Some(flat) = lane.next_urgent(from, &self.rest) {
-                from = Flat(flat.0 + 1);
+            let mut from = places.start;
+            while let Some(flat) = lane.next_urgent(from..places.end) {
+                from = flat.0 + 1;
                 if let Some(end) = lane.run_end(flat) {
-                    from = end;
+                    from = end.0;
                 } else if lane.start_run(flat, router.run_end(flat, cx.shared), cx) > 0 {
                     self.runs += 1;
                     return true;
@@ -308,8 +357,15 @@ impl Destager {
 
     /// Starts the run that the order wants, or passes over one that can't be taken now, or without `hurry` over a block that was
     /// rewritten since the last sweep; false if there is nothing more in this sweep.
-    fn start_next(&mut self, hurry: bool, lanes: &mut Lanes, router: &Router, cx: &mut Cx<'_>) -> bool {
-        let Some(at) = self.order.next(&DirtyBlocks(lanes, &self.rest)) else {
+    fn start_next(
+        &mut self,
+        places: Range<u64>,
+        hurry: bool,
+        lanes: &mut Lanes,
+        router: &Router,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        let Some(at) = self.order.next(&DirtyBlocks(lanes, places)) else {
             self.sweep_began = cx.now;
             return false;
         };
@@ -338,15 +394,9 @@ impl Destager {
 }
 
 impl Lane {
-    /// The first urgent block from there on, but those of origins that rest.
-    fn next_urgent(&self, mut from: Flat, rest: &[Range<u64>]) -> Option<Flat> {
-        loop {
-            let flat = *self.urgent.range(from..).next()?;
-            match resting(rest, flat.0) {
-                Some(end) => from = Flat(end),
-                None => return Some(flat),
-            }
-        }
+    /// The first urgent block in a range.
+    fn next_urgent(&self, places: Range<u64>) -> Option<Flat> {
+        self.urgent.range(Flat(places.start)..Flat(places.end)).next().copied()
     }
 
     /// Whether a dirty block was rewritten since the last sweep came by: then it may be again, and is better left for the next one. (A

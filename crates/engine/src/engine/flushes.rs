@@ -63,7 +63,7 @@ impl Coordinator {
         }
         if runs > 0 {
             let cleaned = cx.shared.counters.destaged_blocks - cleaned_before;
-            self.destager.flushed(&mut cx.shared.origins[at], runs, cleaned, cx.now);
+            self.destager.flushed(at, runs, cleaned, cx);
         }
     }
 

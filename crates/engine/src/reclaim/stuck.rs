@@ -7,10 +7,11 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use super::{VICTIM_WAIT_NS, Victim};
 use crate::commit::State;
 use crate::lane::Lane;
 use crate::shared::Cx;
-use crate::types::SegmentId;
+use crate::types::{SegmentId, Time};
 
 impl Lane {
     /// Victims in which only lost blocks are left: they wait until those are written anew, and must not
@@ -56,20 +57,36 @@ impl Lane {
         for slot in slots {
             let id = slot / segment_slots;
             let segment = self.log.segments[id as usize];
-            let waits = self.reclaim.victims.get(&id).is_some_and(|victim| victim.pending == 0 && segment.dirty > 0);
-            if !waits {
-                continue;
+            if self.reclaim.victims.get(&id).is_some_and(|victim| victim.pending == 0 && segment.dirty > 0) {
+                self.give_back_victim(id);
             }
-            let Some(victim) = self.reclaim.victims.remove(&id) else { continue };
-            for (flat, _) in victim.blocks {
-                // Others may be in a hurry, too: who replaces it, or has one sound copy only.
-                if self.urgent.contains(&flat) && !self.is_changing(flat) && !self.elsewhere.contains(&flat) {
-                    self.urgent.remove(&flat);
-                }
-            }
-            self.log.segments[id as usize].state = State::Closed;
-            self.policy.sealed(SegmentId(id), segment.zone);
-            self.reclaim.sparse.filled(id, segment.live, segment_slots);
         }
+    }
+
+    /// The same for those that have waited for long without a word of the origin.
+    pub(super) fn give_back_waiting(&mut self, now: Time) {
+        let long = |since: Option<Time>| since.is_some_and(|since| now.since_ns(since) > VICTIM_WAIT_NS);
+        let segments = &self.log.segments;
+        let waiting = |(id, victim): &(&u32, &Victim)| {
+            victim.pending == 0 && segments[**id as usize].dirty > 0 && long(victim.waits_since)
+        };
+        let waiting: Vec<u32> = self.reclaim.victims.iter().filter(waiting).map(|(id, _)| *id).collect();
+        for id in waiting {
+            self.give_back_victim(id);
+        }
+    }
+
+    fn give_back_victim(&mut self, id: u32) {
+        let Some(victim) = self.reclaim.victims.remove(&id) else { return };
+        for (flat, _) in victim.blocks {
+            // Others may be in a hurry, too: who replaces it, or has one sound copy only.
+            if self.urgent.contains(&flat) && !self.is_changing(flat) && !self.elsewhere.contains(&flat) {
+                self.urgent.remove(&flat);
+            }
+        }
+        let (segment, segment_slots) = (self.log.segments[id as usize], self.log.segment_slots());
+        self.log.segments[id as usize].state = State::Closed;
+        self.policy.sealed(SegmentId(id), segment.zone);
+        self.reclaim.sparse.filled(id, segment.live, segment_slots);
     }
 }
