@@ -214,7 +214,8 @@ impl Engine {
         let commits = self.lanes.iter().filter_map(|lane| lane.log.commit_due(age));
         let destage = self.coordinator.destager.next_timer(&self.shared, self.coordinator.now);
         // What was due by the last call was done then, or waits for something else than time.
-        let all = commits.chain(destage).chain(self.coordinator.throttle.next_timer());
+        let victims = self.lanes.iter().flat_map(|lane| lane.reclaim.timers());
+        let all = commits.chain(destage).chain(victims).chain(self.coordinator.throttle.timers());
         all.filter(|at| *at > self.coordinator.now).min()
     }
 
@@ -432,10 +433,10 @@ impl Coordinator {
                         self.requests[request].failed_flushes.get_or_insert(failed_flushes);
                     }
                     Up::RunWritten { lane, run, origin, blocks } => {
-                        self.destager.run_written(origin, lane, run, blocks);
+                        self.destager.run_written(origin, lane, run, blocks, cx.now);
                     }
                     Up::PastCongestion { lane, piece } => self.past_congestion(lane, piece, lanes, cx),
-                    Up::RunDropped { origin } => self.destager.run_dropped(origin),
+                    Up::RunDropped { origin } => self.destager.run_dropped(origin, cx.now),
                     Up::DestageFailed { origin, error } => {
                         Destager::failed(&mut cx.shared.origins[origin], cx.now);
                         for waiter in core::mem::take(&mut self.until_drained) {

@@ -36,7 +36,7 @@ pub(crate) const SURVIVORS_MAX: usize = 256;
 /// The part of a segment's slots that may be dirty for its blocks to be moved. Moving a quarter of a segment gives three quarters of one, whatever the
 /// origin does; without it a cache before a disk was full of holes with a few dirty blocks between (`the_engine_holds_what_the_model_says`).
 const MOVED_PART: u32 = 4;
-/// A victim whose destage takes so long gives its place to another one: its origin is away, and the next may hold what others take, or what can be moved.
+/// A victim of which nothing has become clean for so long gives its place to another one: its origin is away, and the next may hold what others take, or what can be moved.
 const VICTIM_WAIT_NS: u64 = 3_000_000_000;
 /// Who has needed no room for so long needs none of what is dirty: then destage has no reason to hurry. Without an end it took most of the disk's time until
 /// nothing was dirty, though nobody wrote any more: a backup's stream had 136 MiB a second instead of 154
@@ -59,8 +59,8 @@ struct Victim {
     chosen: bool,
     /// Its dirty blocks are to be moved as soon as the log takes more.
     parked: bool,
-    /// Since when its dirty blocks wait for destage.
-    waits_since: Option<Time>,
+    /// How many of its blocks were dirty when one last became clean, or it began to wait for that; and when that was.
+    waits: Option<(u32, Time)>,
 }
 
 /// A block of a victim that is copied forward.
@@ -94,6 +94,11 @@ impl Reclaim {
     /// Whether what the policy would give up is dirty still, as far as room was needed lately.
     pub(crate) fn is_behind(&self, now: Time) -> bool {
         self.behind.is_some_and(|at| now.since_ns(at) < BEHIND_FOR_NS)
+    }
+
+    /// When victims give their places to others.
+    pub(crate) fn timers(&self) -> impl Iterator<Item = Time> {
+        self.victims.values().filter_map(|victim| victim.waits).map(|(_, since)| since.plus_ns(VICTIM_WAIT_NS))
     }
 
     /// Fewer free segments than this start reclaim: 1/32 of the lane, at least 8, at most 64.
@@ -339,7 +344,7 @@ impl Lane {
             }
         }
         if let Some(victim) = self.reclaim.victims.get_mut(&segment).filter(|_| waits) {
-            victim.waits_since.get_or_insert(cx.now);
+            victim.waits.get_or_insert((self.log.segments[segment as usize].dirty, cx.now));
         }
         self.read_survivors(segment, &survivors, cx);
     }

@@ -57,7 +57,14 @@ fn soft(limit: u64) -> u64 {
 
 /// Whether so much is dirty that who writes may come no faster than destage goes: then they need it to go.
 pub(crate) fn no_room(shared: &Shared) -> bool {
-    shared.dirty + shared.reserved > u64::midpoint(soft(shared.dirty_limit), shared.dirty_limit)
+    let much = |dirty: u64| dirty > u64::midpoint(soft(shared.dirty_limit), shared.dirty_limit);
+    much(shared.dirty + shared.reserved) || shared.origins.iter().any(|origin| much(as_of_limit(origin.dirty, shared)))
+}
+
+/// What an origin has dirty, as the same part of the limit that it is of the most that it may have; 0 where it alone may have all.
+pub(crate) fn as_of_limit(dirty: u64, shared: &Shared) -> u64 {
+    let part = part_of_limit(shared.dirty_limit, shared.origins.len() as u64, false);
+    if part < shared.dirty_limit { dirty * shared.dirty_limit / part } else { 0 }
 }
 
 /// The pause after a write that destage will need `cost_ns` for, when so much is dirty.
@@ -95,8 +102,9 @@ impl Throttle {
         self.queues.iter().all(|queue| queue.waiting.is_empty())
     }
 
-    pub(crate) fn next_timer(&self) -> Option<Time> {
-        self.queues.iter().filter(|queue| !queue.waiting.is_empty()).map(|queue| queue.next_pass).min()
+    /// The ends of the pauses that writers wait for; those in the past wait for something else.
+    pub(crate) fn timers(&self) -> impl Iterator<Item = Time> {
+        self.queues.iter().filter(|queue| !queue.waiting.is_empty()).map(|queue| queue.next_pass)
     }
 
     /// Whether a write can only pass when something of this origin has been destaged, however little is dirty: a
@@ -164,7 +172,15 @@ fn over_part(at: usize, blocks: u64, destager: &Destager, cx: &Cx<'_>) -> bool {
     if origins == 1 {
         return false;
     }
-    let part = part_of_limit(shared.dirty_limit, origins, destager.is_away(at, cx));
+    let most = part_of_limit(shared.dirty_limit, origins, false);
+    let part = if destager.is_away(at, cx) {
+        // Those that are away together leave the others as much as one would.
+        let away = (0..shared.origins.len()).filter(|other| *other != at && destager.is_away(*other, cx));
+        let held: u64 = away.map(|other| shared.origins[other].dirty).sum();
+        part_of_limit(shared.dirty_limit, origins, true).min(most.saturating_sub(held))
+    } else {
+        most
+    };
     let dirty = shared.undrained(&shared.origins[at]);
     dirty > 0 && dirty + blocks > part
 }

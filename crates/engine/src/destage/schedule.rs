@@ -36,7 +36,7 @@ const BATCH_RUNS_MAX: u64 = 4096;
 /// Blocks of a batch, at most: 32 MiB, a fifth of a second of a disk's sequential writes; it bounds what one flush makes clean, and so what waits to be
 /// recorded as clean.
 const BATCH_BLOCKS_MAX: u64 = 8192;
-/// An origin that has not ended a batch for so long answers nothing at the moment: ten times what a batch is meant to take.
+/// An origin that has ended neither a run nor a flush for so long answers nothing at the moment: ten times what a whole batch is meant to take.
 const AWAY_NS: u64 = 3_000_000_000;
 /// Rewritten blocks that are passed over one after the other before one is taken all the same.
 const PASSED_OVER_MAX: u32 = 64;
@@ -64,6 +64,8 @@ struct Batches {
     sweep_began: Time,
     /// Since when runs have been under way without a pause.
     busy_since: Option<Time>,
+    /// While any are: when the first began, or a run or a flush last ended.
+    answered: Option<Time>,
     /// When the last batch ended, and what it took.
     batch_ended: Option<Time>,
     last_batch_ns: u64,
@@ -96,19 +98,21 @@ impl Destager {
         self.last_request = now;
     }
 
-    pub(crate) fn run_written(&mut self, origin: usize, lane: usize, run: usize, blocks: u32) {
+    pub(crate) fn run_written(&mut self, origin: usize, lane: usize, run: usize, blocks: u32, now: Time) {
         let batches = &mut self.origins[origin];
+        batches.answered = Some(now);
         batches.runs -= 1;
         batches.written.push((lane, run));
         batches.written_blocks += u64::from(blocks);
     }
 
-    pub(crate) fn run_dropped(&mut self, origin: usize) {
+    pub(crate) fn run_dropped(&mut self, origin: usize, now: Time) {
         let batches = &mut self.origins[origin];
         batches.runs -= 1;
+        batches.answered = Some(now);
         if batches.idle() {
             // What failed says nothing about what the next batch takes.
-            batches.busy_since = None;
+            (batches.busy_since, batches.answered) = (None, None);
         }
     }
 
@@ -146,9 +150,9 @@ impl Destager {
         times.flatten().filter(|at| *at > now).min()
     }
 
-    /// Whether an origin takes nothing at the moment: it refuses, or hasn't ended a batch for long.
+    /// Whether an origin takes nothing at the moment: it refuses, or has answered nothing for long.
     pub(crate) fn is_away(&self, at: usize, cx: &Cx<'_>) -> bool {
-        let silent = self.origins[at].busy_since.is_some_and(|since| cx.now.since_ns(since) > AWAY_NS);
+        let silent = self.origins[at].answered.is_some_and(|since| cx.now.since_ns(since) > AWAY_NS);
         silent || cx.shared.origins[at].retry.is_some()
     }
 
@@ -195,7 +199,8 @@ impl Destager {
         let recent = |at: Time| cx.now.since_ns(at) < IDLE_AFTER_NS;
         let aged = batches.aged(cx);
         pace(View {
-            dirty: shared.dirty,
+            // Destage is at full speed where this origin's writers have to stop.
+            dirty: shared.dirty.max(throttle::as_of_limit(origin.dirty, shared)),
             limit: shared.dirty_limit,
             idle: requests == 0 && !recent(self.last_request),
             urgent: shared.draining || leaving || throttle.starved(at, self, cx) || waited_for(),
@@ -206,12 +211,13 @@ impl Destager {
         })
     }
 
-    /// Whether one more run of this origin may be under way: of those that others leave free it has two thirds at most, so that there is
-    /// always a place for one more origin (A. Choudhury and E. Hahne, "Dynamic Queue Length Thresholds", 1998).
+    /// Whether one more run of this origin may be under way: its first always, for which a place is kept; of the other places it has two thirds of those that
+    /// are left at most, so that one that is slow leaves some (A. Choudhury and E. Hahne, "Dynamic Queue Length Thresholds", 1998).
     fn has_place(&self, at: usize) -> bool {
         let all: u32 = self.origins.iter().map(|batches| batches.runs).sum();
-        let free = RUNS_MAX - all;
-        if self.origins.len() == 1 { free > 0 } else { self.origins[at].runs < 2 * free }
+        let kept = self.origins.iter().filter(|batches| batches.runs == 0).count() as u32;
+        let (runs, free) = (self.origins[at].runs, RUNS_MAX.saturating_sub(all));
+        if runs == 0 || self.origins.len() == 1 { free > 0 } else { runs < 2 * free.saturating_sub(kept) }
     }
 
     /// Starts runs of this batch, and while that is being flushed, of the next.
@@ -272,7 +278,8 @@ impl Destager {
             }
         }
         let batches = &mut self.origins[origin];
-        batches.busy_since = batches.busy_since.or((batches.runs > 0).then_some(cx.now));
+        let began = (batches.runs > 0).then_some(cx.now);
+        (batches.busy_since, batches.answered) = (batches.busy_since.or(began), batches.answered.or(began));
     }
 }
 
@@ -286,6 +293,7 @@ impl Batches {
             flushing: 0,
             sweep_began: now,
             busy_since: None,
+            answered: None,
             batch_ended: None,
             last_batch_ns: 0,
             resume_at: None,
@@ -311,6 +319,7 @@ impl Batches {
 
     fn flushed(&mut self, runs: u32, blocks: u64, now: Time) {
         self.flushing -= runs;
+        self.answered = (!self.idle()).then_some(now);
         let Some(since) = self.busy_since else { return };
         let took = now.since_ns(since);
         let mean = |old: u64, count: u64| (old * 3 + (took / count.max(1)).clamp(1, NS_PER_RUN_MAX)) / 4;
@@ -318,8 +327,7 @@ impl Batches {
         if blocks > 0 {
             self.ns_per_block = mean(self.ns_per_block, blocks);
         }
-        let more = self.runs > 0 || self.flushing > 0 || !self.written.is_empty();
-        self.busy_since = more.then_some(now);
+        self.busy_since = self.answered;
         (self.batch_ended, self.last_batch_ns) = (Some(now), took.min(BATCH_NS_MAX));
     }
 

@@ -7,7 +7,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::{VICTIM_WAIT_NS, Victim};
+use super::VICTIM_WAIT_NS;
 use crate::commit::State;
 use crate::lane::Lane;
 use crate::shared::Cx;
@@ -63,15 +63,19 @@ impl Lane {
         }
     }
 
-    /// The same for those that have waited for long without a word of the origin.
+    /// The same for those of which for long nothing has become clean: their origin gives no word.
     pub(super) fn give_back_waiting(&mut self, now: Time) {
-        let long = |since: Option<Time>| since.is_some_and(|since| now.since_ns(since) > VICTIM_WAIT_NS);
-        let segments = &self.log.segments;
-        let waiting = |(id, victim): &(&u32, &Victim)| {
-            victim.pending == 0 && segments[**id as usize].dirty > 0 && long(victim.waits_since)
-        };
-        let waiting: Vec<u32> = self.reclaim.victims.iter().filter(waiting).map(|(id, _)| *id).collect();
-        for id in waiting {
+        let mut given_back = Vec::new();
+        for (&id, victim) in &mut self.reclaim.victims {
+            let dirty = self.log.segments[id as usize].dirty;
+            let Some((last, since)) = &mut victim.waits else { continue };
+            if dirty < *last {
+                (*last, *since) = (dirty, now);
+            } else if victim.pending == 0 && dirty > 0 && now.since_ns(*since) >= VICTIM_WAIT_NS {
+                given_back.push(id);
+            }
+        }
+        for id in given_back {
             self.give_back_victim(id);
         }
     }
