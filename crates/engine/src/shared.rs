@@ -265,11 +265,6 @@ impl Shared {
         origin.dirty - self.lost.range(Flat(places.start)..Flat(places.end)).count() as u64
     }
 
-    /// The origins that have some.
-    pub(crate) fn to_drain(&self) -> impl Iterator<Item = &Origin> {
-        self.origins.iter().filter(|origin| self.undrained(origin) > 0)
-    }
-
     pub(crate) fn checksum(&self, mem: &dyn Memory, flat: Flat, span: Span) -> u32 {
         self.seal(flat, mem.checksum(span))
     }

@@ -4,7 +4,7 @@
 use super::Coordinator;
 use crate::event::Event;
 use crate::lane::Lanes;
-use crate::shared::{Cx, Shared};
+use crate::shared::{Cx, Origin};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
@@ -53,8 +53,9 @@ impl Coordinator {
             Life::Stopping => {
                 // A cache that failed is not replayed, so what it holds has to be on the origin now; unless
                 // its origin refuses it. A stop that gave up then doesn't come back to it.
-                let undrained = |shared: &Shared| shared.to_drain().any(|origin| origin.retry.is_none());
-                let leaving = cx.shared.cache_failed && undrained(cx.shared) && !cx.shared.stopping;
+                let shared = &*cx.shared;
+                let undrained = |origin: &Origin| origin.retry.is_none() && shared.undrained(origin) > 0;
+                let leaving = shared.cache_failed && !shared.stopping && shared.origins.iter().any(undrained);
                 if self.requests.is_empty() && self.throttle.is_empty() && !leaving {
                     // From here on destage and reclaim start nothing new. Direct writes are made durable.
                     if !core::mem::replace(&mut cx.shared.stopping, true) {
