@@ -99,14 +99,13 @@ impl Shared {
             up: Vec::new(),
             lost: Default::default(),
             dirty: 0,
-            reserved: 0,
             dirty_limit: 0,
             cache_failed: false,
             failure: self.failure,
-            volatile_lost: false,
             members: Members::new(&self.superblock),
             gauge: self.gauge,
             cache_reads: self.cache_reads,
+            away: false,
             draining: false,
             stopping: false,
             buffer_bytes: 0,
@@ -120,9 +119,10 @@ impl Shared {
     /// Makes a view show what is so now, with nothing put down in it.
     fn look_at(&mut self, all: &Self) {
         self.counters = Counters::default();
-        (self.dirty, self.reserved) = (BASE, BASE);
+        self.dirty = BASE;
         (self.buffer_bytes, self.ram_front_bytes, self.window_bytes) = (BASE, BASE, BASE);
-        (self.dirty_limit, self.draining, self.stopping) = (all.dirty_limit, all.draining, all.stopping);
+        (self.dirty_limit, self.away) = (all.dirty_limit, all.away);
+        (self.draining, self.stopping) = (all.draining, all.stopping);
         (self.gauge, self.cache_reads, self.budget) = (all.gauge, all.cache_reads, all.budget);
         self.cache_reads.dirtied_blocks = 0;
         (self.members.lead, self.members.state) = (all.members.lead, all.members.state);
@@ -137,11 +137,9 @@ impl Shared {
         self.counters.add(&view.counters);
         self.up.append(&mut view.up);
         self.lost.append(&mut view.lost);
-        self.volatile_lost |= core::mem::take(&mut view.volatile_lost);
         self.cache_reads.dirtied_blocks += view.cache_reads.dirtied_blocks;
         for (sum, seen) in [
             (&mut self.dirty, view.dirty),
-            (&mut self.reserved, view.reserved),
             (&mut self.buffer_bytes, view.buffer_bytes),
             (&mut self.ram_front_bytes, view.ram_front_bytes),
             (&mut self.window_bytes, view.window_bytes),
@@ -165,7 +163,8 @@ impl Origin {
     fn look_at(&mut self, all: &Self) {
         let flush = &mut self.flush;
         (flush.issued, flush.wanted, flush.in_flight) = (all.flush.issued, all.flush.wanted, all.flush.in_flight);
-        (self.mode, self.gauge, self.dirty) = (all.mode, all.gauge, BASE);
+        (self.mode, self.gauge) = (all.mode, all.gauge);
+        (self.dirty, self.reserved) = (BASE, BASE);
         (self.unflushed, self.changed) = (all.unflushed, all.changed);
         (self.doubtful, self.failed_flushes) = (all.doubtful, all.failed_flushes);
         (self.flushing_direct, self.flushing_changed) = (all.flushing_direct, all.flushing_changed);
@@ -174,6 +173,8 @@ impl Origin {
 
     fn take_over(&mut self, view: &mut Self) {
         self.dirty = self.dirty + view.dirty - BASE;
+        self.reserved = self.reserved + view.reserved - BASE;
+        self.volatile_lost |= core::mem::take(&mut view.volatile_lost);
         self.flush.wanted = self.flush.wanted.max(view.flush.wanted);
         self.flush.waiters.append(&mut view.flush.waiters);
     }

@@ -16,7 +16,7 @@ use crate::zeroes::{RAGGED_MAX, WHOLE_BLOCKS};
 /// Single blocks of a lane beside survivors, merges and copies to a new mirror: headers of victims, and the second merge of the piece that comes last.
 const SINGLE_OF_LANE: u32 = VICTIMS_MAX as u32 + 1;
 /// Single blocks of all: zeroes for parts of blocks, the second of the request that comes last, and the superblock.
-const SINGLE_OF_ALL: u32 = RAGGED_MAX as u32 + 2;
+const SINGLE_OF_ALL: u32 = RAGGED_MAX + 2;
 
 /// What is read around a miss, unless the option says more or less: then there are fewer or more of them, of as many bytes together.
 const AROUND_BLOCKS: u32 = 16;

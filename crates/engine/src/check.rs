@@ -52,7 +52,7 @@ pub(crate) fn check(lanes: &Lanes, shared: &Shared) {
         let reads = lane.ios.iter().filter(|(_, io)| reading(io)).count();
         lane.under_way.check(reads, |piece| lane.pieces.get(piece).is_some_and(|piece| piece.pending > 0));
         let reserved: u64 = lane.pieces.iter().map(|(_, piece)| u64::from(piece.reserved)).sum();
-        assert!(reserved <= shared.reserved, "more reserved than counted");
+        assert!(reserved <= shared.reserved(), "more reserved than counted");
         dirty += lane_dirty;
     }
     assert_eq!(shared.dirty, dirty, "dirty blocks counted wrong");

@@ -40,8 +40,11 @@ const USABLE_SLOTS_MIN: u32 = 4;
 /// Free segments that only "freed" entries may use, so that reclaim can always go on, and that after
 /// a crash there are enough to start with: the three next ones of the streams and three of these.
 const META_SEGMENTS: usize = 4;
+/// Free segments that clients' writes leave to dirty blocks that reclaim moves: with one it gains as much as it moves, again and again, also where
+/// nothing can be destaged.
+const MOVES_SEGMENTS: usize = 1;
 /// Free segments that promotion and survivors leave to writes; below the watermark of reclaim.
-const WRITES_SEGMENTS: usize = META_SEGMENTS + 2;
+const WRITES_SEGMENTS: usize = META_SEGMENTS + MOVES_SEGMENTS + 1;
 /// "Cleaned" entries that may wait for a commit before one is written for them alone. While as many are in flight as may be there
 /// is none: then commits are opened for half as many blocks, and take as many of these entries. A segment of 1 MiB
 /// holds 252 blocks in two such commits, as it does in one.
@@ -49,6 +52,28 @@ const CLEANED_WAITING_MAX: usize = COMMIT_ENTRIES_MAX;
 /// Commits that may be written without a flush of the cache device, which bounds what replay
 /// has to verify.
 const UNFLUSHED_COMMITS_MAX: u64 = 64;
+
+/// What a commit of the writes is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    /// "Freed" entries.
+    Freed,
+    /// Dirty blocks that are moved where nothing can be destaged: room comes of it, too.
+    Moves,
+    /// All else.
+    Clients,
+}
+
+impl For {
+    /// How many free segments it leaves to others.
+    const fn leaves(self) -> usize {
+        match self {
+            Self::Freed => 0,
+            Self::Moves => META_SEGMENTS,
+            Self::Clients => META_SEGMENTS + MOVES_SEGMENTS,
+        }
+    }
+}
 
 /// What a segment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +114,11 @@ impl Segment {
     /// Whether most of its slots, of so many, were filled with neighbours.
     pub(crate) const fn is_of_neighbours(&self, slots: u32) -> bool {
         self.neighbours > slots / 2
+    }
+
+    /// Whether replay could do without it, after a checkpoint that covers the commits before this one.
+    pub(crate) fn is_evictable(&self, covered: u64) -> bool {
+        self.state == State::Closed && self.last_seq < covered
     }
 }
 
@@ -206,14 +236,14 @@ impl Lane {
         if found.is_some_and(|found| self.overwrite_in_place(flat, found, from, cx)) {
             return true;
         }
-        if !self.open(Stream::Writes, false, cx) {
+        if !self.open(Stream::Writes, For::Clients, cx) {
             return false;
         }
         let hits = match found {
             None => self.policy.write_missed(flat.0),
             Some(found) => self.policy.rewritten(self.log.segment_of(found.slot).zone, found.hits),
         };
-        self.append(Stream::Writes, flat, true, hits, from, cx)
+        self.put(Stream::Writes, flat, true, hits, from, cx)
     }
 
     /// Appends a block to a stream and maps it there; false if there is no room now.
@@ -226,9 +256,19 @@ impl Lane {
         from: Span,
         cx: &mut Cx<'_>,
     ) -> bool {
-        if cx.shared.cache_failed || !self.open(stream, false, cx) {
-            return false;
-        }
+        !cx.shared.cache_failed && self.open(stream, For::Clients, cx) && self.put(stream, flat, dirty, hits, from, cx)
+    }
+
+    /// Appends a block to the open commit of a stream and maps it there; false if there is none.
+    pub(crate) fn put(
+        &mut self,
+        stream: Stream,
+        flat: Flat,
+        dirty: bool,
+        hits: u8,
+        from: Span,
+        cx: &mut Cx<'_>,
+    ) -> bool {
         let Some(open) = self.log.tails[stream as usize].open.as_mut() else { return false };
         let place = open.blocks.len() as u32 + 1;
         let slot = open.header_slot + place;
@@ -257,24 +297,25 @@ impl Lane {
         true
     }
 
-    /// Makes sure that the stream has an open commit with room. `privileged`: may use the segments
-    /// kept for "freed" entries.
-    fn open(&mut self, stream: Stream, privileged: bool, cx: &mut Cx<'_>) -> bool {
+    /// Makes sure that the stream has an open commit with room.
+    pub(crate) fn open(&mut self, stream: Stream, what_for: For, cx: &mut Cx<'_>) -> bool {
         let log = &mut self.log;
         let buffer_blocks = log.commit_blocks();
         let tail = &log.tails[stream as usize];
         if let Some(open) = &tail.open {
-            return tail.awaited_flushes == 0 && !open.is_full();
+            // What was opened for what is moved, in the last segment that is kept for that, isn't for others.
+            let is_kept = stream == Stream::Writes && log.free.len() < what_for.leaves();
+            return tail.awaited_flushes == 0 && !open.is_full() && !is_kept;
         }
         // The last place is for "freed" entries.
-        if cx.shared.cache_failed || log.commits() + usize::from(!privileged) >= log.commits_most {
+        if cx.shared.cache_failed || log.commits() + usize::from(what_for != For::Freed) >= log.commits_most {
             return false;
         }
         let full = tail.used + USABLE_SLOTS_MIN > log.segment_slots;
         let enough = match stream {
-            _ if privileged => !full || !log.free.is_empty(),
-            // Also a segment that a privileged commit took from the reserve is kept for its like.
-            Stream::Writes => log.free.len() >= META_SEGMENTS + usize::from(full),
+            _ if what_for == For::Freed => !full || !log.free.is_empty(),
+            // Also a segment that a commit took from the reserve is kept for its like.
+            Stream::Writes => log.free.len() >= what_for.leaves() + usize::from(full),
             Stream::Promoted | Stream::Survivors => !full || log.free.len() > WRITES_SEGMENTS,
         };
         if !enough {

@@ -29,7 +29,7 @@ use crate::mirror::{MIRRORED, Members};
 use crate::options::Options;
 use crate::persist::{PERSIST_FLUSH, PERSIST_WRITE, Persist};
 use crate::policy::Window;
-use crate::ranges::Ranges;
+use crate::ranges::{self, Ranges};
 use crate::reclaim::watermark;
 use crate::recover::OpenError;
 use crate::request::Active;
@@ -110,7 +110,9 @@ impl Engine {
                 foreground_ios: 0,
                 last_foreground: None,
                 dirty: 0,
+                reserved: 0,
                 retry: None,
+                volatile_lost: false,
             });
             keys += router.span_of(blocks);
         }
@@ -128,13 +130,12 @@ impl Engine {
             up: Vec::new(),
             lost: Default::default(),
             dirty: 0,
-            reserved: 0,
             cache_failed: false,
             failure: FailureRecord::Unknown,
-            volatile_lost: false,
             members,
             gauge: CacheGauge::default(),
             cache_reads: CacheReads::default(),
+            away: false,
             draining: false,
             stopping: false,
             buffer_bytes: 0,
@@ -149,8 +150,8 @@ impl Engine {
             requests: Slab::new(),
             router,
             throttle: Throttle::new(shared.origins.len()),
-            zeroes: Zeroes::default(),
-            ranges: Ranges::default(),
+            zeroes: Zeroes::new(shared.origins.len()),
+            ranges: ranges::new(shared.origins.len()),
             destager: Destager::new(shared.origins.len(), now),
             shadow: Shadow::new(shape(&shared.superblock, &shared.options), shared.options.policy.build),
             jobs: Vec::new(),
@@ -391,6 +392,7 @@ impl Coordinator {
             if matches!(self.life, Life::Serving | Life::Stopping) {
                 self.zeroes_step(lanes, cx);
                 self.ranges_step(lanes, cx);
+                cx.shared.away = self.destager.is_any_away(cx);
                 // Reclaim first: it tells destage what is urgent.
                 lanes.iter_mut().for_each(|lane| lane.reclaim_step(cx));
                 self.throttle.step(lanes, &self.router, &self.destager, cx);
@@ -426,7 +428,7 @@ impl Coordinator {
                 match up {
                     Up::PieceDone { request, error } => self.part_done(request, error, cx),
                     Up::RangePieceDone { request, error } => {
-                        self.ranges.piece_done();
+                        self.ranges.give_back(self.requests[request].origin, 1);
                         self.part_done(request, error, cx);
                     }
                     Up::OnOrigin { request, failed_flushes } => {
@@ -439,7 +441,7 @@ impl Coordinator {
                     Up::RunDropped { origin } => self.destager.run_dropped(origin, cx.now),
                     Up::DestageFailed { origin, error } => {
                         Destager::failed(&mut cx.shared.origins[origin], cx.now);
-                        for waiter in core::mem::take(&mut self.until_drained) {
+                        for waiter in self.drained_waiters(origin, lanes, cx) {
                             self.flush_done(waiter, Err(error), lanes, cx);
                         }
                         cx.event(Event::DestageFailed { origin: cx.shared.superblock.origins[origin].id, error });

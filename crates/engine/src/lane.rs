@@ -22,6 +22,7 @@ use crate::io::{DeviceError, DeviceId, RequestError};
 use crate::locks::{LockId, Locks};
 use crate::memory::Buf;
 use crate::neighbours::{Neighbours, WideRead};
+use crate::places::Places;
 use crate::policy::{Capacity, Policy};
 use crate::ram_front::RamFront;
 use crate::read::Runs;
@@ -31,6 +32,7 @@ use crate::shared::{Cx, Shared, Up};
 use crate::sync::Sync;
 use crate::under_way::UnderWay;
 use crate::window::RamWindow;
+use crate::write::MERGING_MAX;
 
 /// What a piece does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,8 +199,7 @@ pub(crate) struct Lane {
     pub(crate) window: RamWindow,
     pub(crate) policy: Box<dyn Policy>,
     /// Blocks that are being completed from their old content, and pieces that wait for their turn to be.
-    pub(crate) merging: u32,
-    pub(crate) awaiting_merge: VecDeque<usize>,
+    pub(crate) merges: Places<usize>,
     /// Pieces that wait for room in the log, first come first served.
     pub(crate) awaiting_room: VecDeque<usize>,
     /// Pieces that wait until nothing in their range is dirty or being destaged.
@@ -254,8 +255,7 @@ impl Lane {
                 segment_blocks: superblock.segment_blocks,
                 stands_for: 1,
             }),
-            merging: 0,
-            awaiting_merge: VecDeque::new(),
+            merges: Places::new(MERGING_MAX, shared.origins.len()),
             awaiting_room: VecDeque::new(),
             awaiting_clean: Vec::new(),
             runs: Slab::new(),
@@ -286,7 +286,7 @@ impl Lane {
         self.unlock(at);
         let piece = self.pieces.remove(at);
         debug_assert_eq!(piece.pending, 0, "a piece ended with I/O in flight");
-        cx.shared.reserved -= u64::from(piece.reserved);
+        cx.shared.give_back_reserved(piece.first, piece.reserved);
         let Piece { request, error, .. } = piece;
         let range = matches!(piece.kind, PieceKind::Discard | PieceKind::Zero);
         cx.shared.up.push(if range { Up::RangePieceDone { request, error } } else { Up::PieceDone { request, error } });

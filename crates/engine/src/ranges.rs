@@ -4,40 +4,25 @@
 //! A client may ask for all of a disk at once: for 8 TiB that would be eight million pieces, of some hundred bytes and
 //! an I/O each; and while there are more than some hundreds, each lock of anybody takes longer to find ([`crate::locks`]).
 //! Invariant: there are [`PIECES_MAX`] of them and a step's more at most, and who asked for little doesn't wait for who
-//! asked for much (test: `long_ranges_have_a_bound`).
-
-use alloc::collections::VecDeque;
+//! asked for much (test: `long_ranges_have_a_bound`), nor for another origin ([`crate::places`]).
 
 use crate::engine::Coordinator;
 use crate::lane::{Lanes, PieceKind};
+use crate::places::Places;
 use crate::request::Range;
 use crate::shared::Cx;
 use crate::types::SECTOR_BYTES;
 
 /// Pieces at a time: half a GiB, more than any device needs to be busy.
-const PIECES_MAX: usize = 512;
+const PIECES_MAX: u32 = 512;
 /// Cut off at a time, before the next one has its turn.
 const STEP_SECTORS: u64 = (16 << 20) / SECTOR_BYTES;
 
-/// Those that are not done.
-#[derive(Default)]
-pub(crate) struct Ranges {
-    /// Pieces of them that lanes have.
-    pieces: usize,
-    /// What is not cut yet: (request, the rest of its range, what to do, FUA).
-    waiting: VecDeque<(usize, Range, PieceKind, bool)>,
-}
+/// Their pieces that lanes have, and what is not cut yet: (request, the rest of its range, what to do, FUA).
+pub(crate) type Ranges = Places<(usize, Range, PieceKind, bool)>;
 
-impl Ranges {
-    /// A lane gets a piece.
-    pub(crate) fn piece_begun(&mut self) {
-        self.pieces += 1;
-    }
-
-    /// A lane is done with one.
-    pub(crate) fn piece_done(&mut self) {
-        self.pieces -= 1;
-    }
+pub(crate) fn new(origins: usize) -> Ranges {
+    Ranges::new(PIECES_MAX, origins)
 }
 
 impl Coordinator {
@@ -52,20 +37,18 @@ impl Coordinator {
         cx: &mut Cx<'_>,
     ) {
         self.requests[at].pending += 1;
-        self.ranges.waiting.push_back((at, range, kind, fua));
+        self.ranges.wait(range.origin, (at, range, kind, fua));
         self.ranges_step(lanes, cx);
     }
 
     /// Cuts them, each in its turn.
     pub(crate) fn ranges_step(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        while self.ranges.pieces < PIECES_MAX
-            && let Some((at, range, kind, fua)) = self.ranges.waiting.pop_front()
-        {
+        while let Some((at, range, kind, fua)) = self.ranges.next() {
             let sectors = range.sectors.min(STEP_SECTORS - range.lba % STEP_SECTORS);
             self.split(at, Range { sectors, ..range }, kind, fua, true, lanes, cx);
             if sectors < range.sectors {
                 let rest = Range { lba: range.lba + sectors, sectors: range.sectors - sectors, ..range };
-                self.ranges.waiting.push_back((at, rest, kind, fua));
+                self.ranges.wait(range.origin, (at, rest, kind, fua));
             } else {
                 self.part_done(at, None, cx);
             }

@@ -283,7 +283,8 @@ impl Lane {
     /// A dirty block is lost, if it is still in that slot: until it is written anew, or can be read after all.
     pub(crate) fn lose(&mut self, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
         if self.index.get(flat).is_some_and(|found| found.dirty && found.slot == slot) {
-            cx.shared.volatile_lost |= self.log.last_seq_of([slot].into_iter()) > self.log.durable_seq;
+            let origin = cx.shared.origin_of(flat);
+            cx.shared.origins[origin].volatile_lost |= self.log.last_seq_of([slot].into_iter()) > self.log.durable_seq;
             cx.shared.lost.insert(flat);
             self.urgent.remove(&flat);
         }

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 
 use crate::canary::Canary;
-use crate::commit::{Log, Note, Segment, State, Waiter};
+use crate::commit::{For, Log, Note, Segment, State, Waiter};
 use crate::event::Event;
 use crate::format::{CommitHeader, Entry, Stream};
 use crate::index::{Flat, Found};
@@ -36,6 +36,8 @@ pub(crate) const SURVIVORS_MAX: usize = 256;
 /// The part of a segment's slots that may be dirty for its blocks to be moved. Moving a quarter of a segment gives three quarters of one, whatever the
 /// origin does; without it a cache before a disk was full of holes with a few dirty blocks between (`the_engine_holds_what_the_model_says`).
 const MOVED_PART: u32 = 4;
+/// The same while an origin is away, of one segment at a time: half of it is room for headers, and what is gained.
+const COMPACTED_PART: u32 = 2;
 /// A victim of which nothing has become clean for so long gives its place to another one: its origin is away, and the next may hold what others take, or what can be moved.
 const VICTIM_WAIT_NS: u64 = 3_000_000_000;
 /// Who has needed no room for so long needs none of what is dirty: then destage has no reason to hurry. Without an end it took most of the disk's time until
@@ -86,6 +88,8 @@ pub(crate) struct Reclaim {
     pinned: Vec<u32>,
     /// Full segments with little in them.
     pub(crate) sparse: Sparse,
+    /// The victim that is reclaimed for its holes, though much of it is dirty.
+    compacting: Option<u32>,
     /// When segments that the policy would have given up first were passed over, as too much of them is dirty still; nothing if the last time it was not so.
     behind: Option<Time>,
 }
@@ -121,46 +125,12 @@ impl Lane {
         }
         self.resume_victims(cx);
         let mut victims = self.reclaim.victims.len() - self.stuck_victims(cx);
-        let coming = victims + self.reclaim.freeing.len();
+        let coming = victims.saturating_sub(self.waiting_victims(cx)) + self.reclaim.freeing.len();
         let watermark = self.reclaim.watermark(&self.log);
         let mut wanted = watermark.saturating_sub(self.log.free_segments() + coming);
-        while wanted > 0 && victims < VICTIMS_MAX {
-            let covered = self.checkpoint.covers;
-            let segments = &self.log.segments;
-            let evictable = |id: SegmentId| {
-                let segment = &segments[id.0 as usize];
-                segment.state == State::Closed && segment.last_seq < covered
-            };
-            let slots = self.log.segment_slots();
-            let moves = self.log.has_room_to_move() && !self.has_trouble(cx);
-            let dirty_max = if moves { slots / MOVED_PART } else { 0 };
-            // One with more dirty blocks has to wait for its destage, in an order that is not the origin's: only where no other is left.
-            let passed_over = Cell::new(false);
-            let ready = |id: SegmentId| {
-                let Segment { dirty, pins, .. } = segments[id.0 as usize];
-                let ready = evictable(id) && (dirty == 0 || dirty <= dirty_max && pins == 0);
-                passed_over.set(passed_over.get() || evictable(id) && !ready);
-                ready
-            };
-            let sparse = |id: u32| {
-                let segment = &segments[id as usize];
-                let is_sparse = segment.state == State::Closed && Sparse::is(segment.live, slots);
-                is_sparse.then_some(segment.last_seq < covered && segment.pins == 0 && segment.dirty <= dirty_max)
-            };
-            let victim = if let Some(id) = self.reclaim.sparse.take(sparse) {
-                self.policy.forget(SegmentId(id));
-                Some(SegmentId(id))
-            } else {
-                let victim = self.policy.victim(&ready).or_else(|| self.policy.victim(&evictable));
-                self.reclaim.behind = passed_over.get().then_some(cx.now);
-                victim
-            };
-            let Some(SegmentId(id)) = victim else {
-                // A checkpoint helps only if full segments wait for one.
-                let helps = |segment: &Segment| segment.state == State::Closed && segment.last_seq >= covered;
-                self.checkpoint.wanted |= segments.iter().any(helps);
-                return;
-            };
+        while wanted > 0 {
+            let has_place = victims < VICTIMS_MAX;
+            let Some(id) = (if has_place { self.choose_victim(cx) } else { self.compact(cx) }) else { return };
             self.log.segments[id as usize].state = State::Victim;
             self.reclaim.victims.insert(id, Victim::default());
             if self.log.segments[id as usize].live > 0 {
@@ -173,6 +143,65 @@ impl Lane {
         }
     }
 
+    /// Which segment is reclaimed next.
+    fn choose_victim(&mut self, cx: &Cx<'_>) -> Option<u32> {
+        let chosen = self.sparse_victim(cx).or_else(|| self.ready_victim(cx)).or_else(|| self.compact(cx));
+        if chosen.is_some() || self.reclaim.compacting.is_some() { chosen } else { self.dirty_victim(cx) }
+    }
+
+    /// How much of a segment may be dirty that is reclaimed at once.
+    fn dirty_max(&self, cx: &Cx<'_>) -> u32 {
+        let moves = self.log.has_room_to_move() && !self.has_trouble(cx);
+        if moves { self.log.segment_slots() / MOVED_PART } else { 0 }
+    }
+
+    /// One of which little is live.
+    fn sparse_victim(&mut self, cx: &Cx<'_>) -> Option<u32> {
+        let (dirty_max, slots, covered) = (self.dirty_max(cx), self.log.segment_slots(), self.checkpoint.covers);
+        let segments = &self.log.segments;
+        let sparse = |id: u32| {
+            let segment = &segments[id as usize];
+            let is_sparse = segment.state == State::Closed && Sparse::is(segment.live, slots);
+            is_sparse.then_some(segment.last_seq < covered && segment.pins == 0 && segment.dirty <= dirty_max)
+        };
+        let id = self.reclaim.sparse.take(sparse)?;
+        self.policy.forget(SegmentId(id));
+        Some(id)
+    }
+
+    /// The one that the policy would give up first, of those that needn't wait for destage.
+    fn ready_victim(&mut self, cx: &Cx<'_>) -> Option<u32> {
+        let (dirty_max, covered) = (self.dirty_max(cx), self.checkpoint.covers);
+        let segments = &self.log.segments;
+        let passed_over = Cell::new(false);
+        let ready = |id: SegmentId| {
+            let segment = &segments[id.0 as usize];
+            let evictable = segment.is_evictable(covered);
+            let ready = segment.dirty == 0 || segment.dirty <= dirty_max && segment.pins == 0;
+            passed_over.set(passed_over.get() || evictable && !ready);
+            evictable && ready
+        };
+        let victim = self.policy.victim(&ready);
+        self.reclaim.behind = passed_over.get().then_some(cx.now);
+        victim.map(|id| id.0)
+    }
+
+    /// The one that it would give up first. It has to wait for destage, in an order that is not the origin's: only where no other is left.
+    fn dirty_victim(&mut self, cx: &Cx<'_>) -> Option<u32> {
+        let (covered, slots) = (self.checkpoint.covers, self.log.segment_slots());
+        let segments = &self.log.segments;
+        let victim = self.policy.victim(&|id: SegmentId| segments[id.0 as usize].is_evictable(covered));
+        // A checkpoint helps only if full segments wait for one; and if destage can't be relied on, with holes.
+        let dirty_max = match victim {
+            None => slots,
+            Some(_) if cx.shared.away => slots / COMPACTED_PART,
+            Some(SegmentId(id)) => return Some(id),
+        };
+        let helps = |it: &Segment| it.state == State::Closed && it.last_seq >= covered && it.dirty <= dirty_max;
+        self.checkpoint.wanted |= segments.iter().any(helps);
+        victim.map(|id| id.0)
+    }
+
     /// Whether a dirty block can't be read where it should be: then none is moved.
     fn has_trouble(&self, cx: &Cx<'_>) -> bool {
         !(cx.shared.lost.is_empty() && self.suspect.is_empty() && self.elsewhere.is_empty())
@@ -182,9 +211,14 @@ impl Lane {
     /// damaged that has left its slot since takes it for clean, and the origin for newer (`damaged`).
     fn is_to_move(&self, segment: u32, cx: &Cx<'_>) -> bool {
         let Segment { dirty, pins, .. } = self.log.segments[segment as usize];
-        let few = dirty <= self.log.segment_slots() / MOVED_PART && pins == 0;
+        let (part, room) = if self.reclaim.compacting == Some(segment) {
+            (COMPACTED_PART, self.log.room_to_compact() > 0)
+        } else {
+            (MOVED_PART, self.log.has_room_to_move())
+        };
+        let few = dirty <= self.log.segment_slots() / part && pins == 0;
         let ending = cx.shared.cache_failed || cx.shared.stopping;
-        few && !ending && self.log.has_room_to_move() && !self.has_trouble(cx)
+        few && !ending && room && !self.has_trouble(cx)
     }
 
     /// Whether a dirty block must stay in its slot: it is lost, or a request changes it, which waits for its destage or is replacing it on the origin.
@@ -396,7 +430,7 @@ impl Lane {
             } else if !sound {
                 self.damaged(flat, found.slot, result, cx);
             } else if current.dirty && !others && !self.must_stay(flat, cx) {
-                self.move_dirty(flat, current, span, cx);
+                self.move_dirty(survivor, current, span, cx);
             } else if !found.dirty {
                 let hits = (hits + current.hits.saturating_sub(found.hits)).min(HITS_MAX);
                 let appended = self.append(Stream::Survivors, flat, false, hits, span, cx);
@@ -412,10 +446,15 @@ impl Lane {
     }
 
     /// Appends a dirty block to the writes once more. Where there is no room it stays, and its segment waits.
-    fn move_dirty(&mut self, flat: Flat, found: Found, from: Span, cx: &mut Cx<'_>) {
+    fn move_dirty(&mut self, survivor: Survivor, found: Found, from: Span, cx: &mut Cx<'_>) {
+        let Survivor { segment, flat, .. } = survivor;
+        let what_for = if self.reclaim.compacting == Some(segment) { For::Moves } else { For::Clients };
+        if cx.shared.cache_failed || !self.open(Stream::Writes, what_for, cx) {
+            return;
+        }
         let rewritten = self.rewritten.next(flat) == Some(flat);
         let dirty = !cx.shared.planted(Canary::MovedClean);
-        let appended = self.append(Stream::Writes, flat, dirty, found.hits, from, cx);
+        let appended = self.put(Stream::Writes, flat, dirty, found.hits, from, cx);
         if appended && !rewritten {
             // Nobody has: the sweep of destage needn't pass it over.
             self.rewritten.remove(flat);
@@ -427,6 +466,7 @@ impl Lane {
     /// direct write of one of them knows that the log must say so first.
     fn give_up(&mut self, segment: u32, cx: &mut Cx<'_>) {
         let Some(victim) = self.reclaim.victims.remove(&segment) else { return };
+        self.reclaim.compacting = self.reclaim.compacting.filter(|id| *id != segment);
         self.log.segments[segment as usize].state = State::Freeing;
         self.reclaim.freeing.insert(segment, victim.blocks);
         self.log.note(Note::Entry(Entry::Freed { segment }));
@@ -452,6 +492,11 @@ impl Lane {
     }
 
     fn free_unpinned(&mut self, cx: &Cx<'_>) {
+        if cx.shared.away {
+            for nth in 0..self.reclaim.pinned.len() {
+                self.let_go_of(self.reclaim.pinned[nth]);
+            }
+        }
         let early = cx.shared.planted(Canary::FreedWhileRead);
         let (log, freeing) = (&mut self.log, &mut self.reclaim.freeing);
         self.reclaim.pinned.retain(|&segment| {

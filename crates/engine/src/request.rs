@@ -269,7 +269,7 @@ impl Coordinator {
             };
             self.requests[at].pending += 1;
             if matches!(kind, PieceKind::Discard | PieceKind::Zero) {
-                self.ranges.piece_begun();
+                self.ranges.take(range.origin);
             }
             let lane = &mut lanes[self.router.lane_of(from)];
             if cx.mem.apart_from().is_none() {
@@ -318,7 +318,7 @@ impl Coordinator {
             return;
         }
         let active = self.requests.remove(at);
-        self.zeroes.give_back(active.zeroes, cx);
+        self.zeroes.give_back(active.origin, active.zeroes, cx);
         // A flush that failed since may have dropped what was written by then, and whose flush that was may have been told (ADR 0022).
         let failed_flushes = cx.shared.origins[active.origin].failed_flushes;
         let doubtful = active.failed_flushes.is_some_and(|of| of != failed_flushes);

@@ -71,8 +71,12 @@ pub(crate) struct Origin {
     /// When the last of them began or ended.
     pub(crate) last_foreground: Option<Time>,
     pub(crate) dirty: u64,
+    /// Blocks of its accepted writes that are not in the log yet.
+    pub(crate) reserved: u64,
     /// It refuses destage: when it is tried again, and after what pause.
     pub(crate) retry: Option<(Time, u64)>,
+    /// A block of it was lost that no FLUSH has covered: the next FLUSH must say so.
+    pub(crate) volatile_lost: bool,
 }
 
 /// At most one flush of a device in flight; those who ask meanwhile share the next.
@@ -210,19 +214,17 @@ pub(crate) struct Shared {
     pub(crate) lost: BTreeSet<Flat>,
     /// Dirty blocks of all lanes.
     pub(crate) dirty: u64,
-    /// Blocks of accepted writes that are not in the log yet.
-    pub(crate) reserved: u64,
     pub(crate) dirty_limit: u64,
     /// A write or a flush of the cache device failed: nothing new is trusted to it (see `failure`).
     pub(crate) cache_failed: bool,
     pub(crate) failure: FailureRecord,
-    /// A block was lost that no FLUSH has covered: the next FLUSH must say so.
-    pub(crate) volatile_lost: bool,
     pub(crate) members: Members,
     /// How fast the cache device is now; of a mirrored one both members together.
     pub(crate) gauge: CacheGauge,
     /// Who reads from it.
     pub(crate) cache_reads: CacheReads,
+    /// An origin that has dirty blocks takes none at the moment.
+    pub(crate) away: bool,
     pub(crate) draining: bool,
     pub(crate) stopping: bool,
     pub(crate) buffer_bytes: u64,
@@ -263,6 +265,22 @@ impl Shared {
     pub(crate) fn undrained(&self, origin: &Origin) -> u64 {
         let places = origin.places();
         origin.dirty - self.lost.range(Flat(places.start)..Flat(places.end)).count() as u64
+    }
+
+    /// What an origin has of the dirty limit. Lost blocks never become clean, and must not keep everybody out.
+    pub(crate) fn held(&self, origin: &Origin) -> u64 {
+        self.undrained(origin) + origin.reserved
+    }
+
+    /// Blocks of accepted writes that are not in the log yet.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.origins.iter().map(|origin| origin.reserved).sum()
+    }
+
+    /// So many blocks of an accepted write are in the log, or won't come there.
+    pub(crate) fn give_back_reserved(&mut self, flat: Flat, blocks: u32) {
+        let at = self.origin_of(flat);
+        self.origins[at].reserved -= u64::from(blocks);
     }
 
     pub(crate) fn checksum(&self, mem: &dyn Memory, flat: Flat, span: Span) -> u32 {

@@ -50,43 +50,64 @@ impl Cost {
     }
 }
 
+/// What is taken of the dirty limit, in blocks, as the writers of one origin see it, and how much there is for them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub(crate) taken: u64,
+    pub(crate) limit: u64,
+}
+
+impl Room {
+    /// Others have what they have, but at least what is kept for each: so however many fall silent at a time, none keeps out another. Of those that
+    /// are away nothing will become clean: what they have is no part of it.
+    pub(crate) fn of(at: usize, destager: &Destager, cx: &Cx<'_>) -> Self {
+        let shared = &*cx.shared;
+        let (limit, origins) = (shared.dirty_limit, shared.origins.len());
+        let mut room = Self { taken: shared.held(&shared.origins[at]), limit };
+        for other in (0..origins).filter(|other| *other != at) {
+            let taken = shared.held(&shared.origins[other]).max(kept(limit, origins as u64));
+            if destager.is_away(other, cx) {
+                room.limit = room.limit.saturating_sub(taken).max(1);
+            } else {
+                room.taken += taken;
+            }
+        }
+        room
+    }
+
+    /// Whether so many blocks more are too many.
+    fn lacks(self, blocks: u64) -> bool {
+        self.taken + blocks > self.limit
+    }
+
+    /// Whether so much is dirty that who writes may come no faster than destage goes: then they need it to go.
+    pub(crate) fn is_scarce(self) -> bool {
+        self.taken > u64::midpoint(soft(self.limit), self.limit)
+    }
+
+    /// The pause after a write that destage will need `cost_ns` for.
+    fn pause_ns(self, cost_ns: u64) -> u64 {
+        let (limit, soft) = (self.limit, soft(self.limit));
+        if self.taken <= soft {
+            return 0;
+        }
+        let over = (self.taken - soft).min(limit - soft);
+        let (over, whole) = (u128::from(over), u128::from(limit - soft));
+        let part = u128::from(cost_ns) * 4 * over * over / (whole * whole);
+        u64::try_from(part).map_or(PAUSE_MAX_NS, |ns| ns.min(PAUSE_MAX_NS))
+    }
+}
+
 /// So much may be dirty before writers are slowed.
 fn soft(limit: u64) -> u64 {
     (limit * SOFT_PERCENT / 100).min(limit - 1)
 }
 
-/// Whether so much is dirty that who writes may come no faster than destage goes: then they need it to go.
-pub(crate) fn no_room(shared: &Shared) -> bool {
-    let much = |dirty: u64| dirty > u64::midpoint(soft(shared.dirty_limit), shared.dirty_limit);
-    much(shared.dirty + shared.reserved) || shared.origins.iter().any(|origin| much(as_of_limit(origin.dirty, shared)))
-}
-
-/// What an origin has dirty, as the same part of the limit that it is of the most that it may have; 0 where it alone may have all.
-pub(crate) fn as_of_limit(dirty: u64, shared: &Shared) -> u64 {
-    let part = part_of_limit(shared.dirty_limit, shared.origins.len() as u64, false);
-    if part < shared.dirty_limit { dirty * shared.dirty_limit / part } else { 0 }
-}
-
-/// The pause after a write that destage will need `cost_ns` for, when so much is dirty.
-fn pause_ns(dirty: u64, limit: u64, cost_ns: u64) -> u64 {
-    let soft = soft(limit);
-    if dirty <= soft {
-        return 0;
-    }
-    let over = (dirty - soft).min(limit - soft);
-    let (over, whole) = (u128::from(over), u128::from(limit - soft));
-    let part = u128::from(cost_ns) * 4 * over * over / (whole * whole);
-    u64::try_from(part).map_or(PAUSE_MAX_NS, |ns| ns.min(PAUSE_MAX_NS))
-}
-
-/// Of several origins none may have more of the limit dirty than this, so that it keeps out nobody when it falls silent; and of one that has, or that
-/// refuses destage, no more becomes dirty than its equal part. But always room for one piece.
-fn part_of_limit(limit: u64, origins: u64, away: bool) -> u64 {
-    match (origins, away) {
-        (1, _) => limit,
-        (_, false) => (limit / 8 * 7).max(PIECE_BLOCKS_MAX.min(limit)),
-        (_, true) => limit / origins,
-    }
+/// What is kept of the limit for each of so many origins: an eighth for all others of one, and room for a piece, however long. Of a limit that hasn't
+/// got that, nothing.
+fn kept(limit: u64, origins: u64) -> u64 {
+    let kept = (limit / 8 / (origins - 1).max(1)).max(PIECE_BLOCKS_MAX);
+    if kept * origins <= limit { kept } else { 0 }
 }
 
 impl Throttle {
@@ -107,33 +128,43 @@ impl Throttle {
         self.queues.iter().filter(|queue| !queue.waiting.is_empty()).map(|queue| queue.next_pass)
     }
 
-    /// Whether a write can only pass when something of this origin has been destaged, however little is dirty: a
-    /// long one before a small limit.
-    pub(crate) fn starved(&self, at: usize, destager: &Destager, cx: &Cx<'_>) -> bool {
-        let front = |queue: &Queue| queue.waiting.front().map(|piece| u64::from(piece.blocks));
-        self.queues.iter().filter_map(front).any(|blocks| over_limit(blocks, cx.shared))
-            || front(&self.queues[at]).is_some_and(|blocks| over_part(at, blocks, destager, cx))
+    /// Whether a write can only pass when something has been destaged, however little is dirty: a long one before a small limit.
+    pub(crate) fn is_crowded(&self, destager: &Destager, cx: &Cx<'_>) -> bool {
+        (0..self.queues.len()).any(|at| self.waits_for(at, destager, cx) == Some(Wait::ForOthers))
+    }
+
+    /// Whether it is something of this origin that has to be.
+    pub(crate) fn is_starved(&self, at: usize, crowded: bool, destager: &Destager, cx: &Cx<'_>) -> bool {
+        crowded && !is_kept(at, 0, cx.shared) || self.waits_for(at, destager, cx).is_some()
+    }
+
+    /// What the first in an origin's queue waits for.
+    fn waits_for(&self, at: usize, destager: &Destager, cx: &Cx<'_>) -> Option<Wait> {
+        let blocks = self.queues[at].waiting.front().map(|piece| u64::from(piece.blocks))?;
+        wait(at, blocks, destager, cx)
     }
 
     /// Lets through what may pass.
     pub(crate) fn step(&mut self, lanes: &mut Lanes, router: &Router, destager: &Destager, cx: &mut Cx<'_>) {
         let (origins, turn) = (self.queues.len(), self.turn);
+        let mut crowded = false;
         for at in (0..origins).map(|nth| (turn + nth) % origins) {
+            let mut passed = false;
             while let Some(piece) = self.queues[at].waiting.front() {
                 let blocks = u64::from(piece.blocks);
                 if cx.now < self.queues[at].next_pass {
                     break;
                 }
-                if !cx.shared.cache_failed {
-                    if over_part(at, blocks, destager, cx) {
-                        break;
-                    }
-                    if over_limit(blocks, cx.shared) {
-                        // Nobody overtakes it: whoever wants less would always find room first.
-                        self.turn = at;
-                        return;
-                    }
+                let waits = wait(at, blocks, destager, cx).filter(|_| !cx.shared.cache_failed);
+                if waits == Some(Wait::ForOthers) && !crowded {
+                    crowded = true;
+                    self.turn = if passed { (at + 1) % origins } else { at };
                 }
+                // Nobody overtakes who waits for room, but into what is kept for him: whoever wants less would always find room first.
+                if waits.is_some() || crowded && !is_kept(at, blocks, cx.shared) {
+                    break;
+                }
+                passed = true;
                 self.pass(at, lanes, router, destager, cx);
             }
         }
@@ -143,10 +174,7 @@ impl Throttle {
         let queue = &mut self.queues[at];
         let Some(mut piece) = queue.waiting.pop_front() else { return };
         let blocks = u64::from(piece.blocks);
-        let (limit, cost_ns) = (cx.shared.dirty_limit, destager.cost(at).ns(blocks));
-        let (dirty, own) = (cx.shared.dirty + cx.shared.reserved, cx.shared.origins[at].dirty);
-        let part = part_of_limit(limit, cx.shared.origins.len() as u64, false);
-        let pause = pause_ns(dirty, limit, cost_ns).max(if part < limit { pause_ns(own, part, cost_ns) } else { 0 });
+        let pause = Room::of(at, destager, cx).pause_ns(destager.cost(at).ns(blocks));
         if pause > 0 {
             cx.shared.counters.throttled_writes += 1;
             queue.next_pass = cx.now.plus_ns(pause);
@@ -154,35 +182,34 @@ impl Throttle {
         piece.reserved = piece.blocks;
         // Who has waited here for a while still writes.
         cx.shared.cache_reads.last_write = Some(cx.now);
-        cx.shared.reserved += blocks;
+        cx.shared.origins[at].reserved += blocks;
         lanes[router.lane_of(piece.first)].take(piece, cx);
     }
 }
 
-/// Whether a write waits for the limit itself.
-fn over_limit(blocks: u64, shared: &Shared) -> bool {
-    // Lost blocks never become clean, and must not keep everybody out.
-    shared.dirty - shared.lost.len() as u64 + shared.reserved + blocks > shared.dirty_limit
+/// What a write waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// Until something has been destaged.
+    ForOthers,
+    /// Until something of its own origin has been: that is away, and has its equal part of the limit.
+    ForItself,
 }
 
-/// Whether it waits until something of its own origin has been destaged.
-fn over_part(at: usize, blocks: u64, destager: &Destager, cx: &Cx<'_>) -> bool {
+fn wait(at: usize, blocks: u64, destager: &Destager, cx: &Cx<'_>) -> Option<Wait> {
     let shared = &*cx.shared;
-    let origins = shared.origins.len() as u64;
-    if origins == 1 {
-        return false;
-    }
-    let most = part_of_limit(shared.dirty_limit, origins, false);
-    let part = if destager.is_away(at, cx) {
-        // Those that are away together leave the others as much as one would.
-        let away = (0..shared.origins.len()).filter(|other| *other != at && destager.is_away(*other, cx));
-        let held: u64 = away.map(|other| shared.origins[other].dirty).sum();
-        part_of_limit(shared.dirty_limit, origins, true).min(most.saturating_sub(held))
+    let (held, origins) = (shared.held(&shared.origins[at]), shared.origins.len() as u64);
+    if origins > 1 && held > 0 && held + blocks > shared.dirty_limit / origins && destager.is_away(at, cx) {
+        Some(Wait::ForItself)
     } else {
-        most
-    };
-    let dirty = shared.undrained(&shared.origins[at]);
-    dirty > 0 && dirty + blocks > part
+        Room::of(at, destager, cx).lacks(blocks).then_some(Wait::ForOthers)
+    }
+}
+
+/// Whether an origin, with so many blocks more, has no more of the limit than is kept for it.
+fn is_kept(at: usize, blocks: u64, shared: &Shared) -> bool {
+    let origins = shared.origins.len() as u64;
+    origins > 1 && shared.held(&shared.origins[at]) + blocks <= kept(shared.dirty_limit, origins)
 }
 
 #[cfg(test)]
@@ -192,16 +219,17 @@ mod tests {
     #[test]
     fn pauses_grow_without_a_cliff_past_the_speed_of_destage() {
         let ns_per_block = 1_000_000;
-        assert_eq!(pause_ns(900, 1000, ns_per_block), 0);
+        let pause_ns = |taken, cost_ns| Room { taken, limit: 1000 }.pause_ns(cost_ns);
+        assert_eq!(pause_ns(900, ns_per_block), 0);
         let mut last = 0;
         for dirty in 901..=1000 {
-            let now = pause_ns(dirty, 1000, ns_per_block);
+            let now = pause_ns(dirty, ns_per_block);
             assert!(now >= last && now - last <= ns_per_block / 12, "a step at {dirty}");
             last = now;
         }
-        assert_eq!(pause_ns(950, 1000, ns_per_block), ns_per_block, "as fast as destage");
+        assert_eq!(pause_ns(950, ns_per_block), ns_per_block, "as fast as destage");
         assert_eq!(last, 4 * ns_per_block);
-        assert_eq!(pause_ns(1000, 1000, u64::MAX), PAUSE_MAX_NS);
+        assert_eq!(pause_ns(1000, u64::MAX), PAUSE_MAX_NS);
     }
 
     /// After random blocks a long write must not be taken for many of them, nor a short one of a stream for a whole run.

@@ -30,9 +30,12 @@ impl Lane {
             let piece = &self.pieces[at];
             (piece.head, piece.tail, piece.blocks - 1)
         };
-        if head + tail > 0 && self.merging >= MERGING_MAX {
-            self.awaiting_merge.push_back(at);
-            return;
+        if head + tail > 0 {
+            let origin = cx.shared.origin_of(self.pieces[at].first);
+            if !self.merges.is_left(origin) {
+                self.merges.wait(origin, at);
+                return;
+            }
         }
         // One extra count, so that a merge from RAM doesn't end the phase before all are begun.
         self.pieces[at].pending += 1;
@@ -56,7 +59,7 @@ impl Lane {
             return;
         }
         self.pieces[at].pending += 1;
-        self.merging += 1;
+        self.merges.take(cx.shared.origin_of(flat));
         let buf = cx.alloc(1);
         let from = found.map(|found| (found, self.holder(flat, cx)));
         let io = self.ios.insert(LaneIo::Merge { piece: at, block, buf, from });
@@ -113,12 +116,10 @@ impl Lane {
             self.fill_around(at, block, buf, 0, cx);
         }
         cx.free(buf, 1);
-        self.merging -= 1;
+        self.merges.give_back(cx.shared.origin_of(flat), 1);
         self.pieces[at].pending -= 1;
         self.merge_step(at, cx);
-        while self.merging < MERGING_MAX
-            && let Some(next) = self.awaiting_merge.pop_front()
-        {
+        while let Some(next) = self.merges.next() {
             self.merge(next, cx);
         }
     }
@@ -164,7 +165,8 @@ impl Lane {
             // To the origin, then; as a whole, though a part of it may be in the open commit already.
             let piece = &mut self.pieces[at];
             piece.kind = PieceKind::Direct;
-            cx.shared.reserved -= u64::from(core::mem::take(&mut piece.reserved));
+            let reserved = core::mem::take(&mut piece.reserved);
+            cx.shared.give_back_reserved(piece.first, reserved);
             self.clear_way(at, cx);
             return true;
         }
@@ -185,7 +187,7 @@ impl Lane {
             piece.next += 1;
             if piece.reserved > 0 {
                 piece.reserved -= 1;
-                cx.shared.reserved -= 1;
+                cx.shared.give_back_reserved(flat, 1);
             }
         }
         // From here on the blocks are in the log's order: later requests need not wait for ours.

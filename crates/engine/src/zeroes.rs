@@ -5,12 +5,12 @@
 //! of its own; clients may ask for many at once without any payload that would bound them, so there is a bound here, and the others wait
 //! (test: `zeroes_have_a_bound`).
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::engine::Coordinator;
 use crate::lane::{Lanes, PieceKind};
 use crate::memory::Buf;
+use crate::places::Places;
 use crate::request::{Range, always_durable};
 use crate::shared::{Cx, blocks_span};
 use crate::types::{BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
@@ -19,18 +19,15 @@ use crate::types::{BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
 const CACHED_BYTES_MAX: u64 = 64 << 10;
 pub(crate) const WHOLE_BLOCKS: u32 = (CACHED_BYTES_MAX / BLOCK_BYTES) as u32;
 /// Ragged ends at a time: 1 MiB of blocks. A disk completes some hundred a second.
-pub(crate) const RAGGED_MAX: usize = 256;
+pub(crate) const RAGGED_MAX: u32 = 256;
 
 /// Zeroes to write.
-#[derive(Default)]
 pub(crate) struct Zeroes {
     /// [`CACHED_BYTES_MAX`] of them, which nobody changes, and how many requests use them.
     whole: Option<Buf>,
     users: usize,
-    /// Blocks for ragged ends in use.
-    ragged: usize,
-    /// Requests that wait for such blocks: (request, range, FUA).
-    waiting: VecDeque<(usize, Range, bool)>,
+    /// Blocks for ragged ends in use, and requests that wait for such blocks: (request, range, FUA).
+    ragged: Places<(usize, Range, bool)>,
 }
 
 /// What a request uses.
@@ -43,9 +40,13 @@ pub(crate) struct Used {
 }
 
 impl Zeroes {
-    /// A request is over that used these.
-    pub(crate) fn give_back(&mut self, used: Used, cx: &mut Cx<'_>) {
-        self.ragged -= used.ragged.len();
+    pub(crate) fn new(origins: usize) -> Self {
+        Self { whole: None, users: 0, ragged: Places::new(RAGGED_MAX, origins) }
+    }
+
+    /// A request of this origin is over that used these.
+    pub(crate) fn give_back(&mut self, origin: usize, used: Used, cx: &mut Cx<'_>) {
+        self.ragged.give_back(origin, used.ragged.len() as u32);
         used.ragged.into_iter().for_each(|buf| cx.free(buf, 1));
         self.users -= usize::from(used.whole);
         if let Some(buf) = self.whole.filter(|_| self.users == 0) {
@@ -66,9 +67,10 @@ impl Zeroes {
 impl Coordinator {
     pub(crate) fn write_zeroes(&mut self, at: usize, range: Range, fua: bool, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         let is_ragged = !range.lba.is_multiple_of(BLOCK_SECTORS) || !range.sectors.is_multiple_of(BLOCK_SECTORS);
-        if is_ragged && (self.zeroes.ragged >= RAGGED_MAX || !self.zeroes.waiting.is_empty()) {
+        let ragged = &mut self.zeroes.ragged;
+        if is_ragged && (!ragged.is_left(range.origin) || ragged.is_waited_for(range.origin)) {
             self.requests[at].pending += 1;
-            self.zeroes.waiting.push_back((at, range, fua));
+            ragged.wait(range.origin, (at, range, fua));
         } else {
             self.write_zeroes_now(at, range, fua, lanes, cx);
         }
@@ -76,9 +78,7 @@ impl Coordinator {
 
     /// Goes on with those that waited.
     pub(crate) fn zeroes_step(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        while self.zeroes.ragged < RAGGED_MAX
-            && let Some((at, range, fua)) = self.zeroes.waiting.pop_front()
-        {
+        while let Some((at, range, fua)) = self.zeroes.ragged.next() {
             self.write_zeroes_now(at, range, fua, lanes, cx);
             self.part_done(at, None, cx);
         }
@@ -110,7 +110,7 @@ impl Coordinator {
     fn write_ragged(&mut self, at: usize, range: Range, fua: bool, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         let buf = cx.alloc(1);
         cx.mem.zero(blocks_span(buf, 0, 1));
-        self.zeroes.ragged += 1;
+        self.zeroes.ragged.take(range.origin);
         self.requests[at].zeroes.ragged.push(buf);
         self.write(at, Range { buf: Some(buf), ..range }, fua, lanes, cx);
     }

@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use super::{
-    Depth, Log, Note, Open, Place, Segment, State, Tail, UNFLUSHED_COMMITS_MAX, USABLE_SLOTS_MIN, WRITES_SEGMENTS,
+    Depth, For, Log, Note, Open, Place, Segment, State, Tail, UNFLUSHED_COMMITS_MAX, USABLE_SLOTS_MIN, WRITES_SEGMENTS,
     Waiter, commits_most,
 };
 use crate::format::{COMMIT_ENTRIES_MAX, NO_SLOT, STREAMS, Stream, Superblock};
@@ -124,6 +124,16 @@ impl Log {
     /// Whether reclaim may move dirty blocks: not into what is kept for clients' writes.
     pub(crate) fn has_room_to_move(&self) -> bool {
         self.free.len() > WRITES_SEGMENTS
+    }
+
+    /// How many dirty blocks have room to be moved where clients' writes have none, with a header for each at worst.
+    pub(crate) fn room_to_compact(&self) -> u32 {
+        let Some(free) = self.free.len().checked_sub(For::Moves.leaves()) else { return 0 };
+        let tail = &self.tails[Stream::Writes as usize];
+        let filled = |open: &Open| open.header_slot % self.segment_slots + 1 + open.blocks.len() as u32;
+        let rest = self.segment_slots - tail.open.as_ref().map_or(tail.used, filled);
+        let rest = if rest < USABLE_SLOTS_MIN { 0 } else { rest };
+        (rest + free.min(1) as u32 * self.segment_slots) / 2
     }
 
     pub(crate) fn free_segments(&self) -> usize {

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::{CLEANED_WAITING_MAX, Note, Sealed};
+use super::{CLEANED_WAITING_MAX, For, Note, Sealed};
 use crate::canary::Canary;
 use crate::event::Event;
 use crate::format::{COMMIT_ENTRIES_MAX, CommitHeader, Entry, Stream};
@@ -196,7 +196,7 @@ impl Lane {
         }
         // Which may have had no room for what is to be noted.
         let noted = full && self.log.unsealed_waiters.is_empty() && self.log.notes.is_empty();
-        let sealed = noted || self.open(Stream::Writes, frees, cx);
+        let sealed = noted || self.open(Stream::Writes, if frees { For::Freed } else { For::Clients }, cx);
         if sealed && !noted {
             self.seal_now(Stream::Writes, cx);
         }

@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use crate::canary::Canary;
 use crate::commit::{Place, Waiter};
 use crate::event::Event;
+use crate::format::NO_SLOT;
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op};
 use crate::lane::{Lane, LaneIo};
@@ -30,7 +31,7 @@ const GAP_BLOCKS_MAX: u64 = 8;
 /// A destage run.
 pub(crate) struct Run {
     pub(crate) first: Flat,
-    /// The version of each block: the slot that it was taken from, and its checksum.
+    /// The version of each block: the slot that it was taken from, and its checksum; no slot if that is no version any more.
     pub(crate) versions: Vec<(u32, u32)>,
     pub(crate) buf: Option<Buf>,
     /// Which member of a mirrored cache it is read from.
@@ -324,15 +325,30 @@ impl Lane {
         if failed {
             // Those who wait for blocks that can't be read or written now must not wait forever.
             self.fail_awaiting_clean(first, end, cx);
-            self.give_back(versions.iter().map(|version| version.0));
+            self.give_back(versions.iter().map(|version| version.0).filter(|slot| *slot != NO_SLOT));
         }
         self.resume_awaiting_clean(cx);
+    }
+
+    /// A segment is to be free, and all blocks have left it: runs that have read theirs needn't hold it until their origin, which may answer nothing for long, has
+    /// them. Such a version is nowhere any more, and nothing is taken for it.
+    pub(crate) fn let_go_of(&mut self, segment: u32) {
+        let segment_slots = self.log.segment_slots();
+        let pins = &mut self.log.segments[segment as usize].pins;
+        for (_, run) in self.runs.iter_mut().filter(|(_, run)| run.pending == 0) {
+            for (slot, _) in &mut run.versions {
+                if *slot != NO_SLOT && *slot / segment_slots == segment {
+                    *slot = NO_SLOT;
+                    *pins -= 1;
+                }
+            }
+        }
     }
 
     fn end_run(&mut self, run: usize, cx: &mut Cx<'_>) -> (Flat, Vec<(u32, u32)>) {
         let run = self.runs.remove(run);
         self.run_ranges.remove(&run.first);
-        for &(slot, _) in &run.versions {
+        for &(slot, _) in run.versions.iter().filter(|version| version.0 != NO_SLOT) {
             self.log.segment_of(slot).pins -= 1;
         }
         if let Some(buf) = run.buf {

@@ -10,9 +10,10 @@ use super::rate::{Pace, RUNS_MAX, View, pace};
 use super::readers::Credit;
 use crate::index::Flat;
 use crate::lane::{Lane, Lanes};
+use crate::places;
 use crate::router::Router;
 use crate::shared::{Cx, FlushWaiter, Origin, Shared};
-use crate::throttle::{self, Cost, Throttle};
+use crate::throttle::{Cost, Room, Throttle};
 use crate::types::{Mode, Time};
 
 /// No request for this long is idle; no I/O for a client at an origin for this long, and destage needs not yield.
@@ -143,17 +144,23 @@ impl Destager {
     pub(crate) fn next_timer(&self, shared: &Shared, now: Time) -> Option<Time> {
         let idle = self.last_request.plus_ns(IDLE_AFTER_NS);
         let all = self.origins.iter().zip(&shared.origins);
+        let away = self.origins.iter().filter_map(|batches| batches.answered).map(|since| since.plus_ns(AWAY_NS));
         let waiting = all.filter(|(batches, origin)| batches.runs == 0 && shared.undrained(origin) > 0);
         let times =
             waiting.flat_map(|(batches, origin)| [Some(idle), batches.resume_at, origin.retry.map(|(at, _)| at)]);
         // What is past was looked at then, and must not hide what is to come.
-        times.flatten().filter(|at| *at > now).min()
+        times.flatten().chain(away).filter(|at| *at > now).min()
     }
 
     /// Whether an origin takes nothing at the moment: it refuses, or has answered nothing for long.
     pub(crate) fn is_away(&self, at: usize, cx: &Cx<'_>) -> bool {
-        let silent = self.origins[at].answered.is_some_and(|since| cx.now.since_ns(since) > AWAY_NS);
+        let silent = self.origins[at].answered.is_some_and(|since| cx.now.since_ns(since) >= AWAY_NS);
         silent || cx.shared.origins[at].retry.is_some()
+    }
+
+    /// Whether one is that has something dirty.
+    pub(crate) fn is_any_away(&self, cx: &Cx<'_>) -> bool {
+        (0..self.origins.len()).any(|at| cx.shared.origins[at].dirty > 0 && self.is_away(at, cx))
     }
 
     /// Starts runs and flushes. `requests`: clients' requests in flight.
@@ -165,16 +172,17 @@ impl Destager {
         throttle: &Throttle,
         cx: &mut Cx<'_>,
     ) {
-        cx.shared.cache_reads.no_room = throttle::no_room(cx.shared);
         let origins = self.origins.len();
+        cx.shared.cache_reads.no_room = (0..origins).any(|at| Room::of(at, self, cx).is_scarce());
         self.turn = (self.turn + 1) % origins.max(1);
+        let crowded = throttle.is_crowded(self, cx);
         for nth in 0..origins {
             let at = (self.turn + nth) % origins;
             if cx.shared.origins[at].dirty == 0 {
                 // What becomes dirty next is as old as this.
                 self.origins[at].sweep_began = cx.now;
             }
-            let pace = self.pace(at, lanes, requests, throttle, cx);
+            let pace = self.pace(at, lanes, requests, crowded, throttle, cx);
             self.step_of(at, pace, lanes, router, cx);
         }
     }
@@ -189,7 +197,15 @@ impl Destager {
         self.origins[at].flush_written(batch, blocks, &mut cx.shared.origins[at]);
     }
 
-    fn pace(&self, at: usize, lanes: &Lanes, requests: usize, throttle: &Throttle, cx: &Cx<'_>) -> Option<Pace> {
+    fn pace(
+        &self,
+        at: usize,
+        lanes: &Lanes,
+        requests: usize,
+        crowded: bool,
+        throttle: &Throttle,
+        cx: &Cx<'_>,
+    ) -> Option<Pace> {
         let (shared, origin, batches) = (&*cx.shared, &cx.shared.origins[at], &self.origins[at]);
         if shared.stopping || origin.rests(cx.now) || shared.undrained(origin) == 0 {
             return None;
@@ -198,12 +214,13 @@ impl Destager {
         let waited_for = || lanes.iter().any(|lane| lane.next_urgent(origin.places()).is_some());
         let recent = |at: Time| cx.now.since_ns(at) < IDLE_AFTER_NS;
         let aged = batches.aged(cx);
+        let room = Room::of(at, self, cx);
         pace(View {
             // Destage is at full speed where this origin's writers have to stop.
-            dirty: shared.dirty.max(throttle::as_of_limit(origin.dirty, shared)),
-            limit: shared.dirty_limit,
+            dirty: room.taken,
+            limit: room.limit,
             idle: requests == 0 && !recent(self.last_request),
-            urgent: shared.draining || leaving || throttle.starved(at, self, cx) || waited_for(),
+            urgent: shared.draining || leaving || throttle.is_starved(at, crowded, self, cx) || waited_for(),
             aged,
             behind: lanes.iter().any(|lane| lane.reclaim.is_behind(cx.now)),
             readers: shared.cache_reads.until(aged, cx.now).is_some(),
@@ -211,13 +228,9 @@ impl Destager {
         })
     }
 
-    /// Whether one more run of this origin may be under way: its first always, for which a place is kept; of the other places it has two thirds of those that
-    /// are left at most, so that one that is slow leaves some (A. Choudhury and E. Hahne, "Dynamic Queue Length Thresholds", 1998).
+    /// Whether one more run of this origin may be under way.
     fn has_place(&self, at: usize) -> bool {
-        let all: u32 = self.origins.iter().map(|batches| batches.runs).sum();
-        let kept = self.origins.iter().filter(|batches| batches.runs == 0).count() as u32;
-        let (runs, free) = (self.origins[at].runs, RUNS_MAX.saturating_sub(all));
-        if runs == 0 || self.origins.len() == 1 { free > 0 } else { runs < 2 * free.saturating_sub(kept) }
+        places::is_left(RUNS_MAX, self.origins[at].runs, self.origins.iter().map(|batches| batches.runs))
     }
 
     /// Starts runs of this batch, and while that is being flushed, of the next.

@@ -92,23 +92,36 @@ impl Coordinator {
     /// durable in its log over it. Where that can't be recorded nothing is durable. What was lost without ever
     /// having been durable is an error, once.
     pub(super) fn go_on_drained(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        let draining = cx.shared.dirty > cx.shared.lost.len() as u64;
-        if self.until_drained.is_empty() || draining || cx.shared.failure == FailureRecord::Unknown {
+        if self.until_drained.is_empty() || cx.shared.failure == FailureRecord::Unknown {
             return;
         }
-        let lost = core::mem::take(&mut cx.shared.volatile_lost) || cx.shared.failure == FailureRecord::Impossible;
-        for waiter in core::mem::take(&mut self.until_drained) {
-            let origin = match waiter {
-                FlushWaiter::Piece(lane, piece) => cx.shared.origin_of(lanes[lane].pieces[piece].first),
-                FlushWaiter::Request(request) => self.requests[request].origin,
-                FlushWaiter::Replacing(..) | FlushWaiter::Run(..) | FlushWaiter::Promoted(_) => continue,
-            };
-            if lost {
-                self.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
-            } else if !cx.shared.origins[origin].await_durable(waiter) {
-                self.flush_done(waiter, Ok(()), lanes, cx);
+        for at in 0..cx.shared.origins.len() {
+            if cx.shared.undrained(&cx.shared.origins[at]) > 0 {
+                continue;
+            }
+            let waiters = self.drained_waiters(at, lanes, cx);
+            let told = !waiters.is_empty() && core::mem::take(&mut cx.shared.origins[at].volatile_lost);
+            let lost = told || cx.shared.failure == FailureRecord::Impossible;
+            for waiter in waiters {
+                if lost {
+                    self.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
+                } else if !cx.shared.origins[at].await_durable(waiter) {
+                    self.flush_done(waiter, Ok(()), lanes, cx);
+                }
             }
         }
+    }
+
+    /// Takes out who waits until this origin has nothing left to destage.
+    pub(super) fn drained_waiters(&mut self, origin: usize, lanes: &Lanes, cx: &Cx<'_>) -> Vec<FlushWaiter> {
+        let requests = &self.requests;
+        let (taken, left) = core::mem::take(&mut self.until_drained).into_iter().partition(|waiter| match *waiter {
+            FlushWaiter::Piece(lane, piece) => cx.shared.origin_of(lanes[lane].pieces[piece].first) == origin,
+            FlushWaiter::Request(request) => requests[request].origin == origin,
+            FlushWaiter::Replacing(..) | FlushWaiter::Run(..) | FlushWaiter::Promoted(_) => false,
+        });
+        self.until_drained = left;
+        taken
     }
 
     /// Issues the flushes that somebody waits for; one per device at a time.

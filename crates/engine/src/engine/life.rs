@@ -44,7 +44,7 @@ impl Coordinator {
                 }
             }
             Life::Serving => {
-                if cx.shared.draining && cx.shared.dirty == cx.shared.lost.len() as u64 && cx.shared.reserved == 0 {
+                if cx.shared.draining && cx.shared.dirty == cx.shared.lost.len() as u64 && cx.shared.reserved() == 0 {
                     cx.shared.draining = false;
                     cx.shared.counters.drains += u64::from(cx.shared.lost.is_empty());
                     cx.event(Event::Drained);

@@ -3,7 +3,6 @@
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
-use flashfront_device::wrap::{Fault, Rule};
 use flashfront_engine::{Control, DeviceError, Event, Mode, Op, RequestOp};
 use flashfront_sim::{Client, WorldSpec};
 
@@ -59,42 +58,6 @@ fn origin_errors_keep_blocks_dirty_and_are_retried() {
         client.world.origins[0].faults.heal();
         client.world.pass(70_000_000_000);
         assert_eq!(client.world.engine().status().blocks_dirty, 0, "{op:?}: not tried again");
-        client.leave();
-    }
-}
-
-/// One of two origins refuses all writes, or answers none for minutes, and its writers have all that they may have dirty, and more.
-/// Those of the other origin write many times the limit meanwhile, and all of it is destaged at the pace of their disk.
-#[test]
-fn an_origin_that_is_away_stops_no_other() {
-    const LIMIT: u64 = 1024;
-    const MINUTE_NS: u64 = 60_000_000_000;
-    let ways = [Fault::Error(DeviceError::Io), Fault::Timeout { hold_ns: 3 * MINUTE_NS }];
-    for (lanes, fault) in [1, 2].into_iter().flat_map(|lanes| ways.map(|fault| (lanes, fault))) {
-        let mut spec = WorldSpec { lanes, stripe_blocks: 16, ..small(Mode::Writeback, 12) };
-        spec.segments_per_lane = 256;
-        spec.origins.push(spec.origins[0]);
-        spec.options.dirty_limit_blocks = Some(LIMIT);
-        let mut client = Client::fresh(spec);
-        client.world.origins[0].faults.order(Rule { op: Some(Op::Write), ..Rule::always(fault) });
-        let mut rng = Rng::new(lanes.into());
-        let all = client.sectors(0);
-        let (mut away, began) = (Vec::new(), client.world.now);
-        for nth in 0..4 * LIMIT {
-            if nth % 16 == 0 {
-                let (at, sectors) = place(&mut rng, all, 64);
-                away.push(client.write(0, at, sectors, false));
-            }
-            let id = client.write(1, rng.below(all / 8) * 8, 8, false);
-            client.world.drive_until(|world| !world.waits(id) || world.now.since_ns(began) > MINUTE_NS);
-            let status = client.world.engine().status();
-            assert!(!client.world.waits(id), "{fault:?}: write {nth} waits for another origin: {status:?}");
-            client.judge();
-        }
-        assert!(away.iter().any(|id| client.world.waits(*id)), "who writes more than its part has to wait");
-        assert!(client.take_failed().is_empty(), "what waits has not failed");
-        client.world.origins[0].faults.heal();
-        client.finish();
         client.leave();
     }
 }

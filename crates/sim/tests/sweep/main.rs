@@ -2,6 +2,7 @@
 //! The invariants once more, swept: power cuts at every event, every copy rotten, each device failing, in
 //! each mode. `tests/invariants.rs` has one short test of each name; `tests/torture.rs` the random lives.
 
+mod away;
 mod corruption;
 mod crash;
 mod destage;

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Origins that are away, refusing or silent: those of the same cache that aren't notice nothing (ADR 0023).
+
+use flashfront_device::Rng;
+use flashfront_device::wrap::{Fault, Rule};
+use flashfront_engine::{DeviceError, Event, Mode, Op, RequestId, RequestOp};
+use flashfront_sim::{Client, WorldSpec};
+
+use super::{lazy, place, small};
+
+const MINUTE_NS: u64 = 60_000_000_000;
+/// It answers nothing for so long.
+const SILENCE: Fault = Fault::Timeout { hold_ns: 3 * MINUTE_NS };
+
+/// A cache before so many origins.
+fn before(origins: usize, lanes: u32) -> WorldSpec {
+    let mut spec = WorldSpec { lanes, stripe_blocks: 16, segments_per_lane: 256, ..small(Mode::Writeback, 12) };
+    spec.origins = vec![spec.origins[0]; origins];
+    spec
+}
+
+/// Lets time pass until a request is answered, a minute at most.
+fn answered(client: &mut Client, id: RequestId, what: &str) {
+    let began = client.world.now;
+    client.world.drive_until(|world| !world.waits(id) || world.now.since_ns(began) > MINUTE_NS);
+    let status = client.world.engine().status();
+    assert!(!client.world.waits(id), "{what} waits for another origin: {status:?}");
+    client.judge();
+}
+
+/// One of two origins refuses all writes, or answers none for minutes, and its writers have all that they may have dirty, and more.
+/// Those of the other origin write many times the limit meanwhile, and all of it is destaged at the pace of their disk.
+#[test]
+fn an_origin_that_is_away_stops_no_other() {
+    const LIMIT: u64 = 1024;
+    let ways = [Fault::Error(DeviceError::Io), SILENCE];
+    for (lanes, fault) in [1, 2].into_iter().flat_map(|lanes| ways.map(|fault| (lanes, fault))) {
+        let mut spec = before(2, lanes);
+        spec.options.dirty_limit_blocks = Some(LIMIT);
+        let mut client = Client::fresh(spec);
+        client.world.origins[0].faults.order(Rule { op: Some(Op::Write), ..Rule::always(fault) });
+        let mut rng = Rng::new(lanes.into());
+        let all = client.sectors(0);
+        let mut away = Vec::new();
+        for nth in 0..4 * LIMIT {
+            if nth % 16 == 0 {
+                let (at, sectors) = place(&mut rng, all, 64);
+                away.push(client.write(0, at, sectors, false));
+            }
+            let id = client.write(1, rng.below(all / 8) * 8, 8, false);
+            answered(&mut client, id, &format!("{fault:?}: write {nth}"));
+        }
+        assert!(away.iter().any(|id| client.world.waits(*id)), "who writes more than its part has to wait");
+        assert!(client.take_failed().is_empty(), "what waits has not failed");
+        client.world.origins[0].faults.heal();
+        client.finish();
+        client.leave();
+    }
+}
+
+/// Two of three origins fall silent at the same moment, when their writers have filled the limit together.
+#[test]
+fn origins_that_fall_silent_together_leave_room() {
+    const LIMIT: u64 = 1024;
+    let mut spec = before(3, 2);
+    spec.options.dirty_limit_blocks = Some(LIMIT);
+    let mut client = Client::fresh(spec);
+    for away in [0, 2] {
+        client.world.origins[away].faults.order(Rule { op: Some(Op::Write), ..Rule::always(SILENCE) });
+    }
+    let mut rng = Rng::new(3);
+    let all = client.sectors(0);
+    for nth in 0..4 * LIMIT {
+        client.write(nth as usize % 2 * 2, rng.below(all / 8) * 8, 8, false);
+    }
+    // Not long enough for anybody to know it.
+    client.world.pass(2_500_000_000);
+    let status = client.world.engine().status();
+    assert!(status.blocks_dirty > LIMIT * 2 / 3, "they have not filled it: {status:?}");
+    for nth in 0..2 * LIMIT {
+        let id = client.write(1, rng.below(all / 8) * 8, 8, false);
+        answered(&mut client, id, &format!("write {nth}"));
+    }
+    for away in [0, 2] {
+        client.world.origins[away].faults.heal();
+    }
+    client.finish();
+    client.leave();
+}
+
+/// The log is full of segments that are dirty in part when the origin falls silent whose blocks these are, as after a life of random writes. Until
+/// that is known the others may wait, once; from then on there is room wherever there are holes.
+#[test]
+fn a_log_full_of_scattered_dirty_blocks_has_room() {
+    for (lanes, percent) in [(1, 30), (2, 50), (1, 70), (2, 88)] {
+        let mut spec = WorldSpec { segments_per_lane: 96, ..before(2, lanes) };
+        let capacity = u64::from(96 * 16 * lanes);
+        spec.options.dirty_limit_blocks = Some(capacity * percent / 100);
+        let mut client = Client::fresh(spec);
+        let mut rng = Rng::new(percent);
+        let all = client.sectors(0);
+        for _ in 0..4 * capacity {
+            client.write(0, rng.below(all / 8) * 8, 8, false);
+            client.finish_to(32);
+        }
+        client.world.origins[0].faults.order(Rule { op: Some(Op::Write), ..Rule::always(SILENCE) });
+        let mut longest = 0;
+        for nth in 0..2 * capacity {
+            if nth % 16 == 0 {
+                client.write(0, rng.below(all / 8) * 8, 8, false);
+            }
+            let (id, began) = (client.write(1, rng.below(all / 8) * 8, 8, false), client.world.now);
+            answered(&mut client, id, &format!("{percent} % may be dirty: write {nth}"));
+            longest = longest.max(client.world.now.since_ns(began));
+        }
+        assert!(longest < MINUTE_NS / 12, "{percent} % may be dirty: a write took {longest} ns");
+        client.world.origins[0].faults.heal();
+        client.finish();
+        client.leave();
+    }
+}
+
+/// What has a bound of its own (parts of blocks that have to be completed, discards and zeroes without payload) has it for each origin.
+#[test]
+fn bounds_are_an_origins_own() {
+    let kinds = [
+        (RequestOp::Write, 1, 1u64),
+        (RequestOp::WriteZeroes { may_discard: false }, 1, 1),
+        (RequestOp::WriteZeroes { may_discard: false }, 0, 8 * 128),
+        (RequestOp::Discard, 0, 8 * 128),
+    ];
+    for (op, skip, sectors) in kinds {
+        let mut client = Client::fresh(before(2, 2));
+        client.world.origins[0].faults.order(Rule::always(Fault::Stall { hold_ns: 3 * MINUTE_NS }));
+        let places: Vec<_> = (0..)
+            .map(|nth| nth * sectors.next_multiple_of(8))
+            .take_while(|at| at + sectors < client.sectors(0))
+            .collect();
+        for at in &places {
+            client.change(op, 0, at + skip, sectors, false);
+        }
+        for (nth, at) in places.iter().step_by(16).enumerate() {
+            let id = client.change(op, 1, at + skip, sectors, false);
+            answered(&mut client, id, &format!("{op:?} {nth}"));
+        }
+        client.world.origins[0].faults.heal();
+        client.finish();
+        assert_eq!(client.take_failed(), []);
+        client.read_all();
+        client.leave();
+    }
+}
+
+/// When the cache device has failed, FLUSH of a volume waits until all that it has dirty is on its own origin.
+#[test]
+fn after_a_failed_cache_flush_each_origin_is_destaged_for_itself() {
+    let mut spec = lazy(2);
+    spec.origins.push(spec.origins[0]);
+    let mut client = Client::fresh(spec);
+    for origin in 0..2 {
+        client.write(origin, 0, 800, false);
+    }
+    client.finish();
+    client.world.origins[0].faults.order(Rule { op: Some(Op::Write), ..Rule::always(SILENCE) });
+    client.world.cache.faults.fail_nth(0, Some(Op::Flush), DeviceError::Io);
+    let silent = client.flush(0);
+    let flushed = client.flush(1);
+    answered(&mut client, flushed, "FLUSH");
+    assert!(client.take_events().contains(&Event::CacheFailed));
+    assert!(client.take_failed().is_empty(), "all of it can be read");
+    assert!(client.world.waits(silent), "what isn't on its origin isn't durable");
+    client.world.origins[0].faults.heal();
+    client.finish();
+    client.read_all();
+    client.leave();
+}
