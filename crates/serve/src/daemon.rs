@@ -326,6 +326,7 @@ impl Daemon<'_> {
                         return Ok(true);
                     }
                     Event::OpenFailed(error) => {
+                        changes::remember_served(self.config, &self.origins, self.pump.engine().superblock());
                         return Err(ServeError::Open { path: self.config.cache.clone(), error });
                     }
                     other => self.tell(other),

@@ -72,6 +72,8 @@ fn the_script_notices_what_is_lost() {
     for path in [&volume.cache, &volume.origin] {
         std::fs::copy(older(path), path).expect("a file can be copied");
     }
+    // Which would tell that the cache is an older one.
+    std::fs::remove_dir_all(volume.place.file("state")).expect("the folder is ours");
     volume.start();
     let output = output(&mut script(&volume, "verify"));
     let said = String::from_utf8_lossy(&output.stdout);
