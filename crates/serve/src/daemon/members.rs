@@ -109,7 +109,7 @@ fn is_lost(error: &ServeError) -> bool {
     matches!(
         error,
         ServeError::CacheMissing(_)
-            | ServeError::Device(OpenError::Size { .. } | OpenError::Kind { .. })
+            | ServeError::Device(OpenError::Size { .. } | OpenError::Kind { .. } | OpenError::ReadOnly { .. })
             | ServeError::Superblock(Resized { .. })
     )
 }
