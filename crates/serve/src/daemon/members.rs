@@ -77,7 +77,7 @@ fn one(config: &Config) -> Result<(Members, Superblock), ServeError> {
     })?;
     if stored.pairing.mirror == Mirror::Whole {
         tracing::warn!(
-            "{}: served without the other half of the mirrored cache, as ordered; from now on that one counts as old. `flashfront mirror add` makes a new one",
+            "{}: the other half of the mirrored cache is left out, as ordered; once this one serves, that one counts as old. `flashfront mirror add` makes a new one",
             config.cache.display()
         );
     }
