@@ -74,6 +74,7 @@ class State:
 def connect(uri, patience):
     """Waits for the server: the machine may be starting."""
     end = time.monotonic() + patience
+    told = False
     while True:
         handle = nbd.NBD()
         try:
@@ -82,6 +83,9 @@ def connect(uri, patience):
         except nbd.Error as error:
             if time.monotonic() > end:
                 sys.exit(f"power-cut: {uri}: {error.string}")
+            if not told:
+                print(f"power-cut: {uri}: {error.string}; waiting for it, {patience} s at most", file=sys.stderr, flush=True)
+                told = True
             time.sleep(0.2)
 
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How numbers look to people: 12.3 MiB, 1 234 567, 97.1 %, a bar, 1 h 2 min.
 
+use std::fmt;
 use std::io;
 
 use anyhow::Context;
@@ -94,9 +95,20 @@ pub(crate) fn lost(word: &str, ranges: &[LostRange]) -> String {
     ranges.iter().map(line).collect()
 }
 
+/// What could not be written to: a daemon's socket can be a broken pipe as well.
+#[derive(Debug)]
+struct Stdout;
+
+impl fmt::Display for Stdout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("stdout")
+    }
+}
+
 /// Whether the reader of our output has gone.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.downcast_ref::<io::Error>().map(io::Error::kind) == Some(io::ErrorKind::BrokenPipe))
+    let broken = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
+    error.is::<Stdout>() && error.downcast_ref::<io::Error>().is_some_and(broken)
 }
 
 /// Prints a value as one line of JSON.
@@ -110,7 +122,7 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     use std::io::Write;
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("stdout")
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context(Stdout)
 }
 
 #[cfg(test)]
@@ -168,8 +180,9 @@ mod tests {
 
     #[test]
     fn a_closed_pipe_is_recognised() {
-        let error = anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe)).context("printing");
-        assert!(is_broken_pipe(&error));
+        let broken = || anyhow::Error::new(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(is_broken_pipe(&broken().context(Stdout).context("printing")));
+        assert!(!is_broken_pipe(&broken().context("a daemon's socket")), "that one is worth a message");
         assert!(!is_broken_pipe(&anyhow::anyhow!("else")));
     }
 }

@@ -39,14 +39,17 @@ static TABLES: flashfront_device::Tables = flashfront_device::Tables;
 #[command(name = "flashfront", version, propagate_version = true, max_term_width = 100, after_help = EXAMPLES)]
 struct Cli {
     /// Say more on stderr (-v what it does, -vv how).
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(short, long, global = true, action = ArgAction::Count, display_order = BEHIND_A_VERBS_OWN)]
     verbose: u8,
     /// Say only what went wrong.
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, conflicts_with = "verbose", display_order = BEHIND_A_VERBS_OWN)]
     quiet: bool,
     #[command(subcommand)]
     verb: Verb,
 }
+
+/// In the help of a verb; otherwise these two, being the first and second here, come behind its first and second.
+const BEHIND_A_VERBS_OWN: usize = 900;
 
 const EXAMPLES: &str = "\
 First steps:
@@ -139,6 +142,15 @@ mod tests {
     }
 
     #[test]
+    fn what_every_verb_has_comes_last_in_its_help() {
+        let help = parse("flashfront serve --help").unwrap_err().to_string();
+        let at = |option: &str| help.find(option).unwrap_or_else(|| panic!("{option} is missing in {help}"));
+        for option in ["-v, --verbose", "-q, --quiet"] {
+            assert!(at("--emulate-origin <DEVICE>") < at(option) && at(option) < at("-h, --help"), "{help}");
+        }
+    }
+
+    #[test]
     fn the_contract_for_scripts_parses() {
         for line in [
             "flashfront try --json --seconds 20 --keep /tmp/x",
@@ -170,6 +182,8 @@ mod tests {
             "flashfront sim replay T --cache-blocks 1000 --policy all --json",
             "flashfront sim replay T U --cache-fraction 0.1,0.25 --policy flashfront,lru --format msr --page-cache-blocks 4096",
             "flashfront sim replay T --action complete --drop-echoes 20 --shift-grid --csv",
+            "flashfront sim run S --systems hdd --json",
+            "flashfront sim run --job J --origin wd-re-4tb --origin-size 1GiB --cache intel-p4500 --cache-size 1GiB",
         ] {
             parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
         }
@@ -209,6 +223,9 @@ mod tests {
             "flashfront sim replay T --cache-blocks 0",
             "flashfront sim replay T --action merge",
             "flashfront sim replay T --cache-blocks 10 --cache-fraction 0.5",
+            "flashfront sim run S --origin wd-re-4tb",
+            "flashfront sim run S --cache-size 1GiB",
+            "flashfront sim run S --job J",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -208,6 +208,9 @@ impl Serve {
             (Some(path), cache) => {
                 let mut config = Config::read(path)?;
                 config.cache = cache.unwrap_or(config.cache);
+                if config.cache.as_os_str().is_empty() && !self.without_cache {
+                    anyhow::bail!("{}: no cache device; give it the key `cache`, or say --cache PATH", path.display());
+                }
                 config
             }
             (None, Some(cache)) => Config::new(cache),
@@ -356,6 +359,12 @@ mod tests {
         assert_eq!(tls, Some(TlsFiles { certificates: "/pki".into(), verify_peer: true }));
         assert!(message(&[&LEAST[..], &["--tls-verify-peer"]].concat()).contains("--tls-certificates"));
         assert!(message(&["--config", "/nowhere/f.toml"]).contains("/nowhere/f.toml"));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f.toml");
+        std::fs::write(&path, "[[volume]]\norigin = \"/o\"\n").unwrap();
+        let file = ["--config", path.to_str().unwrap(), "--nbd", "unix:/s"];
+        assert!(message(&file).contains("--cache PATH"), "{}", message(&file));
+        config(&[&file[..], &["--cache", "/c"]].concat()).unwrap();
         let alone = ["--without-cache", "--origin", "/o", "--nbd", "unix:/s"];
         let said = message(&alone);
         assert!(said.contains("--accept-missing-dirty-data") && said.contains("lacks the newest writes"), "{said}");

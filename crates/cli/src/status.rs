@@ -2,6 +2,7 @@
 //! `flashfront status`: what a running daemon does, once or every second.
 
 use std::fmt::Write;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -70,10 +71,19 @@ impl Status {
         if !self.watch {
             return human::print(&text);
         }
-        // Cursor home, each line cleared to its end, and the rest of the screen: no flicker.
-        let lines: String = text.lines().map(|line| format!("{line}\x1b[K\n")).collect();
-        human::print(&format!("\x1b[H{lines}\x1b[J"))
+        let moves = std::io::stdout().is_terminal() && std::env::var_os("TERM").is_some_and(|it| it != "dumb");
+        human::print(&next_picture(&text, moves))
     }
+}
+
+/// One in place of the one before, where the cursor can be moved; else below it.
+fn next_picture(text: &str, moves: bool) -> String {
+    if !moves {
+        return format!("{text}\n");
+    }
+    // Cursor home, each line cleared to its end, and the rest of the screen: no flicker.
+    let lines: String = text.lines().map(|line| format!("{line}\x1b[K\n")).collect();
+    format!("\x1b[H{lines}\x1b[J")
 }
 
 /// The report for people; `before` gives rates.
@@ -289,6 +299,12 @@ mod tests {
         ] {
             assert!(text.lines().any(|it| it == line), "{line} is missing from\n{text}");
         }
+    }
+
+    #[test]
+    fn only_a_terminal_is_told_to_move_its_cursor() {
+        assert_eq!(next_picture("a\nb\n", true), "\x1b[Ha\x1b[K\nb\x1b[K\n\x1b[J");
+        assert_eq!(next_picture("a\nb\n", false), "a\nb\n\n");
     }
 
     #[test]

@@ -42,7 +42,8 @@ pub const THREADS_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The cache device, made by `flashfront format`.
+    /// The cache device, made by `flashfront format`. Empty if a file leaves it to the flag.
+    #[serde(default)]
     pub cache: PathBuf,
     /// The second cache device, with copies of what is dirty. Which is which is in their superblocks.
     #[serde(default)]
@@ -107,6 +108,7 @@ pub struct Config {
 #[serde(deny_unknown_fields)]
 pub struct Volume {
     /// The NBD export name.
+    #[serde(default = "volume_name")]
     pub name: String,
     /// The origin.
     pub origin: PathBuf,
@@ -310,6 +312,10 @@ pub fn control_path() -> PathBuf {
         Some(dir) if !dir.is_empty() => Path::new(&dir).join("flashfront.sock"),
         _ => PathBuf::from("/run/flashfront.sock"),
     }
+}
+
+fn volume_name() -> String {
+    "data".to_owned()
 }
 
 fn buffer_bytes() -> Size {

@@ -51,6 +51,7 @@ pub use limit::LimitError;
 use members::Members;
 use mirror::Adding;
 use open::{Listening, Opened, attach, exports, listen, open, options};
+use tell::Refusals;
 
 /// The longest a turn waits when nothing happens.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -240,6 +241,7 @@ fn begin<'a>(
         files,
         origins,
         adding: None,
+        refusals: Refusals::default(),
     })
 }
 
@@ -272,6 +274,7 @@ struct Daemon<'a> {
     origins: Vec<Arc<DeviceFile>>,
     /// A device on its way to become the mirror.
     adding: Option<Adding>,
+    refusals: Refusals,
 }
 
 impl Daemon<'_> {
@@ -323,6 +326,7 @@ impl Daemon<'_> {
                             self.started.elapsed().as_millis()
                         );
                         self.settle();
+                        changes::remember_served(self.config, &self.origins, self.pump.engine().superblock());
                         return Ok(true);
                     }
                     Event::OpenFailed(error) => {

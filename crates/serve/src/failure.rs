@@ -43,12 +43,21 @@ pub(crate) fn record(state: Option<&Path>, superblock: &Superblock, blocks_dirty
 
 /// Whether the cache device failed can't be told.
 #[derive(Debug, thiserror::Error)]
-#[error("{path}: can't read whether the cache device failed in an earlier run ({source}), and a failed cache must not be replayed. Make it readable for this user; or remove it, if you know that the device did not fail since it was last served", path = path.display())]
+#[error("{path}: can't read whether the cache device failed in an earlier run ({source}), and a failed cache must not be replayed. {advice}", path = path.display(), advice = advice(source))]
 pub struct FailureReadError {
     /// The file in the state folder.
     pub path: PathBuf,
     /// Why.
     pub source: io::Error,
+}
+
+fn advice(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::NotADirectory => "The state folder must be a folder: name it with --state DIR",
+        _ => {
+            "Make it readable for this user; or remove it, if you know that the device did not fail since it was last served"
+        }
+    }
 }
 
 /// The number of dirty blocks that a remembered failure left; `None` if there is none.
@@ -92,5 +101,18 @@ pub(crate) fn forget(state: Option<&Path>, superblock: &Superblock) {
             "{}: can't be removed durably ({error}); as long as it is there, the cache counts as failed",
             path.display()
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_in_place_of_the_state_folder_is_not_to_be_removed() {
+        let said = |kind: io::ErrorKind| FailureReadError { path: "/c.img/x".into(), source: kind.into() }.to_string();
+        let file = said(io::ErrorKind::NotADirectory);
+        assert!(file.contains("--state DIR") && !file.contains("remove"), "{file}");
+        assert!(said(io::ErrorKind::PermissionDenied).contains("Make it readable"));
     }
 }

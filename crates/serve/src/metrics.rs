@@ -215,8 +215,6 @@ impl Collector for Numbers {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let report = &self.0;
         for (name, help, value) in report.counters.each() {
-            // The encoder ends the help with a full stop of its own.
-            let help = help.trim_end_matches('.');
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
         }
@@ -260,8 +258,8 @@ impl Collector for Numbers {
             ("uptime_seconds", "Time since the daemon was ready", report.uptime_s),
         ];
         for (name, help, value) in gauges {
-            let gauge = ConstGauge::new(value);
-            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+            let (gauge, help) = (ConstGauge::new(value), format!("{help}."));
+            gauge.encode(encoder.encode_descriptor(name, &help, None, gauge.metric_type())?)?;
         }
         Ok(())
     }
@@ -316,6 +314,10 @@ mod tests {
             "# EOF",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is missing from\n{text}");
+        }
+        // The registry ends its help with a full stop, a collector's comes as it is.
+        for line in text.lines().filter(|it| it.starts_with("# HELP")) {
+            assert!(line.ends_with('.') && !line.ends_with(".."), "{line}");
         }
     }
 

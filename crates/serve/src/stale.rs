@@ -17,7 +17,7 @@ mod served;
 
 pub use change::{Change, ChangeError, How};
 pub(crate) use change::{remember, remembered, settle};
-pub(crate) use served::{remember_served, served_by};
+pub(crate) use served::{Served, remember_served, served_by};
 
 /// Bytes of an identity in a record.
 const IDENTITY_BYTES: usize = 64;

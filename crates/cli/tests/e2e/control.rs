@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The operator's side: status, set, drain, signals, metrics; and FLUSH across connections.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -106,6 +107,32 @@ fn set_changes_modes_and_limits_on_the_run_and_modes_last() {
     volume.start();
     assert_eq!(volume.status()["mode"], "writethrough", "a mode is the volume's, not the daemon's");
     volume.stop();
+}
+
+/// The daemon's end is a broken pipe too, and no reader that has gone.
+#[test]
+fn who_watches_a_daemon_that_ends_is_told() {
+    for kill in [false, true] {
+        let mut volume = Volume::served(32, 64, "writeback");
+        let mut watch = volume.ask("status");
+        let mut child = watch.arg("--watch").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let child = child.as_mut().expect("flashfront can be started");
+        let mut stdout = BufReader::new(child.stdout.take().expect("the pipe was asked for"));
+        let mut seen = String::new();
+        stdout.read_line(&mut seen).expect("a pipe can be read");
+        assert!(seen.starts_with("flashfront "), "this is no terminal: {seen:?}");
+        if kill {
+            volume.kill9()
+        } else {
+            volume.stop()
+        }
+        stdout.read_to_string(&mut seen).expect("a pipe can be read");
+        let (mut said, status) = (String::new(), child.wait().expect("our own child can be waited for"));
+        child.stderr.take().expect("the pipe was asked for").read_to_string(&mut said).expect("a pipe can be read");
+        assert_eq!(status.code(), Some(1), "{said}");
+        assert!(said.contains("the daemon has gone") || said.contains("the daemon is stopping"), "{said:?}");
+        assert!(!seen.contains('\x1b'), "{seen:?}");
+    }
 }
 
 #[test]

@@ -72,11 +72,28 @@ fn the_script_notices_what_is_lost() {
     for path in [&volume.cache, &volume.origin] {
         std::fs::copy(older(path), path).expect("a file can be copied");
     }
+    // Which would tell that the cache is an older one.
+    std::fs::remove_dir_all(volume.place.file("state")).expect("the folder is ours");
     volume.start();
     let output = output(&mut script(&volume, "verify"));
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{}", show(&output));
     assert!(said.contains(" is durable, there is ") && !said.contains(" 0 wrong"), "{said}");
+}
+
+#[test]
+fn the_script_says_what_it_waits_for() {
+    if skip_without(&["nbdsh"]) {
+        return;
+    }
+    let volume = Volume::new(32, 64);
+    let mut waiting = script(&volume, "write").stderr(Stdio::piped()).spawn().expect("the script can be started");
+    let mut line = String::new();
+    let stderr = waiting.stderr.take().expect("the pipe was asked for");
+    BufReader::new(stderr).read_line(&mut line).expect("a pipe can be read");
+    waiting.kill().expect("our own child can be killed");
+    waiting.wait().expect("our own child can be waited for");
+    assert!(line.contains(&volume.uri()) && line.contains("waiting for it, 60 s at most"), "{line}");
 }
 
 /// Off when dropped: the daemon of these commands is nobody's child.

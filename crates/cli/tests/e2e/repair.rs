@@ -95,6 +95,11 @@ impl Killed {
     fn damage(&self, places: &[u64]) {
         let file = File::options().write(true).open(&self.volume.cache).expect("the file is ours");
         file.write_all_at(&self.image, 0).expect("the file is ours");
+        // As one that was served on it would be refused.
+        let state = self.volume.place.file("state");
+        if state.exists() {
+            fs::remove_dir_all(state).expect("the folder is ours");
+        }
         for place in places {
             let byte = self.image[*place as usize] ^ 0x10;
             file.write_all_at(&[byte], *place).expect("the file is ours");

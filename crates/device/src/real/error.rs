@@ -31,6 +31,11 @@ pub enum OpenError {
         /// Which file.
         path: PathBuf,
     },
+    /// A block device that takes no writes, and that some drivers open for them all the same.
+    ReadOnly {
+        /// Which file.
+        path: PathBuf,
+    },
     /// The size can't be divided into sectors, or there is none.
     Size {
         /// Which file.
@@ -43,7 +48,16 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io { path, doing, error } => write!(f, "cannot {doing} {}: {error}", path.display()),
+            Self::Io { path, doing, error } => {
+                write!(f, "cannot {doing} {}: {error}", path.display())?;
+                match error.kind() {
+                    // A read-only block device too is refused so.
+                    io::ErrorKind::PermissionDenied => {
+                        f.write_str("; it takes a user who may read and write it, and a device that is not read-only")
+                    }
+                    _ => Ok(()),
+                }
+            }
             Self::Busy { path } => write!(
                 f,
                 "device busy: {} is in use by another process (a running flashfront, or mounted); stop or unmount it first",
@@ -52,6 +66,11 @@ impl fmt::Display for OpenError {
             Self::Kind { path } => {
                 write!(f, "{} is neither a regular file nor a block device; name one of those", path.display())
             }
+            Self::ReadOnly { path } => write!(
+                f,
+                "{} is a read-only device; make it writable (blockdev --setrw DEVICE), or name another one",
+                path.display()
+            ),
             Self::Size { path, size_bytes: 0 } => {
                 write!(f, "{} is empty; give it a size first (truncate -s SIZE FILE)", path.display())
             }

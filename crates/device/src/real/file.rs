@@ -56,6 +56,9 @@ impl DeviceFile {
             Errno::BUSY | Errno::WOULDBLOCK => OpenError::Busy { path: path.into() },
             _ => fail(doing)(errno.into()),
         })?;
+        if is_block && access == Access::Exclusive && is_read_only(&file) {
+            return Err(OpenError::ReadOnly { path: path.into() });
+        }
         let size_bytes = size_bytes(&file).map_err(fail("get the size of"))?;
         if size_bytes == 0 || size_bytes % 512 != 0 {
             return Err(OpenError::Size { path: path.into(), size_bytes });
@@ -267,6 +270,12 @@ fn file_alignment(file: &File, size_bytes: u64) -> io::Result<u32> {
 }
 
 const DIOALIGN: u32 = 0x2000;
+
+/// Whether a block device takes no writes, as far as the kernel tells.
+fn is_read_only(file: &File) -> bool {
+    let text = file.metadata().and_then(|meta| std::fs::read_to_string(sysfs(meta.rdev()).join("ro")));
+    text.is_ok_and(|text| text.trim() == "1")
+}
 
 /// Whether a block device has a head to move, as the kernel sees it.
 fn rotational(file: &File) -> Option<bool> {

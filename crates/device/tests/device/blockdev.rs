@@ -78,6 +78,19 @@ fn devices_in_use_are_refused() {
     drop(held);
 }
 
+#[test]
+fn read_only_devices_are_refused() {
+    let Some(device) = Loop::new(512) else { return };
+    let open = |access| DeviceFile::open(&device.path, access);
+    run("blockdev", &["--setro", device.path.to_str().unwrap()]).unwrap();
+    let refused = open(Access::Exclusive);
+    assert!(matches!(refused, Err(OpenError::ReadOnly { .. })), "{refused:?}");
+    // Looking is allowed.
+    open(Access::ReadOnly).unwrap();
+    run("blockdev", &["--setrw", device.path.to_str().unwrap()]).unwrap();
+    open(Access::Exclusive).unwrap();
+}
+
 /// Calls `test` with the folder of a file system made on the device; says aloud if that can't be had.
 fn with_ext4(device: &Loop, test: impl FnOnce(&Path)) {
     let place = folder();

@@ -21,6 +21,7 @@ impl Config {
         if self.listeners.is_empty() {
             return Err(ConfigError::NoListen);
         }
+        self.check_sockets()?;
         self.check_shared()?;
         self.check_threads()?;
         let fuse = self.listeners.iter().any(|listener| matches!(listener, Listener::Fuse(_)));
@@ -38,6 +39,9 @@ impl Config {
         let around = self.policy.read_around;
         if !around.0.is_multiple_of(BLOCK_BYTES) || around.0 > READ_AROUND_BLOCKS_MAX * BLOCK_BYTES {
             return Err(ConfigError::ReadAround(around));
+        }
+        if self.cache.as_os_str().is_empty() && !self.without_cache {
+            return Err(ConfigError::NoCache);
         }
         if self.volumes.is_empty() {
             return Err(ConfigError::NoVolume);
@@ -60,6 +64,19 @@ impl Config {
         }
         if self.buffer_bytes.0 < BUFFER_BYTES_MIN {
             return Err(ConfigError::BufferSmall { given: self.buffer_bytes });
+        }
+        Ok(())
+    }
+
+    /// Else the second one would be refused as another daemon's.
+    fn check_sockets(&self) -> Result<(), ConfigError> {
+        let mut paths = vec![&self.control];
+        for listener in &self.listeners {
+            let (Listener::Nbd(Listen::Unix(path)) | Listener::VhostUserBlk { path, .. }) = listener else { continue };
+            if paths.contains(&path) {
+                return Err(ConfigError::DuplicateSocket(path.clone()));
+            }
+            paths.push(path);
         }
         Ok(())
     }

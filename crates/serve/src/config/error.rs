@@ -27,6 +27,9 @@ pub enum ConfigError {
         /// Where and why.
         source: Box<toml::de::Error>,
     },
+    /// No cache device.
+    #[error("no cache device; give --cache PATH, or the key `cache` in the config file")]
+    NoCache,
     /// No volume.
     #[error("no volume to serve; give --origin PATH, or a [[volume]] table in the config file")]
     NoVolume,
@@ -35,6 +38,9 @@ pub enum ConfigError {
         "nowhere to listen; give --nbd unix:PATH, --vhost-user-blk unix:PATH, --fuse DIR or --ublk N, or a [[listen]] table in the config file"
     )]
     NoListen,
+    /// Two sockets of one path.
+    #[error("{path} is given for two sockets; each of --nbd, --vhost-user-blk and --control needs a path of its own", path = .0.display())]
+    DuplicateSocket(PathBuf),
     /// Two volumes of one name.
     #[error("two volumes are named `{0}`; names are what clients choose by, give each its own")]
     DuplicateName(String),

@@ -29,6 +29,16 @@ fn the_least_config_is_enough() {
     assert_eq!(config.policy, Policy::default());
 }
 
+/// What flags have a default for, or give, a file may leave out.
+#[test]
+fn a_file_may_leave_the_cache_to_a_flag_and_the_name_to_its_default() {
+    let text = LEAST.replace("cache = \"/c\"\n", "").replace("name = \"v\"\n", "");
+    let mut config = parse(&text).unwrap();
+    assert_eq!(config.volumes[0].name, "data");
+    config.cache = "/c".into();
+    config.check().unwrap();
+}
+
 #[test]
 fn an_unknown_key_is_refused_with_its_line() {
     for text in [
@@ -69,8 +79,11 @@ fn values_are_checked_against_each_other() {
         change(&mut config);
         config.check().unwrap_err().to_string()
     };
+    assert!(with(&|c| c.cache = PathBuf::new()).contains("--cache"));
     assert!(with(&|c| c.volumes.clear()).contains("--origin"));
     assert!(with(&|c| c.listeners.clear()).contains("--nbd"));
+    assert!(with(&|c| c.control = "/s".into()).contains("/s is given for two sockets"));
+    assert!(with(&|c| c.listeners.push(c.listeners[0].clone())).contains("/s is given for two sockets"));
     assert!(with(&|c| c.volumes.push(c.volumes[0].clone())).contains("two volumes"));
     assert!(with(&|c| c.volumes[0].origin = c.cache.clone()).contains("two devices"));
     assert!(with(&|c| c.volumes[0].name = "a/b".to_owned()).contains("can't be used"));

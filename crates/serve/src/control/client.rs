@@ -13,7 +13,7 @@ use crate::report::StatusReport;
 #[non_exhaustive]
 pub enum ClientError {
     /// Nobody listens.
-    #[error("{path}: no daemon answers there ({source}); is `flashfront serve` running, and with this --control?", path = path.display())]
+    #[error("{path}: no daemon answers there ({source}); {advice}", path = path.display(), advice = advice(source))]
     Connect {
         /// Where.
         path: PathBuf,
@@ -39,6 +39,13 @@ pub enum ClientError {
     /// The daemon says no.
     #[error("the daemon refuses: {0}")]
     Refused(String),
+}
+
+fn advice(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => "the socket is its daemon's user's alone: ask as that user, or as root",
+        _ => "is `flashfront serve` running, and with this --control?",
+    }
 }
 
 /// A connection to a daemon.

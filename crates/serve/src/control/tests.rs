@@ -54,6 +54,15 @@ impl World {
     }
 }
 
+#[test]
+fn who_may_not_ask_is_told_who_may() {
+    let said =
+        |kind: std::io::ErrorKind| ClientError::Connect { path: "/run/x".into(), source: kind.into() }.to_string();
+    let refused = said(std::io::ErrorKind::PermissionDenied);
+    assert!(refused.contains("as root") && !refused.contains("running"), "{refused}");
+    assert!(said(std::io::ErrorKind::ConnectionRefused).contains("is `flashfront serve` running"));
+}
+
 fn ask(stream: &UnixStream, line: &str) -> String {
     let mut stream = BufReader::new(stream);
     stream.get_mut().write_all(line.as_bytes()).unwrap();

@@ -6,6 +6,7 @@
 //! however often, changes nothing (tests: `daemon::without_cache::tests`).
 
 use std::io;
+use std::sync::Arc;
 
 use flashfront_device::real::DeviceFile;
 use flashfront_engine::format::Superblock;
@@ -15,7 +16,7 @@ use super::members::Members;
 use super::{Daemon, Opened, ServeError};
 use crate::config::Config;
 use crate::offline::{self, uuid_text};
-use crate::stale::{self, Change, How};
+use crate::stale::{self, Change, How, Served};
 
 /// What is remembered of this origin and not settled for this cache.
 pub(super) fn find(
@@ -31,20 +32,39 @@ pub(super) fn find(
     Ok(stale::remembered(config.state.as_deref(), &identity, Some(&path), record, &uuid)?)
 }
 
+/// The later opening of this cache that the origin has seen, if this is a copy from before it.
+pub(super) fn later_opening(
+    config: &Config,
+    origin: &DeviceFile,
+    superblock: &Superblock,
+) -> Result<Option<Served>, ServeError> {
+    let served = stale::served_by(config.state.as_deref(), origin)?;
+    Ok(served.filter(|it| it.cache == uuid_text(&superblock.uuid) && it.epoch > superblock.epoch))
+}
+
+/// What has become of the origin, for people.
+pub(super) fn how(change: &Change) -> String {
+    let how = match change.how {
+        How::ServedWithoutCache => "was served without its cache",
+        How::Seen => "was changed behind the cache's back",
+        How::ServedWithAnotherCache => "was served with another cache",
+    };
+    format!("{how} (as {}, {})", change.origin, change.at)
+}
+
+/// The same of a later opening.
+pub(super) fn how_later(served: &Served) -> String {
+    format!("was served with a newer copy of this cache (as {}, {})", served.origin, served.at)
+}
+
 /// Refuses to write older dirty data over a changed origin, but by the operator's word.
 pub(super) fn check(
     config: &Config,
     origin: &DeviceFile,
     members: &Members,
     superblock: &Superblock,
-    change: &Change,
+    how: String,
 ) -> Result<(), ServeError> {
-    let how = match change.how {
-        How::ServedWithoutCache => "was served without its cache",
-        How::Seen => "was changed behind the cache's back",
-        How::ServedWithAnotherCache => "was served with another cache",
-    };
-    let how = format!("{how} (as {}, {})", change.origin, change.at);
     if !config.accept_changed_origin {
         let (dirty, damaged) = match superblock.clean {
             true => (superblock.dirty_blocks, false),
@@ -85,10 +105,7 @@ pub(super) fn remember(config: &Config, opened: &Opened) -> Result<Vec<Change>, 
     }
     for origin in opened.origins.iter().filter(|_| !opened.members.is_empty()) {
         let before = stale::served_by(state, origin)?;
-        if before.as_ref() == Some(&uuid) {
-            continue;
-        }
-        if before.is_some() {
+        if before.is_some_and(|it| it.cache != uuid) {
             // That one, and all others that may come back, are older from now on. What this one has to drop it has yet
             // to drop: the record of that may be the one that is replaced.
             let settled = if changes.is_empty() { vec![uuid.clone()] } else { Vec::new() };
@@ -96,14 +113,22 @@ pub(super) fn remember(config: &Config, opened: &Opened) -> Result<Vec<Change>, 
                 .map_err(unremembered(origin, "is newer than the cache that it was served with before"))?;
             changes.extend((!changes.is_empty()).then_some(change));
         }
-        if let Err(error) = stale::remember_served(state, origin, &uuid) {
+    }
+    Ok(changes)
+}
+
+/// Makes durable by which cache the origins are served, and in which of its openings: after replay, since a start that fails serves
+/// nothing (and the operator may put back what he had copied before it), and before the first request.
+pub(super) fn remember_served(config: &Config, origins: &[Arc<DeviceFile>], superblock: &Superblock) {
+    for origin in origins {
+        let uuid = uuid_text(&superblock.uuid);
+        if let Err(error) = stale::remember_served(config.state.as_deref(), origin, &uuid, superblock.epoch) {
             tracing::warn!(
-                "{}: can't remember in the state folder that it is served with this cache ({error}); should it be served with another one later, this one will not know it",
+                "{}: can't remember in the state folder that it is served with this cache ({error}); should it be served with another one, or an older copy of this one, later, that will not be known",
                 origin.path().display()
             );
         }
     }
-    Ok(changes)
 }
 
 /// Then nothing is begun: cut off before it is ready, it would leave a cache that no later start doubts.

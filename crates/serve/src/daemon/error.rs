@@ -58,9 +58,7 @@ pub enum ServeError {
     #[error(transparent)]
     Superblock(#[from] SuperblockReadError),
     /// The cache device is missing, or nothing can be read of it.
-    #[error(
-        "{0}. If it can't be brought back, or the origin is needed before: `flashfront serve --without-cache` serves the origin without it, and says first what may be missing"
-    )]
+    #[error("{0}{advice}", advice = missing_advice(.0))]
     CacheMissing(Box<ServeError>),
     /// Two cache devices that are no pair, or one that is no whole cache.
     #[error("{path}{and}: {error}. {advice}", path = path.display(), and = other.as_ref().map_or_else(String::new, |it| format!(", {}", it.display())))]
@@ -339,6 +337,21 @@ impl ServeError {
     }
 }
 
+/// Not of a device that is there, and only not for this user: what is dirty on it can be had.
+fn missing_advice(error: &ServeError) -> &'static str {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    match error {
+        ServeError::Device(DeviceOpenError::Io { error, .. })
+            if matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem) =>
+        {
+            ""
+        }
+        _ => {
+            ". If it can't be brought back, or the origin is needed before: `flashfront serve --without-cache` serves the origin without it, and says first what may be missing"
+        }
+    }
+}
+
 /// Says what was being done when the kernel refused.
 pub(super) fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> ServeError {
     let what = what.into();
@@ -356,5 +369,22 @@ fn failed_advice(dirty: u64) -> String {
         _ => format!(
             "{dirty} blocks ({size}) had not reached the origin. `flashfront detach --force` or `flashfront format --force` gives them up; `flashfront repair --dry-run` lists them; --accept-changed-origin replays the log as it is, if the origin was not changed since"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_that_this_user_may_not_open_is_not_called_missing() {
+        let said = |kind: io::ErrorKind| {
+            let error = DeviceOpenError::Io { path: "/c".into(), doing: "open", error: kind.into() };
+            ServeError::of_cache_device(error).to_string()
+        };
+        assert!(said(io::ErrorKind::NotFound).contains("--without-cache"));
+        let refused = said(io::ErrorKind::PermissionDenied);
+        assert!(refused.contains("read and write it") && !refused.contains("--without-cache"), "{refused}");
+        assert!(!said(io::ErrorKind::ReadOnlyFilesystem).contains("--without-cache"));
     }
 }

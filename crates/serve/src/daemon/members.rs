@@ -77,7 +77,7 @@ fn one(config: &Config) -> Result<(Members, Superblock), ServeError> {
     })?;
     if stored.pairing.mirror == Mirror::Whole {
         tracing::warn!(
-            "{}: served without the other half of the mirrored cache, as ordered; from now on that one counts as old. `flashfront mirror add` makes a new one",
+            "{}: the other half of the mirrored cache is left out, as ordered; once this one serves, that one counts as old. `flashfront mirror add` makes a new one",
             config.cache.display()
         );
     }
@@ -109,7 +109,7 @@ fn is_lost(error: &ServeError) -> bool {
     matches!(
         error,
         ServeError::CacheMissing(_)
-            | ServeError::Device(OpenError::Size { .. } | OpenError::Kind { .. })
+            | ServeError::Device(OpenError::Size { .. } | OpenError::Kind { .. } | OpenError::ReadOnly { .. })
             | ServeError::Superblock(Resized { .. })
     )
 }

@@ -40,7 +40,7 @@ pub(super) struct Opened {
 }
 
 pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
-    let (members, superblock) = members::open(config)?;
+    let (members, mut superblock) = members::open(config)?;
     let recorded = failure::recorded(config.state.as_deref(), &superblock)?;
     if let Some(dirty) = recorded.or_else(|| superblock.failed.then_some(superblock.dirty_blocks))
         && (dirty == 0 || !config.accept_changed_origin)
@@ -59,6 +59,7 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     let (mut origins, mut changes) = (Vec::new(), Vec::new());
     // After a failure writes went past the log, so that its clean blocks may be old too.
     let mut drop_clean = recorded.is_some() || superblock.failed;
+    let mut epoch = superblock.epoch;
     for (at, volume) in config.volumes.iter().enumerate() {
         let path = &volume.origin;
         let same = |cache: &DeviceFile| ServeError::SameDevice { cache: cache.path().into(), origin: path.clone() };
@@ -72,10 +73,15 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
             return Err(same(cache));
         }
         let known = changes::find(config, &origin, &superblock, at)?;
-        drop_clean |= guard(config, volume, &origin, &members, &superblock, at, known.first())?;
+        let later = changes::later_opening(config, &origin, &superblock)?;
+        let how = known.first().map(changes::how).or_else(|| later.as_ref().map(changes::how_later));
+        drop_clean |= guard(config, volume, &origin, &members, &superblock, at, how)?;
+        epoch = later.map_or(epoch, |it| epoch.max(it.epoch));
         changes.extend(known);
         origins.push(Arc::new(origin));
     }
+    // From now on this copy is the newest.
+    superblock.epoch = epoch;
     Ok(Opened { members, origins, superblock, drop_clean, changes })
 }
 
@@ -87,7 +93,7 @@ fn guard(
     members: &Members,
     superblock: &Superblock,
     at: usize,
-    known: Option<&Change>,
+    known: Option<String>,
 ) -> Result<bool, ServeError> {
     let record = &superblock.origins[at];
     let (path, cache) = (volume.origin.clone(), config.cache.clone());
@@ -102,8 +108,8 @@ fn guard(
         return Err(ServeError::OtherOrigin { origin: path, cache, expected: record.identity.clone() });
     }
     // A cache that was never opened holds nothing.
-    if let Some(change) = known.filter(|_| superblock.epoch > 0) {
-        changes::check(config, origin, members, superblock, change)?;
+    if let Some(how) = known.filter(|_| superblock.epoch > 0) {
+        changes::check(config, origin, members, superblock, how)?;
         return Ok(true);
     }
     match verdict {

@@ -1,16 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the engine has to tell, as the operator's log.
 
-use flashfront_engine::{Control, DeviceId, Event, Input, OriginId};
+use std::time::{Duration, Instant};
+
+use flashfront_engine::{Control, DeviceError, DeviceId, Event, Input, OriginId};
 
 use super::Daemon;
 use super::open::member_id;
 use crate::failure;
 
+/// One attempt of destage is many writes, and a full disk refuses each; the next attempt comes after a second at the earliest.
+const SAID_ONCE_IN: Duration = Duration::from_secs(1);
+
+/// What was said of origins that refuse dirty data, and when.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(Vec<(OriginId, DeviceError, Instant)>);
+
+impl Refusals {
+    /// Whether it was not said just now.
+    fn is_news(&mut self, origin: OriginId, error: DeviceError, now: Instant) -> bool {
+        let said = self.0.iter().any(|it| (it.0, it.1) == (origin, error) && now.duration_since(it.2) < SAID_ONCE_IN);
+        if !said {
+            self.0.retain(|it| (it.0, it.1) != (origin, error));
+            self.0.push((origin, error, now));
+        }
+        !said
+    }
+}
+
 impl Daemon<'_> {
     /// Writes the operator's log.
     pub(super) fn tell(&mut self, event: Event) {
-        self.log(event);
+        match event {
+            Event::DestageFailed { origin, error } if !self.refusals.is_news(origin, error, Instant::now()) => {}
+            event => self.log(event),
+        }
         if event == Event::FailureUnmarked {
             let (status, superblock) = (self.pump.engine().status(), self.pump.engine().superblock().clone());
             let recorded = failure::record(self.config.state.as_deref(), &superblock, status.blocks_dirty);
@@ -101,5 +125,20 @@ impl Daemon<'_> {
             },
             Event::FailureUnmarked | Event::Ready { .. } | Event::OpenFailed(_) | Event::Stopped => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_said_once_in_a_second() {
+        let (mut refusals, start) = (Refusals::default(), Instant::now());
+        let mut says = |origin, error, ms| refusals.is_news(OriginId(origin), error, start + Duration::from_millis(ms));
+        assert!(says(0, DeviceError::NoSpace, 0));
+        assert!(!says(0, DeviceError::NoSpace, 0) && !says(0, DeviceError::NoSpace, 999));
+        assert!(says(1, DeviceError::NoSpace, 999) && says(0, DeviceError::Io, 999), "another one");
+        assert!(says(0, DeviceError::NoSpace, 1000) && !says(0, DeviceError::NoSpace, 1999));
     }
 }

@@ -78,6 +78,11 @@ impl Change {
     }
 }
 
+/// The time of a record.
+pub(super) fn now() -> String {
+    humantime::format_rfc3339_nanos(SystemTime::now()).to_string()
+}
+
 /// Writes durably that an origin is changed from now on, for all caches but those in `settled`.
 ///
 /// # Errors
@@ -94,8 +99,7 @@ pub(crate) fn remember(
     let certain = if how == How::ServedWithAnotherCache { "\0another" } else { "" };
     let key = format!("{identity}\0{size_bytes}\0{path}{certain}");
     let name = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, key.as_bytes());
-    let at = humantime::format_rfc3339_nanos(SystemTime::now()).to_string();
-    let change = Change { origin: path, identity, size_bytes, how, at, settled, file: PathBuf::new() };
+    let change = Change { origin: path, identity, size_bytes, how, at: now(), settled, file: PathBuf::new() };
     let _lock = state::lock(state)?;
     let file = state::write(state, &format!("{name:016x}.{EXTENSION}"), &serde_json::to_string(&change)?)?;
     Ok(Change { file, ..change })

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Remembers, in the state folder, by which cache an origin was served last.
+//! Remembers, in the state folder, by which cache an origin was served last, and in which of its openings.
 //!
 //! A cache that comes back after another one was made for its origin can't know that: after a crash it compares no
-//! content. A record is found by the origin's serial number and size, or else by its path too, so that nobody is
+//! content. Nor can a copy of a cache after the cache itself was served on: it has the same name, and a lower epoch
+//! (test: `an_older_copy_of_a_cache_is_not_believed`). A record is found by the origin's serial number and size, or else by its path too, so that nobody is
 //! taken for another: here that would be a false alarm at each start of two caches (see `change` for the opposite).
 
 use std::fs;
@@ -12,28 +13,35 @@ use std::path::{Path, PathBuf};
 use flashfront_device::real::DeviceFile;
 use serde::{Deserialize, Serialize};
 
+use super::change::now;
 use super::{ChangeError, identity};
 use crate::state;
 
 /// Which cache an origin was served by last.
-#[derive(Debug, Serialize, Deserialize)]
-struct Served {
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Served {
     /// By which path it was opened then; for people.
-    origin: String,
+    pub(crate) origin: String,
     /// The cache's UUID.
-    cache: String,
+    pub(crate) cache: String,
+    /// The number of that opening; 0 if nobody wrote it down.
+    #[serde(default)]
+    pub(crate) epoch: u64,
+    /// When it began; for people.
+    #[serde(default)]
+    pub(crate) at: String,
 }
 
 /// The cache that an origin was served by last; `None` if nothing is known of that.
 ///
 /// # Errors
 /// When it is remembered, and can't be read.
-pub(crate) fn served_by(state: Option<&Path>, origin: &DeviceFile) -> Result<Option<String>, ChangeError> {
+pub(crate) fn served_by(state: Option<&Path>, origin: &DeviceFile) -> Result<Option<Served>, ChangeError> {
     let Some(state) = state else { return Ok(None) };
-    let read = |path: &Path| -> io::Result<Option<String>> {
+    let read = |path: &Path| -> io::Result<Option<Served>> {
         match fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            other => Ok(Some(serde_json::from_str::<Served>(&other?)?.cache)),
+            other => Ok(Some(serde_json::from_str(&other?)?)),
         }
     };
     let fail = |path: PathBuf| move |source| ChangeError { path, source };
@@ -45,9 +53,10 @@ pub(crate) fn served_by(state: Option<&Path>, origin: &DeviceFile) -> Result<Opt
 ///
 /// # Errors
 /// Without a state folder, or when it can't be written.
-pub(crate) fn remember_served(state: Option<&Path>, origin: &DeviceFile, cache: &str) -> io::Result<()> {
+pub(crate) fn remember_served(state: Option<&Path>, origin: &DeviceFile, cache: &str, epoch: u64) -> io::Result<()> {
     let path = fs::canonicalize(origin.path())?.to_string_lossy().into_owned();
-    let served = Served { origin: path, cache: cache.to_owned() };
+    let at = now();
+    let served = Served { origin: path, cache: cache.to_owned(), epoch, at };
     state::write(state, &name(origin)?, &serde_json::to_string(&served)?).map(drop)
 }
 
@@ -80,14 +89,15 @@ mod tests {
             DeviceFile::open(&path, Access::Exclusive).unwrap()
         };
         let (one, other) = (origin("one"), origin("other"));
-        let (state, by) = (Some(state.as_path()), |it| served_by(Some(&dir.path().join("state")), it).unwrap());
+        let (state, by) =
+            (Some(state.as_path()), |it| served_by(Some(&dir.path().join("state")), it).unwrap().map(|it| it.cache));
         assert_eq!(by(&one), None, "no folder, no record");
         for cache in ["a", "b"] {
-            remember_served(state, &one, cache).unwrap();
+            remember_served(state, &one, cache, 1).unwrap();
             assert_eq!((by(&one).as_deref(), by(&other)), (Some(cache), None));
         }
         assert_eq!(served_by(None, &one).unwrap(), None);
-        assert!(remember_served(None, &one, "a").unwrap_err().to_string().contains("--state"));
+        assert!(remember_served(None, &one, "a", 1).unwrap_err().to_string().contains("--state"));
         fs::write(state.unwrap().join(name(&one).unwrap()), "{").unwrap();
         assert!(served_by(state, &one).unwrap_err().to_string().contains("Remove the file"));
     }

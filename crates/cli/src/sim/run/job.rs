@@ -25,16 +25,23 @@ pub(super) struct JobArgs {
     #[arg(long, value_name = "FILE.fio", conflicts_with = "scenario")]
     pub(super) job: Option<PathBuf>,
     /// The job's disk, by its name in docs/models.md.
-    #[arg(long, value_name = "DEVICE", requires = "job", default_value = "wd-re-4tb")]
+    // Here and below clap waives `requires` beside a scenario, with which --job conflicts.
+    #[arg(long, value_name = "DEVICE", requires = "job", conflicts_with = "scenario", default_value = "wd-re-4tb")]
     origin: String,
     /// So much of the disk is the volume: what a cache knows of its origin's size counts [default: all].
-    #[arg(long, value_name = "SIZE", requires = "job")]
+    #[arg(long, value_name = "SIZE", requires = "job", conflicts_with = "scenario")]
     origin_size: Option<Size>,
     /// The job's cache device.
-    #[arg(long, value_name = "DEVICE", requires = "job", default_value = "samsung-850-pro")]
+    #[arg(
+        long,
+        value_name = "DEVICE",
+        requires = "job",
+        conflicts_with = "scenario",
+        default_value = "samsung-850-pro"
+    )]
     cache: String,
     /// So much of the cache device is the cache: at least 256 MiB [default: all].
-    #[arg(long, value_name = "SIZE", requires = "job")]
+    #[arg(long, value_name = "SIZE", requires = "job", conflicts_with = "scenario")]
     cache_size: Option<Size>,
 }
 

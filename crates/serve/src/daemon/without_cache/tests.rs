@@ -269,6 +269,55 @@ fn clean_data_from_before_another_cache_served_is_dropped() {
     served.stop();
 }
 
+/// The cache is served on after a copy was made of it; the config for the copy.
+fn copied(bench: &Bench) -> Config {
+    std::fs::copy(bench.cache(), bench.path("copy")).unwrap();
+    let mut served = bench.serve();
+    served.nbd.write_at(5 * BLOCK_BYTES, &NEWER, true).unwrap();
+    served.drain();
+    served.stop_at_once();
+    Config { cache: bench.path("copy"), ..bench.config() }
+}
+
+#[test]
+fn an_older_copy_of_a_cache_is_not_believed() {
+    let bench = Bench::formatted();
+    bench.crashed_dirty();
+    let copy = copied(&bench);
+    let before = std::fs::read(&copy.cache).unwrap();
+    for _ in 0..2 {
+        let refusal = bench.refused(&copy);
+        assert!(matches!(refusal, ServeError::OriginNewer { dirty: 10, .. }), "{refusal}");
+        assert!(refusal.to_string().contains("was served with a newer copy of this cache"), "{refusal}");
+    }
+    assert!(std::fs::read(&copy.cache).unwrap() == before, "refusals change nothing");
+    assert_eq!(bench.origin_block(5), NEWER);
+    // By the operator's word it takes over, and then the other one is the older one.
+    let accepting = Config { accept_changed_origin: true, ..copy.clone() };
+    for config in [accepting, copy] {
+        let mut served = bench.serve_with(config, Hooks::default());
+        served.assert_holds(0, 10);
+        served.stop_at_once();
+    }
+    let dirty_or_dropped = bench.try_serve_frozen().map(|mut served| {
+        served.assert_holds(0, 10);
+        (served.status().blocks_cached, served.stop_at_once()).0
+    });
+    assert!(matches!(dirty_or_dropped, Ok(0) | Err(ServeError::OriginNewer { .. })), "{dirty_or_dropped:?}");
+}
+
+#[test]
+fn clean_data_of_an_older_copy_is_dropped() {
+    let bench = Bench::formatted();
+    bench.crashed_clean();
+    let copy = copied(&bench);
+    for first in [true, false] {
+        let mut served = bench.serve_with(copy.clone(), Hooks::default());
+        assert_eq!((block(&mut served, 5), first && served.status().blocks_cached > 1), (NEWER.to_vec(), false));
+        served.stop_at_once();
+    }
+}
+
 /// A start that is asked to stop after its first write, and before it is ready.
 fn cut_off(config: &Config) -> Ended {
     let hooks = Hooks::default();

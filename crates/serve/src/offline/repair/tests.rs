@@ -79,6 +79,15 @@ impl Filled {
     fn restore(&self) {
         let cache = File::options().write(true).open(self.bench.cache()).unwrap();
         cache.write_all_at(&self.image, 0).unwrap();
+        self.forget_openings();
+    }
+
+    /// An older image is refused where it is known that the cache was served on.
+    fn forget_openings(&self) {
+        match std::fs::remove_dir_all(self.bench.path("state")) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            other => other.unwrap(),
+        }
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -302,6 +311,7 @@ fn an_interrupted_repair_can_be_run_again() {
         for cut in 1..=5 {
             let file = File::options().write(true).open(filled.bench.cache()).unwrap();
             file.write_all_at(&before, 0).unwrap();
+            filled.forget_openings();
             for block in &changed {
                 if phase(*block) < cut || (phase(*block) == cut && rng.below(2) == 0) {
                     let at = *block as usize * BLOCK_LEN;
