@@ -7,8 +7,8 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::{COMPACTED_PART, VICTIM_WAIT_NS};
-use crate::commit::{Segment, State};
+use super::VICTIM_WAIT_NS;
+use crate::commit::State;
 use crate::lane::Lane;
 use crate::shared::Cx;
 use crate::types::{SegmentId, Time};
@@ -53,22 +53,6 @@ impl Lane {
     /// Victims that wait for destage while it can't be relied on.
     pub(super) fn waiting_victims(&self, cx: &Cx<'_>) -> usize {
         if cx.shared.away { self.reclaim.victims.values().filter(|victim| victim.waits.is_some()).count() } else { 0 }
-    }
-
-    /// While an origin takes nothing, its dirty blocks can lie in all segments: then the holes between them are all the room there is. Chooses the segment that
-    /// has the fewest of them, to move these; one at a time (test: `a_log_full_of_scattered_dirty_blocks_has_room`).
-    pub(super) fn compact(&mut self, cx: &Cx<'_>) -> Option<u32> {
-        let compacting = self.reclaim.compacting.is_some();
-        if !cx.shared.away || compacting || self.has_trouble(cx) {
-            return None;
-        }
-        let most = (self.log.segment_slots() / COMPACTED_PART).min(self.log.room_to_compact());
-        let covered = self.checkpoint.covers;
-        let fit = |it: &Segment| it.is_evictable(covered) && it.pins == 0 && it.dirty <= most;
-        let (id, _) = (0..).zip(&self.log.segments).filter(|(_, it)| fit(it)).min_by_key(|(_, it)| it.dirty)?;
-        self.reclaim.compacting = Some(id);
-        self.policy.forget(SegmentId(id));
-        Some(id)
     }
 
     /// The origin has refused what is in these slots. Those of them that are in victims needn't be tried before all others any more, and their segments
