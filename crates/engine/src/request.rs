@@ -139,7 +139,7 @@ impl Coordinator {
         let sectors = shared.origins[origin].size_bytes / SECTOR_BYTES;
         let inside = request.lba.0.checked_add(request.sectors).is_some_and(|end| end <= sectors);
         let payload = matches!(request.op, RequestOp::Read | RequestOp::Write);
-        let fits = !payload || (request.sectors * SECTOR_BYTES <= REQUEST_BYTES_MAX && request.buf.is_some());
+        let fits = !payload || (request.sectors <= REQUEST_BYTES_MAX / SECTOR_BYTES && request.buf.is_some());
         let sound = inside && request.sectors > 0 && fits;
         Some((origin, (!sound).then_some(RequestError::Invalid)))
     }
