@@ -246,6 +246,15 @@ fn compressed_members_are_read_as_one() {
         assert!(records.iter().map(|it| it.sector / 8).eq(0..60_000), "{name}");
         assert_eq!((report.bad, format), (0, "blocks"), "{name}");
     }
+    // What copies in whole blocks have behind and between members; other things there are damage.
+    let (first, then) = (gz(b"7\n8"), gz(b"9\n"));
+    let padded = [&first[..], &[0; 700_000], &then, &[0; 511]].concat();
+    let (records, report, _) = read(&padded, &Options::default()).unwrap();
+    assert_eq!((records.iter().map(|it| it.sector / 8).collect::<Vec<_>>(), report.bad), (vec![7, 89], 0));
+    for (name, pack) in PACKERS {
+        let (records, report, _) = read(&[&pack(b"7\n")[..], b"8\n"].concat(), &Options::default()).unwrap();
+        assert_eq!((records.len(), report.bad, report.damage.is_some()), (1, 1, true), "{name}");
+    }
     // A frame that a reader has to skip.
     let mut packed = vec![0x53, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3];
     packed.extend(zstd(b"7\n"));
@@ -274,6 +283,24 @@ fn a_cut_file_is_bad_where_it_ends() {
         rotten[end / 2..end / 2 + 64].fill(0xff);
         let (records, report, _) = read(&rotten, &Options::default()).unwrap();
         assert!(report.bad > 0 || records.len() != 500_000, "{name}: rot went unnoticed");
+    }
+}
+
+/// As long as the window, 128 KiB a block, and a checksum: what a decoder must hold back until it knows how the frame goes on.
+#[test]
+fn what_a_cut_frame_of_zstd_has_unpacked_is_read() {
+    let block = |last: u32, bytes: &[u8]| [&(last | (bytes.len() as u32) << 3).to_le_bytes()[..3], bytes].concat();
+    let all = numbers(0, 50_000);
+    let blocks: Vec<Vec<u8>> = all.chunks(100_000).map(|it| block(0, it)).collect();
+    // A window of 8 MiB, and a checksum.
+    let begun = [&[0x28, 0xb5, 0x2f, 0xfd, 4, 13 << 3][..], &blocks.concat()].concat();
+    let last = block(1, b"50000\n");
+    for (end, lines) in
+        [(&b""[..], 50_000), (&last[..5], 50_000), (&last, 50_001), (&[&last[..], &[9; 3]].concat(), 50_001)]
+    {
+        let (records, report, _) = read(&[&begun[..], end].concat(), &Options::default()).unwrap();
+        assert!(records.iter().map(|it| it.sector / 8).eq(0..lines), "{} of {lines}", records.len());
+        assert!(report.damage.is_some() && report.bad == 1, "{report:?}");
     }
 }
 
