@@ -122,6 +122,8 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
+    use flashfront_device::Rng;
+
     use super::*;
 
     #[test]
@@ -141,10 +143,9 @@ mod tests {
     fn what_dies_at_random_is_copied_and_nothing_is_lost() {
         for capacity in [1, 2, 7, 63, 1000, 20_000] {
             let mut log = Log::new(capacity);
-            let mut random = 1_u64;
+            let mut rng = Rng::new(1);
             for _ in 0..20 * capacity {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                log.write((random >> 33) % capacity as u64);
+                log.write(rng.below(capacity as u64));
             }
             assert!(log.places.iter().all(|(key, slot)| log.owners[*slot as usize] == *key), "{capacity}");
             let live: u32 = log.live.iter().sum();
