@@ -170,6 +170,81 @@ fn a_bad_line_makes_no_lookalike_of_a_trace() {
     }
 }
 
+#[test]
+fn a_short_trace_may_have_a_bad_line_and_comments() {
+    for (format, lines) in [
+        ("msr", ["128166372003061629,h,0,Read,4096,4096,9", "128166372003061630,h,0,Write,0,512,9"]),
+        ("spc", ["0,8,4096,r,0.5", "1,8,512,W,0.6"]),
+        ("alibaba", ["419,W,4096,4096,1577808000000046", "419,R,0,512,1577808000000047"]),
+        ("tencent", ["1538323200,8,8,1,77", "1538323200,16,1,0,77"]),
+        ("disksim", ["1.5 0 9 8 1", "2.5 0 17 1 0"]),
+        ("arc", ["8 8 0 0", "16 2 0 1"]),
+        ("blocks", ["7", "8"]),
+    ] {
+        let [one, other] = lines;
+        for (text, bad, comments) in [
+            (format!("{one}\n{other}\nhalf a li"), 1, 0),
+            (format!("from host 7, 2007\n{one}\n{other}"), 1, 0),
+            (format!("# from host 7, 2007\n{one}\n #\n{other}"), 0, 2),
+        ] {
+            let (records, report, name) = read(text.as_bytes(), &Options::default()).unwrap();
+            assert_eq!((name, records.len(), report.bad), (format, 2, bad), "{text}");
+            assert_eq!(report.skipped_total(), comments, "{text}");
+        }
+    }
+    for text in ["7\nx", "7\nx\n8\ny"] {
+        let error = Reader::new(Cursor::new(text), &Options::default()).unwrap_err();
+        assert!(matches!(error, OpenError::Format(FormatError::Unknown)), "{error}");
+    }
+}
+
+/// Objects may be empty or huge, and the clock of those that were logged may jump back: what counts is the most.
+#[test]
+fn objects_of_any_size_are_recognised() {
+    let trace = |size: fn(u32) -> u32| -> Vec<u8> {
+        let record = |nth: u32| {
+            let time = if nth % 19 == 18 { 0 } else { nth / 10 };
+            [&time.to_le_bytes()[..], &u64::from(nth).to_le_bytes(), &size(nth).to_le_bytes(), &[0xff; 8]].concat()
+        };
+        (0..100).flat_map(record).collect()
+    };
+    for size in [|nth| nth % 3 * 512, |nth| if nth % 7 == 0 { u32::MAX } else { 1 }, |_| 4096] as [fn(u32) -> u32; 3] {
+        let (records, report, name) = read(&trace(size), &Options::default()).unwrap();
+        assert_eq!((records.len(), report.bad, name), (100, 0, "oracle-general"));
+    }
+    let error = Reader::new(Cursor::new(trace(|_| 0)), &Options::default()).unwrap_err();
+    assert!(matches!(error, OpenError::Format(FormatError::Unknown)), "{error}");
+}
+
+/// What begins it could be an object, but for what follows.
+#[test]
+fn one_request_of_vscsi_is_no_object() {
+    for fixture in fixtures::all() {
+        let record_bytes = match fixture.format {
+            "vscsi1" => 32,
+            "vscsi2" => 40,
+            "oracle-general" => 24,
+            _ => continue,
+        };
+        let (records, _, name) = read(&fixture.bytes[..record_bytes], &Options::default()).unwrap();
+        assert_eq!((records.len(), name), (1, fixture.format));
+    }
+}
+
+/// `blkparse -t` puts the time since a request was queued before the name of the process, or the error.
+#[test]
+fn flushes_that_were_timed_are_flushes() {
+    let line = |rest: &str| format!("8,0 0 1 1.5 9 {rest}\n");
+    let text = ["D FN (    1000) [x]", "D W 8 + 8 (   10) [x]", "C FN 0 (    1000) [0]", "C W 8 + 8 (   10) [0]"]
+        .map(line)
+        .concat();
+    for action in [Action::Issue, Action::Complete] {
+        let (records, report, _) = read(text.as_bytes(), &Options { action, ..Options::default() }).unwrap();
+        assert_eq!(records.iter().map(|it| it.op).collect::<Vec<_>>(), [Op::Flush, Op::Write]);
+        assert_eq!((report.bad, report.skipped_total()), (0, 2));
+    }
+}
+
 /// What goes up and down in the fourth column is no number of a request; joined traces begin again once.
 #[test]
 fn four_columns_of_something_else_are_not_the_arc_paper_s() {

@@ -55,7 +55,8 @@ impl Lines for Blkparse {
         let what = fields.word("operation")?;
         let flush = what[0] == b'F';
         let op = operation(what);
-        let sector = fields.next().filter(|it| it[0] != b'[');
+        // With -t the time since it was queued stands in brackets before the process, or the error.
+        let sector = fields.next().filter(|it| !b"[(".contains(&it[0]));
         match (sector, fields.next()) {
             (Some(sector), Some(b"+")) => {
                 let sector = number(sector, "sector")?;
@@ -63,9 +64,9 @@ impl Lines for Blkparse {
                 let Some(op) = op else { return Ok(Item::Skipped(DATALESS)) };
                 record(Some(time_ns), op, device, sector, sectors)
             }
-            (Some(_), Some(word)) if word[0] == b'(' => Ok(Item::Skipped(PASSTHROUGH)),
+            (Some(_), Some(word)) if word[0] == b'(' && !flush => Ok(Item::Skipped(PASSTHROUGH)),
             // A completion of nothing has a sector, and its error in brackets.
-            (Some(sector), word) if word.is_none_or(|it| it[0] != b'[') => {
+            (Some(sector), word) if word.is_none_or(|it| !b"[(".contains(&it[0])) => {
                 number(sector, "sector").and(Err(Reason::Missing("length")))
             }
             _ if flush => record(Some(time_ns), Op::Flush, device, 0, 0),
