@@ -245,6 +245,21 @@ fn flushes_that_were_timed_are_flushes() {
     }
 }
 
+/// `blkparse -s` has totals of each process before the others; what looks like a name among the requests is none.
+#[test]
+fn totals_of_processes_are_no_bad_lines() {
+    let line = "8,0 0 1 1.5 9 Q W 8 + 8 [x]\n";
+    let totals = " Reads Queued:    0,   0KiB\t Writes Queued:    1,   4KiB\n Allocation wait:   0\n";
+    let text = format!(
+        "{line}8,0 0 1 1.5 0 m N x (7)\n{line}fio (4253)\n{totals}Web Content (7, ...)\n{totals}\nCPU0 (8,0):\n{totals}"
+    );
+    let (records, report, name) = read(text.as_bytes(), &Options::default()).unwrap();
+    assert_eq!((records.len(), report.bad, name), (2, 0, "blkparse"));
+    assert_eq!(report.skipped.iter().find(|it| it.0 == "blkparse's summary").map(|it| it.1), Some(9));
+    let text = format!("{line}x y (z)\n{line}");
+    assert_eq!(read(text.as_bytes(), &Options::default()).unwrap().1.bad, 1);
+}
+
 /// What goes up and down in the fourth column is no number of a request; joined traces begin again once.
 #[test]
 fn four_columns_of_something_else_are_not_the_arc_paper_s() {

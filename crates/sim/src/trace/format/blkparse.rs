@@ -40,6 +40,7 @@ impl Lines for Blkparse {
         let Some(first) = fields.next() else { return Ok(Item::Skipped(BLANK)) };
         // `CPU5 (8,16):`, `Total (8,16):`, and before all `Input file sda.blktrace.0 added`.
         self.summary |= (first.starts_with(b"CPU") || first == b"Total") && line.trim_ascii_end().ends_with(b":");
+        self.summary |= !first[0].is_ascii_digit() && is_process(line);
         if (self.summary && !first[0].is_ascii_digit()) || first == b"Input" {
             return Ok(Item::Skipped(SUMMARY));
         }
@@ -74,6 +75,13 @@ impl Lines for Blkparse {
             _ => Ok(Item::Skipped(DATALESS)),
         }
     }
+}
+
+/// `fio (4253)` or `fio (4253, ...)`: with -s the totals of each process come before all others.
+fn is_process(line: &[u8]) -> bool {
+    let inner = line.trim_ascii_end().strip_suffix(b")").map(|it| it.strip_suffix(b", ...").unwrap_or(it));
+    let pid = inner.and_then(|it| it.iter().rposition(|it| *it == b'(').map(|at| &it[at + 1..]));
+    pid.is_some_and(|it| number(it, "pid").is_ok())
 }
 
 /// `8,16` as Linux numbers it.
