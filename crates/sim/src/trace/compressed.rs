@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use flate2::bufread::GzDecoder;
-use lzma_rust2::XzReader;
+use lzma_rust2::{Action, Status, XzStream};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -57,7 +57,9 @@ impl Unpacked {
             // The reader has a buffer of its own, and asks for much at once.
             Packing::None => Box::new(whole.into_inner()),
             Packing::Gzip => Box::new(Gzip { member: Some(GzDecoder::new(whole)) }),
-            Packing::Xz => Box::new(XzReader::new_mem_limit(whole, true, memory_kib)),
+            Packing::Xz => {
+                Box::new(Xz { source: whole, stream: XzStream::new_mem_limit(true, memory_kib), failed: None })
+            }
             Packing::Zstd => Box::new(Zstd::new(whole)),
         };
         Ok(Self { source, packed, input })
@@ -162,6 +164,44 @@ impl<R: BufRead> Read for Gzip<R> {
             self.member = self.member.take().map_or(Ok(None), Self::next)?;
         }
         Ok(0)
+    }
+}
+
+/// All streams of a file. Of one that is cut all comes that is there; the crate's own reader gives nothing of the last 64 KiB.
+struct Xz<R> {
+    source: R,
+    stream: XzStream,
+    /// What came after what was unpacked last.
+    failed: Option<io::Error>,
+}
+
+impl<R: BufRead> Read for Xz<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        loop {
+            let input = self.source.fill_buf()?;
+            let (ended, before) = (input.is_empty(), self.stream.total_out());
+            let done = self.stream.process(input, into, if ended { Action::Finish } else { Action::Run });
+            let unpacked = (self.stream.total_out() - before) as usize;
+            match done {
+                Ok(done) => {
+                    self.source.consume(done.bytes_consumed);
+                    if unpacked > 0 || done.status == Status::StreamEnd || into.is_empty() {
+                        return Ok(unpacked);
+                    }
+                }
+                Err(error) if unpacked > 0 => {
+                    self.failed = Some(error);
+                    return Ok(unpacked);
+                }
+                Err(error) => return Err(error),
+            }
+            if ended {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+        }
     }
 }
 

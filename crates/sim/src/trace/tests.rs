@@ -394,6 +394,19 @@ fn what_a_cut_frame_of_zstd_has_unpacked_is_read() {
     }
 }
 
+#[test]
+fn of_a_small_file_that_is_cut_what_is_there_is_read() {
+    for (name, pack) in PACKERS {
+        let packed = pack(&numbers(0, 60_000));
+        let (records, report, _) = read(&packed[..packed.len() * 4 / 10], &Options::default()).unwrap();
+        assert!((6_000..30_000).contains(&records.len()), "{name}: {}", records.len());
+        assert!(report.damage.is_some() && report.bad == 1, "{name}");
+        // Nor is anything lost to what stands behind it.
+        let (records, report, _) = read(&[&packed[..], b"garbage\n"].concat(), &Options::default()).unwrap();
+        assert_eq!((records.len(), report.bad, report.damage.is_some()), (60_000, 1, true), "{name}");
+    }
+}
+
 /// gzip goes on after a wrong byte, and its checksum comes last: what follows are thousands of bad lines.
 #[test]
 fn damage_is_told_however_many_bad_lines_came_before() {
