@@ -47,12 +47,16 @@ pub enum Size {
 }
 
 impl Size {
-    /// In blocks, of a trace that asks for so many.
+    /// In blocks, of a trace that asks for so many: rounded down, and one at least.
     #[must_use]
     pub fn blocks(self, unique: u64) -> u64 {
         match self {
             Self::Blocks(blocks) => blocks.clamp(1, BLOCKS_MAX),
-            Self::Fraction(fraction) => ((unique as f64 * fraction) as u64).clamp(1, BLOCKS_MAX),
+            Self::Fraction(fraction) => {
+                // 0.29 of 100 is 29, and not what is left of 28.999999999999996.
+                let blocks = unique as f64 * fraction * (1.0 + 2.0 * f64::EPSILON);
+                (blocks as u64).clamp(1, BLOCKS_MAX)
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::Path;
 
+use flashfront_device::Rng;
 use flashfront_engine::policy::Spec;
 use flashfront_sim::policy::{self, Access, Build, Changes, Policy};
 use flashfront_sim::trace::{Grid, Op, Options, Reader};
@@ -89,20 +90,16 @@ proptest! {
 
 #[test]
 fn policies_keep_to_the_rules_in_a_long_run() {
-    let mut state = 1_u64;
-    let mut random = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
+    let mut rng = Rng::new(1);
     // A hot set that moves, a loop, and blocks that are never asked for again.
     let accesses: Vec<_> = (0..60_000_u64)
         .map(|number| {
-            let key = match random(4) {
+            let key = match rng.below(4) {
                 0 => 1_000_000 + number,
                 1 => 500_000 + number / 4 % 700,
-                _ => number / 20_000 * 10_000 + random(400).min(random(400)),
+                _ => number / 20_000 * 10_000 + rng.below(400).min(rng.below(400)),
             };
-            (key, random(3) == 0, random(20 * MS))
+            (key, rng.below(3) == 0, rng.below(20 * MS))
         })
         .collect();
     let stream = stream(accesses);

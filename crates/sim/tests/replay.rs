@@ -260,6 +260,23 @@ fn what_is_left_out_is_counted() {
 }
 
 #[test]
+fn one_that_was_left_out_is_called_one() {
+    let source = source(written("nothing.csv", "Timestamp,Offset\n\n\n1,8,0,0,7\n"), Some("tencent"));
+    let error = replay(&source, &policies(&["lru"]), &[Size::Blocks(8)], &|_| None, &Progress::default());
+    let words = "left out: 1 header line, 2 blank lines, 1 request of no length";
+    assert!(error.as_ref().is_err_and(|it| it.to_string().ends_with(words)), "{error:?}");
+}
+
+#[test]
+fn a_share_of_a_footprint_is_rounded_down_and_never_nothing() {
+    for (share, unique, blocks) in
+        [(0.29, 100, 29), (0.58, 100, 58), (0.1, 30, 3), (0.1, 39, 3), (0.01, 99, 1), (1.0, 7, 7)]
+    {
+        assert_eq!(Size::Fraction(share).blocks(unique), blocks, "{share} of {unique}");
+    }
+}
+
+#[test]
 fn a_trace_of_other_events_says_how_to_read_it() {
     let text = "8,0 0 1 0.8 9 C W 16 + 8 [0]\n".repeat(20);
     let mut source = source(written("completed.txt", &text), None);

@@ -32,13 +32,13 @@ pub(crate) struct Adapt {
     #[arg(long, value_name = "P", default_value = "flashfront,lru,s3fifo,smq,smq_4k", value_delimiter = ',', value_parser = policy_names())]
     policy: Vec<String>,
     /// The size of the cache in blocks of 4 KiB.
-    #[arg(long, value_name = "N", default_value_t = 1 << 18, value_parser = clap::value_parser!(u64).range(CACHE_BLOCKS))]
+    #[arg(long, value_name = "N", default_value_t = 1 << 18, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(CACHE_BLOCKS))]
     cache_blocks: u64,
     /// For how long, in rounds of as many reads as the cache has blocks.
-    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u64).range(ROUNDS))]
+    #[arg(long, value_name = "N", default_value_t = 24, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(ROUNDS))]
     rounds: u64,
     /// Another seed gives other reads of the same kind.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
     /// Print one JSON object for each case and policy, a line each.
     #[arg(long, conflicts_with = "csv")]

@@ -44,7 +44,8 @@ pub(crate) struct Replay {
     /// Sizes of the cache in blocks of 4 KiB, separated by commas.
     #[arg(long, value_name = "N", value_delimiter = ',', allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=BLOCKS_MAX))]
     cache_blocks: Vec<u64>,
-    /// Sizes of the cache as shares of the blocks that the trace touches: 0.01,0.1 for 1 % and 10 %. The trace is read twice.
+    /// Sizes of the cache as shares of the blocks that the trace touches: 0.01,0.1 for 1 % and 10 %, rounded down, and one block at least. The
+    /// trace is read twice.
     #[arg(long, value_name = "X", value_delimiter = ',', allow_negative_numbers = true, value_parser = fraction, conflicts_with = "cache_blocks")]
     cache_fraction: Vec<f64>,
     /// A page cache of so many blocks in front, which answers reads of what was read or written a short time ago.

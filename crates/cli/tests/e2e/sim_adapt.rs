@@ -97,6 +97,9 @@ fn sim_adapt_gives_people_two_tables_and_refuses_what_it_can_t_simulate() {
         ["--load", "none"],
         ["--cache-blocks", "100"],
         ["--rounds", "0"],
+        ["--cache-blocks", "-2048"],
+        ["--rounds", "-1"],
+        ["--seed", "-1"],
         ["--policy", "best"],
         ["--report", "/dev/null"],
     ] {

@@ -19,6 +19,9 @@ use crate::trace::{Ahead, DiskPhase, Echoes, Format, Grid, Op, Options, Phases, 
 /// Accesses in a batch: 2.5 MiB of them, so that handing a batch to a thread costs nothing against what is done with it.
 const BATCH: usize = 64 << 10;
 
+/// Blocks of almost any request: the last one of a batch has room too, so that what is there need not be copied.
+const REQUEST: usize = 256;
+
 /// Blocks of a disk that keys number together; a larger disk is several to them. 2^44 blocks are 64 PiB.
 const STRETCH_BITS: u32 = 44;
 
@@ -156,7 +159,7 @@ impl Blocks {
     /// # Errors
     /// If the file can't be read on, has a bad line where that ends a trace, or too many disks, or if it is to be stopped.
     pub fn batch(&mut self) -> Result<Vec<Access>, SourceError> {
-        let mut batch = Vec::with_capacity(BATCH);
+        let mut batch = Vec::with_capacity(BATCH + REQUEST);
         let read = self.fill(&mut batch);
         // Also where what was read ended for this reason.
         if self.stop.load(Ordering::Relaxed) {

@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::blocks::STRETCHES_MAX;
-use crate::trace::{Action, Bad, OpenError, ReadError};
+use crate::trace::{Action, Bad, OpenError, ReadError, Report};
 
 /// A trace can't be used.
 #[derive(Debug)]
@@ -92,7 +92,8 @@ impl Display for SourceError {
             Self::Empty { path, bad, first_bad, skipped } => {
                 write!(f, "{}: the trace has no reads and writes", path.display())?;
                 for (nth, (kind, count)) in skipped.iter().enumerate() {
-                    write!(f, "{} {count} {kind}", if nth == 0 { "; left out were" } else { "," })?;
+                    let kind = if *count == 1 { Report::one_of(kind) } else { (*kind).to_owned() };
+                    write!(f, "{} {count} {kind}", if nth == 0 { "; left out:" } else { "," })?;
                 }
                 if skipped.iter().any(|(kind, _)| Action::is_skipped_as(kind)) {
                     write!(f, " (other events than Q count with --action)")?;

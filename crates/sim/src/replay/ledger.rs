@@ -21,6 +21,7 @@ pub(crate) struct Ledger {
     cached: u64,
     unit_bits: u32,
     changes: Changes,
+    /// Of a policy that is the log; the log of another knows its own.
     dirty: HashSet<u64>,
     /// None for policies that are the log.
     log: Option<Log>,
@@ -82,16 +83,13 @@ impl Ledger {
         let was_there = self.log.is_none() || !self.changes.evicted.contains(&access.key);
         let taken = (hit && !self.changes.waited || self.changes.admitted) && was_there;
         let copied = taken && !hit && unit > 1;
-        if access.write && taken && !copied {
+        let soiled = access.write && taken && !copied;
+        if soiled && self.log.is_none() {
             self.dirty.insert(access.key);
         }
-        for &gone in &self.changes.evicted {
-            if let Some(log) = &mut self.log {
-                log.remove(gone);
-            }
-            if self.dirty.remove(&gone) {
-                totals.origin_write_blocks += unit;
-            }
+        for gone in &self.changes.evicted {
+            let dirty = self.log.as_mut().map_or_else(|| self.dirty.remove(gone), |log| log.remove(*gone));
+            totals.origin_write_blocks += if dirty { unit } else { 0 };
         }
         if copied {
             totals.origin_read_blocks += unit;
@@ -114,17 +112,20 @@ impl Ledger {
         }
         if let Some(log) = &mut self.log
             && taken
-            && (!hit || access.write && unit == 1)
         {
-            let before = log.copied;
-            log.write(access.key);
-            self.totals.reinserted_blocks += (log.copied - before) * unit;
+            if !hit || access.write && unit == 1 {
+                let before = log.copied;
+                log.write(access.key, soiled);
+                self.totals.reinserted_blocks += (log.copied - before) * unit;
+            } else if soiled {
+                log.soil(access.key);
+            }
         }
     }
 
     /// What was counted, and what is still dirty written to the origin.
     pub(crate) fn totals(&self) -> Totals {
-        let dirty = (self.dirty.len() as u64) << self.unit_bits;
+        let dirty = self.log.as_ref().map_or(self.dirty.len() as u64, |log| log.dirty) << self.unit_bits;
         Totals { origin_write_blocks: self.totals.origin_write_blocks + dirty, ..self.totals }
     }
 }

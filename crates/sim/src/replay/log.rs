@@ -6,8 +6,6 @@
 //! (greedy cleaning, hot and cold apart; Rosenblum and Ousterhout, SOSP 1991). A policy whose queue is the log, like
 //! ours, has its own way and counts for itself.
 
-use std::collections::BTreeSet;
-
 use hashbrown::HashMap;
 
 /// Room beyond the policy's capacity, in parts of it, that a log needs so as not to clean all the time: an eighth, as
@@ -25,13 +23,11 @@ const CLEANED: usize = 1;
 /// The units of a cache in a log.
 #[derive(Debug)]
 pub(super) struct Log {
-    /// Key -> slot.
-    places: HashMap<u64, u32>,
+    places: HashMap<u64, Place>,
     /// Slot -> key.
     owners: Vec<u64>,
     live: Vec<u32>,
-    /// Segments that are full, by what lives in them.
-    full: BTreeSet<(u32, u32)>,
+    full: Full,
     free: Vec<u32>,
     /// Segments that were used at all: memory is for these.
     begun: u32,
@@ -41,6 +37,61 @@ pub(super) struct Log {
     segment: usize,
     /// Units that cleaning wrote.
     pub(super) copied: u64,
+    /// Units that are dirty.
+    pub(super) dirty: u64,
+}
+
+/// Where a unit is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    slot: u32,
+    /// Here, since there is room for it: a set of its own would be one more look into RAM at each access.
+    dirty: bool,
+}
+
+/// Segments that are full, and how many holes they have: a tournament, as a hole more rarely changes who has the most of even a few.
+#[derive(Debug)]
+struct Full {
+    /// From `segments` on one more than the holes of each segment, 0 for those that are not full; before, the most of each pair.
+    most: Vec<u32>,
+    segments: usize,
+}
+
+impl Full {
+    fn new(segments: usize) -> Self {
+        let segments = segments.next_power_of_two();
+        Self { most: vec![0; 2 * segments], segments }
+    }
+
+    fn has(&self, segment: u32) -> bool {
+        self.most[self.segments + segment as usize] > 0
+    }
+
+    fn set(&mut self, segment: u32, holes_and_one: u32) {
+        let mut at = self.segments + segment as usize;
+        self.most[at] = holes_and_one;
+        while at > 1 {
+            let most = self.most[at].max(self.most[at ^ 1]);
+            at /= 2;
+            if std::mem::replace(&mut self.most[at], most) == most {
+                break;
+            }
+        }
+    }
+
+    /// The first of those with the most holes, which is no longer one of them.
+    fn take(&mut self) -> Option<u32> {
+        let mut at = 1;
+        while at < self.segments {
+            at *= 2;
+            at += usize::from(self.most[at] < self.most[at + 1]);
+        }
+        let segment = (at - self.segments) as u32;
+        self.has(segment).then(|| {
+            self.set(segment, 0);
+            segment
+        })
+    }
 }
 
 impl Log {
@@ -51,47 +102,68 @@ impl Log {
             places: HashMap::new(),
             owners: Vec::new(),
             live: Vec::new(),
-            full: BTreeSet::new(),
+            full: Full::new(segments),
             free: Vec::new(),
             begun: 0,
             segments: segments as u32,
             open: [None; 2],
             segment,
             copied: 0,
+            dirty: 0,
         }
     }
 
     /// A unit is written, for the first time or anew.
-    pub(super) fn write(&mut self, key: u64) {
-        self.remove(key);
-        self.append(key, NEW);
+    pub(super) fn write(&mut self, key: u64, dirty: bool) {
+        let slot = self.append(key, NEW);
+        self.dirty += u64::from(dirty);
+        if let Some(before) = self.places.insert(key, Place { slot, dirty }) {
+            self.leave(before);
+        }
         // The last free segment takes what is left of those that are cleaned.
         while self.free.len() + ((self.segments - self.begun) as usize) < 2 && self.clean() {}
     }
 
-    /// A unit is dropped.
-    pub(super) fn remove(&mut self, key: u64) {
-        let Some(slot) = self.places.remove(&key) else { return };
-        self.owners[slot as usize] = NOBODY;
-        let segment = slot / self.segment as u32;
-        let live = &mut self.live[segment as usize];
-        let before = *live;
-        *live -= 1;
-        if self.full.remove(&(before, segment)) {
-            self.full.insert((before - 1, segment));
+    /// A unit becomes dirty where it is.
+    pub(super) fn soil(&mut self, key: u64) {
+        if let Some(place) = self.places.get_mut(&key) {
+            self.dirty += u64::from(!std::mem::replace(&mut place.dirty, true));
         }
     }
 
-    fn append(&mut self, key: u64, stream: usize) {
+    /// A unit is dropped; whether it was dirty.
+    pub(super) fn remove(&mut self, key: u64) -> bool {
+        self.places.remove(&key).is_some_and(|place| {
+            self.leave(place);
+            place.dirty
+        })
+    }
+
+    fn leave(&mut self, place: Place) {
+        self.dirty -= u64::from(place.dirty);
+        self.owners[place.slot as usize] = NOBODY;
+        let segment = place.slot / self.segment as u32;
+        self.live[segment as usize] -= 1;
+        if self.full.has(segment) {
+            self.fill(segment);
+        }
+    }
+
+    /// Notes what lives in a segment that is full.
+    fn fill(&mut self, segment: u32) {
+        self.full.set(segment, self.segment as u32 + 1 - self.live[segment as usize]);
+    }
+
+    fn append(&mut self, key: u64, stream: usize) -> u32 {
         let (segment, used) = self.open[stream].unwrap_or_else(|| (self.take_free(), 0));
         let slot = segment as usize * self.segment + used;
         self.owners[slot] = key;
         self.live[segment as usize] += 1;
-        self.places.insert(key, slot as u32);
         self.open[stream] = Some((segment, used + 1)).filter(|_| used + 1 < self.segment);
         if used + 1 == self.segment {
-            self.full.insert((self.live[segment as usize], segment));
+            self.fill(segment);
         }
+        slot as u32
     }
 
     fn take_free(&mut self) -> u32 {
@@ -106,11 +178,14 @@ impl Log {
 
     /// Makes the segment free that has least in it; false if there is none.
     fn clean(&mut self) -> bool {
-        let Some((_, segment)) = self.full.pop_first() else { return false };
+        let Some(segment) = self.full.take() else { return false };
         for slot in segment as usize * self.segment..(segment as usize + 1) * self.segment {
             let key = std::mem::replace(&mut self.owners[slot], NOBODY);
             if key != NOBODY {
-                self.append(key, CLEANED);
+                let slot = self.append(key, CLEANED);
+                if let Some(place) = self.places.get_mut(&key) {
+                    place.slot = slot;
+                }
                 self.copied += 1;
             }
         }
@@ -122,6 +197,11 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Reverse;
+    use std::collections::BTreeSet;
+
+    use flashfront_device::Rng;
+
     use super::*;
 
     #[test]
@@ -131,22 +211,58 @@ mod tests {
             if key >= 10_000 {
                 log.remove(key - 10_000);
             }
-            log.write(key);
+            log.write(key, false);
         }
         assert_eq!(log.copied, 0);
         assert_eq!(log.places.len(), 10_000);
     }
 
     #[test]
+    fn the_first_segment_with_the_most_holes_is_taken() {
+        for segments in [1, 2, 3, 64, 100] {
+            let (mut full, mut order, mut rng) = (Full::new(segments), BTreeSet::new(), Rng::new(1));
+            for _ in 0..3000 {
+                let (segment, holes) = (rng.below(segments as u64) as u32, rng.below(8) as u32);
+                let before = order.iter().copied().find(|it: &(Reverse<u32>, u32)| it.1 == segment);
+                assert_eq!(full.has(segment), before.is_some());
+                before.map(|it| order.remove(&it));
+                full.set(segment, holes + 1);
+                order.insert((Reverse(holes), segment));
+                if rng.below(3) == 0 {
+                    assert_eq!(full.take(), order.pop_first().map(|it| it.1));
+                }
+            }
+            while let Some((_, segment)) = order.pop_first() {
+                assert_eq!(full.take(), Some(segment), "{segments}");
+            }
+            assert_eq!(full.take(), None);
+        }
+    }
+
+    #[test]
+    fn what_is_dirty_stays_so_until_it_is_dropped() {
+        let mut log = Log::new(1000);
+        (0..1000).for_each(|key| log.write(key, key % 2 == 0));
+        log.soil(1);
+        log.soil(2);
+        log.soil(2000);
+        // Others are rewritten until each of these was copied.
+        let mut rng = Rng::new(1);
+        (0..50_000).for_each(|_| log.write(10 + rng.below(990), false));
+        assert!(log.copied > 0);
+        assert_eq!([0, 1, 2, 3, 4, 2000].map(|key| log.remove(key)), [true, true, true, false, true, false]);
+        assert_eq!(log.dirty, 2, "6 and 8");
+    }
+
+    #[test]
     fn what_dies_at_random_is_copied_and_nothing_is_lost() {
         for capacity in [1, 2, 7, 63, 1000, 20_000] {
             let mut log = Log::new(capacity);
-            let mut random = 1_u64;
+            let mut rng = Rng::new(1);
             for _ in 0..20 * capacity {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                log.write((random >> 33) % capacity as u64);
+                log.write(rng.below(capacity as u64), false);
             }
-            assert!(log.places.iter().all(|(key, slot)| log.owners[*slot as usize] == *key), "{capacity}");
+            assert!(log.places.iter().all(|(key, place)| log.owners[place.slot as usize] == *key), "{capacity}");
             let live: u32 = log.live.iter().sum();
             assert_eq!(live as usize, log.places.len(), "{capacity}");
             if capacity == 20_000 {

@@ -108,6 +108,8 @@ impl Unique {
 mod tests {
     use std::collections::HashSet;
 
+    use flashfront_device::Rng;
+
     use super::{FRESH_WORDS, Unique};
 
     #[test]
@@ -121,10 +123,13 @@ mod tests {
 
     #[test]
     fn scattered_blocks_take_little_more_than_their_words() {
-        let (mut unique, mut all, mut key) = (Unique::default(), HashSet::new(), 1_u64);
+        let (mut unique, mut all, mut rng) = (Unique::default(), HashSet::new(), Rng::new(1));
         for nth in 0..1_500_000 {
             // Some come again at once, some much later.
-            key = if nth % 1_000_000 == 0 { 1 } else { key.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1) };
+            if nth == 1_000_000 {
+                rng = Rng::new(1);
+            }
+            let key = rng.next_u64();
             for key in [key, key, key ^ 1] {
                 unique.add(key);
                 all.insert(key);

@@ -8,8 +8,8 @@ use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use flate2::bufread::MultiGzDecoder;
-use lzma_rust2::XzReader;
+use flate2::bufread::GzDecoder;
+use lzma_rust2::{Action, Status, XzStream};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -56,8 +56,10 @@ impl Unpacked {
         let source: Box<dyn Read + Send> = match packing {
             // The reader has a buffer of its own, and asks for much at once.
             Packing::None => Box::new(whole.into_inner()),
-            Packing::Gzip => Box::new(MultiGzDecoder::new(whole)),
-            Packing::Xz => Box::new(XzReader::new_mem_limit(whole, true, memory_kib)),
+            Packing::Gzip => Box::new(Gzip { member: Some(GzDecoder::new(whole)) }),
+            Packing::Xz => {
+                Box::new(Xz { source: whole, stream: XzStream::new_mem_limit(true, memory_kib), failed: None })
+            }
             Packing::Zstd => Box::new(Zstd::new(whole)),
         };
         Ok(Self { source, packed, input })
@@ -127,18 +129,99 @@ fn is_skipped(magic: [u8; 4]) -> bool {
     u32::from_le_bytes(magic) & !0xf == ZSTD_SKIPPED
 }
 
+/// All members of a file. Zeros behind one are padding, as of tapes and of copies in whole blocks; gzip(1) passes them too.
+struct Gzip<R> {
+    /// None once there is no other.
+    member: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> Gzip<R> {
+    /// What begins behind this member.
+    fn next(member: GzDecoder<R>) -> io::Result<Option<GzDecoder<R>>> {
+        let mut source = member.into_inner();
+        loop {
+            let bytes = source.fill_buf()?;
+            let zeros = bytes.iter().take_while(|it| **it == 0).count();
+            match bytes.len() {
+                0 => return Ok(None),
+                all if zeros < all => {
+                    source.consume(zeros);
+                    return Ok(Some(GzDecoder::new(source)));
+                }
+                _ => source.consume(zeros),
+            }
+        }
+    }
+}
+
+impl<R: BufRead> Read for Gzip<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let bytes = member.read(into)?;
+            if bytes > 0 || into.is_empty() {
+                return Ok(bytes);
+            }
+            self.member = self.member.take().map_or(Ok(None), Self::next)?;
+        }
+        Ok(0)
+    }
+}
+
+/// All streams of a file. Of one that is cut all comes that is there; the crate's own reader gives nothing of the last 64 KiB.
+struct Xz<R> {
+    source: R,
+    stream: XzStream,
+    /// What came after what was unpacked last.
+    failed: Option<io::Error>,
+}
+
+impl<R: BufRead> Read for Xz<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        loop {
+            let input = self.source.fill_buf()?;
+            let (ended, before) = (input.is_empty(), self.stream.total_out());
+            let done = self.stream.process(input, into, if ended { Action::Finish } else { Action::Run });
+            let unpacked = (self.stream.total_out() - before) as usize;
+            match done {
+                Ok(done) => {
+                    self.source.consume(done.bytes_consumed);
+                    if unpacked > 0 || done.status == Status::StreamEnd || into.is_empty() {
+                        return Ok(unpacked);
+                    }
+                }
+                Err(error) if unpacked > 0 => {
+                    self.failed = Some(error);
+                    return Ok(unpacked);
+                }
+                Err(error) => return Err(error),
+            }
+            if ended {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+}
+
+/// A block of zstd that is the last of its frame and empty, and a checksum.
+const ZSTD_END: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
+
 /// All frames of a file; ruzstd does one at a time, and leaves its checksum to be compared.
 struct Zstd<R> {
     source: R,
     decoder: FrameDecoder,
     inside: bool,
+    /// Why the frame ends before its end; what was unpacked of it comes first.
+    cut: Option<io::Error>,
 }
 
 impl<R: BufRead> Zstd<R> {
     fn new(source: R) -> Self {
         let mut decoder = FrameDecoder::new();
         decoder.set_max_window_size(WINDOW_BYTES_MAX);
-        Self { source, decoder, inside: false }
+        Self { source, decoder, inside: false, cut: None }
     }
 
     /// Whether there is another frame.
@@ -163,8 +246,21 @@ impl<R: BufRead> Zstd<R> {
         }
     }
 
+    /// Unpacks some more. The decoder holds the last window of a frame back until that ends: so does one that is cut, at once.
+    fn decode(&mut self) {
+        let one = BlockDecodingStrategy::UptoBlocks(1);
+        if let Err(error) = self.decoder.decode_blocks(&mut self.source, one) {
+            let end = BlockDecodingStrategy::UptoBlocks(1);
+            let ended = self.decoder.decode_blocks(&ZSTD_END[..], end);
+            self.cut = Some(io::Error::other(ended.err().unwrap_or(error)));
+        }
+    }
+
     fn end(&mut self) -> io::Result<()> {
         self.inside = false;
+        if let Some(error) = self.cut.take() {
+            return Err(error);
+        }
         let (stored, found) = (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum());
         if stored.is_some() && stored != found {
             return Err(io::Error::new(ErrorKind::InvalidData, "the checksum of a frame is wrong"));
@@ -179,9 +275,8 @@ impl<R: BufRead> Read for Zstd<R> {
             if !self.inside && !self.begin()? {
                 return Ok(0);
             }
-            while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
-                let decoded = self.decoder.decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1));
-                decoded.map_err(io::Error::other)?;
+            while self.decoder.can_collect() == 0 && !self.decoder.is_finished() && self.cut.is_none() {
+                self.decode();
             }
             if self.decoder.can_collect() > 0 || into.is_empty() {
                 return self.decoder.read(into);

@@ -135,6 +135,7 @@ impl Format {
 
 /// What several formats skip.
 const BLANK: &str = "blank lines";
+const COMMENT: &str = "comments";
 const HEADER: &str = "header lines";
 const EMPTY: &str = "requests of no length";
 
@@ -172,7 +173,7 @@ fn read_or_write(word: &[u8]) -> Result<Op, Reason> {
     }
 }
 
-/// Finds the blank lines, and a first line with the names of the columns.
+/// Finds the blank lines, the comments, and a first line with the names of the columns.
 #[derive(Default)]
 struct Prelude {
     over: bool,
@@ -181,6 +182,9 @@ struct Prelude {
 impl Prelude {
     fn skips(&mut self, line: &[u8]) -> Option<Item> {
         let Some(first) = line.iter().find(|it| !it.is_ascii_whitespace()) else { return Some(Item::Skipped(BLANK)) };
+        if *first == b'#' {
+            return Some(Item::Skipped(COMMENT));
+        }
         let header = !self.over && first.is_ascii_alphabetic() && !line.iter().any(u8::is_ascii_digit);
         self.over = true;
         header.then_some(Item::Skipped(HEADER))

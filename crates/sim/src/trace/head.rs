@@ -47,7 +47,7 @@ impl<'a> Head<'a> {
         self.bytes[..end].split(|it| *it == b'\n').take(TRIED)
     }
 
-    /// Whether this parser reads the lines, but for one in ten, and finds requests in them.
+    /// Whether this parser reads the lines, but for one in ten (of few lines: one, if it reads two), and finds requests in them.
     pub(super) fn has_lines_of(&self, mut parser: impl Lines) -> bool {
         let (mut records, mut bad) = (0, 0);
         for line in self.lines() {
@@ -57,7 +57,7 @@ impl<'a> Head<'a> {
                 Err(_) => bad += 1,
             }
         }
-        records > 0 && bad * LINES_PER_BAD <= records
+        records > 0 && (bad * LINES_PER_BAD <= records || bad == 1 && records > 1)
     }
 
     /// Whether this parser reads the records, all of them, and finds requests in them.

@@ -52,7 +52,9 @@ impl Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => write!(f, "can't read the trace: {error}"),
-            Self::Damaged(why) => write!(f, "the trace can't be unpacked: {why}"),
+            Self::Damaged(why) => {
+                write!(f, "the compressed data is cut or damaged, and nothing of it can be unpacked: {why}")
+            }
             Self::Format(error) => error.fmt(f),
         }
     }

@@ -127,6 +127,14 @@ impl Report {
         self.bad > self.records
     }
 
+    /// What one thing of a kind that was left out is called.
+    #[must_use]
+    pub fn one_of(kind: &str) -> String {
+        let many = ["lines", "comments", "requests", "events", "separators", "commands"];
+        let many = many.into_iter().find(|it| kind.split(' ').any(|word| word == *it));
+        many.map_or(kind.to_owned(), |many| kind.replacen(many, &many[..many.len() - 1], 1))
+    }
+
     pub(super) fn skip(&mut self, kind: &'static str) {
         match self.skipped.iter_mut().find(|(it, _)| *it == kind) {
             Some((_, count)) => *count += 1,
@@ -142,5 +150,18 @@ impl Report {
         if self.first_bad.len() < BAD_SHOWN {
             self.first_bad.push(bad);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Report;
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!(Report::one_of("blank lines"), "blank line");
+        assert_eq!(Report::one_of("events C (completed)"), "event C (completed)");
+        assert_eq!(Report::one_of("requests of no length"), "request of no length");
+        assert_eq!(Report::one_of("blkparse's summary"), "blkparse's summary");
     }
 }

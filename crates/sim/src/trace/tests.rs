@@ -170,6 +170,96 @@ fn a_bad_line_makes_no_lookalike_of_a_trace() {
     }
 }
 
+#[test]
+fn a_short_trace_may_have_a_bad_line_and_comments() {
+    for (format, lines) in [
+        ("msr", ["128166372003061629,h,0,Read,4096,4096,9", "128166372003061630,h,0,Write,0,512,9"]),
+        ("spc", ["0,8,4096,r,0.5", "1,8,512,W,0.6"]),
+        ("alibaba", ["419,W,4096,4096,1577808000000046", "419,R,0,512,1577808000000047"]),
+        ("tencent", ["1538323200,8,8,1,77", "1538323200,16,1,0,77"]),
+        ("disksim", ["1.5 0 9 8 1", "2.5 0 17 1 0"]),
+        ("arc", ["8 8 0 0", "16 2 0 1"]),
+        ("blocks", ["7", "8"]),
+    ] {
+        let [one, other] = lines;
+        for (text, bad, comments) in [
+            (format!("{one}\n{other}\nhalf a li"), 1, 0),
+            (format!("from host 7, 2007\n{one}\n{other}"), 1, 0),
+            (format!("# from host 7, 2007\n{one}\n #\n{other}"), 0, 2),
+        ] {
+            let (records, report, name) = read(text.as_bytes(), &Options::default()).unwrap();
+            assert_eq!((name, records.len(), report.bad), (format, 2, bad), "{text}");
+            assert_eq!(report.skipped_total(), comments, "{text}");
+        }
+    }
+    for text in ["7\nx", "7\nx\n8\ny"] {
+        let error = Reader::new(Cursor::new(text), &Options::default()).unwrap_err();
+        assert!(matches!(error, OpenError::Format(FormatError::Unknown)), "{error}");
+    }
+}
+
+/// Objects may be empty or huge, and the clock of those that were logged may jump back: what counts is the most.
+#[test]
+fn objects_of_any_size_are_recognised() {
+    let trace = |size: fn(u32) -> u32| -> Vec<u8> {
+        let record = |nth: u32| {
+            let time = if nth % 19 == 18 { 0 } else { nth / 10 };
+            [&time.to_le_bytes()[..], &u64::from(nth).to_le_bytes(), &size(nth).to_le_bytes(), &[0xff; 8]].concat()
+        };
+        (0..100).flat_map(record).collect()
+    };
+    for size in [|nth| nth % 3 * 512, |nth| if nth % 7 == 0 { u32::MAX } else { 1 }, |_| 4096] as [fn(u32) -> u32; 3] {
+        let (records, report, name) = read(&trace(size), &Options::default()).unwrap();
+        assert_eq!((records.len(), report.bad, name), (100, 0, "oracle-general"));
+    }
+    let error = Reader::new(Cursor::new(trace(|_| 0)), &Options::default()).unwrap_err();
+    assert!(matches!(error, OpenError::Format(FormatError::Unknown)), "{error}");
+}
+
+/// What begins it could be an object, but for what follows.
+#[test]
+fn one_request_of_vscsi_is_no_object() {
+    for fixture in fixtures::all() {
+        let record_bytes = match fixture.format {
+            "vscsi1" => 32,
+            "vscsi2" => 40,
+            "oracle-general" => 24,
+            _ => continue,
+        };
+        let (records, _, name) = read(&fixture.bytes[..record_bytes], &Options::default()).unwrap();
+        assert_eq!((records.len(), name), (1, fixture.format));
+    }
+}
+
+/// `blkparse -t` puts the time since a request was queued before the name of the process, or the error.
+#[test]
+fn flushes_that_were_timed_are_flushes() {
+    let line = |rest: &str| format!("8,0 0 1 1.5 9 {rest}\n");
+    let text = ["D FN (    1000) [x]", "D W 8 + 8 (   10) [x]", "C FN 0 (    1000) [0]", "C W 8 + 8 (   10) [0]"]
+        .map(line)
+        .concat();
+    for action in [Action::Issue, Action::Complete] {
+        let (records, report, _) = read(text.as_bytes(), &Options { action, ..Options::default() }).unwrap();
+        assert_eq!(records.iter().map(|it| it.op).collect::<Vec<_>>(), [Op::Flush, Op::Write]);
+        assert_eq!((report.bad, report.skipped_total()), (0, 2));
+    }
+}
+
+/// `blkparse -s` has totals of each process before the others; what looks like a name among the requests is none.
+#[test]
+fn totals_of_processes_are_no_bad_lines() {
+    let line = "8,0 0 1 1.5 9 Q W 8 + 8 [x]\n";
+    let totals = " Reads Queued:    0,   0KiB\t Writes Queued:    1,   4KiB\n Allocation wait:   0\n";
+    let text = format!(
+        "{line}8,0 0 1 1.5 0 m N x (7)\n{line}fio (4253)\n{totals}Web Content (7, ...)\n{totals}\nCPU0 (8,0):\n{totals}"
+    );
+    let (records, report, name) = read(text.as_bytes(), &Options::default()).unwrap();
+    assert_eq!((records.len(), report.bad, name), (2, 0, "blkparse"));
+    assert_eq!(report.skipped.iter().find(|it| it.0 == "blkparse's summary").map(|it| it.1), Some(9));
+    let text = format!("{line}x y (z)\n{line}");
+    assert_eq!(read(text.as_bytes(), &Options::default()).unwrap().1.bad, 1);
+}
+
 /// What goes up and down in the fourth column is no number of a request; joined traces begin again once.
 #[test]
 fn four_columns_of_something_else_are_not_the_arc_paper_s() {
@@ -246,6 +336,15 @@ fn compressed_members_are_read_as_one() {
         assert!(records.iter().map(|it| it.sector / 8).eq(0..60_000), "{name}");
         assert_eq!((report.bad, format), (0, "blocks"), "{name}");
     }
+    // What copies in whole blocks have behind and between members; other things there are damage.
+    let (first, then) = (gz(b"7\n8"), gz(b"9\n"));
+    let padded = [&first[..], &[0; 700_000], &then, &[0; 511]].concat();
+    let (records, report, _) = read(&padded, &Options::default()).unwrap();
+    assert_eq!((records.iter().map(|it| it.sector / 8).collect::<Vec<_>>(), report.bad), (vec![7, 89], 0));
+    for (name, pack) in PACKERS {
+        let (records, report, _) = read(&[&pack(b"7\n")[..], b"8\n"].concat(), &Options::default()).unwrap();
+        assert_eq!((records.len(), report.bad, report.damage.is_some()), (1, 1, true), "{name}");
+    }
     // A frame that a reader has to skip.
     let mut packed = vec![0x53, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3];
     packed.extend(zstd(b"7\n"));
@@ -274,6 +373,37 @@ fn a_cut_file_is_bad_where_it_ends() {
         rotten[end / 2..end / 2 + 64].fill(0xff);
         let (records, report, _) = read(&rotten, &Options::default()).unwrap();
         assert!(report.bad > 0 || records.len() != 500_000, "{name}: rot went unnoticed");
+    }
+}
+
+/// As long as the window, 128 KiB a block, and a checksum: what a decoder must hold back until it knows how the frame goes on.
+#[test]
+fn what_a_cut_frame_of_zstd_has_unpacked_is_read() {
+    let block = |last: u32, bytes: &[u8]| [&(last | (bytes.len() as u32) << 3).to_le_bytes()[..3], bytes].concat();
+    let all = numbers(0, 50_000);
+    let blocks: Vec<Vec<u8>> = all.chunks(100_000).map(|it| block(0, it)).collect();
+    // A window of 8 MiB, and a checksum.
+    let begun = [&[0x28, 0xb5, 0x2f, 0xfd, 4, 13 << 3][..], &blocks.concat()].concat();
+    let last = block(1, b"50000\n");
+    for (end, lines) in
+        [(&b""[..], 50_000), (&last[..5], 50_000), (&last, 50_001), (&[&last[..], &[9; 3]].concat(), 50_001)]
+    {
+        let (records, report, _) = read(&[&begun[..], end].concat(), &Options::default()).unwrap();
+        assert!(records.iter().map(|it| it.sector / 8).eq(0..lines), "{} of {lines}", records.len());
+        assert!(report.damage.is_some() && report.bad == 1, "{report:?}");
+    }
+}
+
+#[test]
+fn of_a_small_file_that_is_cut_what_is_there_is_read() {
+    for (name, pack) in PACKERS {
+        let packed = pack(&numbers(0, 60_000));
+        let (records, report, _) = read(&packed[..packed.len() * 4 / 10], &Options::default()).unwrap();
+        assert!((6_000..30_000).contains(&records.len()), "{name}: {}", records.len());
+        assert!(report.damage.is_some() && report.bad == 1, "{name}");
+        // Nor is anything lost to what stands behind it.
+        let (records, report, _) = read(&[&packed[..], b"garbage\n"].concat(), &Options::default()).unwrap();
+        assert_eq!((records.len(), report.bad, report.damage.is_some()), (60_000, 1, true), "{name}");
     }
 }
 

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use flashfront_sim::replay::{GridChoice, Replayed, Source};
-use flashfront_sim::trace::{Action, Reason};
+use flashfront_sim::trace::{Action, Reason, Report};
 
 use crate::human;
 
@@ -77,19 +77,12 @@ pub(in crate::sim) fn how(replayed: &Replayed) -> String {
         (replayed.report.bad, "bad line", "bad lines"),
     ];
     let requests = requests.into_iter().filter(|it| it.0 > 0).map(|(count, one, many)| counted(count, one, many));
-    let lines = replayed.report.skipped.iter().map(|(kind, count)| counted(*count, &one(kind), kind));
+    let lines = replayed.report.skipped.iter().map(|(kind, count)| counted(*count, &Report::one_of(kind), kind));
     let left_out: Vec<String> = requests.chain(lines).collect();
     if !left_out.is_empty() {
         out += &format!("; left out: {}", left_out.join(", "));
     }
     out
-}
-
-/// What is said of one thing of a kind.
-fn one(kind: &str) -> String {
-    let many = ["lines", "comments", "requests", "events", "separators", "commands"];
-    let many = many.into_iter().find(|it| kind.split(' ').any(|word| word == *it));
-    many.map_or(kind.to_owned(), |many| kind.replacen(many, &many[..many.len() - 1], 1))
 }
 
 fn counted(count: u64, one: &str, many: &str) -> String {
@@ -172,17 +165,4 @@ fn unaligned(replayed: &Replayed) -> Option<String> {
         human::percent(Some(share)),
         phases.join(" or ")
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::one;
-
-    #[test]
-    fn one_is_not_many() {
-        assert_eq!(one("blank lines"), "blank line");
-        assert_eq!(one("events C (completed)"), "event C (completed)");
-        assert_eq!(one("requests of no length"), "request of no length");
-        assert_eq!(one("blkparse's summary"), "blkparse's summary");
-    }
 }

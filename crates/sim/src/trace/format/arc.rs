@@ -5,7 +5,7 @@
 //! disk's trace in sectors has: by this the two are told apart. The number of the request rises (P1 to P14) or stays as it is (OLTP); of
 //! four numbers of which the last goes up and down, as of `TIME LBA SIZE OPERATION`, neither can be said.
 
-use super::{BLANK, Format, Item, Lines, Parser, record};
+use super::{BLANK, COMMENT, Format, Item, Lines, Parser, record};
 use crate::trace::Op;
 use crate::trace::head::{Fit, Head, LINES_PER_BAD};
 use crate::trace::report::Reason;
@@ -39,7 +39,11 @@ struct Arc {
 impl Lines for Arc {
     fn line(&mut self, line: &[u8]) -> Result<Item, Reason> {
         let mut fields = Fields::blanks(line);
-        let Some(first) = fields.next() else { return Ok(Item::Skipped(BLANK)) };
+        let first = match fields.next() {
+            None => return Ok(Item::Skipped(BLANK)),
+            Some([b'#', ..]) => return Ok(Item::Skipped(COMMENT)),
+            Some(first) => first,
+        };
         let first = number(first, "block")?.checked_mul(self.unit).ok_or(Reason::TooLarge("block"))?;
         let count = fields.number("count")?.checked_mul(self.unit).ok_or(Reason::TooLarge("count"))?;
         fields.number("third field")?;

@@ -40,6 +40,7 @@ impl Lines for Blkparse {
         let Some(first) = fields.next() else { return Ok(Item::Skipped(BLANK)) };
         // `CPU5 (8,16):`, `Total (8,16):`, and before all `Input file sda.blktrace.0 added`.
         self.summary |= (first.starts_with(b"CPU") || first == b"Total") && line.trim_ascii_end().ends_with(b":");
+        self.summary |= !first[0].is_ascii_digit() && is_process(line);
         if (self.summary && !first[0].is_ascii_digit()) || first == b"Input" {
             return Ok(Item::Skipped(SUMMARY));
         }
@@ -55,7 +56,8 @@ impl Lines for Blkparse {
         let what = fields.word("operation")?;
         let flush = what[0] == b'F';
         let op = operation(what);
-        let sector = fields.next().filter(|it| it[0] != b'[');
+        // With -t the time since it was queued stands in brackets before the process, or the error.
+        let sector = fields.next().filter(|it| !b"[(".contains(&it[0]));
         match (sector, fields.next()) {
             (Some(sector), Some(b"+")) => {
                 let sector = number(sector, "sector")?;
@@ -63,9 +65,9 @@ impl Lines for Blkparse {
                 let Some(op) = op else { return Ok(Item::Skipped(DATALESS)) };
                 record(Some(time_ns), op, device, sector, sectors)
             }
-            (Some(_), Some(word)) if word[0] == b'(' => Ok(Item::Skipped(PASSTHROUGH)),
+            (Some(_), Some(word)) if word[0] == b'(' && !flush => Ok(Item::Skipped(PASSTHROUGH)),
             // A completion of nothing has a sector, and its error in brackets.
-            (Some(sector), word) if word.is_none_or(|it| it[0] != b'[') => {
+            (Some(sector), word) if word.is_none_or(|it| !b"[(".contains(&it[0])) => {
                 number(sector, "sector").and(Err(Reason::Missing("length")))
             }
             _ if flush => record(Some(time_ns), Op::Flush, device, 0, 0),
@@ -73,6 +75,13 @@ impl Lines for Blkparse {
             _ => Ok(Item::Skipped(DATALESS)),
         }
     }
+}
+
+/// `fio (4253)` or `fio (4253, ...)`: with -s the totals of each process come before all others.
+fn is_process(line: &[u8]) -> bool {
+    let inner = line.trim_ascii_end().strip_suffix(b")").map(|it| it.strip_suffix(b", ...").unwrap_or(it));
+    let pid = inner.and_then(|it| it.iter().rposition(|it| *it == b'(').map(|at| &it[at + 1..]));
+    pid.is_some_and(|it| number(it, "pid").is_ok())
 }
 
 /// `8,16` as Linux numbers it.

@@ -2,7 +2,7 @@
 //! A plain list of blocks, one number of a 4 KiB block a line, as of the LIRS paper. A `*` separates phases there, and
 //! is skipped, as is a comment that begins with `#`.
 
-use super::{BLANK, Format, Item, Lines, Parser, record};
+use super::{BLANK, COMMENT, Format, Item, Lines, Parser, record};
 use crate::trace::Op;
 use crate::trace::head::Fit;
 use crate::trace::report::Reason;
@@ -26,7 +26,7 @@ impl Lines for Blocks {
         let word = match fields.next() {
             None => return Ok(Item::Skipped(BLANK)),
             Some(b"*") => return Ok(Item::Skipped("separators")),
-            Some([b'#', ..]) => return Ok(Item::Skipped("comments")),
+            Some([b'#', ..]) => return Ok(Item::Skipped(COMMENT)),
             Some(word) => word,
         };
         let sector = number(word, "block")?.checked_mul(BLOCK_SECTORS).ok_or(Reason::TooLarge("block"))?;

@@ -5,7 +5,7 @@
 //! are all multiples of 512 are bytes; tabs between columns and six digits behind the point are the tool that cut
 //! UMass's traces to pages, unless all lengths are multiples of 8: those are whole pages in sectors. Everything else is DiskSim itself. A guess that is wrong is corrected with `--format`.
 
-use super::{BLANK, Format, Item, Lines, Parser, record, record_of_bytes};
+use super::{BLANK, COMMENT, Format, Item, Lines, Parser, record, record_of_bytes};
 use crate::trace::Op;
 use crate::trace::head::{Fit, Head};
 use crate::trace::report::Reason;
@@ -60,11 +60,15 @@ const PAGES: Disksim = Disksim { length_unit: Some(8), ..DISKSIM };
 impl Lines for Disksim {
     fn line(&mut self, line: &[u8]) -> Result<Item, Reason> {
         let mut fields = Fields::blanks(line);
-        let Some(time) = fields.next() else { return Ok(Item::Skipped(BLANK)) };
+        let time = match fields.next() {
+            None => return Ok(Item::Skipped(BLANK)),
+            Some([b'#', ..]) => return Ok(Item::Skipped(COMMENT)),
+            Some(time) => time,
+        };
         let time_ns = time_of(time, self.time_unit_ns)?;
         let device = fields.number32("device")?;
         let (place, length) = (fields.number("place")?, fields.number("length")?);
-        let op = if fields.number("flags")? & 1 == 1 { Op::Read } else { Op::Write };
+        let op = direction(fields.word(FLAGS)?)?;
         fields.end()?;
         match self.length_unit {
             None => record_of_bytes(Some(time_ns), op, device, place, length),
@@ -74,6 +78,16 @@ impl Lines for Disksim {
             }
         }
     }
+}
+
+const FLAGS: &str = "flags";
+
+/// What the flags say, which DiskSim reads as a hexadecimal number.
+fn direction(flags: &[u8]) -> Result<Op, Reason> {
+    let digits = flags.strip_prefix(b"0x").unwrap_or(flags);
+    let last = digits.last().filter(|_| digits.iter().all(u8::is_ascii_hexdigit));
+    let last = last.and_then(|it| char::from(*it).to_digit(16)).ok_or(Reason::NotNumber(FLAGS))?;
+    Ok(if last & 1 == 1 { Op::Read } else { Op::Write })
 }
 
 fn fit(head: &Head<'_>, variant: &Disksim) -> Fit {
@@ -106,6 +120,6 @@ fn columns(line: &[u8]) -> Option<(&[u8], u64, u64)> {
     let time = fields.next().filter(|it| time_of(it, 1).is_ok())?;
     fields.number32("device").ok()?;
     let (place, length) = (fields.number("place").ok()?, fields.number("length").ok()?);
-    fields.number("flags").ok()?;
+    direction(fields.word(FLAGS).ok()?).ok()?;
     fields.end().ok().map(|()| (time, place, length))
 }
