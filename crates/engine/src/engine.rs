@@ -233,11 +233,12 @@ impl Engine {
         &self.shared.superblock
     }
 
-    /// The number that a new mirror would have as a member; `None` while there are two, or one is being left out. No
-    /// I/O for that member begins then.
+    /// The number that a new mirror would have as a member; `None` while there are two, or one is being left out, or is no longer filled but
+    /// reads for that are under way. Else no I/O for that member begins.
     #[must_use]
     pub fn free_member(&self) -> Option<u8> {
-        self.shared.members.free()
+        let filling = self.lanes.iter().any(|lane| lane.sync.is_some());
+        self.shared.members.free().filter(|_| !filling)
     }
 
     /// A snapshot of counters and gauges.

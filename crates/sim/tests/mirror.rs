@@ -228,6 +228,32 @@ fn a_mirror_that_is_whole_has_all_that_is_dirty() {
     }
 }
 
+/// What is asked for too early would be forgotten.
+#[test]
+fn the_place_of_a_mirror_is_free_when_its_filling_has_ended() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let mut client = client();
+    client.world.member_mut(1).unwrap().faults.lose_device();
+    write_and_flush(&mut client, 7);
+    client.world.take_away(1);
+    let slow = Fault::Stall { hold_ns: 10 * SECOND_NS };
+    client.world.cache.faults.order(Rule { op: Some(Op::Read), ..Rule::always(slow) });
+    client.world.control(Control::AddMirror);
+    client.world.pass(SECOND_NS);
+    client.world.member_mut(1).unwrap().faults.lose_device();
+    write_and_flush(&mut client, 9);
+    assert_eq!(client.world.engine().status().mirror, MirrorStatus::Alone { member: 0 });
+    assert_eq!(client.world.engine().free_member(), None, "blocks are being read for it");
+    client.world.cache.faults.heal();
+    client.world.pass(20 * SECOND_NS);
+    client.world.take_away(1);
+    assert_eq!(client.world.engine().free_member(), Some(1));
+    client.world.control(Control::AddMirror);
+    assert!(client.world.drive_until(|world| world.engine().status().mirror == MirrorStatus::Whole));
+    nobody_noticed(&mut client);
+    leave(client);
+}
+
 #[test]
 fn a_power_cut_while_a_mirror_is_filled() {
     for events in (0..400).step_by(7) {
