@@ -461,7 +461,16 @@ impl Lane {
 
     /// Whether a request in flight changes this block.
     pub(crate) fn is_changing(&self, flat: Flat) -> bool {
-        let covers = |piece: &Piece| piece.kind != PieceKind::Read && (piece.first..piece.end()).contains(&flat);
+        self.has_piece(flat, |kind| kind != PieceKind::Read)
+    }
+
+    /// Whether one changes it on its origin, or is going to.
+    pub(crate) fn is_changing_on_origin(&self, flat: Flat) -> bool {
+        self.has_piece(flat, |kind| !matches!(kind, PieceKind::Read | PieceKind::Write))
+    }
+
+    fn has_piece(&self, flat: Flat, is: impl Fn(PieceKind) -> bool) -> bool {
+        let covers = |piece: &Piece| is(piece.kind) && (piece.first..piece.end()).contains(&flat);
         self.pieces.iter().any(|(_, piece)| covers(piece))
     }
 

@@ -90,6 +90,8 @@ pub(crate) struct Reclaim {
     pub(crate) sparse: Sparse,
     /// The victim that is reclaimed for its holes, though much of it is dirty.
     compacting: Option<u32>,
+    /// Those of which something had to stay, since an origin has been away.
+    not_compacted: Vec<u32>,
     /// When segments that the policy would have given up first were passed over, as too much of them is dirty still; nothing if the last time it was not so.
     behind: Option<Time>,
 }
@@ -124,6 +126,9 @@ impl Lane {
             return;
         }
         self.resume_victims(cx);
+        if !cx.shared.away {
+            self.reclaim.not_compacted.clear();
+        }
         let mut victims = self.reclaim.victims.len() - self.stuck_victims(cx);
         let coming = victims.saturating_sub(self.waiting_victims(cx)) + self.reclaim.freeing.len();
         let watermark = self.reclaim.watermark(&self.log);
@@ -162,9 +167,12 @@ impl Lane {
         few && !ending && room && !self.has_trouble(cx)
     }
 
-    /// Whether a dirty block must stay in its slot: it is lost, or a request changes it, which waits for its destage or is replacing it on the origin.
-    fn must_stay(&self, flat: Flat, cx: &Cx<'_>) -> bool {
-        cx.shared.lost.contains(&flat) || self.is_changing(flat)
+    /// Whether a dirty block must stay in its slot: it is lost, or a request changes it, which waits for its destage or is replacing it on the origin. One that will
+    /// be written anew in the log is better left there, but where the room for that comes of moving it.
+    fn must_stay(&self, segment: u32, flat: Flat, cx: &Cx<'_>) -> bool {
+        let compacting = self.reclaim.compacting == Some(segment);
+        let changes = if compacting { self.is_changing_on_origin(flat) } else { self.is_changing(flat) };
+        changes || cx.shared.lost.contains(&flat)
     }
 
     /// Goes on with victims whose dirty blocks are destaged or rewritten, and with those that waited to have them moved.
@@ -311,7 +319,7 @@ impl Lane {
         let dirty: Vec<(Flat, Found)> = victim.blocks.iter().filter_map(found).collect();
         let (mut survivors, mut waits) = (Vec::new(), false);
         for (flat, found) in dirty {
-            if moves && !self.must_stay(flat, cx) {
+            if moves && !self.must_stay(segment, flat, cx) {
                 survivors.push(Survivor { segment, flat, found, hits: found.hits });
             } else if !cx.shared.lost.contains(&flat) {
                 self.urgent.insert(flat);
@@ -320,6 +328,10 @@ impl Lane {
         }
         if let Some(victim) = self.reclaim.victims.get_mut(&segment).filter(|_| waits) {
             victim.waits.get_or_insert((self.log.segments[segment as usize].dirty, cx.now));
+        }
+        if moves && waits && survivors.is_empty() && self.reclaim.compacting == Some(segment) {
+            self.reclaim.not_compacted.push(segment);
+            self.give_back_victim(segment);
         }
         self.read_survivors(segment, &survivors, cx);
     }
@@ -370,7 +382,7 @@ impl Lane {
                 self.suspect.insert(flat);
             } else if !sound {
                 self.damaged(flat, found.slot, result, cx);
-            } else if current.dirty && !others && !self.must_stay(flat, cx) {
+            } else if current.dirty && !others && !self.must_stay(segment, flat, cx) {
                 self.move_dirty(survivor, current, span, cx);
             } else if !found.dirty {
                 let hits = (hits + current.hits.saturating_sub(found.hits)).min(HITS_MAX);

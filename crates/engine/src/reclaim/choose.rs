@@ -71,7 +71,8 @@ impl Lane {
     }
 
     /// While an origin takes nothing, its dirty blocks can lie in all segments: then the holes between them are all the room there is. Chooses the segment that
-    /// has the fewest of them, to move these; one at a time (test: `a_log_full_of_scattered_dirty_blocks_has_room`).
+    /// has the fewest of them, to move these; one at a time (tests: `a_log_full_of_scattered_dirty_blocks_has_room`,
+    /// `a_power_cut_while_a_log_is_compacted`).
     pub(super) fn compact(&mut self, cx: &Cx<'_>) -> Option<u32> {
         let compacting = self.reclaim.compacting.is_some();
         if !cx.shared.away || compacting || self.has_trouble(cx) {
@@ -80,7 +81,9 @@ impl Lane {
         let most = (self.log.segment_slots() / COMPACTED_PART).min(self.log.room_to_compact());
         let covered = self.checkpoint.covers;
         let fit = |it: &Segment| it.is_evictable(covered) && it.pins == 0 && it.dirty <= most;
-        let (id, _) = (0..).zip(&self.log.segments).filter(|(_, it)| fit(it)).min_by_key(|(_, it)| it.dirty)?;
+        let tried = |id: &u32| self.reclaim.not_compacted.contains(id);
+        let segments = (0..).zip(&self.log.segments).filter(|(id, it)| fit(it) && !tried(id));
+        let (id, _) = segments.min_by_key(|(_, it)| it.dirty)?;
         self.reclaim.compacting = Some(id);
         self.policy.forget(SegmentId(id));
         Some(id)

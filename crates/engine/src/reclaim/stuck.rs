@@ -85,7 +85,7 @@ impl Lane {
         }
     }
 
-    fn give_back_victim(&mut self, id: u32) {
+    pub(super) fn give_back_victim(&mut self, id: u32) {
         let Some(victim) = self.reclaim.victims.remove(&id) else { return };
         self.reclaim.compacting = self.reclaim.compacting.filter(|compacting| *compacting != id);
         for (flat, _) in victim.blocks {

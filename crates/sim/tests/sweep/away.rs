@@ -2,11 +2,12 @@
 //! Origins that are away, refusing or silent: those of the same cache that aren't notice nothing (ADR 0023).
 
 use flashfront_device::Rng;
+use flashfront_device::sim::Fate;
 use flashfront_device::wrap::{Fault, Rule};
 use flashfront_engine::{DeviceError, Event, Mode, Op, RequestId, RequestOp};
 use flashfront_sim::{Client, WorldSpec};
 
-use super::{lazy, place, small};
+use super::{FATES, events, lazy, place, small};
 
 const MINUTE_NS: u64 = 60_000_000_000;
 /// It answers nothing for so long.
@@ -47,7 +48,7 @@ fn an_origin_that_is_away_stops_no_other() {
                 let (at, sectors) = place(&mut rng, all, 64);
                 away.push(client.write(0, at, sectors, false));
             }
-            let id = client.write(1, rng.below(all / 8) * 8, 8, false);
+            let id = write_anywhere(&mut client, 1, &mut rng);
             answered(&mut client, id, &format!("{fault:?}: write {nth}"));
         }
         assert!(away.iter().any(|id| client.world.waits(*id)), "who writes more than its part has to wait");
@@ -69,16 +70,15 @@ fn origins_that_fall_silent_together_leave_room() {
         client.world.origins[away].faults.order(Rule { op: Some(Op::Write), ..Rule::always(SILENCE) });
     }
     let mut rng = Rng::new(3);
-    let all = client.sectors(0);
     for nth in 0..4 * LIMIT {
-        client.write(nth as usize % 2 * 2, rng.below(all / 8) * 8, 8, false);
+        write_anywhere(&mut client, nth as usize % 2 * 2, &mut rng);
     }
     // Not long enough for anybody to know it.
     client.world.pass(2_500_000_000);
     let status = client.world.engine().status();
     assert!(status.blocks_dirty > LIMIT * 2 / 3, "they have not filled it: {status:?}");
     for nth in 0..2 * LIMIT {
-        let id = client.write(1, rng.below(all / 8) * 8, 8, false);
+        let id = write_anywhere(&mut client, 1, &mut rng);
         answered(&mut client, id, &format!("write {nth}"));
     }
     for away in [0, 2] {
@@ -88,28 +88,38 @@ fn origins_that_fall_silent_together_leave_room() {
     client.leave();
 }
 
-/// The log is full of segments that are dirty in part when the origin falls silent whose blocks these are, as after a life of random writes. Until
-/// that is known the others may wait, once; from then on there is room wherever there are holes.
+/// A log of that many segments and lanes, full of segments that are dirty in part, as after a life of random writes; whose blocks these are that origin is
+/// silent from now on.
+fn scattered(segments: u32, lanes: u32, percent: u64) -> Client {
+    let mut spec = WorldSpec { segments_per_lane: segments, ..before(2, lanes) };
+    let capacity = u64::from(segments * 16 * lanes);
+    spec.options.dirty_limit_blocks = Some(capacity * percent / 100);
+    let mut client = Client::fresh(spec);
+    let mut rng = Rng::new(percent);
+    for _ in 0..4 * capacity {
+        write_anywhere(&mut client, 0, &mut rng);
+        client.finish_to(32);
+    }
+    client.world.origins[0].faults.order(Rule { op: Some(Op::Write), ..Rule::always(SILENCE) });
+    client
+}
+
+fn write_anywhere(client: &mut Client, origin: usize, rng: &mut Rng) -> RequestId {
+    let blocks = client.sectors(origin) / 8;
+    client.write(origin, rng.below(blocks) * 8, 8, false)
+}
+
+/// Until it is known that the origin is away the others may wait, once; from then on there is room wherever there are holes.
 #[test]
 fn a_log_full_of_scattered_dirty_blocks_has_room() {
     for (lanes, percent) in [(1, 30), (2, 50), (1, 70), (2, 88)] {
-        let mut spec = WorldSpec { segments_per_lane: 96, ..before(2, lanes) };
-        let capacity = u64::from(96 * 16 * lanes);
-        spec.options.dirty_limit_blocks = Some(capacity * percent / 100);
-        let mut client = Client::fresh(spec);
-        let mut rng = Rng::new(percent);
-        let all = client.sectors(0);
-        for _ in 0..4 * capacity {
-            client.write(0, rng.below(all / 8) * 8, 8, false);
-            client.finish_to(32);
-        }
-        client.world.origins[0].faults.order(Rule { op: Some(Op::Write), ..Rule::always(SILENCE) });
-        let mut longest = 0;
-        for nth in 0..2 * capacity {
+        let mut client = scattered(64, lanes, percent);
+        let (mut rng, mut longest) = (Rng::new(7), 0);
+        for nth in 0..2 * 64 * 16 * lanes {
             if nth % 16 == 0 {
-                client.write(0, rng.below(all / 8) * 8, 8, false);
+                write_anywhere(&mut client, 0, &mut rng);
             }
-            let (id, began) = (client.write(1, rng.below(all / 8) * 8, 8, false), client.world.now);
+            let (id, began) = (write_anywhere(&mut client, 1, &mut rng), client.world.now);
             answered(&mut client, id, &format!("{percent} % may be dirty: write {nth}"));
             longest = longest.max(client.world.now.since_ns(began));
         }
@@ -118,6 +128,40 @@ fn a_log_full_of_scattered_dirty_blocks_has_room() {
         client.finish();
         client.leave();
     }
+}
+
+/// Dirty blocks are moved into the last free segments, and those that they leave are written anew: cut at many moments, nothing is lost, and there is room
+/// to start.
+#[test]
+fn a_power_cut_while_a_log_is_compacted() {
+    let mut cut = 0;
+    for (seed, percent) in (0..).zip([50, 88]) {
+        let mut client = scattered(48, 1, percent);
+        let mut rng = Rng::new(seed);
+        let moved = |client: &Client| client.world.counters().reinserted_blocks;
+        client.world.pass(4_000_000_000);
+        let mut last = moved(&client);
+        for nth in 0..200 {
+            write_anywhere(&mut client, 1, &mut rng);
+            if nth % 7 == 0 {
+                client.flush(1);
+            }
+            events(&mut client, rng.below(12));
+            // Beside those to the silent one.
+            client.finish_to(32 + 24);
+            if moved(&client) == last || nth % 2 == 0 {
+                continue;
+            }
+            last = moved(&client);
+            cut += 1;
+            let mut after = client.crashed(nth, FATES[nth as usize % 4], Fate::Mixed);
+            after.world.origins[0].faults.heal();
+            after.open();
+            after.read_all();
+            after.leave();
+        }
+    }
+    assert!(cut > 20, "compacted at {cut} moments only");
 }
 
 /// What has a bound of its own (parts of blocks that have to be completed, discards and zeroes without payload) has it for each origin.
