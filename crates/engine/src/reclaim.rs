@@ -309,9 +309,15 @@ impl Lane {
     /// Moves the dirty blocks of a victim, or has them destaged.
     fn dirty_step(&mut self, segment: u32, cx: &mut Cx<'_>) {
         let moves = self.is_to_move(segment, cx);
+        let compacting = self.reclaim.compacting == Some(segment);
+        let Segment { dirty, pins, .. } = self.log.segments[segment as usize];
         let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
-        victim.parked = moves && self.log.saturated();
+        victim.parked = moves && self.log.saturated() || compacting && pins > 0;
         if victim.parked {
+            if pins > 0 {
+                // Mostly a reader, which leaves soon; but it may be a run.
+                victim.waits.get_or_insert((dirty, cx.now));
+            }
             return;
         }
         let index = &self.index;
@@ -329,7 +335,7 @@ impl Lane {
         if let Some(victim) = self.reclaim.victims.get_mut(&segment).filter(|_| waits) {
             victim.waits.get_or_insert((self.log.segments[segment as usize].dirty, cx.now));
         }
-        if moves && waits && survivors.is_empty() && self.reclaim.compacting == Some(segment) {
+        if moves && waits && survivors.is_empty() && compacting {
             self.reclaim.not_compacted.push(segment);
             self.give_back_victim(segment);
         }
