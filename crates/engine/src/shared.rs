@@ -263,6 +263,9 @@ impl Shared {
 
     /// Dirty blocks of an origin that are not lost.
     pub(crate) fn undrained(&self, origin: &Origin) -> u64 {
+        if self.lost.is_empty() {
+            return origin.dirty;
+        }
         let places = origin.places();
         origin.dirty - self.lost.range(Flat(places.start)..Flat(places.end)).count() as u64
     }

@@ -64,8 +64,12 @@ impl Room {
         let shared = &*cx.shared;
         let (limit, origins) = (shared.dirty_limit, shared.origins.len());
         let mut room = Self { taken: shared.held(&shared.origins[at]), limit };
+        if origins == 1 {
+            return room;
+        }
+        let kept = kept(limit, origins as u64);
         for other in (0..origins).filter(|other| *other != at) {
-            let taken = shared.held(&shared.origins[other]).max(kept(limit, origins as u64));
+            let taken = shared.held(&shared.origins[other]).max(kept);
             if destager.is_away(other, cx) {
                 room.limit = room.limit.saturating_sub(taken).max(1);
             } else {
