@@ -13,8 +13,9 @@ use crate::sync::COPIES_MAX;
 use crate::write::MERGING_MAX;
 use crate::zeroes::{RAGGED_MAX, WHOLE_BLOCKS};
 
-/// Single blocks of a lane beside survivors, merges and copies to a new mirror: headers of victims, and the second merge of the piece that comes last.
-const SINGLE_OF_LANE: u32 = VICTIMS_MAX as u32 + 1;
+/// Single blocks of a lane beside survivors, merges and copies to a new mirror: headers of victims and of one that is compacted, and the second merge of the
+/// piece that comes last.
+const SINGLE_OF_LANE: u32 = VICTIMS_MAX as u32 + 2;
 /// Single blocks of all: zeroes for parts of blocks, the second of the request that comes last, and the superblock.
 const SINGLE_OF_ALL: u32 = RAGGED_MAX + 2;
 

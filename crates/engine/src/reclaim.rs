@@ -135,7 +135,12 @@ impl Lane {
         let mut wanted = watermark.saturating_sub(self.log.free_segments() + coming);
         while wanted > 0 {
             let has_place = victims < VICTIMS_MAX;
-            let Some(id) = (if has_place { self.choose_victim(cx) } else { self.compact(cx) }) else { return };
+            let Some(id) = (if has_place { self.choose_victim(cx) } else { self.compact(cx) }) else {
+                if !has_place && cx.shared.away && self.reclaim.compacting.is_none() {
+                    self.checkpoint.wanted |= self.checkpoint_helps(self.log.segment_slots() / COMPACTED_PART);
+                }
+                return;
+            };
             self.log.segments[id as usize].state = State::Victim;
             self.reclaim.victims.insert(id, Victim::default());
             if self.log.segments[id as usize].live > 0 {
@@ -158,21 +163,24 @@ impl Lane {
     fn is_to_move(&self, segment: u32, cx: &Cx<'_>) -> bool {
         let Segment { dirty, pins, .. } = self.log.segments[segment as usize];
         let (part, room) = if self.reclaim.compacting == Some(segment) {
-            (COMPACTED_PART, self.log.room_to_compact() > 0)
+            (COMPACTED_PART, self.log.room_to_compact() > 0 && self.elsewhere.is_empty())
         } else {
-            (MOVED_PART, self.log.has_room_to_move())
+            (MOVED_PART, self.log.has_room_to_move() && !self.has_trouble(cx))
         };
         let few = dirty <= self.log.segment_slots() / part && pins == 0;
         let ending = cx.shared.cache_failed || cx.shared.stopping;
-        few && !ending && room && !self.has_trouble(cx)
+        few && !ending && room
     }
 
     /// Whether a dirty block must stay in its slot: it is lost, or a request changes it, which waits for its destage or is replacing it on the origin. One that will
     /// be written anew in the log is better left there, but where the room for that comes of moving it.
     fn must_stay(&self, segment: u32, flat: Flat, cx: &Cx<'_>) -> bool {
-        let compacting = self.reclaim.compacting == Some(segment);
-        let changes = if compacting { self.is_changing_on_origin(flat) } else { self.is_changing(flat) };
-        changes || cx.shared.lost.contains(&flat)
+        cx.shared.lost.contains(&flat)
+            || if self.reclaim.compacting == Some(segment) {
+                self.is_changing_on_origin(flat) || self.suspect.contains(&flat)
+            } else {
+                self.is_changing(flat)
+            }
     }
 
     /// Goes on with victims whose dirty blocks are destaged or rewritten, and with those that waited to have them moved.
@@ -335,7 +343,7 @@ impl Lane {
         if let Some(victim) = self.reclaim.victims.get_mut(&segment).filter(|_| waits) {
             victim.waits.get_or_insert((self.log.segments[segment as usize].dirty, cx.now));
         }
-        if moves && waits && survivors.is_empty() && compacting {
+        if moves && survivors.is_empty() && compacting {
             self.reclaim.not_compacted.push(segment);
             self.give_back_victim(segment);
         }
@@ -457,13 +465,14 @@ impl Lane {
             }
         }
         let early = cx.shared.planted(Canary::FreedWhileRead);
-        let (log, freeing) = (&mut self.log, &mut self.reclaim.freeing);
+        let (log, freeing, tried) = (&mut self.log, &mut self.reclaim.freeing, &mut self.reclaim.not_compacted);
         self.reclaim.pinned.retain(|&segment| {
             let pinned = log.segments[segment as usize].pins > 0 && !early;
             if !pinned {
                 self.neighbours.gone(core::mem::take(&mut log.segments[segment as usize].neighbours));
                 log.give_free(segment);
                 freeing.remove(&segment);
+                tried.retain(|id| *id != segment);
             }
             pinned
         });

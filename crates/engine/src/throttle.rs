@@ -50,33 +50,60 @@ impl Cost {
     }
 }
 
-/// What is taken of the dirty limit, in blocks, as the writers of one origin see it, and how much there is for them.
+/// What all origins have of the dirty limit, in blocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rooms {
+    limit: u64,
+    /// What is kept for each.
+    kept: u64,
+    /// What those have that aren't away, and what of the kept they don't use.
+    held: u64,
+    unused: u64,
+    /// What those that are away keep from the others: of it nothing will become clean.
+    gone: u64,
+}
+
+/// What is taken of the limit, as the writers of one origin see it, and how much there is for them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub(crate) taken: u64,
     pub(crate) limit: u64,
 }
 
-impl Room {
-    /// Others have what they have, but at least what is kept for each: so however many fall silent at a time, none keeps out another. Of those that
-    /// are away nothing will become clean: what they have is no part of it.
-    pub(crate) fn of(at: usize, destager: &Destager, cx: &Cx<'_>) -> Self {
-        let shared = &*cx.shared;
-        let (limit, origins) = (shared.dirty_limit, shared.origins.len());
-        let mut room = Self { taken: shared.held(&shared.origins[at]), limit };
-        if origins == 1 {
-            return room;
-        }
-        let kept = kept(limit, origins as u64);
-        for other in (0..origins).filter(|other| *other != at) {
-            let taken = shared.held(&shared.origins[other]).max(kept);
-            if destager.is_away(other, cx) {
-                room.limit = room.limit.saturating_sub(taken).max(1);
+impl Rooms {
+    pub(crate) fn new(destager: &Destager, cx: &Cx<'_>) -> Self {
+        let (limit, origins) = (cx.shared.dirty_limit, cx.shared.origins.len());
+        let mut rooms = Self { limit, kept: kept(limit, origins as u64), held: 0, unused: 0, gone: 0 };
+        for (at, origin) in cx.shared.origins.iter().enumerate() {
+            let held = cx.shared.held(origin);
+            if destager.is_away(at, cx) {
+                rooms.gone += held.max(rooms.kept);
             } else {
-                room.taken += taken;
+                rooms.held += held;
+                rooms.unused += rooms.kept.saturating_sub(held);
             }
         }
-        room
+        rooms
+    }
+
+    /// However many origins fall silent at a time, what is kept for another one is there.
+    pub(crate) fn of(&self, at: usize, destager: &Destager, cx: &Cx<'_>) -> Room {
+        let own = cx.shared.held(&cx.shared.origins[at]);
+        let (taken, others) = if destager.is_away(at, cx) {
+            (self.held + own, self.unused + self.gone - own.max(self.kept))
+        } else {
+            (self.held, self.unused + self.gone - self.kept.saturating_sub(own))
+        };
+        Room { taken, limit: self.limit.saturating_sub(others) }
+    }
+}
+
+impl Room {
+    fn of(at: usize, destager: &Destager, cx: &Cx<'_>) -> Self {
+        match cx.shared.origins.as_slice() {
+            [only] => Self { taken: cx.shared.held(only), limit: cx.shared.dirty_limit },
+            _ => Rooms::new(destager, cx).of(at, destager, cx),
+        }
     }
 
     /// Whether so many blocks more are too many.
@@ -96,7 +123,7 @@ impl Room {
             return 0;
         }
         let over = (self.taken - soft).min(limit - soft);
-        let (over, whole) = (u128::from(over), u128::from(limit - soft));
+        let (over, whole) = (u128::from(over), u128::from(limit - soft).max(1));
         let part = u128::from(cost_ns) * 4 * over * over / (whole * whole);
         u64::try_from(part).map_or(PAUSE_MAX_NS, |ns| ns.min(PAUSE_MAX_NS))
     }
@@ -104,14 +131,14 @@ impl Room {
 
 /// So much may be dirty before writers are slowed.
 fn soft(limit: u64) -> u64 {
-    (limit * SOFT_PERCENT / 100).min(limit - 1)
+    (limit * SOFT_PERCENT / 100).min(limit.saturating_sub(1))
 }
 
-/// What is kept of the limit for each of so many origins: an eighth for all others of one, and room for a piece, however long. Of a limit that hasn't
-/// got that, nothing.
+/// What is kept of the limit for each of so many origins: an eighth for all others of one, and room for a piece, however long, but not more than half
+/// of the limit for all. Of one that is too small for that, nothing.
 fn kept(limit: u64, origins: u64) -> u64 {
-    let kept = (limit / 8 / (origins - 1).max(1)).max(PIECE_BLOCKS_MAX);
-    if kept * origins <= limit { kept } else { 0 }
+    let kept = (limit / 8 / (origins - 1).max(1)).max(PIECE_BLOCKS_MAX).min(limit / 2 / origins);
+    if limit < 2 * PIECE_BLOCKS_MAX { 0 } else { kept }
 }
 
 impl Throttle {
@@ -205,6 +232,10 @@ fn wait(at: usize, blocks: u64, destager: &Destager, cx: &Cx<'_>) -> Option<Wait
     let (held, origins) = (shared.held(&shared.origins[at]), shared.origins.len() as u64);
     if origins > 1 && held > 0 && held + blocks > shared.dirty_limit / origins && destager.is_away(at, cx) {
         Some(Wait::ForItself)
+    } else if held == 0 {
+        // Of a small limit a long piece can be more than what is kept for others leaves.
+        let all: u64 = shared.origins.iter().map(|origin| shared.held(origin)).sum();
+        (all + blocks > shared.dirty_limit).then_some(Wait::ForOthers)
     } else {
         Room::of(at, destager, cx).lacks(blocks).then_some(Wait::ForOthers)
     }

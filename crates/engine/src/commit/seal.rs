@@ -196,7 +196,9 @@ impl Lane {
         }
         // Which may have had no room for what is to be noted.
         let noted = full && self.log.unsealed_waiters.is_empty() && self.log.notes.is_empty();
-        let sealed = noted || self.open(Stream::Writes, if frees { For::Freed } else { For::Clients }, cx);
+        // A commit that is open needs no room to be sealed.
+        let needs_none = frees || self.log.tails[Stream::Writes as usize].open.is_some();
+        let sealed = noted || self.open(Stream::Writes, if needs_none { For::Freed } else { For::Clients }, cx);
         if sealed && !noted {
             self.seal_now(Stream::Writes, cx);
         }

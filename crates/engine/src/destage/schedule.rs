@@ -13,7 +13,7 @@ use crate::lane::{Lane, Lanes};
 use crate::places;
 use crate::router::Router;
 use crate::shared::{Cx, FlushWaiter, Origin, Shared};
-use crate::throttle::{Cost, Room, Throttle};
+use crate::throttle::{Cost, Room, Rooms, Throttle};
 use crate::types::{Mode, Time};
 
 /// No request for this long is idle; no I/O for a client at an origin for this long, and destage needs not yield.
@@ -173,7 +173,8 @@ impl Destager {
         cx: &mut Cx<'_>,
     ) {
         let origins = self.origins.len();
-        cx.shared.cache_reads.no_room = (0..origins).any(|at| Room::of(at, self, cx).is_scarce());
+        let rooms = Rooms::new(self, cx);
+        cx.shared.cache_reads.no_room = (0..origins).any(|at| rooms.of(at, self, cx).is_scarce());
         self.turn = (self.turn + 1) % origins.max(1);
         let crowded = throttle.is_crowded(self, cx);
         for nth in 0..origins {
@@ -182,7 +183,7 @@ impl Destager {
                 // What becomes dirty next is as old as this.
                 self.origins[at].sweep_began = cx.now;
             }
-            let pace = self.pace(at, lanes, requests, crowded, throttle, cx);
+            let pace = self.pace(at, lanes, requests, (rooms.of(at, self, cx), crowded), throttle, cx);
             self.step_of(at, pace, lanes, router, cx);
         }
     }
@@ -202,7 +203,7 @@ impl Destager {
         at: usize,
         lanes: &Lanes,
         requests: usize,
-        crowded: bool,
+        (room, crowded): (Room, bool),
         throttle: &Throttle,
         cx: &Cx<'_>,
     ) -> Option<Pace> {
@@ -214,7 +215,6 @@ impl Destager {
         let waited_for = || lanes.iter().any(|lane| lane.next_urgent(origin.places()).is_some());
         let recent = |at: Time| cx.now.since_ns(at) < IDLE_AFTER_NS;
         let aged = batches.aged(cx);
-        let room = Room::of(at, self, cx);
         pace(View {
             // Destage is at full speed where this origin's writers have to stop.
             dirty: room.taken,

@@ -65,9 +65,15 @@ impl Lane {
             Some(_) if cx.shared.away => slots / COMPACTED_PART,
             Some(SegmentId(id)) => return Some(id),
         };
-        let helps = |it: &Segment| it.state == State::Closed && it.last_seq >= covered && it.dirty <= dirty_max;
-        self.checkpoint.wanted |= segments.iter().any(helps);
+        self.checkpoint.wanted |= self.checkpoint_helps(dirty_max);
         victim.map(|id| id.0)
+    }
+
+    /// Whether a full segment of which so much is dirty at most waits for a checkpoint.
+    pub(super) fn checkpoint_helps(&self, dirty_max: u32) -> bool {
+        let covered = self.checkpoint.covers;
+        let helps = |it: &Segment| it.state == State::Closed && it.last_seq >= covered && it.dirty <= dirty_max;
+        self.log.segments.iter().any(helps)
     }
 
     /// While an origin takes nothing, its dirty blocks can lie in all segments: then the holes between them are all the room there is. Chooses the segment that
@@ -75,7 +81,7 @@ impl Lane {
     /// `a_power_cut_while_a_log_is_compacted`).
     pub(super) fn compact(&mut self, cx: &Cx<'_>) -> Option<u32> {
         let compacting = self.reclaim.compacting.is_some();
-        if !cx.shared.away || compacting || self.has_trouble(cx) {
+        if !cx.shared.away || compacting || !self.elsewhere.is_empty() {
             return None;
         }
         let most = (self.log.segment_slots() / COMPACTED_PART).min(self.log.room_to_compact());

@@ -89,8 +89,8 @@ fn origins_that_fall_silent_together_leave_room() {
 }
 
 /// A log of that many segments and lanes, full of segments that are dirty in part, as after a life of random writes; whose blocks these are that origin is
-/// silent from now on.
-fn scattered(segments: u32, lanes: u32, percent: u64) -> Client {
+/// away from now on.
+fn scattered(segments: u32, lanes: u32, percent: u64, fault: Fault) -> Client {
     let mut spec = WorldSpec { segments_per_lane: segments, ..before(2, lanes) };
     let capacity = u64::from(segments * 16 * lanes);
     spec.options.dirty_limit_blocks = Some(capacity * percent / 100);
@@ -100,7 +100,7 @@ fn scattered(segments: u32, lanes: u32, percent: u64) -> Client {
         write_anywhere(&mut client, 0, &mut rng);
         client.finish_to(32);
     }
-    client.world.origins[0].faults.order(Rule { op: Some(Op::Write), ..Rule::always(SILENCE) });
+    client.world.origins[0].faults.order(Rule { op: Some(Op::Write), ..Rule::always(fault) });
     client
 }
 
@@ -112,8 +112,11 @@ fn write_anywhere(client: &mut Client, origin: usize, rng: &mut Rng) -> RequestI
 /// Until it is known that the origin is away the others may wait, once; from then on there is room wherever there are holes.
 #[test]
 fn a_log_full_of_scattered_dirty_blocks_has_room() {
-    for (lanes, percent) in [(1, 30), (2, 50), (1, 70), (2, 88)] {
-        let mut client = scattered(64, lanes, percent);
+    let refuses = Fault::Error(DeviceError::Io);
+    for (lanes, percent, fault) in
+        [(1, 30, SILENCE), (2, 50, SILENCE), (1, 50, refuses), (1, 70, SILENCE), (2, 88, SILENCE)]
+    {
+        let mut client = scattered(64, lanes, percent, fault);
         let (mut rng, mut longest) = (Rng::new(7), 0);
         for nth in 0..2 * 64 * 16 * lanes {
             if nth % 16 == 0 {
@@ -136,7 +139,7 @@ fn a_log_full_of_scattered_dirty_blocks_has_room() {
 fn a_power_cut_while_a_log_is_compacted() {
     let mut cut = 0;
     for (seed, percent) in (0..).zip([50, 88]) {
-        let mut client = scattered(48, 1, percent);
+        let mut client = scattered(48, 1, percent, SILENCE);
         let mut rng = Rng::new(seed);
         let moved = |client: &Client| client.world.counters().reinserted_blocks;
         client.world.pass(4_000_000_000);
@@ -162,6 +165,30 @@ fn a_power_cut_while_a_log_is_compacted() {
         }
     }
     assert!(cut > 20, "compacted at {cut} moments only");
+}
+
+/// A limit that is too small for parts of it holds all the same.
+#[test]
+fn a_small_limit_holds_beside_a_silent_origin() {
+    for limit in [257, 600, 1100] {
+        let mut spec = before(2, 2);
+        spec.options.dirty_limit_blocks = Some(limit);
+        let mut client = Client::fresh(spec);
+        client.world.origins[0].faults.order(Rule { op: Some(Op::Write), ..Rule::always(SILENCE) });
+        let mut rng = Rng::new(limit);
+        for nth in 0..4 * limit {
+            write_anywhere(&mut client, nth as usize % 2, &mut rng);
+            events(&mut client, 8);
+            let status = client.world.engine().status();
+            assert!(status.blocks_dirty <= status.dirty_limit_blocks, "{status:?}");
+            if nth == limit {
+                client.world.pass(5_000_000_000);
+            }
+        }
+        client.world.origins[0].faults.heal();
+        client.finish();
+        client.leave();
+    }
 }
 
 /// What has a bound of its own (parts of blocks that have to be completed, discards and zeroes without payload) has it for each origin.
