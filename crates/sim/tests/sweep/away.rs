@@ -109,7 +109,7 @@ fn write_anywhere(client: &mut Client, origin: usize, rng: &mut Rng) -> RequestI
     client.write(origin, rng.below(blocks) * 8, 8, false)
 }
 
-/// Until it is known that the origin is away the others may wait, once; from then on there is room wherever there are holes.
+/// Until it is known that the origin is away the others may wait; from then on there is room wherever there are holes.
 #[test]
 fn a_log_full_of_scattered_dirty_blocks_has_room() {
     let refuses = Fault::Error(DeviceError::Io);
