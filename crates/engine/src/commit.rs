@@ -60,7 +60,7 @@ pub(crate) enum For {
     Freed,
     /// Dirty blocks that are moved where nothing can be destaged: room comes of it, too.
     Moves,
-    /// All else.
+    /// Clients' blocks, and all else.
     Clients,
 }
 
@@ -246,17 +246,9 @@ impl Lane {
         self.put(Stream::Writes, flat, true, hits, from, cx)
     }
 
-    /// Appends a block to a stream and maps it there; false if there is no room now.
-    pub(crate) fn append(
-        &mut self,
-        stream: Stream,
-        flat: Flat,
-        dirty: bool,
-        hits: u8,
-        from: Span,
-        cx: &mut Cx<'_>,
-    ) -> bool {
-        !cx.shared.cache_failed && self.open(stream, For::Clients, cx) && self.put(stream, flat, dirty, hits, from, cx)
+    /// Appends a clean block to a stream and maps it there; false if there is no room now.
+    pub(crate) fn append_clean(&mut self, stream: Stream, flat: Flat, hits: u8, from: Span, cx: &mut Cx<'_>) -> bool {
+        !cx.shared.cache_failed && self.open(stream, For::Clients, cx) && self.put(stream, flat, false, hits, from, cx)
     }
 
     /// Appends a block to the open commit of a stream and maps it there; false if there is none.

@@ -227,7 +227,7 @@ impl Lane {
             let flat = Flat(first.0 + u64::from(block));
             let span = blocks_span(buf, buf_block + block, 1);
             match were_cached.binary_search_by_key(&block, |it| it.0) {
-                Ok(nth) => drop(self.append(Stream::Promoted, flat, false, were_cached[nth].1, span, cx)),
+                Ok(nth) => drop(self.append_clean(Stream::Promoted, flat, were_cached[nth].1, span, cx)),
                 Err(_) => self.offer(flat, span, cx),
             }
         }

@@ -314,7 +314,7 @@ impl Lane {
                 self.window.put_neighbour(flat, span, &mut *self.policy, cx);
                 continue;
             }
-            if !self.takes_neighbours(flat, cx) || !self.append(Stream::Promoted, flat, false, 0, span, cx) {
+            if !self.takes_neighbours(flat, cx) || !self.append_clean(Stream::Promoted, flat, 0, span, cx) {
                 return;
             }
             cx.shared.counters.neighbour_blocks += 1;

@@ -350,7 +350,7 @@ impl Lane {
         cx.shared.counters.over_budget_blocks += u64::from(!affordable);
         let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
         let congested = cx.shared.gauge.reads_congested(&origin.gauge, cx.now).is_some();
-        if verdict.admit && affordable && !congested && self.append(Stream::Promoted, flat, false, 0, span, cx) {
+        if verdict.admit && affordable && !congested && self.append_clean(Stream::Promoted, flat, 0, span, cx) {
             cx.shared.counters.promoted_blocks += 1;
             return Ok(());
         }

@@ -400,7 +400,7 @@ impl Lane {
                 self.move_dirty(survivor, current, span, cx);
             } else if !found.dirty {
                 let hits = (hits + current.hits.saturating_sub(found.hits)).min(HITS_MAX);
-                let appended = self.append(Stream::Survivors, flat, false, hits, span, cx);
+                let appended = self.append_clean(Stream::Survivors, flat, hits, span, cx);
                 cx.shared.counters.reinserted_blocks += u64::from(appended);
             }
         }

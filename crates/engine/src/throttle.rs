@@ -161,7 +161,7 @@ impl Throttle {
 
     /// Whether a write can only pass when something has been destaged, however little is dirty: a long one before a small limit.
     pub(crate) fn is_crowded(&self, destager: &Destager, cx: &Cx<'_>) -> bool {
-        (0..self.queues.len()).any(|at| self.waits_for(at, destager, cx) == Some(Wait::ForOthers))
+        (0..self.queues.len()).any(|at| self.waits_for(at, destager, cx) == Some(Wait::ForRoom))
     }
 
     /// Whether it is something of this origin that has to be.
@@ -187,7 +187,7 @@ impl Throttle {
                     break;
                 }
                 let waits = wait(at, blocks, destager, cx).filter(|_| !cx.shared.cache_failed);
-                if waits == Some(Wait::ForOthers) && !crowded {
+                if waits == Some(Wait::ForRoom) && !crowded {
                     crowded = true;
                     self.turn = if passed { (at + 1) % origins } else { at };
                 }
@@ -222,7 +222,7 @@ impl Throttle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     /// Until something has been destaged.
-    ForOthers,
+    ForRoom,
     /// Until something of its own origin has been: that is away, and has its equal part of the limit.
     ForItself,
 }
@@ -235,9 +235,9 @@ fn wait(at: usize, blocks: u64, destager: &Destager, cx: &Cx<'_>) -> Option<Wait
     } else if held == 0 {
         // Of a small limit a long piece can be more than what is kept for others leaves.
         let all: u64 = shared.origins.iter().map(|origin| shared.held(origin)).sum();
-        (all + blocks > shared.dirty_limit).then_some(Wait::ForOthers)
+        (all + blocks > shared.dirty_limit).then_some(Wait::ForRoom)
     } else {
-        Room::of(at, destager, cx).lacks(blocks).then_some(Wait::ForOthers)
+        Room::of(at, destager, cx).lacks(blocks).then_some(Wait::ForRoom)
     }
 }
 

@@ -335,6 +335,9 @@ impl Lane {
     pub(crate) fn let_go_of(&mut self, segment: u32) {
         let segment_slots = self.log.segment_slots();
         let pins = &mut self.log.segments[segment as usize].pins;
+        if *pins == 0 {
+            return;
+        }
         for (_, run) in self.runs.iter_mut().filter(|(_, run)| run.pending == 0) {
             for (slot, _) in &mut run.versions {
                 if *slot != NO_SLOT && *slot / segment_slots == segment {

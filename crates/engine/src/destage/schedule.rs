@@ -183,7 +183,8 @@ impl Destager {
                 // What becomes dirty next is as old as this.
                 self.origins[at].sweep_began = cx.now;
             }
-            let pace = self.pace(at, lanes, requests, (rooms.of(at, self, cx), crowded), throttle, cx);
+            let starved = throttle.is_starved(at, crowded, self, cx);
+            let pace = self.pace(at, lanes, requests, rooms.of(at, self, cx), starved, cx);
             self.step_of(at, pace, lanes, router, cx);
         }
     }
@@ -198,15 +199,7 @@ impl Destager {
         self.origins[at].flush_written(batch, blocks, &mut cx.shared.origins[at]);
     }
 
-    fn pace(
-        &self,
-        at: usize,
-        lanes: &Lanes,
-        requests: usize,
-        (room, crowded): (Room, bool),
-        throttle: &Throttle,
-        cx: &Cx<'_>,
-    ) -> Option<Pace> {
+    fn pace(&self, at: usize, lanes: &Lanes, requests: usize, room: Room, starved: bool, cx: &Cx<'_>) -> Option<Pace> {
         let (shared, origin, batches) = (&*cx.shared, &cx.shared.origins[at], &self.origins[at]);
         if shared.stopping || origin.rests(cx.now) || shared.undrained(origin) == 0 {
             return None;
@@ -220,7 +213,7 @@ impl Destager {
             dirty: room.taken,
             limit: room.limit,
             idle: requests == 0 && !recent(self.last_request),
-            urgent: shared.draining || leaving || throttle.is_starved(at, crowded, self, cx) || waited_for(),
+            urgent: shared.draining || leaving || starved || waited_for(),
             aged,
             behind: lanes.iter().any(|lane| lane.reclaim.is_behind(cx.now)),
             readers: shared.cache_reads.until(aged, cx.now).is_some(),
