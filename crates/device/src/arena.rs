@@ -226,23 +226,23 @@ impl Arena {
     /// Whoever looks there, also the kernel or another thread, sees what was copied so far.
     #[must_use]
     pub fn ptr(&self, span: Span) -> NonNull<u8> {
-        self.unfenced.end(span.buf);
+        self.unfenced.end(span.buf());
         self.address(span)
     }
 
     /// The same, for what is streamed there.
     fn address(&self, span: Span) -> NonNull<u8> {
-        let at = ((span.buf.0 as usize % UNITS) << UNIT_SHIFT) + span.offset as usize;
-        let Some(used) = self.uses.get(self.place_of(span.buf)) else {
-            let base = self.borrowed.chunk(number_of(span.buf)).ptr();
+        let at = ((span.buf().0 as usize % UNITS) << UNIT_SHIFT) + span.offset() as usize;
+        let Some(used) = self.uses.get(self.place_of(span.buf())) else {
+            let base = self.borrowed.chunk(number_of(span.buf())).ptr();
             assert!(at + span.len as usize <= CHUNK_BYTES as usize, "bug: {span:?} is outside its chunk");
             // SAFETY: just checked.
             return unsafe { base.add(at) };
         };
-        let end = u64::from(span.offset) + u64::from(span.len);
+        let end = u64::from(span.offset()) + u64::from(span.len);
         assert!(end <= u64::from(class_bytes(usize::from(used.class))), "bug: {span:?} is outside its buffer");
         #[cfg(debug_assertions)]
-        assert!(used.is_live(span.buf), "bug: {span:?} is in a buffer that was freed");
+        assert!(used.is_live(span.buf()), "bug: {span:?} is in a buffer that was freed");
         // SAFETY: unit < 1024 and the range ends within a buffer of the chunk, so `at` is within the mapping.
         unsafe { used.base.add(at) }
     }

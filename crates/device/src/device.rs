@@ -60,7 +60,7 @@ impl Geometry {
             let span = io.span.expect("bug: a read or write without memory");
             assert_eq!(u64::from(span.len), io.len, "bug: {io:?} has memory of another length");
             assert!(
-                u64::from(span.offset).is_multiple_of(block),
+                u64::from(span.offset()).is_multiple_of(block),
                 "bug: the memory of {io:?} is not aligned to {block} bytes"
             );
         }

@@ -16,8 +16,9 @@ use crate::commit::{Note, Waiter};
 use crate::format::{Entry, Stream};
 use crate::index::Flat;
 use crate::io::{DeviceError, Op, RequestError};
-use crate::lane::{Lane, LaneIo, Piece, PieceKind};
+use crate::lane::{Lane, LaneIo};
 use crate::memory::Span;
+use crate::piece::{Piece, PieceKind};
 use crate::shared::{Cx, FlushWaiter, Up, blocks_span};
 use crate::types::{Mode, SECTOR_BYTES};
 
@@ -93,7 +94,7 @@ impl Lane {
         for &flat in &cached {
             if let Some(found) = self.index.get(flat) {
                 let hits = self.policy.rewritten(self.log.segment_of(found.slot).zone, found.hits);
-                self.pieces[at].were_cached.push(((flat.0 - first.0) as u32, hits));
+                self.pieces[at].rare().were_cached.push(((flat.0 - first.0) as u32, hits));
                 self.unmap(flat, cx);
             }
         }
@@ -118,7 +119,7 @@ impl Lane {
         let whole_len = u64::from(piece.blocks) * crate::types::BLOCK_BYTES;
         let (offset, len) = (start + head, len.min(whole_len - tail) - head);
         let span = piece.buf.map(|buf| {
-            let from = blocks_span(buf, piece.buf_block, piece.blocks).offset + head as u32;
+            let from = blocks_span(buf, piece.buf_block, piece.blocks).offset() + head as u32;
             Span::new(buf, from, len as u32)
         });
         let op = match piece.kind {
@@ -222,7 +223,7 @@ impl Lane {
         let (first, buf, buf_block) = (piece.first, piece.buf.expect("a write has a buffer"), piece.buf_block);
         let from = u32::from(piece.head > 0);
         let to = piece.blocks - u32::from(piece.tail > 0);
-        let were_cached = core::mem::take(&mut self.pieces[at].were_cached);
+        let were_cached = self.pieces[at].rare.take().map_or_else(Vec::new, |rare| rare.were_cached);
         for block in from..to {
             let flat = Flat(first.0 + u64::from(block));
             let span = blocks_span(buf, buf_block + block, 1);

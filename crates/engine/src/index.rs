@@ -287,12 +287,21 @@ impl Index {
 
     /// Counts one more hit of a block that is in, up to 3.
     pub(crate) fn touch(&mut self, flat: Flat) {
-        if let Some(at) = self.find(flat) {
-            let entry = self.entry(at);
-            if entry & HITS != HITS {
-                self.set(at, entry + (1 << HITS_SHIFT));
-            }
+        self.hit(flat, |_| true);
+    }
+
+    /// What is known of a block, if it is in and what is wanted; then that counts as one more hit, up to 3.
+    pub(crate) fn hit(&mut self, flat: Flat, wanted: impl FnOnce(Found) -> bool) -> Option<Found> {
+        let at = self.find(flat)?;
+        let entry = self.entry(at);
+        let found = self.unpack(entry);
+        if !wanted(found) {
+            return None;
         }
+        if entry & HITS != HITS {
+            self.set(at, entry + (1 << HITS_SHIFT));
+        }
+        Some(found)
     }
 
     /// Parts that [`Index::scan`] can visit one by one.

@@ -19,13 +19,13 @@ use crate::detour::Detoured;
 use crate::dirty::DirtySet;
 use crate::index::{Flat, Found, Index};
 use crate::io::{DeviceError, DeviceId, RequestError};
-use crate::locks::{LockId, Locks};
+use crate::locks::Locks;
 use crate::memory::Buf;
 use crate::neighbours::{Neighbours, WideRead};
+use crate::piece::{Piece, PieceKind};
 use crate::places::Places;
 use crate::policy::{Capacity, Policy};
 use crate::ram_front::RamFront;
-use crate::read::Runs;
 use crate::reclaim::{Reclaim, Survivor};
 use crate::recover::{OpenError, Recovery};
 use crate::shared::{Cx, Shared, Up};
@@ -33,70 +33,6 @@ use crate::sync::Sync;
 use crate::under_way::UnderWay;
 use crate::window::RamWindow;
 use crate::write::MERGING_MAX;
-
-/// What a piece does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PieceKind {
-    Read,
-    /// A write into the cache.
-    Write,
-    /// A write to the origin, past or through the cache.
-    Direct,
-    Discard,
-    Zero,
-}
-
-impl PieceKind {
-    /// Whether it has to do with its lane alone.
-    pub(crate) const fn is_of_one_lane(self) -> bool {
-        matches!(self, Self::Read | Self::Write)
-    }
-}
-
-/// The part of a request that falls into one stripe, in whole blocks.
-///
-/// It is moved four or five times, and one of more than 128 bytes by a call of `memmove` each time.
-pub(crate) struct Piece {
-    pub(crate) kind: PieceKind,
-    /// The coordinator's request that it is part of.
-    pub(crate) request: usize,
-    pub(crate) first: Flat,
-    pub(crate) blocks: u32,
-    /// The request's buffer, and the block of it where this piece starts.
-    pub(crate) buf: Option<Buf>,
-    pub(crate) buf_block: u32,
-    /// Sectors of the first block before the payload, and of the last block behind it.
-    pub(crate) head: u8,
-    pub(crate) tail: u8,
-    /// The same as they were asked for: `head` and `tail` are 0 once the blocks are completed from their old content.
-    pub(crate) around: (u8, u8),
-    /// Reply only when durable.
-    pub(crate) durable: bool,
-    /// What is read or written is not put into the cache.
-    pub(crate) bypass: bool,
-    /// A direct write only because the log takes no more: if the origin refuses it, it waits for the log.
-    pub(crate) congested: bool,
-    pub(crate) lock: Option<LockId>,
-    /// I/Os in flight.
-    pub(crate) pending: u32,
-    pub(crate) error: Option<RequestError>,
-    /// Blocks done: appended to the log.
-    pub(crate) next: u32,
-    /// Blocks of the dirty limit that it holds.
-    pub(crate) reserved: u32,
-    /// Ranges (first block, blocks) that were read from the origin.
-    pub(crate) missed: Runs,
-    /// Blocks that were in the cache until this direct write, and the hits that they go on with.
-    pub(crate) were_cached: Vec<(u32, u8)>,
-}
-
-const _: () = assert!(size_of::<Piece>() <= 128);
-
-impl Piece {
-    pub(crate) fn end(&self) -> Flat {
-        Flat(self.first.0 + u64::from(self.blocks))
-    }
-}
 
 /// Blocks of a read piece in consecutive slots.
 pub(crate) struct SlotsRead {
@@ -403,10 +339,12 @@ impl Lane {
 
     /// What was known of a dirty version that is not the newest any more.
     fn forget_trouble(&mut self, flat: Flat, cx: &mut Cx<'_>) {
-        cx.shared.lost.remove(&flat);
-        self.urgent.remove(&flat);
-        self.suspect.remove(&flat);
-        self.elsewhere.remove(&flat);
+        // Mostly nothing is in trouble.
+        for set in [&mut cx.shared.lost, &mut self.urgent, &mut self.suspect, &mut self.elsewhere] {
+            if !set.is_empty() {
+                set.remove(&flat);
+            }
+        }
     }
 
     /// Forgets clean blocks of the segments that are asked for.

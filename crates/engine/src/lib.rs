@@ -42,6 +42,7 @@ mod mirror;
 mod neighbours;
 mod options;
 mod persist;
+mod piece;
 mod places;
 pub mod policy;
 mod ram_front;

@@ -7,6 +7,7 @@
 //! Invariant: no two granted locks conflict (test: `locks_are_fair_and_exclusive`).
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use slab::Slab;
 
@@ -39,8 +40,8 @@ struct Lock {
 }
 
 impl Lock {
-    fn regions(&self) -> core::ops::RangeInclusive<u64> {
-        self.start >> REGION_SHIFT..=(self.end - 1) >> REGION_SHIFT
+    fn regions(&self) -> Range<u64> {
+        regions(self.start, self.end)
     }
 
     fn conflicts(&self, other: &Self) -> bool {
@@ -65,6 +66,11 @@ impl Default for Locks {
     fn default() -> Self {
         Self { all: Slab::new(), lists: alloc::vec![Vec::new(); LISTS], tickets: 0 }
     }
+}
+
+/// The regions of a range. (An inclusive range of numbers takes twice the instructions to walk.)
+pub(crate) const fn regions(start: u64, end: u64) -> Range<u64> {
+    start >> REGION_SHIFT..((end - 1) >> REGION_SHIFT) + 1
 }
 
 /// Regions side by side are in different lists: the product's upper byte grows by 158 or 159.
@@ -114,6 +120,9 @@ impl Locks {
                 }
             }
         }
+        if freed.is_empty() {
+            return;
+        }
         freed.sort_unstable();
         granted.extend(freed.into_iter().map(|(_, holder)| holder));
     }
@@ -121,8 +130,8 @@ impl Locks {
     /// Whether anybody holds or wants a part of a range alone; of at most [`RANGE_BLOCKS_MAX`] blocks.
     pub(crate) fn any_exclusive(&self, start: Flat, end: Flat) -> bool {
         let within = |lock: &Lock| lock.exclusive && lock.start < end.0 && start.0 < lock.end;
-        let regions = start.0 >> REGION_SHIFT..=(end.0 - 1) >> REGION_SHIFT;
-        regions.into_iter().any(|region| self.lists[list_of(region)].iter().any(|id| within(&self.all[*id as usize])))
+        regions(start.0, end.0)
+            .any(|region| self.lists[list_of(region)].iter().any(|id| within(&self.all[*id as usize])))
     }
 
     /// Locks held or waited for.

@@ -156,7 +156,7 @@ impl Cx<'_> {
     }
 
     pub(crate) fn cache_write(&mut self, lane: usize, io: usize, offset: u64, span: Span, copied: Copied) {
-        let short = Span { len: span.len.min(BLOCK_BYTES as u32), ..span };
+        let short = Span::new(span.buf(), span.offset(), span.len.min(BLOCK_BYTES as u32));
         let copy = if copied == Copied::Header { short } else { span };
         self.both(lane, io, Op::Write, offset, |lead| Some(if lead { span } else { copy }));
     }

@@ -7,7 +7,8 @@
 //! asked for much (test: `long_ranges_have_a_bound`), nor for another origin ([`crate::places`]).
 
 use crate::engine::Coordinator;
-use crate::lane::{Lanes, PieceKind};
+use crate::lane::Lanes;
+use crate::piece::PieceKind;
 use crate::places::Places;
 use crate::request::Range;
 use crate::shared::Cx;

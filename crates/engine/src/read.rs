@@ -5,8 +5,6 @@
 //! (invariant 5: `corruption_never_leaves`). A corrupt clean block is dropped and read from the
 //! origin; a corrupt dirty block is an error for that block, and is listed as lost.
 
-use alloc::vec::Vec;
-
 use smallvec::smallvec;
 
 use crate::canary::Canary;
@@ -23,51 +21,23 @@ use crate::shared::{Cx, blocks_span};
 use crate::types::{BLOCK_BYTES, Mode};
 use crate::under_way::Reading;
 
-/// Runs of a piece's blocks: (first, how many). Mostly there is one, for which nothing is allocated: a twentieth of what a miss costs.
-#[derive(Default)]
-pub(crate) struct Runs {
-    /// No blocks: there is none at all.
-    first: (u32, u32),
-    others: Vec<(u32, u32)>,
-}
-
-impl Runs {
-    fn push(&mut self, run: (u32, u32)) {
-        if self.first.1 == 0 {
-            self.first = run;
-        } else {
-            self.others.push(run);
-        }
-    }
-
-    fn all(self) -> impl Iterator<Item = (u32, u32)> {
-        let first = Some(self.first).filter(|run| run.1 > 0);
-        first.into_iter().chain(self.others)
-    }
-}
-
 impl Lane {
-    /// Where a read of a block finds it; `None` for the origin.
-    fn readable(&self, flat: Flat, cx: &Cx<'_>) -> Option<Found> {
-        let found = self.index.get(flat)?;
-        let mode = cx.shared.origins[cx.shared.origin_of(flat)].mode;
-        (found.dirty || mode != Mode::Passthrough).then_some(found)
-    }
-
     /// The copy of a block in the window, and whether it came along and is asked for for the first time.
-    fn waiting(&mut self, flat: Flat, cx: &Cx<'_>) -> Option<(Span, bool)> {
-        let mode = cx.shared.origins[cx.shared.origin_of(flat)].mode;
-        if mode == Mode::Passthrough { None } else { self.window.read(flat, &mut *self.policy) }
+    fn waiting(&mut self, flat: Flat, past: bool) -> Option<(Span, bool)> {
+        if past { None } else { self.window.read(flat, &mut *self.policy) }
     }
 
     pub(crate) fn start_read(&mut self, at: usize, cx: &mut Cx<'_>) {
         let (first, blocks, buf_block) = (self.pieces[at].first, self.pieces[at].blocks, self.pieces[at].buf_block);
         let buf = self.pieces[at].buf.expect("a read has a buffer");
+        let past = cx.shared.origins[cx.shared.origin_of(first)].mode == Mode::Passthrough;
+        // Everything else is read from the origin.
+        let readable = |found: Found| found.dirty || !past;
         let mut block = 0;
         while block < blocks {
             let flat = Flat(first.0 + u64::from(block));
-            let Some(found) = self.readable(flat, cx) else {
-                if let Some((copy, first)) = self.waiting(flat, cx) {
+            let Some(found) = self.index.hit(flat, readable) else {
+                if let Some((copy, first)) = self.waiting(flat, past) {
                     cx.shared.counters.read_hits += 1;
                     cx.shared.counters.ram_hits += 1;
                     cx.mem.copy(copy, buf, (buf_block + block) * BLOCK_BYTES as u32);
@@ -81,19 +51,18 @@ impl Lane {
                 block += 1;
                 while block < blocks {
                     let next = Flat(first.0 + u64::from(block));
-                    if self.readable(next, cx).is_some() || self.window.holds(next) {
+                    if self.index.get(next).is_some_and(readable) || self.window.holds(next) {
                         break;
                     }
                     block += 1;
                 }
-                self.pieces[at].missed.push((from, block - from));
+                self.pieces[at].add_missed((from, block - from));
                 if !self.pieces[at].bypass {
                     self.expect_missed(first.0 + u64::from(from)..first.0 + u64::from(block), cx.mem);
                 }
                 self.read_missed(at, from, block - from, cx);
                 continue;
             };
-            self.index.touch(flat);
             if let Some(instead_of_ns) = self.detour(found, flat, cx) {
                 let from = block;
                 block += 1;
@@ -116,7 +85,8 @@ impl Lane {
             block += 1;
             while block < blocks {
                 let flat = Flat(first.0 + u64::from(block));
-                let next = self.readable(flat, cx).filter(|next| next.slot == found.slot + (block - from));
+                let next =
+                    self.index.get(flat).filter(|next| readable(*next) && next.slot == found.slot + (block - from));
                 let Some(next) = next.filter(|next| self.on_device(next.slot)) else { break };
                 if self.elsewhere.contains(&flat) != elsewhere {
                     break;
@@ -191,12 +161,12 @@ impl Lane {
         let whole = blocks_span(buf, piece.buf_block + block, blocks);
         if len < u64::from(whole.len) {
             // The origin ends inside this block: what is behind its end reads as zeroes.
-            cx.mem.zero(Span::new(buf, whole.offset + len as u32, whole.len - len as u32));
+            cx.mem.zero(Span::new(buf, whole.offset() + len as u32, whole.len - len as u32));
         }
         let io = self.ios.insert(what);
         let origin = cx.shared.origin_of(first);
         cx.shared.measure(Measured::OriginReadBegan { origin }, cx.now);
-        cx.io(self.id, io, device, Op::Read, offset, Some(Span::new(buf, whole.offset, len as u32)));
+        cx.io(self.id, io, device, Op::Read, offset, Some(Span::new(buf, whole.offset(), len as u32)));
     }
 
     pub(crate) fn read_origin_done(&mut self, read: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
@@ -303,8 +273,7 @@ impl Lane {
             return;
         }
         if self.pieces[at].error.is_none() && !self.pieces[at].bypass {
-            let missed = core::mem::take(&mut self.pieces[at].missed);
-            for (block, blocks) in missed.all() {
+            for (block, blocks) in self.pieces[at].take_missed() {
                 (block..block + blocks).for_each(|block| self.promote(at, block, cx));
             }
         }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests: checked, classified, split at stripe borders into pieces, joined again for the reply.
 
-use alloc::vec::Vec;
+use alloc::boxed::Box;
 
 use crate::canary::Canary;
 use crate::commit::Waiter;
 use crate::engine::Coordinator;
 use crate::index::Flat;
 use crate::io::{Effect, Request, RequestError, RequestId, RequestOp};
-use crate::lane::{Lane, Lanes, Piece, PieceKind};
+use crate::lane::{Lane, Lanes};
 use crate::memory::{Buf, Memory};
+use crate::piece::{Piece, PieceKind};
 use crate::policy::Hold;
-use crate::read::Runs;
 use crate::shadow::{Access, Live};
 use crate::shared::{Cx, FlushWaiter};
 use crate::types::{BLOCK_SECTORS, Durability, Mode, REQUEST_BYTES_MAX, SECTOR_BYTES};
@@ -33,7 +33,7 @@ pub(crate) struct Active {
     /// Flushes that the origin had failed when the first part was written there, if one was without being flushed.
     pub(crate) failed_flushes: Option<u32>,
     /// Buffers of our own: zeroes to write.
-    pub(crate) zeroes: Used,
+    pub(crate) zeroes: Option<Box<Used>>,
 }
 
 /// A range of sectors of one origin, to be cut into pieces.
@@ -100,8 +100,7 @@ impl Coordinator {
             return;
         }
         // One extra part, so that the request can't end before all parts are begun.
-        let zeroes = Used::default();
-        let active = Active { id: request.id, origin, pending: 1, error: None, failed_flushes: None, zeroes };
+        let active = Active { id: request.id, origin, pending: 1, error: None, failed_flushes: None, zeroes: None };
         let at = self.requests.insert(active);
         let counters = &mut cx.shared.counters;
         match request.op {
@@ -264,8 +263,8 @@ impl Coordinator {
                 error: None,
                 next: 0,
                 reserved: 0,
-                missed: Runs::default(),
-                were_cached: Vec::new(),
+                missed: (0, 0),
+                rare: None,
             };
             self.requests[at].pending += 1;
             if matches!(kind, PieceKind::Discard | PieceKind::Zero) {
@@ -318,7 +317,9 @@ impl Coordinator {
             return;
         }
         let active = self.requests.remove(at);
-        self.zeroes.give_back(active.origin, active.zeroes, cx);
+        if let Some(used) = active.zeroes {
+            self.zeroes.give_back(active.origin, *used, cx);
+        }
         // A flush that failed since may have dropped what was written by then, and whose flush that was may have been told (ADR 0022).
         let failed_flushes = cx.shared.origins[active.origin].failed_flushes;
         let doubtful = active.failed_flushes.is_some_and(|of| of != failed_flushes);

@@ -20,7 +20,8 @@ impl Router {
 
     /// The lane of a block.
     pub(crate) fn lane_of(&self, flat: Flat) -> usize {
-        ((flat.0 >> self.stripe_shift) % self.lanes) as usize
+        let stripe = flat.0 >> self.stripe_shift;
+        (if self.lanes.is_power_of_two() { stripe & (self.lanes - 1) } else { stripe % self.lanes }) as usize
     }
 
     /// The end of the stripe that a block is in.

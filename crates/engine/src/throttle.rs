@@ -10,7 +10,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::destage::Destager;
-use crate::lane::{Lanes, Piece};
+use crate::lane::Lanes;
+use crate::piece::Piece;
 use crate::request::PIECE_BLOCKS_MAX;
 use crate::router::Router;
 use crate::shared::{Cx, Shared};

@@ -18,7 +18,7 @@ use slab::Slab;
 use crate::canary::Canary;
 use crate::index::Flat;
 use crate::lane::Lane;
-use crate::locks::{LISTS, REGION_SHIFT, list_of};
+use crate::locks::{LISTS, REGION_SHIFT, list_of, regions};
 use crate::memory::Buf;
 use crate::shared::{Cx, blocks_span};
 use crate::types::{BLOCK_BYTES, Mode};
@@ -44,8 +44,8 @@ impl Reading {
         Self { piece, first, blocks: (end.0 - first.0) as u32, wide: true, void: 0 }
     }
 
-    fn regions(&self) -> core::ops::RangeInclusive<u64> {
-        self.first.0 >> REGION_SHIFT..=(self.end().0 - 1) >> REGION_SHIFT
+    fn regions(&self) -> core::ops::Range<u64> {
+        regions(self.first.0, self.end().0)
     }
 
     pub(crate) const fn piece(&self) -> usize {

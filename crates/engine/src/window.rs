@@ -82,7 +82,7 @@ impl RamWindow {
             self.bufs.push(cx.alloc_window(blocks as u32));
         }
         let to = self.span(place);
-        cx.mem.copy(from, to.buf, to.offset);
+        cx.mem.copy(from, to.buf(), to.offset());
     }
 
     /// The blocks are written anew, or are in the cache.

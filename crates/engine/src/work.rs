@@ -7,7 +7,8 @@ use alloc::collections::VecDeque;
 
 use crate::canary::Canary;
 use crate::io::DeviceError;
-use crate::lane::{Lane, LaneIo, Piece, PieceKind};
+use crate::lane::{Lane, LaneIo};
+use crate::piece::{Piece, PieceKind};
 use crate::shared::Cx;
 
 impl Lane {

@@ -8,8 +8,9 @@
 use crate::commit::{Place, Waiter};
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op, RequestError};
-use crate::lane::{Lane, LaneIo, PieceKind};
+use crate::lane::{Lane, LaneIo};
 use crate::memory::{Buf, Span};
+use crate::piece::PieceKind;
 use crate::shared::{Cx, blocks_span};
 use crate::types::{BLOCK_BYTES, SECTOR_BYTES};
 

@@ -8,8 +8,9 @@
 use alloc::vec::Vec;
 
 use crate::engine::Coordinator;
-use crate::lane::{Lanes, PieceKind};
+use crate::lane::Lanes;
 use crate::memory::Buf;
+use crate::piece::PieceKind;
 use crate::places::Places;
 use crate::request::{Range, always_durable};
 use crate::shared::{Cx, blocks_span};
@@ -98,7 +99,8 @@ impl Coordinator {
             self.split_whole(at, range, PieceKind::Zero, fua || always_durable(range, cx), lanes, cx);
         } else if end_whole > first_whole {
             let buf = Some(self.zeroes.whole(cx));
-            self.zeroes.users += usize::from(!core::mem::replace(&mut self.requests[at].zeroes.whole, true));
+            let used = self.requests[at].zeroes.get_or_insert_default();
+            self.zeroes.users += usize::from(!core::mem::replace(&mut used.whole, true));
             self.write(at, Range { lba: first_whole, sectors: end_whole - first_whole, buf, ..range }, fua, lanes, cx);
         }
         if end > end_whole {
@@ -111,7 +113,7 @@ impl Coordinator {
         let buf = cx.alloc(1);
         cx.mem.zero(blocks_span(buf, 0, 1));
         self.zeroes.ragged.take(range.origin);
-        self.requests[at].zeroes.ragged.push(buf);
+        self.requests[at].zeroes.get_or_insert_default().ragged.push(buf);
         self.write(at, Range { buf: Some(buf), ..range }, fua, lanes, cx);
     }
 }

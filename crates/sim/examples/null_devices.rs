@@ -60,11 +60,11 @@ impl Memory for Bare {
         self.free.push(buf.0);
     }
     fn bytes(&self, span: Span) -> &[u8] {
-        &self.buffers[span.buf.0 as usize][span.offset as usize..(span.offset + span.len) as usize]
+        &self.buffers[span.buf().0 as usize][span.offset() as usize..(span.offset() + span.len) as usize]
     }
     fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
-        let (from, to) = (span.offset as usize, (span.offset + span.len) as usize);
-        let bytes = &mut self.buffers[span.buf.0 as usize];
+        let (from, to) = (span.offset() as usize, (span.offset() + span.len) as usize);
+        let bytes = &mut self.buffers[span.buf().0 as usize];
         if bytes.len() < to {
             bytes.resize(to, 0);
         }
@@ -179,18 +179,18 @@ impl Bench {
 
     fn carry_out(&mut self, io: Io) {
         if let (DeviceId::Cache, Some(span)) = (io.device, io.span) {
-            let first = Span::new(span.buf, span.offset, BLOCK_BYTES as u32);
+            let first = Span::new(span.buf(), span.offset(), BLOCK_BYTES as u32);
             match io.op {
                 Op::Write => self.headers.put(io.offset, self.memory.bytes(first)),
                 Op::Read => {
                     for at in (0..span.len).step_by(BLOCK_BYTES as usize) {
-                        let block = Span::new(span.buf, span.offset + at, BLOCK_BYTES as u32);
+                        let block = Span::new(span.buf(), span.offset() + at, BLOCK_BYTES as u32);
                         let offset = io.offset + u64::from(at);
                         if self.headers.holds(offset) {
                             let read = self.headers.file.read_exact_at(self.memory.bytes_mut(block), offset);
                             read.expect("what was written");
                         } else if self.payload
-                            && self.memory.bytes(Span::new(span.buf, block.offset, 8)) != [PATTERN; 8]
+                            && self.memory.bytes(Span::new(span.buf(), block.offset(), 8)) != [PATTERN; 8]
                         {
                             // A block in RAM is all pattern or a header: this one was a header.
                             self.memory.bytes_mut(block).fill(PATTERN);

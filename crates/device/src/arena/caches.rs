@@ -42,12 +42,12 @@ impl Unfenced {
     /// `to` will be streamed to. What is on its way elsewhere, or to the same place, comes first: of two stores to one place none
     /// may overtake the other.
     pub(super) fn begin(&mut self, to: Span) {
-        let goes_on = self.buf.get() == Some(to.buf) && to.offset >= self.end;
+        let goes_on = self.buf.get() == Some(to.buf()) && to.offset() >= self.end;
         if !goes_on {
             self.end_all();
-            self.buf.set(Some(to.buf));
+            self.buf.set(Some(to.buf()));
         }
-        self.end = to.offset + to.len;
+        self.end = to.offset() + to.len;
     }
 
     /// Somebody will look at this buffer, or write to it, or it is nobody's any more.

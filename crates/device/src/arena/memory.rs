@@ -71,8 +71,8 @@ impl Memory for Arena {
         // lock or the kernel, and locked instructions end streaming stores as well (Intel's manual vol. 3, "Buffering of Write Combining Memory
         // Locations"; AMD's vol. 2, "Write-Buffer Emptying Conditions").
         unsafe { caches::copy_past(source.as_ptr(), target.as_ptr(), from.len as usize) };
-        if self.is_shared(to.buf) {
-            self.unfenced.end(to.buf);
+        if self.is_shared(to.buf()) {
+            self.unfenced.end(to.buf());
         }
         sum
     }

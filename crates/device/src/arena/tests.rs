@@ -194,14 +194,14 @@ fn whoever_asks_for_what_was_streamed_comes_after_the_fence() {
         |arena, span| arena.bytes_mut(span).fill(8),
         |arena, span| assert_ne!(arena.checksum(span), 0),
         |arena, span| arena.zero(span),
-        |arena, span| arena.free(span.buf),
+        |arena, span| arena.free(span.buf()),
         |arena, span| {
             let other = arena.alloc(4096);
             arena.copy(span, other, 0);
         },
         |arena, span| {
             let other = arena.alloc(4096);
-            arena.copy(Span::new(other, 0, 64), span.buf, 0);
+            arena.copy(Span::new(other, 0, 64), span.buf(), 0);
         },
     ];
     for ask in asks {

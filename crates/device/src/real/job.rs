@@ -98,7 +98,7 @@ impl Job {
             Op::Zero => Way::ZeroRange,
         };
         let memory = io.span.filter(|_| matches!(way, Way::Read | Way::Write)).map(|span| {
-            let (number, chunk) = arena.chunk_of(span.buf);
+            let (number, chunk) = arena.chunk_of(span.buf());
             (arena.ptr(span), (number, chunk.clone()))
         });
         Self {

@@ -124,7 +124,7 @@ impl<D: Device> Inject<D> {
                     self.hold(soon, io.token, Err(DeviceError::Io));
                     return;
                 }
-                let span = io.span.map(|span| Span::new(span.buf, span.offset, len as u32));
+                let span = io.span.map(|span| Span::new(span.buf(), span.offset(), len as u32));
                 let part = DeviceIo { len, span, ..io };
                 self.pass(now, part, Flying { io: part, error: Some(DeviceError::Io), ..flying }, arena);
             }

@@ -49,14 +49,14 @@ impl Memory for Weightless {
     }
 
     fn bytes(&self, span: Span) -> &[u8] {
-        let (from, len) = (span.offset as usize, span.len as usize);
-        let written = self.buffers[span.buf.0 as usize].as_ref().and_then(|bytes| bytes.get(from..from + len));
+        let (from, len) = (span.offset() as usize, span.len as usize);
+        let written = self.buffers[span.buf().0 as usize].as_ref().and_then(|bytes| bytes.get(from..from + len));
         written.unwrap_or(&ZEROES[..len])
     }
 
     fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
-        let (from, to) = (span.offset as usize, (span.offset + span.len) as usize);
-        let bytes = self.buffers[span.buf.0 as usize].get_or_insert_with(Vec::new);
+        let (from, to) = (span.offset() as usize, (span.offset() + span.len) as usize);
+        let bytes = self.buffers[span.buf().0 as usize].get_or_insert_with(Vec::new);
         if bytes.len() < to {
             bytes.resize(to, 0);
         }
@@ -96,7 +96,7 @@ impl Headers {
     pub(super) fn write(&mut self, offset: u64, span: Span, memory: &Weightless) {
         for at in (0..u64::from(span.len)).step_by(BLOCK) {
             let place = offset + at;
-            match memory.written(span.buf, span.offset + at as u32) {
+            match memory.written(span.buf(), span.offset() + at as u32) {
                 Some(bytes) if self.in_log(place) => {
                     self.blocks.insert(place, trimmed(bytes));
                 }
@@ -111,7 +111,7 @@ impl Headers {
     pub(super) fn read(&self, offset: u64, span: Span, memory: &mut Weightless) {
         for at in (0..u64::from(span.len)).step_by(BLOCK) {
             if let Some(bytes) = self.blocks.get(&(offset + at)) {
-                memory.put(span.buf, span.offset + at as u32, bytes);
+                memory.put(span.buf(), span.offset() + at as u32, bytes);
             }
         }
     }

@@ -393,9 +393,9 @@ impl Connection {
 fn release(sent: Sent, table: &mut Table, held_bytes: &mut u64, core: &mut dyn Core) {
     match sent {
         Sent::Data(span) => {
-            let bytes = (span.offset + span.len).next_multiple_of(4096);
+            let bytes = (span.offset() + span.len).next_multiple_of(4096);
             *held_bytes -= u64::from(bytes);
-            core.free(span.buf);
+            core.free(span.buf());
         }
         Sent::Answer(place) => table.remove(place),
     }

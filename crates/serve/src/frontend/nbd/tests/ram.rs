@@ -51,13 +51,13 @@ impl Memory for Buffers {
     }
 
     fn bytes(&self, span: Span) -> &[u8] {
-        assert!(self.used[span.buf.0 as usize], "{span:?} read after it was freed");
-        &self.all[span.buf.0 as usize][span.offset as usize..][..span.len as usize]
+        assert!(self.used[span.buf().0 as usize], "{span:?} read after it was freed");
+        &self.all[span.buf().0 as usize][span.offset() as usize..][..span.len as usize]
     }
 
     fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
-        assert!(self.used[span.buf.0 as usize], "{span:?} written after it was freed");
-        &mut self.all[span.buf.0 as usize][span.offset as usize..][..span.len as usize]
+        assert!(self.used[span.buf().0 as usize], "{span:?} written after it was freed");
+        &mut self.all[span.buf().0 as usize][span.offset() as usize..][..span.len as usize]
     }
 
     fn copy(&mut self, from: Span, to: Buf, offset: u32) {
