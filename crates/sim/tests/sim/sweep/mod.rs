@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The invariants once more, swept: power cuts at every event, every copy rotten, each device failing, in
-//! each mode. `tests/invariants.rs` has one short test of each name; `tests/torture.rs` the random lives.
+//! each mode. `invariants.rs` has one short test of each name; `torture.rs` the random lives.
 
 mod away;
 mod corruption;

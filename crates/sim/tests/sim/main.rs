@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The engine in worlds of virtual time, the policies on traces, and the models of devices. One program: each of thirty took seconds to link.
+
+mod admission;
+mod adversarial;
+mod as_replayed;
+mod behind;
+mod calibration;
+mod commits;
+mod congested;
+mod destage;
+mod detour;
+mod failure;
+mod invariants;
+mod joined;
+mod loads;
+mod memory;
+mod mirror;
+mod mirror_clean;
+mod neighbours;
+mod policies;
+mod ram_front;
+mod readers;
+mod recovery;
+mod refused;
+mod replay;
+mod shadow;
+mod sweep;
+mod torture;
+mod trace;
