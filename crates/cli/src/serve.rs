@@ -13,7 +13,9 @@ use std::process::ExitCode;
 use clap::Args;
 use flashfront_device::sim::Known;
 use flashfront_engine::{Durability, Mode};
-use flashfront_serve::config::{self, Age, Config, DirtyLimit, FlashBudget, Listener, Size, TlsFiles, Volume};
+use flashfront_serve::config::{
+    self, Age, Config, DirtyLimit, FlashBudget, Listener, Size, TlsFiles, Volume, http_address,
+};
 use flashfront_serve::daemon::{self, Ended, Hooks};
 use flashfront_serve::frontend::nbd::Listen;
 
@@ -70,7 +72,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Address of /metrics (Prometheus) and /healthz [default: none].
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = http_address)]
     http: Option<SocketAddr>,
     /// Serve NBD with TLS: folder of server-cert.pem and server-key.pem. TCP clients must then use it.
     #[arg(long, value_name = "DIR")]

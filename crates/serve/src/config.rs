@@ -10,7 +10,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use flashfront_engine::{Durability, Mode};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use crate::frontend::nbd::Listen;
 
@@ -59,7 +60,7 @@ pub struct Config {
     #[serde(default = "crate::failure::state_path")]
     pub state: Option<PathBuf>,
     /// Where Prometheus finds `/metrics`; nowhere by default.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "http_option")]
     pub http: Option<SocketAddr>,
     /// Listen on other than loopback addresses without encryption.
     #[serde(default)]
@@ -328,6 +329,19 @@ fn threads() -> usize {
 
 fn ram_front_bytes() -> Size {
     Size(0)
+}
+
+/// What `http` and `--http` take.
+///
+/// # Errors
+/// It is anything else; a sentence.
+pub fn http_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("`{text}` is not an IP address with a port, such as 127.0.0.1:9809 or [::1]:9809"))
+}
+
+fn http_option<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = Option::<String>::deserialize(from)?;
+    text.map(|text| http_address(&text).map_err(D::Error::custom)).transpose()
 }
 
 /// The names of modes, for serde.

@@ -150,6 +150,9 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     let mut listening = listen(config, tls.as_ref(), &exports, &opened.origins)?;
     let control = Server::start(&config.control, caller.clone())?;
     let http = config.http.map(|address| Http::start(address, caller)).transpose()?;
+    if let Some(http) = &http {
+        tracing::info!("metrics at http://{}/metrics", http.address());
+    }
 
     let reactor = Reactor::new(Prefer::Auto)?;
     if hooks.stop.times() > 0 {

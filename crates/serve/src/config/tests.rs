@@ -191,6 +191,15 @@ fn a_dirty_limit_is_never_zero_and_never_more_than_the_cache() {
 }
 
 #[test]
+fn an_address_of_metrics_is_an_ip_address_with_a_port() {
+    assert_eq!(parse(&format!("http = \"[::1]:9809\"\n{LEAST}")).unwrap().http, "[::1]:9809".parse().ok());
+    for bad in ["localhost:9809", "127.0.0.1", ":9809", "9809"] {
+        let message = parse(&format!("http = \"{bad}\"\n{LEAST}")).unwrap_err().to_string();
+        assert!(message.contains("an IP address with a port, such as 127.0.0.1:9809"), "{message}");
+    }
+}
+
+#[test]
 fn a_socket_of_a_virtual_machine_has_one_volume() {
     let with = |lines: &str| parse(&format!("{LEAST}[[listen]]\n{lines}\n"));
     let config = with("vhost_user_blk = \"unix:/g\"").unwrap();
