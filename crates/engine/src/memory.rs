@@ -78,9 +78,9 @@ pub trait Memory {
         sum
     }
 
-    /// A hint: the engine will soon look at the cache line of its own tables that this word is in. Who can asks the processor to
+    /// A hint: the engine will soon look at the cache line of its own tables that this is in. Who can asks the processor to
     /// fetch it (`flashfront_device::prefetch`); nothing depends on it but time.
-    fn expect(&self, _word: &u64) {}
+    fn expect_line(&self, _at: *const u8) {}
 
     /// From how many blocks on that two lanes each have work for, [`Memory::apart`] is worth its trouble; `None`: never.
     fn apart_from(&self) -> Option<u64> {
@@ -91,6 +91,13 @@ pub trait Memory {
     /// in their places. What jobs have changed is to be seen in this memory afterwards.
     fn apart(&mut self, _jobs: &mut Vec<LaneJob>) {
         unreachable!("only a memory that says from when on is asked to");
+    }
+}
+
+impl dyn Memory + '_ {
+    /// [`Memory::expect_line`] of where this is.
+    pub(crate) fn expect<T>(&self, at: &T) {
+        self.expect_line(core::ptr::from_ref(at).cast());
     }
 }
 

@@ -50,6 +50,11 @@ impl RamFront {
         }
     }
 
+    /// Whether it has no room at all.
+    pub(crate) const fn is_none(&self) -> bool {
+        self.sets.is_empty()
+    }
+
     fn find(&self, slot: u32) -> Option<(usize, usize)> {
         if self.sets.is_empty() {
             return None;
@@ -70,6 +75,12 @@ impl RamFront {
         let (set, way) = self.find(slot)?;
         self.sets[set].used |= 1 << way;
         self.place(set, way)
+    }
+
+    /// What a look for the copy of a slot begins with.
+    pub(crate) fn looks_at(&self, slot: u32) -> Option<&[u32; WAYS]> {
+        let set = (slot as usize).checked_rem(self.sets.len())?;
+        Some(&self.sets[set].slots)
     }
 
     /// Whether there is a copy of a slot.

@@ -8,6 +8,7 @@ use alloc::collections::VecDeque;
 use crate::canary::Canary;
 use crate::io::DeviceError;
 use crate::lane::{Lane, LaneIo};
+use crate::memory::Memory;
 use crate::piece::{Piece, PieceKind};
 use crate::shared::Cx;
 
@@ -48,7 +49,21 @@ impl Lane {
         self.look_at_ended(cx);
         self.begin_arrived();
         while let Some(at) = self.ready.pop_front() {
+            self.expect_copy_of_next(cx.mem);
             self.start(at, cx);
+        }
+    }
+
+    /// Asks for what says where the RAM front has the next piece's first block, which payload pushes out of the processor's caches again and again: a
+    /// fifteenth of a read from it was waiting for that.
+    fn expect_copy_of_next(&self, mem: &dyn Memory) {
+        if self.ram_front.is_none() {
+            return;
+        }
+        let next = self.ready.front().map(|at| &self.pieces[*at]).filter(|piece| piece.kind == PieceKind::Read);
+        let found = next.and_then(|piece| self.index.get(piece.first));
+        if let Some(set) = found.and_then(|found| self.ram_front.looks_at(found.slot)) {
+            mem.expect(set);
         }
     }
 
@@ -61,6 +76,7 @@ impl Lane {
         let mut others = VecDeque::new();
         while let Some(at) = self.ready.pop_front() {
             if self.pieces[at].kind.is_of_one_lane() {
+                self.expect_copy_of_next(cx.mem);
                 self.start(at, cx);
             } else {
                 others.push_back(at);

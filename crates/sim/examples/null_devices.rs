@@ -75,8 +75,8 @@ impl Memory for Bare {
     fn checksum(&self, _span: Span) -> u32 {
         0
     }
-    fn expect(&self, word: &u64) {
-        prefetch(word);
+    fn expect_line(&self, at: *const u8) {
+        prefetch(at);
     }
 }
 

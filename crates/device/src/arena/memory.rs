@@ -87,8 +87,8 @@ impl Memory for Arena {
         crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, self.bytes(span)) as u32
     }
 
-    fn expect(&self, word: &u64) {
-        prefetch(word);
+    fn expect_line(&self, at: *const u8) {
+        prefetch(at);
     }
 
     fn apart_from(&self) -> Option<u64> {
