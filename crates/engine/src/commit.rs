@@ -65,12 +65,15 @@ pub(crate) enum For {
 }
 
 impl For {
-    /// How many free segments it leaves to others.
-    const fn leaves(self) -> usize {
+    /// How many free segments there must be for it; `full`: it takes one of them.
+    const fn needs(self, full: bool) -> usize {
         match self {
-            Self::Freed => 0,
-            Self::Moves => META_SEGMENTS,
-            Self::Clients => META_SEGMENTS + MOVES_SEGMENTS,
+            Self::Freed => full as usize,
+            // What is left of a segment it may have also where there are just as many as a crash needs: an opening, which takes three for what is written
+            // next, may have left no more.
+            Self::Moves if !full => META_SEGMENTS - 1,
+            Self::Moves => META_SEGMENTS + 1,
+            Self::Clients => META_SEGMENTS + MOVES_SEGMENTS + full as usize,
         }
     }
 }
@@ -296,7 +299,7 @@ impl Lane {
         let tail = &log.tails[stream as usize];
         if let Some(open) = &tail.open {
             // What was opened for what is moved, in the last segment that is kept for that, isn't for others.
-            let is_kept = stream == Stream::Writes && log.free.len() < what_for.leaves();
+            let is_kept = stream == Stream::Writes && log.free.len() < what_for.needs(false);
             return tail.awaited_flushes == 0 && !open.is_full() && !is_kept;
         }
         // The last place is for "freed" entries.
@@ -305,9 +308,8 @@ impl Lane {
         }
         let full = tail.used + USABLE_SLOTS_MIN > log.segment_slots;
         let enough = match stream {
-            _ if what_for == For::Freed => !full || !log.free.is_empty(),
             // Also a segment that a commit took from the reserve is kept for its like.
-            Stream::Writes => log.free.len() >= what_for.leaves() + usize::from(full),
+            Stream::Writes => log.free.len() >= what_for.needs(full),
             Stream::Promoted | Stream::Survivors => !full || log.free.len() > WRITES_SEGMENTS,
         };
         if !enough {

@@ -5,12 +5,13 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use super::{
-    Depth, For, Log, Note, Open, Place, Segment, State, Tail, UNFLUSHED_COMMITS_MAX, USABLE_SLOTS_MIN, WRITES_SEGMENTS,
-    Waiter, commits_most,
+    Depth, For, Log, META_SEGMENTS, Note, Open, Place, Segment, State, Tail, UNFLUSHED_COMMITS_MAX, USABLE_SLOTS_MIN,
+    WRITES_SEGMENTS, Waiter, commits_most,
 };
 use crate::format::{COMMIT_ENTRIES_MAX, NO_SLOT, STREAMS, Stream, Superblock};
 use crate::index::Flat;
 use crate::policy::Zone;
+use crate::reclaim::VICTIMS_MAX;
 use crate::types::{BLOCK_BYTES, Time};
 
 impl Log {
@@ -128,12 +129,18 @@ impl Log {
 
     /// How many dirty blocks have room to be moved where clients' writes have none, with a header for each at worst.
     pub(crate) fn room_to_compact(&self) -> u32 {
-        let Some(free) = self.free.len().checked_sub(For::Moves.leaves()) else { return 0 };
         let tail = &self.tails[Stream::Writes as usize];
         let filled = |open: &Open| open.header_slot % self.segment_slots + 1 + open.blocks.len() as u32;
         let rest = self.segment_slots - tail.open.as_ref().map_or(tail.used, filled);
         let rest = if rest < USABLE_SLOTS_MIN { 0 } else { rest };
-        (rest + free.min(1) as u32 * self.segment_slots) / 2
+        let slots = match self.free.len() {
+            free if free >= For::Moves.needs(true) => rest + self.segment_slots,
+            free if free >= META_SEGMENTS => rest,
+            // The "freed" entries of all victims must find room in the same segment.
+            free if free >= For::Moves.needs(false) => rest.saturating_sub(USABLE_SLOTS_MIN + VICTIMS_MAX as u32),
+            _ => 0,
+        };
+        slots / 2
     }
 
     pub(crate) fn free_segments(&self) -> usize {

@@ -11,6 +11,7 @@ use super::{FATES, events, lazy, place, small};
 
 const MINUTE_NS: u64 = 60_000_000_000;
 /// It answers nothing for so long.
+const REFUSES: Fault = Fault::Error(DeviceError::Io);
 const SILENCE: Fault = Fault::Timeout { hold_ns: 3 * MINUTE_NS };
 
 /// A cache before so many origins.
@@ -112,9 +113,8 @@ fn write_anywhere(client: &mut Client, origin: usize, rng: &mut Rng) -> RequestI
 /// Until it is known that the origin is away the others may wait; from then on there is room wherever there are holes.
 #[test]
 fn a_log_full_of_scattered_dirty_blocks_has_room() {
-    let refuses = Fault::Error(DeviceError::Io);
     for (lanes, percent, fault) in
-        [(1, 30, SILENCE), (2, 50, SILENCE), (1, 50, refuses), (1, 70, SILENCE), (2, 88, SILENCE)]
+        [(1, 30, SILENCE), (2, 50, SILENCE), (1, 50, REFUSES), (1, 70, SILENCE), (2, 88, SILENCE)]
     {
         let mut client = scattered(64, lanes, percent, fault);
         let (mut rng, mut longest) = (Rng::new(7), 0);
@@ -165,6 +165,35 @@ fn a_power_cut_while_a_log_is_compacted() {
         }
     }
     assert!(cut > 20, "compacted at {cut} moments only");
+}
+
+/// Each opening takes new segments for what is written next, also where hardly any are free: there is room for the others' writers all the same. (The second
+/// stopped for good in its sixth life.)
+#[test]
+fn a_restart_beside_an_origin_that_refuses_leaves_room() {
+    for (seed, lanes, percent, fault) in [(1, 1, 50, REFUSES), (8, 2, 70, REFUSES), (4, 1, 88, SILENCE)] {
+        let mut client = scattered(48, lanes, percent, fault);
+        let mut rng = Rng::new(seed);
+        for life in 0..12 {
+            for nth in 0..60 {
+                let id = write_anywhere(&mut client, 1, &mut rng);
+                answered(
+                    &mut client,
+                    id,
+                    &format!("{percent} % may be dirty, seed {seed}: write {nth} of life {life}"),
+                );
+            }
+            for _ in 0..rng.below(8) {
+                write_anywhere(&mut client, 1, &mut rng);
+            }
+            events(&mut client, rng.below(40));
+            client = client.crashed(life, FATES[life as usize % 4], Fate::Mixed);
+            client.open();
+        }
+        client.world.origins[0].faults.heal();
+        client.read_all();
+        client.leave();
+    }
 }
 
 /// A limit that is too small for parts of it holds all the same.
