@@ -37,9 +37,11 @@ pub(crate) const fn commits_most(lanes: u32) -> usize {
 
 /// A rest of a segment smaller than this is not used: a header would take a quarter of it or more.
 const USABLE_SLOTS_MIN: u32 = 4;
-/// Free segments that only "freed" entries may use, so that reclaim can always go on, and that after
-/// a crash there are enough to start with: the three next ones of the streams and three of these.
-const META_SEGMENTS: usize = 4;
+/// Free segments that a crash needs: an opening gives each stream two in which nothing is live, and finds the streams' next ones, and these. Nothing may begin a
+/// segment with live blocks while there are fewer.
+const CRASH_SEGMENTS: usize = STREAMS;
+/// Free segments that only "freed" entries may use, so that reclaim can always go on: one more, which they may begin.
+const META_SEGMENTS: usize = CRASH_SEGMENTS + 1;
 /// Free segments that clients' writes leave to dirty blocks that reclaim moves: with one it gains as much as it moves, again and again, also where
 /// nothing can be destaged.
 const MOVES_SEGMENTS: usize = 1;
@@ -69,9 +71,8 @@ impl For {
     const fn needs(self, full: bool) -> usize {
         match self {
             Self::Freed => full as usize,
-            // What is left of a segment it may have also where there are just as many as a crash needs: an opening, which takes three for what is written
-            // next, may have left no more.
-            Self::Moves if !full => META_SEGMENTS - 1,
+            // What is left of a segment it may have also where there are just as many as a crash needs: an opening may have left no more.
+            Self::Moves if !full => CRASH_SEGMENTS,
             Self::Moves => META_SEGMENTS + 1,
             Self::Clients => META_SEGMENTS + MOVES_SEGMENTS + full as usize,
         }
@@ -310,7 +311,8 @@ impl Lane {
         let enough = match stream {
             // Also a segment that a commit took from the reserve is kept for its like.
             Stream::Writes => log.free.len() >= what_for.needs(full),
-            Stream::Promoted | Stream::Survivors => !full || log.free.len() > WRITES_SEGMENTS,
+            Stream::Promoted | Stream::Survivors if full => log.free.len() > WRITES_SEGMENTS,
+            Stream::Promoted | Stream::Survivors => tail.used > 0 || log.free.len() >= CRASH_SEGMENTS,
         };
         if !enough {
             return false;

@@ -6,6 +6,7 @@
 //! here is I/O: all calls are immediate.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::apart::LaneJob;
 
@@ -14,7 +15,7 @@ use crate::apart::LaneJob;
 pub struct Buf(pub u32);
 
 /// A range of bytes in a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Span {
     /// Buffer and first byte, in one word: a call hands over two words in registers. Three it writes to memory and reads the first two of them
     /// back as one, for which a processor waits until both are there: 6 % of what a hit takes.
@@ -40,6 +41,13 @@ impl Span {
     #[must_use]
     pub const fn offset(self) -> u32 {
         self.start as u32
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (buf, offset) = (self.buf(), self.offset());
+        f.debug_struct("Span").field("buf", &buf).field("offset", &offset).field("len", &self.len).finish()
     }
 }
 

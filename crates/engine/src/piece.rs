@@ -64,9 +64,9 @@ pub(crate) struct Piece {
     pub(crate) rare: Option<Box<Rare>>,
 }
 
-const _: () = assert!(size_of::<Piece>() <= 88);
+const _: () = assert!(size_of::<Piece>() <= 80);
 
-/// What few pieces have.
+/// What few pieces have: reads the one, direct writes the other.
 #[derive(Default)]
 pub(crate) struct Rare {
     /// More ranges that were read from the origin.

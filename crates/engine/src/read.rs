@@ -31,7 +31,7 @@ impl Lane {
         let (first, blocks, buf_block) = (self.pieces[at].first, self.pieces[at].blocks, self.pieces[at].buf_block);
         let buf = self.pieces[at].buf.expect("a read has a buffer");
         let past = cx.shared.origins[cx.shared.origin_of(first)].mode == Mode::Passthrough;
-        // Everything else is read from the origin.
+        // What is clean is not read from the cache then.
         let readable = |found: Found| found.dirty || !past;
         let mut block = 0;
         while block < blocks {

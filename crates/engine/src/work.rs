@@ -54,19 +54,6 @@ impl Lane {
         }
     }
 
-    /// Asks for what says where the RAM front has the next piece's first block, which payload pushes out of the processor's caches again and again: a
-    /// fifteenth of a read from it was waiting for that.
-    fn expect_copy_of_next(&self, mem: &dyn Memory) {
-        if self.ram_front.is_none() {
-            return;
-        }
-        let next = self.ready.front().map(|at| &self.pieces[*at]).filter(|piece| piece.kind == PieceKind::Read);
-        let found = next.and_then(|piece| self.index.get(piece.first));
-        if let Some(set) = found.and_then(|found| self.ram_front.looks_at(found.slot)) {
-            mem.expect(set);
-        }
-    }
-
     /// The same, but for what has to do with more than this lane: what goes past the log, and what takes blocks away.
     pub(crate) fn work_apart(&mut self, cx: &mut Cx<'_>) {
         self.look_at_ended(cx);
@@ -83,6 +70,19 @@ impl Lane {
             }
         }
         self.ready = others;
+    }
+
+    /// Asks for what says where the RAM front has the next piece's first block, which payload pushes out of the processor's caches again and again: a
+    /// fifteenth of a read from it was waiting for that.
+    fn expect_copy_of_next(&self, mem: &dyn Memory) {
+        if self.ram_front.is_none() {
+            return;
+        }
+        let next = self.ready.front().map(|at| &self.pieces[*at]).filter(|piece| piece.kind == PieceKind::Read);
+        let found = next.and_then(|piece| self.index.get(piece.first));
+        if let Some(set) = found.and_then(|found| self.ram_front.looks_at(found.slot)) {
+            mem.expect(set);
+        }
     }
 
     /// Blocks that there is work for, about.

@@ -11,7 +11,6 @@ use super::{
 use crate::format::{COMMIT_ENTRIES_MAX, NO_SLOT, STREAMS, Stream, Superblock};
 use crate::index::Flat;
 use crate::policy::Zone;
-use crate::reclaim::VICTIMS_MAX;
 use crate::types::{BLOCK_BYTES, Time};
 
 impl Log {
@@ -136,8 +135,8 @@ impl Log {
         let slots = match self.free.len() {
             free if free >= For::Moves.needs(true) => rest + self.segment_slots,
             free if free >= META_SEGMENTS => rest,
-            // The "freed" entries of all victims must find room in the same segment.
-            free if free >= For::Moves.needs(false) => rest.saturating_sub(USABLE_SLOTS_MIN + VICTIMS_MAX as u32),
+            // And the "freed" entry of what is moved is to find room in the same segment.
+            free if free >= For::Moves.needs(false) => rest.saturating_sub(USABLE_SLOTS_MIN),
             _ => 0,
         };
         slots / 2

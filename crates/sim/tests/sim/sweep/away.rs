@@ -177,11 +177,13 @@ fn a_restart_beside_an_origin_that_refuses_leaves_room() {
         for life in 0..12 {
             for nth in 0..60 {
                 let id = write_anywhere(&mut client, 1, &mut rng);
-                answered(
-                    &mut client,
-                    id,
-                    &format!("{percent} % may be dirty, seed {seed}: write {nth} of life {life}"),
-                );
+                answered(&mut client, id, &format!("{percent} % may be dirty, seed {seed}, life {life}: write {nth}"));
+            }
+            // What is read twice is cached, and begins segments of its own.
+            let blocks = client.sectors(1) / 8;
+            for at in (0..8).map(|_| rng.below(blocks) * 8).collect::<Vec<_>>().repeat(2) {
+                let id = client.read(1, at, 8);
+                answered(&mut client, id, "a read");
             }
             for _ in 0..rng.below(8) {
                 write_anywhere(&mut client, 1, &mut rng);
