@@ -2,7 +2,7 @@
 //! A cache on two devices: either may die, be left out, and be replaced, and clients notice nothing.
 //!
 //! The origin refuses writes wherever dirty data has to stay dirty. What happens at each single I/O is tested in
-//! crates/sim (tests/mirror.rs, sweep and torture).
+//! crates/sim (tests/sim/mirror.rs, sweep and torture).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -15,7 +15,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// Mappings that can be guarded at a time, in the whole process.
 const GUARDS_MAX: usize = 4096;
 /// Bytes of them: half of the addresses that a process has on x86-64. A file that is nothing but long costs a client nothing, and
-/// without a bound some of them would leave no address for the daemon's own memory (test: `hostile_memory_takes_not_all_addresses`).
+/// without a bound some of them would leave no address for the daemon's own memory. A client may have as many as it leaves to others: so
+/// there are always some for the next one (test: `hostile_memory_takes_not_all_addresses`).
 const BYTES_MAX: u64 = 64 << 40;
 
 struct Slot {
@@ -49,8 +50,8 @@ static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 pub(super) struct Guard(usize);
 
 impl Guard {
-    /// For a mapping of so many bytes that is about to be made.
-    pub(super) fn new(bytes: usize) -> io::Result<Self> {
+    /// For a mapping of so many bytes that is about to be made, for a client that has `own` bytes already.
+    pub(super) fn new(bytes: usize, own: u64) -> io::Result<Self> {
         install()?;
         let free = |slot: &Slot| !slot.taken.swap(true, Ordering::AcqRel);
         let Some(place) = SLOTS.iter().position(free) else {
@@ -61,8 +62,13 @@ impl Guard {
         slot.bytes.store(bytes, Ordering::Relaxed);
         // From here on it is given back by dropping it.
         let guard = Self(place);
-        if BYTES.fetch_add(bytes as u64, Ordering::AcqRel).saturating_add(bytes as u64) > BYTES_MAX {
-            return Err(io::Error::other(format!("more than {} TiB of clients' memory", BYTES_MAX >> 40)));
+        let all = BYTES.fetch_add(bytes as u64, Ordering::AcqRel).saturating_add(bytes as u64);
+        let left = BYTES_MAX.saturating_sub(all);
+        if own.saturating_add(bytes as u64) > left {
+            return Err(io::Error::other(format!(
+                "more memory than it would leave to others, who have a part of {} TiB in all",
+                BYTES_MAX >> 40
+            )));
         }
         Ok(guard)
     }

@@ -18,8 +18,8 @@ use super::MEMORY_SLOTS_MAX;
 use super::attached;
 use super::fault::Guard;
 
-/// A file of a client, mapped.
-pub(super) fn map(file: File, offset: u64, bytes: u64) -> io::Result<(MmapRegion, Guard)> {
+/// A file of a client that has `own` bytes already, mapped.
+pub(super) fn map(file: File, offset: u64, bytes: u64, own: u64) -> io::Result<(MmapRegion, Guard)> {
     let file = attached::memory(file).map_err(io::Error::other)?;
     let end = offset.checked_add(bytes).ok_or(io::ErrorKind::InvalidInput)?;
     // What is taken away later is noticed by the guard.
@@ -32,7 +32,7 @@ pub(super) fn map(file: File, offset: u64, bytes: u64) -> io::Result<(MmapRegion
         return Err(io::Error::other(format!("{bytes} bytes of memory in pages of {page}; share whole pages")));
     }
     let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
-    let guard = Guard::new(bytes)?;
+    let guard = Guard::new(bytes, own)?;
     let region = MmapRegion::from_file(FileOffset::new(file, offset), bytes).map_err(io::Error::other)?;
     guard.watch(region.as_ptr());
     Ok((region, guard))
@@ -67,7 +67,8 @@ impl Guest {
         if self.places.len() >= MEMORY_SLOTS_MAX {
             return Err(Error::InvalidOperation("too many memory regions"));
         }
-        let (mapped, guard) = map(file, region.mmap_offset, bytes).map_err(Error::ReqHandlerError)?;
+        let own = self.places.iter().map(|place| place.bytes).sum();
+        let (mapped, guard) = map(file, region.mmap_offset, bytes, own).map_err(Error::ReqHandlerError)?;
         let mapped = GuestRegionMmap::new(mapped, GuestAddress(guest));
         let mapped = mapped.ok_or(Error::InvalidOperation("a memory region beyond the end of the address space"))?;
         let memory = self.memory.insert_region(mapped.into());

@@ -73,7 +73,7 @@ impl Inflight {
         if given.mmap_size < all_bytes(given) {
             return Err(Error::InvalidOperation("memory for requests in flight that is too small"));
         }
-        let (region, guard) = map(file, given.mmap_offset, given.mmap_size).map_err(Error::ReqHandlerError)?;
+        let (region, guard) = map(file, given.mmap_offset, given.mmap_size, 0).map_err(Error::ReqHandlerError)?;
         let region = GuestRegionMmap::new(region, GuestAddress(0)).ok_or(Error::InvalidParam)?;
         let memory = GuestMemoryMmap::from_regions(vec![region]).map_err(|_| Error::InvalidParam)?;
         Ok(Self { guard, memory, queues: given.num_queues, queue_size: given.queue_size })

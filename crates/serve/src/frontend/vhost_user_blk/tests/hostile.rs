@@ -221,8 +221,15 @@ fn hostile_memory_takes_not_all_addresses() {
         wire.frontend.set_mem_table(&regions).unwrap_err();
         assert!(wire.is_hung_up_on());
         // What there was is given back.
+        let greedy = Wire::hello(&bench.path("guest"), usual());
+        greedy.frontend.set_mem_table(&regions[..1]).unwrap();
+        // It has half of all: another one can't have as much, and a guest of usual size has room.
         let wire = Wire::hello(&bench.path("guest"), usual());
-        wire.frontend.set_mem_table(&regions[..1]).unwrap();
+        wire.frontend.set_mem_table(&regions[..1]).unwrap_err();
+        let mut machine = Machine::new();
+        let wire = machine.connect(&bench.path("guest"), usual());
+        machine.ask(0, 1, READ, 0, DATA, 65536);
+        assert_eq!(machine.run(&wire, 0, 1), DONE);
     }
     assert_serves(&bench);
     served.stop();
