@@ -155,7 +155,6 @@ impl Index {
     }
 
     /// Puts a block in, or replaces what was known of it; returns that.
-    #[inline(always)]
     pub(crate) fn insert(&mut self, flat: Flat, found: Found) -> Option<Found> {
         let mixed = self.mix.forward(flat.0);
         let (home, remainder) = self.width.divide(mixed);

@@ -275,9 +275,6 @@ impl Lane {
     }
 
     /// Puts a block into the index at a new slot, with all that hangs on it.
-    // Inlined, as what it calls: `found` would be handed over in memory, byte by byte, and read back as words, for which a processor waits until all that
-    // was stored before is in its cache or in memory. Before that comes a block's payload: an eighth of what a write takes.
-    #[inline(always)]
     pub(crate) fn map(&mut self, flat: Flat, found: Found, cx: &mut Cx<'_>) {
         self.window.forget(flat, Flat(flat.0 + 1));
         let old = self.index.insert(flat, found);

@@ -68,7 +68,7 @@ impl Default for Locks {
     }
 }
 
-/// The regions of a range. (An inclusive range of numbers takes twice the instructions to walk.)
+/// The regions of a range.
 pub(crate) const fn regions(start: u64, end: u64) -> Range<u64> {
     start >> REGION_SHIFT..((end - 1) >> REGION_SHIFT) + 1
 }

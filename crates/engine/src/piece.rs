@@ -30,7 +30,7 @@ impl PieceKind {
 
 /// The part of a request that falls into one stripe, in whole blocks.
 ///
-/// It is moved some times, which costs the more the longer it is: a twentieth of a request when it had 128 bytes.
+/// It is moved some times, which costs the more the longer it is: a twentieth of a hit when it had 128 bytes.
 pub(crate) struct Piece {
     pub(crate) kind: PieceKind,
     /// The coordinator's request that it is part of.

@@ -21,6 +21,7 @@ impl Router {
     /// The lane of a block.
     pub(crate) fn lane_of(&self, flat: Flat) -> usize {
         let stripe = flat.0 >> self.stripe_shift;
+        // Mostly there is one: no division then.
         (if self.lanes.is_power_of_two() { stripe & (self.lanes - 1) } else { stripe % self.lanes }) as usize
     }
 

@@ -73,7 +73,7 @@ impl Lane {
     }
 
     /// Asks for what says where the RAM front has the next piece's first block, which payload pushes out of the processor's caches again and again: a
-    /// fifteenth of a read from it was waiting for that.
+    /// twentieth of a read from it was waiting for that.
     fn expect_copy_of_next(&self, mem: &dyn Memory) {
         if self.ram_front.is_none() {
             return;

@@ -38,7 +38,7 @@ const DAEMON: &str = "served-daemon";
 const PROCESS: &str = "front_ends";
 /// A sample of what the device answers: seconds.
 const REQUESTS: u64 = 200_000;
-/// And of what RAM does: a quarter of a second says half of what several do, as everything has to warm up.
+/// And of what RAM does: a quarter of a second says as little as half of what several do.
 const RAM_REQUESTS: u64 = 2_000_000;
 
 fn main() -> Outcome<()> {

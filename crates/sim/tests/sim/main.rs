@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The engine in worlds of virtual time, the policies on traces, and the models of devices. One program: each of thirty took seconds to link.
+//! The engine in worlds of virtual time, the policies on traces, and the models of devices. One program, and not one for each file: they are linked once, and run side by side.
 
 mod admission;
 mod adversarial;

@@ -66,7 +66,7 @@ impl Guard {
         let left = BYTES_MAX.saturating_sub(all);
         if own.saturating_add(bytes as u64) > left {
             return Err(io::Error::other(format!(
-                "more memory than it would leave to others, who have a part of {} TiB in all",
+                "more memory than it would leave to other clients; all have {} TiB together",
                 BYTES_MAX >> 40
             )));
         }
