@@ -128,7 +128,7 @@ pub enum MirrorStatus {
     None,
     /// Both members hold all dirty data.
     Whole,
-    /// Only this member is left.
+    /// Only this member is left, and its superblock says so durably.
     Alone {
         /// 0 or 1.
         member: u8,

@@ -75,14 +75,15 @@ pub(crate) fn end(lanes: &mut Lanes, cx: &mut Cx<'_>) {
 pub(crate) fn status(lanes: &Lanes, shared: &Shared) -> MirrorStatus {
     let syncs = || lanes.iter().filter_map(|lane| lane.sync.as_ref());
     match shared.members.state {
-        State::Whole => MirrorStatus::Whole,
+        // Who hears that one is left out may take it away, and a power cut then leaves a cache that wants both: not before it is recorded
+        // (test: `nobody_is_left_out_before_that_is_recorded`).
+        State::Whole | State::Leaving { .. } => MirrorStatus::Whole,
         State::Syncing | State::Pairing => MirrorStatus::Syncing {
             copied: syncs().map(|sync| sync.copied).sum(),
             of: syncs().map(|sync| sync.of.max(sync.copied)).sum(),
         },
         State::Single if shared.superblock.pairing.mirror == Mirror::None => MirrorStatus::None,
         State::Single => MirrorStatus::Alone { member: shared.members.lead },
-        State::Leaving { out } => MirrorStatus::Alone { member: 1 - out },
         State::Broken => MirrorStatus::Alone { member: shared.superblock.pairing.lead },
     }
 }

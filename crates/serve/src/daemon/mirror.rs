@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 
 use flashfront_device::real::{Access, DeviceFile, OpenError};
+use flashfront_engine::format::Mirror;
 use flashfront_engine::{Control, Input, MirrorStatus};
 
 use super::Daemon;
@@ -72,8 +73,10 @@ pub(super) struct Adding {
 impl Daemon<'_> {
     /// The members in use.
     pub(super) fn members(&self) -> Members {
-        let lead = self.pump.engine().superblock().pairing.lead;
-        let whole = self.pump.engine().status().mirror == MirrorStatus::Whole;
+        let pairing = self.pump.engine().superblock().pairing;
+        let lead = pairing.lead;
+        // One that is being left out, or doesn't count yet, is none of them.
+        let whole = self.pump.engine().status().mirror == MirrorStatus::Whole && pairing.mirror == Mirror::Whole;
         let used = [lead, 1 - lead].into_iter().take(if whole { 2 } else { 1 });
         used.filter_map(|number| Some((number, self.files[usize::from(number)].clone()?))).collect()
     }

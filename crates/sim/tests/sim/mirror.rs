@@ -168,6 +168,25 @@ fn a_power_cut_while_a_member_is_left_out() {
     }
 }
 
+/// An operator who hears that a device is out takes it away. Whenever the power fails then, the cache opens without him.
+#[test]
+fn nobody_is_left_out_before_that_is_recorded() {
+    for member in 0..2 {
+        let mut client = client();
+        client.world.member_mut(member).unwrap().faults.fail_nth(0, Some(Op::Write), DeviceError::Io);
+        client.write(0, 56, 8, true);
+        while client.world.engine().status().mirror == MirrorStatus::Whole {
+            assert!(client.world.step(), "it fails, and is left out");
+        }
+        client.world.take_away(member);
+        client.crash(3, Fate::Lost, Fate::Lost);
+        assert!(client.world.can_open(), "member {member} is out, and the other one knows");
+        client.open();
+        nobody_noticed(&mut client);
+        leave(client);
+    }
+}
+
 #[test]
 fn a_dirty_block_that_rots_on_one_is_read_from_the_other() {
     let mut client = client();
