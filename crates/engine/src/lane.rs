@@ -132,6 +132,8 @@ pub(crate) struct Lane {
     pub(crate) ios: Slab<LaneIo>,
     pub(crate) log: Log,
     pub(crate) ram_front: RamFront,
+    /// Where the piece after the next one begins, and the slot that this block had when it was looked for: a hint.
+    pub(crate) ahead: Option<(Flat, u32)>,
     pub(crate) window: RamWindow,
     pub(crate) policy: Box<dyn Policy>,
     /// Blocks that are being completed from their old content, and pieces that wait for their turn to be.
@@ -185,6 +187,7 @@ impl Lane {
             ios: Slab::new(),
             log: Log::new(superblock),
             ram_front: RamFront::new(shared.options.ram_front_bytes / u64::from(superblock.lanes)),
+            ahead: None,
             window: RamWindow::new(slots, u64::from(superblock.lanes)),
             policy: (shared.options.policy.build)(Capacity {
                 segments,

@@ -90,6 +90,9 @@ pub trait Memory {
     /// fetch it (`flashfront_device::prefetch`); nothing depends on it but time.
     fn expect_line(&self, _at: *const u8) {}
 
+    /// The same for payload that will be copied soon; its first lines will do.
+    fn expect_payload(&self, _span: Span) {}
+
     /// From how many blocks on that two lanes each have work for, [`Memory::apart`] is worth its trouble; `None`: never.
     fn apart_from(&self) -> Option<u64> {
         None

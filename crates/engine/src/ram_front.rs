@@ -77,6 +77,12 @@ impl RamFront {
         self.place(set, way)
     }
 
+    /// The same, without saying that it is used.
+    pub(crate) fn peek(&self, slot: u32) -> Option<Place> {
+        let (set, way) = self.find(slot)?;
+        self.place(set, way)
+    }
+
     /// What a look for the copy of a slot begins with.
     pub(crate) fn looks_at(&self, slot: u32) -> Option<&[u32; WAYS]> {
         let set = (slot as usize).checked_rem(self.sets.len())?;

@@ -15,7 +15,7 @@ use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::lane::{Lane, LaneIo, SlotsRead};
 use crate::measured::Measured;
-use crate::memory::Span;
+use crate::memory::{Memory, Span};
 use crate::mirror::device;
 use crate::shared::{Cx, blocks_span};
 use crate::types::{BLOCK_BYTES, Mode};
@@ -27,13 +27,38 @@ impl Lane {
         if past { None } else { self.window.read(flat, &mut *self.policy) }
     }
 
+    /// Asks for what will be copied from the RAM front: of the next block its payload, of the one after it what says where that is. `ahead`
+    /// is that one and its slot, for the next call.
+    pub(crate) fn expect_copies(
+        &self,
+        ahead: &mut Option<(Flat, u32)>,
+        next: Option<Flat>,
+        after: Option<Flat>,
+        mem: &dyn Memory,
+    ) {
+        if self.ram_front.is_none() {
+            return;
+        }
+        let look = |flat: Flat| self.index.get(flat).map(|found| (flat, found.slot));
+        let known = ahead.filter(|(flat, _)| next == Some(*flat));
+        if let Some((_, slot)) = known.or_else(|| next.and_then(look))
+            && let Some(Place::Ram(buf, offset)) = self.ram_front.peek(slot)
+        {
+            mem.expect_payload(Span::new(buf, offset, BLOCK_BYTES as u32));
+        }
+        *ahead = after.and_then(look);
+        if let Some(set) = ahead.and_then(|(_, slot)| self.ram_front.looks_at(slot)) {
+            mem.expect(set);
+        }
+    }
+
     pub(crate) fn start_read(&mut self, at: usize, cx: &mut Cx<'_>) {
         let (first, blocks, buf_block) = (self.pieces[at].first, self.pieces[at].blocks, self.pieces[at].buf_block);
         let buf = self.pieces[at].buf.expect("a read has a buffer");
         let past = cx.shared.origins[cx.shared.origin_of(first)].mode == Mode::Passthrough;
         // What is clean is not read from the cache then.
         let readable = |found: Found| found.dirty || !past;
-        let mut block = 0;
+        let (mut block, mut ahead) = (0, None);
         while block < blocks {
             let flat = Flat(first.0 + u64::from(block));
             let Some(found) = self.index.hit(flat, readable) else {
@@ -75,6 +100,10 @@ impl Lane {
             cx.shared.counters.read_hits += 1;
             if let Place::Ram(buffer, offset) = self.place(found.slot) {
                 cx.shared.counters.ram_hits += 1;
+                if block + 1 < blocks {
+                    let after = (block + 2 < blocks).then_some(Flat(flat.0 + 2));
+                    self.expect_copies(&mut ahead, Some(Flat(flat.0 + 1)), after, cx.mem);
+                }
                 let from = Span::new(buffer, offset, BLOCK_BYTES as u32);
                 cx.mem.copy(from, buf, (buf_block + block) * BLOCK_BYTES as u32);
                 block += 1;

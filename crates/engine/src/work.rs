@@ -49,7 +49,7 @@ impl Lane {
         self.look_at_ended(cx);
         self.begin_arrived();
         while let Some(at) = self.ready.pop_front() {
-            self.expect_copy_of_next(cx.mem);
+            self.expect_next(cx.mem);
             self.start(at, cx);
         }
     }
@@ -63,7 +63,7 @@ impl Lane {
         let mut others = VecDeque::new();
         while let Some(at) = self.ready.pop_front() {
             if self.pieces[at].kind.is_of_one_lane() {
-                self.expect_copy_of_next(cx.mem);
+                self.expect_next(cx.mem);
                 self.start(at, cx);
             } else {
                 others.push_back(at);
@@ -72,17 +72,15 @@ impl Lane {
         self.ready = others;
     }
 
-    /// Asks for what says where the RAM front has the next piece's first block, which payload pushes out of the processor's caches again and again: a
-    /// twentieth of a read from it was waiting for that.
-    fn expect_copy_of_next(&self, mem: &dyn Memory) {
-        if self.ram_front.is_none() {
-            return;
-        }
-        let next = self.ready.front().map(|at| &self.pieces[*at]).filter(|piece| piece.kind == PieceKind::Read);
-        let found = next.and_then(|piece| self.index.get(piece.first));
-        if let Some(set) = found.and_then(|found| self.ram_front.looks_at(found.slot)) {
-            mem.expect(set);
-        }
+    /// Asks for what the next reads find in the RAM front.
+    fn expect_next(&mut self, mem: &dyn Memory) {
+        let read = |nth: usize| {
+            let piece = self.ready.get(nth).map(|at| &self.pieces[*at])?;
+            (piece.kind == PieceKind::Read).then_some(piece.first)
+        };
+        let (next, after, mut ahead) = (read(0), read(1), self.ahead);
+        self.expect_copies(&mut ahead, next, after, mem);
+        self.ahead = ahead;
     }
 
     /// Blocks that there is work for, about.

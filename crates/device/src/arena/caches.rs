@@ -11,10 +11,10 @@
 #![expect(unsafe_code, reason = "raw memory, and instructions that the language has no other words for")]
 
 use std::cell::Cell;
+use std::ptr::NonNull;
 
 use flashfront_engine::{Buf, Span};
 
-#[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
 /// Asks the processor to fetch the cache line at an address that will be read soon. Any address will do: it is a hint.
@@ -28,6 +28,14 @@ pub fn prefetch<T>(at: *const T) {
     // Elsewhere stable Rust has no such hint.
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
+}
+
+/// Lines of payload that are asked for ahead. The processor goes on by itself: of reads from the RAM front more of them brought no more (ADR 0014).
+const LINES: usize = 8;
+
+/// Asks for the first lines of payload.
+pub(super) fn prefetch_begin(at: NonNull<u8>) {
+    (0..LINES).for_each(|nth| prefetch(at.as_ptr().wrapping_add(nth * LINE)));
 }
 
 /// The buffer that was streamed to without a fence since.

@@ -91,6 +91,10 @@ impl Memory for Arena {
         prefetch(at);
     }
 
+    fn expect_payload(&self, span: Span) {
+        caches::prefetch_begin(self.address(span));
+    }
+
     fn apart_from(&self) -> Option<u64> {
         self.apart.as_ref().map(|apart| apart.least_blocks())
     }
