@@ -36,9 +36,6 @@ impl Lane {
         after: Option<Flat>,
         mem: &dyn Memory,
     ) {
-        if self.ram_front.is_none() {
-            return;
-        }
         let look = |flat: Flat| self.index.get(flat).map(|found| (flat, found.slot));
         let known = ahead.filter(|(flat, _)| next == Some(*flat));
         if let Some((_, slot)) = known.or_else(|| next.and_then(look))
@@ -100,7 +97,7 @@ impl Lane {
             cx.shared.counters.read_hits += 1;
             if let Place::Ram(buffer, offset) = self.place(found.slot) {
                 cx.shared.counters.ram_hits += 1;
-                if block + 1 < blocks {
+                if block + 1 < blocks && !self.ram_front.is_none() {
                     let after = (block + 2 < blocks).then_some(Flat(flat.0 + 2));
                     self.expect_copies(&mut ahead, Some(Flat(flat.0 + 1)), after, cx.mem);
                 }

@@ -74,6 +74,9 @@ impl Lane {
 
     /// Asks for what the next reads find in the RAM front.
     fn expect_next(&mut self, mem: &dyn Memory) {
+        if self.ram_front.is_none() {
+            return;
+        }
         let read = |nth: usize| {
             let piece = self.ready.get(nth).map(|at| &self.pieces[*at])?;
             (piece.kind == PieceKind::Read).then_some(piece.first)
