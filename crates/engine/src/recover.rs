@@ -261,7 +261,13 @@ impl Lane {
             }
             Phase::Body => {
                 let Some(header) = it.header else { return Ok(None) };
-                self.take_body(it, header, cx)?;
+                match self.take_body(it, header, cx) {
+                    // The other member may have it whole.
+                    Err(OpenError::CheckpointDamaged { .. }) if it.turn_to_other(cx) => {
+                        return Ok(self.checkpoint_read(it, cx));
+                    }
+                    taken => taken?,
+                }
                 if let Some(read) = self.next_body_read(it, header, cx) {
                     return Ok(Some(read));
                 }

@@ -7,6 +7,7 @@ use super::{CLEANED_WAITING_MAX, For, Note, Sealed};
 use crate::canary::Canary;
 use crate::event::Event;
 use crate::format::{COMMIT_ENTRIES_MAX, CommitHeader, Entry, Stream};
+use crate::index::Flat;
 use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::measured::Measured;
@@ -62,6 +63,22 @@ impl Lane {
             }
         }
         self.seal_now(Stream::Promoted, cx);
+    }
+
+    /// A flush of an origin failed that covered direct writes: it may have dropped them, and the next flush says nothing of that. What was written
+    /// through and is not committed yet must not become clean in the log.
+    pub(crate) fn drop_doubtful(&mut self, origin: usize, cx: &mut Cx<'_>) {
+        let Some(open) = &self.log.tails[Stream::Promoted as usize].open else { return };
+        let first = open.header_slot + 1;
+        let of = |block: &(Flat, bool, u32)| cx.shared.origin_of(block.0) == origin;
+        let doubtful = (first..).zip(&open.blocks).filter(|(_, block)| of(block));
+        let doubtful: Vec<(u32, Flat)> = doubtful.map(|(slot, block)| (slot, block.0)).collect();
+        for (slot, flat) in doubtful {
+            if self.index.get(flat).is_some_and(|found| found.slot == slot) {
+                self.unmap(flat, cx);
+                self.record_dropped(flat, cx);
+            }
+        }
     }
 
     fn seal_now(&mut self, stream: Stream, cx: &mut Cx<'_>) {

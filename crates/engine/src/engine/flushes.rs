@@ -50,6 +50,9 @@ impl Coordinator {
             origin.doubtful |= origin.unflushed;
             let device = DeviceId::Origin(cx.shared.superblock.origins[at].id);
             cx.event(Event::DeviceFailed { device, op: Op::Flush, offset: 0, error });
+            if cx.shared.origins[at].unflushed {
+                lanes.iter_mut().for_each(|lane| lane.drop_doubtful(at, cx));
+            }
         }
         let origin = &mut cx.shared.origins[at];
         let told = over.iter().any(|(_, waiter)| matches!(waiter, FlushWaiter::Request(_)));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loading a checkpoint: the ages of segments, then the entries of the index.
 
+use alloc::vec::Vec;
+
 use super::{OpenError, Recovery};
 use crate::format::{
     CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, decode_checkpoint_ages, decode_checkpoint_entries,
@@ -27,37 +29,44 @@ impl Lane {
         (it.batch > 0).then(|| (area + u64::from(it.block) * BLOCK_BYTES, it.batch))
     }
 
+    /// Takes a batch of blocks: all of them, or none if one is damaged, so that it can be read again.
     pub(super) fn take_body(
         &mut self,
         it: &mut Recovery,
         header: CheckpointHeader,
         cx: &mut Cx<'_>,
     ) -> Result<(), OpenError> {
+        let slots = self.log.segments.len() as u64 * u64::from(self.log.segment_slots());
+        let (mut ages, mut entries) = (Vec::new(), Vec::new());
         for nth in 0..it.batch {
-            let block = blocks_span(it.buf, nth, 1);
+            let block = cx.mem.bytes(blocks_span(it.buf, nth, 1));
             let area = cx.shared.superblock.checkpoint_offset(self.id as u32, it.area);
             let offset = area + u64::from(it.block + nth) * BLOCK_BYTES;
             let damaged = OpenError::CheckpointDamaged { lane: self.id as u32, offset };
-            if it.ages_read < self.log.segments.len() {
-                let ages = decode_checkpoint_ages(header.generation, cx.mem.bytes(block)).ok_or(damaged)?;
-                let segments = &mut self.log.segments[it.ages_read..];
-                if ages.len() != segments.len().min(CHECKPOINT_AGES_MAX) {
+            let missing = self.log.segments.len() - it.ages_read - ages.len();
+            if missing > 0 {
+                let more = decode_checkpoint_ages(header.generation, block).ok_or(damaged)?;
+                if more.len() != missing.min(CHECKPOINT_AGES_MAX) {
                     return Err(damaged);
                 }
-                it.ages_read += ages.len();
-                // All that a checkpoint refers to was flushed before its head was written.
-                it.durable_seq = ages.iter().fold(it.durable_seq, |durable, age| durable.max(*age));
-                segments.iter_mut().zip(ages).for_each(|(segment, age)| segment.last_seq = age);
+                ages.extend(more);
                 continue;
             }
-            let entries = decode_checkpoint_entries(header.generation, cx.mem.bytes(block)).ok_or(damaged)?;
+            let more = decode_checkpoint_entries(header.generation, block).ok_or(damaged)?;
+            if more.iter().any(|entry| u64::from(entry.slot) >= slots) {
+                return Err(damaged);
+            }
+            entries.push(more);
+        }
+        // All that a checkpoint refers to was flushed before its head was written.
+        it.durable_seq = ages.iter().fold(it.durable_seq, |durable, age| durable.max(*age));
+        let segments = &mut self.log.segments[it.ages_read..];
+        it.ages_read += ages.len();
+        segments.iter_mut().zip(ages).for_each(|(segment, age)| segment.last_seq = age);
+        for entries in entries {
             entries.iter().for_each(|entry| self.expect_key(entry.key, cx));
             for entry in entries {
                 it.entries_read += 1;
-                let slots = self.log.segments.len() as u64 * u64::from(self.log.segment_slots());
-                if u64::from(entry.slot) >= slots {
-                    return Err(damaged);
-                }
                 if let Some(flat) = cx.shared.flat(entry.key) {
                     let checksum = self.index.kept(entry.checksum);
                     let (slot, dirty, hits) = (entry.slot, entry.dirty, entry.hits);

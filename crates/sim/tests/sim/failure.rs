@@ -293,3 +293,34 @@ fn a_cache_that_fails_during_its_opening_opens() {
     }
     assert!(failed > 8, "only {failed} failed: the test proves little");
 }
+
+/// A block that was written through and waits in the open commit while a flush of its origin fails is one that the origin may have dropped.
+#[test]
+fn what_a_failed_flush_dropped_is_not_committed_as_clean() {
+    let origins = vec![OriginSpec { size_bytes: 2 << 20, logical_block_bytes: 512, mode: Mode::Writethrough }];
+    let mut client = Client::fresh(WorldSpec { segments_per_lane: 24, origins, ..WorldSpec::default() });
+    client.world.pass(1_000_000_000);
+    client.make_origins_fickle();
+    client.write(0, 320, 8, false);
+    client.finish();
+    client.world.origins[0].faults.fail_nth(0, Some(Op::Flush), DeviceError::Io);
+    client.flush(0);
+    client.finish();
+    assert_eq!(client.take_failed().len(), 1, "the client is told");
+    client.flush(0);
+    client.finish();
+    assert_eq!(client.take_failed().len(), 0);
+    // Enough to fill the commit that it waits in.
+    (0..40).for_each(|nth| _ = client.read(0, 1024 + nth * 8, 8));
+    client.finish();
+    client.flush(0);
+    client.finish();
+    assert_eq!(client.take_failed().len(), 0);
+    client.crash(1, Fate::Kept, Fate::Lost);
+    client.open();
+    client.read(0, 320, 8);
+    client.finish();
+    client.world.control(Control::SetMode { origin: OriginId(0), mode: Mode::Passthrough });
+    client.read(0, 320, 8);
+    client.finish();
+}

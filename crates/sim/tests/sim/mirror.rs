@@ -357,3 +357,20 @@ fn nothing_counts_that_both_have_refused() {
         client.judge_origins();
     }
 }
+
+/// A block of the checkpoint rots on the lead: the other member has it whole.
+#[test]
+fn a_checkpoint_that_rots_on_one_is_read_from_the_other() {
+    let spec = WorldSpec { mirrored: true, ..WorldSpec::default() };
+    let superblock = spec.superblock();
+    let mut client = Client::fresh(spec);
+    (0..20).for_each(|nth| _ = client.write(0, nth * 64, 64, true));
+    client.stop();
+    for area in 0..2 {
+        // The ages of segments, then the first entries of the index.
+        client.world.cache.inner_mut().corrupt(superblock.checkpoint_offset(0, area) + 2 * 4096 + 100);
+    }
+    client.open();
+    client.read_all();
+    assert_eq!(client.take_failed(), []);
+}

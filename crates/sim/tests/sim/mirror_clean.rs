@@ -4,7 +4,7 @@
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
-use flashfront_engine::{Control, DeviceError, Event, MirrorStatus, Mode, Op, Options};
+use flashfront_engine::{Control, DeviceError, Event, MirrorStatus, Mode, Op, Options, policy};
 use flashfront_sim::{Client, OriginSpec, WorldSpec};
 
 fn client(seed: u64) -> Client {
@@ -87,4 +87,60 @@ fn a_commit_that_only_the_other_member_has_brings_no_clean_blocks() {
         nothing_seems_damaged(&mut client);
     }
     assert!(replayed > 100, "{replayed} commits replayed");
+}
+
+/// be looked for on the other member when the lead dies.
+#[test]
+fn a_segment_that_replay_saw_reused_is_not_taken_for_mirrored() {
+    let mut damaged = Vec::new();
+    for seed in 0..12 {
+        let origin = OriginSpec { size_bytes: 8 << 20, logical_block_bytes: 512, mode: Mode::Writeback };
+        let options = Options {
+            sequential_bypass_bytes: 0,
+            read_around_blocks: 0,
+            policy: policy::by_name("fifo").expect("a policy of ours"),
+            ..Options::default()
+        };
+        let spec = WorldSpec {
+            seed,
+            origins: vec![origin],
+            mirrored: true,
+            options,
+            segments_per_lane: 96,
+            origin_ns: 200_000,
+            check: false,
+            ..WorldSpec::default()
+        };
+        let mut client = Client::fresh(spec);
+        let mut rng = Rng::new(seed);
+        for step in 0..700 + rng.below(500) {
+            let at = rng.below(2040) * 8;
+            if step % 200 < 100 {
+                client.write(0, at, 64, false);
+            } else {
+                client.read(0, at, 64);
+            }
+            client.finish_to(4);
+            if step % 100 == 99 {
+                client.world.pass(rng.below(3_000_000_000));
+            }
+        }
+        for _ in 0..rng.below(400) {
+            client.world.step();
+        }
+        client.crash(seed, Fate::Kept, Fate::Kept);
+        client.open();
+        client.take_events();
+        client.world.cache.faults.lose_device();
+        client.write(0, 0, 8, true);
+        client.finish();
+        assert_eq!(client.world.engine().status().mirror, MirrorStatus::Alone { member: 1 });
+        client.read_all();
+        assert_eq!(client.take_failed(), []);
+        let corrupt = client.take_events().into_iter().filter(|event| matches!(event, Event::Corrupt { .. })).count();
+        if corrupt > 0 {
+            damaged.push((seed, corrupt));
+        }
+    }
+    assert_eq!(damaged, [], "(seed, clean blocks that were looked for on a device that does not have them)");
 }
