@@ -19,6 +19,8 @@ pub(crate) struct View {
     pub(crate) behind: bool,
     /// Clients read from or write to an origin directly now, or did a moment ago.
     pub(crate) clients: bool,
+    /// For how long they haven't.
+    pub(crate) quiet_ns: u64,
     /// Clients read from the cache device now, or did a moment ago, and come first (see `readers`).
     pub(crate) readers: bool,
 }
@@ -46,6 +48,9 @@ const CALM_PERCENT: u64 = 50;
 pub(super) const PRESSED_PERCENT: u64 = 75;
 /// At full speed: the flush, in which a disk has nothing to choose from at its end, is paid four times a second.
 const FULL_BATCH_NS: u64 = 250_000_000;
+/// Where no client has been at the origin for a while a batch takes a quarter of that while at most: who comes next waits for it. (A trace of postmark, bursts with
+/// pauses of a second, in front of a disk: reads take 4.3 to 4.9 ms in the mean, and 10.6 to 11.5 where each batch is as long as at full speed.)
+const QUIET_PER_BATCH: u64 = 4;
 /// Beside clients at the origin: two or three of a disk's random reads.
 const BESIDE_BATCH_NS: u64 = 25_000_000;
 /// Parts of the disk's time, in thousandths, that destage has beside clients: in the background so little that fewer than one in a
@@ -82,21 +87,25 @@ pub(crate) fn pace(view: View) -> Option<Pace> {
     let hurry = view.urgent || view.idle || view.aged || view.dirty > view.limit;
     let full = Pace { batch_ns: FULL_BATCH_NS, pause_permille: 0, hurry, patient: false };
     let (dirty, limit) = (view.dirty * 100, view.limit);
+    let over = share_permille(view).saturating_sub(PRESSED_PERMILLE);
+    let beside_ns = BESIDE_BATCH_NS + (FULL_BATCH_NS - BESIDE_BATCH_NS) * over / (1000 - PRESSED_PERMILLE);
+    let alone = Pace { batch_ns: (view.quiet_ns / QUIET_PER_BATCH).clamp(beside_ns, FULL_BATCH_NS), ..full };
     // Only age presses, and it presses less than who waits.
     let patient = view.aged && !view.behind && view.readers && !view.clients && view.dirty <= limit;
     if view.dirty == 0 {
         None
-    } else if view.urgent || view.idle {
+    } else if view.urgent {
         Some(full)
+    } else if view.idle {
+        Some(alone)
     } else if dirty < limit * BACKGROUND_PERCENT && !view.aged && !view.behind {
         None
     } else if !view.clients && !patient {
-        Some(full)
+        Some(alone)
     } else {
-        let share = if patient { PATIENT_PERMILLE } else { share_permille(view) };
-        let over = share.saturating_sub(PRESSED_PERMILLE);
+        let (share, batch_ns) =
+            if patient { (PATIENT_PERMILLE, BESIDE_BATCH_NS) } else { (share_permille(view), beside_ns) };
         let share = share.max(if view.behind { BEHIND_PERMILLE } else { 0 });
-        let batch_ns = BESIDE_BATCH_NS + (FULL_BATCH_NS - BESIDE_BATCH_NS) * over / (1000 - PRESSED_PERMILLE);
         Some(Pace { batch_ns, pause_permille: (1000 - share) * 1000 / share, hurry, patient })
     }
 }
@@ -113,6 +122,7 @@ mod tests {
         aged: false,
         behind: false,
         clients: false,
+        quiet_ns: u64::MAX,
         readers: false,
     };
 
@@ -122,6 +132,20 @@ mod tests {
         assert_eq!(pace(View { idle: true, ..CALM }).unwrap().pause_permille, 0);
         assert_eq!(pace(View { dirty: 0, idle: true, urgent: true, ..CALM }), None);
         assert!(pace(View { aged: true, ..CALM }).is_some(), "age is no matter of amount");
+    }
+
+    #[test]
+    fn who_comes_after_a_short_quiet_waits_for_a_short_batch() {
+        let batch_ms = |quiet_ms: u64, view: View| {
+            pace(View { quiet_ns: quiet_ms * 1_000_000, ..view }).unwrap().batch_ns / 1_000_000
+        };
+        let idle = View { idle: true, ..CALM };
+        assert_eq!([100, 200, 600, 1000, 60_000].map(|ms| batch_ms(ms, idle)), [25, 50, 150, 250, 250]);
+        let hits_only = View { dirty: 400, ..CALM };
+        assert_eq!([100, 600, 60_000].map(|ms| batch_ms(ms, hits_only)), [25, 150, 250]);
+        assert_eq!(batch_ms(100, View { urgent: true, ..idle }), 250, "somebody waits already");
+        assert_eq!(batch_ms(100, View { dirty: 1000, ..hits_only }), 250, "writers do");
+        assert_eq!(pace(View { quiet_ns: 0, ..idle }).unwrap().pause_permille, 0);
     }
 
     /// The more is dirty, the longer the batches and the shorter the pauses, without a step.

@@ -218,6 +218,7 @@ impl Destager {
             behind: lanes.iter().any(|lane| lane.reclaim.is_behind(cx.now)),
             readers: shared.cache_reads.until(aged, cx.now).is_some(),
             clients: origin.foreground_ios > 0 || origin.last_foreground.is_some_and(recent),
+            quiet_ns: origin.last_foreground.map_or(u64::MAX, |at| cx.now.since_ns(at)),
         })
     }
 
