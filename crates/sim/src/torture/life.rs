@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use flashfront_device::sim::Fate;
 use flashfront_device::{Device, Rng};
+use flashfront_engine::format::Mirror;
 use flashfront_engine::{
     Control, DeviceError, DeviceId, Event, MirrorStatus, Mode, Op, OpenError, OriginId, RequestId, RequestOp,
     buffers_most,
@@ -160,12 +161,18 @@ impl Life {
         self.plan.spec.mirrored && dies
     }
 
+    /// Whether both members are in use. A cache is called whole until it is recorded that one is out, and the other must not die meanwhile.
+    fn both_are_well(&self) -> bool {
+        let engine = self.client.world.engine();
+        engine.status().mirror == MirrorStatus::Whole && engine.superblock().pairing.mirror == Mirror::Whole
+    }
+
     fn trouble(&mut self) {
         if !self.one_dies() {
             trouble::order(self.plan.trouble, &mut self.fault_rng, &mut self.client);
             return;
         }
-        let whole = self.client.world.engine().status().mirror == MirrorStatus::Whole;
+        let whole = self.both_are_well();
         let any = self.mirror_rng.below(2) as u8;
         let victim = self.victim.or(whole.then_some(any));
         if let Some(victim) = victim.filter(|_| whole) {
@@ -213,7 +220,7 @@ impl Life {
                 }
                 world.control(Control::AddMirror);
             }
-            MirrorStatus::Whole if self.victim.is_some() && self.mirror_rng.below(4) == 0 => {
+            MirrorStatus::Whole if self.victim.is_some() && self.both_are_well() && self.mirror_rng.below(4) == 0 => {
                 // All is well again: next time it may hit the other one. But what rotted stays, found or not, and an
                 // I/O that is held back will fail yet.
                 self.client.world.heal();
