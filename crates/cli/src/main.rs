@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Parser, Subcommand};
 
+mod advise;
 mod check;
 mod choice;
 mod destage;
@@ -29,6 +30,7 @@ mod service;
 mod set;
 mod sim;
 mod status;
+mod trace;
 mod r#try;
 
 #[global_allocator]
@@ -78,6 +80,7 @@ enum Verb {
     Check(check::Check),
     Repair(repair::Repair),
     Dump(dump::Dump),
+    Advise(Box<advise::Advise>),
     Sim(sim::Sim),
 }
 
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
         Verb::Check(verb) => verb.run(),
         Verb::Repair(verb) => verb.run(),
         Verb::Dump(verb) => verb.run(),
+        Verb::Advise(verb) => verb.run(),
         Verb::Sim(verb) => verb.run(),
     };
     done.unwrap_or_else(|error| {

@@ -9,7 +9,7 @@ mod adapt;
 mod calibrate;
 mod compare;
 mod replay;
-mod report;
+pub(crate) mod report;
 mod run;
 
 /// Simulate caches: no devices, no root, nothing written but the result.

@@ -4,10 +4,11 @@
 //! [`World`] joins one engine with its disks and a clock that jumps from event to event;
 //! [`Oracle`] knows what every read may return, [`Client`] asks and lets it judge; [`torture`] makes a whole random life of a cache
 //! out of one seed, [`sweep`] cuts the power at every event of a workload. [`trace`] reads what clients once asked of real disks, [`policy`] decides
-//! which blocks a cache would have held, [`replay`] and [`adapt`] count what comes of it. No threads, no clock, no files: the same seed gives the same run.
+//! which blocks a cache would have held, [`replay`] and [`adapt`] count what comes of it, [`advise`] asks what that is worth. No threads, no clock, no files: the same seed gives the same run.
 #![forbid(unsafe_code)]
 
 pub mod adapt;
+pub mod advise;
 pub mod calibrate;
 #[cfg(feature = "canary")]
 pub mod canary;

@@ -13,9 +13,8 @@ mod error;
 pub(crate) mod ledger;
 mod log;
 mod page_cache;
-mod survey;
+pub(crate) mod survey;
 
-use std::fs;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -76,9 +75,9 @@ pub struct Row {
     pub totals: Totals,
 }
 
-/// What came of a replay.
+/// How a trace was read, and what there was in it.
 #[derive(Clone, Debug)]
-pub struct Replayed {
+pub struct Reading {
     /// As what the trace was read.
     pub format: &'static Format,
     /// Where blocks begin, as asked for.
@@ -103,11 +102,45 @@ pub struct Replayed {
     pub unique_blocks: u64,
     /// What became of the trace's lines.
     pub report: Report,
+}
+
+/// What came of a replay.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// How its trace was read.
+    pub reading: Reading,
     /// Policies by sizes, in the order asked for.
     pub rows: Vec<Row>,
 }
 
-impl Replayed {
+impl Reading {
+    /// Of a trace that was read to its end, and asks for so many blocks.
+    pub(crate) fn of(source: &Source, blocks: &Blocks, unique_blocks: u64) -> Result<Self, SourceError> {
+        let report = blocks.report();
+        if unique_blocks == 0 {
+            return Err(SourceError::Empty {
+                path: source.path.clone(),
+                bad: report.bad,
+                first_bad: report.first_bad.first().cloned(),
+                skipped: report.skipped.clone(),
+            });
+        }
+        Ok(Self {
+            format: blocks.format(),
+            grid: source.grid,
+            disks: blocks.disks().to_vec(),
+            requests: blocks.requests,
+            discards: blocks.discards,
+            flushes: blocks.flushes,
+            echoes_dropped: blocks.echoes_dropped,
+            times_back: blocks.times_back(),
+            timed: blocks.is_timed(),
+            page_cache_hits: blocks.page_cache_hits,
+            unique_blocks,
+            report: report.clone(),
+        })
+    }
+
     /// At which sectors modulo 8 blocks begin, each once.
     #[must_use]
     pub fn phases(&self) -> Vec<u8> {
@@ -150,12 +183,7 @@ pub fn replay(
     let twice = foresee || sizes.iter().any(|size| matches!(size, Size::Fraction(_)));
     progress.readings.store(1 + u64::from(twice), Ordering::Relaxed);
     let survey = if twice {
-        let found = fs::metadata(&source.path);
-        let found = found.map_err(|error| SourceError::Open { path: source.path.clone(), error })?;
-        // What is wrong with a folder is not how often it can be read.
-        if !found.is_file() && !found.is_dir() {
-            return Err(SourceError::Once { path: source.path.clone() });
-        }
+        source.must_be_a_file()?;
         Survey::of(source.open(progress)?, foresee, progress)?
     } else {
         Survey::default()
@@ -174,30 +202,7 @@ pub fn replay(
     }
     let blocks = source.open(progress)?;
     let (rows, blocks, unique_blocks) = run(runs, blocks, &survey)?;
-    if unique_blocks == 0 {
-        let report = blocks.report();
-        return Err(SourceError::Empty {
-            path: source.path.clone(),
-            bad: report.bad,
-            first_bad: report.first_bad.first().cloned(),
-            skipped: report.skipped.clone(),
-        });
-    }
-    Ok(Replayed {
-        format: blocks.format(),
-        grid: source.grid,
-        disks: blocks.disks().to_vec(),
-        requests: blocks.requests,
-        discards: blocks.discards,
-        flushes: blocks.flushes,
-        echoes_dropped: blocks.echoes_dropped,
-        times_back: blocks.times_back(),
-        timed: blocks.is_timed(),
-        page_cache_hits: blocks.page_cache_hits,
-        unique_blocks,
-        report: blocks.report().clone(),
-        rows,
-    })
+    Ok(Replayed { reading: Reading::of(source, &blocks, unique_blocks)?, rows })
 }
 
 type Run = (Row, bool, Ledger);

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `flashfront sim replay`: traces against policies, without data.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use flashfront_engine::policy::Spec;
 use flashfront_serve::config::FlashBudget;
 use flashfront_sim::policy::{self, Build};
-use flashfront_sim::replay::{BLOCKS_MAX, GridChoice, Replayed, Size, Source};
-use flashfront_sim::trace::{Action, Format, Options};
+use flashfront_sim::replay::{BLOCKS_MAX, Replayed, Size, Source, SourceError};
 
 use self::watched::Watched;
 use super::report::{self, ReportArgs};
+use crate::trace::{TraceArgs, told as reading};
 use crate::{human, interrupt};
 
 mod lines;
-pub(super) mod told;
+mod told;
 mod watched;
 
 /// Between two looks at how far it is.
@@ -55,21 +55,8 @@ pub(crate) struct Replay {
     /// `serve` with the same option. The others know no such bound.
     #[arg(long, value_name = "BUDGET", default_value = "none", allow_negative_numbers = true)]
     flash_writes_per_day: FlashBudget,
-    /// The traces' format, if it can't be told from what is in them.
-    #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(Format::all().map(|it| it.name)))]
-    format: Option<String>,
-    /// Which events of blktrace and blkparse are requests: queue (Q, as asked for), issue (D, as the disk got it) or complete (C).
-    #[arg(long, value_name = "A", default_value = Action::default().name(), value_parser = PossibleValuesParser::new(Action::ALL.map(Action::name)))]
-    action: String,
-    /// Stop at the first bad line instead of counting them.
-    #[arg(long)]
-    strict: bool,
-    /// Let each disk's blocks begin where most requests to it do, instead of at multiples of 4 KiB.
-    #[arg(long)]
-    shift_grid: bool,
-    /// Drop requests that repeat an equal one within so many milliseconds, for traces with each request of several layers.
-    #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    drop_echoes: Option<u64>,
+    #[command(flatten)]
+    read: TraceArgs,
     /// Print one JSON object for each trace, size and policy, a line each.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
@@ -129,8 +116,14 @@ impl Replay {
         let mut watched = Watched::new(&self.traces, stop);
         let mut done = Vec::new();
         let ended = self.traces.iter().enumerate().try_for_each(|(nth, trace)| {
-            let source = self.source(trace);
-            let replayed = watched.replay(nth, &source, &policies, &sizes, &budget)?;
+            let source = self.read.source(trace, self.page_cache_blocks);
+            let replayed = watched.replay(nth, &source, &policies, &sizes, &budget);
+            let replayed = replayed.map_err(|error| match error {
+                SourceError::Once { .. } => {
+                    anyhow!("{error}; give --cache-blocks instead of --cache-fraction, and leave out belady")
+                }
+                error => error.into(),
+            })?;
             let printed = self.print(&source, &replayed, nth == 0);
             done.push((trace.display().to_string(), replayed));
             printed
@@ -164,21 +157,7 @@ impl Replay {
         if !self.json && !self.csv {
             human::print(&told::table(&name, replayed)?)?;
         }
-        told::remarks(&name, source, replayed);
+        reading::remarks(&name, source, &replayed.reading);
         Ok(())
-    }
-
-    fn source(&self, trace: &Path) -> Source {
-        Source {
-            path: trace.to_owned(),
-            options: Options {
-                format: self.format.as_deref().and_then(Format::named),
-                strict: self.strict,
-                action: Action::ALL.into_iter().find(|it| it.name() == self.action).unwrap_or_default(),
-            },
-            grid: if self.shift_grid { GridChoice::Detected } else { GridChoice::Aligned },
-            echoes_ns: self.drop_echoes.map(|ms| ms * 1_000_000),
-            page_cache_blocks: self.page_cache_blocks,
-        }
     }
 }

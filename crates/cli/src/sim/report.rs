@@ -16,6 +16,7 @@ use tempfile::NamedTempFile;
 use self::pictures::Pictures;
 
 mod adapted;
+mod advised;
 mod chart;
 mod compared;
 mod labels;
@@ -26,6 +27,7 @@ mod replayed;
 mod scenario;
 
 pub(super) use adapted::adapted;
+pub(crate) use advised::advised;
 pub(super) use compared::compared;
 pub(super) use replayed::replayed;
 pub(super) use scenario::ran;
@@ -35,7 +37,7 @@ const MARK: &str = "<!DOCTYPE html>\n<!-- flashfront report -->\n";
 
 /// Whether a report is wanted, and where.
 #[derive(Debug, Args)]
-pub(super) struct ReportArgs {
+pub(crate) struct ReportArgs {
     /// Also write all of it, with pictures, to an HTML page that needs no network; a report that is there is replaced.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -46,7 +48,7 @@ pub(super) struct ReportArgs {
 
 impl ReportArgs {
     /// Makes sure that it can be written there, and that nothing else is lost by it.
-    pub(super) fn open(&self) -> anyhow::Result<Option<Report>> {
+    pub(crate) fn open(&self) -> anyhow::Result<Option<Report>> {
         let Some(path) = &self.report else { return Ok(None) };
         let report = Report::at(path)?;
         let pictures = self.pictures.as_deref().map(Pictures::at).transpose()?;
@@ -56,7 +58,7 @@ impl ReportArgs {
 
 /// A place for a report.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(crate) struct Report {
     path: PathBuf,
     pictures: Option<Pictures>,
 }
@@ -79,7 +81,7 @@ impl Report {
     }
 
     /// Writes it, in place of an older one if there is one.
-    pub(super) fn write(&self, title: &str, body: &str) -> anyhow::Result<()> {
+    pub(crate) fn write(&self, title: &str, body: &str) -> anyhow::Result<()> {
         // Something may have been put there meanwhile.
         self.refuse_what_is_no_report()?;
         let page = page::page(MARK, title, body);

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +23,10 @@ const BATCH: usize = 64 << 10;
 const REQUEST: usize = 256;
 
 /// Blocks of a disk that keys number together; a larger disk is several to them. 2^44 blocks are 64 PiB.
-const STRETCH_BITS: u32 = 44;
+pub(crate) const STRETCH_BITS: u32 = 44;
+
+/// Of a key: which block of its stretch it is.
+pub(crate) const BLOCK_OF_KEY: u64 = (1 << STRETCH_BITS) - 1;
 
 /// The most disks, or parts of them: what is left of a key, but for the last one.
 pub(super) const STRETCHES_MAX: u64 = (1 << (64 - STRETCH_BITS)) - 1;
@@ -84,6 +87,17 @@ impl fmt::Debug for Blocks {
 }
 
 impl Source {
+    /// For who reads it more than once.
+    ///
+    /// # Errors
+    /// If it is none, as a pipe.
+    pub(crate) fn must_be_a_file(&self) -> Result<(), SourceError> {
+        let found = fs::metadata(&self.path);
+        let found = found.map_err(|error| SourceError::Open { path: self.path.clone(), error })?;
+        // What is wrong with a folder is not how often it can be read.
+        if found.is_file() || found.is_dir() { Ok(()) } else { Err(SourceError::Once { path: self.path.clone() }) }
+    }
+
     /// Opens it, from its beginning; adds the bytes that are read of it to what `progress` has, and reads no more of it once that says stop.
     ///
     /// # Errors
@@ -212,7 +226,7 @@ impl Blocks {
                 }
             };
             stretch = Some((part, base));
-            let key = base | access.block & ((1 << STRETCH_BITS) - 1);
+            let key = base | access.block & BLOCK_OF_KEY;
             if self.page_cache.as_mut().is_some_and(|cache| cache.touch(key) && !write) {
                 self.page_cache_hits += 1;
                 continue;

@@ -54,6 +54,13 @@ pub enum SourceError {
         /// Which.
         path: PathBuf,
     },
+    /// Its disks, or places on them, are more than there can be.
+    Far {
+        /// Which.
+        path: PathBuf,
+        /// As what it is read.
+        format: &'static str,
+    },
     /// It has more disks than keys can tell apart.
     Disks {
         /// Which.
@@ -84,9 +91,12 @@ impl Display for SourceError {
                 }
             }
             Self::Stopped { path } => write!(f, "{}: interrupted", path.display()),
-            Self::Once { path } => write!(
+            Self::Once { path } => {
+                write!(f, "{}: not a regular file, and it would have to be read more than once", path.display())
+            }
+            Self::Far { path, format } => write!(
                 f,
-                "{}: not a regular file, and it would have to be read twice; give --cache-blocks instead of --cache-fraction, and leave out belady",
+                "{}: read as {format} it asks for places of more than 128 TiB of disks; is it of another format (--format)? Of a trace of many disks take those of one machine",
                 path.display()
             ),
             Self::Empty { path, bad, first_bad, skipped } => {

@@ -49,7 +49,7 @@ impl Survey {
 /// A set of blocks as bits, 64 of them where there is one: 2 bits a block for dense traces, 16 bytes and some for one that is far from
 /// all others. A hash table of the words alone took up to 58: it is half empty after it has grown, and while it grows there are two.
 #[derive(Default)]
-pub(super) struct Unique {
+pub(crate) struct Unique {
     /// Number and bits of each word, in order.
     words: Vec<(u64, u64)>,
     /// What was asked for since they were put in order.
@@ -61,7 +61,7 @@ pub(super) struct Unique {
 const FRESH_WORDS: usize = 1 << 16;
 
 impl Unique {
-    pub(super) fn add(&mut self, key: u64) {
+    pub(crate) fn add(&mut self, key: u64) {
         *self.fresh.entry(key >> 6).or_default() |= 1_u64 << (key & 63);
         if self.fresh.len() >= FRESH_WORDS.max(self.words.len() / 8) {
             self.merge();
@@ -98,7 +98,7 @@ impl Unique {
         }
     }
 
-    pub(super) fn blocks(mut self) -> u64 {
+    pub(crate) fn blocks(mut self) -> u64 {
         self.merge();
         self.words.iter().map(|it| u64::from(it.1.count_ones())).sum()
     }

@@ -63,6 +63,25 @@ pub struct Traffic {
     pub dirty_limit_bytes: u64,
 }
 
+impl Traffic {
+    /// What moved since then; what is dirty, and the limit, are as they are now.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            cache_read_bytes: self.cache_read_bytes - before.cache_read_bytes,
+            cache_write_bytes: self.cache_write_bytes - before.cache_write_bytes,
+            cache_flushes: self.cache_flushes - before.cache_flushes,
+            origin_read_bytes: self.origin_read_bytes - before.origin_read_bytes,
+            origin_write_bytes: self.origin_write_bytes - before.origin_write_bytes,
+            origin_ios: self.origin_ios - before.origin_ios,
+            origin_flushes: self.origin_flushes - before.origin_flushes,
+            read_blocks: self.read_blocks - before.read_blocks,
+            read_hit_blocks: self.read_hit_blocks - before.read_hit_blocks,
+            ..*self
+        }
+    }
+}
+
 /// A storage system under test.
 pub trait System {
     /// Takes a request.

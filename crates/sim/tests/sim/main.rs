@@ -3,6 +3,7 @@
 
 mod admission;
 mod adversarial;
+mod advise;
 mod as_replayed;
 mod behind;
 mod calibration;

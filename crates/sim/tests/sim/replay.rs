@@ -148,7 +148,7 @@ fn the_page_cache_answers_reads_of_what_was_used_and_passes_writes_on() {
     let found = replayed(&behind, &["lru"], &[Size::Blocks(8)]);
     // r1 w1 w2 r3 r1 are left.
     let totals = found.rows[0].totals;
-    assert_eq!((totals.accesses, totals.reads, totals.hits, found.unique_blocks), (5, 3, 2, 3));
+    assert_eq!((totals.accesses, totals.reads, totals.hits, found.reading.unique_blocks), (5, 3, 2, 3));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn sizes_and_policies_come_in_the_order_asked_for_and_don_t_disturb_each_other()
     let sizes = [Size::Fraction(0.10), Size::Blocks(1000), Size::Fraction(0.01)];
     let names = ["fifo", "lru", "belady", "s3fifo", "flashfront"];
     let together = replayed(&mssql(), &names, &sizes);
-    assert_eq!((together.requests, together.unique_blocks), (42_976, 154_742));
+    assert_eq!((together.reading.requests, together.reading.unique_blocks), (42_976, 154_742));
     let order: Vec<_> = together.rows.iter().map(|row| (row.policy, row.cache_blocks)).collect();
     let asked: Vec<_> = [15_474, 1000, 1547].iter().flat_map(|&blocks| names.map(|name| (name, blocks))).collect();
     assert_eq!(order, asked);
@@ -255,8 +255,11 @@ fn what_is_left_out_is_counted() {
     let mut source = source(written("left-out.txt", text), Some("blkparse"));
     source.echoes_ns = Some(1_000_000);
     let found = replayed(&source, &["lru"], &[Size::Blocks(8)]);
-    assert_eq!((found.requests, found.echoes_dropped, found.flushes, found.discards), (2, 1, 1, 1));
-    assert_eq!(found.report.skipped, [("events C (completed)", 1)]);
+    assert_eq!(
+        (found.reading.requests, found.reading.echoes_dropped, found.reading.flushes, found.reading.discards),
+        (2, 1, 1, 1)
+    );
+    assert_eq!(found.reading.report.skipped, [("events C (completed)", 1)]);
 }
 
 #[test]
@@ -287,7 +290,7 @@ fn a_trace_of_other_events_says_how_to_read_it() {
         assert!(error.contains(words), "{error}");
     }
     source.options.action = Action::Complete;
-    assert_eq!(replayed(&source, &["lru"], &[Size::Blocks(8)]).requests, 20);
+    assert_eq!(replayed(&source, &["lru"], &[Size::Blocks(8)]).reading.requests, 20);
 }
 
 /// Disk 1 is aligned and has most of the requests, disk 2 begins at sector 63.
@@ -297,12 +300,18 @@ fn each_disk_has_a_grid_of_its_own() {
     let text: String = (0..50).map(|nth| line(1, nth, 0) + &line(1, nth, 4096) + &line(2, nth, 63)).collect();
     let mut source = source(written("two-disks.csv", &text), Some("msr"));
     let aligned = replayed(&source, &["lru"], &[Size::Blocks(8)]);
-    assert_eq!((aligned.phases(), aligned.unique_blocks, aligned.rows[0].totals.accesses), (vec![0], 151, 200));
-    let disks: Vec<_> = aligned.disks.iter().map(|it| (it.requests, it.grid.phase())).collect();
+    assert_eq!(
+        (aligned.reading.phases(), aligned.reading.unique_blocks, aligned.rows[0].totals.accesses),
+        (vec![0], 151, 200)
+    );
+    let disks: Vec<_> = aligned.reading.disks.iter().map(|it| (it.requests, it.grid.phase())).collect();
     assert_eq!(disks, [(100, 0), (50, 7)]);
     source.grid = GridChoice::Detected;
     let shifted = replayed(&source, &["lru"], &[Size::Blocks(8)]);
-    assert_eq!((shifted.phases(), shifted.unique_blocks, shifted.rows[0].totals.accesses), (vec![0, 7], 150, 150));
+    assert_eq!(
+        (shifted.reading.phases(), shifted.reading.unique_blocks, shifted.rows[0].totals.accesses),
+        (vec![0, 7], 150, 150)
+    );
 }
 
 /// A garbled line with a time near the end of all times: policies that go by it must not count the seconds until it comes round.
@@ -318,7 +327,7 @@ fn no_time_is_too_late_for_a_policy() {
     let names: Vec<&str> = policy::ALL.iter().map(|spec| spec.name).collect();
     let found = replayed(&source, &names, &[Size::Blocks(100)]);
     assert!(found.rows.iter().all(|row| row.totals.origin_write_blocks == 4), "{:?}", found.rows);
-    assert_eq!(found.times_back, 2);
+    assert_eq!(found.reading.times_back, 2);
 }
 
 #[test]
@@ -329,7 +338,7 @@ fn a_replay_that_is_to_stop_does_and_what_foresight_takes_is_told() {
     assert_eq!(progress.foresight_bytes.load(Ordering::Relaxed), 0);
     let found = replay(&mssql(), &foresees, &sizes, &|_| None, &progress).expect("the trace is there");
     let bytes = progress.foresight_bytes.load(Ordering::Relaxed);
-    assert!(bytes > 8 * found.rows[0].totals.accesses + 16 * found.unique_blocks, "{bytes}");
+    assert!(bytes > 8 * found.rows[0].totals.accesses + 16 * found.reading.unique_blocks, "{bytes}");
     for policies in [&["lru"][..], &["belady"]].map(policies) {
         progress.stop.store(true, Ordering::Relaxed);
         let error = replay(&mssql(), &policies, &sizes, &|_| None, &progress).unwrap_err();

@@ -10,7 +10,7 @@ use super::chart::{Axis, Chart, Kind, Point, Scale, Series, round_step};
 use super::look::{self, OURS};
 use super::page::escaped;
 use crate::human;
-use crate::sim::replay::told::how;
+use crate::trace::told::how;
 
 /// The most sizes with a picture of their own of hits against writes.
 const PANELS_MAX: usize = 4;
@@ -81,7 +81,7 @@ fn sizes(replayed: &Replayed) -> Vec<AtSize<'_>> {
             Some((_, size)) => size.rows.push(row),
             // As asked for: policies with larger units have a little less, of few blocks more.
             None => {
-                let blocks = row.size.blocks(replayed.unique_blocks);
+                let blocks = row.size.blocks(replayed.reading.unique_blocks);
                 sizes.push((row.size, AtSize { name: String::new(), blocks, rows: vec![row] }));
             }
         }
@@ -101,16 +101,16 @@ fn about(out: &mut String, replayed: &Replayed) -> fmt::Result {
     writeln!(
         out,
         "<p>{}, {} requests, {} accesses to blocks, footprint {}{}.</p>",
-        escaped(replayed.format.name),
-        human::count(replayed.requests),
+        escaped(replayed.reading.format.name),
+        human::count(replayed.reading.requests),
         human::count(replayed.rows.first().map_or(0, |row| row.totals.accesses)),
-        human::blocks(replayed.unique_blocks),
-        escaped(&how(replayed))
+        human::blocks(replayed.reading.unique_blocks),
+        escaped(&how(&replayed.reading))
     )?;
-    if let Some(damage) = &replayed.report.damage {
+    if let Some(damage) = &replayed.reading.report.damage {
         writeln!(out, "<p><b>{}; what came before may be wrong as well.</b></p>", escaped(&damage.to_string()))?;
     }
-    if replayed.report.is_mostly_bad() {
+    if replayed.reading.report.is_mostly_bad() {
         writeln!(out, "<p><b>More lines are bad than could be read: these figures tell nothing of the trace.</b></p>")?;
     }
     Ok(())

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is advised, as people read it: the figures of all that was tried, then what follows from them.
+
+use std::fmt::{Error, Write};
+
+use flashfront_engine::Mode;
+use flashfront_sim::advise::{Advice, Choice, ENOUGH, Played, Question, Trial};
+
+use crate::human;
+use crate::trace::told::how;
+
+/// Requests that come later than that, for each second of a trace, are worth a word.
+const LATE: f64 = 0.05;
+
+pub(super) fn all(name: &str, question: &Question, advice: &Advice) -> Result<String, Error> {
+    let mut out = format!("{name}: {}\n\n", trace(advice));
+    table(&mut out, advice)?;
+    writeln!(out)?;
+    for line in conclusions(question, advice) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(out)
+}
+
+/// What is in the trace.
+pub(crate) fn trace(advice: &Advice) -> String {
+    let (reading, survey) = (&advice.reading, &advice.survey);
+    let span = survey.span_ns.map_or_else(
+        || " without times, so each came when the one before it was answered".to_owned(),
+        |ns| format!(" in {}", human::span(ns / 1_000_000_000)),
+    );
+    format!(
+        "{}, {} requests{span}; {} read, {} written, {} of {} touched{}",
+        reading.format.name,
+        human::count(reading.requests),
+        human::bytes(survey.read_bytes),
+        human::bytes(survey.write_bytes),
+        human::bytes(survey.touched_bytes),
+        human::bytes(survey.origin_bytes),
+        how(reading)
+    )
+}
+
+pub(crate) const COLUMNS: [&str; 10] =
+    ["request", "faster", "read", "99 %", "write", "99 %", "read hits", "to flash", "disk I/Os", "late"];
+
+/// A row's cells, under [`COLUMNS`].
+pub(crate) fn cells(advice: &Advice, trial: &Trial) -> [String; 10] {
+    let played = &trial.played;
+    let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), human::latency);
+    let mean_ns = played.mean_ns();
+    let cached = trial.cache.is_some();
+    let unless_alone = |cell: String| if cached { cell } else { "-".to_owned() };
+    [
+        human::latency(mean_ns),
+        unless_alone(format!("{:.1} x", advice.alone.played.mean_ns() as f64 / mean_ns.max(1) as f64)),
+        time(played.reads.mean_ns()),
+        time(played.reads.p99_ns()),
+        time(played.writes.mean_ns()),
+        time(played.writes.p99_ns()),
+        unless_alone(human::percent(played.read_hit_ratio())),
+        unless_alone(human::bytes(played.traffic.cache_write_bytes)),
+        human::count(played.traffic.origin_ios),
+        if played.late_ns == 0 { "-".to_owned() } else { human::span(played.late_ns.div_ceil(1_000_000_000)) },
+    ]
+}
+
+/// A row's name: size and mode of the cache.
+pub(crate) fn setup(trial: &Trial) -> (String, &'static str) {
+    trial.cache.map_or_else(|| ("disk alone".to_owned(), ""), |(bytes, mode)| (human::bytes(bytes), mode_name(mode)))
+}
+
+/// All rows, in the order in which they are shown.
+pub(crate) fn rows(advice: &Advice) -> impl Iterator<Item = &Trial> {
+    [&advice.alone].into_iter().chain(&advice.sizes).chain(&advice.modes)
+}
+
+pub(crate) const fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Writeback => "writeback",
+        Mode::Writethrough => "writethrough",
+        Mode::Writearound => "writearound",
+        Mode::Passthrough => "passthrough",
+    }
+}
+
+fn table(out: &mut String, advice: &Advice) -> Result<(), Error> {
+    const WIDTHS: [usize; 10] = [9, 7, 9, 9, 9, 9, 9, 9, 10, 10];
+    write!(out, "{:>10}  {:<12}", "cache", "mode")?;
+    COLUMNS.iter().zip(WIDTHS).try_for_each(|(column, width)| write!(out, " {column:>width$}"))?;
+    writeln!(out)?;
+    for trial in rows(advice) {
+        let (size, mode) = setup(trial);
+        let mark = if is_chosen(advice, trial) { "  <" } else { "" };
+        write!(out, "{size:>10}  {mode:<12}")?;
+        cells(advice, trial).iter().zip(WIDTHS).try_for_each(|(cell, width)| write!(out, " {cell:>width$}"))?;
+        writeln!(out, "{mark}")?;
+    }
+    writeln!(out, "Of the second half of the requests; `late`: by how much the last one came later than in the trace.")
+}
+
+pub(crate) fn is_chosen(advice: &Advice, trial: &Trial) -> bool {
+    advice.choice.is_some_and(|choice| trial.cache == Some((choice.cache_bytes, choice.mode)))
+}
+
+/// What follows, a line each.
+pub(crate) fn conclusions(question: &Question, advice: &Advice) -> Vec<String> {
+    let mut lines = Vec::new();
+    let alone = &advice.alone.played;
+    if let Some(choice) = advice.choice {
+        lines.push(format!(
+            "A cache helps: with {} in {} mode a request takes {} instead of {} in the mean.",
+            human::bytes(choice.cache_bytes),
+            mode_name(choice.mode),
+            human::latency(choice.mean_ns),
+            human::latency(alone.mean_ns())
+        ));
+        lines.push(size(advice, &choice));
+        lines.push(mode(advice, &choice));
+        lines.extend(wear(advice, &choice));
+    } else {
+        lines.push(no_help(advice));
+    }
+    lines.extend(limits(question, advice));
+    lines
+}
+
+fn size(advice: &Advice, choice: &Choice) -> String {
+    let best = advice.sizes.iter().min_by_key(|trial| trial.played.mean_ns());
+    let Some((best, at)) = best.and_then(|trial| Some((trial.cache?.0, trial.played.mean_ns()))) else {
+        return String::new();
+    };
+    if best <= choice.cache_bytes {
+        return format!("Size: a smaller one than {} saves clearly less.", human::bytes(choice.cache_bytes));
+    }
+    format!(
+        "Size: {} saves {} or more of the time that {} would ({} a request).",
+        human::bytes(choice.cache_bytes),
+        human::percent(Some(ENOUGH)),
+        human::bytes(best),
+        human::latency(at)
+    )
+}
+
+fn mode(advice: &Advice, choice: &Choice) -> String {
+    let of = |mode| {
+        let all = advice.sizes.iter().chain(&advice.modes);
+        all.filter(|trial| trial.cache == Some((choice.cache_bytes, mode))).map(|trial| trial.played.mean_ns()).next()
+    };
+    let time = |mode| of(mode).map_or_else(String::new, human::latency);
+    match choice.mode {
+        _ if advice.survey.writes == 0 => {
+            "Mode: writethrough, as nothing is written here. (A trace without directions is read as reads.)".to_owned()
+        }
+        Mode::Writeback => format!(
+            "Mode: writeback, as writethrough takes {} and writearound {} a request. What is dirty is lost with the cache device; a mirror prevents that.",
+            time(Mode::Writethrough),
+            time(Mode::Writearound)
+        ),
+        Mode::Writethrough => format!(
+            "Mode: writethrough, as writeback is hardly faster ({} a request), and nothing is lost with the cache device.",
+            time(Mode::Writeback)
+        ),
+        _ => format!(
+            "Mode: writearound, as writeback is hardly faster ({} a request), what is written needn't go to flash, and nothing is lost with the cache device.",
+            time(Mode::Writeback)
+        ),
+    }
+}
+
+/// Bytes written to the cache device in a day, if the trace says how long it took.
+pub(crate) fn flash_bytes_per_day(advice: &Advice, played: &Played) -> Option<u64> {
+    advice.survey.span_ns?;
+    (played.took_ns > 0).then(|| (played.traffic.cache_write_bytes as f64 * 86_400e9 / played.took_ns as f64) as u64)
+}
+
+fn wear(advice: &Advice, choice: &Choice) -> Option<String> {
+    let trial = rows(advice).find(|trial| trial.cache == Some((choice.cache_bytes, choice.mode)));
+    let a_day = flash_bytes_per_day(advice, &trial.or_else(|| advice.sizes.first())?.played)?;
+    Some(format!(
+        "Wear: {} a day are written to the cache device, {:.1} times the cache. Its endurance (DWPD, times its whole size) must allow that; `flash_writes_per_day` bounds what reads cause.",
+        human::bytes(a_day),
+        a_day as f64 / choice.cache_bytes as f64
+    ))
+}
+
+fn no_help(advice: &Advice) -> String {
+    let Some(best) = advice.sizes.iter().min_by_key(|trial| trial.played.mean_ns()) else {
+        return "No size was tried.".to_owned();
+    };
+    let hits = best.played.read_hit_ratio();
+    let again = hits.map_or_else(String::new, |hits| {
+        format!(" {} of what was read had been asked for before and kept.", human::percent(Some(hits)))
+    });
+    format!(
+        "No cache is worth it: with the best of them, {}, a request takes {} instead of {} in the mean.{again}",
+        setup(best).0,
+        human::latency(best.played.mean_ns()),
+        human::latency(advice.alone.played.mean_ns())
+    )
+}
+
+/// What the figures don't tell.
+fn limits(question: &Question, advice: &Advice) -> Vec<String> {
+    let mut lines = Vec::new();
+    let is_late = |played: &Played| {
+        advice.survey.span_ns.is_some_and(|ns| played.late_ns as f64 > ns.max(1_000_000_000) as f64 * LATE)
+    };
+    if is_late(&advice.alone.played) {
+        lines.push(format!(
+            "{} alone can't keep up with the trace ({} late), which is of a faster disk, or of several: its clients would have waited even longer than is shown.",
+            question.origin.name,
+            human::span(advice.alone.played.late_ns / 1_000_000_000)
+        ));
+    }
+    if let Some(largest) = advice.sizes.last().and_then(|trial| trial.cache)
+        && largest.0 < advice.survey.touched_bytes
+        && advice.choice.is_none_or(|choice| choice.cache_bytes == largest.0)
+    {
+        lines.push(format!(
+            "{} is the largest that was tried; larger ones may do better ({} are touched).",
+            human::bytes(largest.0),
+            human::bytes(advice.survey.touched_bytes)
+        ));
+    }
+    lines
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether a cache would help whoever made a trace, how large it has to be, and in which mode.
+//!
+//! The trace is played, in virtual time, to a model of the disk alone, and to the production engine on models of both devices with caches of
+//! several sizes; what a request takes is what counts. Requests come when they came in the trace, a hundred and twenty-eight at once at most (`play`). The first half of
+//! them fills the cache, the second is measured. What is decided from that is in `choose`, on figures alone.
+//!
+//! Left out: payload, FLUSHes and discards; what the processor does; clients that would have asked faster of a faster disk.
+
+mod choose;
+mod play;
+mod survey;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use flashfront_device::sim::{HddSpec, Known, ModelSpec};
+use flashfront_engine::{Mode, Options};
+
+pub use choose::{Choice, ENOUGH, HELPS};
+pub use play::{IN_FLIGHT_MAX, Played, Times};
+pub use survey::Survey;
+
+use crate::replay::{self, Reading, Source, SourceError};
+use crate::system::{Bare, Flashfront, FlashfrontSpec, System};
+
+/// The least cache that is tried.
+pub const CACHE_BYTES_MIN: u64 = 64 << 20;
+/// So many sizes at most are tried if none are given.
+const SIZES_MAX: usize = 8;
+
+/// What is to be found out.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The trace.
+    pub source: Source,
+    /// The disk it is to be played to.
+    pub origin: Known,
+    /// The cache device.
+    pub cache: Known,
+    /// Sizes of the cache in bytes, ascending; none for [`sizes`].
+    pub sizes: Vec<u64>,
+}
+
+/// One run of the trace.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// Size and mode of the cache; without one it is the disk alone.
+    pub cache: Option<(u64, Mode)>,
+    /// What came of it.
+    pub played: Played,
+}
+
+/// What was found out.
+#[derive(Clone, Debug)]
+pub struct Advice {
+    /// How the trace was read.
+    pub reading: Reading,
+    /// What is in it.
+    pub survey: Survey,
+    /// The disk alone.
+    pub alone: Trial,
+    /// Caches of all sizes, in writeback mode.
+    pub sizes: Vec<Trial>,
+    /// Of the chosen size, in the other modes that were tried.
+    pub modes: Vec<Trial>,
+    /// The size and the mode; none if no cache is worth it.
+    pub choice: Option<Choice>,
+}
+
+/// How far it is.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Of the first reading, and whether to go on.
+    pub reading: replay::Progress,
+    /// Requests played so far, in all runs.
+    pub played: Arc<AtomicU64>,
+    /// How many it will be at most; 0 until the trace has been read once.
+    pub to_play: Arc<AtomicU64>,
+}
+
+/// Finds out.
+///
+/// # Errors
+/// If the trace can't be read to its end, twice and more, has no reads and writes, reaches further than any disk, or is to be stopped.
+pub fn advise(question: &Question, progress: &Progress) -> Result<Advice, SourceError> {
+    let (reading, survey) = survey::survey(&question.source, &progress.reading)?;
+    let sizes = match &*question.sizes {
+        [] => sizes(survey.touched_bytes, question.cache.size_bytes),
+        given => given.to_vec(),
+    };
+    let other_modes: &[Mode] = if survey.writes > 0 { &[Mode::Writethrough, Mode::Writearound] } else { &[] };
+    progress.to_play.store((1 + sizes.len() + other_modes.len()) as u64 * reading.requests, Ordering::Relaxed);
+    let mut setups = vec![None];
+    setups.extend(sizes.iter().map(|&bytes| Some((bytes, Mode::Writeback))));
+    let mut trials = run(question, &survey, setups, progress)?;
+    let alone = trials.remove(0);
+    let (mut choice, mut modes) = (choose::size(&alone, &trials), Vec::new());
+    if let Some(choice) = &mut choice {
+        let setups = other_modes.iter().map(|&mode| Some((choice.cache_bytes, mode))).collect();
+        modes = run(question, &survey, setups, progress)?;
+        *choice = choose::mode(&alone, *choice, &modes, survey.writes);
+    }
+    Ok(Advice { reading, survey, alone, sizes: trials, modes, choice })
+}
+
+/// The sizes that are tried of a trace that touches so many bytes: powers of two up to the first that holds all of it, eight at most, and no
+/// more than the device has.
+#[must_use]
+pub fn sizes(touched_bytes: u64, most: u64) -> Vec<u64> {
+    // A tenth is for the log to breathe.
+    let all = (touched_bytes + touched_bytes / 10).max(CACHE_BYTES_MIN).next_power_of_two();
+    let first = (all >> (SIZES_MAX - 1)).max(CACHE_BYTES_MIN);
+    let mut sizes: Vec<u64> = (0..SIZES_MAX).map(|nth| first << nth).filter(|size| *size <= all.min(most)).collect();
+    if all > most && sizes.last().is_none_or(|last| *last < most) {
+        sizes.truncate(SIZES_MAX - 1);
+        sizes.push(most);
+    }
+    sizes
+}
+
+/// Plays the trace to each of these, as many at the same time as there are processors.
+fn run(
+    question: &Question,
+    survey: &Survey,
+    setups: Vec<Option<(u64, Mode)>>,
+    progress: &Progress,
+) -> Result<Vec<Trial>, SourceError> {
+    let next = AtomicUsize::new(0);
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(setups.len());
+    let one = |cache| -> Result<Trial, SourceError> {
+        // Its bytes were counted when it was read first.
+        let progress_of = replay::Progress { stop: Arc::clone(&progress.reading.stop), ..replay::Progress::default() };
+        let blocks = question.source.open(&progress_of)?;
+        let played = play::play(&mut *system(question, survey, cache), blocks, survey, &progress.played)?;
+        Ok(Trial { cache, played })
+    };
+    let mut done: Vec<(usize, Result<Trial, SourceError>)> = thread::scope(|scope| {
+        let work = || {
+            let turns = std::iter::from_fn(|| {
+                // The largest first: no thread is left alone with it at the end.
+                let nth = setups.len().checked_sub(1 + next.fetch_add(1, Ordering::Relaxed))?;
+                Some((nth, one(setups[nth])))
+            });
+            turns.collect::<Vec<_>>()
+        };
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let joined = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|it| std::panic::resume_unwind(it)));
+        joined.flatten().collect()
+    });
+    done.sort_by_key(|it| it.0);
+    done.into_iter().map(|it| it.1).collect()
+}
+
+/// The disk, with a cache in front or without.
+fn system(question: &Question, survey: &Survey, cache: Option<(u64, Mode)>) -> Box<dyn System> {
+    let origin_bytes = survey.origin_bytes;
+    let origin = match question.origin.model {
+        // Its beginning, with seeks as short as such a part's; or all of one that is as large.
+        ModelSpec::Hdd(spec) => {
+            ModelSpec::Hdd(HddSpec { whole_bytes: question.origin.size_bytes.max(origin_bytes), ..spec })
+        }
+        model @ ModelSpec::Ssd(_) => model,
+    };
+    match cache {
+        None => Box::new(Bare::new(origin, origin_bytes)),
+        Some((cache_bytes, mode)) => Box::new(Flashfront::new(&FlashfrontSpec {
+            origin,
+            origin_bytes,
+            cache: question.cache.model,
+            cache_bytes,
+            mode,
+            options: Options::default(),
+        })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn sizes_are_powers_of_two_up_to_all_that_is_touched() {
+        assert_eq!(sizes(1, 1 << 40), [64 * MIB]);
+        assert_eq!(sizes(100 * MIB, 1 << 40), [64 * MIB, 128 * MIB]);
+        assert_eq!(sizes(120 * MIB, 1 << 40), [64, 128, 256].map(|it| it * MIB), "with a tenth for the log");
+        let large = sizes(1 << 40, 1 << 50);
+        assert_eq!((large.len(), large[0], large[7]), (8, 1 << 34, 1 << 41));
+        assert_eq!(sizes(300 * MIB, 200 * MIB), [64, 128, 200].map(|it| it * MIB), "no more than the device has");
+        assert_eq!(sizes(1 << 40, 1 << 36), [1 << 34, 1 << 35, 1 << 36]);
+        assert_eq!(sizes(1 << 40, 1 << 30), [1 << 30]);
+    }
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is advised of traces whose answer is plain.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use flashfront_device::Rng;
+use flashfront_device::sim::known;
+use flashfront_engine::Mode;
+use flashfront_sim::advise::{Advice, IN_FLIGHT_MAX, Progress, Question, advise};
+use flashfront_sim::replay::{GridChoice, Source, SourceError};
+use flashfront_sim::trace::Options;
+
+const MIB: u64 = 1 << 20;
+const BLOCK_SECTORS: u64 = 8;
+
+/// A trace of one disk: (milliseconds, `R` or `W`, block, blocks).
+fn question(name: &str, requests: impl Iterator<Item = (f64, char, u64, u64)>) -> Question {
+    let mut lines = String::new();
+    for (ms, op, block, blocks) in requests {
+        let (sector, sectors) = (block * BLOCK_SECTORS, blocks * BLOCK_SECTORS);
+        writeln!(lines, "{} ; {sector} ; {sectors} ; {op} ; 0.0 ; 0.0", ms / 1e3).expect("a string takes all");
+    }
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("advise-{name}.load"));
+    fs::write(&path, lines).expect("the target folder can be written");
+    let source =
+        Source { path, options: Options::default(), grid: GridChoice::Aligned, echoes_ns: None, page_cache_blocks: 0 };
+    let device = |name: &str| known().into_iter().find(|it| it.name == name).expect("a device of ours");
+    Question { source, origin: device("wd-re-4tb"), cache: device("samsung-850-pro"), sizes: Vec::new() }
+}
+
+fn advised(question: &Question) -> Advice {
+    advise(question, &Progress::default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// So many requests of one block at random places below `blocks`, far apart on the disk, one each 10 ms.
+fn random(op: char, count: u64, blocks: u64) -> impl Iterator<Item = (f64, char, u64, u64)> {
+    let mut rng = Rng::new(7);
+    (0..count).map(move |nth| (nth as f64 * 10.0, op, rng.below(blocks) * 64, 1))
+}
+
+#[test]
+fn data_read_again_and_again_asks_for_a_cache_that_holds_it() {
+    // 31 MiB; each block is read twelve times, in no order.
+    let advice = advised(&question("hot", random('R', 96_000, 8_000)));
+    let choice = advice.choice.expect("a cache helps");
+    assert_eq!((choice.cache_bytes, choice.mode), (64 * MIB, Mode::Writethrough), "the least there is, and no writes");
+    let (alone, cached) = (&advice.alone.played, &advice.sizes[0].played);
+    assert_eq!((alone.reads.requests, cached.reads.requests), (48_000, 48_000), "the second half");
+    assert!(cached.read_hit_ratio() > Some(0.99), "{:?}", cached.read_hit_ratio());
+    assert!(cached.mean_ns() * 20 < alone.mean_ns(), "{} and {}", cached.mean_ns(), alone.mean_ns());
+    assert_eq!((advice.survey.touched_bytes, advice.survey.writes), (8_000 * 4096, 0));
+    assert_eq!(alone.traffic.origin_ios, 48_000);
+    assert!(cached.traffic.origin_ios < 500, "{}", cached.traffic.origin_ios);
+}
+
+#[test]
+fn data_that_is_read_once_asks_for_none() {
+    let advice =
+        advised(&question("once", (0..20_000).map(|nth| (nth as f64 * 10.0, 'R', nth * 7919 % 20_000 * 64, 1))));
+    assert_eq!(advice.choice, None);
+    assert!(!advice.sizes.is_empty() && advice.modes.is_empty());
+    for trial in &advice.sizes {
+        assert_eq!(trial.played.traffic.read_hit_blocks, 0, "{:?}", trial.cache);
+    }
+}
+
+#[test]
+fn what_is_rewritten_faster_than_the_disk_can_asks_for_writeback() {
+    let rewrites = random('W', 40_000, 4_000).map(|(ms, op, block, blocks)| (ms / 20.0, op, block, blocks));
+    let advice = advised(&question("rewrites", rewrites));
+    assert_eq!(advice.choice.map(|it| it.mode), Some(Mode::Writeback), "{advice:?}");
+    let modes: Vec<_> = advice.modes.iter().filter_map(|trial| trial.cache).map(|it| it.1).collect();
+    assert_eq!(modes, [Mode::Writethrough, Mode::Writearound]);
+    // 2,000 writes a second: the disk has all its places taken, and the clients come later.
+    let alone = &advice.alone.played;
+    assert!(alone.late_ns > advice.survey.span_ns.expect("it has times"), "{}", alone.late_ns);
+    assert_eq!(advice.sizes[0].played.late_ns, 0, "the cache takes them as they come");
+    // Each waits for those before it at most.
+    let each_ns = alone.took_ns / alone.writes.requests;
+    assert!(alone.mean_ns() < each_ns * IN_FLIGHT_MAX as u64 * 2, "{} of {each_ns}", alone.mean_ns());
+}
+
+#[test]
+fn long_requests_and_several_disks_are_played_whole() {
+    // 3 MiB are more than a request may be; a write of one block, far away, between them.
+    let all = (0..40_u32).flat_map(|nth| {
+        let at = f64::from(nth) * 100.0;
+        [(at, 'R', u64::from(nth) * 768, 768), (at + 50.0, 'W', (1 << 20) + u64::from(nth), 1)]
+    });
+    let advice = advised(&question("long", all));
+    let (survey, alone) = (&advice.survey, &advice.alone.played);
+    assert_eq!((survey.reads, survey.writes), (40, 40));
+    assert_eq!((survey.read_bytes, survey.write_bytes), (40 * 3 * MIB, 40 * 4096));
+    assert_eq!(survey.origin_bytes, 5 << 30, "4 GiB and the last block, in whole GiB");
+    assert_eq!((alone.reads.requests, alone.writes.requests), (20, 20));
+    assert_eq!(alone.traffic.origin_read_bytes, 20 * 3 * MIB);
+    let p99 = alone.reads.p99_ns().expect("there are reads");
+    assert!((15_000_000..80_000_000).contains(&p99), "3 MiB at 178 MB/s and a seek: {p99}");
+}
+
+#[test]
+fn the_same_question_has_the_same_answer() {
+    let question = question(
+        "same",
+        random('R', 6_000, 3_000)
+            .zip(0..)
+            .map(|((ms, _, block, blocks), nth)| (ms, if nth % 3 == 0 { 'W' } else { 'R' }, block, blocks)),
+    );
+    let (one, other) = (advised(&question), advised(&question));
+    assert_eq!(one.choice, other.choice);
+    let figures = |advice: &Advice| {
+        let all = advice.sizes.iter().chain(&advice.modes).map(|it| (it.cache, it.played.mean_ns(), it.played.traffic));
+        all.collect::<Vec<_>>()
+    };
+    assert_eq!(figures(&one), figures(&other));
+}
+
+#[test]
+fn it_can_be_stopped_and_says_how_far_it_is() {
+    let question = question("stopped", random('R', 3_000, 3_000));
+    let progress = Progress::default();
+    let advice = advise(&question, &progress).expect("nobody stops it");
+    let runs = 1 + advice.sizes.len() as u64;
+    assert_eq!(progress.to_play.load(Ordering::Relaxed), runs * 3_000);
+    assert_eq!(progress.played.load(Ordering::Relaxed), runs * 3_000);
+    progress.reading.stop.store(true, Ordering::Relaxed);
+    let stopped = advise(&question, &progress);
+    assert!(matches!(stopped, Err(SourceError::Stopped { .. })), "{stopped:?}");
+}
+
+#[test]
+fn places_that_no_disk_has_are_refused() {
+    let far = question("far", [(0.0, 'R', 1 << 36, 1)].into_iter());
+    let refused = advise(&far, &Progress::default());
+    assert!(matches!(refused, Err(SourceError::Far { format: "blkreplay", .. })), "{refused:?}");
+}
