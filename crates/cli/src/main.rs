@@ -56,6 +56,7 @@ const BEHIND_A_VERBS_OWN: usize = 900;
 const EXAMPLES: &str = "\
 First steps:
   flashfront try                     see in a minute what a cache does; no root, leaves nothing behind
+  flashfront advise TRACE            whether a cache would help, how large it must be, in which mode
 
 A cached volume:
   flashfront format --cache /dev/nvme0n1p4 --origin /dev/sdb
@@ -183,6 +184,8 @@ mod tests {
             "flashfront repair C --state S --yes --keep-older --json",
             "flashfront repair C --yes --drop-older",
             "flashfront dump C --json",
+            "flashfront advise T --json --report R",
+            "flashfront advise T --origin wd-re-4tb-uncached --cache intel-p4500 --cache-size 1GiB,100GiB --shift-grid",
             "flashfront sim replay T --cache-blocks 1000 --policy all --json",
             "flashfront sim replay T U --cache-fraction 0.1,0.25 --policy flashfront,lru --format msr --page-cache-blocks 4096",
             "flashfront sim replay T --action complete --drop-echoes 20 --shift-grid --csv",
@@ -220,6 +223,9 @@ mod tests {
             "flashfront repair C --json",
             "flashfront repair C --yes --dry-run",
             "flashfront repair C --keep-older --drop-older",
+            "flashfront advise",
+            "flashfront advise T --cache best",
+            "flashfront advise T --json --csv",
             "flashfront sim",
             "flashfront sim replay",
             "flashfront sim replay T --policy best",

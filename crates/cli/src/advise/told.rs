@@ -47,13 +47,13 @@ pub(crate) const COLUMNS: [&str; 10] =
 /// A row's cells, under [`COLUMNS`].
 pub(crate) fn cells(advice: &Advice, trial: &Trial) -> [String; 10] {
     let played = &trial.played;
-    let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), human::latency);
+    let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), latency);
     let mean_ns = played.mean_ns();
     let cached = trial.cache.is_some();
     let unless_alone = |cell: String| if cached { cell } else { "-".to_owned() };
     [
-        human::latency(mean_ns),
-        unless_alone(format!("{:.1} x", advice.alone.played.mean_ns() as f64 / mean_ns.max(1) as f64)),
+        latency(mean_ns),
+        unless_alone(faster(advice.alone.played.mean_ns() as f64 / mean_ns.max(1) as f64)),
         time(played.reads.mean_ns()),
         time(played.reads.p99_ns()),
         time(played.writes.mean_ns()),
@@ -61,8 +61,26 @@ pub(crate) fn cells(advice: &Advice, trial: &Trial) -> [String; 10] {
         unless_alone(human::percent(played.read_hit_ratio())),
         unless_alone(human::bytes(played.traffic.cache_write_bytes)),
         human::count(played.traffic.origin_ios),
-        if played.late_ns == 0 { "-".to_owned() } else { human::span(played.late_ns.div_ceil(1_000_000_000)) },
+        late(played.late_ns),
     ]
+}
+
+/// The processor costs nothing, so what RAM answers takes no time.
+fn latency(ns: u64) -> String {
+    if ns < 1_000 { "< 1 us".to_owned() } else { human::latency(ns) }
+}
+
+fn faster(times: f64) -> String {
+    let digits = usize::from(times < 9.95);
+    format!("{times:.digits$} x")
+}
+
+fn late(ns: u64) -> String {
+    match ns {
+        0 => "-".to_owned(),
+        ..1_000_000_000 => human::latency(ns),
+        _ => human::span(ns / 1_000_000_000),
+    }
 }
 
 /// A row's name: size and mode of the cache.
@@ -112,8 +130,8 @@ pub(crate) fn conclusions(question: &Question, advice: &Advice) -> Vec<String> {
             "A cache helps: with {} in {} mode a request takes {} instead of {} in the mean.",
             human::bytes(choice.cache_bytes),
             mode_name(choice.mode),
-            human::latency(choice.mean_ns),
-            human::latency(alone.mean_ns())
+            latency(choice.mean_ns),
+            latency(alone.mean_ns())
         ));
         lines.push(size(advice, &choice));
         lines.push(mode(advice, &choice));
@@ -130,6 +148,9 @@ fn size(advice: &Advice, choice: &Choice) -> String {
     let Some((best, at)) = best.and_then(|trial| Some((trial.cache?.0, trial.played.mean_ns()))) else {
         return String::new();
     };
+    if advice.sizes.first().is_some_and(|trial| trial.cache.is_some_and(|it| it.0 == choice.cache_bytes)) {
+        return format!("Size: {} is the smallest that was tried.", human::bytes(choice.cache_bytes));
+    }
     if best <= choice.cache_bytes {
         return format!("Size: a smaller one than {} saves clearly less.", human::bytes(choice.cache_bytes));
     }
@@ -177,6 +198,9 @@ pub(crate) fn flash_bytes_per_day(advice: &Advice, played: &Played) -> Option<u6
 fn wear(advice: &Advice, choice: &Choice) -> Option<String> {
     let trial = rows(advice).find(|trial| trial.cache == Some((choice.cache_bytes, choice.mode)));
     let a_day = flash_bytes_per_day(advice, &trial.or_else(|| advice.sizes.first())?.played)?;
+    if a_day == 0 {
+        return Some("Wear: once it is filled nothing is written to the cache device.".to_owned());
+    }
     Some(format!(
         "Wear: {} a day are written to the cache device, {:.1} times the cache. Its endurance (DWPD, times its whole size) must allow that; `flash_writes_per_day` bounds what reads cause.",
         human::bytes(a_day),

@@ -5,6 +5,7 @@
 //! systems get from it, by its exit code and messages, and by the plain files it leaves behind.
 //! What this machine can't do is skipped aloud (`skipped: TEST: why`), never silently.
 
+mod advise;
 mod bad_format;
 mod bad_serve;
 mod bad_superblock;
