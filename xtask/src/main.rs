@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo x VERB`: the house's own tasks, one file per verb.
 //!
-//! Nothing but the standard library, so that it builds in seconds on a bare machine and CI needs
+//! Nothing but the standard library and serde_json, so that it builds in seconds on a bare machine and CI needs
 //! nothing but rustup.
 
 mod bench;
@@ -25,7 +25,7 @@ struct Verb {
 const VERBS: [Verb; 9] = [
     Verb {
         name: "bench",
-        summary: "speed (in-process, nbd), vhost-user-blk, engine, memory, recovery; --json; --keep writes bench/runs",
+        summary: "[PART...]: speed (in-process, nbd), threads, huge-pages, vhost-user-blk, engine, memory, recovery; --dir DIR, --json, --keep (in bench/runs)",
         run: bench::bench,
     },
     Verb { name: "ci", summary: "everything CI runs once the tools are installed", run: ci::ci },
@@ -49,7 +49,7 @@ const VERBS: [Verb; 9] = [
     Verb { name: "no-std", summary: "proves that the engine pulls in no std", run: no_std::no_std },
     Verb {
         name: "vm",
-        summary: "power cuts under SQLite on ext4 in QEMU: --kills N, --seed S, --keep, --canary",
+        summary: "power cuts under SQLite on ext4 in QEMU: --kills N, --seed S, --keep, --canary; also compare, reconnect, ublk",
         run: vm::vm,
     },
 ];

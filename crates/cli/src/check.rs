@@ -62,12 +62,12 @@ fn text(report: &CheckReport) -> Result<String, std::fmt::Error> {
         writeln!(out, "cache       {} ({uuid}), {stop}", report.cache.display())?;
         writeln!(
             out,
-            "holds       {} in {} blocks, {} of them dirty",
+            "holds       {} in {}, {} of them dirty",
             human::blocks(report.blocks_cached),
-            human::count(report.blocks_cached),
+            human::counted(report.blocks_cached, "block"),
             human::count(report.blocks_dirty)
         )?;
-        writeln!(out, "log         {} commits to replay", human::count(report.commits_to_replay))?;
+        writeln!(out, "log         {} to replay", human::counted(report.commits_to_replay, "commit"))?;
     }
     if !report.torn_lanes.is_empty() {
         writeln!(out, "note        the log ends in an unfinished commit, as a crash leaves it; replay drops it")?;
@@ -90,11 +90,11 @@ fn text(report: &CheckReport) -> Result<String, std::fmt::Error> {
     match report.damage.len() {
         0 => writeln!(out, "sound       {} verified", human::blocks(report.blocks_verified))?,
         // Without a superblock nothing can be placed.
-        places if report.uuid.is_none() => writeln!(out, "damaged     in {places} places")?,
+        places if report.uuid.is_none() => writeln!(out, "damaged     in {}", human::counted(places as u64, "place"))?,
         places => writeln!(
             out,
-            "damaged     in {} places; `flashfront repair --dry-run` says what can be kept and what is lost",
-            human::count(places as u64)
+            "damaged     in {}; `flashfront repair --dry-run` says what can be kept and what is lost",
+            human::counted(places as u64, "place")
         )?,
     }
     Ok(out)

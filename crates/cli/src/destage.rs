@@ -101,8 +101,8 @@ fn text(report: &DestageReport, seconds: f64) -> String {
         )
     } else {
         format!(
-            "destaged but for {} lost blocks: {written} written, {left} still dirty; their only copy is corrupt or unreadable. `flashfront repair` gives them up\n",
-            human::count(report.lost_blocks)
+            "destaged but for {}: {written} written, {left} still dirty; the only copy is corrupt or unreadable. `flashfront repair` gives up what is lost\n",
+            human::counted(report.lost_blocks, "lost block")
         )
     };
     if report.cache_failed {

@@ -38,6 +38,9 @@ struct Outcome {
     blocks_written: u64,
     blocks_left: u64,
     lost_blocks: u64,
+    /// Why an origin refuses what is left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin_error: Option<String>,
     seconds: f64,
 }
 
@@ -49,10 +52,18 @@ impl Drain {
         let before = client.status()?;
         client.call(&Command::Drain { start: true })?;
         let bar = bar(before.blocks_dirty)?;
+        let mut told = Vec::new();
         let (report, interrupted) = loop {
             let report = client.status()?;
             // New dirty data may come from partial blocks; the bar never runs past its end.
             bar.set_position(before.blocks_dirty.saturating_sub(report.blocks_dirty) * BLOCK_BYTES);
+            for line in refusals(&report).into_iter().filter(|_| report.draining) {
+                // The daemon tries again for ever.
+                if !told.contains(&line) {
+                    bar.suspend(|| eprintln!("{line}"));
+                    told.push(line);
+                }
+            }
             if !report.draining {
                 break (report, false);
             }
@@ -81,9 +92,21 @@ impl Outcome {
             blocks_written: after.counters.destaged_blocks.saturating_sub(before.counters.destaged_blocks),
             blocks_left: after.blocks_dirty,
             lost_blocks: after.lost_blocks,
+            origin_error: after.volumes.iter().find_map(|it| it.origin_error.clone()),
             seconds: time.as_secs_f64(),
         }
     }
+}
+
+/// A line for each origin that refuses its dirty data.
+fn refusals(report: &StatusReport) -> Vec<String> {
+    let line = |name: &str, error: &str| {
+        format!(
+            "volume {name}: the origin refused writes ({error}); what is dirty stays in the cache, and is tried again. Mend the origin, or stop waiting with Ctrl-C"
+        )
+    };
+    let volumes = report.volumes.iter();
+    volumes.filter_map(|it| Some(line(&it.name, it.origin_error.as_deref()?))).collect()
 }
 
 fn bar(blocks: u64) -> anyhow::Result<ProgressBar> {
@@ -103,10 +126,13 @@ fn text(outcome: &Outcome, interrupted: bool) -> String {
             outcome.seconds
         )
     } else if interrupted {
-        format!("stopped: {written} written, {left} still dirty; run `flashfront drain` again to go on\n")
+        let why = outcome.origin_error.as_ref();
+        let why = why.map_or_else(String::new, |error| format!(" (the origin refused writes: {error})"));
+        format!("stopped: {written} written, {left} still dirty{why}; run `flashfront drain` again to go on\n")
     } else if lost > 0 {
         format!(
-            "drained but for {lost} lost blocks ({} of {left} dirty): they are corrupt on the cache device; see `flashfront status`\n",
+            "drained but for {} ({} of {left} dirty), corrupt on the cache device; see `flashfront status`\n",
+            human::counted(lost, "lost block"),
             human::blocks(lost)
         )
     } else {
@@ -116,13 +142,13 @@ fn text(outcome: &Outcome, interrupted: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use flashfront_engine::Status;
+    use flashfront_engine::{Mode, OriginId, OriginStatus, Status};
     use flashfront_serve::report::Facts;
 
     use super::*;
 
     fn outcome(drained: bool, left: u64, lost: u64) -> Outcome {
-        Outcome { drained, blocks_written: 256, blocks_left: left, lost_blocks: lost, seconds: 1.0 }
+        Outcome { drained, blocks_written: 256, blocks_left: left, lost_blocks: lost, origin_error: None, seconds: 1.0 }
     }
 
     #[test]
@@ -130,6 +156,8 @@ mod tests {
         assert!(text(&outcome(true, 0, 0), false).contains("nothing is dirty"));
         assert!(text(&outcome(true, 5, 0), false).contains("dirty again"));
         assert!(text(&outcome(false, 5, 0), true).contains("stopped: "));
+        let refused = Outcome { origin_error: Some("Io".to_owned()), ..outcome(false, 5, 0) };
+        assert!(text(&refused, true).contains("refused writes: Io"));
         assert!(text(&outcome(false, 2, 2), false).contains("2 lost blocks"));
         assert!(text(&outcome(false, 5, 0), false).contains("another operator"));
     }
@@ -143,6 +171,23 @@ mod tests {
         let outcome = Outcome::new(&before, &after, Duration::ZERO);
         assert!(outcome.drained);
         assert_eq!((outcome.blocks_written, outcome.blocks_left), (12, 9));
+    }
+
+    #[test]
+    fn an_origin_that_refuses_is_named_with_its_reason() {
+        let origin = OriginStatus {
+            id: OriginId(0),
+            mode: Mode::Writeback,
+            size_bytes: 1 << 20,
+            blocks_dirty: 9,
+            doubtful: false,
+        };
+        let status = Status { origins: vec![origin], ..Status::default() };
+        let facts = Facts { volumes: vec!["data".to_owned()], ..Facts::default() };
+        assert_eq!(refusals(&StatusReport::new(&status, &facts)), [""; 0]);
+        let facts = Facts { origin_errors: vec![Some("Io".to_owned())], ..facts };
+        let said = refusals(&StatusReport::new(&status, &facts)).concat();
+        assert!(said.contains("volume data") && said.contains("(Io)"), "{said}");
     }
 
     #[test]

@@ -82,8 +82,8 @@ fn text(report: &DumpReport) -> Result<String, std::fmt::Error> {
         writeln!(out, "            identity {identity}, fingerprint {}", origin.fingerprint)?;
         writeln!(
             out,
-            "            {} blocks cached, {} of them dirty",
-            human::count(origin.blocks_cached),
+            "            {} cached, {} of them dirty",
+            human::counted(origin.blocks_cached, "block"),
             human::count(origin.blocks_dirty)
         )?;
     }
@@ -98,17 +98,21 @@ fn text(report: &DumpReport) -> Result<String, std::fmt::Error> {
             None => writeln!(out, "NO CHECKPOINT")?,
         }
         let torn = lane.torn_commit.map_or_else(String::new, |seq| format!(", then commit {seq} unfinished"));
-        writeln!(out, "            {} commits after it{torn}", lane.commits.len())?;
+        writeln!(out, "            {} after it{torn}", human::counted(lane.commits.len() as u64, "commit"))?;
         writeln!(
             out,
-            "            {} blocks cached, {} of them dirty, in {} segments",
-            human::count(lane.blocks_cached),
+            "            {} cached, {} of them dirty, in {}",
+            human::counted(lane.blocks_cached, "block"),
             human::count(lane.blocks_dirty),
-            human::count(lane.segments_used)
+            human::counted(lane.segments_used, "segment")
         )?;
     }
     if !report.damage.is_empty() {
-        writeln!(out, "DAMAGED     in {} places; see `flashfront check`", report.damage.len())?;
+        writeln!(
+            out,
+            "DAMAGED     in {}; see `flashfront check`",
+            human::counted(report.damage.len() as u64, "place")
+        )?;
     }
     Ok(out)
 }

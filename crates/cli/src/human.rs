@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How numbers look to people: 12.3 MiB, 1 234 567, 97.1 %, a bar, 1 h 2 min.
+//! How numbers and errors look to people (12.3 MiB, 1,234,567, 97.1 %, a bar, 1 h 2 min), and how they get to stdout.
 
 use std::fmt;
 use std::io;
@@ -43,6 +43,11 @@ pub(crate) fn count(count: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// The same with what is counted, as in "1 place", "2 places".
+pub(crate) fn counted(number: u64, what: &str) -> String {
+    format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
 /// A share in percent; a dash if there is none.
@@ -150,6 +155,11 @@ mod tests {
         for (value, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(count(value), text);
         }
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!([0, 1, 2].map(|it| counted(it, "place")), ["0 places", "1 place", "2 places"]);
     }
 
     #[test]

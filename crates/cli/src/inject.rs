@@ -51,7 +51,21 @@ impl Injection {
     }
 }
 
-/// Puts the faults around the devices, and says so. Of several for one device the last counts.
+/// Refuses a second one for a device: only one of them would count.
+pub(crate) fn check(injections: &[Injection]) -> anyhow::Result<()> {
+    for (at, it) in injections.iter().enumerate() {
+        if let Some(first) = injections[..at].iter().find(|first| first.which == it.which) {
+            let (device, more) = it.text.split_once(':').unwrap_or_default();
+            anyhow::bail!(
+                "--inject is given twice for {device}; join the faults with `;`, as in --inject \"{};{more}\"",
+                first.text
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Puts the faults around the devices, and says so.
 pub(crate) fn arm(injections: Vec<Injection>, hooks: &mut Hooks) {
     for Injection { which, faults, text } in injections {
         tracing::warn!(
@@ -69,6 +83,14 @@ pub(crate) fn arm(injections: Vec<Injection>, hooks: &mut Hooks) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_for_one_device_are_refused() {
+        let read = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<Injection>>();
+        assert!(check(&read(&["cache:eio", "mirror:eio", "origin:eio"])).is_ok());
+        let said = check(&read(&["cache:eio,p=0.1", "origin:gone", "cache:gone"])).unwrap_err().to_string();
+        assert!(said.contains("cache:eio,p=0.1;gone"), "{said}");
+    }
 
     #[test]
     fn devices_and_faults_are_read() {

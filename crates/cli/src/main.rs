@@ -64,7 +64,7 @@ A cached volume:
   nbdfuse, qemu or nbd-client connect to the URI that `serve` prints
 
 Taking the cache off again:
-  flashfront drain && kill -TERM $(pidof flashfront)
+  flashfront drain && kill -TERM PID      which `flashfront status` tells
   flashfront detach --cache /dev/nvme0n1p4 --origin /dev/sdb";
 
 #[derive(Debug, Subcommand)]

@@ -88,8 +88,8 @@ impl Repair {
                 human::print_json(&report)?;
             }
             anyhow::bail!(
-                "nothing was changed: {} dirty blocks are older than what is lost; say --keep-older or --drop-older (`flashfront repair --help` explains)",
-                human::count(report.older_blocks)
+                "nothing was changed: {} may be older than what is lost; say --keep-older or --drop-older (`flashfront repair --help` explains)",
+                human::counted(report.older_blocks, "dirty block")
             );
         } else if asks && !agreed()? {
             anyhow::bail!("nothing was changed");
@@ -127,7 +127,11 @@ fn text(report: &RepairReport, older: Option<Older>) -> Result<String, std::fmt:
         writeln!(out, "sound       nothing to repair")?;
         return Ok(out);
     }
-    writeln!(out, "damaged     in {} places; `flashfront check` lists them", human::count(report.damage.len() as u64))?;
+    writeln!(
+        out,
+        "damaged     in {}; `flashfront check` lists them",
+        human::counted(report.damage.len() as u64, "place")
+    )?;
     if report.cache_failed {
         writeln!(
             out,
@@ -145,8 +149,8 @@ fn text(report: &RepairReport, older: Option<Older>) -> Result<String, std::fmt:
     for gap in &report.unknown {
         writeln!(
             out,
-            "LOST        up to {} blocks of commits {} to {} of lane {}; which ones is not known. Older versions of them may be on the origin, and among the older blocks below",
-            human::count(gap.blocks_at_most),
+            "LOST        up to {} of commits {} to {} of lane {}; which ones is not known. Older versions of them may be on the origin, and among the older blocks below",
+            human::counted(gap.blocks_at_most, "block"),
             gap.first_commit,
             gap.last_commit,
             gap.lane
@@ -155,7 +159,7 @@ fn text(report: &RepairReport, older: Option<Older>) -> Result<String, std::fmt:
     if report.unknown_entries > 0 {
         writeln!(
             out,
-            "LOST        {} entries of a checkpoint; the dirty ones among them are listed below, perhaps with more that were not dirty any more",
+            "LOST        entries of a checkpoint: {}; the dirty ones among them are listed below, perhaps with more that were not dirty any more",
             human::count(report.unknown_entries)
         )?;
     }
@@ -170,9 +174,9 @@ fn text(report: &RepairReport, older: Option<Older>) -> Result<String, std::fmt:
         };
         writeln!(
             out,
-            "older       {} of dirty data ({} blocks) may have been superseded by what is lost: {what}",
+            "older       {} of dirty data ({}) may have been superseded by what is lost: {what}",
             human::blocks(report.older_blocks),
-            human::count(report.older_blocks)
+            human::counted(report.older_blocks, "block")
         )?;
     }
     let nothing = report.lost_blocks == 0 && report.unknown.is_empty() && report.older_blocks == 0;

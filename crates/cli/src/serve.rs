@@ -149,7 +149,7 @@ pub(crate) struct Serve {
     /// FAULTS are rules separated by `;`. A rule is one of eio, nospace, unsupported, gone, timeout, stall, short,
     /// flip, rot, misdirect, lost, and conditions separated by `,`: op=read|write|flush|discard|zero,
     /// at=BYTES..BYTES, p=PROBABILITY, after=N, times=N, hold=TIME (timeout, stall), for=TIME (gone). A rule
-    /// seed=N makes chance repeatable. NEVER for data that you need.
+    /// seed=N makes chance repeatable. Once for each device. NEVER for data that you need.
     #[arg(long, value_name = "DEVICE:FAULTS")]
     inject: Vec<Injection>,
     /// Slow the cache devices down to the pace of a device that `flashfront sim` knows, for measurements.
@@ -173,6 +173,7 @@ impl Serve {
         if self.without_cache && injections.iter().any(Injection::is_for_cache) {
             anyhow::bail!("--inject cache:FAULTS has no cache device to break with --without-cache");
         }
+        inject::check(&injections)?;
         let (emulated_cache, emulated_origin) = (self.emulate_cache, self.emulate_origin);
         let config = self.into_config()?;
         let mut hooks = Hooks { ready: Some(Box::new(ready)), ..Hooks::default() };

@@ -120,6 +120,9 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
         let (size, dirty) = (human::bytes(volume.size_bytes), human::blocks(volume.blocks_dirty));
         let dirty = if report.without_cache { String::new() } else { format!("  {dirty} dirty") };
         writeln!(out, "volume      {}  {size}  {}{dirty}", volume.name, volume.mode)?;
+        if let Some(error) = &volume.origin_error {
+            writeln!(out, "REFUSED     {}: the origin refuses dirty data ({error}); it is tried again", volume.name)?;
+        }
     }
     if !report.without_cache {
         cache(&mut out, report, before)?;
@@ -190,12 +193,22 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
         human::bytes(report.ram_front_bytes)
     )?;
     if now.corrupt_blocks > 0 || report.lost_blocks > 0 {
-        writeln!(out, "CORRUPT     {} blocks did not match their checksum", human::count(now.corrupt_blocks))?;
+        writeln!(out, "CORRUPT     {} did not match its checksum", human::counted(now.corrupt_blocks, "block"))?;
     }
     if report.lost_blocks > 0 {
-        writeln!(out, "LOST        {} blocks; reads of them fail until they are written anew:", report.lost_blocks)?;
+        writeln!(
+            out,
+            "LOST        {}; reads of what is lost fail until it is written anew:",
+            human::counted(report.lost_blocks, "block")
+        )?;
         for range in report.lost.iter().take(20) {
-            writeln!(out, "            {}: sector {}, {} blocks of 4 KiB", range.origin, range.lba, range.blocks)?;
+            writeln!(
+                out,
+                "            {}: sector {}, {} of 4 KiB",
+                range.origin,
+                range.lba,
+                human::counted(range.blocks, "block")
+            )?;
         }
         if report.lost.len() > 20 {
             writeln!(out, "            and {} more ranges (--json lists all)", report.lost.len() - 20)?;

@@ -25,6 +25,7 @@ use crate::frontend::nbd::Tls;
 use crate::metrics::Http;
 use crate::pressure;
 use crate::pump::{Pump, WAKER};
+use crate::report::counted;
 use crate::stale::Change;
 
 mod answer;
@@ -47,7 +48,7 @@ use changes::remember;
 pub use destage::{DestageReport, destage};
 pub use error::ServeError;
 use error::failed;
-pub use limit::LimitError;
+pub use limit::{LimitError, blocks as dirty_limit_blocks};
 use members::Members;
 use mirror::Adding;
 use open::{Listening, Opened, attach, exports, listen, open, options};
@@ -324,8 +325,10 @@ impl Daemon<'_> {
                     Event::Ready { .. } if self.config.without_cache => return Ok(true),
                     Event::Ready { blocks_cached, blocks_dirty, commits_replayed } => {
                         tracing::info!(
-                            "{}: {blocks_cached} blocks cached, {blocks_dirty} of them dirty; {commits_replayed} commits replayed in {} ms",
+                            "{}: {} cached, {blocks_dirty} of them dirty; {} replayed in {} ms",
                             self.config.cache.display(),
+                            counted(blocks_cached, "block"),
+                            counted(commits_replayed, "commit"),
                             self.started.elapsed().as_millis()
                         );
                         self.settle();

@@ -54,6 +54,9 @@ pub struct FailureReadError {
 fn advice(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::NotADirectory => "The state folder must be a folder: name it with --state DIR",
+        io::ErrorKind::InvalidData => {
+            "Write the number of dirty blocks that it held then into it, 1 if nobody knows; or remove it, if you know that the device did not fail since it was last served"
+        }
         _ => {
             "Make it readable for this user; or remove it, if you know that the device did not fail since it was last served"
         }
@@ -67,9 +70,11 @@ fn advice(source: &io::Error) -> &'static str {
 pub(crate) fn recorded(state: Option<&Path>, superblock: &Superblock) -> Result<Option<u64>, FailureReadError> {
     let Some(state) = state else { return Ok(None) };
     let path = state.join(name(superblock));
-    match fs::read_to_string(&path) {
-        // A file that is cut short says at least that there was a failure.
-        Ok(text) => Ok(Some(text.trim().parse().unwrap_or(superblock.dirty_blocks.max(1)))),
+    let room = u64::from(superblock.lanes) * u64::from(superblock.slots());
+    let dirty = |text: &str| text.trim().parse().ok().filter(|dirty| *dirty <= room);
+    let no_number = || io::Error::new(io::ErrorKind::InvalidData, "it holds no number of blocks of this cache");
+    match fs::read_to_string(&path).and_then(|text| dirty(&text).ok_or_else(no_number)) {
+        Ok(dirty) => Ok(Some(dirty)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(FailureReadError { path, source }),
     }

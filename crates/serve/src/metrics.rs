@@ -357,8 +357,11 @@ mod tests {
             let mut stream = std::net::TcpStream::connect(http.address()).unwrap();
             // A test that would hang fails instead.
             stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-            stream.write_all(said.as_bytes()).unwrap();
-            stream.read_to_string(&mut String::new()).unwrap();
+            // It may have left before it is asked.
+            let _ = stream.write_all(said.as_bytes());
+            if let Err(error) = stream.read_to_string(&mut String::new()) {
+                assert!(matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe), "{error}");
+            }
         }
     }
 

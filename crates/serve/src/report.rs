@@ -14,6 +14,11 @@ mod what_if;
 pub use counters::CounterReport;
 pub use what_if::WhatIfReport;
 
+/// A number with what is counted, as in "1 block", "2 blocks".
+pub(crate) fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 /// What the daemon knows and the engine does not.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
@@ -41,6 +46,8 @@ pub struct Facts {
     pub opening: bool,
     /// Whether there is no cache device.
     pub without_cache: bool,
+    /// Why origins refuse their dirty data; as `volumes`.
+    pub origin_errors: Vec<Option<String>>,
 }
 
 /// One volume.
@@ -54,6 +61,9 @@ pub struct VolumeReport {
     pub size_bytes: u64,
     /// Its dirty blocks.
     pub blocks_dirty: u64,
+    /// Why its origin refused them when they were last tried, unless something was destaged since.
+    #[serde(default)]
+    pub origin_error: Option<String>,
 }
 
 /// One cache device.
@@ -187,6 +197,7 @@ impl StatusReport {
                 mode: origin.mode.name().to_owned(),
                 size_bytes: origin.size_bytes,
                 blocks_dirty: origin.blocks_dirty,
+                origin_error: facts.origin_errors.get(usize::from(origin.id.0)).cloned().flatten(),
             })
             .collect();
         let (mirror, other, copied, of) = match status.mirror {

@@ -71,7 +71,7 @@ pub enum SuperblockReadError {
 pub struct Stored {
     /// The newer sound copy.
     pub superblock: Superblock,
-    /// Where a copy is damaged or older, and how.
+    /// Where a copy can't be used, and why. One that is whole and older is none: a crash leaves that.
     pub damaged: Option<(u64, CopyError)>,
 }
 
@@ -157,6 +157,20 @@ fn read_with(
     Ok(stored)
 }
 
+/// Whether a device begins with the superblock of a cache, so that it is no origin: that it is written, or that a cache
+/// is made for it, would destroy what only it holds. One whose last copy alone is left has been put to another use.
+///
+/// # Errors
+/// When the device refuses.
+pub(crate) fn is_cache(device: &DeviceFile) -> io::Result<bool> {
+    if device.geometry().size_bytes < BLOCK_BYTES {
+        return Ok(false);
+    }
+    let mut block = vec![0; BLOCK_BYTES as usize];
+    device.read_at(0, &mut block)?;
+    Ok(matches!(Superblock::decode(&block), Ok(_) | Err(SuperblockError::Newer { .. })))
+}
+
 /// A device that was never half of a mirrored cache is used as a whole.
 fn may_be_larger(superblock: &Superblock) -> bool {
     superblock.pairing.mirror != Mirror::None
@@ -172,7 +186,8 @@ fn unusable(
     let hint = match (&first, &last) {
         // What can't be read may have been one.
         (CopyError::Unusable(SuperblockError::Foreign), CopyError::Unusable(_)) => {
-            "; this is no Flashfront cache: make one with `flashfront format`"
+            // Not that it be formatted: the device may only be misspelt, and hold something else.
+            "; this is no Flashfront cache (another device, never formatted, or detached); name the cache device, which `flashfront format` has made; after a detach the origin is used without one"
         }
         (CopyError::Unusable(SuperblockError::Newer { .. }), _) => "",
         _ => "; run `flashfront check`; if the cache held no dirty data, `flashfront format --force` makes a new one",

@@ -29,6 +29,9 @@ fn format_refuses_devices_that_cannot_work() {
     let folder = place.file("folder");
     fs::create_dir(&folder).expect("folders can be made");
 
+    let (other, cache_of_one) = (place.sparse("other.img", 64 * MIB), place.sparse("cache-of-one.img", 32 * MIB));
+    must(&mut format(&cache_of_one, &origin));
+
     let mut table = Table::default();
     let cases = [
         ("missing cache", &missing, &origin, vec!["missing.img"]),
@@ -39,6 +42,7 @@ fn format_refuses_devices_that_cannot_work() {
         ("cache is the origin", &cache, &cache, vec!["cache.img", "same device"]),
         ("cache is the origin, through a symbolic link", &cache, &symbolic, vec!["same device"]),
         ("cache is the origin, through a hard link", &cache, &hard, vec!["same device"]),
+        ("cache and origin swapped", &other, &cache_of_one, vec!["cache-of-one.img", "swapped"]),
         ("cache is a folder", &folder, &origin, vec!["folder"]),
         ("origin is a folder", &cache, &folder, vec!["folder"]),
     ];

@@ -54,13 +54,15 @@ fn serve_refuses_devices_that_do_not_fit() {
     let blank = volume.place.sparse("blank.img", 32 * MIB);
     let smaller = volume.place.sparse("smaller.img", 48 * MIB);
     let larger = volume.place.sparse("larger.img", 128 * MIB);
+    let another = formatted();
     let mut table = Table::default();
     let cases = [
         ("missing cache", &missing, &volume.origin, vec!["missing.img"]),
         ("missing origin", &volume.cache, &missing, vec!["missing.img"]),
-        ("unformatted cache", &blank, &volume.origin, vec!["blank.img", "format"]),
+        ("unformatted cache", &blank, &volume.origin, vec!["blank.img", "no Flashfront cache"]),
         ("cache is the origin", &volume.cache, &volume.cache, vec!["cache.img"]),
-        ("cache and origin swapped", &volume.origin, &volume.cache, vec![".img"]),
+        ("cache and origin swapped", &volume.origin, &volume.cache, vec!["cache.img", "swapped"]),
+        ("the origin is a cache", &another.cache, &volume.cache, vec!["cache.img", "swapped"]),
         ("a smaller origin", &volume.cache, &smaller, vec!["smaller.img", "size"]),
         ("a larger origin", &volume.cache, &larger, vec!["larger.img", "size"]),
     ];

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -12,9 +11,7 @@ use crate::harness::{Place, flashfront, must};
 #[test]
 fn try_compares_with_and_without_and_leaves_nothing_behind() {
     let place = Place::new();
-    let start = Instant::now();
     let text = must(flashfront().args(["try", "--json"]).current_dir(place.dir()).env("TMPDIR", place.dir()));
-    let took = start.elapsed();
     let report: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     for side in ["without", "with"] {
         for key in ["iops", "p50_us", "p99_us", "hit_ratio"] {
@@ -24,9 +21,6 @@ fn try_compares_with_and_without_and_leaves_nothing_behind() {
     }
     assert_eq!(report["without"]["hit_ratio"].as_f64(), Some(0.0), "{report}");
     assert!(report["with"]["hit_ratio"].as_f64() > Some(0.3), "{report}");
-    // Not a benchmark: the devices are emulated, an HDD's seek and an SSD's differ a hundredfold.
-    assert!(report["with"]["iops"].as_f64() > report["without"]["iops"].as_f64(), "{report}");
-    assert!(took < Duration::from_secs(90), "a minute, not {took:?}");
     assert_eq!(left_behind(place.dir()), Vec::<String>::new());
 }
 

@@ -52,7 +52,7 @@ impl DeviceFile {
         if !is_block && !meta.is_file() {
             return Err(OpenError::Kind { path: path.into() });
         }
-        let file = open_soon(path, is_block, access).map_err(|(doing, errno)| match errno {
+        let (file, locked) = open_soon(path, is_block, access).map_err(|(doing, errno)| match errno {
             Errno::BUSY | Errno::WOULDBLOCK => OpenError::Busy { path: path.into() },
             _ => fail(doing)(errno.into()),
         })?;
@@ -65,12 +65,7 @@ impl DeviceFile {
         }
         let identity = Identity::of(&file, size_bytes).map_err(fail("stat"))?;
         let direct = direct(&file, is_block, size_bytes).map_err(fail("set up direct I/O on"))?;
-        let notice = direct.is_none().then(|| {
-            format!(
-                "{}: no direct I/O here; going through the page cache, which costs memory and speed",
-                path.display()
-            )
-        });
+        let notice = notice(path, direct.is_some(), locked);
         let rotational = is_block.then(|| rotational(&file)).flatten();
         let geometry = Geometry { size_bytes, logical_block_bytes: direct.unwrap_or(512), rotational };
         Ok(Self { file, path: path.into(), access, geometry, identity, is_block, notice })
@@ -193,7 +188,7 @@ impl DeviceFile {
 }
 
 /// Opens and locks, and waits a little for a process that is on its way out.
-fn open_soon(path: &Path, is_block: bool, access: Access) -> Result<File, (&'static str, Errno)> {
+fn open_soon(path: &Path, is_block: bool, access: Access) -> Result<(File, bool), (&'static str, Errno)> {
     let start = Instant::now();
     loop {
         match open_now(path, is_block, access) {
@@ -203,7 +198,8 @@ fn open_soon(path: &Path, is_block: bool, access: Access) -> Result<File, (&'sta
     }
 }
 
-fn open_now(path: &Path, is_block: bool, access: Access) -> Result<File, (&'static str, Errno)> {
+/// The file, and whether it is locked.
+fn open_now(path: &Path, is_block: bool, access: Access) -> Result<(File, bool), (&'static str, Errno)> {
     let mode = match access {
         // O_EXCL without O_CREAT has a meaning on block devices only (open(2)).
         Access::Exclusive if is_block => OFlags::RDWR | OFlags::EXCL,
@@ -212,8 +208,16 @@ fn open_now(path: &Path, is_block: bool, access: Access) -> Result<File, (&'stat
     };
     let file =
         rustix::fs::open(path, mode | OFlags::CLOEXEC, rustix::fs::Mode::empty()).map_err(|errno| ("open", errno))?;
-    lock(&file, access).map_err(|errno| ("lock", errno))?;
-    Ok(file.into())
+    let locked = lock(&file, access).map_err(|errno| ("lock", errno))?;
+    Ok((file.into(), locked))
+}
+
+/// What the operator should know of a file that can't be used as it should.
+fn notice(path: &Path, direct: bool, locked: bool) -> Option<String> {
+    let slow = "no direct I/O here; going through the page cache, which costs memory and speed";
+    let open = "no locks here (flock), so nothing keeps another daemon from it: see to that yourself";
+    let told: Vec<&str> = [(direct, slow), (locked, open)].into_iter().filter(|it| !it.0).map(|it| it.1).collect();
+    (!told.is_empty()).then(|| format!("{}: {}", path.display(), told.join("; ")))
 }
 
 /// Size of a file or block device: where its end is.

@@ -22,16 +22,20 @@ pub enum Access {
     ReadOnly,
 }
 
-/// Locks the file for as long as it is open. `WOULDBLOCK` if somebody else has it.
-pub(super) fn lock(file: impl AsFd, access: Access) -> Result<(), Errno> {
+/// Locks the file for as long as it is open; false if this file system has no locks. `WOULDBLOCK` if somebody else has it.
+pub(super) fn lock(file: impl AsFd, access: Access) -> Result<bool, Errno> {
     let operation = match access {
         Access::Exclusive => FlockOperation::NonBlockingLockExclusive,
         Access::ReadOnly => FlockOperation::NonBlockingLockShared,
     };
-    match flock(file, operation) {
+    locked(flock(file, operation))
+}
+
+fn locked(result: Result<(), Errno>) -> Result<bool, Errno> {
+    match result {
         // Network file systems without locks: nothing to guard with.
-        Err(Errno::NOLCK | Errno::OPNOTSUPP) => Ok(()),
-        result => result,
+        Err(Errno::NOLCK | Errno::OPNOTSUPP) => Ok(false),
+        result => result.map(|()| true),
     }
 }
 
@@ -95,4 +99,16 @@ fn serial(rdev: u64) -> Option<String> {
 fn name(folder: &Path, line: &dyn Fn(&Path) -> Option<String>) -> Option<String> {
     // NVMe and recent SCSI; SCSI; NVMe and virtio; device-mapper.
     ["wwid", "device/wwid", "serial", "device/serial", "dm/uuid"].iter().find_map(|place| line(&folder.join(place)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_without_locks_is_told_from_one_that_has_locked() {
+        assert_eq!(locked(Ok(())), Ok(true));
+        assert_eq!((locked(Err(Errno::NOLCK)), locked(Err(Errno::OPNOTSUPP))), (Ok(false), Ok(false)));
+        assert_eq!(locked(Err(Errno::WOULDBLOCK)), Err(Errno::WOULDBLOCK));
+    }
 }

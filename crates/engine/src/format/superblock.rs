@@ -283,6 +283,10 @@ impl Superblock {
         if u64::from(self.checkpoint_blocks) < checkpoint_blocks(self.segments_per_lane, self.segment_blocks) {
             return nonsense("checkpoint_blocks");
         }
+        // Whoever tells of them multiplies by the size of a block.
+        if self.dirty_blocks > u64::from(self.lanes) * slots {
+            return nonsense("dirty_blocks");
+        }
         Ok(())
     }
 

@@ -99,6 +99,17 @@ fn a_layout_beyond_64_bits_is_refused() {
 }
 
 #[test]
+fn no_more_is_dirty_than_there_is_room_for() {
+    let superblock = superblock();
+    let room = u64::from(superblock.lanes) * u64::from(superblock.slots());
+    let decoded = |dirty_blocks| Superblock::decode(&Superblock { dirty_blocks, ..superblock.clone() }.encode());
+    assert_eq!(decoded(room).map(|it| it.dirty_blocks), Ok(room));
+    for dirty in [room + 1, u64::MAX] {
+        assert_eq!(decoded(dirty), Err(SuperblockError::Nonsense("dirty_blocks")));
+    }
+}
+
+#[test]
 fn a_checkpoint_fits_its_area_and_names_places_that_are_there() {
     let superblock = superblock();
     assert!(head().fits(&superblock, 1));

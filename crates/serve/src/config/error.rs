@@ -100,7 +100,7 @@ pub enum ConfigError {
         "threads is {0}; it must be 1 to {THREADS_MAX}: one for the engine, the rest for clients (1 = one does it all)"
     )]
     Threads(usize),
-    /// No thread, or more than anybody has.
+    /// No thread for the lanes, or more than any cache has lanes for.
     #[error("lane_threads is {0}; it must be 1 to {THREADS_MAX}, and no more than the cache has lanes")]
     LaneThreads(usize),
     /// Threads that nobody would use.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The control socket against good, broken and hostile clients.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -139,9 +139,12 @@ fn an_endless_line_is_cut_off() {
 fn a_slow_client_is_left() {
     let world = World::new(Duration::from_millis(50));
     let mut stream = world.raw();
-    stream.write_all(b"{").unwrap();
+    // It may have left before it is spoken to.
+    let _ = stream.write_all(b"{");
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
+    if let Err(error) = stream.read_to_end(&mut answer) {
+        assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{error}");
+    }
     assert!(answer.is_empty());
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::mpsc::Sender;
 
-use flashfront_engine::{Control, Input};
+use flashfront_engine::{Control, Input, OriginStatus, Status};
 
 use super::{Daemon, limit};
 use crate::control::{CONNECTIONS_MAX, Command, Response};
@@ -85,6 +85,13 @@ impl Daemon<'_> {
         })
     }
 
+    /// Why an origin refuses its dirty data.
+    fn refused(&self, origin: &OriginStatus, status: &Status) -> Option<String> {
+        let why = self.refusals.why(origin.id, status.counters.destaged_blocks)?;
+        // As `destage` tells it.
+        (origin.blocks_dirty > 0).then(|| format!("{why:?}"))
+    }
+
     fn facts(&self) -> Facts {
         let status = self.pump.engine().status();
         let engine = status.buffer_bytes + status.ram_front_bytes + status.window_bytes;
@@ -102,6 +109,7 @@ impl Daemon<'_> {
             members: [0, 1].map(|at: usize| self.files[at].as_ref().map(|file| file.path().display().to_string())),
             lead: self.pump.engine().superblock().pairing.lead,
             without_cache: self.config.without_cache,
+            origin_errors: status.origins.iter().map(|it| self.refused(it, &status)).collect(),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::ServeError;
 use crate::config::{Config, Listener, Size};
 use crate::frontend::nbd::BUFFER_BYTES_MIN;
 
-/// The same of a lane that has an arena of its own: a chunk of 4 MiB for each size, of commits five (of two lanes; three or four if there are more), and one to spare.
+/// What a lane that has an arena of its own takes beside the engine's: a chunk of 4 MiB for each size, of commits five (of two lanes; three or four if there are more), and one to spare.
 const LANE_APART_BYTES: u64 = 32 << 20;
 /// What the pump's thread keeps beside the engine's if it has no clients: emulated and faulty devices copy.
 const DEVICE_BUFFER_BYTES: u64 = 4 << 20;

@@ -16,6 +16,7 @@ use crate::control::BindError;
 use crate::failure::FailureReadError;
 use crate::frontend::nbd::{BindError as NbdBindError, TlsError};
 use crate::metrics::HttpError;
+use crate::report::counted;
 use crate::stale::ChangeError;
 use crate::storage::AttachedError;
 use crate::superblock::{CopyError, SuperblockReadError};
@@ -102,6 +103,12 @@ pub enum ServeError {
         /// The origin.
         origin: PathBuf,
     },
+    /// The origin is a cache.
+    #[error(
+        "{origin} holds a Flashfront cache; are --cache and --origin swapped? If it is to be an origin, take that cache off first, with `flashfront detach`",
+        origin = .0.display()
+    )]
+    OriginIsCache(PathBuf),
     /// The cache has no origins.
     #[error("{path}: this cache belongs to no origin (it was detached); make a new one with `flashfront format`", path = .0.display())]
     Detached(PathBuf),
@@ -148,7 +155,8 @@ pub enum ServeError {
     },
     /// Changed behind our back, and the cache holds dirty data.
     #[error(
-        "{origin} was changed since the last clean stop, and the cache {cache} holds {dirty} dirty blocks ({size}) for its old content; writing them could destroy the new one. Restore the origin, or say --accept-changed-origin to keep the dirty blocks and write them over it",
+        "{origin} was changed since the last clean stop, and the cache {cache} holds {} ({size}) for its old content; writing that could destroy the new one. Restore the origin, or say --accept-changed-origin to keep what is dirty and write it over the origin",
+        counted(*dirty, "dirty block"),
         origin = origin.display(), cache = cache.display(), size = Size(dirty * BLOCK_BYTES)
     )]
     OriginChanged {
@@ -161,7 +169,8 @@ pub enum ServeError {
     },
     /// It is remembered that the origin was changed, and the cache holds dirty data.
     #[error(
-        "{origin} {how}, and the cache {cache} holds {dirty} dirty blocks ({size}) from before{unsure}; writing them could destroy what is newer. Give them up with `flashfront detach --force`, or say --accept-changed-origin to keep them and write them over the origin",
+        "{origin} {how}, and the cache {cache} holds {} ({size}) from before{unsure}; writing that could destroy what is newer. Give it up with `flashfront detach --force`, or say --accept-changed-origin to keep it and write it over the origin",
+        counted(*dirty, "dirty block"),
         origin = origin.display(), cache = cache.display(), size = Size(dirty * BLOCK_BYTES),
         unsure = if *damaged { ", or more, as it is damaged" } else { "" }
     )]
@@ -367,7 +376,8 @@ fn failed_advice(dirty: u64) -> String {
     match dirty {
         0 => "All data had reached the origin by then: take the cache off with `flashfront detach`, or make a new one with `flashfront format --force`; nothing is lost by either".to_owned(),
         _ => format!(
-            "{dirty} blocks ({size}) had not reached the origin. `flashfront detach --force` or `flashfront format --force` gives them up; `flashfront repair --dry-run` lists them; --accept-changed-origin replays the log as it is, if the origin was not changed since"
+            "{} ({size}) had not reached the origin. `flashfront detach --force` or `flashfront format --force` gives that up; `flashfront repair --dry-run` lists it; --accept-changed-origin replays the log as it is, if the origin was not changed since",
+            counted(dirty, "block")
         ),
     }
 }

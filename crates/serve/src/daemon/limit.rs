@@ -27,7 +27,10 @@ pub struct LimitError {
 }
 
 /// The limit in blocks.
-pub(super) fn blocks(asked: DirtyLimit, superblock: &Superblock) -> Result<u64, LimitError> {
+///
+/// # Errors
+/// [`LimitError`] if the cache can't hold it.
+pub fn blocks(asked: DirtyLimit, superblock: &Superblock) -> Result<u64, LimitError> {
     let (least, most) = Engine::dirty_limits(superblock).into_inner();
     let slots = u64::from(superblock.segments_per_lane) * u64::from(superblock.segment_blocks);
     let blocks = asked.blocks(u64::from(superblock.lanes) * slots);

@@ -12,6 +12,7 @@ use flashfront_device::real::{Access, DeviceFile, OpenError};
 use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
 
 use super::ServeError;
+use super::error::failed;
 use crate::config::Config;
 use crate::{storage, superblock};
 
@@ -125,6 +126,24 @@ fn member(path: &Path) -> Result<(DeviceFile, Superblock), ServeError> {
         );
     }
     Ok((file, stored.superblock))
+}
+
+/// Refuses an origin that is a cache: served, its log would be overwritten.
+pub(super) fn refuse_cache(origin: &DeviceFile) -> Result<(), ServeError> {
+    match superblock::is_cache(origin) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(ServeError::OriginIsCache(origin.path().to_owned())),
+        Err(source) => Err(failed(format!("{}: can't be read", origin.path().display()))(source)),
+    }
+}
+
+/// Why there is no cache to serve; if an origin is one, that is why.
+pub(super) fn or_swapped(config: &Config, error: ServeError) -> ServeError {
+    let origins = config.volumes.iter().filter_map(|it| DeviceFile::open(&it.origin, Access::ReadOnly).ok());
+    origins
+        .filter_map(|it| refuse_cache(&it).err())
+        .find(|it| matches!(it, ServeError::OriginIsCache(_)))
+        .unwrap_or(error)
 }
 
 /// Writes the next update to all members; says which one refused.

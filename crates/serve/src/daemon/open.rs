@@ -40,7 +40,7 @@ pub(super) struct Opened {
 }
 
 pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
-    let (members, mut superblock) = members::open(config)?;
+    let (members, mut superblock) = members::open(config).map_err(|error| members::or_swapped(config, error))?;
     let recorded = failure::recorded(config.state.as_deref(), &superblock)?;
     if let Some(dirty) = recorded.or_else(|| superblock.failed.then_some(superblock.dirty_blocks))
         && (dirty == 0 || !config.accept_changed_origin)
@@ -69,6 +69,7 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
         }
         storage::check_not_attached(path)?;
         let origin = DeviceFile::open(path, Access::Exclusive)?;
+        members::refuse_cache(&origin)?;
         if let Some(cache) = caches.find(|cache| origin.identity().same_device(cache.identity())) {
             return Err(same(cache));
         }

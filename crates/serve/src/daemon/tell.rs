@@ -8,23 +8,40 @@ use flashfront_engine::{Control, DeviceError, DeviceId, Event, Input, OriginId};
 use super::Daemon;
 use super::open::member_id;
 use crate::failure;
+use crate::report::counted;
 
 /// One attempt of destage is many writes, and a full disk refuses each; the next attempt comes after a second at the earliest.
 const SAID_ONCE_IN: Duration = Duration::from_secs(1);
 
-/// What was said of origins that refuse dirty data, and when.
+/// Origins that refuse dirty data.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(Vec<(OriginId, DeviceError, Instant)>);
+pub(super) struct Refusals {
+    /// What was said of them, and when.
+    said: Vec<(OriginId, DeviceError, Instant)>,
+    /// What each refused last, and how many blocks had been destaged by then.
+    last: Vec<(OriginId, DeviceError, u64)>,
+}
 
 impl Refusals {
     /// Whether it was not said just now.
     fn is_news(&mut self, origin: OriginId, error: DeviceError, now: Instant) -> bool {
-        let said = self.0.iter().any(|it| (it.0, it.1) == (origin, error) && now.duration_since(it.2) < SAID_ONCE_IN);
+        let said =
+            self.said.iter().any(|it| (it.0, it.1) == (origin, error) && now.duration_since(it.2) < SAID_ONCE_IN);
         if !said {
-            self.0.retain(|it| (it.0, it.1) != (origin, error));
-            self.0.push((origin, error, now));
+            self.said.retain(|it| (it.0, it.1) != (origin, error));
+            self.said.push((origin, error, now));
         }
         !said
+    }
+
+    fn note(&mut self, origin: OriginId, error: DeviceError, destaged: u64) {
+        self.last.retain(|it| it.0 != origin);
+        self.last.push((origin, error, destaged));
+    }
+
+    /// Why an origin refuses dirty data, unless some was destaged since.
+    pub(super) fn why(&self, origin: OriginId, destaged: u64) -> Option<DeviceError> {
+        self.last.iter().find(|it| it.0 == origin && it.2 == destaged).map(|it| it.1)
     }
 }
 
@@ -33,7 +50,12 @@ impl Daemon<'_> {
     pub(super) fn tell(&mut self, event: Event) {
         match event {
             Event::DestageFailed { origin, error } if !self.refusals.is_news(origin, error, Instant::now()) => {}
-            event => self.log(event),
+            event => {
+                if let Event::DestageFailed { origin, error } = event {
+                    self.refusals.note(origin, error, self.pump.engine().status().counters.destaged_blocks);
+                }
+                self.log(event);
+            }
         }
         if event == Event::FailureUnmarked {
             let (status, superblock) = (self.pump.engine().status(), self.pump.engine().superblock().clone());
@@ -121,7 +143,9 @@ impl Daemon<'_> {
             Event::ModeChanged { origin, mode } => tracing::info!("volume {}: mode is {mode} now", name(origin)),
             Event::Drained => match self.pump.engine().status().lost.len() {
                 0 => tracing::info!("drained: nothing is dirty"),
-                lost => tracing::warn!("drained but for {lost} lost blocks; `flashfront status` lists them"),
+                lost => {
+                    tracing::warn!("drained but for {}; see `flashfront status`", counted(lost as u64, "lost block"))
+                }
             },
             Event::FailureUnmarked | Event::Ready { .. } | Event::OpenFailed(_) | Event::Stopped => {}
         }
@@ -140,5 +164,14 @@ mod tests {
         assert!(!says(0, DeviceError::NoSpace, 0) && !says(0, DeviceError::NoSpace, 999));
         assert!(says(1, DeviceError::NoSpace, 999) && says(0, DeviceError::Io, 999), "another one");
         assert!(says(0, DeviceError::NoSpace, 1000) && !says(0, DeviceError::NoSpace, 1999));
+    }
+
+    #[test]
+    fn an_origin_refuses_until_something_is_destaged() {
+        let mut refusals = Refusals::default();
+        refusals.note(OriginId(0), DeviceError::NoSpace, 7);
+        refusals.note(OriginId(0), DeviceError::Io, 7);
+        assert_eq!(refusals.why(OriginId(0), 7), Some(DeviceError::Io));
+        assert_eq!((refusals.why(OriginId(0), 8), refusals.why(OriginId(1), 7)), (None, None));
     }
 }

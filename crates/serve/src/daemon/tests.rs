@@ -107,8 +107,10 @@ fn a_failure_that_cannot_be_read_is_not_taken_for_none() {
     std::fs::create_dir_all(&state).unwrap();
     let record = state.join(format!("{}.failed", crate::offline::uuid_text(&superblock(&bench).uuid).replace('-', "")));
     let before = superblock(&bench);
-    std::fs::write(&record, b"\xff\xfe").unwrap();
-    for accept_changed_origin in [false, true] {
+    for (junk, accept_changed_origin) in
+        [(&b"\xff\xfe"[..], false), (b"\xff\xfe", true), (b"junk", false), (b"", true), (b"1234567", true)]
+    {
+        std::fs::write(&record, junk).unwrap();
         let refusal = bench.refused(&Config { accept_changed_origin, ..bench.config() });
         assert!(matches!(refusal, ServeError::FailureRead(_)), "{refusal}");
         let said = refusal.to_string();
@@ -402,6 +404,27 @@ fn buffers_larger_than_the_machine_are_refused() {
     config.buffer_bytes = Size(1 << 50);
     let said = bench.refused(&config).to_string();
     assert!(said.contains("1024 TiB") && said.contains("RAM"), "{said}");
+}
+
+#[test]
+fn an_origin_that_refuses_its_dirty_data_is_told_with_the_reason() {
+    let bench = Bench::formatted();
+    let frozen = Arc::new(true.into());
+    let hooks = Hooks { wrap_origin: Some(freezing(&frozen)), ..Hooks::default() };
+    let mut served = bench.serve_with(bench.config(), hooks);
+    served.write(0, 10);
+    let told = |served: &mut Served| served.status().volumes[0].origin_error.clone();
+    served.control.call(&Command::Drain { start: true }).unwrap();
+    while told(&mut served).is_none() {
+        std::thread::yield_now();
+    }
+    assert_eq!(told(&mut served).as_deref(), Some("Io"));
+    frozen.store(false, Ordering::SeqCst);
+    while served.status().draining {
+        std::thread::yield_now();
+    }
+    assert_eq!(told(&mut served), None);
+    served.stop();
 }
 
 #[test]

@@ -12,7 +12,7 @@ use flashfront_engine::format::{ORIGINS_MAX, OriginRecord, Superblock};
 use flashfront_engine::{Mode, OriginId};
 
 use super::open::Opened;
-use super::{ServeError, buffers};
+use super::{ServeError, buffers, members};
 use crate::config::Config;
 use crate::{offline, storage};
 
@@ -32,6 +32,7 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     for (at, volume) in config.volumes.iter().enumerate() {
         storage::check_not_attached(&volume.origin)?;
         let origin = DeviceFile::open(&volume.origin, Access::Exclusive)?;
+        members::refuse_cache(&origin)?;
         records.push(OriginRecord {
             id: OriginId(at as u16),
             mode: Mode::Passthrough,

@@ -59,6 +59,7 @@ pub struct CheckReport {
     /// Nothing is damaged.
     pub ok: bool,
     /// The cache device.
+    #[serde(serialize_with = "super::shown")]
     pub cache: PathBuf,
     /// Names the cache.
     pub uuid: Option<String>,

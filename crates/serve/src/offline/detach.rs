@@ -17,6 +17,7 @@ use super::uuid_text;
 use super::walk::Reader;
 use crate::config::Size;
 use crate::failure::{self, FailureReadError};
+use crate::report::counted;
 use crate::stale::{self, Verdict};
 use crate::storage::{self, AttachedError};
 use crate::superblock::{self, SuperblockReadError};
@@ -27,13 +28,15 @@ pub struct DetachReport {
     /// Named the cache.
     pub uuid: String,
     /// The cache device; it holds no cache any more.
+    #[serde(serialize_with = "super::shown")]
     pub cache: PathBuf,
     /// The second cache device, if it was given: it holds none either.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "super::shown_if_any")]
     pub mirror: Option<PathBuf>,
     /// A second cache device was not given, and still holds what it held.
     pub other_remains: bool,
     /// The origin; it is complete by itself.
+    #[serde(serialize_with = "super::shown")]
     pub origin: PathBuf,
     /// Dirty blocks given up, with force.
     pub blocks_given_up: u64,
@@ -84,7 +87,7 @@ pub enum DetachError {
         count: usize,
     },
     /// The cache holds what the origin does not have.
-    #[error("{cache} holds {dirty} dirty blocks ({}) that {origin} does not have; write them with `flashfront destage`, and detach then. --force gives them up for ever", Size(*dirty * BLOCK_BYTES), cache = cache.display(), origin = origin.display())]
+    #[error("{cache} holds {} ({}) that {origin} does not have; write that with `flashfront destage`, and detach then. --force gives it up for ever", counted(*dirty, "dirty block"), Size(*dirty * BLOCK_BYTES), cache = cache.display(), origin = origin.display())]
     Dirty {
         /// The cache device.
         cache: PathBuf,
@@ -94,7 +97,7 @@ pub enum DetachError {
         dirty: u64,
     },
     /// The cache device failed before everything had reached the origin.
-    #[error("{cache} failed in its last run, when {dirty} blocks ({}) had not reached {origin}; --force gives them up for ever. To replay its log instead, older blocks and all: `flashfront serve --accept-changed-origin`", Size(*dirty * BLOCK_BYTES), cache = cache.display(), origin = origin.display())]
+    #[error("{cache} failed in its last run, when {} ({}) had not reached {origin}; --force gives that up for ever. To replay its log instead, older blocks and all: `flashfront serve --accept-changed-origin`", counted(*dirty, "block"), Size(*dirty * BLOCK_BYTES), cache = cache.display(), origin = origin.display())]
     CacheFailed {
         /// The cache device.
         cache: PathBuf,
@@ -104,7 +107,7 @@ pub enum DetachError {
         dirty: u64,
     },
     /// The cache can't be read as a whole, so nobody knows whether it holds dirty data.
-    #[error("{cache} is damaged in {places} places, so it is not known whether it holds dirty data; see `flashfront check`, and `flashfront repair`, which keeps what it can. --force gives up whatever it holds", cache = cache.display())]
+    #[error("{cache} is damaged in {}, so it is not known whether it holds dirty data; see `flashfront check`, and `flashfront repair`, which keeps what it can. --force gives up whatever it holds", counted(*places as u64, "place"), cache = cache.display())]
     Damaged {
         /// The cache device.
         cache: PathBuf,

@@ -19,6 +19,7 @@ use crate::superblock;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DumpReport {
     /// The cache device.
+    #[serde(serialize_with = "super::shown")]
     pub cache: PathBuf,
     /// Format version.
     pub version: u32,

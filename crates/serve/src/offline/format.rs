@@ -18,6 +18,7 @@ use serde::Serialize;
 use super::layout::{Layout, LayoutError, STRIPE_BLOCKS};
 use super::uuid_text;
 use crate::config::Size;
+use crate::report::counted;
 use crate::storage::{self, AttachedError};
 use crate::superblock::{self, SuperblockReadError};
 use crate::{config, stale};
@@ -55,13 +56,15 @@ pub struct FormatReport {
     /// Names the cache.
     pub uuid: String,
     /// The cache device.
+    #[serde(serialize_with = "super::shown")]
     pub cache: PathBuf,
     /// What the cache uses of it: its size, or that of the mirror if that is smaller.
     pub cache_bytes: u64,
     /// The mirror.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "super::shown_if_any")]
     pub mirror: Option<PathBuf>,
     /// The origin.
+    #[serde(serialize_with = "super::shown")]
     pub origin: PathBuf,
     /// Its size.
     pub origin_bytes: u64,
@@ -105,6 +108,12 @@ pub enum FormatError {
         /// The origin.
         origin: PathBuf,
     },
+    /// The origin is a cache; --force is no word about that.
+    #[error(
+        "{origin} holds a Flashfront cache; are --cache and --origin swapped? If it is to be an origin, take that cache off first, with `flashfront detach`",
+        origin = .0.display()
+    )]
+    OriginIsCache(PathBuf),
     /// The device can't be divided as asked.
     #[error("{path}: {error}", path = path.display())]
     Layout {
@@ -181,6 +190,10 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
     let origin = DeviceFile::open(&options.origin, Access::Exclusive)?;
     if let Some(member) = members.iter().find(|member| member.identity().same_device(origin.identity())) {
         return Err(same(member.path(), origin.path()));
+    }
+    let is_cache = superblock::is_cache(&origin);
+    if is_cache.map_err(|source| FormatError::Read { path: origin.path().to_owned(), source })? {
+        return Err(FormatError::OriginIsCache(options.origin.clone()));
     }
     let smallest = members.iter().min_by_key(|member| member.geometry().size_bytes).expect("there is at least one");
     let cache_bytes = smallest.geometry().size_bytes;
@@ -265,11 +278,13 @@ pub(crate) fn occupants(cache: &DeviceFile) -> Vec<String> {
                 found.push("its device failed in the last run, after all data had reached the origin".to_owned());
             }
             (_, dirty) if stored.superblock.failed => found.push(format!(
-                "its device failed in the last run, and {dirty} blocks ({}) had not reached the origin",
+                "its device failed in the last run, and {} ({}) had not reached the origin",
+                counted(dirty, "block"),
                 Size(dirty * BLOCK_BYTES)
             )),
             (true, dirty) => found.push(format!(
-                "{dirty} dirty blocks ({}) that its origin does not have (serve and drain it first)",
+                "{} ({}) that its origin does not have (serve and drain it first)",
+                counted(dirty, "dirty block"),
                 Size(dirty * BLOCK_BYTES)
             )),
             (false, _) => found.push(

@@ -9,13 +9,13 @@ use flashfront_engine::format::checkpoint_blocks;
 
 use crate::config::Size;
 
-/// Segment size if none is given: 1 MiB (DESIGN: one large sequential write; four commits' headers
-/// are 1.6 % of it).
+/// Segment size if none is given: 1 MiB: one large sequential write; four commits' headers
+/// are 1.6 % of it.
 pub const SEGMENT_BYTES_DEFAULT: u64 = 1 << 20;
 /// Least segments of a lane: six are open (two for each of three streams), eight to sixteen are
 /// kept free by reclaim, and some should hold data.
 const SEGMENTS_PER_LANE_MIN: u64 = 24;
-/// Most lanes: each keeps 15 MiB of buffers in RAM, and one pump thread drives them all so far.
+/// Most lanes: each keeps 15 MiB of buffers in RAM, and one thread drives them all unless the operator gives them more.
 pub const LANES_MAX: u32 = 16;
 /// A stripe: runs of 16 MiB stay in one lane, long enough for any merged write.
 pub(super) const STRIPE_BLOCKS: u32 = 4096;
@@ -114,7 +114,7 @@ fn default_segment(cache_bytes: u64) -> u64 {
 }
 
 /// One lane below 64 GiB, then four. Each lane has its own open segments and its own part in every
-/// FLUSH, and gains nothing while one thread drives them all; but the number is fixed at format.
+/// FLUSH, and gains only by threads (`--lane-threads`); but the number is fixed at format.
 fn default_lanes(cache_bytes: u64) -> u32 {
     if cache_bytes < 64 << 30 { 1 } else { 4 }
 }

@@ -5,6 +5,8 @@
 //! structures the way replay does, but goes on behind damage and writes nothing; `salvage` and `chain` are
 //! what `repair` makes of what is left.
 
+use serde::Serialize;
+
 mod chain;
 mod check;
 mod detach;
@@ -28,6 +30,16 @@ pub use format::{FormatError, FormatOptions, FormatReport, format};
 pub(crate) use format::{occupants, superblock_in_ram, wipe};
 pub use layout::{LANES_MAX, LayoutError, SEGMENT_BYTES_DEFAULT};
 pub use repair::{Older, Repair, RepairError, RepairReport, UnknownLoss};
+
+/// A path for JSON, where one that isn't UTF-8 has a form too: no report is to fail after what it reports was done.
+fn shown<S: serde::Serializer>(path: &std::path::Path, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&path.display())
+}
+
+/// The same of one that may be absent.
+fn shown_if_any<S: serde::Serializer>(path: &Option<std::path::PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+    path.as_ref().map(|path| path.display().to_string()).serialize(to)
+}
 
 /// A UUID in its usual spelling.
 #[must_use]

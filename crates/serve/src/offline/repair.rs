@@ -60,6 +60,7 @@ pub struct UnknownLoss {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RepairReport {
     /// The cache device.
+    #[serde(serialize_with = "super::shown")]
     pub cache: PathBuf,
     /// Names the cache.
     pub uuid: String,

@@ -68,6 +68,33 @@ fn content(path: PathBuf) -> u64 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, &std::fs::read(path).unwrap())
 }
 
+/// A report is made after all is done, so that it must not be what fails.
+#[test]
+fn reports_have_json_of_paths_that_are_no_utf8() {
+    use std::os::unix::ffi::OsStrExt;
+    let bench = Bench::new();
+    let place = |name: &[u8], bytes: u64| {
+        let path = bench.dir.path().join(std::ffi::OsStr::from_bytes(name));
+        File::create(&path).unwrap().set_len(bytes).unwrap();
+        path
+    };
+    let (cache, origin) = (place(b"cache\xff", CACHE_BYTES), place(b"origin\xff", ORIGIN_BYTES));
+    let mirror = place(b"mirror\xff", CACHE_BYTES);
+    let options = FormatOptions { cache, origin, mirror: Some(mirror), ..bench.options() };
+    let made = serde_json::to_string(&format(&options).unwrap()).unwrap();
+    let FormatOptions { cache, origin, mirror, .. } = options;
+    let checked = serde_json::to_string(&check(&cache, &mut |_, _| {}).unwrap()).unwrap();
+    let dumped = serde_json::to_string(&dump(&cache).unwrap()).unwrap();
+    let plan = Repair::plan(&cache, None, false, &mut |_, _| {}).unwrap();
+    let repaired = serde_json::to_string(plan.report()).unwrap();
+    drop(plan);
+    let detached = serde_json::to_string(&detach(&cache, mirror.as_deref(), &origin, None, false).unwrap()).unwrap();
+    for said in [&made, &checked, &dumped, &repaired, &detached] {
+        assert!(said.contains("cache\u{fffd}"), "{said}");
+    }
+    assert!(detached.contains("mirror\u{fffd}") && detached.contains("origin\u{fffd}"), "{detached}");
+}
+
 #[test]
 fn a_new_cache_is_sound_and_empty() {
     let bench = Bench::new();

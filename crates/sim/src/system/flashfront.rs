@@ -200,6 +200,14 @@ impl System for Flashfront {
     }
 }
 
+impl FlashfrontSpec {
+    /// What the cache is opened with: how large its log is, among others.
+    #[must_use]
+    pub fn superblock(&self) -> Superblock {
+        superblock(self)
+    }
+}
+
 fn superblock(spec: &FlashfrontSpec) -> Superblock {
     let blocks = spec.cache_bytes / BLOCK_BYTES;
     // Two superblocks and two checkpoint areas; the rest is segments.

@@ -7,12 +7,17 @@ use anyhow::{Context, anyhow, bail};
 use flashfront_device::sim::{Known, known};
 use flashfront_engine::{BLOCK_BYTES, Mode, Options, REQUEST_BYTES_MAX};
 use flashfront_serve::config::{Age, Size};
+use flashfront_serve::daemon::dirty_limit_blocks;
 use flashfront_sim::load::{Job, Pattern};
 use flashfront_sim::scenario::{Beside, Bound, Measure, Phase, Scenario, Target};
+use flashfront_sim::system::FlashfrontSpec;
 
 mod tables;
 
 use tables::{EngineTable, File, JobTable, MeasureName, ModeName, Other, PatternName, PhaseTable, TargetTable};
+
+/// Requests in flight, and sequences, of one job: each takes memory.
+const WORKERS_MAX: u32 = 1 << 16;
 
 /// Reads a scenario file.
 pub(super) fn read(path: &Path) -> anyhow::Result<Scenario> {
@@ -55,9 +60,7 @@ fn scenario(name: String, file: File) -> anyhow::Result<Scenario> {
         Other::Origin => Beside::Origin("origin"),
         Other::Cache => Beside::Cache("cache"),
     });
-    Ok(Scenario {
-        name,
-        summary: file.summary,
+    let mut spec = FlashfrontSpec {
         origin: origin.model,
         origin_bytes: origin.size_bytes,
         cache: cache.model,
@@ -69,6 +72,21 @@ fn scenario(name: String, file: File) -> anyhow::Result<Scenario> {
             ModeName::Passthrough => Mode::Passthrough,
         },
         options: options(&file.engine, cache.size_bytes)?,
+    };
+    if let Some(limit) = file.engine.dirty_limit {
+        // The engine would take the nearest that it can keep.
+        let blocks = dirty_limit_blocks(limit, &spec.superblock()).context("dirty-limit")?;
+        spec.options.dirty_limit_blocks = Some(blocks);
+    }
+    Ok(Scenario {
+        name,
+        summary: file.summary,
+        origin: spec.origin,
+        origin_bytes: spec.origin_bytes,
+        cache: spec.cache,
+        cache_bytes: spec.cache_bytes,
+        mode: spec.mode,
+        options: spec.options,
         interval_ns,
         beside: beside.collect(),
         phases,
@@ -78,7 +96,6 @@ fn scenario(name: String, file: File) -> anyhow::Result<Scenario> {
 
 fn options(table: &EngineTable, cache_bytes: u64) -> anyhow::Result<Options> {
     let mut options = Options {
-        dirty_limit_blocks: table.dirty_limit.map(|limit| limit.blocks(cache_bytes / BLOCK_BYTES)),
         flash_writes_per_day_bytes: table.flash_writes_per_day.and_then(|budget| budget.bytes(cache_bytes)),
         ..Options::default()
     };
@@ -125,7 +142,12 @@ fn job(table: &JobTable, nth: usize, origin_bytes: u64) -> anyhow::Result<Job> {
     if !offset.is_multiple_of(BLOCK_BYTES) {
         return wrong(format!("offset = {}; it must be a multiple of 4 KiB", Size(offset)));
     }
-    let streams = table.streams.unwrap_or(1).max(1);
+    let (depth, streams) = (table.depth.unwrap_or(1), table.streams.unwrap_or(1));
+    for (key, given) in [("depth", depth), ("streams", streams)] {
+        if !(1..=WORKERS_MAX).contains(&given) {
+            return wrong(format!("{key} = {given}; 1 to {WORKERS_MAX}"));
+        }
+    }
     if table.span.0 / u64::from(streams) < block
         || offset.checked_add(table.span.0).is_none_or(|end| end > origin_bytes)
     {
@@ -139,11 +161,16 @@ fn job(table: &JobTable, nth: usize, origin_bytes: u64) -> anyhow::Result<Job> {
         return wrong(format!("reads = {}; percent, 0 to 100", table.reads));
     }
     let background = table.background.unwrap_or(false);
-    if table.total.is_none() && table.time.is_none() && !background {
+    let (total_bytes, time_ns) = (table.total.map_or(0, |size| size.0), ns(table.time));
+    if total_bytes == 0 && time_ns == 0 && !background {
         return wrong("it never ends; give it a total or a time, or background = true".to_owned());
     }
     let rate = table.rate.unwrap_or(0.0);
-    if !(0.0..=1e9).contains(&rate) || (table.off.is_some() && (rate == 0.0 || table.on.is_none())) {
+    let bursts = match (table.on, table.off) {
+        (None, None) => true,
+        (on, off) => ns(on) > 0 && off.is_some() && rate > 0.0,
+    };
+    if !(0.0..=1e9).contains(&rate) || !bursts {
         return wrong(
             "rate: requests a second up to 10^9; `on` and `off` go with a rate, and with each other".to_owned(),
         );
@@ -165,9 +192,9 @@ fn job(table: &JobTable, nth: usize, origin_bytes: u64) -> anyhow::Result<Job> {
         block_bytes: block,
         offset_bytes: offset,
         span_bytes: table.span.0,
-        total_bytes: table.total.map_or(0, |size| size.0),
-        time_ns: ns(table.time),
-        depth: table.depth.unwrap_or(1).max(1),
+        total_bytes,
+        time_ns,
+        depth,
         streams,
         writes_per_flush: table.writes_per_flush.unwrap_or(0),
         rate_per_s: rate,
@@ -239,5 +266,11 @@ fn target(table: &TargetTable, file: &File) -> anyhow::Result<Target> {
         (None, Some(most)) => Bound::AtMost(most),
         _ => return Err(wrong("either `at-least` or `at-most`")),
     };
+    // No measure is less than that, or more: it would tell nothing, and no number in JSON.
+    if let Bound::AtLeast(it) | Bound::AtMost(it) = bound
+        && !it.is_finite()
+    {
+        return Err(wrong(&format!("{it} is no bound; write a number")));
+    }
     Ok(Target { name: table.name.clone(), measure, bound })
 }

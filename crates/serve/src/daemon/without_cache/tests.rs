@@ -106,6 +106,19 @@ fn it_takes_the_operators_word_and_a_state_folder() {
 }
 
 #[test]
+fn a_cache_is_served_as_no_origin() {
+    let bench = Bench::formatted();
+    let mut alone = bench.alone();
+    alone.volumes[0].origin = bench.cache();
+    let mut swapped = Config { cache: bench.origin(), ..bench.config() };
+    swapped.volumes[0].origin = bench.cache();
+    for config in [alone, swapped] {
+        let refusal = bench.refused(&config);
+        assert!(matches!(&refusal, ServeError::OriginIsCache(path) if *path == bench.cache()), "{refusal}");
+    }
+}
+
+#[test]
 fn a_missing_or_wiped_cache_device_points_to_it() {
     let bench = Bench::formatted();
     File::options().write(true).open(bench.cache()).unwrap().write_all_at(&[0; 8192], 0).unwrap();

@@ -107,6 +107,13 @@ struct Outstanding {
     len: u32,
 }
 
+/// What a part of a reply brought.
+enum Chunk {
+    /// So many bytes of what was read.
+    Data(u32),
+    Error(Errno),
+}
+
 /// A connection in the transmission phase.
 #[derive(Debug)]
 pub struct Client {
@@ -239,7 +246,7 @@ impl Client {
             self.send()?;
         }
         data.clear();
-        let mut failed = None;
+        let (mut failed, mut got) = (None, 0);
         loop {
             let magic = u32::from_be_bytes(self.array()?);
             if magic == SIMPLE_MAGIC {
@@ -265,11 +272,17 @@ impl Client {
             let cookie = u64::from_be_bytes(self.array()?);
             let len = u32::from_be_bytes(self.array()?);
             let request = self.known(cookie)?;
-            if let Some(error) = self.chunk(kind, len, request, data)? {
-                failed.get_or_insert(error);
+            match self.chunk(kind, len, request, data)? {
+                Chunk::Data(bytes) => got += u64::from(bytes),
+                Chunk::Error(error) => {
+                    failed.get_or_insert(error);
+                }
             }
             if flags & chunk::DONE != 0 {
                 self.outstanding.remove(&cookie);
+                if request.read && failed.is_none() && got != u64::from(request.len) {
+                    return Err(ClientError::Protocol("a reply with another amount of data than was asked for"));
+                }
                 return Ok(Answer { cookie, result: failed.map_or(Ok(()), Err) });
             }
         }
@@ -353,16 +366,10 @@ impl Client {
     }
 
     /// Takes a chunk's payload; the error if it is one.
-    fn chunk(
-        &mut self,
-        kind: u16,
-        len: u32,
-        request: Outstanding,
-        data: &mut Vec<u8>,
-    ) -> Result<Option<Errno>, ClientError> {
+    fn chunk(&mut self, kind: u16, len: u32, request: Outstanding, data: &mut Vec<u8>) -> Result<Chunk, ClientError> {
         const BROKEN: ClientError = ClientError::Protocol("a chunk outside its request");
         match kind {
-            chunk::NONE if len == 0 => Ok(None),
+            chunk::NONE if len == 0 => Ok(Chunk::Data(0)),
             chunk::OFFSET_DATA | chunk::OFFSET_HOLE if request.read => {
                 let offset = u64::from_be_bytes(self.array()?);
                 let piece = if kind == chunk::OFFSET_DATA {
@@ -376,18 +383,18 @@ impl Client {
                     return Err(BROKEN);
                 }
                 data.resize(request.len as usize, 0);
-                let piece = &mut data[start as usize..end as usize];
+                let place = &mut data[start as usize..end as usize];
                 if kind == chunk::OFFSET_DATA {
-                    self.input.read_exact(piece)?;
+                    self.input.read_exact(place)?;
                 } else {
-                    piece.fill(0);
+                    place.fill(0);
                 }
-                Ok(None)
+                Ok(Chunk::Data(piece))
             }
             _ if kind & chunk::ERROR != 0 && (6..=ANSWER_BYTES_MAX).contains(&len) => {
                 let error = u32::from_be_bytes(self.array()?);
                 io::copy(&mut (&mut self.input).take(u64::from(len) - 4), &mut io::sink())?;
-                Ok(Some(Errno(error)))
+                Ok(Chunk::Error(Errno(error)))
             }
             _ => Err(ClientError::Protocol("a chunk of an unexpected kind")),
         }

@@ -20,6 +20,28 @@ use super::stream::Socket;
 /// When to try again to accept, if descriptors or memory have run out.
 const RETRY_NS: u64 = 1_000_000_000;
 
+/// Whether an address has all the clients that it may have, which is said once for each time that it comes to that.
+#[derive(Debug, Default)]
+pub(super) struct Full(bool);
+
+impl Full {
+    /// A client is turned away.
+    pub(super) fn refuse(&mut self, at: &Listen, most: u16) {
+        if self.is_news() {
+            tracing::warn!("NBD at {at}: {most} clients are connected, the most allowed; further ones are refused");
+        }
+    }
+
+    fn is_news(&mut self) -> bool {
+        !std::mem::replace(&mut self.0, true)
+    }
+
+    /// A client has found a place.
+    pub(super) fn let_in(&mut self) {
+        self.0 = false;
+    }
+}
+
 /// Held by a client as long as it is served; how many hold one is how many clients there are.
 pub(super) type Place = Arc<()>;
 
@@ -72,6 +94,7 @@ pub struct Gate {
     tokens: TokenRange,
     ways: Vec<Way>,
     retry: Option<Time>,
+    full: Full,
 }
 
 impl Gate {
@@ -90,7 +113,16 @@ impl Gate {
             all.push(Nbd::with(Acceptor::Gate(Handed { clients, bell }), at.clone(), options.clone()));
         }
         let tokens = TokenRange { first: 0, count: 0 };
-        let gate = Self { acceptor: Some(acceptor), acceptable: false, at, options, tokens, ways, retry: None };
+        let gate = Self {
+            acceptor: Some(acceptor),
+            acceptable: false,
+            at,
+            options,
+            tokens,
+            ways,
+            retry: None,
+            full: Full::default(),
+        };
         Ok((gate, all))
     }
 
@@ -113,10 +145,15 @@ impl Gate {
     }
 
     /// To whom has least to do. Without a place for it the socket is dropped, which is a clear answer.
-    fn hand_over(&self, socket: Socket) {
+    fn hand_over(&mut self, socket: Socket) {
         let clients: usize = self.ways.iter().map(Way::clients).sum();
         let way = self.ways.iter().min_by_key(|way| way.clients());
-        if let Some(way) = way.filter(|_| clients < usize::from(self.options.connections_max)) {
+        let most = self.options.connections_max;
+        if clients >= usize::from(most) {
+            return self.full.refuse(&self.at, most);
+        }
+        self.full.let_in();
+        if let Some(way) = way {
             let place = Some(Arc::clone(&way.places));
             if way.clients.send(Accepted { socket, place }).is_ok() {
                 way.bell.ring();
@@ -178,5 +215,18 @@ impl Frontend for Gate {
 
     fn clients(&self) -> usize {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_an_address_is_full_is_said_once_a_time() {
+        let mut full = Full::default();
+        assert!(full.is_news() && !full.is_news());
+        full.let_in();
+        assert!(full.is_news());
     }
 }

@@ -16,7 +16,7 @@ use mio::{Interest, Registry, event::Event, event::Source};
 use super::super::piece::PieceId;
 use super::super::{Core, Frontend, TokenRange};
 use super::connection::{Connection, Wait};
-use super::gate::{Accepted, Place};
+use super::gate::{Accepted, Full, Place};
 use super::handshake::Security;
 use super::listen::{Acceptor, BindError, Listen};
 use super::stream::Stream;
@@ -95,6 +95,7 @@ pub struct Nbd {
     /// Buffers were short at the last look.
     pub(super) short: bool,
     pub(super) stopping: bool,
+    full: Full,
 }
 
 impl Nbd {
@@ -123,6 +124,7 @@ impl Nbd {
             look: false,
             short: false,
             stopping: false,
+            full: Full::default(),
         }
     }
 
@@ -166,8 +168,10 @@ impl Nbd {
             };
             // No place: dropping the socket is a clear answer, a silent wait is not.
             let Some(index) = self.peers.iter().position(Option::is_none) else {
+                self.full.refuse(&self.at, self.options.connections_max);
                 continue;
             };
+            self.full.let_in();
             let Some(token) = self.tokens.get(index + 1) else {
                 continue;
             };

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use super::super::wire::command;
+use super::super::wire::{CHUNK_MAGIC, OPTION_REPLY_MAGIC, RequestHeader, answer, command, option};
 use super::super::{BUFFER_BYTES_MIN, Client, ClientError, ClientOp, Errno, Listen, Nbd, NbdOptions};
 use super::ram::Ram;
 use super::server::{Order, Server};
@@ -28,6 +28,50 @@ fn hung_up(socket: &mut UnixStream) -> bool {
     match socket.read_to_end(&mut Vec::new()) {
         Ok(_) => true,
         Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+/// A server that answers a read of two sectors with what it is given, and no more than that.
+fn answered(reply: &[u8]) -> ClientError {
+    let dir = tempfile::tempdir().unwrap();
+    let at = Listen::Unix(dir.path().join("nbd"));
+    let listener = std::os::unix::net::UnixListener::bind(dir.path().join("nbd")).unwrap();
+    let client = std::thread::spawn(move || {
+        let mut client = Client::connect(&at, "", true).unwrap();
+        client.read_at(0, &mut [0; 1024]).unwrap_err()
+    });
+    let (mut server, _) = listener.accept().unwrap();
+    server.write_all(b"NBDMAGICIHAVEOPT\0\x03").unwrap();
+    server.read_exact(&mut [0; 4]).unwrap();
+    for option in [option::STRUCTURED_REPLY, option::GO] {
+        let mut head = [0; 16];
+        server.read_exact(&mut head).unwrap();
+        let len = u32::from_be_bytes(head[12..].try_into().unwrap());
+        server.read_exact(&mut vec![0; len as usize]).unwrap();
+        let mut ack = OPTION_REPLY_MAGIC.to_be_bytes().to_vec();
+        [option, answer::ACK, 0].iter().for_each(|it| ack.extend_from_slice(&it.to_be_bytes()));
+        server.write_all(&ack).unwrap();
+    }
+    let mut asked = [0; RequestHeader::BYTES];
+    server.read_exact(&mut asked).unwrap();
+    let mut said = CHUNK_MAGIC.to_be_bytes().to_vec();
+    said.extend_from_slice(&reply[..4]);
+    // Its cookie.
+    said.extend_from_slice(&asked[8..16]);
+    said.extend_from_slice(&reply[4..]);
+    server.write_all(&said).unwrap();
+    client.join().unwrap()
+}
+
+#[test]
+fn a_reply_without_all_that_was_asked_for_is_an_error() {
+    // Flags (done), kind, then the length and what it is of.
+    let nothing = [0, 1, 0, 0, 0, 0, 0, 0];
+    let mut half = vec![0, 1, 0, 1, 0, 0, 2, 8];
+    half.extend_from_slice(&[0; 8 + 512]);
+    for reply in [&nothing[..], &half] {
+        let error = answered(reply);
+        assert!(matches!(error, ClientError::Protocol(_)), "{error}");
     }
 }
 
