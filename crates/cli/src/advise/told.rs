@@ -78,7 +78,7 @@ fn faster(times: f64) -> String {
 fn late(ns: u64) -> String {
     match ns {
         0 => "-".to_owned(),
-        ..1_000_000_000 => human::latency(ns),
+        1..1_000_000_000 => human::latency(ns),
         _ => human::span(ns / 1_000_000_000),
     }
 }
