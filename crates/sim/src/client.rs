@@ -210,6 +210,11 @@ impl Client {
     /// Stops cleanly; the world is not open then.
     pub fn stop(&mut self) {
         self.finish();
+        self.stop_at_once();
+    }
+
+    /// The same with requests in flight, which the engine answers before it has stopped.
+    pub fn stop_at_once(&mut self) {
         self.world.stop();
         self.judge();
         self.oracle.stop();

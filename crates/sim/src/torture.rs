@@ -2,12 +2,14 @@
 //! One seed = one whole life of a cache: geometry, options, clients, mode switches, faulty devices, power
 //! cuts, all at random, every answer judged by the oracle.
 
+mod extra;
 mod life;
 mod plan;
 mod trouble;
 
 use crate::panics;
 
+pub use extra::Extra;
 pub use life::{Outcome, run};
 pub use plan::{Change, ClientPlan, Plan, Trouble, What};
 

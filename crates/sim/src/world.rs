@@ -354,6 +354,7 @@ impl World {
         let disks = self.origins.iter().chain([&self.cache]).chain(&self.mirror);
         let in_flight: usize = disks.map(|disk| disk.inner().in_flight()).sum();
         assert_eq!(in_flight, 0, "stopped with I/O in flight");
+        assert_eq!(self.in_flight(), 0, "stopped with requests in flight");
         self.engine = None;
     }
 

@@ -3,16 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use flashfront_device::sim::Fate;
+use flashfront_device::wrap::Fault;
 use flashfront_device::{Device, Rng};
 use flashfront_engine::format::Mirror;
 use flashfront_engine::{
-    Control, DeviceError, DeviceId, Event, MirrorStatus, Mode, Op, OpenError, OriginId, RequestId, RequestOp,
-    buffers_most,
+    Control, DeviceError, DeviceId, Event, MirrorStatus, Mode, Op, OriginId, RequestId, RequestOp, buffers_most,
 };
 
-use super::{ClientPlan, Plan, Trouble, trouble};
+use super::{ClientPlan, Extra, Plan, Trouble, trouble};
 use crate::client::Client;
+use crate::spec::WorldSpec;
+
+mod restart;
 
 /// Lost blocks that are left alone.
 const LOST_MAX: usize = 3;
@@ -48,6 +50,7 @@ struct Life {
     fault_rng: Rng,
     control_rng: Rng,
     kill_rng: Rng,
+    extra_rng: Rng,
     client: Client,
     /// Whose each request in flight is.
     owners: BTreeMap<RequestId, usize>,
@@ -69,16 +72,9 @@ struct Life {
 /// # Panics
 /// When the engine breaks a promise; the message says what and where.
 #[must_use]
-pub fn run(plan: Plan, seed: u64) -> Outcome {
-    let mut client = Client::fresh(plan.spec.clone());
-    if plan.trouble == Trouble::CacheLies {
-        client.oracle.remember();
-    }
-    if plan.fickle && matches!(plan.trouble, Trouble::Errors | Trouble::CacheDies) {
-        client.make_origins_fickle();
-        // What is read of an origin that has dropped it may be cached, and be older again when it is read from there after a power cut.
-        client.oracle.forgive_time_travel();
-    }
+pub fn run(mut plan: Plan, seed: u64) -> Outcome {
+    plan.add_extras(seed);
+    let client = first_client(&plan);
     let limit = Some(client.world.engine().status().dirty_limit_blocks);
     let mut life = Life {
         rng: Rng::new(seed ^ 0x11fe),
@@ -86,6 +82,7 @@ pub fn run(plan: Plan, seed: u64) -> Outcome {
         fault_rng: Rng::new(seed ^ 0xfa_017),
         control_rng: Rng::new(seed ^ 0xc0_27_01),
         kill_rng: Rng::new(seed ^ 0x51_6a_11),
+        extra_rng: Rng::new(seed ^ 0xe8_7a_a5),
         client,
         owners: BTreeMap::new(),
         streams: vec![0; plan.clients.len()],
@@ -104,6 +101,30 @@ pub fn run(plan: Plan, seed: u64) -> Outcome {
     }
     let ended = life.end();
     life.outcome(!ended)
+}
+
+/// A fresh cache, opened, and an oracle that knows what this plan's devices may do.
+fn first_client(plan: &Plan) -> Client {
+    let mirror_later = plan.spec.mirrored && plan.has(Extra::MirrorLater);
+    let mirrored = plan.spec.mirrored && !mirror_later;
+    let mut client = Client::fresh(WorldSpec { mirrored, ..plan.spec.clone() });
+    if mirror_later {
+        client.world.put_beside();
+    }
+    if plan.trouble == Trouble::CacheLies {
+        client.oracle.remember();
+    }
+    if plan.fickle && matches!(plan.trouble, Trouble::Errors | Trouble::CacheDies) {
+        client.make_origins_fickle();
+        // What is read of an origin that has dropped it may be cached, and be older again when it is read from there after a power cut.
+        client.oracle.forgive_time_travel();
+    }
+    client.world.forgetful = plan.has(Extra::Forgetful);
+    if client.world.forgetful && plan.trouble == Trouble::CacheDies && !plan.one_dies() {
+        // A failed cache that is marked nowhere is replayed, over what was written and read since.
+        client.oracle.forgive_time_travel();
+    }
+    client
 }
 
 fn one_in(rng: &mut Rng, n: u64) -> bool {
@@ -150,17 +171,6 @@ impl Life {
         }
     }
 
-    /// Only one member of a mirrored cache dies, before a new one is there.
-    fn one_dies(&self) -> bool {
-        let dies = match self.plan.trouble {
-            Trouble::CacheDies => true,
-            // Half of these lives too: with a mirror this is what matters.
-            Trouble::Errors => self.plan.spec.seed.is_multiple_of(2),
-            Trouble::None | Trouble::CacheLies => false,
-        };
-        self.plan.spec.mirrored && dies
-    }
-
     /// Whether both members are in use. A cache is called whole until it is recorded that one is out, and the other must not die meanwhile.
     fn both_are_well(&self) -> bool {
         let engine = self.client.world.engine();
@@ -168,8 +178,8 @@ impl Life {
     }
 
     fn trouble(&mut self) {
-        if !self.one_dies() {
-            trouble::order(self.plan.trouble, &mut self.fault_rng, &mut self.client);
+        if !self.plan.one_dies() {
+            self.trouble_anywhere();
             return;
         }
         let whole = self.both_are_well();
@@ -181,6 +191,19 @@ impl Life {
             if self.mirror_rng.below(2) == 0 {
                 self.crash_at_failure(victim);
             }
+        }
+    }
+
+    /// No device is spared, not even the other member.
+    fn trouble_anywhere(&mut self) {
+        let members = self.plan.spec.mirrored && self.plan.trouble == Trouble::CacheDies;
+        if members && one_in(&mut self.extra_rng, 3) {
+            // As where a cache on one device dies.
+            self.client.oracle.forgive_time_travel();
+            let member = self.extra_rng.below(2) as u8;
+            trouble::order_on(member, &mut self.fault_rng, &mut self.client);
+        } else {
+            trouble::order(self.plan.trouble, &mut self.fault_rng, &mut self.client);
         }
     }
 
@@ -209,6 +232,9 @@ impl Life {
         let status = self.client.world.engine().status();
         let world = &mut self.client.world;
         match status.mirror {
+            MirrorStatus::None if !status.cache_failed && one_in(&mut self.extra_rng, 3) => {
+                world.control(Control::AddMirror);
+            }
             MirrorStatus::Alone { member } if !status.cache_failed => {
                 let again = self.mirror_rng.below(3) == 0;
                 let Some(disk) = world.member_mut(1 - member).filter(|disk| disk.next_event().is_none()) else {
@@ -263,24 +289,13 @@ impl Life {
 
     /// What must be true at every moment.
     fn judge(&mut self) {
-        let failed = self.client.take_failed();
-        let excused = self.plan.trouble != Trouble::None && !self.one_dies();
-        assert!(failed.is_empty() || excused, "no device failed that has no mirror, but {failed:?} did");
-        let unreadable = |event: &Event| match event {
-            Event::Corrupt { .. } => true,
-            Event::DeviceFailed { device: DeviceId::Cache | DeviceId::Mirror, op, .. } => *op == Op::Read,
-            _ => false,
-        };
-        if self.client.take_events().iter().any(unreadable) {
-            // Lost blocks don't count, and when they are found again they do.
-            self.limit = None;
-        }
+        self.judge_failures();
         let world = &self.client.world;
         self.owners.retain(|id, _| world.waits(*id));
         let status = world.engine().status();
         let reserve: u64 = buffers_most(self.plan.spec.lanes).iter().map(|of| u64::from(of.0 * of.1) * 4096).sum();
         assert!(status.buffer_bytes <= reserve, "{} bytes of buffers, reserved are {reserve}", status.buffer_bytes);
-        assert!(!self.one_dies() || status.lost.is_empty() && !status.cache_failed, "one member lost: {status:?}");
+        assert!(!self.plan.one_dies() || status.lost.is_empty() && !status.cache_failed, "one member lost: {status:?}");
         let (front, most) = (status.ram_front_bytes, self.plan.spec.options.ram_front_bytes);
         assert!(front <= most, "{front} bytes of RAM front, {most} are allowed");
         let (window, most) = (status.window_bytes, status.capacity_blocks * 4096 / 32);
@@ -292,6 +307,32 @@ impl Life {
         if let Some(limit) = self.limit {
             assert!(status.blocks_dirty <= limit, "{} blocks are dirty, the limit is {limit}", status.blocks_dirty);
         }
+    }
+
+    /// Requests fail and blocks rot only where the devices give a reason.
+    fn judge_failures(&mut self) {
+        let failed = self.client.take_failed();
+        let excused = self.plan.trouble != Trouble::None && !self.plan.one_dies();
+        assert!(failed.is_empty() || excused, "no device failed that has no mirror, but {failed:?} did");
+        let events = self.client.take_events();
+        let corrupt = events.iter().find(|event| matches!(event, Event::Corrupt { .. }));
+        assert!(corrupt.is_none() || self.may_rot(), "no device lied, but the engine says {corrupt:?}");
+        let unreadable = |event: &Event| match event {
+            Event::Corrupt { .. } => true,
+            Event::DeviceFailed { device: DeviceId::Cache | DeviceId::Mirror, op, .. } => *op == Op::Read,
+            _ => false,
+        };
+        if events.iter().any(unreadable) {
+            // Lost blocks don't count, and when they are found again they do.
+            self.limit = None;
+        }
+    }
+
+    /// Whether what is read from a cache device may be something else than what was written there.
+    fn may_rot(&self) -> bool {
+        let world = &self.client.world;
+        let mut disks = [&world.cache].into_iter().chain(&world.mirror);
+        self.plan.trouble == Trouble::CacheLies || disks.any(|disk| disk.faults.hits().contains_key(Fault::Rot.name()))
     }
 
     fn place(&mut self, origin: usize, who: usize) -> (u64, u64) {
@@ -360,99 +401,11 @@ impl Life {
         self.limit = self.limit.map(|limit| limit.max(now));
     }
 
-    /// The end of an opening: a power cut (perhaps another one during replay) or a clean stop. False: the
-    /// cache does not open any more, which only a device that lied excuses.
-    fn fall(&mut self) -> bool {
-        if one_in(&mut self.rng, 4) {
-            self.client.world.heal();
-            self.client.finish();
-            if self.plan.trouble == Trouble::None || self.one_dies() {
-                self.client.stop();
-            } else {
-                // After a failure a stop can't promise that all is durable.
-                self.client.world.stop();
-            }
-        }
-        self.crash();
-        while one_in(&mut self.rng, 3) && self.client.world.can_open() && !self.client.world.must_not_open() {
-            self.client.world.begin_open();
-            for _ in 0..self.rng.below(60) {
-                self.client.world.step();
-            }
-            self.crash();
-        }
-        self.reopen()
-    }
-
-    /// Opens what a crash left; false: it refuses.
-    fn reopen(&mut self) -> bool {
-        self.lose_member();
-        if !self.client.world.can_open() {
-            return self.refused(OpenError::NoCheckpoint { lane: 0 });
-        }
-        if self.client.world.must_not_open() {
-            // A new cache takes its place. What only the failed one held is for a salvage to find.
-            if !self.whole {
-                return false;
-            }
-            self.client.world.replace_cache();
-        }
-        match self.client.world.open() {
-            Ok(opened) => {
-                let limit = self.client.world.engine().status().dirty_limit_blocks;
-                self.limit = (opened.blocks_dirty <= limit).then_some(limit);
-                true
-            }
-            Err(error) => self.refused(error),
-        }
-    }
-
-    /// Now and then one of two members does not come back after a crash, and the operator says so.
-    fn lose_member(&mut self) {
-        if !self.plan.spec.mirrored || self.plan.trouble == Trouble::CacheLies || self.mirror_rng.below(4) > 0 {
-            return;
-        }
-        let member = self.victim.unwrap_or(self.mirror_rng.below(2) as u8);
-        if self.client.world.is_whole() {
-            self.client.world.take_away(member);
-            (self.victim, self.client.world.alone) = (Some(member), true);
-        }
-    }
-
-    fn refused(&self, error: OpenError) -> bool {
-        assert!(self.plan.trouble == Trouble::CacheLies, "the cache does not open: {error}");
-        false
-    }
-
-    fn crash(&mut self) {
-        const FATES: [Fate; 4] = [Fate::Kept, Fate::Lost, Fate::Torn, Fate::Mixed];
-        self.client.world.heal();
-        self.client.judge();
-        let (mut cache, mut origins) = (FATES[self.rng.below(4) as usize], FATES[self.rng.below(4) as usize]);
-        if self.plan.kills && one_in(&mut self.kill_rng, 2) {
-            (cache, origins) = (Fate::Killed, Fate::Killed);
-        }
-        let seed = self.rng.next_u64();
-        let nothing_dirty = self.client.world.engine.as_ref().is_some_and(|engine| {
-            let status = engine.status();
-            status.blocks_dirty == 0 && status.requests_in_flight == 0 && self.client.world.serving()
-        });
-        self.turns_apart += self.client.world.arena.turns_apart();
-        self.client.crash(seed, cache, origins);
-        self.crashes += 1;
-        self.owners.clear();
-        self.whole = nothing_dirty;
-        if nothing_dirty {
-            // Invariant 7: the cache device could as well be gone.
-            self.client.judge_origins();
-        }
-    }
-
     /// Reads everything, drains, stops; then the origins alone must hold all but what is reported as lost.
     fn end(&mut self) -> bool {
         self.client.world.heal();
         self.client.finish();
-        self.client.take_failed();
+        self.judge_failures();
         self.client.read_all();
         if !self.client.take_failed().is_empty() && self.client.world.engine().status().lost.is_empty() {
             // A block that was destaged from RAM right then: its rotten copy failed a read, and is clean now.
@@ -466,6 +419,7 @@ impl Life {
             "all devices are well and nothing is listed as lost, but {failed:?} failed"
         );
         self.client.leave_but_lost();
+        self.judge_failures();
         true
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use flashfront_device::Rng;
 use flashfront_engine::{Durability, Mode, Options, policy};
 
+use super::extra::{self, Extra};
 use crate::spec::{OriginSpec, WorldSpec};
 
 /// What may go wrong with the devices, besides the power.
@@ -68,9 +69,11 @@ pub struct Plan {
     pub pause_every: u64,
     /// The longest pause.
     pub pause_ns: u64,
+    /// What most lives lack.
+    pub extras: Vec<Extra>,
 }
 
-fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
+pub(super) fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.below(from.len() as u64) as usize]
 }
 
@@ -95,6 +98,10 @@ impl Plan {
         if spec.lanes > 1 {
             spec.apart = pick(&mut Rng::new(seed ^ 0xa9a27), &[None, Some(0), Some(0), Some(2)]);
         }
+        let extra_rng = &mut Rng::new(seed ^ 0xe87a);
+        let extras = Extra::draw(extra_rng);
+        // Half of the extras are about a mirror.
+        spec.mirrored |= !extras.is_empty() && extra_rng.below(2) == 0;
         // The whole cache is replaced several times, if that isn't too many requests.
         let blocks = capacity * pick(rng, &[1, 4, 8]);
         Self {
@@ -118,7 +125,36 @@ impl Plan {
             faults_every: pick(rng, &[5, 20, 100]),
             pause_every: pick(rng, &[0, 40, 15]),
             pause_ns: pick(rng, &[300_000_000, 20_000_000_000, 7_200_000_000_000]),
+            extras,
             spec,
+        }
+    }
+
+    /// Whether this life has that.
+    #[must_use]
+    pub fn has(&self, extra: Extra) -> bool {
+        self.extras.contains(&extra)
+    }
+
+    /// Only one member of a mirrored cache dies, before a new one is there.
+    #[must_use]
+    pub fn one_dies(&self) -> bool {
+        let dies = match self.trouble {
+            Trouble::CacheDies => !self.has(Extra::BothDie),
+            // Half of these lives too: with a mirror this is what matters.
+            Trouble::Errors => self.spec.seed.is_multiple_of(2),
+            Trouble::None | Trouble::CacheLies => false,
+        };
+        self.spec.mirrored && dies
+    }
+
+    /// Makes the world what the extras say: at the last moment, so that a [`Change`] can take them away.
+    pub(super) fn add_extras(&mut self, seed: u64) {
+        if self.has(Extra::Origins) {
+            extra::add_origins(&mut Rng::new(seed ^ 0x4191e5), &mut self.spec);
+        }
+        if self.has(Extra::Modes) {
+            extra::mix_modes(&mut Rng::new(seed ^ 0x30de5), &mut self.spec);
         }
     }
 
@@ -139,6 +175,8 @@ impl Plan {
             What::Apart => self.spec.apart = None,
             What::ReadAround => self.spec.options.read_around_blocks = change.value,
             What::Budget => self.spec.options.flash_writes_per_day_bytes = None,
+            What::Extras => self.extras.clear(),
+            What::Extra(extra) => self.extras.retain(|it| *it != extra),
             What::Faults if change.value == 0 => self.trouble = Trouble::None,
             What::Faults => self.faults_every = change.value,
         }
@@ -152,6 +190,7 @@ impl Plan {
         let none = |what, present: bool| present.then_some(Change { what, value: 0 });
         let all = [
             none(What::Faults, self.trouble != Trouble::None),
+            none(What::Extras, self.extras.len() > 1),
             none(What::Controls, self.control_every > 0),
             none(What::Specials, self.clients.iter().any(|it| it.special_every > 0)),
             none(What::Pauses, self.pause_every > 0),
@@ -168,7 +207,8 @@ impl Plan {
             (self.requests > 8).then(|| Change { what: What::Requests, value: self.requests * 7 / 8 }),
             halved(What::Depth, depth),
         ];
-        all.into_iter().flatten().collect()
+        let extras = self.extras.iter().map(|extra| Change { what: What::Extra(*extra), value: 0 });
+        all.into_iter().flatten().chain(extras).collect()
     }
 }
 
@@ -203,6 +243,10 @@ pub enum What {
     ReadAround,
     /// Bytes that may be written to flash in a day; only 0, for no bound, makes a difference.
     Budget,
+    /// All of [`Plan::extras`]; like the next one, only 0 makes a difference.
+    Extras,
+    /// One of them.
+    Extra(Extra),
     /// [`Plan::faults_every`]; 0 = no trouble at all.
     Faults,
 }
@@ -214,7 +258,7 @@ pub struct Change {
     value: u64,
 }
 
-const WHATS: [(&str, What); 15] = [
+const WHATS: [(&str, What); 16] = [
     ("generations", What::Generations),
     ("requests", What::Requests),
     ("clients", What::Clients),
@@ -229,8 +273,14 @@ const WHATS: [(&str, What); 15] = [
     ("apart", What::Apart),
     ("read-around", What::ReadAround),
     ("budget", What::Budget),
+    ("extras", What::Extras),
     ("faults", What::Faults),
 ];
+
+/// What can be changed, and what it is called.
+fn names() -> impl Iterator<Item = (&'static str, What)> {
+    WHATS.into_iter().chain(Extra::ALL.into_iter().map(|(extra, name)| (name, What::Extra(extra))))
+}
 
 impl Change {
     /// What is changed.
@@ -242,7 +292,7 @@ impl Change {
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = WHATS.iter().find(|(_, what)| *what == self.what).map_or("", |(name, _)| name);
+        let name = names().find(|(_, what)| *what == self.what).map_or("", |(name, _)| name);
         write!(f, "{name}={}", self.value)
     }
 }
@@ -252,10 +302,10 @@ impl std::str::FromStr for Change {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let parts = text.split_once('=').and_then(|(name, value)| {
-            let what = WHATS.iter().find(|(it, _)| *it == name)?.1;
+            let what = names().find(|(it, _)| *it == name)?.1;
             Some(Self { what, value: value.parse().ok()? })
         });
-        let names = WHATS.map(|(name, _)| name).join(", ");
+        let names = names().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
         parts.ok_or_else(|| format!("`{text}` is no change of a plan; one is NAME=NUMBER, names are {names}"))
     }
 }

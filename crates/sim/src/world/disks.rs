@@ -14,6 +14,9 @@ use super::{BLOCK, World};
 use crate::spec::WorldSpec;
 use crate::stamp::{SECTOR, stamp};
 
+/// Tells the mirror's faults from those of the other devices: 1 is the cache device, origins count from 2.
+const MIRROR: u64 = 9;
+
 impl World {
     /// A freshly formatted cache before origins whose sectors all hold write 0.
     #[must_use]
@@ -33,7 +36,7 @@ impl World {
         let faulty = |disk, nth: u64| Inject::new(disk, Faults::seeded(seed ^ nth << 16));
         let cache = faulty(cache, 1);
         let origins = (2..).zip(origins).map(|(nth, disk)| faulty(disk, nth)).collect();
-        let mirror = mirror.map(|disk| faulty(disk, 9));
+        let mirror = mirror.map(|disk| faulty(disk, MIRROR));
         Self { mirror, ..Self::on(spec, cache, origins, Time(0)) }
     }
 
@@ -86,6 +89,21 @@ impl World {
 
     /// Puts a device full of garbage in the place of a member.
     pub fn take_away(&mut self, member: u8) {
+        let disk = self.full_of_garbage(member);
+        if let Some(old) = self.member_mut(member) {
+            *old = old.around(disk);
+            old.faults.heal();
+        }
+    }
+
+    /// Puts a device full of garbage beside a cache without a mirror.
+    pub fn put_beside(&mut self) {
+        let disk = self.full_of_garbage(1);
+        self.mirror = Some(Inject::new(disk, Faults::seeded(self.spec.seed ^ MIRROR << 16)));
+        self.spec.mirrored = true;
+    }
+
+    fn full_of_garbage(&self, member: u8) -> RamDisk {
         let spec = self.spec.cache_disk(self.cache.geometry().size_bytes, member);
         let mut disk = RamDisk::new(spec);
         let garbage: Vec<u8> = (0..64 << 10).map(|at| ((at * 31) >> 3) as u8).collect();
@@ -93,10 +111,7 @@ impl World {
             let len = (disk.geometry().size_bytes - offset).min(garbage.len() as u64) as usize;
             disk.poke(offset, &garbage[..len]);
         }
-        if let Some(old) = self.member_mut(member) {
-            *old = old.around(disk);
-            old.faults.heal();
-        }
+        disk
     }
 
     /// The world after a power cut now; it is not open.
@@ -113,7 +128,7 @@ impl World {
         next.steps = self.steps;
         (next.mirror, next.alone) = (mirror, self.alone);
         next.recorded_failure = self.recorded_failure;
-        next.fickle = self.fickle;
+        (next.fickle, next.forgetful) = (self.fickle, self.forgetful);
         next
     }
 }

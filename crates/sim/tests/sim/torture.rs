@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A few random lives, always the same ones: `cargo x torture` lives fresh ones by the thousand.
 
-use flashfront_sim::torture::{Change, Plan, live, run};
+use flashfront_sim::torture::{Change, Extra, Plan, live, run};
 
 #[test]
 fn random_lives() {
@@ -15,7 +15,7 @@ fn random_lives() {
 #[test]
 fn threads_change_no_effect() {
     let mut turns = Vec::new();
-    for seed in (0..40).filter(|seed| Plan::from_seed(*seed).spec.lanes > 1) {
+    for seed in (0..48).filter(|seed| Plan::from_seed(*seed).spec.lanes > 1) {
         let with = |helpers| {
             let mut plan = Plan::from_seed(seed);
             (plan.spec.apart, plan.spec.batches) = (helpers, true);
@@ -40,10 +40,26 @@ fn a_changed_plan_is_another_life() {
     assert_eq!(text, ["requests=9", "clients=1", "generations=1"]);
 }
 
-/// Lives that once failed, each for the reason beside it; there was neither a RAM front nor a mirror then.
+/// Each extra is some lives', most lives have none, and what takes them away leaves none.
+#[test]
+fn extras_are_the_minority() {
+    let mut plans: Vec<Plan> = (0..200).map(Plan::from_seed).collect();
+    assert!(plans.iter().filter(|plan| plan.extras.is_empty()).count() > 100);
+    for (extra, name) in Extra::ALL {
+        let with = plans.iter_mut().filter(|plan| plan.has(extra)).map(|plan| {
+            plan.change(format!("{name}=0").parse().unwrap());
+            assert!(!plan.has(extra), "{name}=0 changes nothing");
+        });
+        assert!(with.count() > 20, "hardly any life has {name}");
+    }
+    assert!(plans.iter().all(|plan| plan.extras.is_empty()));
+}
+
+/// Lives that once failed, each for the reason beside it; there was neither a RAM front nor a mirror then, nor an extra.
 #[test]
 fn what_failed_once() {
-    let as_then: Vec<Change> = ["ram-front=0", "mirror=0", "read-around=0"].map(|it| it.parse().unwrap()).to_vec();
+    let as_then: Vec<Change> =
+        ["ram-front=0", "mirror=0", "read-around=0", "extras=0"].map(|it| it.parse().unwrap()).to_vec();
     for (seed, why) in [
         (20, "a long write before a small dirty limit waited for a destage that never began"),
         (60, "reclaim trusted a sound but old header, left by a lost write, and freed a segment in use"),

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Between two openings of a life: how one ends, by a stop, a kill or a power cut, and how the next begins.
+
+use flashfront_device::sim::Fate;
+use flashfront_engine::{DeviceError, Op, OpenError};
+
+use super::{Life, one_in};
+use crate::torture::extra::{self, Extra};
+use crate::torture::{Trouble, trouble};
+
+/// Requests that a busy stop finds in flight, at most.
+const BUSY_REQUESTS: usize = 6;
+
+impl Life {
+    /// The end of an opening: a power cut (perhaps another one during replay) or a clean stop. False: the
+    /// cache does not open any more, which only a device that lied excuses.
+    pub(super) fn fall(&mut self) -> bool {
+        if one_in(&mut self.rng, 4) {
+            self.client.world.heal();
+            self.client.finish();
+            if self.plan.trouble != Trouble::None && !self.plan.one_dies() {
+                // After a failure a stop can't promise that all is durable.
+                self.client.world.stop();
+            } else if self.plan.has(Extra::BusyStop) {
+                self.busy_stop();
+            } else {
+                self.client.stop();
+            }
+        }
+        self.crash();
+        while one_in(&mut self.rng, 3) && self.client.world.can_open() && !self.client.world.must_not_open() {
+            self.before_opening();
+            self.client.world.begin_open();
+            for _ in 0..self.rng.below(60) {
+                self.client.world.step();
+            }
+            self.crash();
+        }
+        self.reopen()
+    }
+
+    /// A clean stop that finds requests in flight: each is answered, and what it wrote is durable.
+    fn busy_stop(&mut self) {
+        for _ in 0..BUSY_REQUESTS {
+            let who = self.extra_rng.below(self.plan.clients.len() as u64) as usize;
+            self.submit(who);
+        }
+        for _ in 0..self.extra_rng.below(8) {
+            self.client.world.step();
+        }
+        self.client.stop_at_once();
+    }
+
+    /// What changes while no daemon runs, and what fails as soon as the next one does.
+    fn before_opening(&mut self) {
+        if self.plan.has(Extra::NewOptions) {
+            extra::other_options(&mut self.extra_rng, &mut self.plan.spec.options);
+        }
+        self.plan.spec.options.drop_clean = self.plan.has(Extra::DropClean) && one_in(&mut self.extra_rng, 2);
+        self.client.world.spec.options = self.plan.spec.options.clone();
+        let whole = self.plan.one_dies() && self.client.world.is_whole();
+        if whole && self.plan.has(Extra::ReplayFaults) && one_in(&mut self.extra_rng, 2) {
+            self.fail_in_replay();
+        }
+    }
+
+    /// Orders a fault on the member whose turn it is: the nth I/O of one kind, since replay does few, or what else may befall it.
+    fn fail_in_replay(&mut self) {
+        let rng = &mut self.extra_rng;
+        let any = rng.below(2) as u8;
+        let victim = *self.victim.get_or_insert(any);
+        if rng.below(2) == 0 {
+            trouble::order_on(victim, rng, &mut self.client);
+            return;
+        }
+        let op = [Op::Read, Op::Write, Op::Flush][rng.below(3) as usize];
+        let nth = rng.below(30);
+        let disk = self.client.world.member_mut(victim).expect("a mirrored world");
+        disk.faults.fail_nth(nth, Some(op), DeviceError::Io);
+    }
+
+    /// Opens what a crash left; false: it refuses.
+    pub(super) fn reopen(&mut self) -> bool {
+        self.lose_member();
+        if !self.client.world.can_open() {
+            return self.refused(OpenError::NoCheckpoint { lane: 0 });
+        }
+        if self.client.world.must_not_open() {
+            // A new cache takes its place. What only the failed one held is for a salvage to find.
+            if !self.whole {
+                return false;
+            }
+            self.client.world.replace_cache();
+        }
+        self.before_opening();
+        match self.client.world.open() {
+            Ok(opened) => {
+                let limit = self.client.world.engine().status().dirty_limit_blocks;
+                self.limit = (opened.blocks_dirty <= limit).then_some(limit);
+                true
+            }
+            Err(error) => self.refused(error),
+        }
+    }
+
+    /// Now and then one of two members does not come back after a crash, and the operator says so.
+    fn lose_member(&mut self) {
+        if !self.plan.spec.mirrored || self.plan.trouble == Trouble::CacheLies || self.mirror_rng.below(4) > 0 {
+            return;
+        }
+        let member = self.victim.unwrap_or(self.mirror_rng.below(2) as u8);
+        if self.client.world.is_whole() {
+            self.client.world.take_away(member);
+            (self.victim, self.client.world.alone) = (Some(member), true);
+        }
+    }
+
+    fn refused(&self, error: OpenError) -> bool {
+        assert!(self.plan.trouble == Trouble::CacheLies, "the cache does not open: {error}");
+        false
+    }
+
+    pub(super) fn crash(&mut self) {
+        const FATES: [Fate; 4] = [Fate::Kept, Fate::Lost, Fate::Torn, Fate::Mixed];
+        self.client.world.heal();
+        self.judge_failures();
+        let (mut cache, mut origins) = (FATES[self.rng.below(4) as usize], FATES[self.rng.below(4) as usize]);
+        if self.plan.kills && one_in(&mut self.kill_rng, 2) {
+            (cache, origins) = (Fate::Killed, Fate::Killed);
+        }
+        let seed = self.rng.next_u64();
+        let nothing_dirty = self.client.world.engine.as_ref().is_some_and(|engine| {
+            let status = engine.status();
+            status.blocks_dirty == 0 && status.requests_in_flight == 0 && self.client.world.serving()
+        });
+        self.turns_apart += self.client.world.arena.turns_apart();
+        self.client.crash(seed, cache, origins);
+        self.crashes += 1;
+        self.owners.clear();
+        self.whole = nothing_dirty;
+        if nothing_dirty {
+            // Invariant 7: the cache device could as well be gone.
+            self.client.judge_origins();
+        }
+    }
+}
