@@ -36,9 +36,10 @@ mod with {
     const SEEDS_MAX: u64 = 400;
 
     /// The bugs that hardly any random life meets (one in some hundred), and the workload that is made to meet them.
-    const MADE_FOR: [(Canary, &str); 4] = [
+    const MADE_FOR: [(Canary, &str); 5] = [
         (Canary::OriginAhead, "modes"),
         (Canary::MirrorUnrecorded, "mirror-lead"),
+        (Canary::StaleNeighbour, "neighbours"),
         (Canary::JoinedVoid, "neighbours"),
         (Canary::InheritedFlushed, "killed"),
     ];
