@@ -66,14 +66,7 @@ impl Advise {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let report = self.report.open()?;
         let question = self.question()?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let heard = Arc::clone(&stop);
-        interrupt::on_signal(move || {
-            if heard.swap(true, Ordering::Relaxed) {
-                std::process::exit(1);
-            }
-        })?;
-        let advice = watched(&question, stop)?;
+        let advice = watched(&question, interrupt::stop_flag()?)?;
         let name = self.trace.display().to_string();
         let printed = if self.json {
             human::print_json(&json::object(&name, &question, &advice))

@@ -5,6 +5,8 @@
 //! What was ignored when the program was started stays ignored (`nohup`, and Ctrl-C for a script's
 //! background jobs), but for SIGTERM.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -22,6 +24,18 @@ pub(crate) fn on_signal(mut heard: impl FnMut() + Send + 'static) -> anyhow::Res
         .spawn(move || signals.forever().for_each(|_| heard()))
         .context("can't start a thread")?;
     Ok(())
+}
+
+/// A flag that the first signal sets. Who asks twice does not wait for what may never come, as through a pipe.
+pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let heard = Arc::clone(&stop);
+    on_signal(move || {
+        if heard.swap(true, Ordering::Relaxed) {
+            std::process::exit(1);
+        }
+    })?;
+    Ok(stop)
 }
 
 /// Whether /proc/PID/status says that the process ignores the signal. Where /proc is not mounted none is.

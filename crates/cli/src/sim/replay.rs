@@ -3,8 +3,6 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
@@ -104,14 +102,7 @@ impl Replay {
             );
         }
         let report = self.report.open()?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let heard = Arc::clone(&stop);
-        interrupt::on_signal(move || {
-            // A trace that comes through a pipe may never come: who asks twice does not wait for it.
-            if heard.swap(true, Ordering::Relaxed) {
-                std::process::exit(1);
-            }
-        })?;
+        let stop = interrupt::stop_flag()?;
         let budget = |cache_bytes| self.flash_writes_per_day.bytes(cache_bytes);
         let mut watched = Watched::new(&self.traces, stop);
         let mut done = Vec::new();
