@@ -69,7 +69,9 @@ impl Lane {
                 Entry::Freed { segment } => {
                     it.freed.0.insert(segment, None);
                     // What is written there next may be clean blocks, which the lead alone has.
-                    self.log.segments[segment as usize].mirrored = false;
+                    if let Some(freed) = self.log.segments.get_mut(segment as usize) {
+                        freed.mirrored = false;
+                    }
                     if it.freed.0.len() > self.log.segments.len() / WALK_PART {
                         self.forget_freed(it, cx);
                     }
