@@ -18,7 +18,7 @@ use std::thread;
 use flashfront_device::sim::{HddSpec, Known, ModelSpec};
 use flashfront_engine::{Mode, Options};
 
-pub use choose::{Choice, ENOUGH, HELPS};
+pub use choose::{Choice, ENOUGH};
 pub use play::{IN_FLIGHT_MAX, Played, Times};
 pub use survey::Survey;
 
@@ -39,7 +39,7 @@ pub struct Question {
     pub origin: Known,
     /// The cache device.
     pub cache: Known,
-    /// Sizes of the cache in bytes, ascending; none for [`sizes`].
+    /// Sizes of the cache in bytes, ascending; none for powers of two up to what the trace touches.
     pub sizes: Vec<u64>,
 }
 
@@ -107,8 +107,7 @@ pub fn advise(question: &Question, progress: &Progress) -> Result<Advice, Source
 
 /// The sizes that are tried of a trace that touches so many bytes: powers of two up to the first that holds all of it, eight at most, and no
 /// more than the device has.
-#[must_use]
-pub fn sizes(touched_bytes: u64, most: u64) -> Vec<u64> {
+fn sizes(touched_bytes: u64, most: u64) -> Vec<u64> {
     // A tenth is for the log to breathe.
     let all = (touched_bytes + touched_bytes / 10).max(CACHE_BYTES_MIN).next_power_of_two();
     let first = (all >> (SIZES_MAX - 1)).max(CACHE_BYTES_MIN);

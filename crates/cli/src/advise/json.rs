@@ -80,13 +80,13 @@ fn line(advice: &Advice, trial: &Trial) -> Line {
     let played = &trial.played;
     Line {
         cache_bytes: trial.cache.map(|it| it.0),
-        mode: trial.cache.map(|it| told::mode_name(it.1)),
+        mode: trial.cache.map(|it| it.1.name()),
         mean_ns: played.mean_ns(),
         reads: latency(&played.reads),
         writes: latency(&played.writes),
         read_hit_ratio: played.read_hit_ratio().filter(|_| trial.cache.is_some()),
         flash_write_bytes: played.traffic.cache_write_bytes,
-        flash_write_bytes_per_day: told::flash_bytes_per_day(advice, played),
+        flash_write_bytes_per_day: told::per_day(advice, played.traffic.cache_write_bytes, played.took_ns),
         origin_ios: played.traffic.origin_ios,
         origin_read_bytes: played.traffic.origin_read_bytes,
         origin_write_bytes: played.traffic.origin_write_bytes,
@@ -118,7 +118,7 @@ pub(super) fn object<'a>(trace: &'a str, question: &Question, advice: &Advice) -
         advice: Conclusion {
             helps: advice.choice.is_some(),
             cache_bytes: advice.choice.map(|it| it.cache_bytes),
-            mode: advice.choice.map(|it| told::mode_name(it.mode)),
+            mode: advice.choice.map(|it| it.mode.name()),
             mean_ns: advice.choice.map(|it| it.mean_ns),
             text: told::conclusions(question, advice),
         },

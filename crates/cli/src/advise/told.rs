@@ -85,21 +85,12 @@ fn late(ns: u64) -> String {
 
 /// A row's name: size and mode of the cache.
 pub(crate) fn setup(trial: &Trial) -> (String, &'static str) {
-    trial.cache.map_or_else(|| ("disk alone".to_owned(), ""), |(bytes, mode)| (human::bytes(bytes), mode_name(mode)))
+    trial.cache.map_or_else(|| ("disk alone".to_owned(), ""), |(bytes, mode)| (human::bytes(bytes), mode.name()))
 }
 
 /// All rows, in the order in which they are shown.
 pub(crate) fn rows(advice: &Advice) -> impl Iterator<Item = &Trial> {
     [&advice.alone].into_iter().chain(&advice.sizes).chain(&advice.modes)
-}
-
-pub(crate) const fn mode_name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Writeback => "writeback",
-        Mode::Writethrough => "writethrough",
-        Mode::Writearound => "writearound",
-        Mode::Passthrough => "passthrough",
-    }
 }
 
 fn table(out: &mut String, advice: &Advice) -> Result<(), Error> {
@@ -117,8 +108,12 @@ fn table(out: &mut String, advice: &Advice) -> Result<(), Error> {
     writeln!(out, "Of the second half of the requests; `late`: by how much the last one came later than in the trace.")
 }
 
+/// Whether a row is of what is advised. Without writes all modes are one, and only writeback was tried.
 pub(crate) fn is_chosen(advice: &Advice, trial: &Trial) -> bool {
-    advice.choice.is_some_and(|choice| trial.cache == Some((choice.cache_bytes, choice.mode)))
+    let same = |choice: Choice, (bytes, mode)| {
+        bytes == choice.cache_bytes && (mode == choice.mode || advice.survey.writes == 0)
+    };
+    advice.choice.zip(trial.cache).is_some_and(|(choice, cache)| same(choice, cache))
 }
 
 /// What follows, a line each.
@@ -129,7 +124,7 @@ pub(crate) fn conclusions(question: &Question, advice: &Advice) -> Vec<String> {
         lines.push(format!(
             "A cache helps: with {} in {} mode a request takes {} instead of {} in the mean.",
             human::bytes(choice.cache_bytes),
-            mode_name(choice.mode),
+            choice.mode.name(),
             latency(choice.mean_ns),
             latency(alone.mean_ns())
         ));
@@ -189,15 +184,14 @@ fn mode(advice: &Advice, choice: &Choice) -> String {
     }
 }
 
-/// Bytes written to the cache device in a day, if the trace says how long it took.
-pub(crate) fn flash_bytes_per_day(advice: &Advice, played: &Played) -> Option<u64> {
+/// What so many bytes in so long are in a day, if the trace says how long it took.
+pub(crate) fn per_day(advice: &Advice, bytes: u64, took_ns: u64) -> Option<u64> {
     advice.survey.span_ns?;
-    (played.took_ns > 0).then(|| (played.traffic.cache_write_bytes as f64 * 86_400e9 / played.took_ns as f64) as u64)
+    (took_ns > 0).then(|| (bytes as f64 * 86_400e9 / took_ns as f64) as u64)
 }
 
 fn wear(advice: &Advice, choice: &Choice) -> Option<String> {
-    let trial = rows(advice).find(|trial| trial.cache == Some((choice.cache_bytes, choice.mode)));
-    let a_day = flash_bytes_per_day(advice, &trial.or_else(|| advice.sizes.first())?.played)?;
+    let a_day = per_day(advice, choice.flash_write_bytes, choice.took_ns)?;
     if a_day == 0 {
         return Some("Wear: once it is filled nothing is written to the cache device.".to_owned());
     }

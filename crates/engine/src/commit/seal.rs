@@ -50,17 +50,7 @@ impl Lane {
             return;
         }
         if core::mem::take(&mut tail.flush_failed) {
-            let (first, blocks) = match &tail.open {
-                Some(open) => (open.header_slot + 1, open.blocks.iter().map(|block| block.0).collect::<Vec<_>>()),
-                None => return,
-            };
-            for (slot, flat) in (first..).zip(blocks) {
-                if self.index.get(flat).is_some_and(|found| found.slot == slot) {
-                    self.unmap(flat, cx);
-                    // An older copy may be in the log, of which a note that it was dropped was left out since the block had come back.
-                    self.record_dropped(flat, cx);
-                }
-            }
+            self.drop_promoted(|_| true, cx);
         }
         self.seal_now(Stream::Promoted, cx);
     }
@@ -68,14 +58,19 @@ impl Lane {
     /// A flush of an origin failed that covered direct writes: it may have dropped them, and the next flush says nothing of that. What was written
     /// through and is not committed yet must not become clean in the log.
     pub(crate) fn drop_doubtful(&mut self, origin: usize, cx: &mut Cx<'_>) {
+        let places = cx.shared.origins[origin].places();
+        self.drop_promoted(|flat| places.contains(&flat.0), cx);
+    }
+
+    /// Drops blocks of the open commit of what is promoted.
+    fn drop_promoted(&mut self, which: impl Fn(Flat) -> bool, cx: &mut Cx<'_>) {
         let Some(open) = &self.log.tails[Stream::Promoted as usize].open else { return };
-        let first = open.header_slot + 1;
-        let of = |block: &(Flat, bool, u32)| cx.shared.origin_of(block.0) == origin;
-        let doubtful = (first..).zip(&open.blocks).filter(|(_, block)| of(block));
-        let doubtful: Vec<(u32, Flat)> = doubtful.map(|(slot, block)| (slot, block.0)).collect();
-        for (slot, flat) in doubtful {
+        let blocks = (open.header_slot + 1..).zip(&open.blocks).map(|(slot, block)| (slot, block.0));
+        let dropped: Vec<(u32, Flat)> = blocks.filter(|(_, flat)| which(*flat)).collect();
+        for (slot, flat) in dropped {
             if self.index.get(flat).is_some_and(|found| found.slot == slot) {
                 self.unmap(flat, cx);
+                // An older copy may be in the log, of which a note that it was dropped was left out since the block had come back.
                 self.record_dropped(flat, cx);
             }
         }

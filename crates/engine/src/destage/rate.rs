@@ -48,8 +48,8 @@ const CALM_PERCENT: u64 = 50;
 pub(super) const PRESSED_PERCENT: u64 = 75;
 /// At full speed: the flush, in which a disk has nothing to choose from at its end, is paid four times a second.
 const FULL_BATCH_NS: u64 = 250_000_000;
-/// Where no client has been at the origin for a while a batch takes a quarter of that while at most: who comes next waits for it. (A trace of postmark, bursts with
-/// pauses of a second, in front of a disk: reads take 4.3 to 4.9 ms in the mean, and 10.6 to 11.5 where each batch is as long as at full speed.)
+/// Where no client has been at the origin for a while a batch takes a quarter of that while at most: who comes next waits for it. (A trace of postmark, caches of 256 MiB and
+/// 1 GiB before a model disk: reads take 4.9 and 4.3 ms in the mean, and 11.5 and 10.6 where each batch is as long as at full speed.)
 const QUIET_PER_BATCH: u64 = 4;
 /// Beside clients at the origin: two or three of a disk's random reads.
 const BESIDE_BATCH_NS: u64 = 25_000_000;

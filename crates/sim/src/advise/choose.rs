@@ -9,7 +9,7 @@ use flashfront_engine::Mode;
 use super::Trial;
 
 /// A cache helps if requests take no more than this part of what they take without, in the mean.
-pub const HELPS: f64 = 0.8;
+const HELPS: f64 = 0.8;
 /// A size is enough if it saves this part of the time that the best one saves.
 pub const ENOUGH: f64 = 0.9;
 /// A mode in which less can be lost, or less is written to flash, may take this much of the other's time.
@@ -26,9 +26,9 @@ pub struct Choice {
     pub mode: Mode,
     /// What a request takes then, in the mean.
     pub mean_ns: u64,
-    /// What is written to the cache device in the second half of the trace, and how long that takes.
+    /// What is written to the cache device in the second half of the trace.
     pub flash_write_bytes: u64,
-    /// See there.
+    /// How long that half takes.
     pub took_ns: u64,
 }
 

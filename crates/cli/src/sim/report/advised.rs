@@ -85,7 +85,7 @@ fn series(advice: &Advice, of: &dyn Fn(&Played) -> f64, told_as: &dyn Fn(&Played
         about: format!("{}: {}", told::setup(trial).0, told_as(&trial.played)),
     };
     Series {
-        name: told::mode_name(Mode::Writeback).to_owned(),
+        name: Mode::Writeback.name().to_owned(),
         look: look::of(OURS),
         points: advice.sizes.iter().map(point).collect(),
     }
