@@ -151,8 +151,8 @@ pub(crate) struct Lane {
     pub(crate) breaks: BTreeSet<Flat>,
     /// Dirty blocks that could not be read, by a run or to be moved: they are tried one by one.
     pub(crate) suspect: BTreeSet<Flat>,
-    /// Dirty blocks that only the other member of a mirrored cache has.
-    pub(crate) elsewhere: BTreeSet<Flat>,
+    /// Dirty blocks that are read from the other member of a mirrored cache; and why: they couldn't be read from the lead, or are something else there (`Ok`).
+    pub(crate) elsewhere: BTreeMap<Flat, Result<(), DeviceError>>,
     /// Blocks that are no longer in the index, while the log doesn't say so durably, and how often that is still to be said.
     pub(crate) unrecorded: BTreeMap<Flat, u32>,
     /// Those who wait until it is recorded that this cache must not be replayed.
@@ -202,7 +202,7 @@ impl Lane {
             urgent: BTreeSet::new(),
             breaks: BTreeSet::new(),
             suspect: BTreeSet::new(),
-            elsewhere: BTreeSet::new(),
+            elsewhere: BTreeMap::new(),
             sync: None,
             unrecorded: BTreeMap::new(),
             awaiting_record: Vec::new(),
@@ -343,7 +343,8 @@ impl Lane {
     /// What was known of a dirty version that is not the newest any more.
     fn forget_trouble(&mut self, flat: Flat, cx: &mut Cx<'_>) {
         // Mostly nothing is in trouble.
-        for set in [&mut cx.shared.lost, &mut self.urgent, &mut self.suspect, &mut self.elsewhere] {
+        self.elsewhere.remove(&flat);
+        for set in [&mut cx.shared.lost, &mut self.urgent, &mut self.suspect] {
             if !set.is_empty() {
                 set.remove(&flat);
             }

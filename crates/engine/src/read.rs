@@ -106,7 +106,7 @@ impl Lane {
                 block += 1;
                 continue;
             }
-            let (mut checksums, elsewhere) = (smallvec![found.checksum], self.elsewhere.contains(&flat));
+            let (mut checksums, elsewhere) = (smallvec![found.checksum], self.elsewhere.contains_key(&flat));
             let from = block;
             block += 1;
             while block < blocks {
@@ -114,7 +114,7 @@ impl Lane {
                 let next =
                     self.index.get(flat).filter(|next| readable(*next) && next.slot == found.slot + (block - from));
                 let Some(next) = next.filter(|next| self.on_device(next.slot)) else { break };
-                if self.elsewhere.contains(&flat) != elsewhere {
+                if self.elsewhere.contains_key(&flat) != elsewhere {
                     break;
                 }
                 self.index.touch(flat);
@@ -145,28 +145,44 @@ impl Lane {
     /// Which member of a mirrored cache a block is read from.
     pub(crate) fn holder(&self, flat: Flat, cx: &Cx<'_>) -> DeviceId {
         match cx.shared.members.other() {
-            Some(other) if self.elsewhere.contains(&flat) => device(other),
+            Some(other) if self.elsewhere.contains_key(&flat) => device(other),
             _ => cx.lead(),
         }
     }
 
-    /// A block could not be read from a member, or is not what it should be: whether there is another copy to try.
-    pub(crate) fn try_other(&mut self, flat: Flat, slot: u32, from: DeviceId, cx: &mut Cx<'_>) -> bool {
+    /// A block could not be read from a member, or is not what it should be there (`Ok`). `None`: there is another copy to try. Else what is known of
+    /// it: that it can't be read now, or that no copy is what it should be.
+    pub(crate) fn try_other(
+        &mut self,
+        flat: Flat,
+        slot: u32,
+        from: DeviceId,
+        result: Result<(), DeviceError>,
+        cx: &mut Cx<'_>,
+    ) -> Option<Result<(), DeviceError>> {
         if self.index.get(flat).is_none_or(|found| !found.dirty || found.slot != slot) {
-            return false;
+            return Some(result);
         }
         match cx.shared.members.other() {
-            // The lead is another one by now.
-            None => from != cx.lead(),
-            Some(other) if from == device(other) => false,
+            // Else the lead is another one by now.
+            None => (from == cx.lead()).then_some(result),
+            Some(other) if from == device(other) => {
+                let of_lead = self.elsewhere.get(&flat).copied().unwrap_or(result);
+                if of_lead.is_err() {
+                    // Where it may be readable again. The other one lacks what couldn't be read while it was filled (test:
+                    // `a_mirror_that_lacks_a_block_does_not_hide_it`).
+                    self.elsewhere.remove(&flat);
+                }
+                Some(result.and(of_lead))
+            }
             Some(_) => {
-                if self.elsewhere.insert(flat) {
+                if self.elsewhere.insert(flat, result).is_none() {
                     // What has one sound copy should soon have one on the origin.
                     self.urgent.insert(flat);
                     let key = cx.shared.key(flat);
                     cx.event(Event::ReadFromMirror { key });
                 }
-                true
+                None
             }
         }
     }
@@ -237,14 +253,14 @@ impl Lane {
                 }
                 continue;
             }
-            if self.try_other(flat, slot + nth as u32, device, cx) {
-                let device = self.holder(flat, cx);
-                let (slot, checksums) = (slot + nth as u32, smallvec![expected]);
-                self.read_slots(SlotsRead { piece: at, at: block, slot, checksums, device }, cx);
-            } else if self.damaged(flat, slot + nth as u32, result, cx) {
-                self.pieces[at].error = Some(RequestError::Io);
-            } else {
-                self.read_origin(at, block, 1, cx);
+            let slot = slot + nth as u32;
+            match self.try_other(flat, slot, device, result, cx) {
+                None => {
+                    let (device, checksums) = (self.holder(flat, cx), smallvec![expected]);
+                    self.read_slots(SlotsRead { piece: at, at: block, slot, checksums, device }, cx);
+                }
+                Some(result) if self.damaged(flat, slot, result, cx) => self.pieces[at].error = Some(RequestError::Io),
+                Some(_) => self.read_origin(at, block, 1, cx),
             }
         }
         self.read_step(at, cx);

@@ -94,7 +94,7 @@ impl Lane {
             self.log.segment_of(found.slot).pins -= 1;
             let sum = cx.shared.checksum(cx.mem, flat, blocks_span(buf, 0, 1));
             if failed || self.index.kept(sum) != found.checksum {
-                if self.try_other(flat, found.slot, device, cx) {
+                let Some(result) = self.try_other(flat, found.slot, device, result, cx) else {
                     self.log.segment_of(found.slot).pins += 1;
                     let device = self.holder(flat, cx);
                     let from = Some((found, device));
@@ -102,7 +102,7 @@ impl Lane {
                     let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
                     cx.io(self.id, io, device, Op::Read, offset, Some(blocks_span(buf, 0, 1)));
                     return;
-                }
+                };
                 if !self.damaged(flat, found.slot, result, cx) {
                     let io = self.ios.insert(LaneIo::Merge { piece: at, block, buf, from: None });
                     self.merge_from_origin(flat, buf, io, cx);

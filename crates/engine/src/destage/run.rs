@@ -70,7 +70,7 @@ impl Lane {
 
     /// Whether a block must be alone in its run: it could not be read with others, or only another device has it.
     fn alone(&self, flat: Flat) -> bool {
-        self.suspect.contains(&flat) || self.elsewhere.contains(&flat)
+        self.suspect.contains(&flat) || self.elsewhere.contains_key(&flat)
     }
 
     /// The clean blocks of the gap at `at`, if all are cached and what is behind it can be in the same run.
@@ -180,7 +180,7 @@ impl Lane {
             let slot = self.runs[run].versions[0].0;
             if self.alone(first) {
                 // A block alone.
-                if !self.try_other(first, slot, device, cx) {
+                if self.try_other(first, slot, device, read, cx).is_some() {
                     self.lose(first, slot, cx);
                 }
             } else {
@@ -197,8 +197,10 @@ impl Lane {
             let (slot, expected) = self.runs[run].versions[nth as usize];
             if self.index.kept(cx.shared.checksum(cx.mem, flat, blocks_span(buf, nth, 1))) != expected {
                 sound = false;
-                if !self.try_other(flat, slot, device, cx) {
-                    self.damaged(flat, slot, Ok(()), cx);
+                if let Some(result) = self.try_other(flat, slot, device, Ok(()), cx)
+                    && self.damaged(flat, slot, result, cx)
+                {
+                    self.lose(flat, slot, cx);
                 }
             }
         }

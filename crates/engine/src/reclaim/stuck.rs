@@ -90,7 +90,7 @@ impl Lane {
         self.reclaim.compacting = self.reclaim.compacting.filter(|compacting| *compacting != id);
         for (flat, _) in victim.blocks {
             // Others may be in a hurry, too: who replaces it, or has one sound copy only.
-            if self.urgent.contains(&flat) && !self.is_changing(flat) && !self.elsewhere.contains(&flat) {
+            if self.urgent.contains(&flat) && !self.is_changing(flat) && !self.elsewhere.contains_key(&flat) {
                 self.urgent.remove(&flat);
             }
         }
