@@ -35,7 +35,7 @@ canaries! {
     NotInvalidated, "not-invalidated", "a direct write does not record that the cached blocks are void";
     DirtyDropped, "dirty-dropped", "a direct write drops the dirty blocks of its range instead of destaging them first";
     OriginAhead, "origin-ahead", "a block is destaged before its commit is durable";
-    FillNotFlushed, "fill-not-flushed", "clean blocks are committed before the origin has flushed them";
+    FillNotFlushed, "fill-not-flushed", "promoted blocks count as proven before the origin has flushed them";
     ChecksumIgnored, "checksum-ignored", "what is read from the cache device is not verified";
     TornReplayed, "torn-replayed", "replay goes on past a torn commit";
     OneLaneFlushed, "one-lane-flushed", "FLUSH waits for the first lane only";

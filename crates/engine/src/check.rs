@@ -37,6 +37,10 @@ pub(crate) fn check(lanes: &Lanes, shared: &Shared) {
             if segment.state == State::Freeing {
                 assert_eq!(segment.dirty, 0, "lane {} segment {id} is given up but holds dirty blocks", lane.id);
             }
+            let waits = lane.log.is_unproven(id as u32);
+            let may_wait = matches!(segment.state, State::Open | State::Unproven);
+            assert!(!waits || may_wait, "lane {} segment {id} may be reclaimed but is not proven", lane.id);
+            assert!(waits || segment.state != State::Unproven, "lane {} segment {id} waits for nothing", lane.id);
             if segment.state == State::Free {
                 assert_eq!(segment.live, 0, "lane {} segment {id} is free but holds blocks", lane.id);
                 assert_eq!(segment.pins, 0, "lane {} segment {id} is free but being read", lane.id);

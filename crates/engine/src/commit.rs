@@ -7,14 +7,15 @@
 //!   superseded in the meantime (perhaps in another stream) is written as dead.
 //! - Each header says where every stream's next commit will start, so that replay can follow the
 //!   log without searching. A stream therefore always has its next segment reserved.
-//! - A clean block is committed only when its content is durable on the origin: promoted blocks wait
-//!   for the origin's flush if anything was written there directly.
+//! - Replay takes a clean block only if its content is durable on the origin: a header says of how many commits of promoted blocks that was not
+//!   known (see `unproven`).
 //! - A FLUSH that comes while a commit made for FLUSHes is in flight shares the next one.
 
 mod depth;
 mod durable;
 mod log;
 mod seal;
+mod unproven;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -29,6 +30,7 @@ use crate::policy::{HITS_MAX, Zone};
 use crate::shared::Cx;
 use crate::types::{BLOCK_BYTES, SegmentId, Time};
 use depth::Depth;
+use unproven::Unproven;
 
 /// Commits of a lane at once, of so many lanes: those in flight, one for each stream, and one for "freed" entries alone.
 pub(crate) const fn commits_most(lanes: u32) -> usize {
@@ -86,6 +88,8 @@ pub(crate) enum State {
     Free,
     /// A stream's open or next segment.
     Open,
+    /// Full, with a commit that is not proven yet.
+    Unproven,
     /// Full.
     Closed,
     /// Under reclaim.
@@ -194,10 +198,6 @@ struct Tail {
     used: u32,
     next_segment: Option<u32>,
     open: Option<Open>,
-    /// The open commit takes no more and waits for this many origins' flushes.
-    awaited_flushes: u32,
-    /// One of them failed.
-    flush_failed: bool,
 }
 
 /// The log of one lane.
@@ -207,6 +207,8 @@ pub(crate) struct Log {
     free: VecDeque<u32>,
     tails: [Tail; STREAMS],
     sealed: VecDeque<Sealed>,
+    /// Commits of promoted blocks that replay is not to take yet.
+    unproven: VecDeque<Unproven>,
     depth: Depth,
     commits_most: usize,
     pub(crate) epoch: u64,
@@ -301,7 +303,7 @@ impl Lane {
         if let Some(open) = &tail.open {
             // What was opened for what is moved, in the last segment that is kept for that, isn't for others.
             let is_kept = stream == Stream::Writes && log.free.len() < what_for.needs(false);
-            return tail.awaited_flushes == 0 && !open.is_full() && !is_kept;
+            return !open.is_full() && !is_kept;
         }
         // The last place is for "freed" entries.
         if cx.shared.cache_failed || log.commits() + usize::from(what_for != For::Freed) >= log.commits_most {
@@ -323,8 +325,9 @@ impl Lane {
             let full = core::mem::replace(&mut tail.segment, core::mem::replace(&mut tail.next_segment, next));
             tail.used = 0;
             if let Some(full) = full {
+                let waits = log.is_unproven(full);
                 let segment = &mut log.segments[full as usize];
-                segment.state = State::Closed;
+                segment.state = if waits { State::Unproven } else { State::Closed };
                 self.policy.sealed(SegmentId(full), segment.zone);
                 self.reclaim.sparse.filled(full, segment.live, log.segment_slots);
                 log.filled += 1;

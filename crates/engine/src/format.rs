@@ -20,6 +20,7 @@ mod pairing;
 mod superblock;
 #[cfg(test)]
 mod tests;
+mod unproven;
 
 pub use checkpoint::{
     CheckpointEntry, CheckpointHeader, decode_checkpoint_ages, decode_checkpoint_entries, encode_checkpoint_ages,
@@ -28,6 +29,7 @@ pub use checkpoint::{
 pub use commit::{CommitHeader, Entry};
 pub use pairing::{Mirror, Pairing, PairingError, choose};
 pub use superblock::{OriginRecord, Superblock, SuperblockError, checkpoint_blocks};
+pub use unproven::UnprovenBlocks;
 
 /// First bytes of both superblocks.
 pub const MAGIC: [u8; 8] = *b"FLASHFRT";
@@ -150,7 +152,7 @@ pub struct CommitMedia {
     heads: [U32; STREAMS],
     lane: U16,
     stream: u8,
-    reserved: u8,
+    unproven: u8,
     entry_count: U16,
     data_blocks: U16,
     next_segment: U32,

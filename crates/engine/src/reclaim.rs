@@ -139,6 +139,9 @@ impl Lane {
                 if !has_place && cx.shared.away && self.reclaim.compacting.is_none() {
                     self.checkpoint.wanted |= self.checkpoint_helps(self.log.segment_slots() / COMPACTED_PART);
                 }
+                if self.log.has_full_unproven() {
+                    cx.shared.want_proof();
+                }
                 return;
             };
             self.log.segments[id as usize].state = State::Victim;

@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 
 use crate::canary::Canary;
 use crate::event::Event;
-use crate::format::{CheckpointHeader, CommitHeader, Entry, NO_SLOT, STREAMS};
+use crate::format::{CheckpointHeader, CommitHeader, Entry, NO_SLOT, STREAMS, UnprovenBlocks};
 use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::Buf;
@@ -92,6 +92,7 @@ pub(crate) struct Recovery {
     /// Reads of them that failed.
     tries: u32,
     freed: Freed,
+    unproven: UnprovenBlocks,
     commits: u64,
 }
 
@@ -159,6 +160,7 @@ impl Lane {
                 torn: false,
                 tries: 0,
                 freed: Freed::default(),
+                unproven: UnprovenBlocks::default(),
                 commits: 0,
             }
             .into(),
@@ -455,6 +457,7 @@ impl Lane {
     fn end_recovery(&mut self, mut it: Recovery, cx: &mut Cx<'_>) {
         cx.free(it.buf, COMMIT_BLOCKS_MAX);
         self.forget_freed(&mut it, cx);
+        self.forget_unproven(&mut it, cx);
         if cx.shared.options.drop_clean || cx.shared.superblock.pairing.clean_lost {
             self.drop_clean(|_| true, cx);
         }

@@ -38,8 +38,8 @@ pub(crate) enum FlushWaiter {
     Replacing(usize, usize),
     /// A destage run of a lane.
     Run(usize, usize),
-    /// The promoted blocks of a lane, before they may be committed.
-    Promoted(usize),
+    /// A commit of promoted blocks of a lane, by its number: until then replay doesn't take them.
+    Promoted(usize, u64),
 }
 
 /// An origin at run time.
@@ -110,6 +110,18 @@ impl FlushGate {
         self.waiters.push((self.wanted, waiter));
     }
 
+    /// Joins the next flush that anybody wants.
+    fn join_any(&mut self, waiter: FlushWaiter) {
+        self.waiters.push((self.issued + 1, waiter));
+    }
+
+    /// Asks for a flush if anybody waits for one.
+    pub(crate) fn want_waited_for(&mut self) {
+        if self.waiters.iter().any(|it| it.0 > self.issued) {
+            self.want();
+        }
+    }
+
     /// Joins the flush in flight.
     fn join_current(&mut self, waiter: FlushWaiter) {
         self.waiters.push((self.issued, waiter));
@@ -151,11 +163,15 @@ impl Origin {
         self.base.0..self.base.0 + self.blocks
     }
 
-    /// Waits until all direct writes completed so far are durable; `false` if they are already.
+    /// Waits until all direct writes completed so far are durable; `false` if they are already. Promoted blocks are in no hurry: they wait for a flush that
+    /// somebody else wants.
     pub(crate) fn await_durable(&mut self, waiter: FlushWaiter) -> bool {
-        let promoted = matches!(waiter, FlushWaiter::Promoted(_));
+        let promoted = matches!(waiter, FlushWaiter::Promoted(..));
         let asked = self.doubtful && matches!(waiter, FlushWaiter::Request(_));
-        if self.unflushed || asked || (promoted && self.changed) {
+        if promoted && (self.unflushed || self.changed) {
+            self.flush.join_any(waiter);
+            true
+        } else if self.unflushed || asked {
             self.flush.join(waiter);
             true
         } else if self.flush.in_flight && (self.flushing_direct || (promoted && self.flushing_changed)) {
@@ -253,6 +269,11 @@ impl Shared {
     /// Whether this bug is planted: never, but in tests of the tests.
     pub(crate) fn planted(&self, canary: Canary) -> bool {
         self.options.planted(canary)
+    }
+
+    /// Flushes origins that promoted blocks wait for.
+    pub(crate) fn want_proof(&mut self) {
+        self.origins.iter_mut().for_each(|origin| origin.flush.want_waited_for());
     }
 
     /// Which origin a flat key belongs to.

@@ -167,6 +167,7 @@ impl Media {
             next_segment: (self.old_segments + nth + 2) as u32,
             lane: lane as u16,
             stream: 0,
+            unproven: 0,
             entries: (first..first + COMMIT_BLOCKS).map(dirty).collect(),
         };
         header.encode_into(block);

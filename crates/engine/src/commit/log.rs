@@ -32,6 +32,7 @@ impl Log {
             free: VecDeque::new(),
             tails: Default::default(),
             sealed: VecDeque::new(),
+            unproven: VecDeque::new(),
             depth: Depth::of(superblock.lanes),
             commits_most: commits_most(superblock.lanes),
             epoch: superblock.epoch,
@@ -266,6 +267,7 @@ impl Log {
     /// Whether anything is open, sealed and unwritten, or waited for.
     pub(crate) fn quiet(&self) -> bool {
         self.sealed.is_empty()
+            && !self.awaits_proof()
             && self.waiters.is_empty()
             && self.unsealed_waiters.is_empty()
             && self.notes.is_empty()

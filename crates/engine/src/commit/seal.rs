@@ -4,15 +4,13 @@
 use alloc::vec::Vec;
 
 use super::{CLEANED_WAITING_MAX, For, Note, Sealed};
-use crate::canary::Canary;
 use crate::event::Event;
 use crate::format::{COMMIT_ENTRIES_MAX, CommitHeader, Entry, Stream};
-use crate::index::Flat;
 use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::measured::Measured;
 use crate::mirror::{Copied, State};
-use crate::shared::{Cx, FlushWaiter, Origin, blocks_span};
+use crate::shared::{Cx, blocks_span};
 
 impl Lane {
     /// Seals the open commit of a stream if it is full, and no more are in flight than may be: else it waits for one of those, so that a device that
@@ -25,55 +23,15 @@ impl Lane {
 
     /// Seals the open commit of a stream and writes it.
     pub(crate) fn seal(&mut self, stream: Stream, cx: &mut Cx<'_>) {
-        let tail = &mut self.log.tails[stream as usize];
-        if tail.open.is_none() || tail.awaited_flushes > 0 {
+        if self.log.tails[stream as usize].open.is_none() {
             return;
         }
-        if stream == Stream::Promoted && !cx.shared.planted(Canary::FillNotFlushed) {
-            let waiter = FlushWaiter::Promoted(self.id);
-            let waits = |origin: &mut Origin| u32::from(origin.await_durable(waiter));
-            tail.awaited_flushes = cx.shared.origins.iter_mut().map(waits).sum();
-            if tail.awaited_flushes > 0 {
-                return;
-            }
+        if stream == Stream::Promoted && self.log.takes_no_unproven() {
+            // It stays open until one of those is proven.
+            cx.shared.want_proof();
+            return;
         }
         self.seal_now(stream, cx);
-    }
-
-    /// An origin's flush that promoted blocks waited for is over. Nothing was appended meanwhile, so
-    /// it covers them; if it failed they are dropped.
-    pub(crate) fn promoted_flushed(&mut self, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-        let tail = &mut self.log.tails[Stream::Promoted as usize];
-        tail.awaited_flushes -= 1;
-        tail.flush_failed |= result.is_err();
-        if tail.awaited_flushes > 0 {
-            return;
-        }
-        if core::mem::take(&mut tail.flush_failed) {
-            self.drop_promoted(|_| true, cx);
-        }
-        self.seal_now(Stream::Promoted, cx);
-    }
-
-    /// A flush of an origin failed that covered direct writes: it may have dropped them, and the next flush says nothing of that. What was written
-    /// through and is not committed yet must not become clean in the log.
-    pub(crate) fn drop_doubtful(&mut self, origin: usize, cx: &mut Cx<'_>) {
-        let places = cx.shared.origins[origin].places();
-        self.drop_promoted(|flat| places.contains(&flat.0), cx);
-    }
-
-    /// Drops blocks of the open commit of what is promoted.
-    fn drop_promoted(&mut self, which: impl Fn(Flat) -> bool, cx: &mut Cx<'_>) {
-        let Some(open) = &self.log.tails[Stream::Promoted as usize].open else { return };
-        let blocks = (open.header_slot + 1..).zip(&open.blocks).map(|(slot, block)| (slot, block.0));
-        let dropped: Vec<(u32, Flat)> = blocks.filter(|(_, flat)| which(*flat)).collect();
-        for (slot, flat) in dropped {
-            if self.index.get(flat).is_some_and(|found| found.slot == slot) {
-                self.unmap(flat, cx);
-                // An older copy may be in the log, of which a note that it was dropped was left out since the block had come back.
-                self.record_dropped(flat, cx);
-            }
-        }
     }
 
     fn seal_now(&mut self, stream: Stream, cx: &mut Cx<'_>) {
@@ -126,6 +84,11 @@ impl Lane {
         let seq = log.next_seq;
         log.next_seq += 1;
         log.segment_of(first).last_seq = seq;
+        if stream == Stream::Promoted {
+            let blocks = open.blocks.iter().map(|block| block.0).collect();
+            self.await_proof(seq, first, blocks, cx);
+        }
+        let log = &mut self.log;
         let header = CommitHeader {
             cache_tag: cx.shared.cache_tag,
             epoch: log.epoch,
@@ -135,6 +98,7 @@ impl Lane {
             next_segment: log.segment_after_head(stream as usize),
             lane: self.id as u16,
             stream: stream as u8,
+            unproven: log.count_unproven(),
             entries,
         };
         header.encode_into(cx.mem.bytes_mut(blocks_span(open.buf, 0, 1)));

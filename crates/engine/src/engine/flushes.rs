@@ -50,7 +50,7 @@ impl Coordinator {
             origin.doubtful |= origin.unflushed;
             let device = DeviceId::Origin(cx.shared.superblock.origins[at].id);
             cx.event(Event::DeviceFailed { device, op: Op::Flush, offset: 0, error });
-            if cx.shared.origins[at].unflushed {
+            if cx.shared.origins[at].unflushed || cx.shared.origins[at].changed {
                 lanes.iter_mut().for_each(|lane| lane.drop_doubtful(at, cx));
             }
         }
@@ -86,7 +86,7 @@ impl Coordinator {
             }
             FlushWaiter::Replacing(lane, piece) => lanes[lane].drop_replaced(piece, result, cx),
             FlushWaiter::Run(lane, run) => lanes[lane].run_flushed(run, result, cx),
-            FlushWaiter::Promoted(lane) => lanes[lane].promoted_flushed(result, cx),
+            FlushWaiter::Promoted(lane, seq) => lanes[lane].promoted_flushed(seq, result, cx),
         }
     }
 
@@ -121,7 +121,7 @@ impl Coordinator {
         let (taken, left) = core::mem::take(&mut self.until_drained).into_iter().partition(|waiter| match *waiter {
             FlushWaiter::Piece(lane, piece) => cx.shared.origin_of(lanes[lane].pieces[piece].first) == origin,
             FlushWaiter::Request(request) => requests[request].origin == origin,
-            FlushWaiter::Replacing(..) | FlushWaiter::Run(..) | FlushWaiter::Promoted(_) => false,
+            FlushWaiter::Replacing(..) | FlushWaiter::Run(..) | FlushWaiter::Promoted(..) => false,
         });
         self.until_drained = left;
         taken

@@ -82,6 +82,7 @@ impl Coordinator {
         for lane in &mut *lanes {
             lane.seal_all(cx);
         }
+        cx.shared.want_proof();
         self.flush_devices(lanes, cx);
         let flushed = cx.shared.origins.iter().all(|origin| origin.flush.idle());
         let quiet = self.persist.idle() && !self.cache_flushing && cx.shared.members.idle();

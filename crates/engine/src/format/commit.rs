@@ -108,6 +108,9 @@ pub struct CommitHeader {
     pub lane: u16,
     /// Its stream's number.
     pub stream: u8,
+    /// So many of the latest commits of promoted blocks, this one among them, hold what was not known to be durable on its origin
+    /// when this one was sealed.
+    pub unproven: u8,
     /// What it holds.
     pub entries: Vec<Entry>,
 }
@@ -131,6 +134,7 @@ impl CommitHeader {
         media.next_segment = self.next_segment.into();
         media.lane = self.lane.into();
         media.stream = self.stream;
+        media.unproven = self.unproven;
         media.entry_count = (self.entries.len() as u16).into();
         media.data_blocks = (self.data_blocks() as u16).into();
         for (to, from) in media.entries.iter_mut().zip(&self.entries) {
@@ -162,6 +166,7 @@ impl CommitHeader {
             next_segment: media.next_segment.get(),
             lane: media.lane.get(),
             stream: media.stream,
+            unproven: media.unproven,
             entries,
         };
         let numbers = [it.epoch, it.seq, it.durable_seq];

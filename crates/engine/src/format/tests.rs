@@ -61,6 +61,7 @@ fn commit() -> CommitHeader {
         next_segment: 15,
         lane: 1,
         stream: 0,
+        unproven: 1,
         entries: vec![Entry::Dirty { key, checksum: 1 }, Entry::Freed { segment: 3 }, Entry::Dead],
     }
 }

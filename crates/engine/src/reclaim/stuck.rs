@@ -46,7 +46,7 @@ impl Lane {
         (0..).zip(&self.log.segments).all(|(id, segment)| match segment.state {
             State::Free | State::Open => true,
             State::Closed | State::Victim => held.binary_search(&id).is_ok(),
-            State::Freeing => false,
+            State::Unproven | State::Freeing => false,
         })
     }
 

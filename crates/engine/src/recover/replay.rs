@@ -37,6 +37,7 @@ impl Lane {
             }
         }
         let slots = self.log.segment_slots();
+        it.unproven.follow(header, slot);
         let mut at = slot;
         for entry in &header.entries {
             at += u32::from(entry.has_data());
@@ -96,6 +97,16 @@ impl Lane {
         let mut gone = Vec::new();
         self.index.for_each(|flat, _| gone.extend(range.contains(&flat).then_some(flat)));
         gone.into_iter().for_each(|flat| self.unmap(flat, cx));
+    }
+
+    /// Takes out of the index what may not be durable on its origin.
+    pub(super) fn forget_unproven(&mut self, it: &mut Recovery, cx: &mut Cx<'_>) {
+        for (key, slot) in core::mem::take(&mut it.unproven).at_end() {
+            let Some(flat) = cx.shared.flat(key) else { continue };
+            if self.index.get(flat).is_some_and(|found| found.slot == slot && !found.dirty) {
+                self.unmap(flat, cx);
+            }
+        }
     }
 
     /// Takes out of the index what was in freed segments.

@@ -101,6 +101,7 @@ impl Reader<'_> {
             next_segment: NO_SLOT,
             lane: lane as u16,
             stream: 0,
+            unproven: 0,
             entries: (slot + 1..to).map(entry).collect(),
         }
     }

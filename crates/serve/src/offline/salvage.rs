@@ -205,6 +205,7 @@ impl Reader<'_> {
             self.replay_epoch(&mut it, &mut replay, &commits, headers, later);
             end = Some((*epoch, replay.next));
         }
+        it.walk.forget_unproven();
         if replay.next < least {
             self.gap(&mut it, &mut replay, least, None);
         }

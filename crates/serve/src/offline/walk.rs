@@ -11,7 +11,7 @@ use std::io;
 use flashfront_device::real::DeviceFile;
 use flashfront_engine::format::{
     CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, CommitHeader, Entry, STREAMS, Superblock,
-    decode_checkpoint_ages, decode_checkpoint_entries, seal_checksum,
+    UnprovenBlocks, decode_checkpoint_ages, decode_checkpoint_entries, seal_checksum,
 };
 use flashfront_engine::{BLOCK_BYTES, Key};
 
@@ -41,10 +41,23 @@ pub(super) struct LaneWalk {
     pub(super) commits: Vec<(u64, u32, u32)>,
     /// What is in the cache.
     pub(super) live: BTreeMap<Key, Live>,
+    /// What of it may not be durable on its origin, as far as the log was applied.
+    pub(super) unproven: UnprovenBlocks,
     /// Last commit of each segment.
     pub(super) last_seq: Vec<u64>,
     /// The log ends in a commit that is not whole; its number.
     pub(super) torn: Option<u64>,
+}
+
+impl LaneWalk {
+    /// The log ends here: what may not be durable on its origin is not taken.
+    pub(super) fn forget_unproven(&mut self) {
+        for (key, slot) in std::mem::take(&mut self.unproven).at_end() {
+            if self.live.get(&key).is_some_and(|live| live.slot == slot && !live.dirty) {
+                self.live.remove(&key);
+            }
+        }
+    }
 }
 
 /// Reads a cache device block by block.
@@ -236,6 +249,7 @@ impl Reader<'_> {
             walk.commits.push((header.seq, slot, header.data_blocks()));
             self.apply(walk, &mut owners, &header, slot);
         }
+        walk.forget_unproven();
         // The rest of the log, if there is any, begins in one of these.
         let open = heads.into_iter().map(|slot| slot / self.superblock.segment_blocks).chain(next_segments);
         self.look_behind(walk, head, next, &open.collect::<Vec<u32>>());
@@ -249,6 +263,7 @@ impl Reader<'_> {
     pub(super) fn apply(&self, walk: &mut LaneWalk, owners: &mut BTreeMap<u32, Key>, header: &CommitHeader, slot: u32) {
         let segment_slots = self.superblock.segment_blocks;
         walk.last_seq[(slot / segment_slots) as usize] = header.seq;
+        walk.unproven.follow(header, slot);
         let mut at = slot;
         let forget = |walk: &mut LaneWalk, owners: &mut BTreeMap<u32, Key>, key: Key| {
             if let Some(old) = walk.live.remove(&key) {

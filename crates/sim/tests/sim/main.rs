@@ -29,3 +29,4 @@ mod shadow;
 mod sweep;
 mod torture;
 mod trace;
+mod unproven;

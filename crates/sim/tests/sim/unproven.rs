@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is written through is in the log before the origin has flushed it: no power cut may leave it there if the origin has lost it (invariant 3).
+
+use flashfront_device::sim::Fate;
+use flashfront_device::wrap::{Fault, Rule};
+use flashfront_engine::{Control, DeviceError, Mode, Op, Options, OriginId, policy};
+use flashfront_sim::{Client, OriginSpec, WorldSpec};
+
+/// Of 32 sectors each, which is what the requests of these tests write.
+const PIECES: u64 = 500;
+
+/// A log of 1024 segments of 16 blocks: 64 commits may wait to be proven. All that misses is cached.
+fn client() -> Client {
+    let origins = vec![OriginSpec { size_bytes: 32 << 20, logical_block_bytes: 512, mode: Mode::Writethrough }];
+    let policy = policy::by_name("reinsert").expect("a policy");
+    let options = Options { policy, sequential_bypass_bytes: 0, ..Options::default() };
+    let mut client = Client::fresh(WorldSpec { segments_per_lane: 1024, origins, options, ..WorldSpec::default() });
+    client.flush(0);
+    client.finish();
+    client
+}
+
+fn write_through(client: &mut Client, pieces: impl IntoIterator<Item = u64>) {
+    for nth in pieces {
+        client.write(0, nth * 32, 32, false);
+        client.finish();
+    }
+}
+
+fn flushes(client: &Client) -> u64 {
+    client.world.engine().status().counters.origin_flushes
+}
+
+#[test]
+fn many_commits_share_a_flush_of_the_origin() {
+    let mut client = client();
+    let (flushes_before, commits_before) = (flushes(&client), client.world.counters().commits);
+    write_through(&mut client, 0..PIECES);
+    let commits = client.world.counters().commits - commits_before;
+    assert!(commits > 100, "{commits}");
+    let flushes = flushes(&client) - flushes_before;
+    assert!(flushes > 0 && flushes <= commits / 16, "{flushes} flushes for {commits} commits");
+    client.leave();
+}
+
+#[test]
+fn what_no_flush_has_covered_is_not_replayed() {
+    for fate in [Fate::Kept, Fate::Lost] {
+        let mut client = client();
+        write_through(&mut client, 0..20);
+        client.world.pass(1_000_000_000);
+        client.crash(1, Fate::Kept, fate);
+        let opened = client.open();
+        assert_eq!(opened.blocks_cached, 0, "{fate:?}");
+        assert!(opened.commits_replayed >= 4, "{opened:?}");
+        client.read_all();
+        client.leave();
+    }
+}
+
+#[test]
+fn what_a_flush_has_covered_is_replayed() {
+    let mut client = client();
+    write_through(&mut client, 0..20);
+    client.flush(0);
+    client.finish();
+    write_through(&mut client, 20..40);
+    client.world.pass(1_000_000_000);
+    client.crash(1, Fate::Kept, Fate::Lost);
+    let opened = client.open();
+    // Of the commits of 15 blocks one was open when the flush came.
+    assert!((20 * 4 - 14..=20 * 4).contains(&opened.blocks_cached), "{opened:?}");
+    client.read_all();
+    client.leave();
+}
+
+/// Nor if a later flush succeeds: what the failed one had dropped it says nothing of.
+#[test]
+fn what_a_failed_flush_has_dropped_is_never_proven() {
+    for more in [0, 20, 300] {
+        let mut client = client();
+        client.make_origins_fickle();
+        write_through(&mut client, 0..20);
+        client.world.origins[0].faults.fail_nth(0, Some(Op::Flush), DeviceError::Io);
+        client.flush(0);
+        client.finish();
+        assert_eq!(client.take_failed().len(), 1, "the client is told");
+        client.flush(0);
+        client.finish();
+        write_through(&mut client, 100..100 + more);
+        client.flush(0);
+        client.finish();
+        write_through(&mut client, 450..470);
+        assert_eq!(client.take_failed(), []);
+        client.crash(1, Fate::Kept, Fate::Lost);
+        client.open();
+        client.read(0, 0, 20 * 32);
+        client.finish();
+        client.world.control(Control::SetMode { origin: OriginId(0), mode: Mode::Passthrough });
+        client.read(0, 0, 20 * 32);
+        client.finish();
+        client.leave();
+    }
+}
+
+/// What isn't proven can't be reclaimed, but is never more than a sixteenth of the log.
+#[test]
+fn an_origin_that_never_flushes_stops_nobody() {
+    let mut client = client();
+    let never = Fault::Stall { hold_ns: u64::MAX / 4 };
+    client.world.origins[0].faults.order(Rule { op: Some(Op::Flush), ..Rule::always(never) });
+    // Twice what the cache holds.
+    for round in 0..16 {
+        write_through(&mut client, (0..PIECES).map(|nth| (nth * 7 + round) % PIECES));
+        client.read(0, round * 512, 512);
+        client.finish();
+    }
+    assert_eq!(client.take_failed(), []);
+    client.judge();
+}
+
+#[test]
+fn a_stop_proves_all() {
+    let mut client = client();
+    write_through(&mut client, 0..20);
+    client.stop();
+    client.crash(1, Fate::Lost, Fate::Lost);
+    let opened = client.open();
+    assert_eq!(opened.blocks_cached, 20 * 4);
+    client.leave();
+}
