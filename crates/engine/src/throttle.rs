@@ -136,10 +136,11 @@ fn soft(limit: u64) -> u64 {
 }
 
 /// What is kept of the limit for each of so many origins: an eighth for all others of one, and room for a piece, however long, but not more than half
-/// of the limit for all. Of one that is too small for that, nothing.
+/// of the limit for all, nor so much that a piece of one finds no room beside what is kept for the others.
 fn kept(limit: u64, origins: u64) -> u64 {
-    let kept = (limit / 8 / (origins - 1).max(1)).max(PIECE_BLOCKS_MAX).min(limit / 2 / origins);
-    if limit < 2 * PIECE_BLOCKS_MAX { 0 } else { kept }
+    let others = (origins - 1).max(1);
+    let beside_a_piece = limit.saturating_sub(PIECE_BLOCKS_MAX) / others;
+    (limit / 8 / others).max(PIECE_BLOCKS_MAX).min(limit / 2 / origins).min(beside_a_piece)
 }
 
 impl Throttle {
@@ -266,6 +267,20 @@ mod tests {
         assert_eq!(pause_ns(950, ns_per_block), ns_per_block, "as fast as destage");
         assert_eq!(last, 4 * ns_per_block);
         assert_eq!(pause_ns(1000, u64::MAX), PAUSE_MAX_NS);
+    }
+
+    /// However small the limit: with nothing kept below 514 blocks, as it was, an origin that fell silent when it had all of 307 stopped the other one.
+    #[test]
+    fn of_any_limit_something_is_kept_beside_the_longest_piece() {
+        for (limit, origins) in (PIECE_BLOCKS_MAX..2000).flat_map(|limit| (2..6).map(move |origins| (limit, origins))) {
+            let (kept, others) = (kept(limit, origins), origins - 1);
+            assert!(kept * others + PIECE_BLOCKS_MAX <= limit, "of {limit} blocks, {origins} origins");
+            assert!(kept * origins <= limit / 2, "of {limit} blocks, {origins} origins");
+            assert!(
+                kept > 0 || limit < PIECE_BLOCKS_MAX + others || limit / 2 < origins,
+                "of {limit} blocks, {origins} origins"
+            );
+        }
     }
 
     /// After random blocks a long write must not be taken for many of them, nor a short one of a stream for a whole run.
