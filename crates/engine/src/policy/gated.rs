@@ -10,7 +10,7 @@
 //!   reclaimed, dirty blocks aside, becomes free in any case, but for 16 segments that may be copied whole on credit: else writes would have to wait
 //!   until a whole zone of hot blocks was copied.
 //! - **What adapts.** A ghost that comes back shows what was done wrong. From the zone of writes: that share grows; from
-//!   the main zone: it shrinks (as ARC's p: Megiddo and Modha, FAST 2003), and the gate rises, since what was
+//!   the main zone: it shrinks (`share.rs`), and the gate rises, since what was
 //!   admitted pushed out what was needed. One that was declined: the gate falls. A step up is sixteen steps down, because
 //!   blocks that were declined come back all the time, and an admission costs a write of flash.
 //! - **The open gate.** Where the gate has fallen to nothing and the main zone is full of junk (of what it loses no more than a 24th is missed), first
@@ -30,6 +30,7 @@ use alloc::boxed::Box;
 
 use super::fifo::Fifo;
 use super::ghost::{self, From, Ghost, Seen};
+use super::share::Share;
 use super::{Build, Capacity, HITS_MAX, Hold, Policy, Spec, Verdict, Zone};
 use crate::types::SegmentId;
 
@@ -42,11 +43,6 @@ pub(super) const SPEC: Spec<Build> = Spec {
 
 /// Ghosts per block of the cache, in quarters: 2.5 bytes, with the index's 8.4 and all else just under 12.
 const GHOST_QUARTERS: u64 = 5;
-/// The share of writes: at first, at least, at most; of 100. At most so much that what is read keeps a place from which its ghosts can come back (with 90
-/// instead of 97 a trace of rewrites, `br_mssql`, had 15.8 % hits instead of 18.8, and the mean of twelve traces was 0.05 points lower).
-const SHARE_FIRST: u64 = 25;
-const SHARE_MIN: u64 = 1;
-const SHARE_MAX: u64 = 97;
 /// The gate in steps: one sighting, the steps up and down, the highest.
 const SIGHTING: u32 = 256;
 const GATE_UP: u32 = 16;
@@ -86,12 +82,10 @@ const JUNK_MIN: u32 = 32;
 const LOST_WINDOW: u32 = 2048;
 
 struct Gated {
-    blocks: u64,
     segment_blocks: u64,
     writes: Fifo,
     main: Fifo,
-    /// Blocks that the zone of writes may have.
-    share: u64,
+    share: Share,
     gate: u32,
     ghost: Ghost,
     /// Blocks that may still be copied forward, in sixteenths.
@@ -115,11 +109,10 @@ impl Gated {
     fn new(capacity: Capacity) -> Self {
         let blocks = capacity.blocks();
         Self {
-            blocks,
             segment_blocks: u64::from(capacity.segment_blocks),
             writes: Fifo::default(),
             main: Fifo::default(),
-            share: blocks * SHARE_FIRST / 100,
+            share: Share::new(blocks),
             gate: 0,
             ghost: Ghost::new(blocks * GHOST_QUARTERS / 4),
             copies: 0,
@@ -140,8 +133,8 @@ impl Gated {
     /// A ghost came back: the zone that it left, or had no room for it, was too small.
     fn learn_share(&mut self, from: From) {
         match from {
-            From::Writes => self.share = (self.share + 1).min(self.blocks * SHARE_MAX / 100),
-            From::Main | From::Refused => self.share = self.share.saturating_sub(1).max(self.blocks * SHARE_MIN / 100),
+            From::Writes => self.share.misses(Zone::Writes),
+            From::Main | From::Refused => self.share.misses(Zone::Main),
             From::Declined => {}
         }
     }
@@ -267,7 +260,7 @@ impl Policy for Gated {
     }
 
     fn victim(&mut self, evictable: &dyn Fn(SegmentId) -> bool) -> Option<SegmentId> {
-        let victim = if self.writes.len() as u64 * self.segment_blocks > self.share {
+        let victim = if self.share.is_exceeded_by(self.writes.len() as u64 * self.segment_blocks) {
             self.writes.take(evictable).or_else(|| self.main.take(evictable))
         } else {
             self.main.take(evictable).or_else(|| self.writes.take(evictable))
@@ -302,6 +295,7 @@ impl Policy for Gated {
     }
 
     fn dropped(&mut self, key: u64, zone: Zone, hits: u8) {
+        self.share.loses(zone);
         let seen = match zone {
             Zone::Writes => Seen { from: From::Writes, count: 1 + hits },
             Zone::Main => {

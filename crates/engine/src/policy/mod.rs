@@ -9,6 +9,7 @@ use alloc::boxed::Box;
 use crate::types::SegmentId;
 
 mod ghost;
+mod share;
 mod spec;
 #[cfg(test)]
 mod tests;
