@@ -158,8 +158,8 @@ impl Lane {
             // A clean block of an open commit may never become durable, and then its slot would hold
             // something else. (A dirty one will be: its commit is sealed before the head is written.)
             // Nor may one of a segment that is given up: the entry that says so may be before `seq`. Nor what its origin may still lose.
-            let may_go = || log.unsealed(found.slot) || log.given_up(found.slot) || log.awaits_proof_of(found.slot);
-            if found.dirty || !may_go() {
+            let may_vanish = || log.unsealed(found.slot) || log.given_up(found.slot) || log.awaits_proof_of(found.slot);
+            if found.dirty || !may_vanish() {
                 let key = cx.shared.key(flat);
                 let (slot, dirty, hits, checksum) = (found.slot, found.dirty, found.hits, found.checksum);
                 pending.push(CheckpointEntry { key, dirty, hits, slot, checksum });

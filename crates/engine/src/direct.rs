@@ -214,7 +214,7 @@ impl Lane {
     }
 
     /// Puts whole blocks that were written through into the cache, if they were there before or the policy wants
-    /// them; they are committed only after the origin's flush (see `commit`).
+    /// them; replay takes them only if the origin has flushed them (see `commit/unproven`).
     fn keep_written(&mut self, at: usize, cx: &mut Cx<'_>) {
         let piece = &self.pieces[at];
         if piece.bypass || cx.shared.cache_failed {

@@ -369,6 +369,9 @@ impl Coordinator {
         if core::mem::take(&mut cx.shared.members.lead_changed) {
             lanes.iter_mut().for_each(|lane| lane.lead_changed(cx));
         }
+        if cx.shared.members.other().is_none() {
+            lanes.iter_mut().for_each(|lane| lane.elsewhere.clear());
+        }
         while !cx.shared.members.ended.is_empty() {
             for (lane, io, result) in core::mem::take(&mut cx.shared.members.ended) {
                 self.hand_on(lane, io, result, lanes, cx);

@@ -21,6 +21,7 @@ use crate::index::{Flat, Found, Index};
 use crate::io::{DeviceError, DeviceId, RequestError};
 use crate::locks::Locks;
 use crate::memory::Buf;
+use crate::mirror::Copies;
 use crate::neighbours::{Neighbours, WideRead};
 use crate::piece::{Piece, PieceKind};
 use crate::places::Places;
@@ -151,8 +152,8 @@ pub(crate) struct Lane {
     pub(crate) breaks: BTreeSet<Flat>,
     /// Dirty blocks that could not be read, by a run or to be moved: they are tried one by one.
     pub(crate) suspect: BTreeSet<Flat>,
-    /// Dirty blocks that are read from the other member of a mirrored cache; and why: they couldn't be read from the lead, or are something else there (`Ok`).
-    pub(crate) elsewhere: BTreeMap<Flat, Result<(), DeviceError>>,
+    /// Dirty blocks that are not sound on both members of a mirrored cache.
+    pub(crate) elsewhere: BTreeMap<Flat, Copies>,
     /// Blocks that are no longer in the index, while the log doesn't say so durably, and how often that is still to be said.
     pub(crate) unrecorded: BTreeMap<Flat, u32>,
     /// Those who wait until it is recorded that this cache must not be replayed.

@@ -77,6 +77,17 @@ pub(crate) struct Members {
     pub(crate) lead_changed: bool,
 }
 
+/// What is known of a dirty block whose copies on two members are not both sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copies {
+    /// It couldn't be read from the lead: the other one is asked.
+    Unreadable,
+    /// On the lead it is something else: the other one is asked.
+    Rotten,
+    /// The other one has something else, as it couldn't be read while that was filled: the lead is asked.
+    OfLead,
+}
+
 impl Members {
     pub(crate) fn new(superblock: &Superblock) -> Self {
         let whole = superblock.pairing.mirror == Mirror::Whole;

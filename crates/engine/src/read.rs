@@ -16,7 +16,7 @@ use crate::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::lane::{Lane, LaneIo, SlotsRead};
 use crate::measured::Measured;
 use crate::memory::{Memory, Span};
-use crate::mirror::device;
+use crate::mirror::{Copies, device};
 use crate::shared::{Cx, blocks_span};
 use crate::types::{BLOCK_BYTES, Mode};
 use crate::under_way::Reading;
@@ -106,7 +106,7 @@ impl Lane {
                 block += 1;
                 continue;
             }
-            let (mut checksums, elsewhere) = (smallvec![found.checksum], self.elsewhere.contains_key(&flat));
+            let (mut checksums, device) = (smallvec![found.checksum], self.holder(flat, cx));
             let from = block;
             block += 1;
             while block < blocks {
@@ -114,7 +114,7 @@ impl Lane {
                 let next =
                     self.index.get(flat).filter(|next| readable(*next) && next.slot == found.slot + (block - from));
                 let Some(next) = next.filter(|next| self.on_device(next.slot)) else { break };
-                if self.elsewhere.contains_key(&flat) != elsewhere {
+                if self.holder(flat, cx) != device {
                     break;
                 }
                 self.index.touch(flat);
@@ -122,7 +122,6 @@ impl Lane {
                 checksums.push(next.checksum);
                 block += 1;
             }
-            let device = self.holder(flat, cx);
             self.read_slots(SlotsRead { piece: at, at: from, slot: found.slot, checksums, device }, cx);
         }
         self.read_step(at, cx);
@@ -145,7 +144,7 @@ impl Lane {
     /// Which member of a mirrored cache a block is read from.
     pub(crate) fn holder(&self, flat: Flat, cx: &Cx<'_>) -> DeviceId {
         match cx.shared.members.other() {
-            Some(other) if self.elsewhere.contains_key(&flat) => device(other),
+            Some(other) if self.elsewhere.get(&flat).is_some_and(|copies| *copies != Copies::OfLead) => device(other),
             _ => cx.lead(),
         }
     }
@@ -166,17 +165,22 @@ impl Lane {
         match cx.shared.members.other() {
             // Else the lead is another one by now.
             None => (from == cx.lead()).then_some(result),
-            Some(other) if from == device(other) => {
-                let of_lead = self.elsewhere.get(&flat).copied().unwrap_or(result);
-                if of_lead.is_err() {
-                    // Where it may be readable again. The other one lacks what couldn't be read while it was filled (test:
-                    // `a_mirror_that_lacks_a_block_does_not_hide_it`).
-                    self.elsewhere.remove(&flat);
+            Some(other) if from == device(other) => match (self.elsewhere.get(&flat), result) {
+                (Some(Copies::Rotten), _) => Some(result),
+                // The lead couldn't read it, which may pass (test: `a_mirror_that_lacks_a_block_does_not_hide_it`).
+                (_, Ok(())) => {
+                    self.elsewhere.insert(flat, Copies::OfLead);
+                    Some(Err(DeviceError::Io))
                 }
-                Some(result.and(of_lead))
-            }
+                (_, Err(_)) => {
+                    self.elsewhere.remove(&flat);
+                    Some(result)
+                }
+            },
+            Some(_) if self.elsewhere.get(&flat) == Some(&Copies::OfLead) => Some(result),
             Some(_) => {
-                if self.elsewhere.insert(flat, result).is_none() {
+                let copies = if result.is_ok() { Copies::Rotten } else { Copies::Unreadable };
+                if self.elsewhere.insert(flat, copies).is_none() {
                     // What has one sound copy should soon have one on the origin.
                     self.urgent.insert(flat);
                     let key = cx.shared.key(flat);

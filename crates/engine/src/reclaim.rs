@@ -139,8 +139,8 @@ impl Lane {
                 if !has_place && cx.shared.away && self.reclaim.compacting.is_none() {
                     self.checkpoint.wanted |= self.checkpoint_helps(self.log.segment_slots() / COMPACTED_PART);
                 }
-                if self.log.has_full_unproven() {
-                    cx.shared.want_proof();
+                if has_place && self.log.has_full_unproven() {
+                    self.hurry_proof(cx);
                 }
                 return;
             };

@@ -53,6 +53,7 @@ pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
     }
     cx.shared.members.state = State::Syncing;
     for lane in lanes {
+        lane.elsewhere.clear();
         lane.log.segments.iter_mut().for_each(|segment| segment.mirrored = false);
         // While it opens it has no set of them.
         let of = lane.log.segments.iter().map(|segment| u64::from(segment.dirty)).sum();

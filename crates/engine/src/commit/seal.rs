@@ -28,7 +28,7 @@ impl Lane {
         }
         if stream == Stream::Promoted && self.log.takes_no_unproven() {
             // It stays open until one of those is proven.
-            cx.shared.want_proof();
+            self.hurry_proof(cx);
             return;
         }
         self.seal_now(stream, cx);

@@ -17,9 +17,10 @@ use crate::io::DeviceError;
 use crate::lane::Lane;
 use crate::shared::{Cx, FlushWaiter, Origin};
 
-/// Of a lane at most, which bounds what a power cut takes from the cache: 64 MiB. A flush is asked for when there are half as many, so that they never stop who reads.
+/// Of a lane at most, which bounds what a power cut takes from the cache: 64 MiB. A flush is asked for when there are more than half as many, so that they
+/// hardly ever stop who reads.
 const UNPROVEN_MAX: usize = 64;
-/// The part of a lane's segments that they may be in: those can't be reclaimed.
+/// And at most one for so many segments: those that they are in can't be reclaimed.
 const UNPROVEN_PART: usize = 16;
 
 /// One of them.
@@ -89,14 +90,22 @@ impl Lane {
             return;
         }
         let waiter = FlushWaiter::Promoted(self.id, seq);
-        let waits = |origin: &mut Origin| u32::from(origin.await_durable(waiter));
+        let is_of = |origin: &Origin| blocks.iter().any(|flat| origin.places().contains(&flat.0));
+        let waits = |origin: &mut Origin| u32::from(is_of(origin) && origin.await_durable(waiter));
         let awaits = cx.shared.origins.iter_mut().map(waits).sum();
         if awaits > 0 || !self.log.unproven.is_empty() {
             self.log.unproven.push_back(Unproven { seq, first, blocks, awaits, failed: false });
         }
         if self.log.unproven.len() > self.log.unproven_most() / 2 {
-            cx.shared.want_proof();
+            self.hurry_proof(cx);
         }
+    }
+
+    /// Asks for what the first of them waits for: a flush, or if that failed a checkpoint.
+    pub(crate) fn hurry_proof(&mut self, cx: &mut Cx<'_>) {
+        cx.shared.want_proof();
+        let failed = self.log.unproven.front().is_some_and(|it| it.failed && it.awaits == 0);
+        self.checkpoint.wanted |= failed && self.checkpoint.resting();
     }
 
     /// A flush of an origin that one waited for is over.
@@ -104,7 +113,6 @@ impl Lane {
         if let Some(it) = self.log.unproven.iter_mut().find(|it| it.seq == seq) {
             it.awaits -= 1;
             it.failed |= result.is_err();
-            self.checkpoint.wanted |= it.failed;
         }
         self.take_proof(cx);
     }
@@ -134,6 +142,7 @@ impl Lane {
         let open = open.flat_map(|open| (open.header_slot + 1..).zip(open.blocks.iter().map(|block| block.0)));
         let sealed = log.unproven.iter().filter(|it| it.awaits > 0).flat_map(Unproven::blocks);
         let doubtful: Vec<(u32, Flat)> = open.chain(sealed).filter(|(_, flat)| places.contains(&flat.0)).collect();
+        self.window.forget(Flat(places.start), Flat(places.end));
         for (slot, flat) in doubtful {
             if self.index.get(flat).is_some_and(|found| found.slot == slot) {
                 self.unmap(flat, cx);

@@ -197,10 +197,9 @@ impl Lane {
             let (slot, expected) = self.runs[run].versions[nth as usize];
             if self.index.kept(cx.shared.checksum(cx.mem, flat, blocks_span(buf, nth, 1))) != expected {
                 sound = false;
-                if let Some(result) = self.try_other(flat, slot, device, Ok(()), cx)
-                    && self.damaged(flat, slot, result, cx)
-                {
-                    self.lose(flat, slot, cx);
+                // `Err`: the lead is tried once more, by a run of it alone.
+                if let Some(Ok(())) = self.try_other(flat, slot, device, Ok(()), cx) {
+                    self.damaged(flat, slot, Ok(()), cx);
                 }
             }
         }

@@ -251,22 +251,29 @@ fn a_mirror_that_is_whole_has_all_that_is_dirty() {
 /// read once more is no proof that it is lost.
 #[test]
 fn a_mirror_that_lacks_a_block_does_not_hide_it() {
-    let mut client = Client::fresh(WorldSpec { mirrored: false, ..spec() });
-    client.world.origins[0].faults.fail_range(0..u64::MAX, Some(Op::Write), DeviceError::Io);
-    write_and_flush(&mut client, 7);
-    client.world.put_beside();
-    client.world.cache.faults.fail_range(0..u64::MAX, Some(Op::Read), DeviceError::Io);
-    client.world.control(Control::AddMirror);
-    assert!(client.world.drive_until(|world| world.events.contains(&Event::MirrorWhole)));
-    client.world.cache.faults.heal();
-    client.world.cache.faults.fail_nth(0, Some(Op::Read), DeviceError::Io);
-    client.read(0, 7 * 8, 8);
-    client.finish();
-    assert_eq!(client.take_failed().len(), 1, "neither device had it then");
-    let events = client.take_events();
-    assert!(!events.iter().any(|event| matches!(event, Event::Corrupt { .. })), "{events:?}");
-    nobody_noticed(&mut client);
-    leave(client);
+    for (readers, destaged) in [(1, false), (2, false), (1, true), (2, true)] {
+        let mut client = Client::fresh(WorldSpec { mirrored: false, ..spec() });
+        client.world.origins[0].faults.fail_range(0..u64::MAX, Some(Op::Write), DeviceError::Io);
+        write_and_flush(&mut client, 7);
+        client.world.put_beside();
+        client.world.cache.faults.fail_range(0..u64::MAX, Some(Op::Read), DeviceError::Io);
+        client.world.control(Control::AddMirror);
+        assert!(client.world.drive_until(|world| world.events.contains(&Event::MirrorWhole)));
+        client.world.cache.faults.heal();
+        for nth in 0..readers {
+            client.world.cache.faults.fail_nth(nth, Some(Op::Read), DeviceError::Io);
+        }
+        if destaged {
+            client.world.origins[0].faults.heal();
+        }
+        (0..readers).for_each(|_| _ = client.read(0, 7 * 8, 8));
+        client.finish();
+        assert_eq!(client.take_failed().len(), readers as usize, "neither device had it then");
+        let events = client.take_events();
+        assert!(!events.iter().any(|event| matches!(event, Event::Corrupt { .. })), "{events:?}");
+        nobody_noticed(&mut client);
+        leave(client);
+    }
 }
 
 /// What is asked for too early would be forgotten.
