@@ -81,6 +81,8 @@ impl Coordinator {
     pub(super) fn close(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         for lane in &mut *lanes {
             lane.seal_all(cx);
+            // What is promoted may wait for one, and nothing comes after this.
+            lane.checkpoint_step(cx);
         }
         cx.shared.want_proof();
         self.flush_devices(lanes, cx);

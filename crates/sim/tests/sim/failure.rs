@@ -324,3 +324,37 @@ fn what_a_failed_flush_dropped_is_not_committed_as_clean() {
     client.read(0, 320, 8);
     client.finish();
 }
+
+/// What the policy declined waits in RAM for its next reader, who may have it committed: after a failed flush the origin is asked what it has.
+#[test]
+fn what_a_failed_flush_may_have_dropped_leaves_the_window() {
+    for fails in [false, true] {
+        let origins = vec![OriginSpec { size_bytes: 16 << 20, logical_block_bytes: 512, mode: Mode::Writethrough }];
+        let mut spec = WorldSpec { segments_per_lane: 24, origins, ..WorldSpec::default() };
+        (spec.options.sequential_bypass_bytes, spec.options.read_around_blocks) = (0, 0);
+        let mut client = Client::fresh(spec);
+        // Nothing of it comes back, until the policy declines what it sees for the first time.
+        for nth in 0..3000 {
+            client.read(0, nth * 7919 % 3000 * 8, 8);
+            client.finish();
+        }
+        let places = || (0..4).map(|nth| 25_600 + nth * 64);
+        for at in places() {
+            client.write(0, at, 8, false);
+            client.finish();
+        }
+        if fails {
+            client.world.origins[0].faults.fail_nth(0, Some(Op::Flush), DeviceError::Io);
+        }
+        client.flush(0);
+        client.finish();
+        assert_eq!(client.take_failed().len(), usize::from(fails), "the client is told");
+        let before = client.world.counters().ram_hits;
+        for at in places() {
+            client.read(0, at, 8);
+            client.finish();
+        }
+        let from_ram = client.world.counters().ram_hits - before;
+        assert!(if fails { from_ram == 0 } else { from_ram > 0 }, "a flush that fails: {fails}, {from_ram} from RAM");
+    }
+}

@@ -11,10 +11,14 @@ const PIECES: u64 = 500;
 
 /// A log of 1024 segments of 16 blocks: 64 commits may wait to be proven. All that misses is cached.
 fn client() -> Client {
+    client_with(1024)
+}
+
+fn client_with(segments_per_lane: u32) -> Client {
     let origins = vec![OriginSpec { size_bytes: 32 << 20, logical_block_bytes: 512, mode: Mode::Writethrough }];
     let policy = policy::by_name("reinsert").expect("a policy");
     let options = Options { policy, sequential_bypass_bytes: 0, ..Options::default() };
-    let mut client = Client::fresh(WorldSpec { segments_per_lane: 1024, origins, options, ..WorldSpec::default() });
+    let mut client = Client::fresh(WorldSpec { segments_per_lane, origins, options, ..WorldSpec::default() });
     client.flush(0);
     client.finish();
     client
@@ -128,4 +132,19 @@ fn a_stop_proves_all() {
     let opened = client.open();
     assert_eq!(opened.blocks_cached, 20 * 4);
     client.leave();
+}
+
+/// A commit that finds no place behind one whose flush has failed, when nothing is left to flush: a checkpoint lets it go.
+#[test]
+fn a_stop_ends_behind_a_flush_that_failed() {
+    for pieces in 4..20 {
+        let mut client = client_with(24);
+        client.world.origins[0].faults.fail_nth(0, Some(Op::Flush), DeviceError::Io);
+        write_through(&mut client, 0..pieces);
+        (0..2).for_each(|_| _ = client.flush(0));
+        client.finish();
+        client.read(0, 400 * 32, 8);
+        client.finish();
+        client.world.stop();
+    }
 }
