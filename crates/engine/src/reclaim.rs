@@ -138,8 +138,7 @@ impl Lane {
             let Some(id) = (if has_place { self.choose_victim(cx) } else { self.compact(cx) }) else {
                 if !has_place && cx.shared.away && self.reclaim.compacting.is_none() {
                     self.checkpoint.wanted |= self.checkpoint_helps(self.log.segment_slots() / COMPACTED_PART);
-                }
-                if has_place && self.log.has_full_unproven() {
+                } else if has_place && self.log.has_full_unproven() {
                     self.hurry_proof(cx);
                 }
                 return;

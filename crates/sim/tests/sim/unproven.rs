@@ -107,7 +107,7 @@ fn what_a_failed_flush_has_dropped_is_never_proven() {
     }
 }
 
-/// What isn't proven can't be reclaimed, but is never more than a sixteenth of the log.
+/// What isn't proven can't be reclaimed, but is never more than one commit for each sixteen segments.
 #[test]
 fn an_origin_that_never_flushes_stops_nobody() {
     let mut client = client();
