@@ -15,6 +15,7 @@ use crate::format::Stream;
 use crate::index::Flat;
 use crate::io::DeviceError;
 use crate::lane::Lane;
+use crate::piece::PieceKind;
 use crate::shared::{Cx, FlushWaiter, Origin};
 
 /// Of a lane at most, which bounds what a power cut takes from the cache: 64 MiB. A flush is asked for when there are more than half as many, so that they
@@ -143,6 +144,11 @@ impl Lane {
         let sealed = log.unproven.iter().filter(|it| it.awaits > 0).flat_map(Unproven::blocks);
         let doubtful: Vec<(u32, Flat)> = open.chain(sealed).filter(|(_, flat)| places.contains(&flat.0)).collect();
         self.window.forget(Flat(places.start), Flat(places.end));
+        // What is being read may have been read before that.
+        self.under_way.make_void(Flat(places.start), Flat(places.end));
+        for (_, piece) in self.pieces.iter_mut().filter(|(_, piece)| places.contains(&piece.first.0)) {
+            piece.bypass |= piece.kind == PieceKind::Read;
+        }
         for (slot, flat) in doubtful {
             if self.index.get(flat).is_some_and(|found| found.slot == slot) {
                 self.unmap(flat, cx);

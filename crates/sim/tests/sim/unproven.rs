@@ -107,6 +107,41 @@ fn what_a_failed_flush_has_dropped_is_never_proven() {
     }
 }
 
+/// Nor what was read before the flush failed, and only arrives after it.
+#[test]
+fn what_is_being_read_while_a_flush_fails_is_not_cached() {
+    let mut client = client();
+    client.make_origins_fickle();
+    client.world.control(Control::SetMode { origin: OriginId(0), mode: Mode::Writearound });
+    client.write(0, 0, 640, false);
+    client.finish();
+    client.hold_read(0, 1_000_000_000);
+    let read = client.read(0, 0, 640);
+    client.world.pass(1_000_000);
+    client.world.origins[0].faults.fail_nth(0, Some(Op::Flush), DeviceError::Io);
+    let flush = client.flush(0);
+    while client.world.waits(flush) {
+        assert!(client.world.step(), "the flush fails");
+    }
+    assert!(client.world.waits(read), "it is held back");
+    client.finish();
+    assert_eq!(client.take_failed().len(), 1, "the FLUSH");
+    // The next one succeeds, and what is cached after that says so.
+    client.flush(0);
+    client.finish();
+    client.read(0, 3200, 640);
+    client.finish();
+    client.world.pass(1_000_000_000);
+    client.crash(1, Fate::Kept, Fate::Lost);
+    client.open();
+    client.read(0, 0, 640);
+    client.finish();
+    client.world.control(Control::SetMode { origin: OriginId(0), mode: Mode::Passthrough });
+    client.read(0, 0, 640);
+    client.finish();
+    client.leave();
+}
+
 /// What isn't proven can't be reclaimed, but is never more than one commit for each sixteen segments.
 #[test]
 fn an_origin_that_never_flushes_stops_nobody() {
