@@ -4,7 +4,7 @@
 //! `./test` installs the tools and then runs these same steps one by one, to sum them up; the
 //! list of steps is here alone, `cargo x ci --list` prints it.
 
-use crate::run::{Failed, cargo, run};
+use crate::run::{Failed, cargo, flashfront, run};
 
 /// One step: a name, and the arguments of cargo.
 struct Step {
@@ -22,12 +22,8 @@ const STEPS: [Step; 10] = [
     Step { name: "torture, fresh seeds", cargo: &["x", "torture", "--seconds", "60"] },
     Step { name: "planted bugs are caught", cargo: &["x", "torture", "--canaries"] },
     Step { name: "fuzz", cargo: &["x", "fuzz", "--seconds", "20", "--unguided"] },
-    // Builds target/release/flashfront too. Two tests at a time: each is a client, a daemon, and
-    // often a file system.
-    Step {
-        name: "release build, end to end",
-        cargo: &["test", "--release", "-p", "flashfront-cli", "--test", "e2e", "--", "--test-threads=2"],
-    },
+    // Two tests at a time: each is a client, a daemon, and often a file system.
+    Step { name: "release build, end to end", cargo: &["x", "e2e", "--test-threads=2"] },
 ];
 
 /// All steps; the first that fails ends it. With `--list`: prints `name<TAB>command` instead.
@@ -48,4 +44,10 @@ pub(crate) fn ci(args: &[String]) -> Result<(), Failed> {
 /// manifest keeps them out of `cargo test`, since they want the release binary and other programs.
 pub(crate) fn test(args: &[String]) -> Result<(), Failed> {
     run(cargo(["test", "--workspace"]).args(args))
+}
+
+/// The end-to-end tests: of the release binary, which is built as users build it, or of the one that `FLASHFRONT_BIN` names. The arguments are libtest's.
+pub(crate) fn e2e(args: &[String]) -> Result<(), Failed> {
+    let program = flashfront()?;
+    run(cargo(["test", "--workspace", "--test", "e2e", "--"]).args(args).env("FLASHFRONT_BIN", program))
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-use crate::run::{Failed, cargo, host, root, run};
+use crate::run::{Failed, cargo, host, program, root, run};
 
 /// Counters for every edge of the program, and the operands of its comparisons: what cargo-fuzz asks of LLVM.
 const COVERAGE: [&str; 5] = [
@@ -73,7 +73,7 @@ pub(crate) fn fuzz(args: &[String]) -> Result<(), Failed> {
     if guided {
         build(&chosen)?
     } else {
-        run(cargo(["build", "--quiet"]).args(FALLBACK))?
+        plain()?;
     }
     eprintln!("{} targets, {seconds} s each, {JOBS_MAX} at a time", chosen.len());
     let mut executions = 0;
@@ -199,12 +199,10 @@ fn guided_run(target: &str, seconds: u64) -> Result<Ended, Failed> {
     ended(target, &mut command)
 }
 
-const FALLBACK: [&str; 2] = ["--package", "flashfront-fuzz"];
-
-/// The targets without libFuzzer.
+/// The targets without libFuzzer, freshly built.
 fn plain() -> Result<Command, Failed> {
-    let mut command = cargo(["run", "--quiet"]);
-    command.args(FALLBACK).arg("--");
+    let mut command = Command::new(program("flashfront-fuzz", &[])?);
+    command.current_dir(root());
     Ok(command)
 }
 
@@ -216,8 +214,8 @@ fn plain_run(target: &str, seconds: u64) -> Result<Ended, Failed> {
 
 /// Runs it, and reads what it says.
 fn ended(target: &str, command: &mut Command) -> Result<Ended, Failed> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(|error| Failed::Start { program, error })?;
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(|error| Failed::Start { program: name, error })?;
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     let number_after = |mark: &str| {
         let (_, rest) = said.rsplit_once(mark)?;

@@ -22,7 +22,7 @@ struct Verb {
     run: fn(&[String]) -> Result<(), run::Failed>,
 }
 
-const VERBS: [Verb; 9] = [
+const VERBS: [Verb; 10] = [
     Verb {
         name: "bench",
         summary: "[PART...]: speed (in-process, nbd), threads, huge-pages, vhost-user-blk, engine, memory, recovery; --dir DIR, --json, --keep (in bench/runs)",
@@ -30,6 +30,7 @@ const VERBS: [Verb; 9] = [
     },
     Verb { name: "ci", summary: "everything CI runs once the tools are installed", run: ci::ci },
     Verb { name: "test", summary: "unit, property and conformance tests; not end to end", run: ci::test },
+    Verb { name: "e2e", summary: "end-to-end tests of the release binary; arguments are libtest's", run: ci::e2e },
     Verb {
         name: "sweep",
         summary: "a power cut at every event of every workload; --point P: one again",

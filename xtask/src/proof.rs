@@ -6,9 +6,9 @@
 
 use std::os::unix::process::CommandExt as _;
 
-use crate::run::{Failed, cargo, stdout_of};
+use std::process::Command;
 
-const SIM: [&str; 5] = ["run", "--quiet", "--package", "flashfront-sim", "--bin=flashfront-sim"];
+use crate::run::{Failed, cargo, program, root, stdout_of};
 
 /// The crash sweep; `--point` judges one point again.
 pub(crate) fn sweep(args: &[String]) -> Result<(), Failed> {
@@ -18,14 +18,17 @@ pub(crate) fn sweep(args: &[String]) -> Result<(), Failed> {
 /// Random lives, or with `--canaries` the planted bugs.
 pub(crate) fn torture(args: &[String]) -> Result<(), Failed> {
     match args.split_first() {
-        Some((first, rest)) if first == "--canaries" => become_sim(&["--features=canary"], "canaries", rest),
+        Some((first, rest)) if first == "--canaries" => {
+            become_sim(&["--features=flashfront-sim/canary"], "canaries", rest)
+        }
         _ => become_sim(&[], "torture", args),
     }
 }
 
 fn become_sim(features: &[&str], proof: &str, args: &[String]) -> Result<(), Failed> {
-    let error = cargo(SIM).args(features).arg("--").arg(proof).args(args).exec();
-    Err(Failed::Start { program: "cargo".into(), error })
+    let program = program("flashfront-sim", features)?;
+    let error = Command::new(&program).current_dir(root()).arg(proof).args(args).exec();
+    Err(Failed::Start { program: program.display().to_string(), error })
 }
 
 /// What is wrong if the program that is shipped could have planted bugs: its engine must have no feature

@@ -62,6 +62,12 @@ pub(crate) fn flashfront() -> Result<PathBuf, Failed> {
     Ok(target().join("release/flashfront"))
 }
 
+/// A program of the workspace's own, freshly built as tests are. With the features of the whole workspace: it shares what tests have built.
+pub(crate) fn program(name: &str, features: &[&str]) -> Result<PathBuf, Failed> {
+    run(cargo(["build", "--quiet", "--workspace", "--bin", name]).args(features))?;
+    Ok(target().join("debug").join(name))
+}
+
 /// Starts `command`.
 pub(crate) fn spawn(command: &mut Command) -> Result<std::process::Child, Failed> {
     command.spawn().map_err(|error| not_started(command, error))
