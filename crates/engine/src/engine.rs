@@ -109,6 +109,7 @@ impl Engine {
                 flushing_direct: false,
                 foreground_ios: 0,
                 last_foreground: None,
+                free_ns: 0,
                 dirty: 0,
                 reserved: 0,
                 retry: None,

@@ -70,6 +70,8 @@ pub(crate) struct Origin {
     pub(crate) foreground_ios: u32,
     /// When the last of them began or ended.
     pub(crate) last_foreground: Option<Time>,
+    /// For how long none was in flight, until the last one began.
+    pub(crate) free_ns: u64,
     pub(crate) dirty: u64,
     /// Blocks of its accepted writes that are not in the log yet.
     pub(crate) reserved: u64,
@@ -130,7 +132,8 @@ impl FlushGate {
 
 impl Origin {
     /// An I/O for a client begins.
-    pub(crate) const fn foreground_began(&mut self, now: Time) {
+    pub(crate) fn foreground_began(&mut self, now: Time) {
+        self.free_ns = self.free_ns(now);
         self.foreground_ios += 1;
         self.last_foreground = Some(now);
     }
@@ -141,8 +144,14 @@ impl Origin {
         self.last_foreground = Some(now);
     }
 
+    /// For how long, so far, it had no I/O for a client.
+    pub(crate) fn free_ns(&self, now: Time) -> u64 {
+        let free = self.foreground_ios == 0;
+        self.free_ns + if free { now.since_ns(self.last_foreground.unwrap_or(Time(0))) } else { 0 }
+    }
+
     /// A read for a client begins.
-    pub(crate) const fn client_read_began(&mut self, now: Time) {
+    pub(crate) fn client_read_began(&mut self, now: Time) {
         self.foreground_began(now);
         self.gauge.read_began(now);
     }

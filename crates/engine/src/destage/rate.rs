@@ -36,6 +36,8 @@ pub(crate) struct Pace {
     pub(crate) hurry: bool,
     /// It pauses for the sake of clients that read the cache device: needn't in their gaps, nor for what their reads have earned (see `readers`).
     pub(crate) patient: bool,
+    /// Somebody waits for what a batch makes clean, or soon will: the origin is flushed at once.
+    pub(crate) pressed: bool,
 }
 
 /// I/Os of destage in flight: enough for a disk to choose from (NCQ has 32 places; runs are long).
@@ -46,6 +48,9 @@ pub(super) const BACKGROUND_PERCENT: u64 = 30;
 const CALM_PERCENT: u64 = 50;
 /// From here on destage gets more and more of the disk's time however much clients ask of it.
 pub(super) const PRESSED_PERCENT: u64 = 75;
+/// From here on writers are slowed, and a batch isn't left to the disk any more. (Always: a trace of a database writes 68 ms at the 99th percentile before a cache of 64 MiB
+/// instead of 0.2; from 75 % on: reads of postmark take 5.2 ms instead of 4.4, with 256 MiB.)
+const CROWDED_PERCENT: u64 = 90;
 /// At full speed: the flush, in which a disk has nothing to choose from at its end, is paid four times a second.
 const FULL_BATCH_NS: u64 = 250_000_000;
 /// Where no client has been at the origin for a while a batch takes a quarter of that while at most: who comes next waits for it. (A trace of postmark, caches of 256 MiB and
@@ -85,8 +90,9 @@ fn share_permille(view: View) -> u64 {
 pub(crate) fn pace(view: View) -> Option<Pace> {
     // Beyond the limit: it was lowered.
     let hurry = view.urgent || view.idle || view.aged || view.dirty > view.limit;
-    let full = Pace { batch_ns: FULL_BATCH_NS, pause_permille: 0, hurry, patient: false };
     let (dirty, limit) = (view.dirty * 100, view.limit);
+    let pressed = view.urgent || view.behind || dirty >= limit * CROWDED_PERCENT;
+    let full = Pace { batch_ns: FULL_BATCH_NS, pause_permille: 0, hurry, patient: false, pressed };
     let over = share_permille(view).saturating_sub(PRESSED_PERMILLE);
     let beside_ns = BESIDE_BATCH_NS + (FULL_BATCH_NS - BESIDE_BATCH_NS) * over / (1000 - PRESSED_PERMILLE);
     let alone = Pace { batch_ns: (view.quiet_ns / QUIET_PER_BATCH).clamp(beside_ns, FULL_BATCH_NS), ..full };
@@ -106,7 +112,7 @@ pub(crate) fn pace(view: View) -> Option<Pace> {
         let (share, batch_ns) =
             if patient { (PATIENT_PERMILLE, BESIDE_BATCH_NS) } else { (share_permille(view), beside_ns) };
         let share = share.max(if view.behind { BEHIND_PERMILLE } else { 0 });
-        Some(Pace { batch_ns, pause_permille: (1000 - share) * 1000 / share, hurry, patient })
+        Some(Pace { batch_ns, pause_permille: (1000 - share) * 1000 / share, hurry, patient, pressed })
     }
 }
 
@@ -162,8 +168,8 @@ mod tests {
             }
             last = Some(now);
         }
-        let full = Pace { batch_ns: FULL_BATCH_NS, pause_permille: 0, hurry: false, patient: false };
-        assert_eq!(last, Some(full), "at the limit clients don't slow it");
+        let full = Pace { batch_ns: FULL_BATCH_NS, pause_permille: 0, hurry: false, patient: false, pressed: false };
+        assert_eq!(last, Some(Pace { pressed: true, ..full }), "at the limit clients don't slow it");
         assert_eq!(pace(View { dirty: 400, ..CALM }), Some(full), "nobody else is there");
         let share = |view| pace(view).map(|pace| 1_000_000 / (1000 + pace.pause_permille));
         assert_eq!(share(View { dirty: 300, clients: true, ..CALM }), Some(BACKGROUND_PERMILLE));

@@ -30,6 +30,10 @@ const NS_PER_RUN_FIRST: u64 = 2_500_000;
 const NS_PER_RUN_MAX: u64 = 35_000_000;
 /// Taken for a batch at most when the pause after it is measured out: one flush that timed out must not stop destage for an hour.
 const BATCH_NS_MAX: u64 = 1_000_000_000;
+/// So much of a batch a disk should have done by itself before it is flushed: less than all, so that too high an estimate of what that takes gets lower.
+const DONE_PERCENT: u64 = 75;
+/// Where clients leave it no time for that: so many times that time.
+const PUT_OFF_MAX: u64 = 4;
 /// Runs of a batch, at least: the way there and back is paid once for them.
 const BATCH_RUNS_MIN: u64 = 8;
 /// And at most: what a flush has to wait for on a device that answers writes faster than it does them.
@@ -65,6 +69,14 @@ struct Batches {
     sweep_began: Time,
     /// Since when runs have been under way without a pause.
     busy_since: Option<Time>,
+    /// The batch is written, and could be flushed: since when, and the origin's free time then.
+    flushable: Option<(Time, u64)>,
+    /// It is flushed by then at last, if nothing else happens.
+    flush_by: Option<Time>,
+    /// How long that was put off, and how much of it the origin was free.
+    put_off: (u64, u64),
+    /// The origin's free time when the last batch ended.
+    free_ns: u64,
     /// While any are: when the first began, or a run or a flush last ended.
     answered: Option<Time>,
     /// When the last batch ended, and what it took.
@@ -122,7 +134,7 @@ impl Destager {
         if blocks > 0 {
             cx.shared.origins[at].retry = None;
         }
-        self.origins[at].flushed(runs, blocks, cx.now);
+        self.origins[at].flushed(runs, blocks, cx.shared.origins[at].free_ns(cx.now), cx.now);
     }
 
     /// A run for this origin failed: that is left alone for a while.
@@ -149,7 +161,8 @@ impl Destager {
         let times =
             waiting.flat_map(|(batches, origin)| [Some(idle), batches.resume_at, origin.retry.map(|(at, _)| at)]);
         // What is past was looked at then, and must not hide what is to come.
-        times.flatten().chain(away).filter(|at| *at > now).min()
+        let flushes = self.origins.iter().filter_map(|batches| batches.flush_by);
+        times.flatten().chain(away).chain(flushes).filter(|at| *at > now).min()
     }
 
     /// Whether an origin takes nothing at the moment: it refuses, or has answered nothing for long.
@@ -196,7 +209,8 @@ impl Destager {
         if let Some(pace) = pace {
             self.start_runs(at, pace, (batch, blocks), lanes, router, cx);
         }
-        self.origins[at].flush_written(batch, blocks, &mut cx.shared.origins[at]);
+        let pressed = cx.shared.stopping || pace.is_some_and(|pace| pace.pressed);
+        self.origins[at].flush_written((batch, blocks), pressed, &mut cx.shared.origins[at], cx.now);
     }
 
     fn pace(&self, at: usize, lanes: &Lanes, requests: usize, room: Room, starved: bool, cx: &Cx<'_>) -> Option<Pace> {
@@ -300,6 +314,10 @@ impl Batches {
             flushing: 0,
             sweep_began: now,
             busy_since: None,
+            flushable: None,
+            flush_by: None,
+            put_off: (0, 0),
+            free_ns: 0,
             answered: None,
             batch_ended: None,
             last_batch_ns: 0,
@@ -324,32 +342,61 @@ impl Batches {
         cx.now.since_ns(self.sweep_began) >= cx.shared.options.dirty_age_max_ns / 2
     }
 
-    fn flushed(&mut self, runs: u32, blocks: u64, now: Time) {
+    fn flushed(&mut self, runs: u32, blocks: u64, free_ns: u64, now: Time) {
         self.flushing -= runs;
         self.answered = (!self.idle()).then_some(now);
         let Some(since) = self.busy_since else { return };
-        let took = now.since_ns(since);
+        // What was put off is at most what the origin was free meanwhile: that much of the batch it may have done by then.
+        let (put_off, free) = core::mem::take(&mut self.put_off);
+        let least = now.since_ns(since).saturating_sub(put_off);
+        let took = (self.ns_per_run * u64::from(runs)).clamp(least, least + free);
         let mean = |old: u64, count: u64| (old * 3 + (took / count.max(1)).clamp(1, NS_PER_RUN_MAX)) / 4;
         self.ns_per_run = mean(self.ns_per_run, u64::from(runs));
         if blocks > 0 {
             self.ns_per_block = mean(self.ns_per_block, blocks);
         }
-        self.busy_since = self.answered;
+        (self.busy_since, self.free_ns) = (self.answered, free_ns);
         (self.batch_ended, self.last_batch_ns) = (Some(now), took.min(BATCH_NS_MAX));
     }
 
-    /// Asks for the flush of what is written, if that is a batch, or nothing more comes.
-    fn flush_written(&mut self, batch: u32, blocks: u64, origin: &mut Origin) {
+    /// Asks for the flush of what is written, if that is a batch, or nothing more comes; later, if nobody waits for it.
+    fn flush_written(&mut self, (batch, blocks): (u32, u64), pressed: bool, origin: &mut Origin, now: Time) {
         // A small limit is not to be reached by what is written and only waits for its flush.
         let enough = self.written.len() >= batch as usize || self.written_blocks >= blocks;
+        self.flush_by = None;
         // One flush at a time, and one batch written meanwhile: else a slow flush would find more and more behind it.
-        if !self.written.is_empty() && self.flushing == 0 && (self.runs == 0 || enough) {
-            self.flushing += self.written.len() as u32;
-            for (lane, run) in self.written.drain(..) {
-                origin.flush.join(FlushWaiter::Run(lane, run));
-            }
-            self.written_blocks = 0;
+        if self.written.is_empty() || self.flushing > 0 || (self.runs > 0 && !enough) {
+            self.flushable = None;
+            return;
         }
+        let free_ns = origin.free_ns(now);
+        let (since, free_then) = *self.flushable.get_or_insert((now, free_ns));
+        let (waited, free) = (now.since_ns(since), free_ns - free_then);
+        let clients_leave_time = (free_ns - self.free_ns) * 2 >= now.since_ns(self.batch_ended.unwrap_or(Time(0)));
+        if !pressed
+            && clients_leave_time
+            && let Some(flush_by) = self.puts_off(since, free, origin.foreground_ios > 0, now)
+        {
+            self.flush_by = Some(flush_by);
+            return;
+        }
+        (self.flushable, self.put_off) = (None, (waited, free));
+        self.flushing += self.written.len() as u32;
+        for (lane, run) in self.written.drain(..) {
+            origin.flush.join(FlushWaiter::Run(lane, run));
+        }
+        self.written_blocks = 0;
+    }
+
+    /// A disk writes what is in its write cache when it has nothing else to do, but serves nobody while it flushes. So a batch is flushed when the disk
+    /// will have done most of it: until when at most, if that is to come. It was written at `since`, and the origin has had so much time for it.
+    fn puts_off(&self, since: Time, free_ns: u64, busy: bool, now: Time) -> Option<Time> {
+        let written_ns = self.busy_since.map_or(0, |began| since.since_ns(began));
+        let takes = (self.ns_per_run * self.written.len() as u64).min(BATCH_NS_MAX) * DONE_PERCENT / 100;
+        let left = takes.saturating_sub(written_ns + free_ns);
+        let last = since.plus_ns((takes * PUT_OFF_MAX).min(BATCH_NS_MAX));
+        let flush_by = if busy { last } else { last.min(now.plus_ns(left)) };
+        (left > 0 && flush_by > now).then_some(flush_by)
     }
 
     fn start_urgent(&mut self, places: &Range<u64>, lanes: &mut Lanes, router: &Router, cx: &mut Cx<'_>) -> bool {

@@ -20,6 +20,7 @@ mod mirror;
 mod mirror_clean;
 mod neighbours;
 mod policies;
+mod put_off;
 mod ram_front;
 mod readers;
 mod recovery;
