@@ -169,6 +169,7 @@ impl Origin {
         (self.doubtful, self.failed_flushes) = (all.doubtful, all.failed_flushes);
         (self.flushing_direct, self.flushing_changed) = (all.flushing_direct, all.flushing_changed);
         (self.foreground_ios, self.last_foreground) = (all.foreground_ios, all.last_foreground);
+        self.free_ns = all.free_ns;
     }
 
     fn take_over(&mut self, view: &mut Self) {

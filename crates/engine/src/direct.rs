@@ -234,6 +234,11 @@ impl Lane {
         }
     }
 
+    /// Whether any waits for blocks of these places to become clean.
+    pub(crate) fn any_awaits_clean(&self, places: &core::ops::Range<u64>) -> bool {
+        self.awaiting_clean.iter().any(|at| places.contains(&self.pieces[*at].first.0))
+    }
+
     /// Lets pieces go on whose range may have become clean; `failed`: its destage failed instead.
     pub(crate) fn resume_awaiting_clean(&mut self, cx: &mut Cx<'_>) {
         for at in core::mem::take(&mut self.awaiting_clean) {

@@ -352,6 +352,7 @@ impl Coordinator {
             Control::Stop => {
                 if self.life == Life::Serving {
                     self.life = Life::Stopping;
+                    self.destager.stop();
                 }
             }
         }

@@ -18,7 +18,7 @@ use crate::shared::{Cx, Shared};
 use crate::types::Time;
 
 /// Part of the limit from which on writers are slowed.
-const SOFT_PERCENT: u64 = 90;
+pub(crate) const SOFT_PERCENT: u64 = 90;
 /// No single pause is longer: dirty data may drop faster than measured, and those who queue behind it pay for each.
 const PAUSE_MAX_NS: u64 = 50_000_000;
 

@@ -6,7 +6,7 @@
 //!
 //! Only the ends of what is missed wait: between them it is read as one, which costs a disk less than two reads around what somebody else brings. Who waits has locked the
 //! block, as has who asked first, so nobody changes it meanwhile. Neighbours of a miss aren't locked: what anybody has asked to change
-//! since their read began is void (canaries `stale-neighbour`, `joined-void`), and who comes for it later reads it by himself.
+//! since their read began is void, as is all that was being read while a flush of its origin failed (canaries `stale-neighbour`, `joined-void`), and who comes for it later reads it by himself.
 //! Whose read fails has an error of his own; those who waited for it read by themselves (test: `who_waits_for_a_read_that_fails_reads_by_himself`).
 //! A piece may wait for its own wide read, if what it misses has a hole: that is a miss like any other, and no neighbour.
 
@@ -31,7 +31,7 @@ pub(crate) struct Reading {
     blocks: u32,
     /// With neighbours: at most [`crate::READ_AROUND_BLOCKS_MAX`], of which those that nobody asked for aren't locked.
     wide: bool,
-    /// Of a wide one: a bit for each block that must not be taken from it.
+    /// Of a wide one: a bit for each block that must not be taken from it. Of another: if any is set, nothing must be any more.
     void: u64,
 }
 
@@ -65,7 +65,7 @@ impl Reading {
     }
 
     pub(crate) const fn is_void(&self, flat: Flat) -> bool {
-        self.wide && self.void >> (flat.0 - self.first.0) & 1 == 1
+        if self.wide { self.void >> (flat.0 - self.first.0) & 1 == 1 } else { self.void != 0 }
     }
 
     pub(crate) const fn make_void(&mut self, flat: Flat) {
@@ -133,6 +133,13 @@ impl UnderWay {
             let read = &mut self.reads[*id as usize];
             (first.max(read.first).0..end.min(read.end()).0).for_each(|flat| read.make_void(Flat(flat)));
         }
+    }
+
+    /// What all of them bring of these blocks may be gone from the origin by now.
+    pub(crate) fn make_all_void(&mut self, first: Flat, end: Flat) {
+        self.make_void(first, end);
+        let narrow = self.reads.iter_mut().filter(|(_, read)| !read.wide && read.first < end && first < read.end());
+        narrow.for_each(|(_, read)| read.void = 1);
     }
 
     /// Whether a wide one brings any of these blocks.

@@ -145,7 +145,7 @@ impl Lane {
         let doubtful: Vec<(u32, Flat)> = open.chain(sealed).filter(|(_, flat)| places.contains(&flat.0)).collect();
         self.window.forget(Flat(places.start), Flat(places.end));
         // What is being read may have been read before that.
-        self.under_way.make_void(Flat(places.start), Flat(places.end));
+        self.under_way.make_all_void(Flat(places.start), Flat(places.end));
         for (_, piece) in self.pieces.iter_mut().filter(|(_, piece)| places.contains(&piece.first.0)) {
             piece.bypass |= piece.kind == PieceKind::Read;
         }

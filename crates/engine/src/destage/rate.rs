@@ -4,6 +4,8 @@
 //! Destage goes in batches: some runs, then a flush of the origin. While a disk flushes it serves nobody else, so a batch bounds
 //! how long a client's I/O waits for destage, and the pause after it how much of the disk's time destage has.
 
+use crate::throttle::SOFT_PERCENT;
+
 /// What the decision rests on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
@@ -28,7 +30,7 @@ pub(crate) struct View {
 /// How fast destage may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// How long a batch may take, its flush included.
+    /// How long a batch may take, its flush included, but not what that is put off.
     pub(crate) batch_ns: u64,
     /// The pause after it, in thousandths of the time that it took.
     pub(crate) pause_permille: u64,
@@ -36,7 +38,7 @@ pub(crate) struct Pace {
     pub(crate) hurry: bool,
     /// It pauses for the sake of clients that read the cache device: needn't in their gaps, nor for what their reads have earned (see `readers`).
     pub(crate) patient: bool,
-    /// Somebody waits for what a batch makes clean, or soon will: the origin is flushed at once.
+    /// Somebody waits for room, or soon will: the flush isn't put off.
     pub(crate) pressed: bool,
 }
 
@@ -48,9 +50,6 @@ pub(super) const BACKGROUND_PERCENT: u64 = 30;
 const CALM_PERCENT: u64 = 50;
 /// From here on destage gets more and more of the disk's time however much clients ask of it.
 pub(super) const PRESSED_PERCENT: u64 = 75;
-/// From here on writers are slowed, and a batch isn't left to the disk any more. (Always: a trace of a database writes 68 ms at the 99th percentile before a cache of 64 MiB
-/// instead of 0.2; from 75 % on: reads of postmark take 5.2 ms instead of 4.4, with 256 MiB.)
-const CROWDED_PERCENT: u64 = 90;
 /// At full speed: the flush, in which a disk has nothing to choose from at its end, is paid four times a second.
 const FULL_BATCH_NS: u64 = 250_000_000;
 /// Where no client has been at the origin for a while a batch takes a quarter of that while at most: who comes next waits for it. (A trace of postmark, caches of 256 MiB and
@@ -91,7 +90,9 @@ pub(crate) fn pace(view: View) -> Option<Pace> {
     // Beyond the limit: it was lowered.
     let hurry = view.urgent || view.idle || view.aged || view.dirty > view.limit;
     let (dirty, limit) = (view.dirty * 100, view.limit);
-    let pressed = view.urgent || view.behind || dirty >= limit * CROWDED_PERCENT;
+    // (Never: a trace of a database writes 68 ms at the 99th percentile before a cache of 64 MiB instead of 0.2. From 75 % on: reads of postmark take 5.2 ms
+    // instead of 4.4, with 256 MiB.)
+    let pressed = view.urgent || view.behind || dirty >= limit * SOFT_PERCENT;
     let full = Pace { batch_ns: FULL_BATCH_NS, pause_permille: 0, hurry, patient: false, pressed };
     let over = share_permille(view).saturating_sub(PRESSED_PERMILLE);
     let beside_ns = BESIDE_BATCH_NS + (FULL_BATCH_NS - BESIDE_BATCH_NS) * over / (1000 - PRESSED_PERMILLE);

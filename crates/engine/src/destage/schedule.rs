@@ -32,7 +32,7 @@ const NS_PER_RUN_MAX: u64 = 35_000_000;
 const BATCH_NS_MAX: u64 = 1_000_000_000;
 /// So much of a batch a disk should have done by itself before it is flushed: less than all, so that too high an estimate of what that takes gets lower.
 const DONE_PERCENT: u64 = 75;
-/// Where clients leave it no time for that: so many times that time.
+/// However little time clients leave it then: so many times that time at most.
 const PUT_OFF_MAX: u64 = 4;
 /// Runs of a batch, at least: the way there and back is paid once for them.
 const BATCH_RUNS_MIN: u64 = 8;
@@ -54,6 +54,7 @@ pub(crate) struct Destager {
     last_request: Time,
     /// What may be read from the cache device beside clients that read it.
     credit: Credit,
+    stopping: bool,
 }
 
 /// Destage of one origin.
@@ -73,8 +74,9 @@ struct Batches {
     flushable: Option<(Time, u64)>,
     /// It is flushed by then at last, if nothing else happens.
     flush_by: Option<Time>,
-    /// How long that was put off, and how much of it the origin was free.
+    /// How long that was put off, and how much of it the origin was free; of the last batch how long.
     put_off: (u64, u64),
+    last_put_off_ns: u64,
     /// The origin's free time when the last batch ended.
     free_ns: u64,
     /// While any are: when the first began, or a run or a flush last ended.
@@ -104,7 +106,12 @@ impl DirtyView for DirtyBlocks<'_> {
 impl Destager {
     pub(crate) fn new(origins: usize, now: Time) -> Self {
         let origins = (0..origins).map(|_| Batches::new(now)).collect();
-        Self { origins, turn: 0, last_request: now, credit: Credit::default() }
+        Self { origins, turn: 0, last_request: now, credit: Credit::default(), stopping: false }
+    }
+
+    /// From now on no flush is put off.
+    pub(crate) const fn stop(&mut self) {
+        self.stopping = true;
     }
 
     pub(crate) fn request_seen(&mut self, now: Time) {
@@ -209,8 +216,15 @@ impl Destager {
         if let Some(pace) = pace {
             self.start_runs(at, pace, (batch, blocks), lanes, router, cx);
         }
-        let pressed = cx.shared.stopping || pace.is_some_and(|pace| pace.pressed);
+        let pressed = pace.is_some_and(|pace| pace.pressed) || self.is_flush_waited_for(at, lanes, cx);
         self.origins[at].flush_written((batch, blocks), pressed, &mut cx.shared.origins[at], cx.now);
+    }
+
+    /// Whether somebody waits for what is written to become clean, or the origin is flushed anyway.
+    fn is_flush_waited_for(&self, at: usize, lanes: &Lanes, cx: &Cx<'_>) -> bool {
+        let origin = &cx.shared.origins[at];
+        let awaited = || lanes.iter().any(|lane| lane.any_awaits_clean(&origin.places()));
+        self.stopping || cx.shared.draining || origin.rests(cx.now) || origin.flush.due() || awaited()
     }
 
     fn pace(&self, at: usize, lanes: &Lanes, requests: usize, room: Room, starved: bool, cx: &Cx<'_>) -> Option<Pace> {
@@ -255,6 +269,7 @@ impl Destager {
         let mut paused_until = None;
         if pace.pause_permille > 0 {
             let pause = batches.last_batch_ns / 1000 * pace.pause_permille;
+            let pause = pause.saturating_sub(batches.last_put_off_ns);
             let resume = batches.batch_ended.map_or(cx.now, |at| at.plus_ns(pause));
             if batches.flushing > 0 || cx.now < resume {
                 let gap = cx.shared.cache_reads.until(batches.aged(cx), cx.now).filter(|_| pace.patient);
@@ -317,6 +332,7 @@ impl Batches {
             flushable: None,
             flush_by: None,
             put_off: (0, 0),
+            last_put_off_ns: 0,
             free_ns: 0,
             answered: None,
             batch_ended: None,
@@ -345,11 +361,12 @@ impl Batches {
     fn flushed(&mut self, runs: u32, blocks: u64, free_ns: u64, now: Time) {
         self.flushing -= runs;
         self.answered = (!self.idle()).then_some(now);
+        let (put_off, free) = core::mem::take(&mut self.put_off);
         let Some(since) = self.busy_since else { return };
         // What was put off is at most what the origin was free meanwhile: that much of the batch it may have done by then.
-        let (put_off, free) = core::mem::take(&mut self.put_off);
-        let least = now.since_ns(since).saturating_sub(put_off);
-        let took = (self.ns_per_run * u64::from(runs)).clamp(least, least + free);
+        let (least, estimate) = (now.since_ns(since).saturating_sub(put_off), self.ns_per_run * u64::from(runs));
+        let took = estimate.clamp(least, least + free);
+        self.last_put_off_ns = put_off;
         let mean = |old: u64, count: u64| (old * 3 + (took / count.max(1)).clamp(1, NS_PER_RUN_MAX)) / 4;
         self.ns_per_run = mean(self.ns_per_run, u64::from(runs));
         if blocks > 0 {
@@ -364,23 +381,23 @@ impl Batches {
         // A small limit is not to be reached by what is written and only waits for its flush.
         let enough = self.written.len() >= batch as usize || self.written_blocks >= blocks;
         self.flush_by = None;
+        let free_ns = origin.free_ns(now);
         // One flush at a time, and one batch written meanwhile: else a slow flush would find more and more behind it.
         if self.written.is_empty() || self.flushing > 0 || (self.runs > 0 && !enough) {
-            self.flushable = None;
+            self.count_put_off(free_ns, now);
             return;
         }
-        let free_ns = origin.free_ns(now);
         let (since, free_then) = *self.flushable.get_or_insert((now, free_ns));
-        let (waited, free) = (now.since_ns(since), free_ns - free_then);
-        let clients_leave_time = (free_ns - self.free_ns) * 2 >= now.since_ns(self.batch_ended.unwrap_or(Time(0)));
-        if !pressed
-            && clients_leave_time
-            && let Some(flush_by) = self.puts_off(since, free, origin.foreground_ios > 0, now)
-        {
-            self.flush_by = Some(flush_by);
-            return;
+        let clients_leave_time =
+            free_ns.saturating_sub(self.free_ns) * 2 >= now.since_ns(self.batch_ended.unwrap_or(Time(0)));
+        if !pressed && clients_leave_time {
+            self.flush_by = self.puts_off(since, free_ns.saturating_sub(free_then), origin.foreground_ios > 0, now);
+            if self.flush_by.is_some() {
+                return;
+            }
         }
-        (self.flushable, self.put_off) = (None, (waited, free));
+        self.count_put_off(free_ns, now);
+        self.answered = Some(now);
         self.flushing += self.written.len() as u32;
         for (lane, run) in self.written.drain(..) {
             origin.flush.join(FlushWaiter::Run(lane, run));
@@ -388,12 +405,20 @@ impl Batches {
         self.written_blocks = 0;
     }
 
+    /// The batch can't be flushed any more, or is.
+    fn count_put_off(&mut self, free_ns: u64, now: Time) {
+        if let Some((since, free_then)) = self.flushable.take() {
+            self.put_off.0 += now.since_ns(since);
+            self.put_off.1 += free_ns.saturating_sub(free_then);
+        }
+    }
+
     /// A disk writes what is in its write cache when it has nothing else to do, but serves nobody while it flushes. So a batch is flushed when the disk
-    /// will have done most of it: until when at most, if that is to come. It was written at `since`, and the origin has had so much time for it.
-    fn puts_off(&self, since: Time, free_ns: u64, busy: bool, now: Time) -> Option<Time> {
+    /// will have done most of it: until when at most, if that is to come. It was written at `since`, and from then on the origin had so much time for it.
+    fn puts_off(&self, since: Time, had_ns: u64, busy: bool, now: Time) -> Option<Time> {
         let written_ns = self.busy_since.map_or(0, |began| since.since_ns(began));
         let takes = (self.ns_per_run * self.written.len() as u64).min(BATCH_NS_MAX) * DONE_PERCENT / 100;
-        let left = takes.saturating_sub(written_ns + free_ns);
+        let left = takes.saturating_sub(written_ns + had_ns);
         let last = since.plus_ns((takes * PUT_OFF_MAX).min(BATCH_NS_MAX));
         let flush_by = if busy { last } else { last.min(now.plus_ns(left)) };
         (left > 0 && flush_by > now).then_some(flush_by)

@@ -107,10 +107,8 @@ fn what_a_failed_flush_has_dropped_is_never_proven() {
     }
 }
 
-/// Nor what was read before the flush failed, and only arrives after it.
-#[test]
-fn what_is_being_read_while_a_flush_fails_is_not_cached() {
-    let mut client = client();
+/// A read of what no flush has covered, held back; and a flush that fails meanwhile.
+fn read_beside_a_failed_flush(client: &mut Client) {
     client.make_origins_fickle();
     client.world.control(Control::SetMode { origin: OriginId(0), mode: Mode::Writearound });
     client.write(0, 0, 640, false);
@@ -124,6 +122,13 @@ fn what_is_being_read_while_a_flush_fails_is_not_cached() {
         assert!(client.world.step(), "the flush fails");
     }
     assert!(client.world.waits(read), "it is held back");
+}
+
+/// Nor what was read before the flush failed, and only arrives after it.
+#[test]
+fn what_is_being_read_while_a_flush_fails_is_not_cached() {
+    let mut client = client();
+    read_beside_a_failed_flush(&mut client);
     client.finish();
     assert_eq!(client.take_failed().len(), 1, "the FLUSH");
     // The next one succeeds, and what is cached after that says so.
@@ -139,6 +144,16 @@ fn what_is_being_read_while_a_flush_fails_is_not_cached() {
     client.world.control(Control::SetMode { origin: OriginId(0), mode: Mode::Passthrough });
     client.read(0, 0, 640);
     client.finish();
+    client.leave();
+}
+
+#[test]
+fn who_asks_after_a_failed_flush_shares_no_read_of_before() {
+    let mut client = client();
+    read_beside_a_failed_flush(&mut client);
+    client.read(0, 0, 640);
+    client.finish();
+    assert_eq!(client.world.counters().joined_blocks, 0);
     client.leave();
 }
 
