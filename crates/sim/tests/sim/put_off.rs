@@ -27,7 +27,7 @@ fn reads_ms(client: &mut Asker<impl System>) -> f64 {
     took_ns as f64 / READS as f64 / 1e6
 }
 
-/// With each batch flushed as soon as it was written reads took 26 ms, now 19; alone 11.
+/// With each batch flushed as soon as it was written reads took 26 ms; alone 11.
 #[test]
 fn who_reads_now_and_then_hardly_waits_for_destage() {
     let model = |name| known().into_iter().find(|it| it.name == name).expect("a known device").model;
