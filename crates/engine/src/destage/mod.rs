@@ -2,10 +2,11 @@
 //! Destage: dirty blocks go to their origin, in runs.
 //!
 //! `order` says which dirty block is next, `rate` how many runs may be in flight, `run` carries one
-//! out within its lane; `schedule` is the coordinator's part that brings them together.
+//! out within its lane, `batches` has those of an origin, and when they are flushed; `schedule` is the coordinator's part that brings them together.
 //! Invariant 4: a block stays dirty until its origin write and the origin's flush after it have
 //! completed, and it hasn't been rewritten meanwhile (test: `dirty_until_durable`).
 
+mod batches;
 pub mod order;
 pub(crate) mod rate;
 mod readers;
