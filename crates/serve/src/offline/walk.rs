@@ -310,8 +310,9 @@ impl Reader<'_> {
         for segment in 0..self.superblock.segments_per_lane {
             let mut slot = segment * segment_slots;
             while slot < (segment + 1) * segment_slots {
+                let is_open = open.contains(&segment);
                 let Some(header) = self.header(walk.lane, slot) else {
-                    if open.contains(&segment) {
+                    if is_open {
                         slot += 1;
                         continue;
                     }
@@ -323,7 +324,8 @@ impl Reader<'_> {
                 if header.epoch > head.epoch {
                     later = later.filter(|(epoch, _)| *epoch < header.epoch).or(Some((header.epoch, slot)));
                 }
-                slot += header.data_blocks() + 1;
+                // Where a commit is missing there may be an older one, whose data had its place once.
+                slot += if is_open { 1 } else { header.data_blocks() + 1 };
             }
         }
         if let Some((seq, slot)) = proof {
