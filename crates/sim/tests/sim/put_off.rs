@@ -58,6 +58,9 @@ fn who_reads_now_and_then_hardly_waits_for_destage() {
     assert!(destaged > 5_000, "{destaged} blocks while nobody read for four fifths of the time");
 }
 
+/// What a client does, to its end.
+type Act = fn(&mut Client);
+
 /// A batch that is written, and whose flush is put off.
 fn client_with_a_written_batch() -> Client {
     let origins = vec![OriginSpec { size_bytes: 32 << 20, logical_block_bytes: 512, mode: Mode::Writeback }];
@@ -78,7 +81,7 @@ fn client_with_a_written_batch() -> Client {
 /// Until a batch is clean that is flushed when the origin has had the time for it, or at once.
 #[test]
 fn nobody_waits_for_a_flush_that_is_put_off() {
-    let took_ns = |what: fn(&mut Client)| {
+    let took_ns = |what: Act| {
         let mut client = client_with_a_written_batch();
         let began = client.world.now;
         what(&mut client);
@@ -88,7 +91,7 @@ fn nobody_waits_for_a_flush_that_is_put_off() {
         client.world.drive_until(|world| world.engine().status().blocks_dirty == 0);
     };
     let left_alone = took_ns(clean);
-    let asked: [(&str, fn(&mut Client)); 3] = [
+    let asked: [(&str, Act); 3] = [
         ("a discard", |client| {
             client.change(RequestOp::Discard, 0, 0, 8, false);
             client.finish();
