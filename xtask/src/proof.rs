@@ -5,7 +5,6 @@
 //! tests are, with all assertions; only `--canaries` asks for the feature that plants bugs.
 
 use std::os::unix::process::CommandExt as _;
-
 use std::process::Command;
 
 use crate::run::{Failed, cargo, program, root, stdout_of};

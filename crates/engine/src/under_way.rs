@@ -6,7 +6,8 @@
 //!
 //! Only the ends of what is missed wait: between them it is read as one, which costs a disk less than two reads around what somebody else brings. Who waits has locked the
 //! block, as has who asked first, so nobody changes it meanwhile. Neighbours of a miss aren't locked: what anybody has asked to change
-//! since their read began is void, as is all that was being read while a flush of its origin failed (canaries `stale-neighbour`, `joined-void`), and who comes for it later reads it by himself.
+//! since their read began is void (canaries `stale-neighbour`, `joined-void`), and who comes for it later reads it by himself. So is all that was being read while a flush of
+//! its origin failed (test: `who_asks_after_a_failed_flush_shares_no_read_of_before`).
 //! Whose read fails has an error of his own; those who waited for it read by themselves (test: `who_waits_for_a_read_that_fails_reads_by_himself`).
 //! A piece may wait for its own wide read, if what it misses has a hole: that is a miss like any other, and no neighbour.
 

@@ -38,6 +38,7 @@ pub(crate) struct Destager {
     last_request: Time,
     /// What may be read from the cache device beside clients that read it.
     credit: Credit,
+    /// A stop was asked for. (`Shared::stopping` comes when all requests are answered.)
     stopping: bool,
 }
 
