@@ -102,6 +102,10 @@ fn in_process_table(summary: &mut String, json: &Value) {
     for (key, what) in [
         ("write_ratio_median", "4 KiB random write, writeback / raw 1 MiB sequential write in pages of 2 MiB"),
         ("write_cold_ratio_median", "the same with payload that is cold in the processor's caches"),
+        (
+            "write_to_copied_ratio_median",
+            "4 KiB random write, writeback / raw 1 MiB sequential write of what is copied first",
+        ),
         ("write_to_random_ratio_median", "4 KiB random write, writeback / raw 4 KiB random write"),
         ("read_ratio_median", "4 KiB random read hits / raw 4 KiB random read"),
         ("flash_bytes_per_user_byte", "bytes written to the cache file / bytes written"),

@@ -6,12 +6,15 @@
 //! changes its speed changes both; figures are medians of the rounds' ratios, times those of both samples together.
 //! The raw sequential writes are as many bytes in flight as the cache has, from pages of 2 MiB: faster than from small ones
 //! (2.7 instead of 2.0 GB/s on the Xeon), so the stricter of two yardsticks. What was written is flushed, here and there.
+//! They write the same 8 MiB again and again; the copied ones first copy, as a cache has to, which shows what a disk that shares the memory
+//! with the processor can do then.
 //!
 //! in_process DIR ROUNDS: makes its files in DIR (8.3 GiB), prints one JSON object, removes them. Each round measures
 //! one, two and four jobs; a job keeps 32 requests in flight.
 
 mod cache;
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write as _;
 use std::ops::AddAssign;
@@ -42,6 +45,8 @@ const JOBS: [usize; 3] = [1, 2, 4];
 /// A cache of one lane has as many commits of about this size in flight at most, whatever the number of jobs.
 const RAW_WRITE_BYTES: u64 = 1 << 20;
 const RAW_WRITE_DEPTH: usize = 8;
+/// Buffers that copied raw writes take in turn: a cache of one lane has as many commits in flight at most.
+const COPIED_BUFFERS: usize = 32;
 /// Payload from 64 MiB in turn is in no processor's caches, as if a device had brought it; that of as few buffers as are in
 /// flight is, as if a socket had.
 const COLD_BUFFERS: usize = 16 << 10;
@@ -98,6 +103,8 @@ struct Raw {
     /// Within so many bytes from the beginning.
     range_bytes: u64,
     random: bool,
+    /// Each block is copied and summed before it is written, as the engine does.
+    copied: bool,
     total_bytes: u64,
 }
 
@@ -112,28 +119,40 @@ impl Raw {
         let reactor = Reactor::new(Prefer::Auto)?;
         let mut device = reactor.open(path, Access::Exclusive)?;
         let mut arena = Arena::new(256 << 20).in_huge_pages(bytes == RAW_WRITE_BYTES);
-        let mut bufs: Vec<Buf> = (0..self.depth).map(|_| arena.alloc(bytes as u32)).collect();
+        let count = if self.copied { COPIED_BUFFERS } else { self.depth };
+        let mut bufs: VecDeque<Buf> = (0..count).map(|_| arena.alloc(bytes as u32)).collect();
+        let payload: Vec<Buf> = (0..QUEUE_DEPTH).map(|_| arena.alloc(BLOCK_BYTES as u32)).collect();
         bufs.iter().for_each(|buf| arena.bytes_mut(Span::new(*buf, 0, bytes as u32)).fill(PATTERN));
+        payload.iter().for_each(|buf| arena.bytes_mut(Span::new(*buf, 0, BLOCK_BYTES as u32)).fill(PATTERN));
         let places = self.range_bytes / bytes;
         let (mut next, mut done_bytes, mut state) = (0, 0, 1u64);
         let mut done: Vec<Done> = Vec::new();
         let began = Instant::now();
         while done_bytes < self.total_bytes {
             while next * bytes < self.total_bytes
-                && let Some(buf) = bufs.pop()
+                && count - bufs.len() < self.depth
+                && let Some(buf) = bufs.pop_front()
             {
+                if self.copied {
+                    for (offset, from) in (0..bytes as u32).step_by(BLOCK_BYTES as usize).zip(payload.iter().cycle()) {
+                        arena.copy_summed(Span::new(*from, 0, BLOCK_BYTES as u32), buf, offset);
+                    }
+                }
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let place = if self.random { (state >> 20) % places } else { next % places };
                 let (token, span) = (Token(u64::from(buf.0)), Some(Span::new(buf, 0, bytes as u32)));
                 device.submit(Time(0), DeviceIo { token, op, offset: place * bytes, len: bytes, span }, &mut arena);
                 next += 1;
+                if self.copied {
+                    device.kick(); // The disk goes on beside the next copy.
+                }
             }
             device.kick();
             reactor.wait(None, None)?;
             device.poll(Time(0), &mut arena, &mut done);
             for Done { token, result } in done.drain(..) {
                 result.map_err(|error| format!("raw {op:?}: {error:?}"))?;
-                bufs.push(Buf(token.0 as u32));
+                bufs.push_back(Buf(token.0 as u32));
                 done_bytes += bytes;
             }
         }
@@ -160,6 +179,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 #[derive(Default)]
 struct Pass {
     raw_seq_write: Took,
+    raw_seq_copied_write: Took,
     raw_rand_write: Took,
     write: Took,
     write_cold: Took,
@@ -172,11 +192,12 @@ struct Pass {
 /// A row's name, and where a pass has it.
 type Row = (&'static str, fn(&Pass) -> Took);
 
-const ROWS: [Row; 6] = [
+const ROWS: [Row; 7] = [
     ("write_file", |it| it.write),
     ("write_cold_file", |it| it.write_cold),
     ("read_hit_file", |it| it.read_hit),
     ("raw_seq_write_file", |it| it.raw_seq_write),
+    ("raw_seq_copied_write_file", |it| it.raw_seq_copied_write),
     ("raw_rand_write_file", |it| it.raw_rand_write),
     ("raw_rand_read_file", |it| it.raw_rand_read),
 ];
@@ -221,6 +242,7 @@ fn measure(cache: &Path, origin: &Path, rounds: usize) -> Outcome<serde_json::Va
             "jobs": jobs,
             "write_ratio_median": ratio(|it| it.raw_seq_write.ns() / it.write.ns()),
             "write_cold_ratio_median": ratio(|it| it.raw_seq_write.ns() / it.write_cold.ns()),
+            "write_to_copied_ratio_median": ratio(|it| it.raw_seq_copied_write.ns() / it.write.ns()),
             "write_to_random_ratio_median": ratio(|it| it.raw_rand_write.ns() / it.write.ns()),
             "read_ratio_median": ratio(|it| it.raw_rand_read.ns() / it.read_hit.ns()),
             "flash_bytes_per_user_byte": ratio(|it| it.flash_bytes as f64 / it.write.bytes as f64),
@@ -238,15 +260,19 @@ fn measure(cache: &Path, origin: &Path, rounds: usize) -> Outcome<serde_json::Va
 fn pass(cache: &Path, origin: &Path, jobs: usize, seed: u64) -> Outcome<Pass> {
     let depth = QUEUE_DEPTH * jobs;
     let (op, io_bytes, range_bytes) = (Op::Write, RAW_WRITE_BYTES, CACHE_BYTES);
-    let in_order = Raw { op, io_bytes, depth: RAW_WRITE_DEPTH, range_bytes, random: false, total_bytes: WRITE_BYTES };
+    let total_bytes = WRITE_BYTES;
+    let in_order = Raw { op, io_bytes, depth: RAW_WRITE_DEPTH, range_bytes, random: false, copied: false, total_bytes };
+    let copied = Raw { copied: true, ..in_order };
     let at_random = Raw { io_bytes: BLOCK_BYTES, depth, random: true, total_bytes: RANDOM_BYTES, ..in_order };
     let reads = Raw { op: Op::Read, range_bytes: HOT_BYTES, ..at_random };
     let mut pass = Pass::default();
     pass.raw_rand_write += at_random.took(cache)?;
     pass.raw_seq_write += in_order.took(cache)?;
+    pass.raw_seq_copied_write += copied.took(cache)?;
     for bufs in [depth, COLD_BUFFERS, COLD_BUFFERS, depth] {
         write(cache, origin, depth, bufs, seed, &mut pass)?;
     }
+    pass.raw_seq_copied_write += copied.took(cache)?;
     pass.raw_seq_write += in_order.took(cache)?;
     pass.raw_rand_write += at_random.took(cache)?;
     pass.raw_rand_read += reads.took(cache)?;

@@ -21,11 +21,12 @@ const REQUESTS: u64 = 1_000_000;
 const COUNTED: [u64; 2] = [20_000, 120_000];
 const JOBS: [u64; 3] = [1, 2, 4];
 const NULL: [&str; 3] = ["write_null", "read_hit_null", "read_miss_null"];
-const FILE: [&str; 6] = [
+const FILE: [&str; 7] = [
     "write_file",
     "write_cold_file",
     "read_hit_file",
     "raw_seq_write_file",
+    "raw_seq_copied_write_file",
     "raw_rand_write_file",
     "raw_rand_read_file",
 ];
