@@ -71,8 +71,9 @@ impl Reader<'_> {
     /// Salvages a lane. What it comes upon is reported as damage once more; `check` has told already.
     pub(super) fn salvage(&mut self, lane: u32) -> Salvage {
         let mut headers = Headers::new();
+        let open = self.lane(lane).open;
         for segment in 0..self.superblock.segments_per_lane {
-            self.scan(lane, segment, &mut headers);
+            self.scan(lane, segment, open.contains(&segment), &mut headers);
         }
         let mut heads: Vec<(u32, CheckpointHeader)> = Vec::new();
         let mut head_lost = false;
@@ -113,11 +114,12 @@ impl Reader<'_> {
         Salvage { walk: LaneWalk { lane, last_seq, ..LaneWalk::default() }, ..Salvage::default() }
     }
 
-    /// Finds the headers of a segment: one behind the other, and where one is missing, block by block.
-    fn scan(&self, lane: u32, segment: u32, headers: &mut Headers) {
+    /// Finds the headers of a segment: one behind the other, and where one is missing, block by block. Of one in which the log was to go on,
+    /// every block is looked at: in the place of a commit that is missing may be an older one, whose data is commits now.
+    fn scan(&self, lane: u32, segment: u32, is_open: bool, headers: &mut Headers) {
         let slots = self.superblock.segment_blocks;
         let (mut slot, end) = (segment * slots, (segment + 1) * slots);
-        let mut bytes: Option<Segment> = None;
+        let mut bytes = is_open.then(|| Segment::read(self, lane, segment));
         let mut last = 0;
         while slot < end {
             let header = match &bytes {
@@ -145,7 +147,7 @@ impl Reader<'_> {
             // about what follows.
             if self.describes_its_data(&header, lane, slot) {
                 last = header.seq;
-                slot += header.data_blocks() + 1;
+                slot += if is_open { 1 } else { header.data_blocks() + 1 };
             } else {
                 bytes.get_or_insert_with(|| Segment::read(self, lane, segment));
                 slot += 1;

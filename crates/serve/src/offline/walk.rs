@@ -47,6 +47,8 @@ pub(super) struct LaneWalk {
     pub(super) last_seq: Vec<u64>,
     /// The log ends in a commit that is not whole; its number.
     pub(super) torn: Option<u64>,
+    /// The segments in which the log was to go on.
+    pub(super) open: Vec<u32>,
 }
 
 impl LaneWalk {
@@ -251,8 +253,8 @@ impl Reader<'_> {
         }
         walk.forget_unproven();
         // The rest of the log, if there is any, begins in one of these.
-        let open = heads.into_iter().map(|slot| slot / self.superblock.segment_blocks).chain(next_segments);
-        self.look_behind(walk, head, next, &open.collect::<Vec<u32>>());
+        walk.open = heads.into_iter().map(|slot| slot / self.superblock.segment_blocks).chain(next_segments).collect();
+        self.look_behind(walk, head, next);
         if ends_early {
             let offset = self.superblock.checkpoint_offset(walk.lane, (head.generation % 2) as u32);
             let expected = format!("commit {next} of lane {}; {durable} was durable", walk.lane);
@@ -301,16 +303,16 @@ impl Reader<'_> {
     }
 
     /// The log ended before commit `end`. If a later commit says that `end` was durable, it was not
-    /// torn by a crash but damaged since. In the segments that were `open` all is looked at, since the headers
+    /// torn by a crash but damaged since. In the segments that were open all is looked at, since the headers
     /// behind a damaged one can't be found otherwise.
-    fn look_behind(&mut self, walk: &mut LaneWalk, head: CheckpointHeader, end: u64, open: &[u32]) {
+    fn look_behind(&mut self, walk: &mut LaneWalk, head: CheckpointHeader, end: u64) {
         let segment_slots = self.superblock.segment_blocks;
         let mut proof: Option<(u64, u32)> = None;
         let mut later: Option<(u64, u32)> = None;
         for segment in 0..self.superblock.segments_per_lane {
             let mut slot = segment * segment_slots;
             while slot < (segment + 1) * segment_slots {
-                let is_open = open.contains(&segment);
+                let is_open = walk.open.contains(&segment);
                 let Some(header) = self.header(walk.lane, slot) else {
                     if is_open {
                         slot += 1;

@@ -7,13 +7,14 @@ use std::os::unix::fs::FileExt;
 
 use flashfront_device::Rng;
 use flashfront_engine::BLOCK_SECTORS;
-use flashfront_engine::format::CheckpointHeader;
+use flashfront_engine::format::{CheckpointHeader, CommitHeader, Entry, Stream};
 
 use super::*;
 use crate::config::Config;
 use crate::daemon::{Hooks, ServeError};
+use crate::offline::dump::CommitDump;
 use crate::offline::harm::{Harm, Target, harms};
-use crate::offline::{CheckReport, check};
+use crate::offline::{CheckReport, check, dump};
 use crate::rig::{Bench, Served, freezing};
 
 const BLOCK_LEN: usize = BLOCK_BYTES as usize;
@@ -385,6 +386,34 @@ fn a_damaged_log_is_refused_and_then_repaired() {
     let log_damaged = |error: &ServeError| matches!(error, ServeError::Open { .. });
     assert!(log_damaged(&refusal) && refusal.to_string().contains("flashfront repair"), "{refusal}");
     filled.repaired(Older::Drop, "damaged log");
+}
+
+/// A device that loses a write leaves what was there before: a commit of an earlier use of the segment, over whose data others were written.
+#[test]
+fn an_older_commit_in_the_place_of_one_that_is_missing_hides_nothing() {
+    let filled = Filled::new(true);
+    let superblock = filled.superblock();
+    let lane = dump(&filled.bench.cache()).unwrap().lanes.remove(0);
+    let slots = superblock.segment_blocks;
+    let segment = |of: &CommitDump| ((of.offset - superblock.slot_offset(0, 0)) / BLOCK_BYTES) as u32 / slots;
+    let header = |of: &CommitDump| CommitHeader::decode(&filled.image[of.offset as usize..][..BLOCK_LEN]).unwrap();
+    // One of written blocks that begins a segment and has another one behind it there.
+    let missing = lane.commits.iter().zip(&lane.commits[1..]).find(|(this, next)| {
+        let begins = superblock.slot_offset(0, segment(this) * slots) == this.offset;
+        begins && this.blocks > 0 && header(this).stream == Stream::Writes as u8 && segment(this) == segment(next)
+    });
+    let missing = missing.unwrap().0;
+    let (mut header, mut block) = (header(missing), vec![0; BLOCK_LEN]);
+    (header.epoch, header.seq, header.durable_seq) = (header.epoch - 1, 1, 0);
+    header.entries.truncate(1);
+    header.entries.resize(slots as usize - 4, Entry::Dead);
+    header.encode_into(&mut block);
+    let file = File::options().write(true).open(filled.bench.cache()).unwrap();
+    file.write_all_at(&block, missing.offset).unwrap();
+    assert!(!filled.check().ok);
+    let report = filled.repaired(Older::Drop, "an older commit");
+    let gaps: Vec<(u64, u64)> = report.unknown.iter().map(|gap| (gap.first_commit, gap.last_commit)).collect();
+    assert_eq!(gaps, [(missing.seq, missing.seq)], "only the missing one: {report:?}");
 }
 
 #[test]
