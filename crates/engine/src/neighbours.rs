@@ -225,8 +225,7 @@ impl Lane {
     fn goal_of_neighbours(&mut self, flat: Flat, unit: u64, cx: &Cx<'_>) -> Option<Into> {
         let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
         let next_seq = self.log.next_seq;
-        // Else they would be more that waits to be proven, of which there may not be much.
-        let pays = !origin.unflushed && self.neighbours.pays(flat.0 / unit, unit, next_seq);
+        let pays = self.neighbours.pays(flat.0 / unit, unit, next_seq);
         let come = pays && self.takes_neighbours(flat, cx);
         self.neighbours.note(come, self.log.slots() / unit, next_seq);
         if come {

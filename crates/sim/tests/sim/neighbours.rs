@@ -2,6 +2,7 @@
 //! Reading around a miss, seen from outside: neighbours come along from a slow origin, into the cache while there is room and else into the window, and nobody
 //! is worse off for it. That none of them is ever old is for torture to show (canary `stale-neighbour`).
 
+use flashfront_device::sim::Fate;
 use flashfront_engine::{BLOCK_BYTES, Counters, DeviceError, Mode, Op, Options};
 use flashfront_sim::{Client, OriginSpec, WorldSpec};
 
@@ -125,6 +126,27 @@ fn what_was_written_past_the_cache_is_not_taken_from_the_read_around_it() {
     let before = counters(&client).read_misses;
     origin_blocks(&mut client, 96..105);
     assert_eq!(counters(&client).read_misses - before, 1, "all but the written one had come along");
+}
+
+/// They wait for the proof of the origin's next flush, as all that is promoted beside such writes does.
+#[test]
+fn neighbours_come_to_the_log_beside_writes_that_no_flush_has_covered() {
+    let mut spec = world(1_000_000, Options::default());
+    spec.origins[0].mode = Mode::Writearound;
+    let mut client = Client::fresh(spec);
+    read(&mut client, 4000);
+    client.write(0, 2000 * 8, 8, false);
+    client.finish();
+    let before = counters(&client).neighbour_blocks;
+    assert_eq!(origin_blocks(&mut client, 96..176), 5 * UNIT);
+    assert_eq!(counters(&client).neighbour_blocks - before, 5 * (UNIT - 1));
+    client.flush(0);
+    client.finish();
+    client.crash(1, Fate::Kept, Fate::Lost);
+    let opened = client.open();
+    // Of the commits of 15 blocks one was open when the flush came.
+    assert!((81 - 14..=97).contains(&opened.blocks_cached), "{opened:?}");
+    client.leave();
 }
 
 /// A bad sector is an error for whoever reads it, not for its neighbours; and a disk may try for long, so it is tried once.
