@@ -44,7 +44,7 @@ pub(crate) struct Destage {
     /// Folder that remembers failed caches and changed origins: that of `serve` [default: as for `serve`].
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// RAM for payload [default: 160 MiB].
+    /// RAM for payload [default: 160 MiB, or as much as lanes need].
     #[arg(long, value_name = "SIZE")]
     buffer_bytes: Option<Size>,
     /// Print the result as JSON.
@@ -66,7 +66,7 @@ impl Destage {
         (config.mirror, config.without_mirror) = (self.mirror, self.without_mirror);
         config.accept_changed_origin = self.accept_changed_origin;
         config.state = self.state.or(config.state);
-        config.buffer_bytes = self.buffer_bytes.unwrap_or(config.buffer_bytes);
+        config.buffer_bytes = self.buffer_bytes.or(config.buffer_bytes);
         let hooks = Hooks::default();
         let stop = hooks.stop.clone();
         interrupt::on_signal(move || stop.stop())?;

@@ -7,8 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use flashfront_engine::Mode;
-use flashfront_serve::config::{BUFFER_BYTES_DEFAULT, Size};
-use flashfront_serve::daemon::buffer_bytes_least;
+use flashfront_serve::config::Size;
 use flashfront_serve::offline::{self, FormatOptions, FormatReport};
 
 use crate::{choice, human};
@@ -102,30 +101,9 @@ fn text(report: &FormatReport) -> Result<String, std::fmt::Error> {
     }
     let (cache, origin) = (report.cache.display(), report.origin.display());
     let mirror = report.mirror.as_ref().map_or_else(String::new, |it| format!(" --mirror {}", it.display()));
-    let buffers = buffers(report.lanes);
     writeln!(
         out,
-        "next        flashfront serve --cache {cache}{mirror} --origin {origin} --nbd unix:/run/flashfront-nbd.sock{buffers}"
+        "next        flashfront serve --cache {cache}{mirror} --origin {origin} --nbd unix:/run/flashfront-nbd.sock"
     )?;
     Ok(out)
-}
-
-/// The flag without which a cache of so many lanes isn't served, if the default is too little for them.
-fn buffers(lanes: u32) -> String {
-    let least = buffer_bytes_least(lanes);
-    if least <= BUFFER_BYTES_DEFAULT {
-        String::new()
-    } else {
-        format!(" --buffer-bytes {}MiB", least.div_ceil(1 << 20))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn more_lanes_than_the_default_buffers_are_for_come_with_the_flag() {
-        assert_eq!([1, 4, 5, 16].map(buffers), ["", "", "", " --buffer-bytes 308MiB"]);
-    }
 }

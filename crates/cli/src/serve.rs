@@ -135,7 +135,7 @@ pub(crate) struct Serve {
     /// Threads that do the work of the cache's lanes, the engine's among them; at most as many as it has lanes [default: 1].
     #[arg(long, value_name = "N")]
     lane_threads: Option<usize>,
-    /// RAM for payload [default: 160 MiB].
+    /// RAM for payload [default: 160 MiB, or as much as lanes and threads need].
     #[arg(long, value_name = "SIZE")]
     buffer_bytes: Option<Size>,
     /// RAM for copies of blocks read from the cache device, on top of the buffers [default: 0B].
@@ -264,7 +264,7 @@ impl Serve {
         config.without_mirror = self.without_mirror;
         config.without_cache = self.without_cache;
         config.accept_missing_dirty_data = self.accept_missing_dirty_data;
-        config.buffer_bytes = self.buffer_bytes.unwrap_or(config.buffer_bytes);
+        config.buffer_bytes = self.buffer_bytes.or(config.buffer_bytes);
         config.huge_pages |= self.huge_pages;
         config.threads = self.threads.unwrap_or(config.threads);
         config.lane_threads = self.lane_threads.unwrap_or(config.lane_threads);

@@ -34,7 +34,7 @@ fn body(data: &[u8]) {
         same_again(&policy.sequential_bypass);
         same_again(&policy.read_around);
         same_again(&policy.max_dirty_age);
-        same_again(&config.buffer_bytes);
+        config.buffer_bytes.iter().for_each(same_again);
         config.listeners.iter().filter_map(|listener| listener.nbd()).for_each(same_address);
     }
     job_file(text);

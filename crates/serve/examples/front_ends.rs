@@ -72,7 +72,7 @@ fn make(cache: &Path, origin: &Path) -> Outcome<()> {
 fn config(dir: &Path, cache: &Path, origin: &Path, ram_front_bytes: u64) -> Config {
     let mut config = Config::new(cache.into());
     (config.control, config.state) = (dir.join("served.control"), Some(dir.join("served.state")));
-    config.buffer_bytes = Size(256 << 20);
+    config.buffer_bytes = Some(Size(256 << 20));
     config.ram_front_bytes = Size(ram_front_bytes);
     config.policy.sequential_bypass = Size(0);
     // Above all that is written, as in process.

@@ -68,9 +68,9 @@ pub struct Config {
     /// Serve NBD inside TLS.
     #[serde(default)]
     pub tls: Option<TlsFiles>,
-    /// RAM for payload; the index comes on top.
-    #[serde(default = "buffer_bytes")]
-    pub buffer_bytes: Size,
+    /// RAM for payload; the index comes on top. By default [`BUFFER_BYTES_DEFAULT`], or as much as lanes and threads need.
+    #[serde(default)]
+    pub buffer_bytes: Option<Size>,
     /// RAM for copies of blocks that were read from the cache device.
     #[serde(default = "ram_front_bytes")]
     pub ram_front_bytes: Size,
@@ -269,7 +269,7 @@ impl Config {
             http: None,
             insecure: false,
             tls: None,
-            buffer_bytes: buffer_bytes(),
+            buffer_bytes: None,
             ram_front_bytes: ram_front_bytes(),
             huge_pages: false,
             threads: threads(),
@@ -317,10 +317,6 @@ pub fn control_path() -> PathBuf {
 
 fn volume_name() -> String {
     "data".to_owned()
-}
-
-fn buffer_bytes() -> Size {
-    Size(BUFFER_BYTES_DEFAULT)
 }
 
 fn threads() -> usize {

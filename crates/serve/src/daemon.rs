@@ -43,7 +43,6 @@ mod tell;
 mod tests;
 mod without_cache;
 
-pub use buffers::buffer_bytes_least;
 use changes::remember;
 pub use destage::{DestageReport, destage};
 pub use error::ServeError;

@@ -172,15 +172,17 @@ fn threads_that_cannot_be_used_are_refused() {
     for threads in [0, 65] {
         assert!(refusal(&config(&bench, threads)).contains("must be 1 to 64"));
     }
-    let said = refusal(&config(&bench, 5));
+    let of = |mib: u64| Config { buffer_bytes: Some(Size(mib << 20)), ..config(&bench, 5) };
+    let said = refusal(&of(231));
     assert!(said.contains("at least 232 MiB") && said.contains("threads = 5"), "{said}");
     let blk = Listener::VhostUserBlk { path: bench.path("blk"), volume: None };
     let idle = Config { listeners: vec![blk.clone()], ..config(&bench, 3) };
     let error = bench.refused(&idle);
     assert!(matches!(error, ServeError::Config(ConfigError::IdleThreads { given: 3, most: 2 })), "{error}");
     Config { listeners: vec![blk], ..config(&bench, 2) }.check().unwrap();
-    let roomy = Config { buffer_bytes: Size(232 << 20), ..config(&bench, 5) };
-    bench.serve_with(roomy, Hooks::default()).stop();
+    for enough in [of(232), config(&bench, 5)] {
+        bench.serve_with(enough, Hooks::default()).stop();
+    }
 }
 
 /// A front-end with a bug, or one that asks for one thing.

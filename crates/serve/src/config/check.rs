@@ -62,8 +62,8 @@ impl Config {
                 }
             }
         }
-        if self.buffer_bytes.0 < BUFFER_BYTES_MIN {
-            return Err(ConfigError::BufferSmall { given: self.buffer_bytes });
+        if let Some(given) = self.buffer_bytes.filter(|given| given.0 < BUFFER_BYTES_MIN) {
+            return Err(ConfigError::BufferSmall { given });
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use flashfront_engine::policy::Window;
 use flashfront_engine::{BLOCK_BYTES, buffers_most};
 
 use super::ServeError;
-use crate::config::{Config, Listener, Size};
+use crate::config::{BUFFER_BYTES_DEFAULT, Config, Listener, Size};
 use crate::frontend::nbd::BUFFER_BYTES_MIN;
 
 /// What a lane that has an arena of its own takes beside the engine's: a chunk of 4 MiB for each size, of commits five (of two lanes; three or four if there are more), and one to spare.
@@ -24,12 +24,6 @@ fn engine_bytes(lanes: u32) -> u64 {
         u64::from(count).div_ceil(chunk / bytes)
     };
     buffers_most(lanes).into_iter().map(chunks_of).sum::<u64>() * chunk
-}
-
-/// The least `buffer_bytes` for a cache of so many lanes, with one thread.
-#[must_use]
-pub fn buffer_bytes_least(lanes: u32) -> u64 {
-    engine_bytes(lanes) + BUFFER_BYTES_MIN
 }
 
 /// The RAM front of a lane that has an arena of its own (32 GiB, with all else).
@@ -52,6 +46,16 @@ fn shares(config: &Config, lanes: u32) -> (u64, u64) {
     (kept, config.carriers() as u64 + u64::from(here))
 }
 
+/// The least `buffer_bytes` for a cache of so many lanes.
+fn least(config: &Config, lanes: u32) -> u64 {
+    let (kept, parts) = shares(config, lanes);
+    kept + parts * BUFFER_BYTES_MIN
+}
+
+fn buffer_bytes(config: &Config, lanes: u32) -> u64 {
+    config.buffer_bytes.map_or_else(|| least(config, lanes).max(BUFFER_BYTES_DEFAULT), |given| given.0)
+}
+
 /// Whether there is enough, and not more than there is.
 pub(super) fn check(config: &Config, lanes: u32) -> Result<(), ServeError> {
     if config.lane_helpers() >= lanes as usize && config.lane_helpers() > 0 {
@@ -61,15 +65,10 @@ pub(super) fn check(config: &Config, lanes: u32) -> Result<(), ServeError> {
     if config.lane_helpers() > 0 && config.ram_front_bytes > front_most {
         return Err(ServeError::FrontOfLanes { given: config.ram_front_bytes, most: front_most, lanes });
     }
-    let (kept, parts) = shares(config, lanes);
-    let least = kept + parts * BUFFER_BYTES_MIN;
-    if config.buffer_bytes.0 < least {
-        return Err(ServeError::BufferSmall {
-            least,
-            lanes,
-            threads: config.threads,
-            lane_threads: config.lane_threads,
-        });
+    let (buffers, least) = (buffer_bytes(config, lanes), least(config, lanes));
+    if buffers < least {
+        let (threads, lane_threads) = (config.threads, config.lane_threads);
+        return Err(ServeError::BufferSmall { given: buffers, least, lanes, threads, lane_threads });
     }
     if config.huge_pages
         && let Some(setting) = no_huge_pages()
@@ -77,7 +76,7 @@ pub(super) fn check(config: &Config, lanes: u32) -> Result<(), ServeError> {
         return Err(ServeError::NoHugePages { setting });
     }
     let most = ram_bytes();
-    let given = config.buffer_bytes.0.saturating_add(config.ram_front_bytes.0);
+    let given = buffers.saturating_add(config.ram_front_bytes.0);
     if given > most {
         return Err(ServeError::BufferLarge { given: Size(given), most: Size(most) });
     }
@@ -107,14 +106,14 @@ fn ram_bytes() -> u64 {
 /// # Errors
 /// When the kernel refuses a thread for lanes.
 pub(super) fn arenas(config: &Config, lanes: u32) -> io::Result<(Arena, Vec<Arena>)> {
-    let (kept, parts) = shares(config, lanes);
+    let (buffers, (kept, parts)) = (buffer_bytes(config, lanes), shares(config, lanes));
     // The parts add up to no more than was allowed, and an arena rounds up to whole chunks.
     let chunk = u64::from(CHUNK_BYTES);
-    let part = (config.buffer_bytes.0 - kept) / parts / chunk * chunk;
+    let part = (buffers - kept) / parts / chunk * chunk;
     // The last buffer of each lane's window is rounded up to at most 1 MiB.
     let front = config.ram_front_bytes.0 + Window::BYTES_MAX + (u64::from(lanes) << 20);
     let apart = apart_bytes(config, lanes);
-    let all_here = if config.carriers() == 0 { config.buffer_bytes.0 } else { kept } - apart;
+    let all_here = if config.carriers() == 0 { buffers } else { kept } - apart;
     let here = if config.carriers() > 0 && has_clients_here(config) { part } else { 0 };
     let pump = Arena::with_reserve(all_here + here + front, engine_bytes(lanes) + front);
     let mut pump = pump.in_huge_pages(config.huge_pages);
@@ -139,7 +138,7 @@ mod tests {
     #[test]
     fn all_arenas_are_in_huge_pages_or_none() {
         let mut config = Config::new("cache".into());
-        config.buffer_bytes = Size(256 << 20);
+        config.buffer_bytes = Some(Size(256 << 20));
         config.listeners.push(toml::from_str("nbd = \"unix:/run/x.sock\"").expect("a listener"));
         for (threads, huge_pages) in [(1, false), (1, true), (3, false), (3, true)] {
             (config.threads, config.huge_pages) = (threads, huge_pages);
@@ -154,13 +153,25 @@ mod tests {
     #[test]
     fn the_least_is_enough_and_less_is_not() {
         let mut config = Config::new("cache".into());
-        assert_eq!(buffer_bytes_least(1), crate::config::BUFFER_BYTES_MIN);
+        assert_eq!(least(&config, 1), crate::config::BUFFER_BYTES_MIN);
         for lanes in [1, 4, 5, 16] {
-            config.buffer_bytes = Size(buffer_bytes_least(lanes));
+            let enough = least(&config, lanes);
+            config.buffer_bytes = Some(Size(enough));
             assert!(check(&config, lanes).is_ok(), "{lanes}");
-            config.buffer_bytes.0 -= 1;
+            config.buffer_bytes = Some(Size(enough - 1));
             let told = check(&config, lanes).expect_err("it is less").to_string();
-            assert!(told.contains(&Size(buffer_bytes_least(lanes)).to_string()), "{told}");
+            assert!(told.contains(&Size(enough).to_string()), "{told}");
+        }
+    }
+
+    #[test]
+    fn the_default_is_enough_for_all_lanes_and_threads() {
+        let mut config = Config::new("cache".into());
+        config.listeners.push(toml::from_str("nbd = \"unix:/run/x.sock\"").expect("a listener"));
+        for (lanes, threads, lane_threads, mib) in [(1, 1, 1, 160), (16, 1, 1, 308), (4, 3, 1, 172), (4, 1, 2, 256)] {
+            (config.threads, config.lane_threads) = (threads, lane_threads);
+            assert!(check(&config, lanes).is_ok(), "{lanes} {threads} {lane_threads}");
+            assert_eq!(buffer_bytes(&config, lanes) >> 20, mib, "{lanes} {threads} {lane_threads}");
         }
     }
 
@@ -169,7 +180,7 @@ mod tests {
     fn the_engine_and_clients_have_room_for_all_they_may_ask_for() {
         for (lanes, threads) in [(1, 1), (2, 1), (4, 1), (5, 1), (16, 1), (4, 3)] {
             let mut config = Config::new("cache".into());
-            (config.buffer_bytes, config.threads) = (Size(1 << 30), threads);
+            (config.buffer_bytes, config.threads) = (Some(Size(1 << 30)), threads);
             config.listeners.push(toml::from_str("nbd = \"unix:/run/x.sock\"").expect("a listener"));
             let (mut pump, _) = arenas(&config, lanes).expect("no threads are wanted");
             while pump.try_alloc(BLOCK_BYTES as u32).is_some() {}
@@ -199,7 +210,8 @@ mod tests {
     #[test]
     fn lanes_with_threads_take_more_and_are_as_many_as_there_are() {
         let mut config = Config::new("cache".into());
-        (config.lane_threads, config.buffer_bytes) = (3, Size(buffer_bytes_least(2)));
+        let of_one = least(&config, 2);
+        (config.lane_threads, config.buffer_bytes) = (3, Some(Size(of_one)));
         let refusal = |config: &Config, lanes| check(config, lanes).expect_err("it can't work").to_string();
         assert!(
             refusal(&config, 2).contains("lane_threads is 3, but this cache has 2 lanes"),
@@ -208,7 +220,7 @@ mod tests {
         );
         config.lane_threads = 2;
         assert!(refusal(&config, 2).contains("lane_threads = 2"), "{}", refusal(&config, 2));
-        config.buffer_bytes.0 += 64 << 20;
+        config.buffer_bytes = Some(Size(of_one + (64 << 20)));
         assert!(check(&config, 2).is_ok());
         let (pump, _) = arenas(&config, 2).expect("there are threads");
         assert_eq!(pump.apart_from(), Some(4));

@@ -233,9 +233,11 @@ pub enum ServeError {
     },
     /// Too little RAM for the lanes.
     #[error(
-        "buffer_bytes must be at least {least} for a cache of {lanes} lane{s}, threads = {threads} and lane_threads = {lane_threads}", least = Size(*least), s = plural(*lanes as usize)
+        "buffer_bytes is {given}, and must be at least {least} for a cache of {lanes} lane{s}, threads = {threads} and lane_threads = {lane_threads}; without it that much is taken", given = Size(*given), least = Size(*least), s = plural(*lanes as usize)
     )]
     BufferSmall {
+        /// By the configuration.
+        given: u64,
         /// Needed.
         least: u64,
         /// Lanes.

@@ -401,7 +401,7 @@ fn a_dirty_limit_that_cannot_hold_is_refused() {
 fn buffers_larger_than_the_machine_are_refused() {
     let bench = Bench::formatted();
     let mut config = bench.config();
-    config.buffer_bytes = Size(1 << 50);
+    config.buffer_bytes = Some(Size(1 << 50));
     let said = bench.refused(&config).to_string();
     assert!(said.contains("1024 TiB") && said.contains("RAM"), "{said}");
 }
