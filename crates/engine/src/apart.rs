@@ -168,6 +168,7 @@ impl Origin {
         (self.unflushed, self.changed) = (all.unflushed, all.changed);
         (self.doubtful, self.failed_flushes) = (all.doubtful, all.failed_flushes);
         (self.flushing_direct, self.flushing_changed) = (all.flushing_direct, all.flushing_changed);
+        self.flush_overdue = all.flush_overdue;
         (self.foreground_ios, self.last_foreground) = (all.foreground_ios, all.last_foreground);
         self.free_ns = all.free_ns;
     }

@@ -217,7 +217,8 @@ impl Lane {
     /// them; replay takes them only if the origin has flushed them (see `commit/unproven`).
     fn keep_written(&mut self, at: usize, cx: &mut Cx<'_>) {
         let piece = &self.pieces[at];
-        if piece.bypass || cx.shared.cache_failed {
+        let origin = &cx.shared.origins[cx.shared.origin_of(piece.first)];
+        if piece.bypass || cx.shared.cache_failed || origin.flush_overdue {
             return;
         }
         let (first, buf, buf_block) = (piece.first, piece.buf.expect("a write has a buffer"), piece.buf_block);

@@ -106,6 +106,7 @@ impl Engine {
                 failed_flushes: 0,
                 changed: false,
                 flushing_changed: false,
+                flush_overdue: false,
                 flushing_direct: false,
                 foreground_ios: 0,
                 last_foreground: None,

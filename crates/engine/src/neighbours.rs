@@ -239,7 +239,8 @@ impl Lane {
     fn takes_neighbours(&self, flat: Flat, cx: &Cx<'_>) -> bool {
         let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
         let unfit = cx.shared.cache_failed || self.log.saturated() || cx.shared.budget.is_some();
-        let past = origin.mode == Mode::Passthrough || cx.shared.gauge.reads_congested(&origin.gauge, cx.now).is_some();
+        let congested = cx.shared.gauge.reads_congested(&origin.gauge, cx.now).is_some();
+        let past = origin.mode == Mode::Passthrough || origin.flush_overdue || congested;
         !unfit && !past && self.policy.takes_neighbours(self.has_room())
     }
 

@@ -364,8 +364,8 @@ impl Lane {
         let affordable = !verdict.admit || cx.shared.budget.as_mut().is_none_or(|budget| budget.allows(cx.now));
         cx.shared.counters.over_budget_blocks += u64::from(!affordable);
         let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
-        let congested = cx.shared.gauge.reads_congested(&origin.gauge, cx.now).is_some();
-        if verdict.admit && affordable && !congested && self.append_clean(Stream::Promoted, flat, 0, span, cx) {
+        let unfit = origin.flush_overdue || cx.shared.gauge.reads_congested(&origin.gauge, cx.now).is_some();
+        if verdict.admit && affordable && !unfit && self.append_clean(Stream::Promoted, flat, 0, span, cx) {
             cx.shared.counters.promoted_blocks += 1;
             return Ok(());
         }

@@ -66,6 +66,8 @@ pub(crate) struct Origin {
     pub(crate) flushing_direct: bool,
     /// It covers what may have changed.
     pub(crate) flushing_changed: bool,
+    /// It takes so long that nothing waits to be proven by it: nothing of this origin is promoted until it ends.
+    pub(crate) flush_overdue: bool,
     /// I/Os for clients in flight: reads that miss, direct writes.
     pub(crate) foreground_ios: u32,
     /// When the last of them began or ended.
@@ -87,6 +89,8 @@ pub(crate) struct FlushGate {
     pub(crate) issued: u64,
     pub(crate) wanted: u64,
     pub(crate) in_flight: bool,
+    /// When the last one was issued.
+    pub(crate) began: Time,
     pub(crate) waiters: Vec<(u64, FlushWaiter)>,
 }
 

@@ -16,7 +16,7 @@ use crate::index::Flat;
 use crate::io::DeviceError;
 use crate::lane::Lane;
 use crate::piece::PieceKind;
-use crate::shared::{Cx, FlushWaiter, Origin};
+use crate::shared::{Cx, FlushWaiter};
 
 /// Of a lane at most, which bounds what a power cut takes from the cache: 64 MiB. A flush is asked for when there are more than half as many, so that they
 /// hardly ever stop who reads.
@@ -32,7 +32,7 @@ pub(super) struct Unproven {
     blocks: Vec<Flat>,
     /// Origins whose flush it waits for.
     awaits: u32,
-    /// One of them failed, and its blocks of that origin were dropped: replay must not take them until a checkpoint covers this commit.
+    /// One of them failed, or is overdue, and its blocks of that origin were dropped: replay must not take them until a checkpoint covers this commit.
     failed: bool,
 }
 
@@ -91,11 +91,17 @@ impl Lane {
             return;
         }
         let waiter = FlushWaiter::Promoted(self.id, seq);
-        let is_of = |origin: &Origin| blocks.iter().any(|flat| origin.places().contains(&flat.0));
-        let waits = |origin: &mut Origin| u32::from(is_of(origin) && origin.await_durable(waiter));
-        let awaits = cx.shared.origins.iter_mut().map(waits).sum();
-        if awaits > 0 || !self.log.unproven.is_empty() {
-            self.log.unproven.push_back(Unproven { seq, first, blocks, awaits, failed: false });
+        let (mut awaits, mut failed) = (0, false);
+        for origin in &mut cx.shared.origins {
+            if !blocks.iter().any(|flat| origin.places().contains(&flat.0)) {
+                continue;
+            }
+            // Its blocks were dropped from the open commit.
+            failed |= origin.flush_overdue;
+            awaits += u32::from(!origin.flush_overdue && origin.await_durable(waiter));
+        }
+        if awaits > 0 || failed || !self.log.unproven.is_empty() {
+            self.log.unproven.push_back(Unproven { seq, first, blocks, awaits, failed });
         }
         if self.log.unproven.len() > self.log.unproven_most() / 2 {
             self.hurry_proof(cx);
@@ -134,8 +140,8 @@ impl Lane {
         self.seal_full(Stream::Promoted, cx);
     }
 
-    /// A flush of an origin failed that covered direct writes: it may have dropped them, and the next flush says nothing of that. What was written
-    /// through and is not proven must not become clean in the log.
+    /// A flush of an origin failed that covered direct writes: it may have dropped them, and the next flush says nothing of that. Or nothing waits for it any
+    /// more. What was written through and is not proven must not become clean in the log.
     pub(crate) fn drop_doubtful(&mut self, origin: usize, cx: &mut Cx<'_>) {
         let places = cx.shared.origins[origin].places();
         let log = &self.log;

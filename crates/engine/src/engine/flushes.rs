@@ -11,6 +11,9 @@ use crate::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::lane::{Lane, Lanes};
 use crate::shared::{COORDINATOR, Cx, FailureRecord, FlushWaiter};
 
+/// A disk's flush takes as long as all that waits in its cache: seconds, where writes are at random.
+const OVERDUE_NS: u64 = 10_000_000_000;
+
 impl Coordinator {
     pub(super) fn cache_flushed(&mut self, result: Result<(), DeviceError>, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         self.cache_flushing = false;
@@ -35,7 +38,7 @@ impl Coordinator {
         cx: &mut Cx<'_>,
     ) {
         let origin = &mut cx.shared.origins[at];
-        origin.flush.in_flight = false;
+        (origin.flush.in_flight, origin.flush_overdue) = (false, false);
         origin.gauge.writes.flush_ended(result.is_ok(), cx.now);
         let done = origin.flush.issued;
         let (over, waiting) = core::mem::take(&mut origin.flush.waiters)
@@ -90,6 +93,21 @@ impl Coordinator {
         }
     }
 
+    /// The flush in flight is overdue. Commits are proven in the order of their numbers, so those with blocks of this origin would keep back all others, and soon
+    /// nothing would be promoted: its blocks leave the cache, as if the flush had failed.
+    fn give_up_proof(&mut self, at: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        let origin = &mut cx.shared.origins[at];
+        origin.flush_overdue = true;
+        let (promoted, others) = core::mem::take(&mut origin.flush.waiters)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(_, waiter)| matches!(waiter, FlushWaiter::Promoted(..)));
+        origin.flush.waiters = others;
+        lanes.iter_mut().for_each(|lane| lane.drop_doubtful(at, cx));
+        for (_, waiter) in promoted {
+            self.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
+        }
+    }
+
     /// After a failure of the cache device: what should be durable is, when nothing is left to destage, the
     /// origin is flushed, and it is recorded that this cache must not be replayed, which would put what is
     /// durable in its log over it. Where that can't be recorded nothing is durable. What was lost without ever
@@ -132,7 +150,7 @@ impl Coordinator {
         if !self.cache_flushing && !cx.shared.cache_failed {
             let wants = |lane: &Lane| lane.log.wants_flush() || lane.checkpoint.wants_flush(lane.log.written_seq);
             if lanes.iter().any(|lane| wants(lane)) {
-                for lane in lanes {
+                for lane in &mut *lanes {
                     lane.log.flushing_seq = lane.log.written_seq;
                     lane.checkpoint.flushing = lane.checkpoint.wants_flush(lane.log.written_seq);
                 }
@@ -142,9 +160,13 @@ impl Coordinator {
         }
         for at in 0..cx.shared.origins.len() {
             let origin = &mut cx.shared.origins[at];
+            if origin.flush.in_flight && !origin.flush_overdue && cx.now.since_ns(origin.flush.began) >= OVERDUE_NS {
+                self.give_up_proof(at, lanes, cx);
+            }
+            let origin = &mut cx.shared.origins[at];
             if origin.flush.due() {
                 origin.flush.issued += 1;
-                origin.flush.in_flight = true;
+                (origin.flush.in_flight, origin.flush.began) = (true, cx.now);
                 origin.flushing_direct = core::mem::take(&mut origin.unflushed);
                 origin.flushing_changed = core::mem::take(&mut origin.changed);
                 let device = DeviceId::Origin(cx.shared.superblock.origins[at].id);

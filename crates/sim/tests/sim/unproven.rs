@@ -173,6 +173,52 @@ fn an_origin_that_never_flushes_stops_nobody() {
     client.judge();
 }
 
+/// Its blocks leave the cache after a while, so that those of others in the same commits, and behind them, are proven without it.
+#[test]
+fn an_origin_that_never_flushes_keeps_nothing_of_others_out() {
+    let origin = OriginSpec { size_bytes: 32 << 20, logical_block_bytes: 512, mode: Mode::Writethrough };
+    let policy = policy::by_name("reinsert").expect("a policy");
+    let options = Options { policy, sequential_bypass_bytes: 0, ..Options::default() };
+    let origins = vec![origin, origin];
+    let mut client = Client::fresh(WorldSpec { segments_per_lane: 1024, origins, options, ..WorldSpec::default() });
+    let never = Fault::Stall { hold_ns: u64::MAX / 4 };
+    client.world.origins[1].faults.order(Rule { op: Some(Op::Flush), ..Rule::always(never) });
+    let write = |client: &mut Client, origin: usize, piece: u64| {
+        client.write(origin, piece * 32, 32, false);
+        client.finish();
+    };
+    // As many commits of both as may wait, and more.
+    for piece in 0..300 {
+        write(&mut client, 0, piece);
+        write(&mut client, 1, piece);
+    }
+    // Its flush has been asked for, and is overdue.
+    client.world.pass(20_000_000_000);
+    for piece in 300..400 {
+        write(&mut client, 0, piece);
+        write(&mut client, 1, piece);
+    }
+    let misses = |client: &Client| client.world.engine().status().counters.read_misses;
+    let before = misses(&client);
+    for piece in 300..400 {
+        client.read(0, piece * 32, 32);
+        client.finish();
+    }
+    assert_eq!(misses(&client) - before, 0, "what was written to the other one since is in the cache");
+    client.read(1, 0, 32);
+    client.finish();
+    assert_eq!(misses(&client) - before, 4, "what waited for the proof is not");
+    client.flush(0);
+    client.finish();
+    client.judge();
+    client.crash(1, Fate::Kept, Fate::Lost);
+    client.world.origins[1].faults = Default::default();
+    let opened = client.open();
+    assert!(opened.blocks_cached > 0, "{opened:?}");
+    client.read_all();
+    client.leave();
+}
+
 #[test]
 fn a_stop_proves_all() {
     let mut client = client();
