@@ -218,7 +218,8 @@ impl Engine {
         let destage = self.coordinator.destager.next_timer(&self.shared, self.coordinator.now);
         // What was due by the last call was done then, or waits for something else than time.
         let victims = self.lanes.iter().flat_map(|lane| lane.reclaim.timers());
-        let all = commits.chain(destage).chain(victims).chain(self.coordinator.throttle.timers());
+        let proofs = (0..self.shared.origins.len()).filter_map(|at| self.shared.proof_overdue_from(at));
+        let all = commits.chain(destage).chain(victims).chain(proofs).chain(self.coordinator.throttle.timers());
         all.filter(|at| *at > self.coordinator.now).min()
     }
 
@@ -400,6 +401,7 @@ impl Coordinator {
                 self.zeroes_step(lanes, cx);
                 self.ranges_step(lanes, cx);
                 cx.shared.away = self.destager.is_any_away(cx);
+                self.give_up_proofs(lanes, cx);
                 // Reclaim first: it tells destage what is urgent.
                 lanes.iter_mut().for_each(|lane| lane.reclaim_step(cx));
                 self.throttle.step(lanes, &self.router, &self.destager, cx);

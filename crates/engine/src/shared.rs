@@ -42,6 +42,15 @@ pub(crate) enum FlushWaiter {
     Promoted(usize, u64),
 }
 
+impl FlushWaiter {
+    pub(crate) const fn is_promoted(&self) -> bool {
+        matches!(self, Self::Promoted(..))
+    }
+}
+
+/// After so long a flush is overdue. A disk's takes as long as all that waits in its cache: seconds, where writes are at random.
+const OVERDUE_NS: u64 = 10_000_000_000;
+
 /// An origin at run time.
 pub(crate) struct Origin {
     /// Its place in the flat key space.
@@ -179,7 +188,7 @@ impl Origin {
     /// Waits until all direct writes completed so far are durable; `false` if they are already. Promoted blocks are in no hurry: they wait for a flush that
     /// somebody else wants.
     pub(crate) fn await_durable(&mut self, waiter: FlushWaiter) -> bool {
-        let promoted = matches!(waiter, FlushWaiter::Promoted(..));
+        let promoted = waiter.is_promoted();
         let asked = self.doubtful && matches!(waiter, FlushWaiter::Request(_));
         if promoted && (self.unflushed || self.changed) {
             self.flush.join_any(waiter);
@@ -287,6 +296,13 @@ impl Shared {
     /// Flushes origins that promoted blocks wait for.
     pub(crate) fn want_proof(&mut self) {
         self.origins.iter_mut().for_each(|origin| origin.flush.want_waited_for());
+    }
+
+    /// From when on what is promoted doesn't wait for this origin's flush any more: while others could be kept back by it.
+    pub(crate) fn proof_overdue_from(&self, at: usize) -> Option<Time> {
+        let Origin { flush, flush_overdue, .. } = &self.origins[at];
+        let waits = self.origins.len() > 1 && flush.in_flight && !flush_overdue;
+        (waits && flush.waiters.iter().any(|it| it.1.is_promoted())).then(|| flush.began.plus_ns(OVERDUE_NS))
     }
 
     /// Which origin a flat key belongs to.

@@ -33,7 +33,7 @@ pub const REFERENCE: &str = include_str!("config/reference.toml");
 /// for more of more lanes, and for the clients of each thread.
 pub const BUFFER_BYTES_MIN: u64 = 108 << 20;
 
-/// RAM for buffers if nothing is said.
+/// RAM for buffers if nothing is said, and lanes and threads don't need more.
 pub const BUFFER_BYTES_DEFAULT: u64 = 160 << 20;
 
 /// Threads that can be asked for.

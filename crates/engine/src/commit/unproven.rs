@@ -16,7 +16,7 @@ use crate::index::Flat;
 use crate::io::DeviceError;
 use crate::lane::Lane;
 use crate::piece::PieceKind;
-use crate::shared::{Cx, FlushWaiter};
+use crate::shared::{Cx, FlushWaiter, Origin};
 
 /// Of a lane at most, which bounds what a power cut takes from the cache: 64 MiB. A flush is asked for when there are more than half as many, so that they
 /// hardly ever stop who reads.
@@ -91,17 +91,12 @@ impl Lane {
             return;
         }
         let waiter = FlushWaiter::Promoted(self.id, seq);
-        let (mut awaits, mut failed) = (0, false);
-        for origin in &mut cx.shared.origins {
-            if !blocks.iter().any(|flat| origin.places().contains(&flat.0)) {
-                continue;
-            }
-            // Its blocks were dropped from the open commit.
-            failed |= origin.flush_overdue;
-            awaits += u32::from(!origin.flush_overdue && origin.await_durable(waiter));
-        }
-        if awaits > 0 || failed || !self.log.unproven.is_empty() {
-            self.log.unproven.push_back(Unproven { seq, first, blocks, awaits, failed });
+        let is_of = |origin: &Origin| blocks.iter().any(|flat| origin.places().contains(&flat.0));
+        // What the commit held of one whose flush is overdue was dropped, and is dead in it.
+        let waits = |it: &mut Origin| u32::from(is_of(it) && !it.flush_overdue && it.await_durable(waiter));
+        let awaits = cx.shared.origins.iter_mut().map(waits).sum();
+        if awaits > 0 || !self.log.unproven.is_empty() {
+            self.log.unproven.push_back(Unproven { seq, first, blocks, awaits, failed: false });
         }
         if self.log.unproven.len() > self.log.unproven_most() / 2 {
             self.hurry_proof(cx);

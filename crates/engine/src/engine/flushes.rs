@@ -11,9 +11,6 @@ use crate::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::lane::{Lane, Lanes};
 use crate::shared::{COORDINATOR, Cx, FailureRecord, FlushWaiter};
 
-/// A disk's flush takes as long as all that waits in its cache: seconds, where writes are at random.
-const OVERDUE_NS: u64 = 10_000_000_000;
-
 impl Coordinator {
     pub(super) fn cache_flushed(&mut self, result: Result<(), DeviceError>, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         self.cache_flushing = false;
@@ -93,18 +90,22 @@ impl Coordinator {
         }
     }
 
-    /// The flush in flight is overdue. Commits are proven in the order of their numbers, so those with blocks of this origin would keep back all others, and soon
+    /// Commits are proven in the order of their numbers, so those with blocks of an origin whose flush is overdue would keep back all others, and soon
     /// nothing would be promoted: its blocks leave the cache, as if the flush had failed.
-    fn give_up_proof(&mut self, at: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        let origin = &mut cx.shared.origins[at];
-        origin.flush_overdue = true;
-        let (promoted, others) = core::mem::take(&mut origin.flush.waiters)
-            .into_iter()
-            .partition::<Vec<_>, _>(|(_, waiter)| matches!(waiter, FlushWaiter::Promoted(..)));
-        origin.flush.waiters = others;
-        lanes.iter_mut().for_each(|lane| lane.drop_doubtful(at, cx));
-        for (_, waiter) in promoted {
-            self.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
+    pub(super) fn give_up_proofs(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        for at in 0..cx.shared.origins.len() {
+            if cx.shared.proof_overdue_from(at).is_none_or(|from| cx.now < from) {
+                continue;
+            }
+            let origin = &mut cx.shared.origins[at];
+            origin.flush_overdue = true;
+            let (promoted, others) =
+                core::mem::take(&mut origin.flush.waiters).into_iter().partition::<Vec<_>, _>(|it| it.1.is_promoted());
+            origin.flush.waiters = others;
+            lanes.iter_mut().for_each(|lane| lane.drop_doubtful(at, cx));
+            for (_, waiter) in promoted {
+                self.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
+            }
         }
     }
 
@@ -159,10 +160,6 @@ impl Coordinator {
             }
         }
         for at in 0..cx.shared.origins.len() {
-            let origin = &mut cx.shared.origins[at];
-            if origin.flush.in_flight && !origin.flush_overdue && cx.now.since_ns(origin.flush.began) >= OVERDUE_NS {
-                self.give_up_proof(at, lanes, cx);
-            }
             let origin = &mut cx.shared.origins[at];
             if origin.flush.due() {
                 origin.flush.issued += 1;

@@ -149,7 +149,6 @@ mod tests {
         }
     }
 
-    /// What `format` and the configuration say is what the daemon asks for.
     #[test]
     fn the_least_is_enough_and_less_is_not() {
         let mut config = Config::new("cache".into());

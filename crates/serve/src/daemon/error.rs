@@ -279,7 +279,7 @@ pub enum ServeError {
     },
     /// More RAM than there is.
     #[error(
-        "buffer_bytes and ram_front_bytes are {given} together, but this machine has {most} of RAM; choose less, 160 MiB of buffers are enough for most"
+        "buffer_bytes and ram_front_bytes are {given} together, but this machine has {most} of RAM; choose less (160 MiB of buffers are enough for most), or fewer threads"
     )]
     BufferLarge {
         /// What was asked for.

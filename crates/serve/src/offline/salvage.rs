@@ -120,14 +120,14 @@ impl Reader<'_> {
         let slots = self.superblock.segment_blocks;
         let (mut slot, end) = (segment * slots, (segment + 1) * slots);
         let mut bytes = is_open.then(|| Segment::read(self, lane, segment));
-        let mut last = 0;
+        let mut last = (0, 0);
         while slot < end {
             let header = match &bytes {
                 None => self.header(lane, slot),
                 Some(bytes) => bytes.block(slot).ok().and_then(|block| self.decode(lane, slot, block)),
             };
-            // A lower number is left over from an earlier use of the segment.
-            let header = header.filter(|it| it.seq > last);
+            // A lower number, or one of an earlier opening, is left over from an earlier use of the segment.
+            let header = header.filter(|it| (it.epoch, it.seq) > last);
             let Some(header) = header else {
                 bytes.get_or_insert_with(|| Segment::read(self, lane, segment));
                 slot += 1;
@@ -146,7 +146,7 @@ impl Reader<'_> {
             // One that describes none of its blocks may have come here by accident: it proves nothing
             // about what follows.
             if self.describes_its_data(&header, lane, slot) {
-                last = header.seq;
+                last = (header.epoch, header.seq);
                 slot += if is_open { 1 } else { header.data_blocks() + 1 };
             } else {
                 bytes.get_or_insert_with(|| Segment::read(self, lane, segment));
