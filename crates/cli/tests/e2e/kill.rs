@@ -21,6 +21,17 @@ const PART_SECTORS: u64 = 16 * MIB / SECTOR as u64;
 const CACHE_MIB: u64 = 32;
 const ORIGIN_MIB: u64 = 64;
 
+/// What the daemon may be started with, each as often as not: a cache must come back whatever it was served with before.
+const OPTIONS: [&[&str]; 7] = [
+    &["--mode=writeback", "--mode=writeback", "--mode=writethrough", "--mode=writearound", "--mode=passthrough"],
+    &["--policy=fifo", "--policy=reinsert"],
+    &["--dirty-limit=2MiB", "--dirty-limit=10%"],
+    &["--max-dirty-age=1s"],
+    &["--ram-front-bytes=8MiB"],
+    &["--read-around=0B", "--read-around=256KiB"],
+    &["--sequential-bypass=0B", "--sequential-bypass=64KiB"],
+];
+
 /// When the daemon is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
@@ -56,6 +67,7 @@ fn flushed_writes_survive_kill_9() {
         };
         let wait = Duration::from_micros(random.below(3_000));
         (volume.threads, volume.lane_threads) = (1 + round as usize % 3, 1 + round as usize / 3 % 2);
+        volume.options = options(&mut random);
         if moment == Moment::Starting {
             let daemon = volume.spawn();
             thread::sleep(wait * 10); // pacing: a random moment of the start
@@ -66,7 +78,11 @@ fn flushed_writes_survive_kill_9() {
         }
         volume.start();
         for record in &records {
-            verify_after_crash(&volume, &mut lock(record), &format!("seed {seed}, kill {round}, {moment:?}"));
+            verify_after_crash(
+                &volume,
+                &mut lock(record),
+                &format!("seed {seed}, kill {round}, {moment:?}, {:?}", volume.options),
+            );
         }
         // Every third time the next daemon finds a cache that was stopped well.
         if round % 3 == 0 { volume.stop() } else { volume.kill9() }
@@ -85,6 +101,17 @@ fn flushed_writes_survive_kill_9() {
         let wrong = record.wrong_alive(record.first(), bytes);
         assert!(wrong.is_none(), "seed {seed}, the origin alone: {wrong:?}");
     }
+}
+
+/// A choice of [`OPTIONS`].
+fn options(random: &mut Random) -> Vec<&'static str> {
+    let mut chosen = Vec::new();
+    for all in OPTIONS {
+        if random.below(2) == 0 {
+            chosen.push(all[random.below(all.len() as u64) as usize]);
+        }
+    }
+    chosen
 }
 
 /// Writers write; after a random number of acknowledged requests the daemon is killed.

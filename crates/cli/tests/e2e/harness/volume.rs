@@ -26,6 +26,8 @@ pub(crate) struct Volume {
     /// What it is served with.
     pub(crate) threads: usize,
     pub(crate) lane_threads: usize,
+    /// Other options of `serve`.
+    pub(crate) options: Vec<&'static str>,
     pub(crate) place: Place,
 }
 
@@ -43,6 +45,7 @@ impl Volume {
             lanes: 1,
             threads: 1,
             lane_threads: 1,
+            options: Vec::new(),
             place,
         }
     }
@@ -69,9 +72,7 @@ impl Volume {
         let mut command = self.serve_nowhere();
         command.arg("--nbd").arg(format!("unix:{}", self.socket.display()));
         command.arg(format!("--threads={}", self.threads)).arg(format!("--lane-threads={}", self.lane_threads));
-        if self.lanes > 1 {
-            command.arg("--buffer-bytes=256MiB");
-        }
+        command.args(&self.options);
         command
     }
 
