@@ -17,7 +17,18 @@ fn world(origin_ns: u64, options: Options) -> WorldSpec {
 
 /// A client of a cache of 1,024 blocks, before an origin that takes 1 to 2 ms and of which that is known.
 fn client(options: Options) -> Client {
-    let mut client = Client::fresh(world(1_000_000, options));
+    client_of(world(1_000_000, options))
+}
+
+/// The same, whose writes go past the cache.
+fn client_past_the_cache() -> Client {
+    let mut spec = world(1_000_000, Options::default());
+    spec.origins[0].mode = Mode::Writearound;
+    client_of(spec)
+}
+
+fn client_of(spec: WorldSpec) -> Client {
+    let mut client = Client::fresh(spec);
     read(&mut client, 4000);
     client
 }
@@ -112,10 +123,7 @@ fn a_write_does_not_wait_for_the_read_around_it() {
 /// The same past the cache: when the read ends, nothing is in the index that could tell.
 #[test]
 fn what_was_written_past_the_cache_is_not_taken_from_the_read_around_it() {
-    let mut spec = world(1_000_000, Options::default());
-    spec.origins[0].mode = Mode::Writearound;
-    let mut client = Client::fresh(spec);
-    read(&mut client, 4000);
+    let mut client = client_past_the_cache();
     // The disk holds back what it has read, as one does that is busy.
     client.hold_read(0, 50_000_000);
     let reading = client.read(0, 104 * 8, 8);
@@ -131,10 +139,7 @@ fn what_was_written_past_the_cache_is_not_taken_from_the_read_around_it() {
 /// They wait for the proof of the origin's next flush, as all that is promoted beside such writes does.
 #[test]
 fn neighbours_come_to_the_log_beside_writes_that_no_flush_has_covered() {
-    let mut spec = world(1_000_000, Options::default());
-    spec.origins[0].mode = Mode::Writearound;
-    let mut client = Client::fresh(spec);
-    read(&mut client, 4000);
+    let mut client = client_past_the_cache();
     client.write(0, 2000 * 8, 8, false);
     client.finish();
     let before = counters(&client).neighbour_blocks;
