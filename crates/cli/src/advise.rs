@@ -9,17 +9,18 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use flashfront_device::sim::{Known, known};
 use flashfront_serve::config::Size;
 use flashfront_sim::advise::{Advice, CACHE_BYTES_MIN, Progress, Question, advise};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::sim::report::{self, ReportArgs};
 use crate::trace::{TraceArgs, told as reading};
-use crate::{human, interrupt};
+use crate::usage::misused;
+use crate::{human, interrupt, progress};
 
 mod json;
 pub(crate) mod told;
@@ -85,7 +86,7 @@ impl Advise {
         let mut sizes: Vec<u64> = self.cache_size.iter().map(|size| size.0).collect();
         if let Some(&wrong) = sizes.iter().find(|size| !(CACHE_BYTES_MIN..=cache.size_bytes).contains(size)) {
             let [given, least, most] = [wrong, CACHE_BYTES_MIN, cache.size_bytes].map(human::bytes);
-            bail!("--cache-size: {given}; of {} it can be {least} to {most}", cache.name);
+            misused!("--cache-size: {given}; of {} it can be {least} to {most}", cache.name);
         }
         sizes.sort_unstable();
         sizes.dedup();
@@ -111,8 +112,8 @@ fn watched(question: &Question, stop: Arc<AtomicBool>) -> anyhow::Result<Advice>
 fn show(question: &Question, progress: &Progress, ended: Receiver<()>) {
     let name = question.source.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let file_bytes = std::fs::metadata(&question.source.path).map_or(0, |file| file.len());
-    let counting =
-        bar("counting {msg} [{bar:30}] {binary_bytes} of {binary_total_bytes}", file_bytes).with_message(name);
+    let counting = progress::bar("counting {msg} [{bar:30}] {binary_bytes} of {binary_total_bytes}", file_bytes)
+        .with_message(name);
     let mut playing: Option<ProgressBar> = None;
     while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(LOOK_EVERY) {
         let to_play = progress.to_play.load(Ordering::Relaxed);
@@ -122,18 +123,9 @@ fn show(question: &Question, progress: &Progress, ended: Receiver<()>) {
         }
         let playing = playing.get_or_insert_with(|| {
             counting.finish_and_clear();
-            bar("playing {msg} [{bar:30}] {percent} %  {eta} left", to_play).with_message(counting.message())
+            progress::bar("playing {msg} [{bar:30}] {percent} %  {eta} left", to_play).with_message(counting.message())
         });
         playing.set_position(progress.played.load(Ordering::Relaxed));
     }
     playing.unwrap_or(counting).finish_and_clear();
-}
-
-/// Nothing where nothing but errors is to be said.
-fn bar(template: &str, whole: u64) -> ProgressBar {
-    if !tracing::enabled!(tracing::Level::WARN) {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(whole).with_style(style.progress_chars("#>."))
 }

@@ -7,9 +7,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use flashfront_serve::offline::{self, CheckReport, DamageKind};
-use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::human;
+use crate::{human, progress};
 
 /// Verify every live structure and every cached block of a stopped cache. Changes nothing.
 ///
@@ -26,12 +25,8 @@ pub(crate) struct Check {
 
 impl Check {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let style = "checking [{bar:30}] {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
-        let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(style)?.progress_chars("#>."));
-        let report = offline::check(&self.cache, &mut |done, all| {
-            bar.set_length(all);
-            bar.set_position(done);
-        });
+        let bar = progress::of_bytes("checking");
+        let report = offline::check(&self.cache, &mut |done, all| progress::show(&bar, done, all));
         bar.finish_and_clear();
         let report = match report {
             Err(error) if self.json => {

@@ -9,10 +9,9 @@ use clap::Args;
 use flashfront_engine::BLOCK_BYTES;
 use flashfront_serve::config::{Config, Size, Volume};
 use flashfront_serve::daemon::{self, DestageReport, Hooks};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::{human, interrupt};
+use crate::{human, interrupt, progress};
 
 /// Write everything dirty of a stopped cache to its origin, without serving anybody.
 ///
@@ -70,12 +69,10 @@ impl Destage {
         let hooks = Hooks::default();
         let stop = hooks.stop.clone();
         interrupt::on_signal(move || stop.stop())?;
-        let style = "destaging [{bar:30}] {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
-        let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(style)?.progress_chars("#>."));
+        let bar = progress::of_bytes("destaging");
         let started = Instant::now();
         let report = daemon::destage(&config, &hooks, &mut |done, all| {
-            bar.set_length(all * BLOCK_BYTES);
-            bar.set_position(done * BLOCK_BYTES);
+            progress::show(&bar, done * BLOCK_BYTES, all * BLOCK_BYTES);
         });
         bar.finish_and_clear();
         let (report, seconds) = (report?, started.elapsed().as_secs_f64());

@@ -8,7 +8,7 @@ use clap::Args;
 use flashfront_serve::failure::state_path;
 use flashfront_serve::offline;
 
-use crate::human;
+use crate::{human, progress};
 
 /// Take a cache off its origin for good; the origin is then complete by itself.
 ///
@@ -40,7 +40,12 @@ pub(crate) struct Detach {
 impl Detach {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let state = self.state.or_else(state_path);
-        let report = offline::detach(&self.cache, self.mirror.as_deref(), &self.origin, state.as_deref(), self.force)?;
+        let bar = progress::of_share("reading", 0);
+        let mut show = |done, all| progress::show(&bar, done, all);
+        let (mirror, state) = (self.mirror.as_deref(), state.as_deref());
+        let report = offline::detach(&self.cache, mirror, &self.origin, state, self.force, &mut show);
+        bar.finish_and_clear();
+        let report = report?;
         if self.json {
             human::print_json(&report)?;
         } else {

@@ -8,12 +8,11 @@ use clap::Args;
 use flashfront_engine::BLOCK_BYTES;
 use flashfront_serve::control::{Client, Command};
 use flashfront_serve::report::StatusReport;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::human;
 use crate::interrupt::Interrupt;
 use crate::status::Socket;
+use crate::{human, progress};
 
 /// Between two looks: often enough for a smooth bar, rarely enough to cost nothing.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -51,7 +50,8 @@ impl Drain {
         let started = Instant::now();
         let before = client.status()?;
         client.call(&Command::Drain { start: true })?;
-        let bar = bar(before.blocks_dirty)?;
+        let bar = progress::of_bytes("draining");
+        bar.set_length(before.blocks_dirty * BLOCK_BYTES);
         let mut told = Vec::new();
         let (report, interrupted) = loop {
             let report = client.status()?;
@@ -107,11 +107,6 @@ fn refusals(report: &StatusReport) -> Vec<String> {
     };
     let volumes = report.volumes.iter();
     volumes.filter_map(|it| Some(line(&it.name, it.origin_error.as_deref()?))).collect()
-}
-
-fn bar(blocks: u64) -> anyhow::Result<ProgressBar> {
-    let style = "draining [{bar:30}] {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
-    Ok(ProgressBar::new(blocks * BLOCK_BYTES).with_style(ProgressStyle::with_template(style)?.progress_chars("#>.")))
 }
 
 fn text(outcome: &Outcome, interrupted: bool) -> String {
@@ -188,10 +183,5 @@ mod tests {
         let facts = Facts { origin_errors: vec![Some("Io".to_owned())], ..facts };
         let said = refusals(&StatusReport::new(&status, &facts)).concat();
         assert!(said.contains("volume data") && said.contains("(Io)"), "{said}");
-    }
-
-    #[test]
-    fn the_bar_has_a_template() {
-        bar(0).unwrap();
     }
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use flashfront_serve::offline::{self, DumpReport};
 
-use crate::human;
+use crate::{human, progress};
 
 /// Show superblock, checkpoints and log of a stopped cache. Changes nothing.
 #[derive(Debug, Args)]
@@ -23,7 +23,10 @@ pub(crate) struct Dump {
 
 impl Dump {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let report = offline::dump(&self.cache)?;
+        let bar = progress::of_share("reading", 0);
+        let report = offline::dump(&self.cache, &mut |done, all| progress::show(&bar, done, all));
+        bar.finish_and_clear();
+        let report = report?;
         if self.json {
             human::print_json(&report)?;
         } else {
@@ -61,8 +64,8 @@ fn text(report: &DumpReport) -> Result<String, std::fmt::Error> {
     }
     writeln!(
         out,
-        "layout      {} lane(s) from byte {}; each 2 checkpoints of {} and {} segments of {}; stripes of {}",
-        report.lanes.len(),
+        "layout      {} from byte {}; each 2 checkpoints of {} and {} segments of {}; stripes of {}",
+        human::counted(report.lanes.len() as u64, "lane"),
         report.first_byte,
         human::bytes(report.checkpoint_bytes),
         human::count(u64::from(report.segments_per_lane)),

@@ -86,9 +86,9 @@ fn text(report: &FormatReport) -> Result<String, std::fmt::Error> {
     let segments = human::count(report.segments);
     writeln!(
         out,
-        "log         {segments} segments of {}, {} lane(s)",
+        "log         {segments} segments of {}, {}",
         human::bytes(report.segment_bytes),
-        report.lanes
+        human::counted(report.lanes.into(), "lane")
     )?;
     let (room, index) = (human::blocks(report.capacity_blocks), human::bytes(report.index_bytes));
     writeln!(out, "room for    {room}, with an index of {index} in RAM")?;
@@ -99,8 +99,8 @@ fn text(report: &FormatReport) -> Result<String, std::fmt::Error> {
     for notice in &report.notices {
         writeln!(out, "note        {notice}")?;
     }
-    let (cache, origin) = (report.cache.display(), report.origin.display());
-    let mirror = report.mirror.as_ref().map_or_else(String::new, |it| format!(" --mirror {}", it.display()));
+    let (cache, origin) = (human::quoted(&report.cache), human::quoted(&report.origin));
+    let mirror = report.mirror.as_ref().map_or_else(String::new, |it| format!(" --mirror {}", human::quoted(it)));
     writeln!(
         out,
         "next        flashfront serve --cache {cache}{mirror} --origin {origin} --nbd unix:/run/flashfront-nbd.sock"

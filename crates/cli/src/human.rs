@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 use anyhow::Context;
 use flashfront_engine::BLOCK_SECTORS;
@@ -100,6 +101,13 @@ pub(crate) fn lost(word: &str, ranges: &[LostRange]) -> String {
     ranges.iter().map(line).collect()
 }
 
+/// A path as a shell takes it for one word.
+pub(crate) fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |it: char| it.is_ascii_alphanumeric() || "/._-+:@%,=".contains(it);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
 /// What could not be written to: a daemon's socket can be a broken pipe as well.
 #[derive(Debug)]
 struct Stdout;
@@ -160,6 +168,13 @@ mod tests {
     #[test]
     fn one_is_no_plural() {
         assert_eq!([0, 1, 2].map(|it| counted(it, "place")), ["0 places", "1 place", "2 places"]);
+    }
+
+    #[test]
+    fn paths_are_one_word_for_a_shell() {
+        for (path, text) in [("/dev/sdb", "/dev/sdb"), ("/my disk", "'/my disk'"), ("it's", r"'it'\''s'")] {
+            assert_eq!(quoted(Path::new(path)), text);
+        }
     }
 
     #[test]

@@ -11,6 +11,8 @@ use flashfront_device::Device;
 use flashfront_device::wrap::{Faults, Inject};
 use flashfront_serve::daemon::{Hooks, Wrap};
 
+use crate::usage::misused;
+
 /// Which of the daemon's devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
@@ -56,7 +58,7 @@ pub(crate) fn check(injections: &[Injection]) -> anyhow::Result<()> {
     for (at, it) in injections.iter().enumerate() {
         if let Some(first) = injections[..at].iter().find(|first| first.which == it.which) {
             let (device, more) = it.text.split_once(':').unwrap_or_default();
-            anyhow::bail!(
+            misused!(
                 "--inject is given twice for {device}; join the faults with `;`, as in --inject \"{};{more}\"",
                 first.text
             );

@@ -24,6 +24,7 @@ mod inject;
 mod interrupt;
 mod log;
 mod mirror;
+mod progress;
 mod repair;
 mod serve;
 mod service;
@@ -32,6 +33,7 @@ mod sim;
 mod status;
 mod trace;
 mod r#try;
+mod usage;
 
 #[global_allocator]
 static TABLES: flashfront_device::Tables = flashfront_device::Tables;
@@ -117,7 +119,7 @@ fn main() -> ExitCode {
             // With stderr closed or full there is nobody left to tell, but the exit code.
             let _ = writeln!(std::io::stderr(), "flashfront: {}", human::error(&error));
         }
-        ExitCode::FAILURE
+        if usage::is_wrong(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
     })
 }
 

@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use flashfront_engine::BLOCK_BYTES;
 use flashfront_serve::control::{Client, Command};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::human;
 use crate::interrupt::Interrupt;
 use crate::status::Socket;
+use crate::{human, progress};
 
 /// Between two looks: often enough for a smooth bar, rarely enough to cost nothing.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -72,8 +71,7 @@ impl Add {
         let interrupt = Interrupt::new()?;
         let started = Instant::now();
         client.call(&Command::AddMirror { device: device.clone(), force: self.force })?;
-        let style = "copying [{bar:30}] {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
-        let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(style)?.progress_chars("#>."));
+        let bar = progress::of_bytes("copying");
         let mut copied_blocks = 0;
         let (mirror, interrupted) = loop {
             let report = client.status()?;
@@ -81,8 +79,7 @@ impl Add {
                 break (report.mirror, false);
             }
             copied_blocks = report.mirror_copied_blocks;
-            bar.set_length(report.mirror_of_blocks * BLOCK_BYTES);
-            bar.set_position(copied_blocks * BLOCK_BYTES);
+            progress::show(&bar, copied_blocks * BLOCK_BYTES, report.mirror_of_blocks * BLOCK_BYTES);
             if interrupt.wait(LOOK_EVERY) {
                 break (report.mirror, true);
             }

@@ -9,9 +9,8 @@ use std::process::ExitCode;
 use clap::{ArgGroup, Args};
 use flashfront_serve::failure::state_path;
 use flashfront_serve::offline::{Older, Repair as Plan, RepairReport};
-use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::human;
+use crate::{human, progress};
 
 /// Make a damaged cache sound again: keep all that verifies, and list what is lost.
 ///
@@ -57,26 +56,25 @@ pub(crate) struct Repair {
 
 impl Repair {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let asks = !self.yes && !self.dry_run;
-        if asks && !std::io::stdin().is_terminal() {
-            anyhow::bail!("stdin is no terminal, so nobody can be asked; say --dry-run to look, or --yes to repair");
-        }
         let older = match (self.keep_older, self.drop_older) {
             (true, _) => Some(Older::Keep),
             (_, true) => Some(Older::Drop),
             _ => None,
         };
-        let style = "reading [{bar:30}] {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
-        let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(style)?.progress_chars("#>."));
+        let bar = progress::of_bytes("reading");
         let state = self.state.or_else(state_path);
-        let plan = Plan::plan(&self.cache, state.as_deref(), !self.dry_run, &mut |done, all| {
-            bar.set_length(all);
-            bar.set_position(done);
-        });
+        let plan =
+            Plan::plan(&self.cache, state.as_deref(), !self.dry_run, &mut |done, all| progress::show(&bar, done, all));
         bar.finish_and_clear();
         let mut plan = plan?;
         plan.look_up_changes(state.as_deref())?;
         let report = plan.report().clone();
+        let asks = report.needed && !self.yes && !self.dry_run;
+        if asks && !std::io::stdin().is_terminal() {
+            anyhow::bail!(
+                "nothing was changed: there is something to repair, and stdin is no terminal, so nobody can be asked; --dry-run shows what a repair would do, --yes does it"
+            );
+        }
         if !self.json {
             human::print(&text(&report, older)?)?;
         }

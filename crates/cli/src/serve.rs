@@ -20,6 +20,7 @@ use flashfront_serve::daemon::{self, Ended, Hooks};
 use flashfront_serve::frontend::nbd::Listen;
 
 use crate::inject::{self, Injection};
+use crate::usage::misused;
 use crate::{choice, emulate, human, interrupt, service};
 
 /// Serve a cached volume until stopped (SIGTERM: cleanly; twice: at once, replayed at the next start).
@@ -171,7 +172,7 @@ impl Serve {
         }
         let injections = std::mem::take(&mut self.inject);
         if self.without_cache && injections.iter().any(Injection::is_for_cache) {
-            anyhow::bail!("--inject cache:FAULTS has no cache device to break with --without-cache");
+            misused!("--inject cache:FAULTS has no cache device to break with --without-cache");
         }
         inject::check(&injections)?;
         let (emulated_cache, emulated_origin) = (self.emulate_cache, self.emulate_origin);
@@ -212,19 +213,19 @@ impl Serve {
                 let mut config = Config::read(path)?;
                 config.cache = cache.unwrap_or(config.cache);
                 if config.cache.as_os_str().is_empty() && !self.without_cache {
-                    anyhow::bail!("{}: no cache device; give it the key `cache`, or say --cache PATH", path.display());
+                    misused!("{}: no cache device; give it the key `cache`, or say --cache PATH", path.display());
                 }
                 config
             }
             (None, Some(cache)) => Config::new(cache),
             (None, None) if self.without_cache => Config::new(PathBuf::new()),
-            (None, None) => anyhow::bail!("no cache device; give --cache PATH"),
+            (None, None) => misused!("no cache device; give --cache PATH"),
         };
         if self.origin.is_some() || self.mode.is_some() || self.name.is_some() {
             match &mut config.volumes[..] {
                 [] => {
                     let Some(origin) = self.origin else {
-                        anyhow::bail!("--mode and --name need a volume; give --origin PATH")
+                        misused!("--mode and --name need a volume; give --origin PATH")
                     };
                     let name = self.name.unwrap_or_else(|| "data".to_owned());
                     config.volumes.push(Volume { name, origin, mode: self.mode });
@@ -234,7 +235,7 @@ impl Serve {
                     volume.name = self.name.unwrap_or_else(|| volume.name.clone());
                     volume.mode = self.mode.or(volume.mode);
                 }
-                _ => anyhow::bail!(
+                _ => misused!(
                     "--origin, --mode and --name speak of one volume, and the file has several; change the file"
                 ),
             }
@@ -256,7 +257,7 @@ impl Serve {
         }
         match &mut config.tls {
             Some(tls) => tls.verify_peer |= self.tls_verify_peer,
-            None if self.tls_verify_peer => anyhow::bail!("--tls-verify-peer needs --tls-certificates DIR"),
+            None if self.tls_verify_peer => misused!("--tls-verify-peer needs --tls-certificates DIR"),
             None => {}
         }
         config.accept_changed_origin = self.accept_changed_origin;

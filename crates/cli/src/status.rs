@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use flashfront_serve::config::control_path;
+use flashfront_serve::config::control_path_to_ask;
 use flashfront_serve::control::Client;
 use flashfront_serve::report::StatusReport;
 
@@ -18,14 +18,14 @@ use crate::interrupt::Interrupt;
 /// How to reach a daemon.
 #[derive(Debug, Args)]
 pub(crate) struct Socket {
-    /// The daemon's control socket [default: $XDG_RUNTIME_DIR/flashfront.sock, or /run/flashfront.sock].
+    /// The daemon's control socket [default: $XDG_RUNTIME_DIR/flashfront.sock if it is there, else /run/flashfront.sock].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 }
 
 impl Socket {
     pub(crate) fn path(&self) -> PathBuf {
-        self.control.clone().unwrap_or_else(control_path)
+        self.control.clone().unwrap_or_else(control_path_to_ask)
     }
 }
 
@@ -60,6 +60,9 @@ impl Status {
             self.show(&next, Some((&report, elapsed_s)))?;
             report = next;
         }
+        if !self.json && window().is_some() {
+            human::print("\n")?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 
@@ -71,19 +74,49 @@ impl Status {
         if !self.watch {
             return human::print(&text);
         }
-        let moves = std::io::stdout().is_terminal() && std::env::var_os("TERM").is_some_and(|it| it != "dumb");
-        human::print(&next_picture(&text, moves))
+        human::print(&next_picture(&text, window()))
     }
 }
 
-/// One in place of the one before, where the cursor can be moved; else below it.
-fn next_picture(text: &str, moves: bool) -> String {
-    if !moves {
-        return format!("{text}\n");
+/// A terminal whose cursor can be moved.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    rows: usize,
+    columns: usize,
+}
+
+/// The one that stdout is, if it is one.
+fn window() -> Option<Window> {
+    let stdout = std::io::stdout();
+    if !stdout.is_terminal() || std::env::var_os("TERM").is_none_or(|it| it == "dumb") {
+        return None;
+    }
+    // A serial line doesn't know its size, and says 0.
+    let size = rustix::termios::tcgetwinsize(stdout).ok().filter(|it| it.ws_row > 0 && it.ws_col > 0);
+    Some(
+        size.map_or(Window { rows: 24, columns: 80 }, |it| Window {
+            rows: it.ws_row.into(),
+            columns: it.ws_col.into(),
+        }),
+    )
+}
+
+/// One in place of the one before, as much of it as the window has room for; below it where the cursor can't be moved.
+fn next_picture(text: &str, window: Option<Window>) -> String {
+    let Some(Window { rows, columns }) = window else { return format!("{text}\n") };
+    let mut lines: Vec<&str> = text.lines().collect();
+    let all = lines.len();
+    let taken = |lines: &[&str]| lines.iter().map(|line| line.chars().count().div_ceil(columns).max(1)).sum::<usize>();
+    // A row too many, and the terminal would scroll the first one away.
+    while taken(&lines) > rows - usize::from(lines.len() < all) {
+        lines.pop();
+    }
+    let more = format!("(a taller window shows {} more lines)", all - lines.len());
+    if lines.len() < all {
+        lines.push(&more);
     }
     // Cursor home, each line cleared to its end, and the rest of the screen: no flicker.
-    let lines: String = text.lines().map(|line| format!("{line}\x1b[K\n")).collect();
-    format!("\x1b[H{lines}\x1b[J")
+    format!("\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\n"))
 }
 
 /// The report for people; `before` gives rates.
@@ -127,6 +160,7 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
     if !report.without_cache {
         cache(&mut out, report, before)?;
     }
+    lost(&mut out, report)?;
     writeln!(out)?;
     let second = if before.is_some() { "per second" } else { "" };
     let head = format!("{:>28} {second:>14}", "since the start");
@@ -192,8 +226,17 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
         human::bytes(report.window_bytes),
         human::bytes(report.ram_front_bytes)
     )?;
-    if now.corrupt_blocks > 0 || report.lost_blocks > 0 {
-        writeln!(out, "CORRUPT     {} did not match its checksum", human::counted(now.corrupt_blocks, "block"))?;
+    Ok(out)
+}
+
+/// What did not match its checksum, and what of it had no other copy.
+fn lost(out: &mut String, report: &StatusReport) -> Result<(), std::fmt::Error> {
+    if report.counters.corrupt_blocks > 0 || report.lost_blocks > 0 {
+        writeln!(
+            out,
+            "CORRUPT     {} did not match its checksum",
+            human::counted(report.counters.corrupt_blocks, "block")
+        )?;
     }
     if report.lost_blocks > 0 {
         writeln!(
@@ -214,7 +257,7 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
             writeln!(out, "            and {} more ranges (--json lists all)", report.lost.len() - 20)?;
         }
     }
-    Ok(out)
+    Ok(())
 }
 
 /// How full the cache is, and how often it helps.
@@ -316,8 +359,16 @@ mod tests {
 
     #[test]
     fn only_a_terminal_is_told_to_move_its_cursor() {
-        assert_eq!(next_picture("a\nb\n", true), "\x1b[Ha\x1b[K\nb\x1b[K\n\x1b[J");
-        assert_eq!(next_picture("a\nb\n", false), "a\nb\n\n");
+        let window = Some(Window { rows: 2, columns: 80 });
+        assert_eq!(next_picture("a\nb\n", window), "\x1b[Ha\x1b[K\nb\x1b[K\x1b[J");
+        assert_eq!(next_picture("a\nb\n", None), "a\nb\n\n");
+    }
+
+    #[test]
+    fn the_first_lines_stay_in_a_low_window() {
+        let picture = |text: &str, columns| next_picture(text, Some(Window { rows: 3, columns })).replace("\x1b[K", "");
+        assert_eq!(picture("a\nb\nc\nd", 80), "\x1b[Ha\nb\n(a taller window shows 2 more lines)\x1b[J");
+        assert_eq!(picture("wider\nb\nc", 4), "\x1b[Hwider\n(a taller window shows 2 more lines)\x1b[J");
     }
 
     #[test]

@@ -241,9 +241,7 @@ impl Lane {
             self.victim_step(segment, cx);
             return;
         };
-        let mut slot = at;
-        for entry in &header.entries {
-            slot += u32::from(entry.has_data());
+        for (slot, entry) in header.placed(at) {
             if let Entry::Dirty { key, .. } | Entry::Clean { key, .. } = entry
                 && let Some(flat) = cx.shared.flat(*key)
             {
@@ -251,7 +249,7 @@ impl Lane {
             }
         }
         if header.seq < last {
-            self.read_header(segment, slot + 1, cx);
+            self.read_header(segment, at + header.data_blocks() + 1, cx);
         } else {
             victim.known = true;
             self.victim_step(segment, cx);

@@ -424,10 +424,8 @@ impl Lane {
         if cx.shared.members.state == State::Whole && read.is_none_or(|read| read.seq != header.seq) {
             return false;
         }
-        let mut block = 0;
         let drop_clean = cx.shared.options.drop_clean || cx.shared.superblock.pairing.clean_lost;
-        header.entries.iter().all(|entry| {
-            block += u32::from(entry.has_data());
+        header.placed(0).all(|(block, entry)| {
             match entry {
                 // It is forgotten anyway; and only the lead ever had it.
                 Entry::Clean { .. } if drop_clean || it.member != cx.shared.members.lead => true,

@@ -38,7 +38,7 @@ fn body(data: &[u8]) {
 fn attack(file: &Scratch, damaged: &Damaged, device: &[u8], older: Older) {
     let path = file.path();
     let checked = offline::check(&path, &mut |_, _| {});
-    let dumped = offline::dump(&path);
+    let dumped = offline::dump(&path, &mut |_, _| {});
     assert!(dumped.is_err() || checked.is_ok(), "{checked:?}");
     let planned = Repair::plan(&path, None, false, &mut |_, _| {});
     assert!(file.bytes(device.len()) == device, "what only reads has written");

@@ -138,7 +138,7 @@ fn opened(file: &Scratch, device: &[u8]) {
         let _ = Engine::new(stored.superblock.clone(), Options::default(), Time(0));
     }
     let checked = offline::check(&path, &mut |_, _| {});
-    let dumped = offline::dump(&path);
+    let dumped = offline::dump(&path, &mut |_, _| {});
     assert_eq!(dumped.is_ok(), found.is_ok(), "{found:?} {dumped:?}");
     assert!(found.is_err() || checked.is_ok(), "{checked:?}");
     if let Ok(plan) = offline::Repair::plan(&path, None, false, &mut |_, _| {}) {

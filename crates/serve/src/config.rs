@@ -306,13 +306,25 @@ impl Config {
     }
 }
 
-/// `$XDG_RUNTIME_DIR/flashfront.sock`, or `/run/flashfront.sock` where there is none (root, system services).
+/// The control socket of a daemon that a system service is, or root starts where no session is.
+const CONTROL_OF_A_SERVICE: &str = "/run/flashfront.sock";
+
+/// Where a daemon listens: `$XDG_RUNTIME_DIR/flashfront.sock`, or `/run/flashfront.sock` where there is none (root, system services).
 #[must_use]
 pub fn control_path() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(dir) if !dir.is_empty() => Path::new(&dir).join("flashfront.sock"),
-        _ => PathBuf::from("/run/flashfront.sock"),
+        _ => PathBuf::from(CONTROL_OF_A_SERVICE),
     }
+}
+
+/// Where a daemon is asked: the same, or the service's socket where that is the one of the two that is there. Who has logged in has the
+/// variable, a service has not.
+#[must_use]
+pub fn control_path_to_ask() -> PathBuf {
+    let service = Path::new(CONTROL_OF_A_SERVICE);
+    let own = control_path();
+    if !own.exists() && service.exists() { service.to_owned() } else { own }
 }
 
 fn volume_name() -> String {

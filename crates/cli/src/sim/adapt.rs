@@ -11,12 +11,11 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use flashfront_sim::adapt::load::{self, Case};
 use flashfront_sim::adapt::{Adapted, CACHE_BLOCKS, Experiment, Outcome, ROUNDS};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::replay::{LOOK_EVERY, policies, policy_names};
 use super::report::{self, ReportArgs};
-use crate::human;
+use crate::{human, progress};
 
 /// Fill a cache with junk, then ask for something else: how soon each policy holds what is wanted.
 ///
@@ -123,9 +122,8 @@ impl Adapt {
     /// All cases, while a bar shows how far they are.
     fn watched(&self, experiment: &Experiment) -> anyhow::Result<Vec<Outcome>> {
         let (policies, cases) = (policies(&self.policy), cases(&self.load));
-        let style = ProgressStyle::with_template("simulating [{bar:30}] {human_pos} of {human_len} reads  {eta} left")?;
         let all = experiment.reads() * (policies.len() * cases.len()) as u64;
-        let bar = ProgressBar::new(all).with_style(style.progress_chars("#>."));
+        let bar = progress::of_share("simulating", all);
         let (progress, (done, ended)) = (AtomicU64::new(0), channel::<()>());
         Ok(thread::scope(|scope| {
             let progress_here = &progress;

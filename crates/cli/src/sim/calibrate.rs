@@ -6,10 +6,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use flashfront_sim::calibrate::{self, Row};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::human;
+use crate::{human, progress};
 
 /// Run the device models against what was measured on the real devices.
 ///
@@ -39,8 +38,7 @@ impl<'a> Line<'a> {
 
 impl Calibrate {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let style = ProgressStyle::with_template("simulating [{bar:30}] {bytes} of {total_bytes}  {eta} left")?;
-        let bar = ProgressBar::new(calibrate::total_bytes()).with_style(style.progress_chars("#>."));
+        let bar = progress::of_share("simulating", calibrate::total_bytes());
         let rows = calibrate::rows(&mut |bytes| bar.inc(bytes));
         bar.finish_and_clear();
         if self.json {

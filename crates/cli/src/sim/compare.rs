@@ -6,16 +6,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::bail;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use flashfront_sim::compare::{ALL, Cell, Compared, Comparison, Kind, Suite};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::report::{self, ReportArgs};
 use super::run::Interrupted;
-use crate::{human, interrupt};
+use crate::usage::misused;
+use crate::{human, interrupt, progress};
 
 /// Run a published comparison of caches again: its jobs on models of the caches, and on Flashfront.
 ///
@@ -98,7 +97,7 @@ impl Compare {
         let mut comparison = Comparison::of(suite);
         for name in &self.systems {
             if !comparison.systems.contains(&name.as_str()) {
-                bail!("--systems: `{name}`; the suite {} has {}", suite.name, comparison.systems.join(", "));
+                misused!("--systems: `{name}`; the suite {} has {}", suite.name, comparison.systems.join(", "));
             }
         }
         if !self.systems.is_empty() {
@@ -108,7 +107,7 @@ impl Compare {
             let names = comparison.lines.iter().flat_map(|line| &line.tasks).map(|it| it.name.clone());
             let names: Vec<String> = names.collect();
             if !comparison.end_with(task) {
-                bail!("--until: `{task}`; the suite {} has {}", suite.name, names.join(", "));
+                misused!("--until: `{task}`; the suite {} has {}", suite.name, names.join(", "));
             }
         }
         Ok(comparison)
@@ -117,8 +116,7 @@ impl Compare {
 
 /// Runs it while a bar shows how far it is.
 fn watched(comparison: &Comparison, stop: &AtomicBool) -> anyhow::Result<Vec<Compared>> {
-    let style = ProgressStyle::with_template("simulating [{bar:30}] {percent} %  {eta} left")?;
-    let bar = ProgressBar::new(comparison.work_bytes()).with_style(style.progress_chars("#>."));
+    let bar = progress::of_share("simulating", comparison.work_bytes());
     let compared = comparison.run(&|work| {
         bar.inc(work);
         !stop.load(Ordering::Relaxed)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use flashfront_engine::policy::Spec;
@@ -16,6 +16,7 @@ use flashfront_sim::replay::{BLOCKS_MAX, Replayed, Size, Source, SourceError};
 use self::watched::Watched;
 use super::report::{self, ReportArgs};
 use crate::trace::{TraceArgs, told as reading};
+use crate::usage::misused;
 use crate::{human, interrupt};
 
 mod lines;
@@ -96,7 +97,7 @@ impl Replay {
         if self.flash_writes_per_day != FlashBudget::None && !policies.iter().any(|spec| spec.build.keeps_budget()) {
             let those: Vec<_> =
                 policy::ALL.iter().filter(|spec| spec.build.keeps_budget()).map(|spec| spec.name).collect();
-            bail!(
+            misused!(
                 "--flash-writes-per-day is for {}, and none of the policies is; leave it out, or add one to --policy",
                 those.join(" and ")
             );
@@ -132,7 +133,7 @@ impl Replay {
     /// Prints what came of a trace.
     fn print(&self, source: &Source, replayed: &Replayed, first: bool) -> anyhow::Result<()> {
         if replayed.rows.is_empty() {
-            bail!("no policy and size to replay");
+            misused!("no policy and size to replay");
         }
         if self.csv && first {
             human::print(lines::CSV_HEAD)?;

@@ -14,6 +14,7 @@ use clap::Args;
 use tempfile::NamedTempFile;
 
 use self::pictures::Pictures;
+use crate::usage::misused;
 
 mod adapted;
 mod advised;
@@ -66,7 +67,9 @@ pub(crate) struct Report {
 impl Report {
     fn at(path: &Path) -> anyhow::Result<Self> {
         if path.as_os_str() == "-" {
-            bail!("--report -: a report goes to a file, and not to stdout; name one (./- if it shall be called that)");
+            misused!(
+                "--report -: a report goes to a file, and not to stdout; name one (./- if it shall be called that)"
+            );
         }
         // A link is followed: the file that it leads to is replaced, not the link.
         let path = match fs::canonicalize(path) {

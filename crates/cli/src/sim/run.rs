@@ -7,15 +7,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::bail;
 use clap::Args;
 use flashfront_sim::rival;
 use flashfront_sim::scenario::{Beside, Outcome, Scenario};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use self::job::JobArgs;
 use super::report::{self, ReportArgs};
-use crate::{human, interrupt};
+use crate::usage::misused;
+use crate::{human, interrupt, progress};
 
 mod job;
 mod json;
@@ -71,7 +70,7 @@ impl Run {
         let (kind, mut scenario) = match (&self.job.job, &self.scenario) {
             (Some(job), _) => ("Job", self.job.read(job)?),
             (None, Some(path)) => ("Scenario", scenario::read(path)?),
-            (None, None) => bail!("a scenario, or --job"),
+            (None, None) => misused!("a scenario, or --job"),
         };
         scenario.beside.extend(beside);
         let outcome = watched(&scenario, &stop)?;
@@ -107,7 +106,7 @@ fn beside(names: &[String]) -> anyhow::Result<Vec<Beside>> {
                 None => {
                     let rivals = rival::ALL.iter().map(|it| it.name);
                     let all: Vec<&str> = ["flashfront", "hdd", "ssd"].into_iter().chain(rivals).collect();
-                    bail!("--systems: `{name}`; there are {}", all.join(", "))
+                    misused!("--systems: `{name}`; there are {}", all.join(", "))
                 }
             },
         });
@@ -117,8 +116,7 @@ fn beside(names: &[String]) -> anyhow::Result<Vec<Beside>> {
 
 /// Runs it while a bar shows how far it is.
 fn watched(scenario: &Scenario, stop: &AtomicBool) -> anyhow::Result<Outcome> {
-    let style = ProgressStyle::with_template("simulating [{bar:30}] {percent} %  {eta} left")?;
-    let bar = ProgressBar::new(scenario.work_bytes()).with_style(style.progress_chars("#>."));
+    let bar = progress::of_share("simulating", scenario.work_bytes());
     let outcome = scenario.run(&mut |work| {
         bar.inc(work);
         !stop.load(Ordering::Relaxed)

@@ -113,6 +113,16 @@ impl DeviceFile {
         &self.file
     }
 
+    /// Bytes of a regular file that have no place on their file system yet; 0 of a block device.
+    ///
+    /// # Errors
+    /// As `fstat`.
+    pub fn unallocated_bytes(&self) -> io::Result<u64> {
+        let meta = self.file.metadata()?;
+        // In units of 512 bytes, whatever the file system's are (stat(2)).
+        Ok(if self.is_block { 0 } else { meta.len().saturating_sub(meta.blocks() * 512) })
+    }
+
     /// When the content of a regular file was last changed, in nanoseconds since 1970.
     ///
     /// # Errors

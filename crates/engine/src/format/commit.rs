@@ -122,6 +122,14 @@ impl CommitHeader {
         self.entries.iter().filter(|entry| entry.has_data()).count() as u32
     }
 
+    /// The entries, each with the slot of its block if this header is at `slot`. To one without a block the slot means nothing.
+    pub fn placed(&self, slot: u32) -> impl Iterator<Item = (u32, &Entry)> {
+        self.entries.iter().scan(slot, |at, entry| {
+            *at += u32::from(entry.has_data());
+            Some((*at, entry))
+        })
+    }
+
     /// Writes the block of 4096 bytes.
     pub fn encode_into(&self, block: &mut [u8]) {
         let mut media = CommitMedia::new_zeroed();

@@ -16,8 +16,7 @@ impl UnprovenBlocks {
     pub fn follow(&mut self, header: &CommitHeader, slot: u32) {
         let count = usize::from(header.unproven);
         if header.stream == Stream::Promoted as u8 && count > 0 {
-            let with_data = header.entries.iter().filter(|entry| entry.has_data());
-            let clean = (slot + 1..).zip(with_data).filter_map(|(slot, entry)| match *entry {
+            let clean = header.placed(slot).filter_map(|(slot, entry)| match *entry {
                 Entry::Clean { key, .. } => Some((key, slot)),
                 _ => None,
             });

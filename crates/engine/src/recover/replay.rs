@@ -38,9 +38,7 @@ impl Lane {
         }
         let slots = self.log.segment_slots();
         it.unproven.follow(header, slot);
-        let mut at = slot;
-        for entry in &header.entries {
-            at += u32::from(entry.has_data());
+        for (at, entry) in header.placed(slot) {
             match *entry {
                 Entry::Dead => {}
                 // Only the lead has the data of clean blocks, and what it has there is torn, or older.

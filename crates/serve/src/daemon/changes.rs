@@ -70,7 +70,8 @@ pub(super) fn check(
             true => (superblock.dirty_blocks, false),
             // The superblock doesn't know.
             false => {
-                let (dirty, places) = offline::dirty(members.iter().map(|(_, file)| file.as_ref()), superblock);
+                let (dirty, places) =
+                    offline::dirty(members.iter().map(|(_, file)| file.as_ref()), superblock, &mut |_, _| {});
                 (dirty, places > 0)
             }
         };

@@ -59,7 +59,7 @@ fn a_cache_that_failed_while_dirty_is_marked_and_refused() {
     assert!(check(&bench.cache(), &mut |_, _| {}).unwrap().cache_failed);
     let occupied = format(&bench.options()).unwrap_err().to_string();
     assert!(occupied.contains("failed") && occupied.contains(&dirty.to_string()), "{occupied}");
-    let refusal = detach(&bench.cache(), None, &bench.origin(), None, false).unwrap_err();
+    let refusal = detach(&bench.cache(), None, &bench.origin(), None, false, &mut |_, _| {}).unwrap_err();
     assert!(matches!(refusal, DetachError::CacheFailed { dirty: found, .. } if found == dirty), "{refusal}");
     assert_eq!(superblock(&bench), marked, "refusals change nothing");
 
@@ -87,7 +87,7 @@ fn a_cache_that_failed_and_was_drained_comes_off_without_force() {
         let said = bench.refused(&config).to_string();
         assert!(said.contains("nothing is lost") && said.contains("detach"), "{said}");
     }
-    let report = detach(&bench.cache(), None, &bench.origin(), None, false).unwrap();
+    let report = detach(&bench.cache(), None, &bench.origin(), None, false, &mut |_, _| {}).unwrap();
     assert_eq!(report.blocks_given_up, 0);
     let file = std::fs::File::open(bench.origin()).unwrap();
     let mut bytes = vec![0; BLOCK_BYTES as usize];
@@ -143,7 +143,7 @@ fn a_failure_that_only_the_state_folder_knows_counts_offline_too() {
         (bench, state, record)
     };
     let (bench, state, record) = failed();
-    let report = detach(&bench.cache(), None, &bench.origin(), Some(&state), false).unwrap();
+    let report = detach(&bench.cache(), None, &bench.origin(), Some(&state), false, &mut |_, _| {}).unwrap();
     assert_eq!(report.blocks_given_up, 0);
     assert!(!record.exists(), "there is nothing left that it is about");
 
@@ -169,7 +169,7 @@ fn the_record_of_the_stop_counts_and_not_the_mark_before_it() {
     let plan = Repair::plan(&bench.cache(), Some(&state), false, &mut |_, _| {}).unwrap();
     assert_eq!((plan.report().older_blocks, plan.report().dirty_kept), (0, 0), "{:?}", plan.report());
     drop(plan);
-    let report = detach(&bench.cache(), None, &bench.origin(), Some(&state), false).unwrap();
+    let report = detach(&bench.cache(), None, &bench.origin(), Some(&state), false, &mut |_, _| {}).unwrap();
     assert!(report.blocks_given_up == 0 && !record.exists());
 }
 
@@ -189,7 +189,7 @@ fn half_of_a_failed_mirrored_cache_stays_doubted() {
         assert!(matches!(refusal, RepairError::BothFailed(_)), "{refusal}");
         assert!(refusal.to_string().contains("detach"), "{refusal}");
     }
-    let report = detach(&bench.cache(), None, &bench.origin(), Some(&state), true).unwrap();
+    let report = detach(&bench.cache(), None, &bench.origin(), Some(&state), true, &mut |_, _| {}).unwrap();
     assert!(report.other_remains && record.exists());
     let other = Config { cache: bench.path("mirror"), mirror: None, without_mirror: true, ..config };
     let refusal = bench.refused(&other);

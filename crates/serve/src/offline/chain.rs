@@ -7,19 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flashfront_engine::Key;
 use flashfront_engine::format::{COMMIT_ENTRIES_MAX, CommitHeader, Entry, NO_SLOT, STREAMS};
 
-use super::walk::Reader;
-
-/// A block that is kept, by its slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Held {
-    pub(super) key: Key,
-    pub(super) checksum: u32,
-    pub(super) dirty: bool,
-    pub(super) older: bool,
-}
+use super::blocks::{Live, Slots};
+use super::reader::Reader;
 
 /// What becomes of a segment.
 #[derive(Debug, Default)]
@@ -38,14 +29,14 @@ struct Link {
 
 impl Reader<'_> {
     /// Links the kept blocks of a segment by headers.
-    pub(super) fn chain(&self, lane: u32, segment: u32, held: &BTreeMap<u32, Held>) -> Chain {
+    pub(super) fn chain(&self, lane: u32, segment: u32, held: &Slots) -> Chain {
         let slots = self.superblock.segment_blocks;
         let (first, end) = (segment * slots, (segment + 1) * slots);
         let mut links: Vec<Link> = Vec::new();
         let mut unfit: BTreeSet<u32> = BTreeSet::new();
         let mut slot = first;
         while held.range(slot..end).next().is_some() {
-            if held.contains_key(&slot) {
+            if held.get(slot).is_some() {
                 // The header before leads into the middle of data: it isn't the one that belongs there.
                 let Some(link) = links.pop() else { break };
                 unfit.insert(link.slot);
@@ -71,14 +62,14 @@ impl Reader<'_> {
 
     /// The slot where the commit behind a header at `slot` ends: at the next header, or behind the last
     /// kept block, but never at a kept block.
-    fn rebuilt_end(&self, lane: u32, slot: u32, end: u32, held: &BTreeMap<u32, Held>, unfit: &BTreeSet<u32>) -> u32 {
+    fn rebuilt_end(&self, lane: u32, slot: u32, end: u32, held: &Slots, unfit: &BTreeSet<u32>) -> u32 {
         let most = end.min(slot + 1 + COMMIT_ENTRIES_MAX as u32);
-        let free = |at: &u32| !held.contains_key(at);
+        let free = |at: &u32| held.get(*at).is_none();
         let header = |at: &u32| free(at) && !unfit.contains(at) && self.header(lane, *at).is_some();
         if let Some(at) = (slot + 1..most).find(header) {
             return at;
         }
-        let behind_last = held.range(slot..end).next_back().map_or(slot, |(last, _)| *last) + 1;
+        let behind_last = held.range(slot..end).next_back().map_or(slot, |last| last.slot) + 1;
         if behind_last <= most {
             return behind_last;
         }
@@ -86,10 +77,10 @@ impl Reader<'_> {
         (slot + 1..=most).rev().find(free).unwrap_or(most)
     }
 
-    fn rebuilt(&self, lane: u32, slot: u32, to: u32, seq: u64, held: &BTreeMap<u32, Held>) -> CommitHeader {
-        let entry = |at: u32| match held.get(&at) {
-            Some(Held { key, checksum, dirty: true, .. }) => Entry::Dirty { key: *key, checksum: *checksum },
-            Some(Held { key, checksum, dirty: false, .. }) => Entry::Clean { key: *key, checksum: *checksum },
+    fn rebuilt(&self, lane: u32, slot: u32, to: u32, seq: u64, held: &Slots) -> CommitHeader {
+        let entry = |at: u32| match held.get(at) {
+            Some(Live { key, checksum, dirty: true, .. }) => Entry::Dirty { key, checksum },
+            Some(Live { key, checksum, dirty: false, .. }) => Entry::Clean { key, checksum },
             None => Entry::Dead,
         };
         CommitHeader {
@@ -108,15 +99,13 @@ impl Reader<'_> {
 }
 
 /// Whether a header says of all kept blocks behind it what they are.
-fn describes(header: &CommitHeader, slot: u32, held: &BTreeMap<u32, Held>) -> bool {
-    let mut at = slot;
+fn describes(header: &CommitHeader, slot: u32, held: &Slots) -> bool {
     let mut said = BTreeMap::new();
-    for entry in &header.entries {
-        at += u32::from(entry.has_data());
+    for (at, entry) in header.placed(slot) {
         if let Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } = *entry {
             said.insert(at, (key, checksum));
         }
     }
     held.range(slot + 1..slot + 1 + header.data_blocks())
-        .all(|(at, held)| said.get(at) == Some(&(held.key, held.checksum)))
+        .all(|held| said.get(&held.slot) == Some(&(held.key, held.checksum)))
 }

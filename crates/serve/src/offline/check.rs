@@ -14,7 +14,9 @@ use flashfront_engine::format::{Entry, Superblock, SuperblockError};
 use flashfront_engine::{BLOCK_BYTES, BLOCK_SECTORS, Key};
 use serde::Serialize;
 
-use super::walk::{LaneWalk, Live, Reader, checksum_of, lacks_clean_data};
+use super::blocks::Live;
+use super::reader::{Reader, Segment, checksum_of, lacks_clean_data};
+use super::walk::LaneWalk;
 use crate::superblock::{self, CopyError, SuperblockReadError};
 
 /// What is damaged.
@@ -131,11 +133,19 @@ impl CheckError {
 /// # Errors
 /// [`CheckError`] if it is no cache, or in use. Damage is no error but in the report.
 pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport, CheckError> {
-    check_open(&DeviceFile::open(path, Access::ReadOnly)?, progress)
+    Ok(check_open(&DeviceFile::open(path, Access::ReadOnly)?, progress)?.report)
+}
+
+/// A report, and what repair needs besides.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    pub(super) report: CheckReport,
+    /// Of each lane the segments in which the log was to go on.
+    pub(super) open: Vec<Vec<u32>>,
 }
 
 /// The same for a device that is open.
-pub(super) fn check_open(device: &DeviceFile, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport, CheckError> {
+pub(super) fn check_open(device: &DeviceFile, progress: &mut dyn FnMut(u64, u64)) -> Result<Checked, CheckError> {
     let path = device.path();
     let mut report = CheckReport { cache: path.to_owned(), ..CheckReport::default() };
     let stored = match superblock::read(device) {
@@ -145,7 +155,7 @@ pub(super) fn check_open(device: &DeviceFile, progress: &mut dyn FnMut(u64, u64)
             if [&first, &last].into_iter().any(was_ours) && ![&first, &last].into_iter().any(is_newer) =>
         {
             report.damage = [(0, &first), (last_offset, &last)].map(superblock_damage).into();
-            return Ok(report);
+            return Ok(Checked { report, open: Vec::new() });
         }
         Err(error) => return Err(error.into()),
     };
@@ -157,21 +167,27 @@ pub(super) fn check_open(device: &DeviceFile, progress: &mut dyn FnMut(u64, u64)
     }
     report.uuid = Some(super::uuid_text(&superblock.uuid));
     (report.clean_stop, report.cache_failed) = (superblock.clean, superblock.failed);
-    let walks: Vec<LaneWalk> = (0..superblock.lanes).map(|lane| reader.lane(lane)).collect();
-    let all: u64 = walks.iter().map(|walk| walk.live.len() as u64).sum();
-    for walk in &walks {
-        report.blocks_cached += walk.live.len() as u64;
-        report.blocks_dirty += walk.live.values().filter(|live| live.dirty).count() as u64;
+    // Headers and data of a segment count for half of it each: from a fast device both take about as long.
+    let half = u64::from(superblock.segment_blocks) * BLOCK_BYTES / 2;
+    let all = 2 * half * u64::from(superblock.lanes) * u64::from(superblock.segments_per_lane);
+    let mut done = 0;
+    let mut step = || {
+        done += half;
+        progress(done, all);
+    };
+    let mut open = Vec::new();
+    for lane in 0..superblock.lanes {
+        let walk = reader.lane(lane, &mut step);
+        report.blocks_cached += walk.live.len();
+        report.blocks_dirty += walk.live.dirty();
         report.commits_to_replay += walk.commits.len() as u64;
         report.torn_lanes.extend(walk.torn.map(|_| walk.lane));
-        verify_lane(&mut reader, walk, &mut |blocks| {
-            report.blocks_verified += blocks;
-            progress(report.blocks_verified * BLOCK_BYTES, all * BLOCK_BYTES);
-        });
+        report.blocks_verified += verify_lane(&mut reader, &walk, &mut step);
+        open.push(walk.open);
     }
     report.damage = reader.damage;
     report.ok = report.damage.is_empty();
-    Ok(report)
+    Ok(Checked { report, open })
 }
 
 fn was_ours(copy: &CopyError) -> bool {
@@ -202,75 +218,38 @@ fn older_copy(reader: &mut Reader<'_>) {
     }
 }
 
-/// Verifies headers and data of all live blocks of a lane, segment by segment.
-fn verify_lane(reader: &mut Reader<'_>, walk: &LaneWalk, verified: &mut dyn FnMut(u64)) {
+/// Verifies headers and data of all live blocks of a lane, segment by segment, and says how many they were.
+fn verify_lane(reader: &mut Reader<'_>, walk: &LaneWalk, step: &mut dyn FnMut()) -> u64 {
+    for it in walk.live.displaced() {
+        let offset = reader.superblock.slot_offset(walk.lane, it.slot);
+        let other =
+            walk.live.range(it.slot..it.slot + 1).next().map_or_else(String::new, |other| format!(" {:?}", other.key));
+        let expected = format!("one block in slot {}", it.slot);
+        reader.report(DamageKind::Checkpoint, offset, &expected, &format!("{:?} besides{other}", it.key));
+    }
     let slots = reader.superblock.segment_blocks;
-    let mut segments: BTreeMap<u32, BTreeMap<u32, (Key, Live)>> = BTreeMap::new();
-    for (key, live) in &walk.live {
-        let twin = segments.entry(live.slot / slots).or_default().insert(live.slot, (*key, *live));
-        if let Some((other, _)) = twin {
-            let offset = reader.superblock.slot_offset(walk.lane, live.slot);
-            let expected = format!("one block in slot {}", live.slot);
-            reader.report(DamageKind::Checkpoint, offset, &expected, &format!("two: {other:?} and {key:?}"));
+    let mut verified = 0;
+    for segment in 0..reader.superblock.segments_per_lane {
+        let live: Vec<Live> = walk.live.range(segment * slots..(segment + 1) * slots).collect();
+        if let Some(last) = live.last() {
+            let bytes = reader.segment(walk.lane, segment);
+            let known = headers(reader, walk, &bytes, last.slot);
+            live.iter().for_each(|live| verify_block(reader, &bytes, *live, known.get(&live.slot)));
+            verified += live.len() as u64;
         }
+        step();
     }
-    for (segment, blocks) in segments {
-        let bytes = Segment::read(reader, walk.lane, segment);
-        let known = headers(reader, walk, &bytes, &blocks);
-        for (slot, (key, live)) in &blocks {
-            verify_block(reader, &bytes, *slot, *key, *live, known.get(slot));
-        }
-        verified(blocks.len() as u64);
-    }
-}
-
-/// A segment in RAM; where it can't be read as a whole, block by block.
-pub(super) struct Segment {
-    lane: u32,
-    first_slot: u32,
-    blocks: Vec<Result<Vec<u8>, String>>,
-}
-
-impl Segment {
-    pub(super) fn read(reader: &Reader<'_>, lane: u32, segment: u32) -> Self {
-        let slots = reader.superblock.segment_blocks;
-        let first_slot = segment * slots;
-        let offset = reader.superblock.slot_offset(lane, first_slot);
-        let blocks = match reader.blocks(offset, slots) {
-            Ok(bytes) => bytes.chunks(BLOCK_BYTES as usize).map(|block| Ok(block.to_vec())).collect(),
-            Err(_) => {
-                let one = |nth| reader.blocks(offset + u64::from(nth) * BLOCK_BYTES, 1);
-                (0..slots).map(|nth| one(nth).map_err(|error| format!("read error: {error}"))).collect()
-            }
-        };
-        Self { lane, first_slot, blocks }
-    }
-
-    pub(super) fn block(&self, slot: u32) -> Result<&[u8], &str> {
-        match &self.blocks[(slot - self.first_slot) as usize] {
-            Ok(block) => Ok(block),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn end(&self) -> u32 {
-        self.first_slot + self.blocks.len() as u32
-    }
+    verified
 }
 
 /// What the headers of a segment say of its slots; headers that should be there and are not are damage.
-fn headers(
-    reader: &mut Reader<'_>,
-    walk: &LaneWalk,
-    segment: &Segment,
-    blocks: &BTreeMap<u32, (Key, Live)>,
-) -> BTreeMap<u32, (Key, u32)> {
+fn headers(reader: &mut Reader<'_>, walk: &LaneWalk, segment: &Segment, last_live: u32) -> BTreeMap<u32, (Key, u32)> {
     let number = segment.first_slot / reader.superblock.segment_blocks;
     let last_seq = walk.last_seq.get(number as usize).copied().unwrap_or(0);
     let mut known = BTreeMap::new();
     let mut slot = segment.first_slot;
     // Behind the last live block nothing matters.
-    while slot < segment.end() && blocks.range(slot..).next().is_some() {
+    while slot < segment.end() && slot <= last_live {
         let header = segment.block(slot).ok().and_then(|block| reader.decode(walk.lane, slot, block));
         let Some(header) = header.filter(|header| header.seq <= last_seq) else {
             let offset = reader.superblock.slot_offset(walk.lane, slot);
@@ -282,9 +261,7 @@ fn headers(
             }
             break;
         };
-        let mut at = slot;
-        for entry in &header.entries {
-            at += u32::from(entry.has_data());
+        for (at, entry) in header.placed(slot) {
             if let Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } = *entry {
                 known.insert(at, (key, checksum));
             }
@@ -294,17 +271,11 @@ fn headers(
     known
 }
 
-fn verify_block(
-    reader: &mut Reader<'_>,
-    segment: &Segment,
-    slot: u32,
-    key: Key,
-    live: Live,
-    header: Option<&(Key, u32)>,
-) {
+fn verify_block(reader: &mut Reader<'_>, segment: &Segment, live: Live, header: Option<&(Key, u32)>) {
     if !live.dirty && lacks_clean_data(reader.superblock) {
         return;
     }
+    let Live { key, slot, .. } = live;
     let expected = header.map_or(live.checksum, |(_, checksum)| *checksum);
     let found = match segment.block(slot) {
         Err(error) => error.to_owned(),

@@ -13,8 +13,9 @@ use flashfront_engine::BLOCK_BYTES;
 use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
 use serde::Serialize;
 
+use super::reader::Reader;
 use super::uuid_text;
-use super::walk::Reader;
+use super::walk::looked_at;
 use crate::config::Size;
 use crate::failure::{self, FailureReadError};
 use crate::report::counted;
@@ -132,7 +133,8 @@ pub enum DetachError {
     },
 }
 
-/// Detaches; `force` gives up dirty data. `state`: the folder that remembers failures of caches that could not be marked.
+/// Detaches; `force` gives up dirty data. `state`: the folder that remembers failures of caches that could not be marked. `progress` hears
+/// of segments looked at, and of all segments, for each of two devices.
 ///
 /// # Errors
 /// [`DetachError`].
@@ -142,6 +144,7 @@ pub fn detach(
     origin_path: &Path,
     state: Option<&Path>,
     force: bool,
+    progress: &mut dyn FnMut(u64, u64),
 ) -> Result<DetachReport, DetachError> {
     let mut members = Vec::new();
     for path in [Some(cache_path), mirror].into_iter().flatten() {
@@ -172,7 +175,7 @@ pub fn detach(
     }
     let whole = superblock.pairing.mirror == Mirror::Whole;
     let counting = members.iter().filter(|(_, it)| whole || it.pairing.member == number).map(|(file, _)| file);
-    let (dirty, places) = dirty(counting, &superblock);
+    let (dirty, places) = dirty(counting, &superblock, progress);
     let (cache_path, origin_path) = (cache_path.to_owned(), origin_path.to_owned());
     if !force && places > 0 {
         return Err(DetachError::Damaged { cache: cache_path, places });
@@ -207,17 +210,21 @@ pub fn detach(
 ///
 /// Counted as a start would find them that drops clean data, which goes on where only such data is torn; and on both
 /// members of a mirrored cache, as where the log has decayed on one the other has it.
-pub(crate) fn dirty<'a>(members: impl IntoIterator<Item = &'a DeviceFile>, superblock: &Superblock) -> (u64, usize) {
+pub(crate) fn dirty<'a>(
+    members: impl IntoIterator<Item = &'a DeviceFile>,
+    superblock: &Superblock,
+    progress: &mut dyn FnMut(u64, u64),
+) -> (u64, usize) {
     if superblock.failed {
         return (superblock.dirty_blocks, 0);
     }
     let mut superblock = superblock.clone();
     superblock.pairing.clean_lost = true;
-    let count = |device| {
+    let count = |device: &DeviceFile| {
         let mut reader = Reader { device, superblock: &superblock, damage: Vec::new() };
-        let walks: Vec<_> = (0..superblock.lanes).map(|lane| reader.lane(lane)).collect();
-        let dirty = walks.iter().flat_map(|walk| walk.live.values()).filter(|live| live.dirty).count();
-        (dirty as u64, reader.damage.len())
+        let mut looked = looked_at(&superblock, progress);
+        let dirty: u64 = (0..superblock.lanes).map(|lane| reader.lane(lane, &mut looked).live.dirty()).sum();
+        (dirty, reader.damage.len())
     };
     let counts = members.into_iter().map(count);
     counts.reduce(|one, other| (one.0.max(other.0), one.1.min(other.1))).unwrap_or_default()

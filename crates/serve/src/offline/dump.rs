@@ -7,12 +7,13 @@
 use std::path::{Path, PathBuf};
 
 use flashfront_device::real::{Access, DeviceFile};
-use flashfront_engine::format::Mirror;
+use flashfront_engine::format::{Mirror, Superblock};
 use flashfront_engine::{BLOCK_BYTES, Mode};
 use serde::Serialize;
 
 use super::check::{CheckError, Damage};
-use super::walk::{LaneWalk, Reader};
+use super::reader::Reader;
+use super::walk::{LaneWalk, looked_at};
 use crate::superblock;
 
 /// What is on a cache device.
@@ -129,54 +130,40 @@ pub struct CommitDump {
     pub blocks: u32,
 }
 
-/// Reads a stopped cache.
+/// Reads a stopped cache. `progress` hears of segments whose headers were looked at, and of all segments.
 ///
 /// # Errors
 /// [`CheckError`] if it is no cache, or in use.
-pub fn dump(path: &Path) -> Result<DumpReport, CheckError> {
+pub fn dump(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<DumpReport, CheckError> {
     let device = DeviceFile::open(path, Access::ReadOnly)?;
     let superblock = superblock::read(&device)?.superblock;
     let mut reader = Reader { device: &device, superblock: &superblock, damage: Vec::new() };
-    let walks: Vec<LaneWalk> = (0..superblock.lanes).map(|lane| reader.lane(lane)).collect();
-    let damage = reader.damage;
-    let origin = |record: &flashfront_engine::format::OriginRecord| {
-        let live = || walks.iter().flat_map(|walk| &walk.live).filter(|(key, _)| key.origin == record.id);
-        OriginDump {
+    let mut origins: Vec<OriginDump> = superblock
+        .origins
+        .iter()
+        .map(|record| OriginDump {
             id: record.id.0,
             name: record.name.clone(),
             mode: Mode::name(record.mode),
             size_bytes: record.size_bytes,
             identity: record.identity.clone(),
             fingerprint: format!("{:016x}", record.fingerprint),
-            blocks_cached: live().count() as u64,
-            blocks_dirty: live().filter(|(_, live)| live.dirty).count() as u64,
+            blocks_cached: 0,
+            blocks_dirty: 0,
+        })
+        .collect();
+    let mut looked = looked_at(&superblock, progress);
+    let mut lanes = Vec::new();
+    for lane in 0..superblock.lanes {
+        let walk = reader.lane(lane, &mut looked);
+        for live in walk.live.iter() {
+            if let Some(origin) = origins.iter_mut().find(|origin| origin.id == live.key.origin.0) {
+                origin.blocks_cached += 1;
+                origin.blocks_dirty += u64::from(live.dirty);
+            }
         }
-    };
-    let lane = |walk: &LaneWalk| {
-        let offset = |slot| superblock.slot_offset(walk.lane, slot);
-        let mut segments: Vec<u32> = walk.live.values().map(|live| live.slot / superblock.segment_blocks).collect();
-        segments.sort_unstable();
-        segments.dedup();
-        LaneDump {
-            lane: walk.lane,
-            checkpoint: walk.checkpoint.map(|(area, head)| CheckpointDump {
-                offset: superblock.checkpoint_offset(walk.lane, area),
-                epoch: head.epoch,
-                generation: head.generation,
-                seq: head.seq,
-                entries: head.entries,
-            }),
-            commits: walk
-                .commits
-                .iter()
-                .map(|(seq, slot, blocks)| CommitDump { seq: *seq, offset: offset(*slot), blocks: *blocks })
-                .collect(),
-            torn_commit: walk.torn,
-            blocks_cached: walk.live.len() as u64,
-            blocks_dirty: walk.live.values().filter(|live| live.dirty).count() as u64,
-            segments_used: segments.len() as u64,
-        }
-    };
+        lanes.push(lane_dump(&superblock, &walk));
+    }
     Ok(DumpReport {
         cache: path.to_owned(),
         version: flashfront_engine::format::VERSION,
@@ -200,8 +187,33 @@ pub fn dump(path: &Path) -> Result<DumpReport, CheckError> {
         checkpoint_bytes: u64::from(superblock.checkpoint_blocks) * BLOCK_BYTES,
         stripe_bytes: u64::from(superblock.stripe_blocks) * BLOCK_BYTES,
         first_byte: superblock.checkpoint_offset(0, 0),
-        origins: superblock.origins.iter().map(origin).collect(),
-        lanes: walks.iter().map(lane).collect(),
-        damage,
+        origins,
+        lanes,
+        damage: reader.damage,
     })
+}
+
+fn lane_dump(superblock: &Superblock, walk: &LaneWalk) -> LaneDump {
+    let offset = |slot| superblock.slot_offset(walk.lane, slot);
+    let slots = superblock.segment_blocks;
+    let used = |segment: &u32| walk.live.range(segment * slots..(segment + 1) * slots).next().is_some();
+    LaneDump {
+        lane: walk.lane,
+        checkpoint: walk.checkpoint.map(|(area, head)| CheckpointDump {
+            offset: superblock.checkpoint_offset(walk.lane, area),
+            epoch: head.epoch,
+            generation: head.generation,
+            seq: head.seq,
+            entries: head.entries,
+        }),
+        commits: walk
+            .commits
+            .iter()
+            .map(|(seq, slot, blocks)| CommitDump { seq: *seq, offset: offset(*slot), blocks: *blocks })
+            .collect(),
+        torn_commit: walk.torn,
+        blocks_cached: walk.live.len(),
+        blocks_dirty: walk.live.dirty(),
+        segments_used: (0..superblock.segments_per_lane).filter(used).count() as u64,
+    }
 }

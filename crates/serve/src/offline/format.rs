@@ -239,6 +239,7 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
     let mut notices: Vec<String> =
         members.iter().chain([&origin]).filter_map(DeviceFile::notice).map(str::to_owned).collect();
     notices.extend(failed);
+    notices.extend(members.iter().filter_map(sparse));
     for member in members.iter().filter(|member| member.geometry().size_bytes > cache_bytes) {
         let rest = Size(member.geometry().size_bytes - cache_bytes);
         notices
@@ -294,6 +295,16 @@ pub(crate) fn occupants(cache: &DeviceFile) -> Vec<String> {
         }
     }
     found
+}
+
+/// What to say of a file that is smaller than it seems.
+fn sparse(member: &DeviceFile) -> Option<String> {
+    let unallocated = member.unallocated_bytes().ok().filter(|bytes| *bytes > 0)?;
+    let (path, size_bytes) = (member.path().display(), member.geometry().size_bytes);
+    Some(format!(
+        "{path}: a sparse file, it seems: {} of it have no place yet, and the cache fails when the file system is full; `fallocate --length {size_bytes}` takes it now",
+        Size(unallocated)
+    ))
 }
 
 fn new_superblock(

@@ -13,7 +13,8 @@ use flashfront_device::real::{Access, DeviceFile};
 use flashfront_engine::BLOCK_BYTES;
 use flashfront_engine::format::{CHECKPOINT_ENTRIES_MAX, Stream, Superblock};
 
-use super::walk::{LaneWalk, Reader};
+use super::reader::Reader;
+use super::walk::LaneWalk;
 
 const BLOCK_LEN: usize = BLOCK_BYTES as usize;
 
@@ -118,7 +119,7 @@ pub(super) fn harms(cache: &Path, seed: u64) -> Vec<Harm> {
     let device = DeviceFile::open(cache, Access::ReadOnly).unwrap();
     let superblock = crate::superblock::read(&device).unwrap().superblock;
     let mut reader = Reader { device: &device, superblock: &superblock, damage: Vec::new() };
-    let walk = reader.lane(0);
+    let walk = reader.lane(0, &mut || {});
     assert!(reader.damage.is_empty() && superblock.lanes == 1, "{:?}", reader.damage);
     let mut it = Planner { image: &image, rng: Rng::new(seed), harms: Vec::new() };
     let [first, last] = Superblock::offsets(superblock.cache_bytes);
@@ -129,7 +130,7 @@ pub(super) fn harms(cache: &Path, seed: u64) -> Vec<Harm> {
     commits(&mut it, &reader, &walk);
     let offset = |slot: &u32| superblock.slot_offset(0, *slot);
     for dirty in [false, true] {
-        let slots: Vec<u32> = walk.live.values().filter(|live| live.dirty == dirty).map(|live| live.slot).collect();
+        let slots: Vec<u32> = walk.live.iter().filter(|live| live.dirty == dirty).map(|live| live.slot).collect();
         let slots: Vec<u32> = slots.into_iter().filter(|slot| !is_in_tail(&reader, &walk, *slot)).collect();
         let target = if dirty { Target::DirtyData } else { Target::CleanData };
         for slot in it.some(&slots, 4) {
@@ -139,6 +140,8 @@ pub(super) fn harms(cache: &Path, seed: u64) -> Vec<Harm> {
             it.zero(target, false, offset(&slots[1]), 1);
             it.swap(Target::SwappedData, offset(&slots[0]), offset(&slots[slots.len() - 1]));
             let segment_blocks = superblock.segment_blocks;
+            let whole = |slot: &u32| !takes_its_proof_along(&reader, &walk, slot / segment_blocks);
+            let slots: Vec<u32> = slots.into_iter().filter(whole).collect();
             for slot in it.some(&slots, 3) {
                 let start = slot / segment_blocks * segment_blocks;
                 it.zero(Target::Segment, false, offset(&start), segment_blocks);
@@ -184,6 +187,16 @@ fn is_in_tail(reader: &Reader<'_>, walk: &LaneWalk, slot: u32) -> bool {
     walk.commits.iter().any(|(seq, first, blocks)| *seq > durable && (*first..=first + blocks).contains(&slot))
 }
 
+/// Whether losing this segment looks as if the log had ended before it: whatever says that its commits were durable is in it.
+fn takes_its_proof_along(reader: &Reader<'_>, walk: &LaneWalk, segment: u32) -> bool {
+    let inside = |slot: &u32| slot / reader.superblock.segment_blocks == segment;
+    let Some(first) = walk.commits.iter().filter(|(_, slot, _)| inside(slot)).map(|(seq, ..)| *seq).min() else {
+        return false;
+    };
+    let others = walk.commits.iter().filter(|(seq, slot, _)| *seq > first && !inside(slot));
+    !others.filter_map(|(_, slot, _)| reader.header(0, *slot)).any(|it| it.durable_seq >= first)
+}
+
 fn commits(it: &mut Planner<'_>, reader: &Reader<'_>, walk: &LaneWalk) {
     let superblock = reader.superblock;
     for (seq, slot, blocks) in it.some(&walk.commits, 8) {
@@ -199,7 +212,7 @@ fn commits(it: &mut Planner<'_>, reader: &Reader<'_>, walk: &LaneWalk) {
         while slot < end {
             let Some(header) = reader.header(0, slot) else { break };
             let behind = slot + 1..=slot + header.data_blocks();
-            let live = walk.live.values().any(|live| behind.contains(&live.slot));
+            let live = walk.live.iter().any(|live| behind.contains(&live.slot));
             if live && !walk.commits.iter().any(|(_, at, _)| *at == slot) {
                 old.push(slot);
             }

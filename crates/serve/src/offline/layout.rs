@@ -8,6 +8,7 @@ use flashfront_engine::BLOCK_BYTES;
 use flashfront_engine::format::checkpoint_blocks;
 
 use crate::config::Size;
+use crate::report::counted;
 
 /// Segment size if none is given: 1 MiB: one large sequential write; four commits' headers
 /// are 1.6 % of it.
@@ -34,8 +35,8 @@ pub enum LayoutError {
     Lanes(u32),
     /// The device is too small.
     #[error(
-        "the cache device is too small: it has {found} bytes, and {lanes} lane(s) with segments of {} need at least {} MiB; take a larger device, fewer lanes or smaller segments",
-        Size(*segment_bytes), least.div_ceil(1 << 20)
+        "the cache device is too small: it has {found} bytes, and {} with segments of {} need at least {} MiB; take a larger device, fewer lanes or smaller segments",
+        counted((*lanes).into(), "lane"), Size(*segment_bytes), least.div_ceil(1 << 20)
     )]
     TooSmall {
         /// What it has.

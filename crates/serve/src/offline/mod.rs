@@ -2,11 +2,12 @@
 //! What is done to a cache while no daemon runs: make it, check it, repair it, show it, take it off.
 //!
 //! All of them lock the devices first, so that none runs beside a daemon. `walk` reads the media
-//! structures the way replay does, but goes on behind damage and writes nothing; `salvage` and `chain` are
-//! what `repair` makes of what is left.
+//! structures the way replay does, but goes on behind damage and writes nothing, and `blocks` is what it finds; `salvage` and `chain` are
+//! what `repair` makes of what is left. One lane after the other, since those of a large cache would not be in RAM together.
 
 use serde::Serialize;
 
+mod blocks;
 mod chain;
 mod check;
 mod detach;
@@ -15,6 +16,7 @@ mod format;
 #[cfg(test)]
 mod harm;
 mod layout;
+mod reader;
 mod repair;
 mod salvage;
 mod walk;

@@ -4,7 +4,7 @@
 //! Two steps, with the operator's decision between them: [`Repair::plan`] reads and verifies, and changes
 //! nothing; [`Repair::write`] does what the plan says. A sound cache is left alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use flashfront_engine::format::{Mirror, STREAMS, Superblock};
 use flashfront_engine::{BLOCK_BYTES, Key, OriginId};
 use serde::Serialize;
 
-use super::chain::Held;
-use super::check::{self, CheckError, Damage, DamageKind, Segment};
+use super::blocks::{Live, Slots};
+use super::check::{self, CheckError, Checked, Damage, DamageKind};
+use super::reader::{Reader, checksum_of};
 use super::salvage::Salvage;
-use super::walk::{Reader, checksum_of};
 use crate::failure::{self, FailureReadError};
 use crate::report::{LostRange, lost_ranges};
 use crate::stale::{self, Change, ChangeError};
@@ -176,7 +176,7 @@ struct Lane {
     generation: u64,
     /// The area of the checkpoint that all this is known from.
     area: Option<u32>,
-    held: BTreeMap<u32, Held>,
+    held: Slots,
 }
 
 /// A plan; the cache device stays locked until it is dropped or written.
@@ -208,7 +208,7 @@ impl Repair {
         }
         let access = if writable { Access::Exclusive } else { Access::ReadOnly };
         let device = DeviceFile::open(path, access)?;
-        let checked = check::check_open(&device, progress)?;
+        let Checked { report: checked, open } = check::check_open(&device, progress)?;
         let Some(uuid) = checked.uuid.clone() else { return Err(RepairError::NoSuperblock(path.to_owned())) };
         let mut superblock = superblock::read(&device)?.superblock;
         failure::mark(state, &mut superblock)?;
@@ -227,7 +227,7 @@ impl Repair {
         let in_lanes = checked.damage.iter().any(|damage| damage.kind != DamageKind::Superblock);
         it.report.needed = !checked.ok || cache_failed;
         if in_lanes || cache_failed {
-            it.salvage(checked.blocks_cached, progress);
+            it.salvage(&open, progress);
         } else {
             it.report.clean_kept = checked.blocks_cached - checked.blocks_dirty;
             it.report.dirty_kept = checked.blocks_dirty;
@@ -255,12 +255,15 @@ impl Repair {
         &self.report
     }
 
-    fn salvage(&mut self, cached: u64, progress: &mut dyn FnMut(u64, u64)) {
+    /// `open`: of each lane the segments in which the log was to go on.
+    fn salvage(&mut self, open: &[Vec<u32>], progress: &mut dyn FnMut(u64, u64)) {
         let (mut lost, mut older) = (Vec::new(), Vec::new());
+        let segment_bytes = u64::from(self.superblock.segment_blocks) * BLOCK_BYTES;
+        let all = segment_bytes * u64::from(self.superblock.lanes) * u64::from(self.superblock.segments_per_lane);
         let mut done = 0;
-        for lane in 0..self.superblock.lanes {
+        for (lane, open) in (0..self.superblock.lanes).zip(open) {
             let mut reader = Reader { device: &self.device, superblock: &self.superblock, damage: Vec::new() };
-            let mut salvage = reader.salvage(lane);
+            let mut salvage = reader.salvage(lane, open);
             for gap in salvage.gaps.iter().filter(|gap| gap.blocks_at_most > 0) {
                 let (first_commit, last_commit, blocks_at_most) = (gap.first, gap.last, gap.blocks_at_most);
                 self.report.unknown.push(UnknownLoss { lane, first_commit, last_commit, blocks_at_most });
@@ -269,24 +272,24 @@ impl Repair {
             if self.superblock.failed {
                 // What was destaged after the failure the log doesn't know.
                 salvage.clean_doubtful = true;
-                salvage.walk.live.values_mut().for_each(|live| live.older = live.dirty);
+                salvage.walk.live.make_older();
             }
-            let mut held = verified(&reader, &salvage, &mut lost, &mut |blocks| {
-                done += blocks;
-                progress(done.min(cached) * BLOCK_BYTES, cached * BLOCK_BYTES);
+            let mut held = verified(&reader, &salvage, &mut lost, &mut || {
+                done += segment_bytes;
+                progress(done, all);
             });
             if self.superblock.failed && self.superblock.dirty_blocks == 0 {
                 // All that was dirty had reached the origin.
-                held.clear();
+                held = Slots::new(self.superblock.slots());
                 lost.clear();
             }
             make_room(&mut held, &self.superblock);
             let report = &mut self.report;
-            let clean = held.values().filter(|held| !held.dirty).count() as u64;
+            let clean = held.iter().filter(|held| !held.dirty).count() as u64;
             report.clean_kept += clean;
-            report.clean_dropped += salvage.walk.live.values().filter(|live| !live.dirty).count() as u64 - clean;
-            report.dirty_kept += held.values().filter(|held| held.dirty && !held.older).count() as u64;
-            older.extend(held.values().filter(|held| held.older).map(|held| held.key));
+            report.clean_dropped += salvage.walk.live.len() - salvage.walk.live.dirty() - clean;
+            report.dirty_kept += held.iter().filter(|held| held.dirty && !held.older).count() as u64;
+            older.extend(held.iter().filter(|held| held.older).map(|held| held.key));
             let Salvage { epoch, seq, generation, .. } = salvage;
             let area = salvage.walk.checkpoint.map(|(area, _)| area);
             self.lanes.push(Lane { lane, epoch, seq, generation, area, held });
@@ -302,59 +305,54 @@ impl Repair {
 
 /// The blocks of a lane that are worth keeping and whose data is what it should be; dirty ones that are
 /// not go to `lost`.
-fn verified(
-    reader: &Reader<'_>,
-    salvage: &Salvage,
-    lost: &mut Vec<Key>,
-    progress: &mut dyn FnMut(u64),
-) -> BTreeMap<u32, Held> {
-    let lane = salvage.walk.lane;
+fn verified(reader: &Reader<'_>, salvage: &Salvage, lost: &mut Vec<Key>, looked: &mut dyn FnMut()) -> Slots {
+    let walk = &salvage.walk;
     let slots = reader.superblock.segment_blocks;
-    let mut wanted: Vec<(u32, Key)> = Vec::new();
-    for (key, live) in &salvage.walk.live {
-        let record = reader.superblock.origins.iter().find(|record| record.id == key.origin);
-        let exists = record.is_some_and(|it| key.block.0 < it.size_bytes.div_ceil(BLOCK_BYTES));
-        if exists && (live.dirty || !salvage.clean_doubtful) {
-            wanted.push((live.slot, *key));
-        }
-    }
-    wanted.sort_unstable();
-    let mut held = BTreeMap::new();
-    for part in wanted.chunk_by(|a, b| a.0 / slots == b.0 / slots) {
-        let segment = Segment::read(reader, lane, part[0].0 / slots);
-        for (slot, key) in part {
-            let live = &salvage.walk.live[key];
-            let found = segment.block(*slot).ok().map(|block| checksum_of(block, *key, reader.superblock));
+    let exists = |live: &Live| {
+        let record = reader.superblock.origins.iter().find(|record| record.id == live.key.origin);
+        record.is_some_and(|it| live.key.block.0 < it.size_bytes.div_ceil(BLOCK_BYTES))
+    };
+    let wanted = |live: &Live| exists(live) && (live.dirty || !salvage.clean_doubtful);
+    let mut displaced: Vec<Live> = walk.live.displaced().collect();
+    displaced.sort_unstable_by_key(|live| live.slot);
+    let mut held = Slots::new(reader.superblock.slots());
+    for segment in 0..reader.superblock.segments_per_lane {
+        let (first, end) = (segment * slots, (segment + 1) * slots);
+        let displaced = &displaced[displaced.partition_point(|live| live.slot < first)..];
+        let displaced = displaced.iter().take_while(|live| live.slot < end).copied();
+        let live: Vec<Live> = walk.live.range(first..end).chain(displaced).filter(wanted).collect();
+        let bytes = (!live.is_empty()).then(|| reader.segment(walk.lane, segment));
+        for live in live {
+            let block = bytes.as_ref().and_then(|bytes| bytes.block(live.slot).ok());
+            let found = block.map(|block| checksum_of(block, live.key, reader.superblock));
             match found.filter(|found| found & live.checksum_mask == live.checksum) {
                 // The first slot of a segment is a header's.
-                Some(checksum) if slot % slots != 0 => {
-                    held.insert(*slot, Held { key: *key, checksum, dirty: live.dirty, older: live.older });
-                }
-                _ if live.dirty => lost.push(*key),
+                Some(checksum) if live.slot != first => held.put(Live { checksum, checksum_mask: u32::MAX, ..live }),
+                _ if live.dirty => lost.push(live.key),
                 _ => {}
             }
         }
-        progress(part.len() as u64);
+        looked();
     }
     held
 }
 
 /// Drops clean blocks, a segment's at a time and the fewest first, until there is room to open the lane.
-fn make_room(held: &mut BTreeMap<u32, Held>, superblock: &Superblock) {
+fn make_room(held: &mut Slots, superblock: &Superblock) {
     let slots = superblock.segment_blocks;
-    let mut clean: BTreeMap<u32, usize> = BTreeMap::new();
-    let mut dirty: BTreeSet<u32> = BTreeSet::new();
-    for (slot, held) in &*held {
-        *clean.entry(slot / slots).or_default() += 1;
-        if held.dirty {
-            dirty.insert(slot / slots);
+    let mut used = 0;
+    // Segments without dirty blocks, with the number of their blocks.
+    let mut clean: Vec<(usize, u32)> = Vec::new();
+    for segment in 0..superblock.segments_per_lane {
+        let all = || held.range(segment * slots..(segment + 1) * slots);
+        let count = all().count();
+        used += usize::from(count > 0);
+        if count > 0 && !all().any(|held| held.dirty) {
+            clean.push((count, segment));
         }
     }
-    let used = clean.len();
-    clean.retain(|segment, _| !dirty.contains(segment));
-    let mut by_count: Vec<(usize, u32)> = clean.into_iter().map(|(segment, count)| (count, segment)).collect();
-    by_count.sort_unstable();
+    clean.sort_unstable();
     let missing = (used + FREE_SEGMENTS_WANTED).saturating_sub(superblock.segments_per_lane as usize);
-    let dropped: BTreeSet<u32> = by_count.into_iter().take(missing).map(|(_, segment)| segment).collect();
-    held.retain(|slot, _| !dropped.contains(&(slot / slots)));
+    let dropped: BTreeSet<u32> = clean.into_iter().take(missing).map(|(_, segment)| segment).collect();
+    held.update(|held| (!dropped.contains(&(held.slot / slots))).then_some(held));
 }

@@ -10,11 +10,11 @@
 
 use std::collections::BTreeMap;
 
-use flashfront_engine::Key;
 use flashfront_engine::format::{CheckpointHeader, CommitHeader, Entry, STREAMS, Stream};
 
-use super::check::Segment;
-use super::walk::{LaneWalk, Live, Reader, checksum_of};
+use super::blocks::Live;
+use super::reader::{Reader, checksum_of};
+use super::walk::LaneWalk;
 
 const WRITES: usize = Stream::Writes as usize;
 /// Blocks of one commit at most.
@@ -68,10 +68,9 @@ impl Salvage {
 type Headers = BTreeMap<u32, Placed>;
 
 impl Reader<'_> {
-    /// Salvages a lane. What it comes upon is reported as damage once more; `check` has told already.
-    pub(super) fn salvage(&mut self, lane: u32) -> Salvage {
+    /// Salvages a lane, in whose segments `open` the log was to go on. What it comes upon is reported as damage once more; `check` has told already.
+    pub(super) fn salvage(&mut self, lane: u32, open: &[u32]) -> Salvage {
         let mut headers = Headers::new();
-        let open = self.lane(lane).open;
         for segment in 0..self.superblock.segments_per_lane {
             self.scan(lane, segment, open.contains(&segment), &mut headers);
         }
@@ -110,8 +109,7 @@ impl Reader<'_> {
     }
 
     fn empty(&self, lane: u32) -> Salvage {
-        let last_seq = vec![0; self.superblock.segments_per_lane as usize];
-        Salvage { walk: LaneWalk { lane, last_seq, ..LaneWalk::default() }, ..Salvage::default() }
+        Salvage { walk: LaneWalk::new(lane, self.superblock), ..Salvage::default() }
     }
 
     /// Finds the headers of a segment: one behind the other, and where one is missing, block by block. Of one in which the log was to go on,
@@ -119,7 +117,7 @@ impl Reader<'_> {
     fn scan(&self, lane: u32, segment: u32, is_open: bool, headers: &mut Headers) {
         let slots = self.superblock.segment_blocks;
         let (mut slot, end) = (segment * slots, (segment + 1) * slots);
-        let mut bytes = is_open.then(|| Segment::read(self, lane, segment));
+        let mut bytes = is_open.then(|| self.segment(lane, segment));
         let mut last = (0, 0);
         while slot < end {
             let header = match &bytes {
@@ -129,7 +127,7 @@ impl Reader<'_> {
             // A lower number, or one of an earlier opening, is left over from an earlier use of the segment.
             let header = header.filter(|it| (it.epoch, it.seq) > last);
             let Some(header) = header else {
-                bytes.get_or_insert_with(|| Segment::read(self, lane, segment));
+                bytes.get_or_insert_with(|| self.segment(lane, segment));
                 slot += 1;
                 continue;
             };
@@ -149,16 +147,15 @@ impl Reader<'_> {
                 last = (header.epoch, header.seq);
                 slot += if is_open { 1 } else { header.data_blocks() + 1 };
             } else {
-                bytes.get_or_insert_with(|| Segment::read(self, lane, segment));
+                bytes.get_or_insert_with(|| self.segment(lane, segment));
                 slot += 1;
             }
         }
     }
 
     fn describes_its_data(&self, header: &CommitHeader, lane: u32, slot: u32) -> bool {
-        let (mut at, mut looked) = (slot, false);
-        for entry in &header.entries {
-            at += u32::from(entry.has_data());
+        let mut looked = false;
+        for (at, entry) in header.placed(slot) {
             if let Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } = *entry {
                 looked = true;
                 let block = self.blocks(self.superblock.slot_offset(lane, at), 1);
@@ -184,7 +181,7 @@ impl Reader<'_> {
         it.walk.checkpoint = Some((area, head));
         if head.seq > 0 {
             self.body(&mut it.walk, area, head);
-            it.unknown_entries = head.entries - head.entries.min(it.walk.live.len() as u64);
+            it.unknown_entries = head.entries - head.entries.min(it.walk.live.len());
         }
         let mut epochs: BTreeMap<u64, BTreeMap<u64, u32>> = BTreeMap::new();
         for (slot, placed) in headers.iter().filter(|(_, it)| it.epoch >= head.epoch && it.seq >= head.seq) {
@@ -192,8 +189,7 @@ impl Reader<'_> {
         }
         // An opening whose checkpoint is lost may have dropped all clean blocks.
         it.clean_doubtful |= epochs.keys().any(|epoch| *epoch != head.epoch);
-        let mut replay = Replay { next: head.seq, heads: Some(head.heads), strict, owners: BTreeMap::new() };
-        replay.owners = it.walk.live.iter().map(|(key, live)| (live.slot, *key)).collect();
+        let mut replay = Replay { next: head.seq, heads: Some(head.heads), strict };
         let mut end = None;
         let numbers: Vec<u64> = epochs.keys().copied().collect();
         for (nth, epoch) in numbers.iter().enumerate() {
@@ -251,7 +247,7 @@ impl Reader<'_> {
                 self.gap(it, replay, seq + 1, None);
                 continue;
             }
-            self.apply(&mut it.walk, &mut replay.owners, &header, slot);
+            it.walk.apply(&header, slot);
             (replay.next, replay.heads) = (seq + 1, Some(header.heads));
         }
     }
@@ -271,7 +267,7 @@ impl Reader<'_> {
             _ => all,
         };
         if places.is_none_or(|(from, to)| from != to) {
-            it.walk.live.values_mut().filter(|live| live.dirty).for_each(|live| live.older = true);
+            it.walk.live.make_older();
         }
         it.clean_doubtful = true;
         it.gaps.push(Gap { first: replay.next, last: to - 1, blocks_at_most });
@@ -287,14 +283,15 @@ impl Reader<'_> {
         commits.retain(|(epoch, seq, _)| end.is_none_or(|end| (*epoch, *seq) < end));
         commits.sort_unstable();
         let mut found = self.empty(lane).walk;
-        let mut owners = BTreeMap::new();
         for (_, _, slot) in commits {
             if let Some(header) = self.header(lane, slot) {
-                self.apply(&mut found, &mut owners, &header, slot);
+                found.apply(&header, slot);
             }
         }
-        for (key, live) in found.live.into_iter().filter(|(_, live)| live.dirty) {
-            it.walk.live.entry(key).or_insert(Live { older: true, ..live });
+        for live in found.live.iter().filter(|live| live.dirty) {
+            if it.walk.live.get(live.key).is_none() {
+                it.walk.live.insert(Live { older: true, ..live });
+            }
         }
     }
 }
@@ -304,5 +301,4 @@ struct Replay {
     /// The streams' heads before commit `next`, if known.
     heads: Option<[u32; STREAMS]>,
     strict: bool,
-    owners: BTreeMap<u32, Key>,
 }

@@ -34,19 +34,19 @@ impl Bench {
     fn live_places(&self) -> Vec<(DamageKind, u64)> {
         let device = DeviceFile::open(&self.cache(), Access::ReadOnly).unwrap();
         let superblock = crate::superblock::read(&device).unwrap().superblock;
-        let mut reader = walk::Reader { device: &device, superblock: &superblock, damage: Vec::new() };
+        let mut reader = reader::Reader { device: &device, superblock: &superblock, damage: Vec::new() };
         let mut places = Vec::new();
         for offset in flashfront_engine::format::Superblock::offsets(CACHE_BYTES) {
             places.push((DamageKind::Superblock, offset));
         }
         for lane in 0..superblock.lanes {
-            let walk = reader.lane(lane);
+            let walk = reader.lane(lane, &mut || {});
             let (area, head) = walk.checkpoint.unwrap();
             let blocks = 1 + 1 + head.entries.div_ceil(255);
             let start = superblock.checkpoint_offset(lane, area);
             places.extend((0..blocks).map(|nth| (DamageKind::Checkpoint, start + nth * BLOCK_BYTES)));
             let mut headers = BTreeSet::new();
-            for live in walk.live.values() {
+            for live in walk.live.iter() {
                 let kind = if live.dirty { DamageKind::DirtyData } else { DamageKind::CleanData };
                 places.push((kind, superblock.slot_offset(lane, live.slot)));
                 let slots = superblock.segment_blocks;
@@ -84,11 +84,13 @@ fn reports_have_json_of_paths_that_are_no_utf8() {
     let made = serde_json::to_string(&format(&options).unwrap()).unwrap();
     let FormatOptions { cache, origin, mirror, .. } = options;
     let checked = serde_json::to_string(&check(&cache, &mut |_, _| {}).unwrap()).unwrap();
-    let dumped = serde_json::to_string(&dump(&cache).unwrap()).unwrap();
+    let dumped = serde_json::to_string(&dump(&cache, &mut |_, _| {}).unwrap()).unwrap();
     let plan = Repair::plan(&cache, None, false, &mut |_, _| {}).unwrap();
     let repaired = serde_json::to_string(plan.report()).unwrap();
     drop(plan);
-    let detached = serde_json::to_string(&detach(&cache, mirror.as_deref(), &origin, None, false).unwrap()).unwrap();
+    let detached =
+        serde_json::to_string(&detach(&cache, mirror.as_deref(), &origin, None, false, &mut |_, _| {}).unwrap())
+            .unwrap();
     for said in [&made, &checked, &dumped, &repaired, &detached] {
         assert!(said.contains("cache\u{fffd}"), "{said}");
     }
@@ -103,8 +105,17 @@ fn a_new_cache_is_sound_and_empty() {
     let report = bench.check();
     assert!(report.ok, "{report:?}");
     assert_eq!((report.blocks_cached, report.uuid), (0, Some(made.uuid.clone())));
-    let dump = dump(&bench.cache()).unwrap();
+    let dump = dump(&bench.cache(), &mut |_, _| {}).unwrap();
     assert_eq!((dump.uuid, dump.origins[0].name.as_str()), (made.uuid, "data"));
+}
+
+#[test]
+fn format_says_of_a_sparse_file_that_it_is_one() {
+    let bench = Bench::new();
+    let sparse = |made: &FormatReport| made.notices.iter().any(|notice| notice.contains("sparse"));
+    assert!(sparse(&format(&bench.options()).unwrap()), "the rig's files are");
+    std::fs::write(bench.cache(), vec![0; CACHE_BYTES as usize]).unwrap();
+    assert!(!sparse(&format(&bench.options()).unwrap()));
 }
 
 #[test]
@@ -190,7 +201,7 @@ fn a_crash_is_not_damage() {
     assert!(report.ok && !report.clean_stop, "{report:?}");
     assert!(report.commits_to_replay >= 2, "{report:?}");
     assert_eq!(report.blocks_dirty, status.blocks_dirty);
-    let shown = dump(&bench.cache()).unwrap();
+    let shown = dump(&bench.cache(), &mut |_, _| {}).unwrap();
     let last = shown.lanes[0].commits.last().unwrap();
     // The last commit as a power cut would tear it: nothing says that it was ever whole.
     let torn = bench.flipped(last.offset + BLOCK_BYTES, 0, || bench.check());
@@ -207,7 +218,7 @@ fn a_commit_that_was_durable_is_missed() {
         served.write(nth * 10, 10);
     }
     served.stop_at_once();
-    let commits = dump(&bench.cache()).unwrap().lanes[0].commits.clone();
+    let commits = dump(&bench.cache(), &mut |_, _| {}).unwrap().lanes[0].commits.clone();
     assert!(commits.len() >= 4, "{commits:?}");
     for commit in &commits[..commits.len() - 2] {
         let report = bench.flipped(commit.offset + 100, 3, || bench.check());
@@ -271,9 +282,14 @@ fn tools_keep_off_a_running_daemon() {
     let bench = Bench::formatted();
     let served = bench.serve();
     assert!(check(&bench.cache(), &mut |_, _| {}).unwrap_err().to_string().contains("busy"));
-    assert!(dump(&bench.cache()).unwrap_err().to_string().contains("busy"));
+    assert!(dump(&bench.cache(), &mut |_, _| {}).unwrap_err().to_string().contains("busy"));
     assert!(format(&bench.options()).unwrap_err().to_string().contains("busy"));
-    assert!(detach(&bench.cache(), None, &bench.origin(), None, true).unwrap_err().to_string().contains("busy"));
+    assert!(
+        detach(&bench.cache(), None, &bench.origin(), None, true, &mut |_, _| {})
+            .unwrap_err()
+            .to_string()
+            .contains("busy")
+    );
     served.stop();
 }
 
@@ -286,11 +302,12 @@ fn detach_refuses_dirty_data_and_other_origins() {
     let (cache, origin) = (content(bench.cache()), content(bench.origin()));
     let other = bench.path("other");
     File::create(&other).unwrap().set_len(ORIGIN_BYTES / 2).unwrap();
-    let refused = |origin: &std::path::Path| detach(&bench.cache(), None, origin, None, false).unwrap_err();
+    let refused =
+        |origin: &std::path::Path| detach(&bench.cache(), None, origin, None, false, &mut |_, _| {}).unwrap_err();
     assert!(matches!(refused(&bench.origin()), DetachError::Dirty { dirty: 10, .. }));
     assert!(matches!(refused(&other), DetachError::OtherOrigin { .. }));
     assert_eq!((content(bench.cache()), content(bench.origin())), (cache, origin));
-    let given_up = detach(&bench.cache(), None, &bench.origin(), None, true).unwrap();
+    let given_up = detach(&bench.cache(), None, &bench.origin(), None, true, &mut |_, _| {}).unwrap();
     assert_eq!(given_up.blocks_given_up, 10);
     assert_eq!(content(bench.origin()), origin);
 }
@@ -313,12 +330,12 @@ fn what_is_dirty_on_either_of_two_devices_counts() {
         assert_eq!(report.blocks_dirty, 10, "{report:?}");
     }
     let refused = |one: &PathBuf, other: &PathBuf| {
-        let refusal = detach(one, Some(other), &bench.origin(), None, false).unwrap_err();
+        let refusal = detach(one, Some(other), &bench.origin(), None, false, &mut |_, _| {}).unwrap_err();
         assert!(matches!(refusal, DetachError::Dirty { dirty: 10, .. }), "{refusal}");
     };
     refused(&bench.cache(), &mirror);
     refused(&mirror, &bench.cache());
-    let last = dump(&bench.cache()).unwrap().lanes[0].commits.last().unwrap().offset;
+    let last = dump(&bench.cache(), &mut |_, _| {}).unwrap().lanes[0].commits.last().unwrap().offset;
     bench.flipped(last + 100, 3, || refused(&bench.cache(), &mirror));
 }
 
@@ -329,7 +346,7 @@ fn detach_leaves_a_complete_origin_and_no_cache() {
     served.write(7, 50);
     served.drain();
     served.stop();
-    detach(&bench.cache(), None, &bench.origin(), None, false).unwrap();
+    detach(&bench.cache(), None, &bench.origin(), None, false, &mut |_, _| {}).unwrap();
     assert!(check(&bench.cache(), &mut |_, _| {}).is_err());
     let origin = std::fs::read(bench.origin()).unwrap();
     for (block, bytes) in origin.chunks(BLOCK_BYTES as usize).enumerate() {

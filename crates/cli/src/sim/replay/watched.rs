@@ -12,10 +12,10 @@ use std::time::Instant;
 use flashfront_engine::policy::Spec;
 use flashfront_sim::policy::Build;
 use flashfront_sim::replay::{Progress, Replayed, Size, Source, SourceError, replay};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::LOOK_EVERY;
-use crate::human;
+use crate::{human, progress};
 
 /// More RAM than this for what a policy foresees is worth a warning.
 const FORESIGHT_BYTES: u64 = 1 << 30;
@@ -133,17 +133,12 @@ impl Watched {
     }
 }
 
-/// Nothing where nothing but errors is to be said.
 fn bar(file_bytes: u64) -> ProgressBar {
-    if !tracing::enabled!(tracing::Level::WARN) {
-        return ProgressBar::hidden();
-    }
     let template = match file_bytes {
         0 => "{msg} {binary_bytes}  {binary_bytes_per_sec}",
         _ => "{msg} [{bar:30}] {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}{prefix}",
     };
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(file_bytes).with_style(style.progress_chars("#>."))
+    progress::bar(template, file_bytes)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use flashfront_device::sim::{HddSpec, Known, ModelSpec};
 use flashfront_engine::{Mode, Options};
@@ -13,6 +13,7 @@ use flashfront_sim::scenario::{Phase, Scenario};
 
 use super::scenario::device;
 use crate::human;
+use crate::usage::misused;
 
 const INTERVAL_NS: u64 = 1_000_000_000;
 /// The models of other caches weren't made for less.
@@ -60,12 +61,12 @@ impl JobArgs {
         let cache_bytes = self.cache_size.map_or(cache.size_bytes, |size| size.0);
         if !(CACHE_BYTES_MIN..=cache.size_bytes).contains(&cache_bytes) {
             let [given, least, most] = [cache_bytes, CACHE_BYTES_MIN, cache.size_bytes].map(human::bytes);
-            bail!("--cache-size: {given}; of {} it can be {least} to {most}", cache.name);
+            misused!("--cache-size: {given}; of {} it can be {least} to {most}", cache.name);
         }
         let origin_bytes = self.origin_size.map_or(origin.size_bytes, |size| size.0);
         if !(1..=origin.size_bytes).contains(&origin_bytes) {
             let [given, most] = [origin_bytes, origin.size_bytes].map(human::bytes);
-            bail!("--origin-size: {given}; {} has {most}", origin.name);
+            misused!("--origin-size: {given}; {} has {most}", origin.name);
         }
         let shown = path.display().to_string();
         let text = std::fs::read_to_string(path).with_context(|| shown.clone())?;

@@ -44,7 +44,7 @@ fn everything_reaches_the_origin_after_a_crash_too() {
         let checked = check(&bench.cache(), &mut |_, _| {}).unwrap();
         assert!(checked.ok && checked.clean_stop && checked.blocks_dirty == 0, "{checked:?}");
         assert_eq!(run(&bench), DestageReport { complete: true, ..DestageReport::default() }, "nothing is left");
-        detach(&bench.cache(), None, &bench.origin(), None, false).unwrap();
+        detach(&bench.cache(), None, &bench.origin(), None, false, &mut |_, _| {}).unwrap();
     }
 }
 

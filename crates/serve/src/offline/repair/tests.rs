@@ -393,7 +393,7 @@ fn a_damaged_log_is_refused_and_then_repaired() {
 fn an_older_commit_in_the_place_of_one_that_is_missing_hides_nothing() {
     let filled = Filled::new(true);
     let superblock = filled.superblock();
-    let lane = dump(&filled.bench.cache()).unwrap().lanes.remove(0);
+    let lane = dump(&filled.bench.cache(), &mut |_, _| {}).unwrap().lanes.remove(0);
     let slots = superblock.segment_blocks;
     let segment = |of: &CommitDump| ((of.offset - superblock.slot_offset(0, 0)) / BLOCK_BYTES) as u32 / slots;
     let header = |of: &CommitDump| CommitHeader::decode(&filled.image[of.offset as usize..][..BLOCK_LEN]).unwrap();
@@ -404,16 +404,21 @@ fn an_older_commit_in_the_place_of_one_that_is_missing_hides_nothing() {
     });
     let missing = missing.unwrap().0;
     let (mut header, mut block) = (header(missing), vec![0; BLOCK_LEN]);
-    (header.epoch, header.seq, header.durable_seq) = (header.epoch - 1, 1, 0);
     header.entries.truncate(1);
     header.entries.resize(slots as usize - 4, Entry::Dead);
-    header.encode_into(&mut block);
-    let file = File::options().write(true).open(filled.bench.cache()).unwrap();
-    file.write_all_at(&block, missing.offset).unwrap();
-    assert!(!filled.check().ok);
-    let report = filled.repaired(Older::Drop, "an older commit");
-    let gaps: Vec<(u64, u64)> = report.unknown.iter().map(|gap| (gap.first_commit, gap.last_commit)).collect();
-    assert_eq!(gaps, [(missing.seq, missing.seq)], "only the missing one: {report:?}");
+    (header.epoch, header.durable_seq) = (header.epoch - 1, 0);
+    // Long before, or one of the last of an opening whose numbers the next one gave out once more.
+    for seq in [1, missing.seq + 100] {
+        header.seq = seq;
+        header.encode_into(&mut block);
+        let file = File::options().write(true).open(filled.bench.cache()).unwrap();
+        file.write_all_at(&block, missing.offset).unwrap();
+        assert!(!filled.check().ok);
+        let report = filled.repaired(Older::Drop, "an older commit");
+        let gaps: Vec<(u64, u64)> = report.unknown.iter().map(|gap| (gap.first_commit, gap.last_commit)).collect();
+        assert_eq!(gaps, [(missing.seq, missing.seq)], "only the missing one, {seq} in its place: {report:?}");
+        filled.restore();
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ use flashfront_engine::format::{
 use super::{FREE_SEGMENTS_MIN, Lane, Older, Repair, RepairError, RepairReport};
 use crate::failure;
 use crate::offline::chain::Chain;
-use crate::offline::walk::Reader;
+use crate::offline::reader::Reader;
 use crate::superblock;
 
 const BLOCK_LEN: usize = BLOCK_BYTES as usize;
@@ -41,13 +41,12 @@ impl Repair {
             let decision = older.ok_or(RepairError::Undecided { blocks })?;
             self.report.older_decision = Some(decision);
             if decision == Older::Drop {
-                self.lanes.iter_mut().for_each(|lane| lane.held.retain(|_, held| !held.older));
+                self.lanes.iter_mut().for_each(|lane| lane.held.update(|held| (!held.older).then_some(held)));
             }
         }
         let segments = self.superblock.segments_per_lane as usize;
         for lane in &self.lanes {
-            let used: BTreeSet<u32> = lane.held.keys().map(|slot| slot / self.superblock.segment_blocks).collect();
-            let free = segments - used.len();
+            let free = segments - self.used(lane).len();
             if free < FREE_SEGMENTS_MIN {
                 return Err(RepairError::NoRoom { cache: self.report.cache, lane: lane.lane, free });
             }
@@ -61,7 +60,7 @@ impl Repair {
     fn write_all(&mut self) -> io::Result<()> {
         self.write_lanes()?;
         if !self.lanes.is_empty() {
-            let held = self.lanes.iter().flat_map(|lane| lane.held.values());
+            let held = self.lanes.iter().flat_map(|lane| lane.held.iter());
             self.superblock.dirty_blocks = held.filter(|held| held.dirty).count() as u64;
             self.superblock.failed = false;
         }
@@ -82,18 +81,21 @@ impl Repair {
 
     fn write_lane(&self, lane: &Lane, epoch: u64) -> io::Result<()> {
         let reader = Reader { device: &self.device, superblock: &self.superblock, damage: Vec::new() };
-        let chains: BTreeMap<u32, Chain> = {
-            let segments: BTreeSet<u32> = lane.held.keys().map(|slot| slot / self.superblock.segment_blocks).collect();
-            segments.into_iter().map(|segment| (segment, reader.chain(lane.lane, segment, &lane.held))).collect()
-        };
+        let chain = |segment| (segment, reader.chain(lane.lane, segment, &lane.held));
+        let chains: BTreeMap<u32, Chain> = self.used(lane).into_iter().map(chain).collect();
         // Generation g lies in area g mod 2.
         let area = lane.area.map_or(0, |area| 1 - area);
         let generation = lane.generation + 1 + u64::from((lane.generation + 1) % 2 != u64::from(area));
         let start = self.superblock.checkpoint_offset(lane.lane, area);
-        let blocks = self.body(lane, generation, &chains);
-        for (nth, batch) in blocks.chunks(BATCH).enumerate() {
-            let at = start + (1 + nth * BATCH) as u64 * BLOCK_BYTES;
-            self.device.write_at(at, &batch.concat())?;
+        let mut blocks = self.body(lane, generation, &chains);
+        let mut at = start + BLOCK_BYTES;
+        loop {
+            let batch: Vec<u8> = blocks.by_ref().take(BATCH).flatten().collect();
+            if batch.is_empty() {
+                break;
+            }
+            self.device.write_at(at, &batch)?;
+            at += batch.len() as u64;
         }
         self.device.sync()?;
         // Rebuilt headers have numbers behind the last one found: were theirs not behind the log's, then the log would
@@ -104,7 +106,7 @@ impl Repair {
             epoch,
             generation,
             seq: last_seq + 1,
-            entries: lane.held.len() as u64,
+            entries: lane.held.iter().count() as u64,
             heads: [NO_SLOT; STREAMS],
             next_segments: [NO_SLOT; STREAMS],
             lane: lane.lane as u16,
@@ -125,33 +127,36 @@ impl Repair {
         self.device.sync()
     }
 
-    fn body(&self, lane: &Lane, generation: u64, chains: &BTreeMap<u32, Chain>) -> Vec<Vec<u8>> {
+    /// The segments in which something is kept.
+    fn used(&self, lane: &Lane) -> BTreeSet<u32> {
+        lane.held.iter().map(|held| held.slot / self.superblock.segment_blocks).collect()
+    }
+
+    /// The blocks of a checkpoint behind its head.
+    fn body(&self, lane: &Lane, generation: u64, chains: &BTreeMap<u32, Chain>) -> impl Iterator<Item = Vec<u8>> {
         let ages: Vec<u64> = (0..self.superblock.segments_per_lane)
             .map(|segment| chains.get(&segment).map_or(0, |chain| chain.last_seq))
             .collect();
-        let entries: Vec<CheckpointEntry> = lane
-            .held
-            .iter()
-            .map(|(slot, held)| CheckpointEntry {
-                key: held.key,
-                dirty: held.dirty,
-                hits: 0,
-                slot: *slot,
-                checksum: held.checksum,
-            })
-            .collect();
-        let mut blocks = Vec::new();
-        let mut add = |encode: &dyn Fn(&mut [u8])| {
+        let encoded = |encode: &dyn Fn(&mut [u8])| {
             let mut block = vec![0; BLOCK_LEN];
             encode(&mut block);
-            blocks.push(block);
+            block
         };
-        for part in ages.chunks(CHECKPOINT_AGES_MAX) {
-            add(&|block| encode_checkpoint_ages(generation, part, block));
-        }
-        for part in entries.chunks(CHECKPOINT_ENTRIES_MAX) {
-            add(&|block| encode_checkpoint_entries(generation, part, block));
-        }
-        blocks
+        let ages: Vec<Vec<u8>> = ages
+            .chunks(CHECKPOINT_AGES_MAX)
+            .map(|part| encoded(&|block| encode_checkpoint_ages(generation, part, block)))
+            .collect();
+        let mut entries = lane.held.iter().map(|held| CheckpointEntry {
+            key: held.key,
+            dirty: held.dirty,
+            hits: 0,
+            slot: held.slot,
+            checksum: held.checksum,
+        });
+        ages.into_iter().chain(std::iter::from_fn(move || {
+            let part: Vec<CheckpointEntry> = entries.by_ref().take(CHECKPOINT_ENTRIES_MAX).collect();
+            let block = || encoded(&|block| encode_checkpoint_entries(generation, &part, block));
+            (!part.is_empty()).then(block)
+        }))
     }
 }

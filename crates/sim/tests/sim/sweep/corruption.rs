@@ -16,9 +16,8 @@ fn copies(client: &Client) -> Vec<(u64, u64)> {
         let mut bytes = vec![0; 4096];
         client.world.cache.inner().peek(offset, &mut bytes);
         let Some(header) = CommitHeader::decode(&bytes) else { continue };
-        let mut at = offset;
-        for entry in header.entries {
-            at += 4096 * u64::from(entry.has_data());
+        for (block, entry) in header.placed(0) {
+            let at = offset + 4096 * u64::from(block);
             if let Entry::Dirty { key, .. } | Entry::Clean { key, .. } = entry {
                 let newest = found.entry(key.block.0).or_insert((header.seq, at));
                 *newest = (*newest).max((header.seq, at));

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which block is in which slot of a lane, compact enough for caches of terabytes.
+//!
+//! [`Slots`] is a table by slot, of 12 bytes each; [`Blocks`] finds its blocks by their keys too, with 5 to 10 bytes
+//! more for each that is there. (In trees, as this was, a block took 73 bytes, and those of all lanes were in RAM at once: 18 GiB for a
+//! full cache of 1 TiB.)
+
+use std::collections::BTreeMap;
+use std::hash::BuildHasher;
+use std::ops::Range;
+
+use flashfront_engine::{Block, Key, OriginId};
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+const HERE: u64 = 1 << 63;
+const DIRTY: u64 = 1 << 62;
+const OLDER: u64 = 1 << 61;
+const SHORT: u64 = 1 << 60;
+/// A key in 60 bits, as on the media.
+const KEY: u64 = SHORT - 1;
+
+/// A block that is in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Live {
+    pub(super) key: Key,
+    pub(super) slot: u32,
+    pub(super) dirty: bool,
+    /// Perhaps superseded by what is lost: see `salvage`. Never set by a walk.
+    pub(super) older: bool,
+    /// As many low bits of the checksum as are known.
+    pub(super) checksum: u32,
+    pub(super) checksum_mask: u32,
+}
+
+/// Blocks by their slots.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    /// The packed key with its flags, low and high half, and the checksum; 0 where nothing is.
+    slots: Vec<[u32; 3]>,
+    /// The mask of checksums that are not whole: those of the checkpoint's entries, all of one length.
+    short_mask: u32,
+}
+
+impl Slots {
+    pub(super) fn new(slots: u32) -> Self {
+        Self { slots: vec![[0; 3]; slots as usize], short_mask: u32::MAX }
+    }
+
+    pub(super) fn get(&self, slot: u32) -> Option<Live> {
+        let [low, high, checksum] = *self.slots.get(slot as usize)?;
+        let packed = u64::from(high) << 32 | u64::from(low);
+        (packed & HERE != 0).then(|| Live {
+            key: unpacked(packed),
+            slot,
+            dirty: packed & DIRTY != 0,
+            older: packed & OLDER != 0,
+            checksum,
+            checksum_mask: if packed & SHORT == 0 { u32::MAX } else { self.short_mask },
+        })
+    }
+
+    /// Puts a block into its slot, in place of what is there.
+    pub(super) fn put(&mut self, live: Live) {
+        let flag = |is: bool, flag: u64| if is { flag } else { 0 };
+        let short = live.checksum_mask != u32::MAX;
+        if short {
+            self.short_mask = live.checksum_mask;
+        }
+        let flags = HERE | flag(live.dirty, DIRTY) | flag(live.older, OLDER) | flag(short, SHORT);
+        let packed = flags | packed(live.key);
+        self.slots[live.slot as usize] = [packed as u32, (packed >> 32) as u32, live.checksum];
+    }
+
+    pub(super) fn clear(&mut self, slot: u32) {
+        self.slots[slot as usize] = [0; 3];
+    }
+
+    /// The blocks in these slots, in their order.
+    pub(super) fn range(&self, slots: Range<u32>) -> impl DoubleEndedIterator<Item = Live> {
+        let end = slots.end.min(self.slots.len() as u32);
+        (slots.start.min(end)..end).filter_map(|slot| self.get(slot))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Live> {
+        self.range(0..u32::MAX)
+    }
+
+    /// Changes each block, or takes it away.
+    pub(super) fn update(&mut self, mut change: impl FnMut(Live) -> Option<Live>) {
+        for slot in 0..self.slots.len() as u32 {
+            let Some(live) = self.get(slot) else { continue };
+            match change(live) {
+                Some(live) => self.put(live),
+                None => self.clear(slot),
+            }
+        }
+    }
+}
+
+/// Blocks by their slots and by their keys.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    slots: Slots,
+    /// The slots of all blocks but the displaced ones.
+    by_key: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    /// Blocks in whose slots others were found, though nothing says that they left the cache.
+    displaced: BTreeMap<Key, Live>,
+}
+
+impl Blocks {
+    pub(super) fn new(slots: u32) -> Self {
+        Self { slots: Slots::new(slots), ..Self::default() }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        (self.by_key.len() + self.displaced.len()) as u64
+    }
+
+    pub(super) fn dirty(&self) -> u64 {
+        self.iter().filter(|live| live.dirty).count() as u64
+    }
+
+    pub(super) fn get(&self, key: Key) -> Option<Live> {
+        let found = self.by_key.find(self.hasher.hash_one(packed(key)), |slot| self.slots.holds(*slot, key));
+        found.map_or_else(|| self.displaced.get(&key).copied(), |slot| self.slots.get(*slot))
+    }
+
+    /// This is where the block is now.
+    pub(super) fn insert(&mut self, live: Live) {
+        self.remove(live.key);
+        if let Some(other) = self.slots.get(live.slot) {
+            self.remove(other.key);
+            self.displaced.insert(other.key, other);
+        }
+        self.slots.put(live);
+        let Self { slots, by_key, hasher, .. } = self;
+        let hash = |slot: &u32| slots.get(*slot).map_or(0, |live| hasher.hash_one(packed(live.key)));
+        by_key.insert_unique(hash(&live.slot), live.slot, hash);
+    }
+
+    pub(super) fn remove(&mut self, key: Key) {
+        let hash = self.hasher.hash_one(packed(key));
+        if let Ok(found) = self.by_key.find_entry(hash, |slot| self.slots.holds(*slot, key)) {
+            self.slots.clear(found.remove().0);
+        } else if !self.displaced.is_empty() {
+            self.displaced.remove(&key);
+        }
+    }
+
+    /// So many blocks from this one on are no longer in the cache.
+    pub(super) fn remove_range(&mut self, first: Key, blocks: u32) {
+        let end = first.block.0 + u64::from(blocks);
+        let key = |block| Key { block: Block(block), ..first };
+        if u64::from(blocks) <= self.len() {
+            (first.block.0..end).for_each(|block| self.remove(key(block)));
+        } else {
+            let gone = |it: Key| it.origin == first.origin && (first.block.0..end).contains(&it.block.0);
+            let gone: Vec<Key> = self.iter().map(|live| live.key).filter(|key| gone(*key)).collect();
+            gone.into_iter().for_each(|key| self.remove(key));
+        }
+    }
+
+    /// These slots hold nothing any more.
+    pub(super) fn free(&mut self, slots: Range<u32>) {
+        let gone: Vec<Key> = self.slots.range(slots).map(|live| live.key).collect();
+        gone.into_iter().for_each(|key| self.remove(key));
+    }
+
+    /// The version of the block in that slot is on the origin.
+    pub(super) fn clean(&mut self, key: Key, slot: u32) {
+        if let Some(live) = self.get(key).filter(|live| live.slot == slot) {
+            self.set(Live { dirty: false, ..live });
+        }
+    }
+
+    /// All that is dirty is [`older`](Live::older).
+    pub(super) fn make_older(&mut self) {
+        self.slots.update(|live| Some(Live { older: live.older || live.dirty, ..live }));
+        self.displaced.values_mut().for_each(|live| live.older |= live.dirty);
+    }
+
+    /// The blocks in these slots, but for displaced ones.
+    pub(super) fn range(&self, slots: Range<u32>) -> impl Iterator<Item = Live> {
+        self.slots.range(slots)
+    }
+
+    pub(super) fn displaced(&self) -> impl Iterator<Item = Live> {
+        self.displaced.values().copied()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Live> {
+        self.slots.iter().chain(self.displaced())
+    }
+
+    /// Changes what is known of a block that is there.
+    fn set(&mut self, live: Live) {
+        match self.displaced.get_mut(&live.key) {
+            Some(it) => *it = live,
+            None => self.slots.put(live),
+        }
+    }
+}
+
+impl Slots {
+    fn holds(&self, slot: u32, key: Key) -> bool {
+        self.get(slot).is_some_and(|live| live.key == key)
+    }
+}
+
+fn packed(key: Key) -> u64 {
+    (u64::from(key.origin.0) << 48 | key.block.0) & KEY
+}
+
+fn unpacked(packed: u64) -> Key {
+    Key { origin: OriginId((packed >> 48 & 0xfff) as u16), block: Block(packed & ((1 << 48) - 1)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(block: u64) -> Key {
+        Key { origin: OriginId(3), block: Block(block) }
+    }
+
+    fn live(block: u64, slot: u32) -> Live {
+        Live { key: key(block), slot, dirty: true, older: false, checksum: 7, checksum_mask: u32::MAX }
+    }
+
+    fn all(blocks: &Blocks) -> Vec<(u64, u32)> {
+        blocks.iter().map(|live| (live.key.block.0, live.slot)).collect()
+    }
+
+    #[test]
+    fn a_slot_keeps_all_that_is_known() {
+        let mut slots = Slots::new(4);
+        let largest = Key { origin: OriginId(0xfff), block: Block((1 << 48) - 1) };
+        for (slot, it) in [
+            live(0, 0),
+            Live { key: largest, dirty: false, older: true, checksum: u32::MAX, ..live(0, 1) },
+            Live { checksum: 5, checksum_mask: 0xff, ..live(9, 3) },
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            slots.put(it);
+            assert_eq!(slots.get(it.slot), Some(it), "{slot}");
+        }
+        assert_eq!(slots.get(2), None);
+        assert_eq!(slots.get(4), None);
+        assert_eq!(slots.range(1..9).map(|it| it.slot).collect::<Vec<u32>>(), [1, 3]);
+        slots.update(|it| (it.slot != 1).then_some(it));
+        assert_eq!(slots.iter().map(|it| it.slot).collect::<Vec<u32>>(), [0, 3]);
+    }
+
+    #[test]
+    fn a_block_is_in_one_slot() {
+        let mut blocks = Blocks::new(8);
+        (0..4).for_each(|it| blocks.insert(live(it, it as u32)));
+        blocks.insert(live(1, 6));
+        assert_eq!(all(&blocks), [(0, 0), (2, 2), (3, 3), (1, 6)]);
+        blocks.clean(key(1), 1);
+        assert_eq!(blocks.dirty(), 4, "that was an older version");
+        blocks.clean(key(1), 6);
+        assert_eq!(blocks.dirty(), 3);
+        blocks.remove_range(key(1), 2);
+        assert_eq!(all(&blocks), [(0, 0), (3, 3)]);
+        blocks.insert(live(50, 5));
+        blocks.remove_range(key(0), u32::MAX);
+        assert_eq!((blocks.len(), blocks.iter().count()), (0, 0));
+        blocks.insert(live(1, 1));
+        blocks.free(0..8);
+        assert_eq!(blocks.get(key(1)), None);
+    }
+
+    #[test]
+    fn a_displaced_block_is_not_forgotten() {
+        let mut blocks = Blocks::new(8);
+        blocks.insert(live(1, 4));
+        blocks.insert(live(2, 4));
+        assert_eq!(all(&blocks), [(2, 4), (1, 4)]);
+        assert_eq!(blocks.get(key(1)), Some(live(1, 4)));
+        blocks.make_older();
+        assert!(blocks.iter().all(|live| live.older));
+        blocks.free(0..8);
+        assert_eq!(all(&blocks), [(1, 4)], "what the slots hold has gone, and nobody knows where this one is");
+        blocks.clean(key(1), 4);
+        assert_eq!(blocks.dirty(), 0);
+        blocks.insert(live(1, 0));
+        assert_eq!(all(&blocks), [(1, 0)]);
+    }
+}
