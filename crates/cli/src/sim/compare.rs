@@ -8,13 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use flashfront_sim::compare::{ALL, Cell, Compared, Comparison, Kind, Suite};
+use flashfront_sim::compare::{ALL, Cell, Compared, Comparison, Suite};
 use serde::Serialize;
 
+use self::text::{markdown, table};
 use super::report::{self, ReportArgs};
 use super::run::Interrupted;
 use crate::usage::misused;
 use crate::{human, interrupt, progress};
+
+pub(super) mod text;
 
 /// Run a published comparison of caches again: its jobs on models of the caches, and on Flashfront.
 ///
@@ -143,117 +146,5 @@ fn csv(suite: &Suite, cells: &[Cell]) -> Result<String, fmt::Error> {
         let published = published.map_or_else(String::new, |it| it.to_string());
         writeln!(out, "{},{task},{system},{metric},{published},{simulated:.4}", suite.name)?;
     }
-    Ok(out)
-}
-
-/// A figure as short as it can be read.
-pub(super) fn figure(metric: &str, value: f64) -> String {
-    match metric {
-        "hit_ratio" => format!("{:.2} %", value * 100.0),
-        "cache_read_kb" | "cache_write_kb" | "data_read_kb" | "data_write_kb" => format!("{:.0}", value / 1024.0),
-        _ => format!("{value:.0}"),
-    }
-}
-
-pub(super) fn title(metric: &str) -> &str {
-    match metric {
-        "kbps" => "KiB/s",
-        "kbps_write" => "KiB/s written beside",
-        "cache_read_kb" => "read from the cache device, MiB",
-        "cache_write_kb" => "written to the cache device, MiB",
-        "data_read_kb" => "read from the origin, MiB",
-        "data_write_kb" => "written to the origin, MiB",
-        "dirty_mb" => "dirty at the end, MiB",
-        "hit_ratio" => "hits",
-        _ => "requests a second",
-    }
-}
-
-/// In the order of their first cells.
-pub(super) fn distinct<'a, T: PartialEq>(all: impl Iterator<Item = T> + 'a) -> Vec<T> {
-    let mut distinct = Vec::new();
-    for it in all {
-        if !distinct.contains(&it) {
-            distinct.push(it);
-        }
-    }
-    distinct
-}
-
-/// What is told of a task and metric: for each system the simulated figure, and the published one behind it.
-fn row(systems: &[&'static str], cells: &[Cell], task: &str, metric: &str) -> Option<Vec<(String, String)>> {
-    let of = |system: &&'static str| {
-        let cell = cells.iter().find(|cell| cell.task == task && cell.metric == metric && cell.system == *system);
-        let simulated = cell.map_or_else(String::new, |cell| figure(metric, cell.simulated));
-        (simulated, cell.and_then(|cell| cell.published).map_or_else(String::new, |it| figure(metric, it)))
-    };
-    let row: Vec<_> = systems.iter().map(of).collect();
-    row.iter().any(|(simulated, _)| !simulated.is_empty()).then_some(row)
-}
-
-fn table(suite: &Suite, systems: &[&'static str], cells: &[Cell]) -> Result<String, fmt::Error> {
-    let mut out = format!("{}: {} ({})\nsimulated (published)\n", suite.name, suite.summary, suite.source);
-    for metric in distinct(cells.iter().map(|cell| cell.metric)) {
-        writeln!(out, "\n{}", title(metric))?;
-        write!(out, "{:<16}", "task")?;
-        systems.iter().try_for_each(|system| write!(out, " {system:>18}"))?;
-        out.push('\n');
-        for task in distinct(cells.iter().map(|cell| cell.task.as_str())) {
-            let Some(row) = row(systems, cells, task, metric) else { continue };
-            write!(out, "{task:<16}")?;
-            for (simulated, published) in row {
-                let both = if published.is_empty() { simulated } else { format!("{simulated} ({published})") };
-                write!(out, " {both:>18}")?;
-            }
-            out.push('\n');
-        }
-    }
-    out.push('\n');
-    errors(&mut out, suite, systems, cells)?;
-    Ok(out)
-}
-
-/// How far the models are from what was published.
-fn errors(out: &mut String, suite: &Suite, systems: &[&'static str], cells: &[Cell]) -> fmt::Result {
-    for (kind, what) in [(Kind::Bytes, "bytes moved"), (Kind::Speed, "speed"), (Kind::Hits, "hits")] {
-        let all = suite.errors(cells, kind, None).map(|errors| ("all rivals", errors));
-        let each = systems.iter().filter_map(|name| Some((*name, suite.errors(cells, kind, Some(name))?)));
-        for (name, errors) in all.into_iter().chain(each) {
-            writeln!(
-                out,
-                "off by, {what:<12} {name:<14} {:>6.1} % in the median, {:>6.1} % in nine of ten, of {} figures",
-                errors.median * 100.0,
-                errors.nine_of_ten * 100.0,
-                errors.cells
-            )?;
-        }
-    }
-    Ok(())
-}
-
-fn markdown(suite: &Suite, systems: &[&'static str], cells: &[Cell]) -> Result<String, fmt::Error> {
-    let mut out = format!(
-        "Suite `{}`: {}. Source: {}. Each figure: simulated, published, ratio.\n",
-        suite.name, suite.summary, suite.source
-    );
-    for metric in distinct(cells.iter().map(|cell| cell.metric)) {
-        writeln!(out, "\n**{}**\n\n| task | {} |", title(metric), systems.join(" | "))?;
-        writeln!(out, "|---|{}", "--:|".repeat(systems.len()))?;
-        for task in distinct(cells.iter().map(|cell| cell.task.as_str())) {
-            let Some(row) = row(systems, cells, task, metric) else { continue };
-            write!(out, "| {task} |")?;
-            for (system, (simulated, published)) in systems.iter().zip(row) {
-                let found = cells.iter().find(|it| it.task == task && it.metric == metric && it.system == *system);
-                let ratio = found.and_then(|cell| Some(cell.simulated / cell.published.filter(|it| *it > 0.0)?));
-                let ratio = ratio.map_or_else(String::new, |ratio| format!(", {ratio:.2}"));
-                let published = if published.is_empty() { published } else { format!(" / {published}") };
-                write!(out, " {simulated}{published}{ratio} |")?;
-            }
-            out.push('\n');
-        }
-    }
-    out.push_str("\n```\n");
-    errors(&mut out, suite, systems, cells)?;
-    out.push_str("```\n");
     Ok(out)
 }

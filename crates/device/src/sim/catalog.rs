@@ -2,7 +2,7 @@
 //! The devices that simulations know by name.
 
 use super::hdd::HddSpec;
-use super::model::ModelSpec;
+use super::kind::ModelSpec;
 use super::ssd::{Fill, SsdSpec};
 
 /// A device that can be had.

@@ -4,12 +4,14 @@
 mod catalog;
 mod hdd;
 mod image;
+mod kind;
 mod model;
 mod ramdisk;
 mod ssd;
 
 pub use catalog::{Known, known};
 pub use hdd::HddSpec;
-pub use model::{Model, ModelIo, ModelSpec};
+pub use kind::ModelSpec;
+pub use model::{Model, ModelIo};
 pub use ramdisk::{Fate, RamDisk, RamSpec};
 pub use ssd::{Fill, SsdSpec};

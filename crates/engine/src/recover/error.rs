@@ -56,7 +56,10 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::KeySpaceTooLarge => write!(f, "the origins are too large for this cache's index"),
+            Self::KeySpaceTooLarge => write!(
+                f,
+                "the origins are too large: an entry of the index has room for 256 TiB of them together; take a smaller one, or a part of it"
+            ),
             Self::NoCheckpoint { lane } => {
                 write!(
                     f,

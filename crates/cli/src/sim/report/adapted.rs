@@ -8,7 +8,7 @@ use flashfront_sim::adapt::{Experiment, Outcome, POINTS};
 use super::chart::{Axis, Chart, Kind, Point, Scale, Series};
 use super::look::{self, Look, Marker, OURS, Weight};
 use crate::human;
-use crate::sim::adapt::{shown, turnover};
+use crate::sim::adapt::text::{shown, turnover};
 
 /// All cases.
 pub(in crate::sim) fn adapted(outcomes: &[Outcome], experiment: &Experiment) -> Result<String, fmt::Error> {

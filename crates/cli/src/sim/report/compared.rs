@@ -12,7 +12,7 @@ use super::look::{self, Look, Marker, OURS, Weight};
 use super::page::escaped;
 use super::scenario::{size_axis, time_axis, unit_of};
 use crate::human;
-use crate::sim::compare::{distinct, figure, title};
+use crate::sim::compare::text::{distinct, figure, title};
 use crate::sim::run::steps::steps;
 
 /// A suite, and what came of it.
