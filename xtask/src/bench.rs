@@ -127,11 +127,15 @@ pub(crate) fn parse(text: &str) -> Result<Value, Failed> {
     serde_json::from_str(text).map_err(|error| Failed::Usage(format!("no JSON ({error}): {text}")))
 }
 
-/// How long full caches of several sizes take to open, on a device model.
+/// How long full caches of several sizes take to open, on a device model, by one thread and by as many as there are processors.
 fn recovery(_: &Path) -> Result<Found, Failed> {
     run(&mut cargo(["build", "--release", "-p", "flashfront-sim", "--example", "recovery"]))?;
     let program = target().join("release/examples/recovery");
-    Ok(Found { summary: stdout_of(&mut Command::new(program))?, json: None })
+    let threads = match std::thread::available_parallelism().map_or(1, usize::from) {
+        1 => "1".to_owned(),
+        all => format!("1,{all}"),
+    };
+    Ok(Found { summary: stdout_of(Command::new(program).args(["--threads", &threads]))?, json: None })
 }
 
 /// A file without holes: the first write into one costs the file system more than later ones.

@@ -12,6 +12,9 @@ use crate::memory::Memory;
 use crate::piece::{Piece, PieceKind};
 use crate::shared::Cx;
 
+/// What a batch of a checkpoint's entries counts for, or a commit of replay: milliseconds, 50 us and more.
+const BATCH_BLOCKS: u64 = 64;
+
 impl Lane {
     /// Takes a piece.
     pub(crate) fn take(&mut self, piece: Piece, cx: &Cx<'_>) {
@@ -90,7 +93,9 @@ impl Lane {
     pub(crate) fn work_blocks(&self) -> u64 {
         let ready = self.ready.iter().map(|at| &self.pieces[*at]).chain(&self.arrived);
         let own = ready.filter(|piece| piece.kind.is_of_one_lane());
-        own.map(|piece| u64::from(piece.blocks)).sum::<u64>() + self.ended.len() as u64
+        let batch = |io: usize| matches!(self.ios[io], LaneIo::Recover | LaneIo::Checkpoint);
+        let ended = self.ended.iter().map(|(io, _)| if batch(*io) { BATCH_BLOCKS } else { 1 });
+        own.map(|piece| u64::from(piece.blocks)).chain(ended).sum()
     }
 
     /// Whether there is anything to do at once.
@@ -123,7 +128,8 @@ impl Lane {
 
     /// An I/O of this lane ended. A read that went well has to do with this lane alone.
     pub(crate) fn take_ended(&mut self, io: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-        let own = || matches!(self.ios[io], LaneIo::ReadCache(_) | LaneIo::ReadOrigin { .. });
+        let reads = || matches!(self.ios[io], LaneIo::ReadCache(_) | LaneIo::ReadOrigin { .. });
+        let own = || reads() || matches!(self.ios[io], LaneIo::Recover | LaneIo::Checkpoint);
         if result.is_ok() && cx.mem.apart_from().is_some() && own() {
             self.ended.push((io, result));
         } else {

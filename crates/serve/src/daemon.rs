@@ -317,6 +317,14 @@ impl Daemon<'_> {
     /// As [`Self::opened`]; false if a stop was asked for meanwhile.
     fn replay(&mut self) -> Result<bool, ServeError> {
         self.pump.apply(Input::Timer);
+        let opened = self.replay_whole();
+        if self.config.lane_helpers() == 0 {
+            self.pump.end_apart();
+        }
+        opened
+    }
+
+    fn replay_whole(&mut self) -> Result<bool, ServeError> {
         loop {
             let news: Vec<Event> = self.pump.news().collect();
             for event in news {

@@ -88,6 +88,11 @@ impl Pump {
         }
     }
 
+    /// Lanes work one after the other from now on.
+    pub fn end_apart(&mut self) {
+        self.arena.end_apart();
+    }
+
     /// Offers volumes to clients through front-ends.
     ///
     /// # Errors

@@ -43,6 +43,8 @@ pub struct WorldSpec {
     pub batches: bool,
     /// Lanes work apart wherever two have anything to do, with so many helpers.
     pub apart: Option<usize>,
+    /// But only while the cache opens, as in a daemon without threads for lanes.
+    pub apart_while_opening: bool,
     /// Walk the engine's invariants after each input.
     pub check: bool,
 }
@@ -63,6 +65,7 @@ impl Default for WorldSpec {
             options: Options::default(),
             batches: false,
             apart: None,
+            apart_while_opening: false,
             check: true,
         }
     }

@@ -394,7 +394,12 @@ impl World {
                 Effect::Reply { id, result } => self.answer(id, result),
                 Effect::Event(event) => {
                     self.stuck = 0;
-                    self.ready |= matches!(event, Event::Ready { .. });
+                    if matches!(event, Event::Ready { .. }) {
+                        self.ready = true;
+                        if self.spec.apart_while_opening {
+                            self.arena.end_apart();
+                        }
+                    }
                     self.events.push(event);
                 }
             }

@@ -23,7 +23,8 @@ pub(super) struct Apart {
     /// One for each lane; none while lanes are at work.
     #[expect(clippy::vec_box, reason = "an arena goes to another thread and comes back with each turn")]
     arenas: Vec<Box<Arena>>,
-    hands: Hands,
+    /// None when lanes work one after the other again.
+    hands: Option<Hands>,
     least_blocks: u64,
     /// How often they were at work.
     turns: u64,
@@ -51,8 +52,9 @@ impl Apart {
         self.arenas.iter().filter_map(|arena| arena.next_timer()).min()
     }
 
-    pub(super) const fn least_blocks(&self) -> u64 {
-        self.least_blocks
+    /// From so many blocks on for each of two lanes.
+    pub(super) fn least_blocks(&self) -> Option<u64> {
+        self.hands.is_some().then_some(self.least_blocks)
     }
 
     /// Has the jobs done; the engine's own copies have ended.
@@ -60,6 +62,7 @@ impl Apart {
         debug_assert!(own.is_empty(), "the engine's copies end before lanes begin");
         self.turns += 1;
         let Self { arenas, hands, .. } = self;
+        let hands = hands.as_ref().expect("bug: lanes don't work apart any more");
         debug_assert_eq!(arenas.len(), jobs.len(), "an arena for each lane");
         let all = jobs.drain(..).zip(arenas.drain(..)).map(|(job, arena)| Work::new(job, arena)).collect();
         for work in hands.share(all) {
@@ -96,9 +99,16 @@ impl Arena {
             Box::new(arena.in_huge_pages(self.huge))
         };
         let arenas = arenas.into_iter().map(set_up).collect();
-        let hands = Hands::new(lanes, helpers)?;
+        let hands = Some(Hands::new(lanes, helpers)?);
         self.apart = Some(Box::new(Apart { arenas, hands, least_blocks: LEAST_BLOCKS, turns: 0, first }));
         Ok(())
+    }
+
+    /// Lets lanes work one after the other from now on; the helpers end. What lanes have taken for themselves is freed where it belongs, as before.
+    pub fn end_apart(&mut self) {
+        if let Some(apart) = &mut self.apart {
+            apart.hands = None;
+        }
     }
 
     /// How often lanes worked at the same time.
@@ -114,7 +124,8 @@ impl Arena {
     pub fn set_apart_always(&mut self, lanes: usize, helpers: usize, limit_bytes: u64) -> io::Result<()> {
         self.set_apart(lanes, helpers, limit_bytes)?;
         if let Some(apart) = &mut self.apart {
-            (apart.least_blocks, apart.hands.leaves_all) = (1, true);
+            apart.least_blocks = 1;
+            apart.hands.iter_mut().for_each(|hands| hands.leaves_all = true);
         }
         Ok(())
     }

@@ -96,7 +96,7 @@ impl Memory for Arena {
     }
 
     fn apart_from(&self) -> Option<u64> {
-        self.apart.as_ref().map(|apart| apart.least_blocks())
+        self.apart.as_ref().and_then(|apart| apart.least_blocks())
     }
 
     fn apart(&mut self, jobs: &mut Vec<LaneJob>) {

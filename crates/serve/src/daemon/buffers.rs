@@ -101,6 +101,13 @@ fn ram_bytes() -> u64 {
     u64::from(info.mem_unit).saturating_mul(info.totalram)
 }
 
+/// Threads that help to open a cache of so many lanes, if none are asked for: nobody is served yet, and with one thread a full cache of 1 TiB takes a
+/// minute. Lanes take a chunk each for their checkpoints meanwhile.
+fn opening_helpers(lanes: u32) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    processors.min(lanes as usize) - 1
+}
+
 /// The pump's arena, and those of the carriers, from which it borrows.
 ///
 /// # Errors
@@ -125,6 +132,8 @@ pub(super) fn arenas(config: &Config, lanes: u32) -> io::Result<(Arena, Vec<Aren
     let carriers = (0..config.carriers()).map(lend).collect();
     if config.lane_helpers() > 0 {
         pump.set_apart(lanes as usize, config.lane_helpers(), (apart + front) / u64::from(lanes))?;
+    } else if opening_helpers(lanes) > 0 {
+        pump.set_apart(lanes as usize, opening_helpers(lanes), LANE_APART_BYTES)?;
     }
     Ok((pump, carriers))
 }

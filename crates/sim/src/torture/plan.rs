@@ -96,7 +96,9 @@ impl Plan {
         let budgets = [None, None, Some(16 << 20), Some(100 << 30)];
         spec.options.flash_writes_per_day_bytes = pick(&mut Rng::new(seed ^ 0xb0d9), &budgets);
         if spec.lanes > 1 {
-            spec.apart = pick(&mut Rng::new(seed ^ 0xa9a27), &[None, Some(0), Some(0), Some(2)]);
+            let mut rng = Rng::new(seed ^ 0xa9a27);
+            spec.apart = pick(&mut rng, &[None, Some(0), Some(0), Some(2)]);
+            spec.apart_while_opening = rng.below(3) == 0;
         }
         let extra_rng = &mut Rng::new(seed ^ 0xe87a);
         let extras = Extra::draw(extra_rng);
@@ -338,6 +340,7 @@ fn world(rng: &mut Rng) -> WorldSpec {
         seed,
         batches: seed.is_multiple_of(2),
         apart: None,
+        apart_while_opening: false,
         lanes,
         segment_blocks,
         segments_per_lane,
