@@ -25,7 +25,7 @@ pub(crate) struct Check {
 
 impl Check {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let bar = progress::of_bytes("checking");
+        let bar = progress::of_share("checking", 0);
         let report = offline::check(&self.cache, &mut |done, all| progress::show(&bar, done, all));
         bar.finish_and_clear();
         let report = match report {

@@ -61,7 +61,7 @@ impl Repair {
             (_, true) => Some(Older::Drop),
             _ => None,
         };
-        let bar = progress::of_bytes("reading");
+        let bar = progress::of_share("reading", 0);
         let state = self.state.or_else(state_path);
         let plan =
             Plan::plan(&self.cache, state.as_deref(), !self.dry_run, &mut |done, all| progress::show(&bar, done, all));
@@ -71,8 +71,10 @@ impl Repair {
         let report = plan.report().clone();
         let asks = report.needed && !self.yes && !self.dry_run;
         if asks && !std::io::stdin().is_terminal() {
+            // It may have taken hours to find out.
+            eprint!("{}", text(&report, older)?);
             anyhow::bail!(
-                "nothing was changed: there is something to repair, and stdin is no terminal, so nobody can be asked; --dry-run shows what a repair would do, --yes does it"
+                "nothing was changed: stdin is no terminal, so nobody can be asked; --dry-run shows what a repair would do, --yes does it"
             );
         }
         if !self.json {

@@ -45,11 +45,21 @@ pub(crate) struct Status {
 impl Status {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let mut client = Client::connect(&self.socket.path())?;
-        let mut report = client.status()?;
+        let report = client.status()?;
         if !self.watch {
             self.show(&report, None)?;
             return Ok(ExitCode::SUCCESS);
         }
+        let watched = self.watch(&mut client, report);
+        if !self.json && window().is_some() {
+            // Below the picture, which has no end of its last line.
+            human::print("\n")?;
+        }
+        watched.map(|()| ExitCode::SUCCESS)
+    }
+
+    /// Until Ctrl-C, or until the daemon goes.
+    fn watch(&self, client: &mut Client, mut report: StatusReport) -> anyhow::Result<()> {
         let interrupt = Interrupt::new()?;
         let mut taken = Instant::now();
         self.show(&report, None)?;
@@ -60,10 +70,7 @@ impl Status {
             self.show(&next, Some((&report, elapsed_s)))?;
             report = next;
         }
-        if !self.json && window().is_some() {
-            human::print("\n")?;
-        }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     fn show(&self, report: &StatusReport, before: Option<(&StatusReport, f64)>) -> anyhow::Result<()> {
@@ -111,7 +118,8 @@ fn next_picture(text: &str, window: Option<Window>) -> String {
     while taken(&lines) > rows - usize::from(lines.len() < all) {
         lines.pop();
     }
-    let more = format!("(a taller window shows {} more lines)", all - lines.len());
+    let more = human::counted((all - lines.len()) as u64, "more line");
+    let more: String = format!("({more} in a taller window)").chars().take(columns).collect();
     if lines.len() < all {
         lines.push(&more);
     }
@@ -367,8 +375,8 @@ mod tests {
     #[test]
     fn the_first_lines_stay_in_a_low_window() {
         let picture = |text: &str, columns| next_picture(text, Some(Window { rows: 3, columns })).replace("\x1b[K", "");
-        assert_eq!(picture("a\nb\nc\nd", 80), "\x1b[Ha\nb\n(a taller window shows 2 more lines)\x1b[J");
-        assert_eq!(picture("wider\nb\nc", 4), "\x1b[Hwider\n(a taller window shows 2 more lines)\x1b[J");
+        assert_eq!(picture("a\nb\nc\nd", 80), "\x1b[Ha\nb\n(2 more lines in a taller window)\x1b[J");
+        assert_eq!(picture("wider\nb\nc", 4), "\x1b[Hwider\n(2 m\x1b[J");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use flashfront_serve::config::ConfigError;
+use flashfront_serve::daemon::ServeError;
 
 /// What is wrong.
 #[derive(Debug)]
@@ -25,7 +26,12 @@ macro_rules! misused {
 }
 pub(crate) use misused;
 
-/// Whether what was asked for makes no sense, whatever the devices are like.
+/// Whether what was asked for makes no sense, whatever there is on this machine.
 pub(crate) fn is_wrong(error: &anyhow::Error) -> bool {
-    error.is::<Usage>() || error.is::<ConfigError>()
+    let config = match error.downcast_ref::<ServeError>() {
+        Some(ServeError::Config(error)) => Some(error),
+        _ => error.downcast_ref::<ConfigError>(),
+    };
+    let found_out = |error: &ConfigError| matches!(error, ConfigError::Read { .. } | ConfigError::Resolve { .. });
+    error.is::<Usage>() || config.is_some_and(|error| !found_out(error))
 }

@@ -7,6 +7,7 @@
 //! can't drift from the code.
 
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use flashfront_engine::{Durability, Mode};
@@ -318,13 +319,15 @@ pub fn control_path() -> PathBuf {
     }
 }
 
-/// Where a daemon is asked: the same, or the service's socket where that is the one of the two that is there. Who has logged in has the
+/// Where a daemon is asked: the same, or the service's socket if nobody answers there. Who has logged in has the
 /// variable, a service has not.
 #[must_use]
 pub fn control_path_to_ask() -> PathBuf {
     let service = Path::new(CONTROL_OF_A_SERVICE);
     let own = control_path();
-    if !own.exists() && service.exists() { service.to_owned() } else { own }
+    // A killed daemon leaves its socket behind.
+    let is_silent = UnixStream::connect(&own).is_err();
+    if is_silent && service.exists() { service.to_owned() } else { own }
 }
 
 fn volume_name() -> String {

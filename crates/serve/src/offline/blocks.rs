@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which block is in which slot of a lane, compact enough for caches of terabytes.
 //!
-//! [`Slots`] is a table by slot, of 12 bytes each; [`Blocks`] finds its blocks by their keys too, with 5 to 10 bytes
+//! [`Slots`] is a table by slot, of 12 bytes each; [`Blocks`] finds its blocks by their keys too, with 6 to 17 bytes
 //! more for each that is there. (In trees, as this was, a block took 73 bytes, and those of all lanes were in RAM at once: 18 GiB for a
 //! full cache of 1 TiB.)
 
@@ -104,7 +104,8 @@ pub(super) struct Blocks {
     /// The slots of all blocks but the displaced ones.
     by_key: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// Blocks in whose slots others were found, though nothing says that they left the cache.
+    /// Blocks in whose slots others were found, though nothing says that they left the cache. A checkpoint may have both, as it is written while
+    /// the cache is used; then the log says that the segment was freed. In the end there is none unless something is damaged.
     displaced: BTreeMap<Key, Live>,
 }
 
@@ -124,6 +125,14 @@ impl Blocks {
     pub(super) fn get(&self, key: Key) -> Option<Live> {
         let found = self.by_key.find(self.hasher.hash_one(packed(key)), |slot| self.slots.holds(*slot, key));
         found.map_or_else(|| self.displaced.get(&key).copied(), |slot| self.slots.get(*slot))
+    }
+
+    /// This is where the block was, for all that is known; what is known to be in its slot stays there.
+    pub(super) fn insert_displaced(&mut self, live: Live) {
+        match self.slots.get(live.slot) {
+            Some(_) => _ = self.displaced.insert(live.key, live),
+            None => self.insert(live),
+        }
     }
 
     /// This is where the block is now.
@@ -163,8 +172,9 @@ impl Blocks {
 
     /// These slots hold nothing any more.
     pub(super) fn free(&mut self, slots: Range<u32>) {
-        let gone: Vec<Key> = self.slots.range(slots).map(|live| live.key).collect();
+        let gone: Vec<Key> = self.slots.range(slots.clone()).map(|live| live.key).collect();
         gone.into_iter().for_each(|key| self.remove(key));
+        self.displaced.retain(|_, live| !slots.contains(&live.slot));
     }
 
     /// The version of the block in that slot is on the origin.
@@ -283,11 +293,16 @@ mod tests {
         assert_eq!(blocks.get(key(1)), Some(live(1, 4)));
         blocks.make_older();
         assert!(blocks.iter().all(|live| live.older));
-        blocks.free(0..8);
-        assert_eq!(all(&blocks), [(1, 4)], "what the slots hold has gone, and nobody knows where this one is");
         blocks.clean(key(1), 4);
-        assert_eq!(blocks.dirty(), 0);
-        blocks.insert(live(1, 0));
-        assert_eq!(all(&blocks), [(1, 0)]);
+        assert_eq!(blocks.dirty(), 1);
+        blocks.free(0..4);
+        assert_eq!(blocks.len(), 2);
+        blocks.free(4..8);
+        assert_eq!(blocks.len(), 0, "nothing is in that segment any more");
+        blocks.insert(live(1, 4));
+        blocks.insert_displaced(live(2, 4));
+        assert_eq!(all(&blocks), [(1, 4), (2, 4)]);
+        blocks.insert(live(2, 0));
+        assert_eq!(all(&blocks), [(2, 0), (1, 4)]);
     }
 }

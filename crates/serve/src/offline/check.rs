@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 use flashfront_device::real::{Access, DeviceFile, OpenError};
 use flashfront_engine::format::{Entry, Superblock, SuperblockError};
-use flashfront_engine::{BLOCK_BYTES, BLOCK_SECTORS, Key};
+use flashfront_engine::{BLOCK_SECTORS, Key};
 use serde::Serialize;
 
 use super::blocks::Live;
 use super::reader::{Reader, Segment, checksum_of, lacks_clean_data};
-use super::walk::LaneWalk;
+use super::walk::{LaneWalk, looked_twice};
 use crate::superblock::{self, CopyError, SuperblockReadError};
 
 /// What is damaged.
@@ -128,7 +128,7 @@ impl CheckError {
     }
 }
 
-/// Checks a stopped cache. `progress` hears of bytes done and all bytes.
+/// Checks a stopped cache. `progress` hears of steps done and all steps, two for each segment.
 ///
 /// # Errors
 /// [`CheckError`] if it is no cache, or in use. Damage is no error but in the report.
@@ -167,22 +167,15 @@ pub(super) fn check_open(device: &DeviceFile, progress: &mut dyn FnMut(u64, u64)
     }
     report.uuid = Some(super::uuid_text(&superblock.uuid));
     (report.clean_stop, report.cache_failed) = (superblock.clean, superblock.failed);
-    // Headers and data of a segment count for half of it each: from a fast device both take about as long.
-    let half = u64::from(superblock.segment_blocks) * BLOCK_BYTES / 2;
-    let all = 2 * half * u64::from(superblock.lanes) * u64::from(superblock.segments_per_lane);
-    let mut done = 0;
-    let mut step = || {
-        done += half;
-        progress(done, all);
-    };
+    let mut looked = looked_twice(&superblock, progress);
     let mut open = Vec::new();
     for lane in 0..superblock.lanes {
-        let walk = reader.lane(lane, &mut step);
+        let walk = reader.lane(lane, &mut looked);
         report.blocks_cached += walk.live.len();
         report.blocks_dirty += walk.live.dirty();
         report.commits_to_replay += walk.commits.len() as u64;
         report.torn_lanes.extend(walk.torn.map(|_| walk.lane));
-        report.blocks_verified += verify_lane(&mut reader, &walk, &mut step);
+        report.blocks_verified += verify_lane(&mut reader, &walk, &mut looked);
         open.push(walk.open);
     }
     report.damage = reader.damage;
@@ -219,13 +212,11 @@ fn older_copy(reader: &mut Reader<'_>) {
 }
 
 /// Verifies headers and data of all live blocks of a lane, segment by segment, and says how many they were.
-fn verify_lane(reader: &mut Reader<'_>, walk: &LaneWalk, step: &mut dyn FnMut()) -> u64 {
+fn verify_lane(reader: &mut Reader<'_>, walk: &LaneWalk, looked: &mut dyn FnMut()) -> u64 {
     for it in walk.live.displaced() {
         let offset = reader.superblock.slot_offset(walk.lane, it.slot);
-        let other =
-            walk.live.range(it.slot..it.slot + 1).next().map_or_else(String::new, |other| format!(" {:?}", other.key));
         let expected = format!("one block in slot {}", it.slot);
-        reader.report(DamageKind::Checkpoint, offset, &expected, &format!("{:?} besides{other}", it.key));
+        reader.report(DamageKind::Checkpoint, offset, &expected, &format!("{:?} as well as another", it.key));
     }
     let slots = reader.superblock.segment_blocks;
     let mut verified = 0;
@@ -237,7 +228,7 @@ fn verify_lane(reader: &mut Reader<'_>, walk: &LaneWalk, step: &mut dyn FnMut())
             live.iter().for_each(|live| verify_block(reader, &bytes, *live, known.get(&live.slot)));
             verified += live.len() as u64;
         }
-        step();
+        looked();
     }
     verified
 }

@@ -3,7 +3,7 @@
 //!
 //! All of them lock the devices first, so that none runs beside a daemon. `walk` reads the media
 //! structures the way replay does, but goes on behind damage and writes nothing, and `blocks` is what it finds; `salvage` and `chain` are
-//! what `repair` makes of what is left. One lane after the other, since those of a large cache would not be in RAM together.
+//! what `repair` makes of what is left. One lane after the other, since all of a large cache would take too much RAM.
 
 use serde::Serialize;
 

@@ -17,6 +17,7 @@ use super::blocks::{Live, Slots};
 use super::check::{self, CheckError, Checked, Damage, DamageKind};
 use super::reader::{Reader, checksum_of};
 use super::salvage::Salvage;
+use super::walk::looked_twice;
 use crate::failure::{self, FailureReadError};
 use crate::report::{LostRange, lost_ranges};
 use crate::stale::{self, Change, ChangeError};
@@ -193,7 +194,7 @@ pub struct Repair {
 
 impl Repair {
     /// Reads and verifies a stopped cache, and says what a repair would do. `writable`: it may be
-    /// written later. `state` is the folder that remembers failures of caches that could not be marked. `progress` hears of bytes done and all bytes, twice: of the check, and of the salvage.
+    /// written later. `state` is the folder that remembers failures of caches that could not be marked. `progress` hears of steps done and all steps, twice: of the check, and of the salvage.
     ///
     /// # Errors
     /// [`RepairError`]; nothing is changed.
@@ -258,12 +259,10 @@ impl Repair {
     /// `open`: of each lane the segments in which the log was to go on.
     fn salvage(&mut self, open: &[Vec<u32>], progress: &mut dyn FnMut(u64, u64)) {
         let (mut lost, mut older) = (Vec::new(), Vec::new());
-        let segment_bytes = u64::from(self.superblock.segment_blocks) * BLOCK_BYTES;
-        let all = segment_bytes * u64::from(self.superblock.lanes) * u64::from(self.superblock.segments_per_lane);
-        let mut done = 0;
+        let mut looked = looked_twice(&self.superblock, progress);
         for (lane, open) in (0..self.superblock.lanes).zip(open) {
             let mut reader = Reader { device: &self.device, superblock: &self.superblock, damage: Vec::new() };
-            let mut salvage = reader.salvage(lane, open);
+            let mut salvage = reader.salvage(lane, open, &mut looked);
             for gap in salvage.gaps.iter().filter(|gap| gap.blocks_at_most > 0) {
                 let (first_commit, last_commit, blocks_at_most) = (gap.first, gap.last, gap.blocks_at_most);
                 self.report.unknown.push(UnknownLoss { lane, first_commit, last_commit, blocks_at_most });
@@ -274,10 +273,7 @@ impl Repair {
                 salvage.clean_doubtful = true;
                 salvage.walk.live.make_older();
             }
-            let mut held = verified(&reader, &salvage, &mut lost, &mut || {
-                done += segment_bytes;
-                progress(done, all);
-            });
+            let mut held = verified(&reader, &salvage, &mut lost, &mut looked);
             if self.superblock.failed && self.superblock.dirty_blocks == 0 {
                 // All that was dirty had reached the origin.
                 held = Slots::new(self.superblock.slots());
@@ -326,8 +322,10 @@ fn verified(reader: &Reader<'_>, salvage: &Salvage, lost: &mut Vec<Key>, looked:
             let block = bytes.as_ref().and_then(|bytes| bytes.block(live.slot).ok());
             let found = block.map(|block| checksum_of(block, live.key, reader.superblock));
             match found.filter(|found| found & live.checksum_mask == live.checksum) {
-                // The first slot of a segment is a header's.
-                Some(checksum) if live.slot != first => held.put(Live { checksum, checksum_mask: u32::MAX, ..live }),
+                // The first slot of a segment is a header's. Of two whose data is alike what is known to be there comes first.
+                Some(checksum) if live.slot != first && held.get(live.slot).is_none() => {
+                    held.put(Live { checksum, checksum_mask: u32::MAX, ..live });
+                }
                 _ if live.dirty => lost.push(live.key),
                 _ => {}
             }

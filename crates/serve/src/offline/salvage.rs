@@ -69,10 +69,12 @@ type Headers = BTreeMap<u32, Placed>;
 
 impl Reader<'_> {
     /// Salvages a lane, in whose segments `open` the log was to go on. What it comes upon is reported as damage once more; `check` has told already.
-    pub(super) fn salvage(&mut self, lane: u32, open: &[u32]) -> Salvage {
+    /// `looked` hears of each segment whose headers were looked at.
+    pub(super) fn salvage(&mut self, lane: u32, open: &[u32], looked: &mut dyn FnMut()) -> Salvage {
         let mut headers = Headers::new();
         for segment in 0..self.superblock.segments_per_lane {
             self.scan(lane, segment, open.contains(&segment), &mut headers);
+            looked();
         }
         let mut heads: Vec<(u32, CheckpointHeader)> = Vec::new();
         let mut head_lost = false;
@@ -290,7 +292,7 @@ impl Reader<'_> {
         }
         for live in found.live.iter().filter(|live| live.dirty) {
             if it.walk.live.get(live.key).is_none() {
-                it.walk.live.insert(Live { older: true, ..live });
+                it.walk.live.insert_displaced(Live { older: true, ..live });
             }
         }
     }

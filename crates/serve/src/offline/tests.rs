@@ -14,6 +14,8 @@ use crate::config::Size;
 use crate::daemon::Hooks;
 use crate::rig::{Bench, CACHE_BYTES, ORIGIN_BYTES, freezing};
 
+mod twins;
+
 impl Bench {
     /// Flips one bit, hands the file to `look`, and flips it back.
     fn flipped<T>(&self, offset: u64, bit: u8, look: impl FnOnce() -> T) -> T {

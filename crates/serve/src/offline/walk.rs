@@ -89,11 +89,13 @@ impl Reader<'_> {
     /// Reads a whole lane. `looked` hears of each segment whose headers were looked at.
     pub(super) fn lane(&mut self, lane: u32, looked: &mut dyn FnMut()) -> LaneWalk {
         let mut walk = LaneWalk::new(lane, self.superblock);
-        let Some((area, head)) = self.newest_head(lane) else { return walk };
-        walk.checkpoint = Some((area, head));
-        if head.seq > 0 {
-            self.body(&mut walk, area, head);
-            self.replay(&mut walk, head, looked);
+        walk.checkpoint = self.newest_head(lane);
+        match walk.checkpoint {
+            Some((area, head)) if head.seq > 0 => {
+                self.body(&mut walk, area, head);
+                self.replay(&mut walk, head, looked);
+            }
+            _ => (0..self.superblock.segments_per_lane).for_each(|_| looked()),
         }
         walk
     }
@@ -280,7 +282,16 @@ impl Reader<'_> {
 
 /// Tells `progress` of segments looked at, and of all in the cache, each time one more was.
 pub(super) fn looked_at(superblock: &Superblock, progress: &mut dyn FnMut(u64, u64)) -> impl FnMut() {
-    let all = u64::from(superblock.lanes) * u64::from(superblock.segments_per_lane);
+    looked(superblock, 1, progress)
+}
+
+/// The same where each is looked at twice: its headers, and its data. From a fast device both take about as long.
+pub(super) fn looked_twice(superblock: &Superblock, progress: &mut dyn FnMut(u64, u64)) -> impl FnMut() {
+    looked(superblock, 2, progress)
+}
+
+fn looked(superblock: &Superblock, times: u64, progress: &mut dyn FnMut(u64, u64)) -> impl FnMut() {
+    let all = times * u64::from(superblock.lanes) * u64::from(superblock.segments_per_lane);
     let mut done = 0;
     move || {
         done += 1;
