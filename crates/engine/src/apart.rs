@@ -56,6 +56,9 @@ impl LaneJob {
 impl Coordinator {
     /// Lets all lanes work: apart, if that is worth its trouble.
     pub(crate) fn work(&mut self, lanes: &mut OwnLanes, cx: &mut Cx<'_>) {
+        if self.waits_for_others(lanes, cx) {
+            return;
+        }
         if let Some(least) = cx.mem.apart_from()
             && cx.shared.can_be_viewed()
             && lanes.iter().filter(|lane| lane.work_blocks() >= least).nth(1).is_some()
@@ -63,6 +66,20 @@ impl Coordinator {
             self.work_apart(lanes, cx);
         }
         lanes.iter_mut().for_each(|lane| lane.work(cx));
+    }
+
+    /// Whether an opening waits until more lanes have something to do. Each has one batch under way, which takes less time than to work it off: if
+    /// each was worked off as it ends, they would end one by one for ever, and never be worked off at the same time.
+    pub(crate) fn waits_for_others(&self, lanes: &OwnLanes, cx: &Cx<'_>) -> bool {
+        if !self.opening() || !cx.shared.can_be_viewed() {
+            return false;
+        }
+        let (mut ended, mut under_way) = (0, 0);
+        for (done, others) in lanes.iter().map(|lane| lane.batches()) {
+            ended += usize::from(done > 0);
+            under_way += usize::from(done == 0 && others > 0);
+        }
+        ended > 0 && ended < cx.mem.apart_threads() && under_way > 0
     }
 
     fn work_apart(&mut self, lanes: &mut OwnLanes, cx: &mut Cx<'_>) {

@@ -325,6 +325,10 @@ impl Coordinator {
         self.life == Life::Serving
     }
 
+    pub(crate) fn opening(&self) -> bool {
+        self.life == Life::Opening
+    }
+
     fn control(&mut self, control: Control, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         match control {
             Control::SetMode { origin, mode } => {
@@ -423,7 +427,8 @@ impl Coordinator {
             self.persist.step(cx);
             self.flush_devices(lanes, cx);
             let ended = cx.shared.members.ended.is_empty();
-            if ended && cx.shared.up.is_empty() && !lanes.iter().any(|lane| lane.has_work()) {
+            let idle = !lanes.iter().any(|lane| lane.has_work()) || self.waits_for_others(lanes, cx);
+            if ended && cx.shared.up.is_empty() && idle {
                 break;
             }
         }

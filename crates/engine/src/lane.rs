@@ -106,6 +106,13 @@ pub(crate) enum LaneIo {
     },
 }
 
+impl LaneIo {
+    /// A batch of a checkpoint's entries, read or written, or a commit of replay.
+    pub(crate) const fn is_batch(&self) -> bool {
+        matches!(self, Self::Recover | Self::Checkpoint)
+    }
+}
+
 /// All lanes.
 pub(crate) type Lanes = [Box<Lane>];
 /// The same, to hand them over one by one.

@@ -98,6 +98,11 @@ pub trait Memory {
         None
     }
 
+    /// How many threads run jobs at the same time.
+    fn apart_threads(&self) -> usize {
+        1
+    }
+
     /// Runs each of the jobs once, in any order or at the same time, each with a memory that knows all buffers, and leaves them
     /// in their places. What jobs have changed is to be seen in this memory afterwards.
     fn apart(&mut self, _jobs: &mut Vec<LaneJob>) {

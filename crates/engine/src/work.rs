@@ -93,9 +93,14 @@ impl Lane {
     pub(crate) fn work_blocks(&self) -> u64 {
         let ready = self.ready.iter().map(|at| &self.pieces[*at]).chain(&self.arrived);
         let own = ready.filter(|piece| piece.kind.is_of_one_lane());
-        let batch = |io: usize| matches!(self.ios[io], LaneIo::Recover | LaneIo::Checkpoint);
-        let ended = self.ended.iter().map(|(io, _)| if batch(*io) { BATCH_BLOCKS } else { 1 });
+        let ended = self.ended.iter().map(|(io, _)| if self.ios[*io].is_batch() { BATCH_BLOCKS } else { 1 });
         own.map(|piece| u64::from(piece.blocks)).chain(ended).sum()
+    }
+
+    /// Batches of its opening that have ended and wait to be looked at, and those that are under way.
+    pub(crate) fn batches(&self) -> (usize, usize) {
+        let ended = self.ended.iter().filter(|(io, _)| self.ios[*io].is_batch()).count();
+        (ended, self.ios.iter().filter(|(_, io)| io.is_batch()).count() - ended)
     }
 
     /// Whether there is anything to do at once.
@@ -129,7 +134,7 @@ impl Lane {
     /// An I/O of this lane ended. A read that went well has to do with this lane alone.
     pub(crate) fn take_ended(&mut self, io: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         let reads = || matches!(self.ios[io], LaneIo::ReadCache(_) | LaneIo::ReadOrigin { .. });
-        let own = || reads() || matches!(self.ios[io], LaneIo::Recover | LaneIo::Checkpoint);
+        let own = || reads() || self.ios[io].is_batch();
         if result.is_ok() && cx.mem.apart_from().is_some() && own() {
             self.ended.push((io, result));
         } else {

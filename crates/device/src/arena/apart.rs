@@ -57,6 +57,15 @@ impl Apart {
         self.hands.is_some().then_some(self.least_blocks)
     }
 
+    /// The engine's and the helpers; as many as there are lanes if lanes always work apart, whoever does it.
+    pub(super) fn threads(&self) -> usize {
+        match &self.hands {
+            Some(hands) if self.least_blocks > 1 => 1 + hands.helpers(),
+            Some(_) => self.arenas.len(),
+            None => 1,
+        }
+    }
+
     /// Has the jobs done; the engine's own copies have ended.
     pub(super) fn share(&mut self, jobs: &mut Vec<LaneJob>, own: &Unfenced) {
         debug_assert!(own.is_empty(), "the engine's copies end before lanes begin");
@@ -85,6 +94,7 @@ impl Arena {
     /// # Errors
     /// When the kernel refuses a thread.
     pub fn set_apart(&mut self, lanes: usize, helpers: usize, limit_bytes: u64) -> io::Result<()> {
+        let hands = Some(Hands::new(lanes, helpers)?);
         let first = self.loans();
         let mut arenas = Vec::new();
         for lane in 0..lanes {
@@ -99,7 +109,6 @@ impl Arena {
             Box::new(arena.in_huge_pages(self.huge))
         };
         let arenas = arenas.into_iter().map(set_up).collect();
-        let hands = Some(Hands::new(lanes, helpers)?);
         self.apart = Some(Box::new(Apart { arenas, hands, least_blocks: LEAST_BLOCKS, turns: 0, first }));
         Ok(())
     }

@@ -122,6 +122,11 @@ impl Hands {
         Ok(hands)
     }
 
+    /// How many helpers.
+    pub(super) fn helpers(&self) -> usize {
+        self.helpers.len()
+    }
+
     /// Does all of it, with the helpers' help, and gives it back in its order.
     pub(super) fn share(&self, mut all: Vec<Work>) -> Vec<Work> {
         let places = &self.table.places[..all.len()];

@@ -99,6 +99,10 @@ impl Memory for Arena {
         self.apart.as_ref().and_then(|apart| apart.least_blocks())
     }
 
+    fn apart_threads(&self) -> usize {
+        self.apart.as_ref().map_or(1, |apart| apart.threads())
+    }
+
     fn apart(&mut self, jobs: &mut Vec<LaneJob>) {
         // What the lanes' threads will look at.
         self.unfenced.end_all();

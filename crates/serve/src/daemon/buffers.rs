@@ -132,8 +132,10 @@ pub(super) fn arenas(config: &Config, lanes: u32) -> io::Result<(Arena, Vec<Aren
     let carriers = (0..config.carriers()).map(lend).collect();
     if config.lane_helpers() > 0 {
         pump.set_apart(lanes as usize, config.lane_helpers(), (apart + front) / u64::from(lanes))?;
-    } else if opening_helpers(lanes) > 0 {
-        pump.set_apart(lanes as usize, opening_helpers(lanes), LANE_APART_BYTES)?;
+    } else if opening_helpers(lanes) > 0
+        && let Err(error) = pump.set_apart(lanes as usize, opening_helpers(lanes), LANE_APART_BYTES)
+    {
+        tracing::warn!("no threads to open the cache with ({error}): one does it all");
     }
     Ok((pump, carriers))
 }

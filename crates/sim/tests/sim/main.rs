@@ -19,6 +19,7 @@ mod memory;
 mod mirror;
 mod mirror_clean;
 mod neighbours;
+mod opening;
 mod policies;
 mod put_off;
 mod ram_front;
