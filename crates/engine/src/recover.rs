@@ -54,13 +54,27 @@ enum Phase {
     Copy,
 }
 
+/// What the other member of a mirrored cache says of the heads.
+#[derive(Clone, Copy, Default)]
+struct SecondLook {
+    /// The newest generation on the first one.
+    first: u64,
+    /// And on this one.
+    newest: u64,
+    /// One of them is damaged or torn here, too, or can't be read.
+    lost: bool,
+}
+
 /// State of a lane's opening.
 pub(crate) struct Recovery {
     phase: Phase,
     buf: Buf,
-    found: [Option<CheckpointHeader>; 2],
+    /// The newest heads found, with the members that have them.
+    found: [Option<(CheckpointHeader, u8)>; 2],
     /// One of the heads is damaged, or was torn by a crash.
     head_lost: bool,
+    /// For that the other member of a mirrored cache is asked, too.
+    second_look: Option<SecondLook>,
     area: u32,
     header: Option<CheckpointHeader>,
     block: u32,
@@ -139,6 +153,7 @@ impl Lane {
                 buf,
                 found: [None; 2],
                 head_lost: false,
+                second_look: None,
                 area: 0,
                 header: None,
                 block: 1,
@@ -187,6 +202,10 @@ impl Lane {
             Ok(()) => self.recover_step(&mut recovery, cx),
             Err(_) if matches!(recovery.phase, Phase::Area(_) | Phase::Body) && recovery.turn_to_other(cx) => {
                 Ok(self.checkpoint_read(&mut recovery, cx))
+            }
+            // What the first one has is enough, if it is all that there is.
+            Err(_) if let (Phase::Area(area), Some(_)) = (recovery.phase, recovery.second_look) => {
+                self.take_head(&mut recovery, area, None, true, cx)
             }
             Err(error) if recovery.phase == Phase::Verify => self.not_whole(&mut recovery, Some(error), cx),
             Err(error) if recovery.phase == Phase::Copy => {
@@ -242,24 +261,9 @@ impl Lane {
                 let block = cx.mem.bytes(blocks_span(it.buf, 0, 1));
                 let header = CheckpointHeader::decode(block).filter(|it| it.fits(&cx.shared.superblock, area));
                 // All zeroes is what formatting and repair leave.
-                it.head_lost |= header.is_none() && block.iter().any(|byte| *byte != 0);
-                it.found[area as usize] = header.filter(|it| it.cache_tag == tag && u32::from(it.lane) == lane);
-                if area == 0 {
-                    it.phase = Phase::Area(1);
-                    return Ok(Some((cx.shared.superblock.checkpoint_offset(lane, 1), 1)));
-                }
-                let generation = |area: usize| it.found[area].map(|header| header.generation);
-                it.area = u32::from(generation(1) > generation(0));
-                let header = it.found[it.area as usize].ok_or(OpenError::NoCheckpoint { lane })?;
-                it.header = Some(header);
-                self.checkpoint.generation = header.generation;
-                if header.seq == 0 {
-                    return if it.head_lost { self.look_ahead(it, cx) } else { Ok(None) };
-                }
-                self.index.limit_checksum_bits(header.checksum_bits);
-                (it.heads, it.next_segments) = (header.heads, header.next_segments);
-                (it.next_seq, it.phase) = (header.seq, Phase::Body);
-                Ok(self.next_body_read(it, header, cx))
+                let lost = header.is_none() && block.iter().any(|byte| *byte != 0);
+                let header = header.filter(|it| it.cache_tag == tag && u32::from(it.lane) == lane);
+                self.take_head(it, area, header, lost, cx)
             }
             Phase::Body => {
                 let Some(header) = it.header else { return Ok(None) };
@@ -303,6 +307,56 @@ impl Lane {
                 Ok(self.next_verify_read(it, cx))
             }
         }
+    }
+
+    /// Takes what is at the head of an area; with both, goes on with the newest.
+    fn take_head(
+        &mut self,
+        it: &mut Recovery,
+        area: u32,
+        header: Option<CheckpointHeader>,
+        lost: bool,
+        cx: &mut Cx<'_>,
+    ) -> Result<Option<(u64, u32)>, OpenError> {
+        let lane = self.id as u32;
+        let read = |area| Ok(Some((cx.shared.superblock.checkpoint_offset(lane, area), 1)));
+        let generation = header.map_or(0, |header| header.generation);
+        match &mut it.second_look {
+            Some(look) => (look.newest, look.lost) = (look.newest.max(generation), look.lost | lost),
+            None => it.head_lost |= lost,
+        }
+        if let Some(header) = header
+            && it.found[area as usize].is_none_or(|(known, _)| known.generation < header.generation)
+        {
+            it.found[area as usize] = Some((header, it.member));
+        }
+        if area == 0 {
+            it.phase = Phase::Area(1);
+            return read(1);
+        }
+        let newest = it.found.iter().flatten().map(|(header, _)| header.generation).max().unwrap_or(0);
+        // What has decayed on one member, or was torn there, may be whole on the other.
+        if it.head_lost && it.second_look.is_none() && it.turn_to_other(cx) {
+            it.second_look = Some(SecondLook { first: newest, ..SecondLook::default() });
+            it.phase = Phase::Area(0);
+            return read(0);
+        }
+        if let Some(look) = it.second_look {
+            it.head_lost = look.lost || look.newest < look.first;
+        }
+        let generation = |area: usize| it.found[area].map(|(header, _)| header.generation);
+        it.area = u32::from(generation(1) > generation(0));
+        let (header, member) = it.found[it.area as usize].ok_or(OpenError::NoCheckpoint { lane })?;
+        it.turn_to(member);
+        it.header = Some(header);
+        self.checkpoint.generation = header.generation;
+        if header.seq == 0 {
+            return if it.head_lost { self.look_ahead(it, cx) } else { Ok(None) };
+        }
+        self.index.limit_checksum_bits(header.checksum_bits);
+        (it.heads, it.next_segments) = (header.heads, header.next_segments);
+        (it.next_seq, it.phase) = (header.seq, Phase::Body);
+        Ok(self.next_body_read(it, header, cx))
     }
 
     /// The first pending commit is not whole, as the member has it that was read, or can't be read (`error`). Perhaps the other one has it
