@@ -35,3 +35,17 @@ pub(crate) fn is_wrong(error: &anyhow::Error) -> bool {
     let found_out = |error: &ConfigError| matches!(error, ConfigError::Read { .. } | ConfigError::Resolve { .. });
     error.is::<Usage>() || config.is_some_and(|error| !found_out(error))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_makes_no_sense_is_told_from_what_is_not_there() {
+        let missing = flashfront_serve::config::Config::read(std::path::Path::new("/nowhere.toml")).unwrap_err();
+        assert!(!is_wrong(&missing.into()), "it may be there tomorrow");
+        assert!(is_wrong(&Usage("--this without --that".to_owned()).into()));
+        assert!(is_wrong(&ServeError::from(ConfigError::LaneThreads(0)).into()));
+        assert!(!is_wrong(&anyhow::anyhow!("no space left")));
+    }
+}

@@ -97,7 +97,7 @@ impl Lane {
         own.map(|piece| u64::from(piece.blocks)).chain(ended).sum()
     }
 
-    /// Batches of its opening that have ended and wait to be looked at, and those that are under way.
+    /// Batches that have ended and wait to be looked at, and those that are under way.
     pub(crate) fn batches(&self) -> (usize, usize) {
         let ended = self.ended.iter().filter(|(io, _)| self.ios[*io].is_batch()).count();
         (ended, self.ios.iter().filter(|(_, io)| io.is_batch()).count() - ended)
@@ -131,7 +131,7 @@ impl Lane {
         }
     }
 
-    /// An I/O of this lane ended. A read that went well has to do with this lane alone.
+    /// An I/O of this lane ended. A read, or a batch, that went well has to do with this lane alone.
     pub(crate) fn take_ended(&mut self, io: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         let reads = || matches!(self.ios[io], LaneIo::ReadCache(_) | LaneIo::ReadOrigin { .. });
         let own = || reads() || self.ios[io].is_batch();

@@ -9,11 +9,9 @@ use crate::shared::Cx;
 /// What the other member of a mirrored cache says of the heads.
 #[derive(Clone, Copy, Default)]
 pub(super) struct SecondLook {
-    /// The newest generation on the first one.
-    first: u64,
-    /// And on this one.
+    /// The newest generation there.
     newest: u64,
-    /// One of them is damaged or torn here, too, or can't be read.
+    /// One of them is damaged or torn there, too, or can't be read.
     lost: bool,
 }
 
@@ -46,12 +44,12 @@ impl Lane {
         let newest = it.found.iter().flatten().map(|(header, _)| header.generation).max().unwrap_or(0);
         // What has decayed on one member, or was torn there, may be whole on the other.
         if it.head_lost && it.second_look.is_none() && it.turn_to_other(cx) {
-            it.second_look = Some(SecondLook { first: newest, ..SecondLook::default() });
+            it.second_look = Some(SecondLook::default());
             it.phase = Phase::Area(0);
             return read(0);
         }
         if let Some(look) = it.second_look {
-            it.head_lost = look.lost || look.newest < look.first;
+            it.head_lost = look.lost || look.newest < newest;
         }
         let generation = |area: usize| it.found[area].map(|(header, _)| header.generation);
         it.area = u32::from(generation(1) > generation(0));

@@ -59,6 +59,10 @@ impl Slots {
         })
     }
 
+    fn holds(&self, slot: u32, key: Key) -> bool {
+        self.get(slot).is_some_and(|live| live.key == key)
+    }
+
     /// Puts a block into its slot, in place of what is there.
     pub(super) fn put(&mut self, live: Live) {
         let flag = |is: bool, flag: u64| if is { flag } else { 0 };
@@ -209,12 +213,6 @@ impl Blocks {
             Some(it) => *it = live,
             None => self.slots.put(live),
         }
-    }
-}
-
-impl Slots {
-    fn holds(&self, slot: u32, key: Key) -> bool {
-        self.get(slot).is_some_and(|live| live.key == key)
     }
 }
 

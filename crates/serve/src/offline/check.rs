@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::blocks::Live;
 use super::reader::{Reader, Segment, checksum_of, lacks_clean_data};
-use super::walk::{LaneWalk, looked_twice};
+use super::walk::{LaneWalk, looks};
 use crate::superblock::{self, CopyError, SuperblockReadError};
 
 /// What is damaged.
@@ -167,7 +167,7 @@ pub(super) fn check_open(device: &DeviceFile, progress: &mut dyn FnMut(u64, u64)
     }
     report.uuid = Some(super::uuid_text(&superblock.uuid));
     (report.clean_stop, report.cache_failed) = (superblock.clean, superblock.failed);
-    let mut looked = looked_twice(&superblock, progress);
+    let mut looked = looks(&superblock, 2, progress);
     let mut open = Vec::new();
     for lane in 0..superblock.lanes {
         let walk = reader.lane(lane, &mut looked);
@@ -203,7 +203,7 @@ fn damage_at_0(expected: String, found: String) -> Damage {
 /// a clean stop both are the same.
 fn older_copy(reader: &mut Reader<'_>) {
     let [first, last] = Superblock::offsets(reader.superblock.cache_bytes);
-    let [first_block, last_block] = [first, last].map(|at| reader.sound_blocks(DamageKind::Superblock, at, 1));
+    let [first_block, last_block] = [first, last].map(|at| reader.sound_block(DamageKind::Superblock, at));
     let (Some(first_block), Some(last_block)) = (first_block, last_block) else { return };
     let whole = Superblock::decode(&first_block).is_ok() && Superblock::decode(&last_block).is_ok();
     if reader.superblock.clean && whole && first_block != last_block {

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::reader::Reader;
 use super::uuid_text;
-use super::walk::looked_at;
+use super::walk::looks;
 use crate::config::Size;
 use crate::failure::{self, FailureReadError};
 use crate::report::counted;
@@ -222,7 +222,7 @@ pub(crate) fn dirty<'a>(
     superblock.pairing.clean_lost = true;
     let count = |device: &DeviceFile| {
         let mut reader = Reader { device, superblock: &superblock, damage: Vec::new() };
-        let mut looked = looked_at(&superblock, progress);
+        let mut looked = looks(&superblock, 1, progress);
         let dirty: u64 = (0..superblock.lanes).map(|lane| reader.lane(lane, &mut looked).live.dirty()).sum();
         (dirty, reader.damage.len())
     };

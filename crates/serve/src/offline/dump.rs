@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::check::{CheckError, Damage};
 use super::reader::Reader;
-use super::walk::{LaneWalk, looked_at};
+use super::walk::{LaneWalk, looks};
 use crate::superblock;
 
 /// What is on a cache device.
@@ -152,7 +152,7 @@ pub fn dump(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<DumpRepor
             blocks_dirty: 0,
         })
         .collect();
-    let mut looked = looked_at(&superblock, progress);
+    let mut looked = looks(&superblock, 1, progress);
     let mut lanes = Vec::new();
     for lane in 0..superblock.lanes {
         let walk = reader.lane(lane, &mut looked);

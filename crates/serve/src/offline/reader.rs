@@ -26,9 +26,9 @@ impl Reader<'_> {
         Ok(bytes)
     }
 
-    /// Reads what must be there; what the device can't read is damage.
-    pub(super) fn sound_blocks(&mut self, kind: DamageKind, offset: u64, blocks: u32) -> Option<Vec<u8>> {
-        match self.blocks(offset, blocks) {
+    /// Reads a block that must be there; what the device can't read is damage.
+    pub(super) fn sound_block(&mut self, kind: DamageKind, offset: u64) -> Option<Vec<u8>> {
+        match self.blocks(offset, 1) {
             Ok(bytes) => Some(bytes),
             Err(error) => {
                 self.report(kind, offset, "readable blocks", &format!("read error: {error}"));

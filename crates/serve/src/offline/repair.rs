@@ -17,7 +17,7 @@ use super::blocks::{Live, Slots};
 use super::check::{self, CheckError, Checked, Damage, DamageKind};
 use super::reader::{Reader, checksum_of};
 use super::salvage::Salvage;
-use super::walk::looked_twice;
+use super::walk::looks;
 use crate::failure::{self, FailureReadError};
 use crate::report::{LostRange, lost_ranges};
 use crate::stale::{self, Change, ChangeError};
@@ -259,7 +259,7 @@ impl Repair {
     /// `open`: of each lane the segments in which the log was to go on.
     fn salvage(&mut self, open: &[Vec<u32>], progress: &mut dyn FnMut(u64, u64)) {
         let (mut lost, mut older) = (Vec::new(), Vec::new());
-        let mut looked = looked_twice(&self.superblock, progress);
+        let mut looked = looks(&self.superblock, 2, progress);
         for (lane, open) in (0..self.superblock.lanes).zip(open) {
             let mut reader = Reader { device: &self.device, superblock: &self.superblock, damage: Vec::new() };
             let mut salvage = reader.salvage(lane, open, &mut looked);

@@ -104,7 +104,7 @@ impl Reader<'_> {
         let mut found: Vec<(u32, CheckpointHeader)> = Vec::new();
         for area in 0..2 {
             let offset = self.superblock.checkpoint_offset(lane, area);
-            let Some(block) = self.sound_blocks(DamageKind::Checkpoint, offset, 1) else { continue };
+            let Some(block) = self.sound_block(DamageKind::Checkpoint, offset) else { continue };
             match self.decode_head(lane, area, &block) {
                 Some(head) => found.push((area, head)),
                 // Never written since the format.
@@ -280,17 +280,9 @@ impl Reader<'_> {
     }
 }
 
-/// Tells `progress` of segments looked at, and of all in the cache, each time one more was.
-pub(super) fn looked_at(superblock: &Superblock, progress: &mut dyn FnMut(u64, u64)) -> impl FnMut() {
-    looked(superblock, 1, progress)
-}
-
-/// The same where each is looked at twice: its headers, and its data. From a fast device both take about as long.
-pub(super) fn looked_twice(superblock: &Superblock, progress: &mut dyn FnMut(u64, u64)) -> impl FnMut() {
-    looked(superblock, 2, progress)
-}
-
-fn looked(superblock: &Superblock, times: u64, progress: &mut dyn FnMut(u64, u64)) -> impl FnMut() {
+/// Tells `progress` each time one more segment was looked at; of all in the cache, each so many times. (Headers and data are a look each: from a fast
+/// device both take about as long.)
+pub(super) fn looks(superblock: &Superblock, times: u64, progress: &mut dyn FnMut(u64, u64)) -> impl FnMut() {
     let all = times * u64::from(superblock.lanes) * u64::from(superblock.segments_per_lane);
     let mut done = 0;
     move || {
