@@ -53,6 +53,8 @@ struct Add {
 struct Outcome {
     mirror: String,
     copied_blocks: u64,
+    /// Dirty blocks that nobody can read: the new device doesn't have them.
+    lost_blocks: u64,
     seconds: f64,
 }
 
@@ -73,25 +75,34 @@ impl Add {
         client.call(&Command::AddMirror { device: device.clone(), force: self.force })?;
         let bar = progress::of_bytes("copying");
         let mut copied_blocks = 0;
-        let (mirror, interrupted) = loop {
+        let (report, interrupted) = loop {
             let report = client.status()?;
             if report.mirror != "syncing" {
-                break (report.mirror, false);
+                break (report, false);
             }
             copied_blocks = report.mirror_copied_blocks;
             progress::show(&bar, copied_blocks * BLOCK_BYTES, report.mirror_of_blocks * BLOCK_BYTES);
             if interrupt.wait(LOOK_EVERY) {
-                break (report.mirror, true);
+                break (report, true);
             }
         };
         bar.finish_and_clear();
-        let whole = mirror == "whole";
-        let outcome = Outcome { mirror, copied_blocks, seconds: started.elapsed().as_secs_f64() };
+        let whole = report.mirror == "whole";
+        let lost = match report.lost_blocks {
+            0 => String::new(),
+            lost => format!(", but for {lost} blocks that can't be read (`flashfront status` lists them)"),
+        };
+        let outcome = Outcome {
+            mirror: report.mirror,
+            copied_blocks,
+            lost_blocks: report.lost_blocks,
+            seconds: started.elapsed().as_secs_f64(),
+        };
         if self.json {
             human::print_json(&outcome)?;
         } else if whole {
             human::print(&format!(
-                "mirrored: {} holds all dirty data too. Name both devices at the next start (--cache, --mirror)\n",
+                "mirrored: {} holds all dirty data too{lost}. Name both devices at the next start (--cache, --mirror)\n",
                 device.display()
             ))?;
         } else if interrupted {

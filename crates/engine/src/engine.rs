@@ -219,7 +219,9 @@ impl Engine {
         // What was due by the last call was done then, or waits for something else than time.
         let victims = self.lanes.iter().flat_map(|lane| lane.reclaim.timers());
         let proofs = (0..self.shared.origins.len()).filter_map(|at| self.shared.proof_overdue_from(at));
-        let all = commits.chain(destage).chain(victims).chain(proofs).chain(self.coordinator.throttle.timers());
+        let fillings = self.lanes.iter().filter_map(|lane| lane.sync.as_ref().and_then(sync::Sync::timer));
+        let all = commits.chain(destage).chain(victims).chain(proofs).chain(fillings);
+        let all = all.chain(self.coordinator.throttle.timers());
         all.filter(|at| *at > self.coordinator.now).min()
     }
 

@@ -52,8 +52,11 @@ pub enum Event {
         /// Which one is out.
         device: DeviceId,
     },
-    /// Both members hold all dirty data from now on.
-    MirrorWhole,
+    /// Both members hold all dirty data from now on, but what could not be read.
+    MirrorWhole {
+        /// How many blocks that is: they are dirty on the lead, where they may be readable again.
+        lacking: u64,
+    },
     /// A dirty block could not be read, or did not match its checksum, on one member; the other one has it.
     ReadFromMirror {
         /// Which block of which origin.

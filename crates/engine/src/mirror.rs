@@ -75,6 +75,8 @@ pub(crate) struct Members {
     pub(crate) to_record: bool,
     /// The lead is another one now: what only the old one has is gone.
     pub(crate) lead_changed: bool,
+    /// Dirty blocks that a new member lacks: nobody could read them while it was filled.
+    pub(crate) lacking: u64,
 }
 
 /// What is known of a dirty block whose copies on two members are not both sound.
@@ -100,6 +102,7 @@ impl Members {
             ended: Vec::new(),
             to_record: false,
             lead_changed: false,
+            lacking: 0,
         }
     }
 
@@ -280,7 +283,8 @@ impl Cx<'_> {
             }
             State::Pairing => {
                 members.state = State::Whole;
-                self.event(Event::MirrorWhole);
+                let lacking = members.lacking;
+                self.event(Event::MirrorWhole { lacking });
             }
             State::Single | State::Whole | State::Syncing | State::Broken => {}
         }

@@ -307,7 +307,7 @@ impl Lane {
     }
 
     /// A block was read soundly from that slot: if it was lost, it no longer is.
-    fn found_again(&mut self, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
+    pub(crate) fn found_again(&mut self, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
         if self.index.get(flat).is_some_and(|found| found.slot == slot) && cx.shared.lost.remove(&flat) {
             self.suspect.remove(&flat);
             self.urgent.insert(flat);

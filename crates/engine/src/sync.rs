@@ -3,8 +3,11 @@
 //!
 //! From the moment it is there it gets all writes. What was dirty before is copied, slot by slot, in the
 //! order of the dirty set. Then each lane writes a checkpoint, so that replay needs nothing older: with that
-//! the new member holds all that it must, and the superblocks may say so. A block that can't be read is left
-//! out: it is no worse off on two devices than on one.
+//! the new member holds all that it must, and the superblocks may say so. A block that can't be read is tried again
+//! later, also one that was taken for lost; if it can't be read then either it is left out, and that is told: it is no
+//! worse off on two devices than on one.
+
+use alloc::vec::Vec;
 
 use crate::commit::Place;
 use crate::format::Mirror;
@@ -15,12 +18,15 @@ use crate::memory::{Buf, Span};
 use crate::mirror::{State, device};
 use crate::shared::{Cx, Shared, blocks_span};
 use crate::status::MirrorStatus;
-use crate::types::BLOCK_BYTES;
+use crate::types::{BLOCK_BYTES, Time};
 
 /// Blocks that a lane copies at a time: 64 KiB, so that clients hardly notice.
 pub(crate) const COPIES_MAX: u32 = 16;
-/// Reads of a lane that failed, or brought another content, and are tried again.
+/// Reads of a lane that failed, or brought another content, and are tried again at once.
 const READ_TRIES_MAX: u32 = 16;
+/// What then couldn't be read waits, each time twice as long, 15 s in all: a device that was reset is back by then.
+const PAUSE_FIRST_NS: u64 = 1_000_000_000;
+const PAUSE_LAST_NS: u64 = 8_000_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -43,6 +49,48 @@ pub(crate) struct Sync {
     of: u64,
     /// Those so far.
     tries: u32,
+    /// Blocks that couldn't be read, and their slots.
+    missed: Vec<(Flat, u32)>,
+    /// Those of them that are being tried again.
+    again: Vec<(Flat, u32)>,
+    /// How long they wait the next time, and until when they do.
+    pause_ns: u64,
+    resume_at: Option<Time>,
+}
+
+impl Sync {
+    const fn new(of: u64) -> Self {
+        Self {
+            phase: Phase::Waiting,
+            next: Flat(0),
+            flying: 0,
+            copied: 0,
+            of,
+            tries: 0,
+            missed: Vec::new(),
+            again: Vec::new(),
+            pause_ns: PAUSE_FIRST_NS,
+            resume_at: None,
+        }
+    }
+
+    /// When blocks that couldn't be read are to be tried again.
+    pub(crate) const fn timer(&self) -> Option<Time> {
+        self.resume_at
+    }
+
+    /// Whether what was missed waits for another try, or has begun it.
+    fn tries_again(&mut self, now: Time) -> bool {
+        if self.missed.is_empty() || self.pause_ns > PAUSE_LAST_NS {
+            return false;
+        }
+        let at = *self.resume_at.get_or_insert(now.plus_ns(self.pause_ns));
+        if now >= at {
+            self.again = core::mem::take(&mut self.missed);
+            (self.tries, self.pause_ns, self.resume_at) = (0, self.pause_ns * 2, None);
+        }
+        true
+    }
 }
 
 /// Begins, if there is no mirror yet.
@@ -57,7 +105,7 @@ pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
         lane.log.segments.iter_mut().for_each(|segment| segment.mirrored = false);
         // While it opens it has no set of them.
         let of = lane.log.segments.iter().map(|segment| u64::from(segment.dirty)).sum();
-        lane.sync = Some(Sync { phase: Phase::Waiting, next: Flat(0), flying: 0, copied: 0, of, tries: 0 });
+        lane.sync = Some(Sync::new(of));
     }
 }
 
@@ -65,6 +113,7 @@ pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
 pub(crate) fn end(lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let done = |lane: &Lane| lane.sync.as_ref().is_some_and(|sync| sync.phase == Phase::Done);
     if cx.shared.members.state == State::Syncing && lanes.iter().all(|lane| done(lane)) {
+        cx.shared.members.lacking = lanes.iter().map(|lane| lane.lacking()).sum();
         lanes.iter_mut().for_each(|lane| lane.sync = None);
         cx.shared.members.state = State::Pairing;
         cx.shared.members.to_record = true;
@@ -94,6 +143,17 @@ const fn new_member(cx: &Cx<'_>) -> DeviceId {
 }
 
 impl Lane {
+    /// Dirty blocks that the new member lacks.
+    fn lacking(&self) -> u64 {
+        let missed = self.sync.iter().flat_map(|sync| &sync.missed);
+        missed.filter(|(flat, slot)| self.holds_dirty(*flat, *slot)).count() as u64
+    }
+
+    /// Whether this slot has the newest of a dirty block.
+    fn holds_dirty(&self, flat: Flat, slot: u32) -> bool {
+        self.index.get(flat).is_some_and(|found| found.dirty && found.slot == slot)
+    }
+
     /// Whether a checkpoint begun now would lack its beginning on a new mirror.
     pub(crate) fn clearing(&self) -> bool {
         self.sync.as_ref().is_some_and(|sync| sync.phase == Phase::Clearing)
@@ -132,17 +192,30 @@ impl Lane {
         while let Some(sync) = &mut self.sync
             && sync.flying < COPIES_MAX
         {
-            let Some(flat) = self.dirty.next(sync.next) else {
-                if sync.flying == 0 && self.checkpoint.resting() {
-                    sync.phase = Phase::Checkpoint;
-                    self.begin_checkpoint(cx);
+            let flat = if let Some(flat) = self.dirty.next(sync.next) {
+                sync.next = Flat(flat.0 + 1);
+                flat
+            } else if let Some((flat, _)) = sync.again.pop() {
+                flat
+            } else {
+                if sync.flying > 0 {
+                    return;
                 }
-                return;
+                if !sync.tries_again(cx.now) {
+                    if self.checkpoint.resting() {
+                        sync.phase = Phase::Checkpoint;
+                        self.begin_checkpoint(cx);
+                    }
+                    return;
+                }
+                if sync.again.is_empty() {
+                    return;
+                }
+                continue;
             };
-            sync.next = Flat(flat.0 + 1);
-            let found = self.index.get(flat).filter(|found| !self.log.unsealed(found.slot));
             // What is in an open commit goes to both when that is written.
-            let Some(found) = found.filter(|_| !cx.shared.lost.contains(&flat)) else { continue };
+            let found = self.index.get(flat).filter(|found| found.dirty && !self.log.unsealed(found.slot));
+            let Some(found) = found else { continue };
             sync.flying += 1;
             self.log.segment_of(found.slot).pins += 1;
             let buf = cx.alloc(1);
@@ -176,18 +249,28 @@ impl Lane {
         let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
         let syncing = self.sync.as_mut().filter(|_| cx.shared.members.state == State::Syncing);
         match syncing {
-            Some(_) if sound => self.sync_write(Some(found.slot), buf, offset, cx),
+            Some(_) if sound => {
+                // Not what is being replaced on the origin: destage would bring back the older one.
+                if !self.is_changing(flat) {
+                    self.found_again(flat, found.slot, cx);
+                }
+                self.sync_write(Some(found.slot), buf, offset, cx);
+            }
             Some(sync) if sync.tries < READ_TRIES_MAX => {
                 sync.tries += 1;
                 let io = self.ios.insert(LaneIo::SyncRead { flat, found, buf });
                 cx.cache_read(self.id, io, offset, blocks_span(buf, 0, 1));
             }
             _ => {
-                // Destage finds out what is wrong with it, at once: the new member doesn't have it.
-                let same = self.index.get(flat).is_some_and(|now| now.dirty && now.slot == found.slot);
-                if same && !cx.shared.lost.contains(&flat) {
-                    self.suspect.insert(flat);
-                    self.urgent.insert(flat);
+                if self.holds_dirty(flat, found.slot) {
+                    // Destage finds out what is wrong with it, at once: the new member doesn't have it.
+                    if !cx.shared.lost.contains(&flat) {
+                        self.suspect.insert(flat);
+                        self.urgent.insert(flat);
+                    }
+                    if let Some(sync) = &mut self.sync {
+                        sync.missed.push((flat, found.slot));
+                    }
                 }
                 self.copy_over(Some(found.slot), buf, cx);
             }

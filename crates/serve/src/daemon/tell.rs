@@ -122,11 +122,18 @@ impl Daemon<'_> {
             Event::MemberLeft { device } => {
                 tracing::warn!("{}: that {} is left out is recorded durably", self.lead(), self.device(device));
             }
-            Event::MirrorWhole => tracing::info!(
-                "the mirror is complete: {} and {} hold all dirty data; name both at the next start (--cache, --mirror)",
-                self.device(DeviceId::Cache),
-                self.device(DeviceId::Mirror)
-            ),
+            Event::MirrorWhole { lacking } => {
+                let (cache, mirror) = (self.device(DeviceId::Cache), self.device(DeviceId::Mirror));
+                tracing::info!(
+                    "the mirror is complete: {cache} and {mirror} hold all dirty data; name both at the next start (--cache, --mirror)"
+                );
+                if lacking > 0 {
+                    tracing::error!(
+                        "but {lacking} dirty blocks of 4 KiB could not be read from {}, and are on no other device",
+                        self.lead()
+                    );
+                }
+            }
             Event::CacheFailed => tracing::error!(
                 "{}: the cache device failed, and nothing new is trusted to it. What can still be read of it is served and \
                  destaged; everything else goes to the origin, at its speed. Run `flashfront drain` and stop; this cache will \

@@ -113,7 +113,7 @@ impl Stage<'_> {
         if !self.over {
             self.client.world.take_away(member);
             self.control(Control::AddMirror);
-            self.until(Event::MirrorWhole);
+            self.until(Event::MirrorWhole { lacking: 0 });
         }
     }
 
