@@ -53,8 +53,8 @@ struct Add {
 struct Outcome {
     mirror: String,
     copied_blocks: u64,
-    /// Dirty blocks that nobody can read: the new device doesn't have them.
-    lost_blocks: u64,
+    /// Dirty blocks that the new device doesn't have, as they can't be read.
+    lacks_blocks: u64,
     seconds: f64,
 }
 
@@ -88,21 +88,21 @@ impl Add {
         };
         bar.finish_and_clear();
         let whole = report.mirror == "whole";
-        let lost = match report.lost_blocks {
+        let lacks = match report.mirror_lacks_blocks {
             0 => String::new(),
-            lost => format!(", but for {lost} blocks that can't be read (`flashfront status` lists them)"),
+            lacks => format!(", but for {} that can't be read", human::blocks(lacks)),
         };
         let outcome = Outcome {
             mirror: report.mirror,
             copied_blocks,
-            lost_blocks: report.lost_blocks,
+            lacks_blocks: report.mirror_lacks_blocks,
             seconds: started.elapsed().as_secs_f64(),
         };
         if self.json {
             human::print_json(&outcome)?;
         } else if whole {
             human::print(&format!(
-                "mirrored: {} holds all dirty data too{lost}. Name both devices at the next start (--cache, --mirror)\n",
+                "mirrored: {} holds all dirty data too{lacks}. Name both devices at the next start (--cache, --mirror)\n",
                 device.display()
             ))?;
         } else if interrupted {

@@ -155,6 +155,11 @@ fn table(report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result<
             let (copied, all) = (report.mirror_copied_blocks, report.mirror_of_blocks);
             writeln!(out, "mirroring   {} of {}", human::blocks(copied), human::blocks(all))?;
         }
+        "whole" if report.mirror_lacks_blocks > 0 => writeln!(
+            out,
+            "LACKING     {} dirty are on one cache device only: unreadable when the other one was filled",
+            human::blocks(report.mirror_lacks_blocks)
+        )?,
         _ => {}
     }
     for volume in &report.volumes {

@@ -25,7 +25,7 @@ use crate::index::Flat;
 use crate::io::{Control, DeviceError, Effects, Input};
 use crate::lane::{Lane, Lanes, OwnLanes};
 use crate::memory::Memory;
-use crate::mirror::{MIRRORED, Members};
+use crate::mirror::{MIRRORED, Members, State};
 use crate::options::Options;
 use crate::persist::{PERSIST_FLUSH, PERSIST_WRITE, Persist};
 use crate::policy::Window;
@@ -269,6 +269,7 @@ impl Engine {
             segments: self.lanes.iter().map(|lane| lane.log.segments.len() as u64).sum(),
             draining: shared.draining,
             mirror: sync::status(&self.lanes, shared),
+            mirror_lacks_blocks: self.lanes.iter().map(|lane| lane.only_on_lead()).sum(),
             cache_failed: shared.cache_failed,
             lost: shared.lost.iter().map(|flat| shared.key(*flat)).collect(),
             buffer_bytes: shared.buffer_bytes,
@@ -379,7 +380,7 @@ impl Coordinator {
         if core::mem::take(&mut cx.shared.members.lead_changed) {
             lanes.iter_mut().for_each(|lane| lane.lead_changed(cx));
         }
-        if cx.shared.members.other().is_none() {
+        if cx.shared.members.other().is_none() && cx.shared.members.state != State::Pairing {
             lanes.iter_mut().for_each(|lane| lane.elsewhere.clear());
         }
         while !cx.shared.members.ended.is_empty() {

@@ -86,7 +86,7 @@ pub(crate) enum Copies {
     Unreadable,
     /// On the lead it is something else: the other one is asked.
     Rotten,
-    /// The other one has something else, as it couldn't be read while that was filled: the lead is asked.
+    /// The other one lacks it, as it couldn't be read while that was filled: the lead is asked.
     OfLead,
 }
 

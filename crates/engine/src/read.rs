@@ -149,6 +149,11 @@ impl Lane {
         }
     }
 
+    /// How many dirty blocks only the lead of two members has, as far as is known.
+    pub(crate) fn only_on_lead(&self) -> u64 {
+        self.elsewhere.values().filter(|copies| **copies == Copies::OfLead).count() as u64
+    }
+
     /// A block could not be read from a member, or is not what it should be there (`Ok`). `None`: there is another copy to try. Else what is known of
     /// it: that it can't be read now, or that no copy is what it should be.
     pub(crate) fn try_other(

@@ -169,6 +169,8 @@ pub struct Status {
     pub lost: Vec<Key>,
     /// How it stands with the mirror.
     pub mirror: MirrorStatus,
+    /// Dirty blocks that only the lead of two members has, as far as is known: they couldn't be read while the other one was filled.
+    pub mirror_lacks_blocks: u64,
     /// Buffer bytes the engine holds.
     pub buffer_bytes: u64,
     /// Bytes of the RAM front's copies.

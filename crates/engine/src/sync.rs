@@ -7,6 +7,7 @@
 //! later, also one that was taken for lost; if it can't be read then either it is left out, and that is told: it is no
 //! worse off on two devices than on one.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::commit::Place;
@@ -15,7 +16,7 @@ use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op};
 use crate::lane::{Lane, LaneIo, Lanes};
 use crate::memory::{Buf, Span};
-use crate::mirror::{State, device};
+use crate::mirror::{Copies, State, device};
 use crate::shared::{Cx, Shared, blocks_span};
 use crate::status::MirrorStatus;
 use crate::types::{BLOCK_BYTES, Time};
@@ -24,9 +25,10 @@ use crate::types::{BLOCK_BYTES, Time};
 pub(crate) const COPIES_MAX: u32 = 16;
 /// Reads of a lane that failed, or brought another content, and are tried again at once.
 const READ_TRIES_MAX: u32 = 16;
-/// What then couldn't be read waits, each time twice as long, 15 s in all: a device that was reset is back by then.
+/// What then couldn't be read waits, each time twice as long, for 1, 2, 4 and 8 s: a device that was reset is back by then.
 const PAUSE_FIRST_NS: u64 = 1_000_000_000;
-const PAUSE_LAST_NS: u64 = 8_000_000_000;
+/// So long in all, however slowly a device fails: until a mirror is whole nothing that is dirty has a second copy.
+const TRIED_FOR_NS: u64 = 16_000_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -53,9 +55,10 @@ pub(crate) struct Sync {
     missed: Vec<(Flat, u32)>,
     /// Those of them that are being tried again.
     again: Vec<(Flat, u32)>,
-    /// How long they wait the next time, and until when they do.
+    /// How long they wait the next time, until when they do, and when that ends.
     pause_ns: u64,
     resume_at: Option<Time>,
+    give_up_at: Option<Time>,
 }
 
 impl Sync {
@@ -71,6 +74,7 @@ impl Sync {
             again: Vec::new(),
             pause_ns: PAUSE_FIRST_NS,
             resume_at: None,
+            give_up_at: None,
         }
     }
 
@@ -81,15 +85,28 @@ impl Sync {
 
     /// Whether what was missed waits for another try, or has begun it.
     fn tries_again(&mut self, now: Time) -> bool {
-        if self.missed.is_empty() || self.pause_ns > PAUSE_LAST_NS {
+        if self.missed.is_empty() {
             return false;
         }
+        let give_up_at = *self.give_up_at.get_or_insert(now.plus_ns(TRIED_FOR_NS));
         let at = *self.resume_at.get_or_insert(now.plus_ns(self.pause_ns));
+        if at >= give_up_at {
+            self.resume_at = None;
+            return false;
+        }
         if now >= at {
             self.again = core::mem::take(&mut self.missed);
             (self.tries, self.pause_ns, self.resume_at) = (0, self.pause_ns * 2, None);
         }
         true
+    }
+
+    /// The next of what was missed, if it is tried again.
+    fn next_missed(&mut self, now: Time) -> Option<(Flat, u32)> {
+        if self.give_up_at.is_some_and(|at| now >= at) {
+            self.missed.append(&mut self.again);
+        }
+        self.again.pop()
     }
 }
 
@@ -113,8 +130,7 @@ pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
 pub(crate) fn end(lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let done = |lane: &Lane| lane.sync.as_ref().is_some_and(|sync| sync.phase == Phase::Done);
     if cx.shared.members.state == State::Syncing && lanes.iter().all(|lane| done(lane)) {
-        cx.shared.members.lacking = lanes.iter().map(|lane| lane.lacking()).sum();
-        lanes.iter_mut().for_each(|lane| lane.sync = None);
+        cx.shared.members.lacking = lanes.iter_mut().map(|lane| lane.end_sync(cx)).sum();
         cx.shared.members.state = State::Pairing;
         cx.shared.members.to_record = true;
         cx.shared.superblock.pairing.mirror = Mirror::Whole;
@@ -143,10 +159,21 @@ const fn new_member(cx: &Cx<'_>) -> DeviceId {
 }
 
 impl Lane {
-    /// Dirty blocks that the new member lacks.
-    fn lacking(&self) -> u64 {
-        let missed = self.sync.iter().flat_map(|sync| &sync.missed);
-        missed.filter(|(flat, slot)| self.holds_dirty(*flat, *slot)).count() as u64
+    /// How many dirty blocks the new member lacks.
+    fn end_sync(&mut self, cx: &mut Cx<'_>) -> u64 {
+        let missed = self.sync.take().map(|sync| sync.missed).unwrap_or_default();
+        let missed = missed.into_iter().filter(|(flat, slot)| self.holds_dirty(*flat, *slot)).map(|(flat, _)| flat);
+        let missed: BTreeSet<Flat> = missed.collect();
+        self.elsewhere.extend(missed.iter().map(|flat| (*flat, Copies::OfLead)));
+        // What was taken for lost since it was copied, or is being replaced no more, the new member has.
+        let has =
+            |flat: &&Flat| self.index.get(**flat).is_some() && !missed.contains(flat) && !self.is_changing(**flat);
+        let found: Vec<Flat> = cx.shared.lost.iter().filter(has).copied().collect();
+        for flat in found {
+            cx.shared.lost.remove(&flat);
+            self.urgent.insert(flat);
+        }
+        missed.len() as u64
     }
 
     /// Whether this slot has the newest of a dirty block.
@@ -192,11 +219,11 @@ impl Lane {
         while let Some(sync) = &mut self.sync
             && sync.flying < COPIES_MAX
         {
-            let flat = if let Some(flat) = self.dirty.next(sync.next) {
+            let (flat, missed_in) = if let Some(flat) = self.dirty.next(sync.next) {
                 sync.next = Flat(flat.0 + 1);
-                flat
-            } else if let Some((flat, _)) = sync.again.pop() {
-                flat
+                (flat, None)
+            } else if let Some((flat, slot)) = sync.next_missed(cx.now) {
+                (flat, Some(slot))
             } else {
                 if sync.flying > 0 {
                     return;
@@ -213,9 +240,17 @@ impl Lane {
                 }
                 continue;
             };
-            // What is in an open commit goes to both when that is written.
-            let found = self.index.get(flat).filter(|found| found.dirty && !self.log.unsealed(found.slot));
-            let Some(found) = found else { continue };
+            // What is in an open commit goes to both when that is written; what was missed and is in another slot now did.
+            let to_copy = |found: &Found| match missed_in {
+                None => !self.log.unsealed(found.slot),
+                Some(slot) => found.dirty && found.slot == slot,
+            };
+            let Some(found) = self.index.get(flat).filter(to_copy) else { continue };
+            if sync.give_up_at.is_none() && cx.shared.lost.contains(&flat) {
+                // Later, when all others are there.
+                sync.missed.push((flat, found.slot));
+                continue;
+            }
             sync.flying += 1;
             self.log.segment_of(found.slot).pins += 1;
             let buf = cx.alloc(1);
@@ -250,8 +285,9 @@ impl Lane {
         let syncing = self.sync.as_mut().filter(|_| cx.shared.members.state == State::Syncing);
         match syncing {
             Some(_) if sound => {
-                // Not what is being replaced on the origin: destage would bring back the older one.
-                if !self.is_changing(flat) {
+                // Not what is being replaced on the origin: destage would bring back the older one
+                // (test: `what_is_being_replaced_is_not_found_again_for_a_mirror`).
+                if cx.shared.lost.contains(&flat) && !self.is_changing(flat) {
                     self.found_again(flat, found.slot, cx);
                 }
                 self.sync_write(Some(found.slot), buf, offset, cx);
@@ -284,6 +320,9 @@ impl Lane {
         result: Result<(), DeviceError>,
         cx: &mut Cx<'_>,
     ) {
+        if let Some(sync) = self.sync.as_mut().filter(|_| result.is_ok() && slot.is_some()) {
+            sync.copied += 1;
+        }
         if let Err(error) = result
             && cx.shared.members.state == State::Syncing
         {
@@ -299,7 +338,6 @@ impl Lane {
         let Some(sync) = &mut self.sync else { return };
         sync.flying -= 1;
         if let Some(slot) = slot {
-            sync.copied += 1;
             self.log.segment_of(slot).pins -= 1;
         }
     }

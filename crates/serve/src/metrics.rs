@@ -234,6 +234,7 @@ impl Collector for Numbers {
             ("mirror_alone", "Whether one of two cache devices is left out", u64::from(report.mirror == "alone")),
             ("mirror_copied_blocks", "Dirty blocks copied to a new mirror", report.mirror_copied_blocks),
             ("mirror_of_blocks", "Dirty blocks that a new mirror needs", report.mirror_of_blocks),
+            ("mirror_lacks_blocks", "Dirty blocks that only one of both cache devices has", report.mirror_lacks_blocks),
             ("rss_bytes", "Resident memory of the process, without what it shares with guests", report.rss_bytes),
             ("index_bytes", "Bytes of index, dirty set and ghost", report.index_bytes),
             ("buffer_bytes", "Buffer bytes the engine holds", report.buffer_bytes),

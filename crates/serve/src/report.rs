@@ -122,6 +122,9 @@ pub struct StatusReport {
     /// Of so many.
     #[serde(default)]
     pub mirror_of_blocks: u64,
+    /// Dirty blocks that only one of both cache devices has, as far as is known: they could not be read while the other one was filled.
+    #[serde(default)]
+    pub mirror_lacks_blocks: u64,
     /// Blocks in the cache.
     pub blocks_cached: u64,
     /// Dirty ones among them.
@@ -220,6 +223,7 @@ impl StatusReport {
             cache_devices: cache_devices(facts, other),
             mirror_copied_blocks: copied,
             mirror_of_blocks: of,
+            mirror_lacks_blocks: status.mirror_lacks_blocks,
             blocks_cached: status.blocks_cached,
             blocks_dirty: status.blocks_dirty,
             dirty_limit_blocks: status.dirty_limit_blocks,

@@ -2,10 +2,14 @@
 //! What only some lives have, in any combination, beside what [`Plan`](super::Plan) says of all.
 
 use flashfront_device::Rng;
+use flashfront_engine::format::SEGMENTS_MIN;
 use flashfront_engine::{Durability, Mode, Options, policy};
 
 use super::plan::pick;
 use crate::spec::{OriginSpec, WorldSpec};
+
+/// What a large cache's origins grow to.
+const ORIGIN_BYTES_MAX: u64 = 64 << 20;
 
 /// Something that only some lives have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +32,17 @@ pub enum Extra {
     Modes,
     /// One to three small origins more.
     Origins,
+    /// The cache device is slower than the origins, as one that wears out or does other work.
+    SlowCache,
+    /// Segments as large as a large cache has them.
+    LargeSegments,
+    /// Eight or sixteen lanes.
+    ManyLanes,
 }
 
 impl Extra {
     /// All, with what each is called in a [`Change`](super::Change).
-    pub const ALL: [(Self, &str); 9] = [
+    pub const ALL: [(Self, &str); 12] = [
         (Self::NewOptions, "new-options"),
         (Self::DropClean, "drop-clean"),
         (Self::BusyStop, "busy-stop"),
@@ -42,12 +52,17 @@ impl Extra {
         (Self::MirrorLater, "mirror-later"),
         (Self::Modes, "modes"),
         (Self::Origins, "origins"),
+        (Self::SlowCache, "slow-cache"),
+        (Self::LargeSegments, "large-segments"),
+        (Self::ManyLanes, "many-lanes"),
     ];
 
-    /// What this seed's life has: in three of five nothing, so that most lives remain what they were, else half of all.
+    /// What this seed's life has: in three of five nothing, so that most lives remain what they were, else half of all, of what makes a
+    /// cache large an eighth, since such lives take ten times as long.
     pub(super) fn draw(rng: &mut Rng) -> Vec<Self> {
         let any = rng.below(5) < 2;
-        Self::ALL.into_iter().filter(|_| any && rng.below(2) == 0).map(|(extra, _)| extra).collect()
+        let odds = |extra: Self| if matches!(extra, Self::LargeSegments | Self::ManyLanes) { 8 } else { 2 };
+        Self::ALL.into_iter().filter(|(extra, _)| any && rng.below(odds(*extra)) == 0).map(|(extra, _)| extra).collect()
     }
 }
 
@@ -62,6 +77,32 @@ pub(super) fn add_origins(rng: &mut Rng, spec: &mut WorldSpec) {
     for _ in 0..1 + rng.below(3) {
         let (size_bytes, logical_block_bytes) = ((1 << 20) + rng.below(64) * 4096, pick(rng, &[512, 4096]));
         spec.origins.push(OriginSpec { size_bytes, logical_block_bytes, mode });
+    }
+}
+
+/// Makes the cache device slower than the origins.
+pub(super) fn slow_cache(rng: &mut Rng, spec: &mut WorldSpec) {
+    spec.cache_ns = spec.origin_ns * pick(rng, &[2, 10, 100]);
+}
+
+/// Gives the cache segments of half a MiB or one, as few as there may be, and the origins room for twice as much.
+pub(super) fn enlarge_segments(rng: &mut Rng, spec: &mut WorldSpec) {
+    (spec.segment_blocks, spec.segments_per_lane) = (pick(rng, &[128, 256]), SEGMENTS_MIN);
+    grow_origins(spec);
+}
+
+/// Gives the cache more lanes, of few segments each.
+pub(super) fn add_lanes(rng: &mut Rng, spec: &mut WorldSpec) {
+    (spec.lanes, spec.segments_per_lane) = (pick(rng, &[8, 16]), SEGMENTS_MIN);
+    grow_origins(spec);
+}
+
+/// Makes the origins at least twice as large as the cache, if that is not too much memory for one life.
+fn grow_origins(spec: &mut WorldSpec) {
+    let cache_bytes = u64::from(spec.lanes * spec.segment_blocks * spec.segments_per_lane) * 4096;
+    let each_bytes = (2 * cache_bytes / spec.origins.len() as u64 / 4096 * 4096).min(ORIGIN_BYTES_MAX);
+    for origin in &mut spec.origins {
+        origin.size_bytes = origin.size_bytes.max(each_bytes);
     }
 }
 

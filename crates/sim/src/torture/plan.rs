@@ -158,6 +158,15 @@ impl Plan {
         if self.has(Extra::Modes) {
             extra::mix_modes(&mut Rng::new(seed ^ 0x30de5), &mut self.spec);
         }
+        if self.has(Extra::SlowCache) {
+            extra::slow_cache(&mut Rng::new(seed ^ 0x510c), &mut self.spec);
+        }
+        if self.has(Extra::ManyLanes) {
+            extra::add_lanes(&mut Rng::new(seed ^ 0x1a9e5), &mut self.spec);
+        }
+        if self.has(Extra::LargeSegments) {
+            extra::enlarge_segments(&mut Rng::new(seed ^ 0x5e6), &mut self.spec);
+        }
     }
 
     /// Takes something away or makes it less, as [`Change`] says.
