@@ -5,12 +5,16 @@
 //! first commit that replay has to read, which is the next one when it began; what changed since is
 //! in the log after that. The head is written last, when all that the parts refer to is durable.
 //! Two areas are used in turn, so that the last checkpoint is whole while the next is written.
+//!
+//! Of a mirrored cache that opens, one member may have a head that never reached the other, where the area that comes next holds all that there is.
+//! So before that is overwritten the head that was found goes to both, and then what is at the head of the next area counts no more on either
+//! (test: `power_cuts_while_it_opens_leave_a_checkpoint_on_either_device`).
 
 use alloc::vec::Vec;
 
 use crate::event::Event;
 use crate::format::{
-    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointEntry, CheckpointHeader, STREAMS, Stream,
+    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointEntry, CheckpointHeader, Mirror, STREAMS, Stream,
     encode_checkpoint_ages, encode_checkpoint_entries,
 };
 use crate::io::{DeviceError, Op};
@@ -26,6 +30,14 @@ pub(crate) const BATCH_BLOCKS: u32 = 64;
 enum Phase {
     #[default]
     Resting,
+    /// Writing the head that was found at the opening.
+    Found,
+    /// Waiting until both members have it.
+    FoundDurable,
+    /// Writing zeroes over the head of the next area.
+    Void,
+    /// Waiting until both members have them.
+    VoidDurable,
     /// Writing ages, then parts of the index.
     Body,
     /// Waiting until all that the body refers to is durable, and the body too.
@@ -68,7 +80,11 @@ impl Checkpoint {
 
     /// Whether the device must be flushed for the checkpoint's own writes.
     pub(crate) fn wants_flush(&self, written_seq: u64) -> bool {
-        self.phase == Phase::HeadDurable || (self.phase == Phase::LogDurable && written_seq >= self.needs)
+        match self.phase {
+            Phase::FoundDurable | Phase::VoidDurable | Phase::HeadDurable => true,
+            Phase::LogDurable => written_seq >= self.needs,
+            Phase::Resting | Phase::Found | Phase::Void | Phase::Body | Phase::Head => false,
+        }
     }
 }
 
@@ -85,6 +101,27 @@ impl Lane {
         if (self.checkpoint.wanted || long) && useful {
             self.begin_checkpoint(cx);
         }
+    }
+
+    /// Begins the checkpoint of an opening, which found this head.
+    pub(crate) fn begin_first_checkpoint(&mut self, found: Option<CheckpointHeader>, cx: &mut Cx<'_>) {
+        // A daemon has made durable what is on one device before it opens it, and a member that failed meanwhile may have been the one with the head.
+        let Some(found) = found.filter(|_| cx.shared.superblock.pairing.mirror != Mirror::None) else {
+            self.begin_checkpoint(cx);
+            return;
+        };
+        let buf = cx.alloc(BATCH_BLOCKS);
+        (self.checkpoint.phase, self.checkpoint.buf) = (Phase::Found, Some(buf));
+        found.encode_into(cx.mem.bytes_mut(blocks_span(buf, 0, 1)));
+        self.write_first_block(buf, found.generation, cx);
+    }
+
+    /// Makes the head of the next area count no more.
+    fn void_next_head(&mut self, cx: &mut Cx<'_>) {
+        let Some(buf) = self.checkpoint.buf else { return };
+        self.checkpoint.phase = Phase::Void;
+        cx.mem.zero(blocks_span(buf, 0, 1));
+        self.write_first_block(buf, self.checkpoint.generation + 1, cx);
     }
 
     pub(crate) fn begin_checkpoint(&mut self, cx: &mut Cx<'_>) {
@@ -146,7 +183,8 @@ impl Lane {
             }
             return;
         }
-        let at = self.area_offset(cx) + u64::from(self.checkpoint.block) * crate::types::BLOCK_BYTES;
+        let at = self.area_offset(self.checkpoint.generation, cx)
+            + u64::from(self.checkpoint.block) * crate::types::BLOCK_BYTES;
         self.checkpoint.block += filled;
         let io = self.ios.insert(LaneIo::Checkpoint);
         cx.cache_write(self.id, io, at, blocks_span(buf, 0, filled), Copied::All);
@@ -168,8 +206,14 @@ impl Lane {
         self.checkpoint.part += 1;
     }
 
-    fn area_offset(&self, cx: &Cx<'_>) -> u64 {
-        cx.shared.superblock.checkpoint_offset(self.id as u32, (self.checkpoint.generation % 2) as u32)
+    fn area_offset(&self, generation: u64, cx: &Cx<'_>) -> u64 {
+        cx.shared.superblock.checkpoint_offset(self.id as u32, (generation % 2) as u32)
+    }
+
+    fn write_first_block(&mut self, buf: Buf, generation: u64, cx: &mut Cx<'_>) {
+        let io = self.ios.insert(LaneIo::Checkpoint);
+        let at = self.area_offset(generation, cx);
+        cx.cache_write(self.id, io, at, blocks_span(buf, 0, 1), Copied::All);
     }
 
     fn body_written(&mut self, cx: &mut Cx<'_>) {
@@ -193,14 +237,12 @@ impl Lane {
             checksum_bits: self.index.checksum_bits(),
         };
         header.encode_into(cx.mem.bytes_mut(blocks_span(buf, 0, 1)));
-        let io = self.ios.insert(LaneIo::Checkpoint);
-        let at = self.area_offset(cx);
-        cx.cache_write(self.id, io, at, blocks_span(buf, 0, 1), Copied::All);
+        self.write_first_block(buf, header.generation, cx);
     }
 
     pub(crate) fn checkpoint_io_done(&mut self, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         if let Err(error) = result {
-            let offset = self.area_offset(cx);
+            let offset = self.area_offset(self.checkpoint.generation, cx);
             cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Write, offset, error });
             cx.fail_member(cx.lead());
             self.abandon_checkpoint(cx);
@@ -208,24 +250,34 @@ impl Lane {
         }
         match self.checkpoint.phase {
             Phase::Body => self.write_batch(cx),
+            Phase::Found => self.checkpoint.phase = Phase::FoundDurable,
+            Phase::Void => self.checkpoint.phase = Phase::VoidDurable,
             Phase::Head => self.checkpoint.phase = Phase::HeadDurable,
-            Phase::Resting | Phase::LogDurable | Phase::HeadDurable => {}
+            Phase::Resting | Phase::FoundDurable | Phase::VoidDurable | Phase::LogDurable | Phase::HeadDurable => {}
         }
     }
 
     /// A flush that this checkpoint wanted when it was issued is over.
     pub(crate) fn checkpoint_flushed(&mut self, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-        if result.is_ok() && self.checkpoint.phase == Phase::LogDurable {
-            self.write_head(cx);
-        } else if result.is_ok() {
-            self.log.mark_checkpoint();
-            self.checkpoint.covers = self.checkpoint.seq;
-            cx.shared.counters.checkpoints += 1;
-            self.end_checkpoint(cx);
-            self.take_proof(cx);
-        } else {
+        if result.is_err() {
             cx.fail_member(cx.lead());
             self.abandon_checkpoint(cx);
+            return;
+        }
+        match self.checkpoint.phase {
+            Phase::FoundDurable => self.void_next_head(cx),
+            Phase::VoidDurable => {
+                self.end_checkpoint(cx);
+                self.begin_checkpoint(cx);
+            }
+            Phase::LogDurable => self.write_head(cx),
+            _ => {
+                self.log.mark_checkpoint();
+                self.checkpoint.covers = self.checkpoint.seq;
+                cx.shared.counters.checkpoints += 1;
+                self.end_checkpoint(cx);
+                self.take_proof(cx);
+            }
         }
     }
 

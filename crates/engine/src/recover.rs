@@ -472,7 +472,7 @@ impl Lane {
         if self.log.open_streams() {
             cx.shared.up.push(Up::Recovered { commits: it.commits });
             // Before anything is written: from here on replay starts with this opening's commits.
-            self.begin_checkpoint(cx);
+            self.begin_first_checkpoint(it.header, cx);
         } else {
             cx.shared.up.push(Up::OpenFailed(OpenError::NoFreeSegments { lane: self.id as u32 }));
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A cache on two devices: whichever dies, whenever, no client notices and nothing is lost.
 
+use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
 use flashfront_device::wrap::{Fault, Rule};
 use flashfront_engine::{
@@ -427,6 +428,31 @@ fn a_power_cut_while_a_mirror_is_filled() {
         client.open();
         nobody_noticed(&mut client);
     }
+}
+
+/// A checkpoint's head that reached one device before the power was cut counts from then on, and the next opening overwrites the area of the one before it
+/// (torture, seed 1795808960690).
+#[test]
+fn power_cuts_while_it_opens_leave_a_checkpoint_on_either_device() {
+    let mut reached_head = 0;
+    for seed in 0..400 {
+        let mut rng = Rng::new(seed);
+        let mut client = client();
+        client.stop();
+        let heads = |client: &Client| client.world.engine().status().counters.checkpoints;
+        for _ in 0..2 {
+            client.crash(rng.next_u64(), Fate::Mixed, Fate::Lost);
+            client.world.begin_open();
+            (0..rng.below(40)).for_each(|_| _ = client.world.step());
+            reached_head += u64::from(heads(&client) > 0);
+        }
+        client.crash(rng.next_u64(), Fate::Mixed, Fate::Lost);
+        client.world.take_away(rng.below(2) as u8);
+        client.world.alone = true;
+        client.open();
+        nobody_noticed(&mut client);
+    }
+    assert!(reached_head > 100, "{reached_head}");
 }
 
 /// A commit that had reached one device when the power was cut is in the log, though it was never acknowledged. From
