@@ -434,10 +434,14 @@ fn a_power_cut_while_a_mirror_is_filled() {
 /// (torture, seed 1795808960690).
 #[test]
 fn power_cuts_while_it_opens_leave_a_checkpoint_on_either_device() {
+    let origin = spec().origins[0];
     let mut reached_head = 0;
     for seed in 0..400 {
         let mut rng = Rng::new(seed);
-        let mut client = client();
+        let mut client =
+            Client::fresh(WorldSpec { origins: vec![OriginSpec { size_bytes: 64 << 10, ..origin }], ..spec() });
+        client.world.origins[0].faults.fail_range(0..u64::MAX, Some(Op::Write), DeviceError::Io);
+        write_and_flush(&mut client, 7);
         client.stop();
         let heads = |client: &Client| client.world.engine().status().counters.checkpoints;
         for _ in 0..2 {
