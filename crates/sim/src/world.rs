@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use flashfront_device::sim::RamDisk;
+use flashfront_device::sim::{Fate, RamDisk};
 use flashfront_device::wrap::Inject;
 use flashfront_device::{Arena, Device, DeviceIo, Done, Rng};
 use flashfront_engine::format::Mirror;
@@ -88,6 +88,8 @@ pub struct World {
     pub fickle: bool,
     /// Nothing can be remembered outside the cache: the failure of a cache that can't be marked is recorded nowhere.
     pub forgetful: bool,
+    /// What the next power cut leaves of the other member of a mirrored cache, if that has a fate of its own.
+    pub mirror_fate: Option<Fate>,
     failure_answered: bool,
     /// Over all effects so far.
     hash: DefaultHasher,
@@ -130,6 +132,7 @@ impl World {
             recorded_failure: false,
             fickle: false,
             forgetful: false,
+            mirror_fate: None,
             failure_answered: false,
             hash: DefaultHasher::new(),
             effects: Effects::default(),

@@ -50,6 +50,7 @@ struct Life {
     fault_rng: Rng,
     control_rng: Rng,
     kill_rng: Rng,
+    fate_rng: Rng,
     extra_rng: Rng,
     client: Client,
     /// Whose each request in flight is.
@@ -82,6 +83,7 @@ pub fn run(mut plan: Plan, seed: u64) -> Outcome {
         fault_rng: Rng::new(seed ^ 0xfa_017),
         control_rng: Rng::new(seed ^ 0xc0_27_01),
         kill_rng: Rng::new(seed ^ 0x51_6a_11),
+        fate_rng: Rng::new(seed ^ 0xfa_7e_05),
         extra_rng: Rng::new(seed ^ 0xe8_7a_a5),
         client,
         owners: BTreeMap::new(),
@@ -187,7 +189,7 @@ impl Life {
         let victim = self.victim.or(whole.then_some(any));
         if let Some(victim) = victim.filter(|_| whole) {
             self.victim = Some(victim);
-            trouble::order_on(victim, &mut self.fault_rng, &mut self.client);
+            trouble::order_on(victim, true, &mut self.fault_rng, &mut self.client);
             if self.mirror_rng.below(2) == 0 {
                 self.crash_at_failure(victim);
             }
@@ -201,7 +203,8 @@ impl Life {
             // As where a cache on one device dies.
             self.client.oracle.forgive_time_travel();
             let member = self.extra_rng.below(2) as u8;
-            trouble::order_on(member, &mut self.fault_rng, &mut self.client);
+            // What rots without another copy may be taken for the end of the log: it is for the lives whose cache lies.
+            trouble::order_on(member, false, &mut self.fault_rng, &mut self.client);
         } else {
             trouble::order(self.plan.trouble, &mut self.fault_rng, &mut self.client);
         }

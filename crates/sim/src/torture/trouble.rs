@@ -14,14 +14,14 @@ use crate::client::Client;
 /// Up to so long an origin is gone, or an I/O held back: longer than a SCSI timeout.
 const LONG_NS: u64 = 60_000_000_000;
 
-/// Orders a fault on this member of a mirrored cache: the other one is well, so no client may notice anything.
-pub(super) fn order_on(member: u8, rng: &mut Rng, client: &mut Client) {
+/// Orders a fault on this member of a mirrored cache; while the other one is well no client may notice anything, also if this one rots.
+pub(super) fn order_on(member: u8, may_rot: bool, rng: &mut Rng, client: &mut Client) {
     let size_bytes = client.world.cache.geometry().size_bytes;
     let rule = match rng.below(8) {
         0 => None,
         1..=3 => Some(error(rng, size_bytes, Some(Op::Read))),
         // Without lost writes: a member that lies about them leaves a log that is not opened.
-        4 => Some(rule(rng, Fault::Rot, Some(Op::Read), size_bytes)),
+        4 if may_rot => Some(rule(rng, Fault::Rot, Some(Op::Read), size_bytes)),
         _ => {
             let op = [Op::Write, Op::Flush][rng.below(2) as usize];
             Some(error(rng, size_bytes, Some(op)))

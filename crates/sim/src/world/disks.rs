@@ -118,8 +118,9 @@ impl World {
     #[must_use]
     pub fn crash(&self, seed: u64, cache_fate: Fate, origins: Fate) -> Self {
         let mut rng = Rng::new(seed);
+        let mirror_fate = self.mirror_fate.filter(|_| cache_fate != Fate::Killed).unwrap_or(cache_fate);
         let cache = self.cache.around(self.cache.inner().crash(rng.next_u64(), cache_fate));
-        let mirror = self.mirror.as_ref().map(|it| it.around(it.inner().crash(rng.next_u64(), cache_fate)));
+        let mirror = self.mirror.as_ref().map(|it| it.around(it.inner().crash(rng.next_u64(), mirror_fate)));
         let cut = |origin: &Inject<RamDisk>| origin.around(origin.inner().crash(rng.next_u64(), origins));
         let origins = self.origins.iter().map(cut).collect();
         let spec = WorldSpec { seed: rng.next_u64(), ..self.spec.clone() };

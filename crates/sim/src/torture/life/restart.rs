@@ -70,7 +70,7 @@ impl Life {
         let any = rng.below(2) as u8;
         let victim = *self.victim.get_or_insert(any);
         if rng.below(2) == 0 {
-            trouble::order_on(victim, rng, &mut self.client);
+            trouble::order_on(victim, true, rng, &mut self.client);
             return;
         }
         let op = [Op::Read, Op::Write, Op::Flush][rng.below(3) as usize];
@@ -134,6 +134,9 @@ impl Life {
             status.blocks_dirty == 0 && status.requests_in_flight == 0 && self.client.world.serving()
         });
         self.turns_apart += self.client.world.arena.turns_apart();
+        if one_in(&mut self.fate_rng, 2) {
+            self.client.world.mirror_fate = Some(FATES[self.fate_rng.below(4) as usize]);
+        }
         self.client.crash(seed, cache, origins);
         self.crashes += 1;
         self.owners.clear();
