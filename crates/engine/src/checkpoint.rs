@@ -7,20 +7,20 @@
 //! Two areas are used in turn, so that the last checkpoint is whole while the next is written.
 //!
 //! Of a mirrored cache that opens, one member may have a head that never reached the other, where the area that comes next holds all that there is.
-//! So before that is overwritten the head that was found goes to both, and then what is at the head of the next area counts no more on either
+//! So before that is overwritten the head that was found goes to the other one, and then what is at the head of the next area counts no more on either
 //! (test: `power_cuts_while_it_opens_leave_a_checkpoint_on_either_device`).
 
 use alloc::vec::Vec;
 
 use crate::event::Event;
 use crate::format::{
-    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointEntry, CheckpointHeader, Mirror, STREAMS, Stream,
+    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointEntry, CheckpointHeader, STREAMS, Stream,
     encode_checkpoint_ages, encode_checkpoint_entries,
 };
 use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::Buf;
-use crate::mirror::Copied;
+use crate::mirror::{Copied, device};
 use crate::shared::{Cx, blocks_span};
 
 /// Blocks written at once.
@@ -30,8 +30,8 @@ pub(crate) const BATCH_BLOCKS: u32 = 64;
 enum Phase {
     #[default]
     Resting,
-    /// Writing the head that was found at the opening.
-    Found,
+    /// Writing the head that was found at the opening to this member.
+    Found { to: u8 },
     /// Waiting until both members have it.
     FoundDurable,
     /// Writing zeroes over the head of the next area.
@@ -83,7 +83,7 @@ impl Checkpoint {
         match self.phase {
             Phase::FoundDurable | Phase::VoidDurable | Phase::HeadDurable => true,
             Phase::LogDurable => written_seq >= self.needs,
-            Phase::Resting | Phase::Found | Phase::Void | Phase::Body | Phase::Head => false,
+            Phase::Resting | Phase::Found { .. } | Phase::Void | Phase::Body | Phase::Head => false,
         }
     }
 }
@@ -103,17 +103,20 @@ impl Lane {
         }
     }
 
-    /// Begins the checkpoint of an opening, which found this head.
-    pub(crate) fn begin_first_checkpoint(&mut self, found: Option<CheckpointHeader>, cx: &mut Cx<'_>) {
-        // A daemon has made durable what is on one device before it opens it, and a member that failed meanwhile may have been the one with the head.
-        let Some(found) = found.filter(|_| cx.shared.superblock.pairing.mirror != Mirror::None) else {
+    /// Begins the checkpoint of an opening, which found this head on this member.
+    pub(crate) fn begin_first_checkpoint(&mut self, found: Option<(CheckpointHeader, u8)>, cx: &mut Cx<'_>) {
+        let to_other = found.and_then(|(header, on)| Some((header, cx.shared.members.beside(on)?)));
+        let Some((header, to)) = to_other else {
+            // A daemon makes durable what is on one device before it opens it.
             self.begin_checkpoint(cx);
             return;
         };
         let buf = cx.alloc(BATCH_BLOCKS);
-        (self.checkpoint.phase, self.checkpoint.buf) = (Phase::Found, Some(buf));
-        found.encode_into(cx.mem.bytes_mut(blocks_span(buf, 0, 1)));
-        self.write_first_block(buf, found.generation, cx);
+        (self.checkpoint.phase, self.checkpoint.buf) = (Phase::Found { to }, Some(buf));
+        let block = blocks_span(buf, 0, 1);
+        header.encode_into(cx.mem.bytes_mut(block));
+        let io = self.ios.insert(LaneIo::Checkpoint);
+        cx.io(self.id, io, device(to), Op::Write, self.area_offset(header.generation, cx), Some(block));
     }
 
     /// Makes the head of the next area count no more.
@@ -241,6 +244,15 @@ impl Lane {
     }
 
     pub(crate) fn checkpoint_io_done(&mut self, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        if let (Phase::Found { to }, Err(error)) = (self.checkpoint.phase, result) {
+            let offset = self.area_offset(self.checkpoint.generation, cx);
+            cx.event(Event::DeviceFailed { device: device(to), op: Op::Write, offset, error });
+            cx.fail_member(device(to));
+            // The one that is left has the head that was found.
+            self.end_checkpoint(cx);
+            self.begin_checkpoint(cx);
+            return;
+        }
         if let Err(error) = result {
             let offset = self.area_offset(self.checkpoint.generation, cx);
             cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Write, offset, error });
@@ -250,7 +262,7 @@ impl Lane {
         }
         match self.checkpoint.phase {
             Phase::Body => self.write_batch(cx),
-            Phase::Found => self.checkpoint.phase = Phase::FoundDurable,
+            Phase::Found { .. } => self.checkpoint.phase = Phase::FoundDurable,
             Phase::Void => self.checkpoint.phase = Phase::VoidDurable,
             Phase::Head => self.checkpoint.phase = Phase::HeadDurable,
             Phase::Resting | Phase::FoundDurable | Phase::VoidDurable | Phase::LogDurable | Phase::HeadDurable => {}
@@ -284,7 +296,8 @@ impl Lane {
     /// Gives up: the cache device failed, or there are more entries than the area has room for. The next has another generation,
     /// but the same area: the other still holds the last whole checkpoint.
     fn abandon_checkpoint(&mut self, cx: &mut Cx<'_>) {
-        self.checkpoint.generation += 1;
+        let begun = !matches!(self.checkpoint.phase, Phase::FoundDurable | Phase::Void | Phase::VoidDurable);
+        self.checkpoint.generation += u64::from(begun);
         self.end_checkpoint(cx);
     }
 

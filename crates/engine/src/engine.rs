@@ -25,7 +25,7 @@ use crate::index::Flat;
 use crate::io::{Control, DeviceError, Effects, Input};
 use crate::lane::{Lane, Lanes, OwnLanes};
 use crate::memory::Memory;
-use crate::mirror::{MIRRORED, Members, State};
+use crate::mirror::{MIRRORED, Members};
 use crate::options::Options;
 use crate::persist::{PERSIST_FLUSH, PERSIST_WRITE, Persist};
 use crate::policy::Window;
@@ -380,7 +380,7 @@ impl Coordinator {
         if core::mem::take(&mut cx.shared.members.lead_changed) {
             lanes.iter_mut().for_each(|lane| lane.lead_changed(cx));
         }
-        if cx.shared.members.other().is_none() && cx.shared.members.state != State::Pairing {
+        if cx.shared.members.other().is_none() {
             lanes.iter_mut().for_each(|lane| lane.elsewhere.clear());
         }
         while !cx.shared.members.ended.is_empty() {

@@ -119,9 +119,19 @@ impl Members {
     /// The other member, if reading from it makes sense.
     pub(crate) const fn other(&self) -> Option<u8> {
         match self.state {
-            State::Whole | State::Leaving { .. } | State::Broken => Some(1 - self.lead),
-            State::Single | State::Syncing | State::Pairing => None,
+            State::Whole | State::Pairing | State::Leaving { .. } | State::Broken => Some(1 - self.lead),
+            State::Single | State::Syncing => None,
         }
+    }
+
+    /// Whether this member is out, and the other one is left.
+    pub(crate) fn is_out(&self, member: u8) -> bool {
+        !self.counts(member) && self.counts(1 - member)
+    }
+
+    /// The member beside this one that counts: of two the other one, or the one that is left.
+    pub(crate) fn beside(&self, member: u8) -> Option<u8> {
+        Some(1 - member).filter(|other| self.counts(*other))
     }
 
     /// The number that a new member would have.
@@ -244,6 +254,10 @@ impl Cx<'_> {
             State::Whole => self.leave_out(out),
             State::Syncing | State::Pairing if out != members.lead => self.leave_out(out),
             State::Single | State::Syncing | State::Pairing | State::Broken => {
+                if members.state == State::Pairing {
+                    // The new member was to count, and doesn't (test: `a_lead_that_fails_beside_a_new_mirror_is_known_as_failed`).
+                    self.shared.superblock.pairing.mirror = Mirror::Alone;
+                }
                 if members.state != State::Broken {
                     (members.state, members.to_record) = (State::Single, false);
                 }

@@ -154,6 +154,11 @@ impl Lane {
         self.elsewhere.values().filter(|copies| **copies == Copies::OfLead).count() as u64
     }
 
+    /// Whether the lead can't be read where a dirty block is.
+    pub(crate) fn reads_elsewhere(&self) -> bool {
+        self.elsewhere.values().any(|copies| *copies != Copies::OfLead)
+    }
+
     /// A block could not be read from a member, or is not what it should be there (`Ok`). `None`: there is another copy to try. Else what is known of
     /// it: that it can't be read now, or that no copy is what it should be.
     pub(crate) fn try_other(

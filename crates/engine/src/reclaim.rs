@@ -157,7 +157,7 @@ impl Lane {
 
     /// Whether a dirty block can't be read where it should be: then none is moved.
     fn has_trouble(&self, cx: &Cx<'_>) -> bool {
-        !(cx.shared.lost.is_empty() && self.suspect.is_empty() && self.elsewhere.is_empty())
+        !(cx.shared.lost.is_empty() && self.suspect.is_empty()) || self.reads_elsewhere()
     }
 
     /// Whether the dirty blocks of a segment are to be moved, now or when the log takes more. Not while anybody reads from it: who finds a block
@@ -165,7 +165,7 @@ impl Lane {
     fn is_to_move(&self, segment: u32, cx: &Cx<'_>) -> bool {
         let Segment { dirty, pins, .. } = self.log.segments[segment as usize];
         let (part, room) = if self.reclaim.compacting == Some(segment) {
-            (COMPACTED_PART, self.log.room_to_compact() > 0 && self.elsewhere.is_empty())
+            (COMPACTED_PART, self.log.room_to_compact() > 0 && !self.reads_elsewhere())
         } else {
             (MOVED_PART, self.log.has_room_to_move() && !self.has_trouble(cx))
         };

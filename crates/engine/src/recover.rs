@@ -251,7 +251,7 @@ impl Lane {
                 let tag = cx.shared.cache_tag;
                 let block = cx.mem.bytes(blocks_span(it.buf, 0, 1));
                 let header = CheckpointHeader::decode(block).filter(|it| it.fits(&cx.shared.superblock, area));
-                // All zeroes is what formatting and repair leave.
+                // All zeroes is what formatting and repair leave, and an opening that was cut off.
                 let lost = header.is_none() && block.iter().any(|byte| *byte != 0);
                 let header = header.filter(|it| it.cache_tag == tag && u32::from(it.lane) == lane);
                 self.take_head(it, area, header, lost, cx)
@@ -265,6 +265,8 @@ impl Lane {
                     }
                     taken => taken?,
                 }
+                // Each block, and the log behind it, is asked of the lead first.
+                it.turn_back(cx);
                 if let Some(read) = self.next_body_read(it, header, cx) {
                     return Ok(Some(read));
                 }
@@ -285,6 +287,8 @@ impl Lane {
                 self.take_ahead(it, cx);
                 self.look_ahead(it, cx)
             }
+            // It was left out while it was read: what it alone may have is not in the log (test: `a_commit_of_a_member_that_fails_during_replay_is_not_taken`).
+            Phase::Verify if cx.shared.members.is_out(it.member) => Ok(self.next_verify_read(it, cx)),
             Phase::Verify if !self.front_is_whole(it, cx) => self.not_whole(it, None, cx),
             // Nothing proves that both have it, but from now on it counts.
             Phase::Verify if cx.shared.members.state == State::Whole => {
@@ -472,7 +476,7 @@ impl Lane {
         if self.log.open_streams() {
             cx.shared.up.push(Up::Recovered { commits: it.commits });
             // Before anything is written: from here on replay starts with this opening's commits.
-            self.begin_first_checkpoint(it.header, cx);
+            self.begin_first_checkpoint(it.found[it.area as usize], cx);
         } else {
             cx.shared.up.push(Up::OpenFailed(OpenError::NoFreeSegments { lane: self.id as u32 }));
         }

@@ -81,7 +81,7 @@ impl Lane {
     /// `a_power_cut_while_a_log_is_compacted`).
     pub(super) fn compact(&mut self, cx: &Cx<'_>) -> Option<u32> {
         let compacting = self.reclaim.compacting.is_some();
-        if !cx.shared.away || compacting || !self.elsewhere.is_empty() {
+        if !cx.shared.away || compacting || self.reads_elsewhere() {
             return None;
         }
         let most = (self.log.segment_slots() / COMPACTED_PART).min(self.log.room_to_compact());

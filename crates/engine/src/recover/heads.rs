@@ -53,8 +53,9 @@ impl Lane {
         }
         let generation = |area: usize| it.found[area].map(|(header, _)| header.generation);
         it.area = u32::from(generation(1) > generation(0));
-        let (header, member) = it.found[it.area as usize].ok_or(OpenError::NoCheckpoint { lane })?;
-        it.turn_to(member);
+        let (header, _) = it.found[it.area as usize].ok_or(OpenError::NoCheckpoint { lane })?;
+        // The body was on both before the head was on either.
+        it.turn_back(cx);
         it.header = Some(header);
         self.checkpoint.generation = header.generation;
         if header.seq == 0 {

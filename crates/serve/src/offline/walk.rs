@@ -107,7 +107,7 @@ impl Reader<'_> {
             let Some(block) = self.sound_block(DamageKind::Checkpoint, offset) else { continue };
             match self.decode_head(lane, area, &block) {
                 Some(head) => found.push((area, head)),
-                // Never written since the format.
+                // Never written since the format, or void: an opening of a mirrored cache was cut off.
                 None if block.iter().all(|byte| *byte == 0) => {}
                 None => self.report(DamageKind::Checkpoint, offset, "a checkpoint head", "a damaged or foreign block"),
             }

@@ -307,6 +307,28 @@ fn what_a_mirror_has_is_not_lost() {
     leave(client);
 }
 
+/// The same if the other device can't be read any more at all: but for what was not copied.
+#[test]
+fn what_only_a_mirror_can_read_is_not_lost() {
+    let mut client = lost();
+    client.world.cache.faults.heal();
+    client.world.control(Control::Drain(false));
+    write_and_flush(&mut client, 9);
+    client.world.control(Control::AddMirror);
+    client.world.pass(SECOND_NS / 2);
+    client.world.cache.faults.fail_range(0..u64::MAX, Some(Op::Read), DeviceError::Io);
+    client.world.control(Control::Drain(true));
+    assert!(client.world.drive_until(|world| world.engine().status().lost.len() == 2));
+    await_mirror(&mut client, 1);
+    client.read(0, 9 * 8, 8);
+    client.finish();
+    assert_eq!(client.take_failed(), []);
+    let lost: Vec<u64> = client.world.engine().status().lost.iter().map(|key| key.block.0).collect();
+    assert!(!lost.contains(&9), "{lost:?}");
+    client.world.cache.faults.heal();
+    leave(client);
+}
+
 /// The lost block is being replaced on the origin when it can be read again: destage must not bring it back there.
 #[test]
 fn what_is_being_replaced_is_not_found_again_for_a_mirror() {
@@ -547,4 +569,88 @@ fn a_checkpoint_that_rots_on_one_is_read_from_the_other() {
         client.read_all();
         assert_eq!(client.take_failed(), []);
     }
+}
+
+/// A part of the checkpoint has rotted on the lead, and the log on the other member: each is read where it is whole.
+#[test]
+fn a_log_is_read_from_the_lead_though_its_checkpoint_is_not() {
+    let spec = WorldSpec { mirrored: true, ..WorldSpec::default() };
+    let superblock = spec.superblock();
+    for block in [0, 2] {
+        let mut client = Client::fresh(spec.clone());
+        (0..20).for_each(|nth| _ = client.write(0, nth * 64, 64, true));
+        client.stop();
+        client.open();
+        client.write(0, 100, 8, true);
+        client.finish();
+        client.crash(7, Fate::Kept, Fate::Lost);
+        for area in 0..2 {
+            client.world.cache.inner_mut().corrupt(superblock.checkpoint_offset(0, area) + block * BLOCK_BYTES + 100);
+        }
+        for slot in 0..superblock.segments_per_lane * superblock.segment_blocks {
+            client.world.member_mut(1).unwrap().inner_mut().corrupt(superblock.slot_offset(0, slot) + 100);
+        }
+        client.open();
+        nobody_noticed(&mut client);
+    }
+}
+
+/// The member that replay reads fails while another lane is done: what only that one had of the log's end is no part of it, since nobody else has its data
+/// (torture, seed 1795810602588).
+#[test]
+fn a_commit_of_a_member_that_fails_during_replay_is_not_taken() {
+    const DURABLE: u64 = 32;
+    let mut replayed = Vec::new();
+    for (seed, nth) in (0..8).flat_map(|seed| (5..10).map(move |nth| (seed, nth))) {
+        let options = Options { commit_age_max_ns: 1_000_000, ..spec().options };
+        let mut client = Client::fresh(WorldSpec { lanes: 4, options, ..spec() });
+        client.world.origins[0].faults.fail_range(0..u64::MAX, Some(Op::Write), DeviceError::Io);
+        // All in one lane, each a commit of its own: durable, then not.
+        for (flush, block) in
+            [true, false].into_iter().flat_map(|flush| (64..64 + DURABLE).map(move |block| (flush, block)))
+        {
+            client.write(0, block * 8, 8, false);
+            if flush {
+                client.flush(0);
+            }
+            client.finish();
+            client.world.pass(2_000_000);
+        }
+        client.world.mirror_fate = Some(Fate::Lost);
+        client.crash(seed, Fate::Kept, Fate::Lost);
+        client.world.cache.faults.fail_nth(nth, Some(Op::Flush), DeviceError::Io);
+        replayed.push(client.open().commits_replayed);
+        nobody_noticed(&mut client);
+        leave(client);
+    }
+    assert!(replayed.iter().any(|commits| (DURABLE + 1..2 * DURABLE).contains(commits)), "{replayed:?}");
+}
+
+/// The next daemon says that the cache failed, not that the other member is missing.
+#[test]
+fn a_lead_that_fails_beside_a_new_mirror_is_known_as_failed() {
+    let mut failed_then = 0;
+    for events in 0..60 {
+        let mut client = Client::fresh(WorldSpec { mirrored: false, ..spec() });
+        write_and_flush(&mut client, 7);
+        client.world.put_beside();
+        client.world.control(Control::AddMirror);
+        for _ in 0..events {
+            // What is being recorded keeps that the mirror is whole from being recorded.
+            client.world.control(Control::SetMode { origin: OriginId(0), mode: Mode::Writeback });
+            client.world.step();
+        }
+        let filling = matches!(client.world.engine().status().mirror, MirrorStatus::Syncing { .. });
+        client.world.cache.faults.fail_nth(0, Some(Op::Flush), DeviceError::Io);
+        write_and_flush(&mut client, 9);
+        client.world.drive_until(|world| world.engine().status().cache_failed);
+        if !client.world.engine().status().cache_failed {
+            continue;
+        }
+        client.finish();
+        client.crash(events, Fate::Kept, Fate::Kept);
+        assert!(client.world.can_open() && client.world.must_not_open(), "after {events} events");
+        failed_then += u64::from(filling);
+    }
+    assert!(failed_then > 5, "{failed_then}");
 }
