@@ -21,7 +21,7 @@ const STEPS: [Step; 10] = [
     Step { name: "crash sweep", cargo: &["x", "sweep"] },
     Step { name: "torture, fresh seeds", cargo: &["x", "torture", "--seconds", "60"] },
     Step { name: "planted bugs are caught", cargo: &["x", "torture", "--canaries"] },
-    Step { name: "fuzz", cargo: &["x", "fuzz", "--seconds", "20", "--unguided"] },
+    Step { name: "fuzz", cargo: &["x", "fuzz", "--seconds", "12", "--unguided"] },
     // Two tests at a time: each is a client, a daemon, and often a file system.
     Step { name: "release build, end to end", cargo: &["x", "e2e", "--test-threads=2"] },
 ];

@@ -15,7 +15,7 @@ fn random_lives() {
 #[test]
 fn threads_change_no_effect() {
     let mut turns = Vec::new();
-    for seed in (0..48).filter(|seed| Plan::from_seed(*seed).spec.lanes > 1) {
+    for seed in (0..32).filter(|seed| Plan::from_seed(*seed).spec.lanes > 1) {
         let with = |helpers| {
             let mut plan = Plan::from_seed(seed);
             (plan.spec.apart, plan.spec.batches) = (helpers, true);
@@ -26,7 +26,7 @@ fn threads_change_no_effect() {
         assert_eq!(alone, with(Some(3)), "seed {seed}");
         turns.push(alone.turns_apart);
     }
-    assert!(turns.iter().filter(|turns| **turns > 50).count() > 5, "lanes hardly ever worked apart: {turns:?} times");
+    assert!(turns.iter().filter(|turns| **turns > 50).count() > 4, "lanes hardly ever worked apart: {turns:?} times");
 }
 
 /// What a reproducing line says is what is lived.
