@@ -11,7 +11,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use flashfront_device::sim::{Fate, RamDisk};
 use flashfront_device::wrap::Inject;
 use flashfront_device::{Arena, Device, DeviceIo, Done, Rng};
-use flashfront_engine::format::Mirror;
+use flashfront_engine::format::{Mirror, Pairing, Superblock};
 use flashfront_engine::{
     BLOCK_BYTES, BLOCK_SECTORS, Control, Counters, DeviceId, Effect, Effects, Engine, Event, Input, Io, Lba, Memory,
     Op, OpenError, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span, Time, Token,
@@ -152,22 +152,31 @@ impl World {
     pub fn begin_open(&mut self) {
         assert!(!self.must_not_open(), "the cache failed, but is opened again");
         (self.counters, self.ready) = (Counters::default(), false);
+        let superblock = self.write_superblocks(&[0, 1]);
+        self.alone = false;
+        let engine = Engine::new(superblock, self.spec.engine_options(), self.now);
+        self.engine = Some(engine.expect("the origins of a test can be indexed"));
+        self.input(Input::Timer);
+    }
+
+    /// Writes the superblock of the next opening to these members, as far as they count.
+    ///
+    /// # Panics
+    /// If the cache can't be opened.
+    pub fn write_superblocks(&mut self, members: &[u8]) -> Superblock {
         let chosen = self.chosen().expect("one copy of the superblock is whole");
         let mut superblock = chosen.unwrap_or_else(|error| panic!("the cache does not open: {error}"));
         superblock.epoch += 1;
         superblock.update += 1;
         superblock.clean = false;
-        let whole = superblock.pairing.mirror == Mirror::Whole;
-        for member in (0..2).filter(|member| whole || *member == superblock.pairing.lead) {
+        let Pairing { mirror, lead, .. } = superblock.pairing;
+        for &member in members.iter().filter(|member| mirror == Mirror::Whole || **member == lead) {
             let disk = self.member_mut(member).expect("the device that the superblock was read from");
             write_superblock(disk.inner_mut(), &superblock, member);
             // A daemon makes the new epoch durable, and with it what one before it had written.
             disk.inner_mut().flush();
         }
-        self.alone = false;
-        let engine = Engine::new(superblock, self.spec.engine_options(), self.now);
-        self.engine = Some(engine.expect("the origins of a test can be indexed"));
-        self.input(Input::Timer);
+        superblock
     }
 
     /// Opens the cache.

@@ -30,6 +30,13 @@ impl Life {
         self.crash();
         while one_in(&mut self.rng, 3) && self.client.world.can_open() && !self.client.world.must_not_open() {
             self.before_opening();
+            if one_in(&mut self.fate_rng, 4) {
+                // Not even the superblocks are written of both members.
+                let only = self.fate_rng.below(2) as u8;
+                self.client.world.write_superblocks(&[only]);
+                self.crash();
+                continue;
+            }
             self.client.world.begin_open();
             for _ in 0..self.rng.below(60) {
                 self.client.world.step();
