@@ -106,13 +106,19 @@ impl Lane {
     /// Begins the checkpoint of an opening, which found this head on this member.
     pub(crate) fn begin_first_checkpoint(&mut self, found: Option<(CheckpointHeader, u8)>, cx: &mut Cx<'_>) {
         let to_other = found.and_then(|(header, on)| Some((header, cx.shared.members.beside(on)?)));
-        let Some((header, to)) = to_other else {
+        if to_other.is_none() && !cx.shared.members.is_leaving() {
             // A daemon makes durable what is on one device before it opens it.
             self.begin_checkpoint(cx);
             return;
-        };
+        }
         let buf = cx.alloc(BATCH_BLOCKS);
-        (self.checkpoint.phase, self.checkpoint.buf) = (Phase::Found { to }, Some(buf));
+        self.checkpoint.buf = Some(buf);
+        let Some((header, to)) = to_other else {
+            // Which waits until it is recorded that the other one is out.
+            self.void_next_head(cx);
+            return;
+        };
+        self.checkpoint.phase = Phase::Found { to };
         let block = blocks_span(buf, 0, 1);
         header.encode_into(cx.mem.bytes_mut(block));
         let io = self.ios.insert(LaneIo::Checkpoint);
@@ -248,9 +254,12 @@ impl Lane {
             let offset = self.area_offset(self.checkpoint.generation, cx);
             cx.event(Event::DeviceFailed { device: device(to), op: Op::Write, offset, error });
             cx.fail_member(device(to));
-            // The one that is left has the head that was found.
-            self.end_checkpoint(cx);
-            self.begin_checkpoint(cx);
+            if cx.shared.cache_failed {
+                self.end_checkpoint(cx);
+            } else {
+                // The one that is left has the head that was found.
+                self.void_next_head(cx);
+            }
             return;
         }
         if let Err(error) = result {

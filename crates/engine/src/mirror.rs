@@ -107,7 +107,7 @@ impl Members {
     }
 
     /// Whether what this member holds counts.
-    const fn counts(&self, member: u8) -> bool {
+    pub(crate) const fn counts(&self, member: u8) -> bool {
         match self.state {
             State::Single | State::Syncing | State::Pairing => member == self.lead,
             State::Whole => true,
@@ -122,6 +122,11 @@ impl Members {
             State::Whole | State::Pairing | State::Leaving { .. } | State::Broken => Some(1 - self.lead),
             State::Single | State::Syncing => None,
         }
+    }
+
+    /// Whether one is out, and that is not recorded yet.
+    pub(crate) const fn is_leaving(&self) -> bool {
+        matches!(self.state, State::Leaving { .. })
     }
 
     /// Whether this member is out, and the other one is left.

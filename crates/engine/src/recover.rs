@@ -86,6 +86,8 @@ pub(crate) struct Recovery {
     reading: u64,
     /// The member of a mirrored cache that is read.
     member: u8,
+    /// A read of the checkpoint from the lead failed.
+    lead_fails: bool,
     /// As one of them has it the log ends here, and the other is asked.
     ended: bool,
     next_seq: u64,
@@ -159,6 +161,7 @@ impl Lane {
                 ahead: Ahead::default(),
                 reading: 0,
                 member: cx.shared.members.lead,
+                lead_fails: false,
                 ended: false,
                 next_seq: 1,
                 durable_seq: 0,
@@ -192,6 +195,7 @@ impl Lane {
         let step = match result {
             Ok(()) => self.recover_step(&mut recovery, cx),
             Err(_) if matches!(recovery.phase, Phase::Area(_) | Phase::Body) && recovery.turn_to_other(cx) => {
+                recovery.lead_fails = true;
                 Ok(self.checkpoint_read(&mut recovery, cx))
             }
             // What the first one has is enough, if it is all that there is.
@@ -203,7 +207,13 @@ impl Lane {
                 let device = device(1 - recovery.member);
                 cx.event(Event::DeviceFailed { device, op: Op::Write, offset: recovery.reading, error });
                 cx.fail_member(device);
-                self.recover_step(&mut recovery, cx)
+                if cx.shared.members.counts(recovery.member) {
+                    self.recover_step(&mut recovery, cx)
+                } else {
+                    // Nobody who is left has it.
+                    recovery.pending.clear();
+                    Ok(None)
+                }
             }
             // Nor is what lies behind the end needed, if nothing there can be read.
             Err(_) if recovery.phase == Phase::Ahead => {
@@ -214,7 +224,7 @@ impl Lane {
                 // It may be a block behind the header that can't be read.
                 (Phase::Head(_), Some(slot)) => Ok(Some((cx.shared.superblock.slot_offset(self.id as u32, slot), 1))),
                 (Phase::Head(_), None) if recovery.turn_to_other(cx) => self.recover_step(&mut recovery, cx),
-                (Phase::Head(_), None) if recovery.ended => {
+                (Phase::Head(_), None) if recovery.ended && cx.shared.members.beside(recovery.member).is_some() => {
                     self.leave_out(&mut recovery, error, cx);
                     self.look_ahead(&mut recovery, cx)
                 }
@@ -265,11 +275,14 @@ impl Lane {
                     }
                     taken => taken?,
                 }
-                // Each block, and the log behind it, is asked of the lead first.
-                it.turn_back(cx);
+                // Each batch is asked of the lead first; but not of one that makes us wait for its errors.
+                if !it.lead_fails {
+                    it.turn_back(cx);
+                }
                 if let Some(read) = self.next_body_read(it, header, cx) {
                     return Ok(Some(read));
                 }
+                it.turn_back(cx);
                 if it.entries_read != header.entries {
                     let offset = cx.shared.superblock.checkpoint_offset(lane, it.area);
                     return Err(OpenError::CheckpointDamaged { lane, offset });
@@ -325,7 +338,7 @@ impl Lane {
                 again.then(|| self.front(it, cx)).ok_or(OpenError::Read { offset: it.reading, error })
             }
             _ => {
-                if let Some(error) = error {
+                if let Some(error) = error.filter(|_| cx.shared.members.beside(it.member).is_some()) {
                     self.leave_out(it, error, cx);
                 }
                 it.pending.clear();
