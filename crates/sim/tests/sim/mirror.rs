@@ -654,3 +654,40 @@ fn a_lead_that_fails_beside_a_new_mirror_is_known_as_failed() {
     }
     assert!(failed_then > 5, "{failed_then}");
 }
+
+/// Both members fail, one after the other, while the cache opens, and then the power: what was whole before is whole after, or it is known that the
+/// cache failed.
+#[test]
+fn both_members_may_fail_while_it_opens() {
+    let origin = OriginSpec { size_bytes: 64 << 10, ..spec().origins[0] };
+    let mut opened_again = 0;
+    for seed in 0..300 {
+        let mut rng = Rng::new(seed);
+        let mut client = Client::fresh(WorldSpec { lanes: 4, stripe_blocks: 2, origins: vec![origin], ..spec() });
+        client.world.origins[0].faults.fail_range(0..u64::MAX, Some(Op::Write), DeviceError::Io);
+        (0..8).for_each(|block| write_and_flush(&mut client, block * 2));
+        client.stop();
+        for _ in 0..1 + rng.below(2) {
+            client.crash(rng.next_u64(), Fate::Mixed, Fate::Lost);
+            client.world.begin_open();
+            (0..rng.below(60)).for_each(|_| _ = client.world.step());
+        }
+        client.crash(rng.next_u64(), Fate::Mixed, Fate::Lost);
+        let first = rng.below(2) as u8;
+        for (member, op) in [(first, Op::Flush), (1 - first, Op::Write)] {
+            client.world.member_mut(member).unwrap().faults.fail_nth(rng.below(12), Some(op), DeviceError::Io);
+        }
+        client.world.begin_open();
+        (0..rng.below(120)).for_each(|_| _ = client.world.step());
+        client.world.heal();
+        client.crash(rng.next_u64(), Fate::Mixed, Fate::Lost);
+        assert!(client.world.can_open(), "seed {seed}");
+        if client.world.must_not_open() {
+            continue;
+        }
+        client.open();
+        nobody_noticed(&mut client);
+        opened_again += 1;
+    }
+    assert!(opened_again > 50, "{opened_again}");
+}
