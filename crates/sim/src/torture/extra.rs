@@ -58,7 +58,7 @@ impl Extra {
     ];
 
     /// What this seed's life has: in three of five nothing, so that most lives remain what they were, else half of all, of what makes a
-    /// cache large an eighth, since such lives take ten times as long.
+    /// cache large an eighth, since the engine's checks after each input walk all of it.
     pub(super) fn draw(rng: &mut Rng) -> Vec<Self> {
         let any = rng.below(5) < 2;
         let odds = |extra: Self| if matches!(extra, Self::LargeSegments | Self::ManyLanes) { 8 } else { 2 };

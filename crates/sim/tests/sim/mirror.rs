@@ -452,12 +452,11 @@ fn power_cuts_while_it_opens_leave_a_checkpoint_on_either_device() {
         client.world.origins[0].faults.fail_range(0..u64::MAX, Some(Op::Write), DeviceError::Io);
         write_and_flush(&mut client, 7);
         client.stop();
-        let heads = |client: &Client| client.world.engine().status().counters.checkpoints;
         for _ in 0..2 {
             client.crash(rng.next_u64(), Fate::Mixed, Fate::Lost);
             client.world.begin_open();
             (0..rng.below(40)).for_each(|_| _ = client.world.step());
-            reached_head += u64::from(heads(&client) > 0);
+            reached_head += u64::from(client.world.engine().status().counters.checkpoints > 0);
         }
         client.crash(rng.next_u64(), Fate::Mixed, Fate::Lost);
         client.world.take_away(rng.below(2) as u8);
