@@ -20,6 +20,7 @@ use crate::config::{DirtyLimit, Size, mode_option};
 use crate::report::StatusReport;
 
 mod client;
+mod places;
 mod server;
 mod socket;
 #[cfg(test)]
@@ -31,9 +32,9 @@ pub use socket::{BindError, SocketFile, bind};
 
 /// The longest line either way but for a status with many lost ranges.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
-/// The most clients at a time; the next one waits in the kernel's queue.
+/// The most clients at a time. For the next one the connection of an idle client is closed.
 pub const CONNECTIONS_MAX: usize = 16;
-/// How long a client may take for one line, and for reading its answer.
+/// How long a client may take for one line, and for reading its answer; then its connection is closed.
 pub const LINE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the pump may take for an answer. It answers between two turns of its loop, so this
 /// is not reached unless it hangs.

@@ -2,11 +2,11 @@
 //! The daemon's end of the control socket: one thread accepts, one thread serves each client.
 //!
 //! Threads and not the pump's poll, because a client may send half a line and sleep; they cost
-//! nothing while nobody asks. Dropping the [`Server`] ends them all and removes the socket.
+//! nothing while nobody asks. The accepting thread also watches the clock for all clients, and closes the connection of
+//! an idle client when a new one needs its place ([`Places`]). Dropping the [`Server`] ends all threads and removes the
+//! socket.
 
-use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token, Waker};
 
+use super::places::Places;
 use super::socket::{BindError, SocketFile, bind};
 use super::{CONNECTIONS_MAX, Caller, LINE_BYTES_MAX, LINE_TIMEOUT, Response};
 
@@ -22,6 +23,8 @@ const SOCKET: Token = Token(0);
 const STOP: Token = Token(1);
 /// When to accept again, if descriptors or memory have run out.
 const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
+/// How long a client may take to read its answer when the daemon ends.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
 
 /// A running control socket.
 #[derive(Debug)]
@@ -38,11 +41,11 @@ impl Server {
     /// # Errors
     /// [`BindError`].
     pub fn start(path: &Path, caller: Caller) -> Result<Self, BindError> {
-        Self::with_timeout(path, caller, LINE_TIMEOUT)
+        Self::with_patience(path, caller, LINE_TIMEOUT)
     }
 
     /// As [`Server::start`], with another patience.
-    pub(super) fn with_timeout(path: &Path, caller: Caller, timeout: Duration) -> Result<Self, BindError> {
+    pub(super) fn with_patience(path: &Path, caller: Caller, patience: Duration) -> Result<Self, BindError> {
         let fail = |source: io::Error| BindError::Io { path: path.to_owned(), source };
         let (listener, file) = bind(path)?;
         let mut listener = mio::net::UnixListener::from_std(listener);
@@ -50,7 +53,7 @@ impl Server {
         poll.registry().register(&mut listener, SOCKET, Interest::READABLE).map_err(fail)?;
         let stop = Arc::new(Waker::new(poll.registry(), STOP).map_err(fail)?);
         let clients = Arc::new(Clients::default());
-        let acceptor = Acceptor { poll, listener, clients: Arc::clone(&clients), caller, timeout };
+        let acceptor = Acceptor { poll, listener, clients: Arc::clone(&clients), caller, patience };
         let thread =
             std::thread::Builder::new().name("control".to_owned()).spawn(move || acceptor.run()).map_err(fail)?;
         Ok(Self { stop, clients, thread: Some(thread), _file: file })
@@ -70,17 +73,17 @@ impl Drop for Server {
     }
 }
 
-/// Who is connected.
+/// The connected clients, for all threads.
 #[derive(Debug, Default)]
 struct Clients {
     list: Mutex<List>,
-    left: Condvar,
+    /// A client has left, or become idle.
+    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct List {
-    streams: HashMap<u64, UnixStream>,
-    next: u64,
+    places: Places,
     closed: bool,
 }
 
@@ -90,38 +93,69 @@ impl Clients {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a free place; false if the server ends.
-    fn wait_for_place(&self) -> bool {
-        let full = |list: &mut List| list.streams.len() >= CONNECTIONS_MAX && !list.closed;
-        let list = self.left.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
-        !list.closed
+    /// Waits for a free place, which an idle client makes at once. `None`: the server ends. Else whether a client was
+    /// closed for that.
+    fn wait_for_place(&self) -> Option<bool> {
+        let (mut list, mut closed_one) = (self.lock(), false);
+        while !list.closed && list.places.len() >= CONNECTIONS_MAX {
+            closed_one |= list.places.make_room();
+            list = self.changed.wait(list).unwrap_or_else(PoisonError::into_inner);
+        }
+        (!list.closed).then_some(closed_one)
     }
 
     /// `None` if the server ends: nobody would wake a reader of this stream.
     fn add(&self, stream: UnixStream) -> Option<u64> {
         let mut list = self.lock();
-        if list.closed {
-            return None;
-        }
-        list.next += 1;
-        let id = list.next;
-        list.streams.insert(id, stream);
-        Some(id)
+        (!list.closed).then(|| list.places.add(stream, Instant::now()))
+    }
+
+    /// The daemon has the client's command. Returns false if the client was told to go meanwhile.
+    fn asks(&self, id: u64) -> bool {
+        self.lock().places.asks(id)
+    }
+
+    /// The server waits for the client.
+    fn idles(&self, id: u64) {
+        self.lock().places.idles(id, Instant::now());
+        self.changed.notify_all();
     }
 
     fn remove(&self, id: u64) {
-        self.lock().streams.remove(&id);
-        self.left.notify_one();
+        self.lock().places.remove(id);
+        self.changed.notify_all();
+    }
+
+    /// Closes the connections of clients that were idle for too long, and says how long to wait until the next look.
+    fn close_overdue(&self, patience: Duration) -> Option<Duration> {
+        let (mut list, now) = (self.lock(), Instant::now());
+        let closed = list.places.close_overdue(now, patience);
+        if closed > 0 {
+            tracing::debug!(
+                "control socket: {closed} closed that sent no command, or read no answer, for {patience:?}"
+            );
+        }
+        list.places.next_overdue(now, patience).map(|at| at.saturating_duration_since(now))
     }
 
     fn close(&self) {
         let mut list = self.lock();
         list.closed = true;
-        for stream in list.streams.values() {
-            // Readers see the end of the stream; an answer under way still gets out.
-            let _ = stream.shutdown(Shutdown::Read);
+        list.places.stop_reading();
+        self.changed.notify_all();
+    }
+
+    /// Waits until all clients have left. Who doesn't read its answer is not waited for.
+    fn leave(&self) {
+        let deadline = Instant::now() + LAST_ANSWER;
+        let mut list = self.lock();
+        while list.places.len() > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return list.places.close_all();
+            }
+            list = self.changed.wait_timeout(list, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        self.left.notify_all();
     }
 }
 
@@ -130,7 +164,7 @@ struct Acceptor {
     listener: mio::net::UnixListener,
     clients: Arc<Clients>,
     caller: Caller,
-    timeout: Duration,
+    patience: Duration,
 }
 
 impl Acceptor {
@@ -138,9 +172,12 @@ impl Acceptor {
         let mut events = Events::with_capacity(4);
         let mut threads: Vec<JoinHandle<()>> = Vec::new();
         let mut refused = false;
+        let mut crowded = false;
         'serve: loop {
+            let overdue = self.clients.close_overdue(self.patience);
             // Who could not be accepted waits in the kernel's queue, of which there is no second event.
-            if let Err(error) = self.poll.poll(&mut events, refused.then_some(ACCEPT_AGAIN))
+            let again = refused.then_some(ACCEPT_AGAIN);
+            if let Err(error) = self.poll.poll(&mut events, overdue.into_iter().chain(again).min())
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 tracing::error!("control socket: {error}; status, set and drain no longer work");
@@ -149,18 +186,24 @@ impl Acceptor {
             if events.iter().any(|event| event.token() == STOP) {
                 break;
             }
-            threads.retain(|thread| !thread.is_finished());
             let told = std::mem::take(&mut refused);
             loop {
-                if !self.clients.wait_for_place() {
-                    break 'serve;
-                }
                 match self.listener.accept() {
-                    Ok((stream, _)) => match self.serve(stream.into()) {
-                        Ok(Some(thread)) => threads.push(thread),
-                        Ok(None) => break 'serve,
-                        Err(error) => tracing::warn!("control client refused: {error}"),
-                    },
+                    Ok((stream, _)) => {
+                        let Some(closed_one) = self.clients.wait_for_place() else { break 'serve };
+                        if closed_one && !crowded {
+                            tracing::warn!(
+                                "control socket: {CONNECTIONS_MAX} clients at a time, and more come: the ones that are idle for longest are closed. Does a program leave its connections open?"
+                            );
+                        }
+                        crowded = closed_one;
+                        threads.retain(|thread| !thread.is_finished());
+                        match self.serve(stream.into()) {
+                            Ok(Some(thread)) => threads.push(thread),
+                            Ok(None) => break 'serve,
+                            Err(error) => tracing::warn!("control client refused: {error}"),
+                        }
+                    }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) => {
                         refused = true;
@@ -172,7 +215,10 @@ impl Acceptor {
                 }
             }
         }
+        self.clients.close();
+        self.clients.leave();
         for thread in threads {
+            // A panic there was reported by the panic hook; here is nothing more to do about it.
             let _ = thread.join();
         }
     }
@@ -180,13 +226,12 @@ impl Acceptor {
     /// Starts a client's thread; `None` if the server ends.
     fn serve(&self, stream: UnixStream) -> io::Result<Option<JoinHandle<()>>> {
         stream.set_nonblocking(false)?;
-        stream.set_write_timeout(Some(self.timeout))?;
         let Some(id) = self.clients.add(stream.try_clone()?) else {
             return Ok(None);
         };
-        let (clients, caller, timeout) = (Arc::clone(&self.clients), self.caller.clone(), self.timeout);
+        let (clients, caller) = (Arc::clone(&self.clients), self.caller.clone());
         let spawned = std::thread::Builder::new().name("control-client".to_owned()).spawn(move || {
-            if let Err(error) = talk(stream, &caller, timeout) {
+            if let Err(error) = talk(stream, &caller, &clients, id) {
                 tracing::debug!("control client: {error}");
             }
             clients.remove(id);
@@ -199,10 +244,10 @@ impl Acceptor {
 }
 
 /// Serves one client until it leaves, is too slow, or sends a line that is too long.
-fn talk(mut stream: UnixStream, caller: &Caller, timeout: Duration) -> io::Result<()> {
+fn talk(mut stream: UnixStream, caller: &Caller, clients: &Clients, id: u64) -> io::Result<()> {
     let mut received = Vec::new();
     loop {
-        let line = match read_line(&mut stream, &mut received, timeout)? {
+        let line = match read_line(&mut stream, &mut received)? {
             Line::Whole(line) => line,
             Line::End => return Ok(()),
             Line::TooLong => {
@@ -210,11 +255,16 @@ fn talk(mut stream: UnixStream, caller: &Caller, timeout: Duration) -> io::Resul
                 return send(&mut stream, &Response::Error { message });
             }
         };
+        if !clients.asks(id) {
+            return Ok(());
+        }
         let response = match serde_json::from_slice(&line) {
             Ok(command) => caller.call(command),
             Err(error) => Response::Error { message: format!("not a command: {error}") },
         };
+        clients.idles(id);
         send(&mut stream, &response)?;
+        clients.idles(id);
     }
 }
 
@@ -231,8 +281,7 @@ enum Line {
 }
 
 /// Reads up to the next newline; `received` keeps what came after it.
-fn read_line(stream: &mut UnixStream, received: &mut Vec<u8>, timeout: Duration) -> io::Result<Line> {
-    let deadline = Instant::now() + timeout;
+fn read_line(stream: &mut UnixStream, received: &mut Vec<u8>) -> io::Result<Line> {
     let mut scanned = 0;
     loop {
         if let Some(end) = received[scanned..].iter().position(|&byte| byte == b'\n') {
@@ -243,12 +292,6 @@ fn read_line(stream: &mut UnixStream, received: &mut Vec<u8>, timeout: Duration)
         if scanned > LINE_BYTES_MAX {
             return Ok(Line::TooLong);
         }
-        // A deadline for the line and not for each read: one byte at a time doesn't last for ever.
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
         let mut buf = [0; 4096];
         match stream.read(&mut buf) {
             Ok(0) => return Ok(Line::End),

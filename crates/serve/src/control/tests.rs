@@ -17,12 +17,12 @@ struct World {
 }
 
 impl World {
-    fn new(timeout: Duration) -> Self {
+    fn new(patience: Duration) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let poll = mio::Poll::new().unwrap();
         let waker = Arc::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
         let (caller, calls) = Caller::new(waker);
-        let server = Server::with_timeout(&dir.path().join("s"), caller, timeout).unwrap();
+        let server = Server::with_patience(&dir.path().join("s"), caller, patience).unwrap();
         let pump = std::thread::spawn(move || {
             let _poll = poll;
             let mut seen = Vec::new();
@@ -148,19 +148,54 @@ fn a_slow_client_is_left() {
     assert!(answer.is_empty());
 }
 
+const STOP: &str = "{\"command\":\"stop\"}\n";
+
+/// A monitoring script that leaks its connections must not keep the operator out, whatever they have sent.
 #[test]
-fn more_clients_than_places_wait_for_one() {
-    let world = World::new(LINE_TIMEOUT);
-    let mut crowd: Vec<_> = (0..CONNECTIONS_MAX).map(|_| world.raw()).collect();
-    for stream in &crowd {
-        assert!(ask(stream, "{\"command\":\"stop\"}\n").contains("done"));
+fn silent_clients_hold_up_nobody() {
+    for half in ["", "{\"comm"] {
+        let world = World::new(LINE_TIMEOUT);
+        let crowd: Vec<_> = (0..4 * CONNECTIONS_MAX).map(|_| world.raw()).collect();
+        for stream in &crowd {
+            // Whoever was closed for the sake of others can't be written to.
+            let _ = (&mut &*stream).write_all(half.as_bytes());
+        }
+        for _ in 0..3 {
+            assert_eq!(ask(&world.raw(), STOP), "{\"reply\":\"done\"}\n");
+        }
+        let mut answer = Vec::new();
+        let _ = (&crowd[0]).read_to_end(&mut answer);
+        assert!(answer.is_empty(), "the first one was closed");
     }
-    let late = world.raw();
-    (&late).write_all(b"{\"command\":\"stop\"}\n").unwrap();
-    crowd.pop();
-    let mut answer = String::new();
-    BufReader::new(&late).read_line(&mut answer).unwrap();
-    assert!(answer.contains("done"), "{answer}");
+}
+
+#[test]
+fn clients_that_read_no_answers_hold_up_nobody() {
+    let world = World::new(LINE_TIMEOUT);
+    let crowd: Vec<_> = (0..CONNECTIONS_MAX).map(|_| world.raw()).collect();
+    let flood = |stream: &UnixStream| {
+        let writer = stream.try_clone().unwrap();
+        // It ends when the server has closed the connection: before that it waits for room, as the server does.
+        std::thread::spawn(move || while (&writer).write_all(STOP.as_bytes()).is_ok() {})
+    };
+    let floods: Vec<_> = crowd.iter().map(flood).collect();
+    for _ in 0..3 {
+        assert_eq!(ask(&world.raw(), STOP), "{\"reply\":\"done\"}\n");
+    }
+    crowd.iter().for_each(|stream| stream.shutdown(std::net::Shutdown::Both).unwrap_or_default());
+    floods.into_iter().for_each(|flood| flood.join().unwrap());
+}
+
+#[test]
+fn a_client_that_asked_stays_when_others_only_connect() {
+    let world = World::new(LINE_TIMEOUT);
+    let watching = world.raw();
+    assert!(ask(&watching, STOP).contains("done"));
+    let crowd: Vec<_> = (0..2 * CONNECTIONS_MAX).map(|_| world.raw()).collect();
+    // All are accepted when this one is.
+    assert!(ask(&world.raw(), STOP).contains("done"));
+    assert!(ask(&watching, STOP).contains("done"));
+    drop(crowd);
 }
 
 #[test]
