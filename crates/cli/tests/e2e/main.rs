@@ -24,6 +24,7 @@ mod harness;
 mod inject;
 mod kill;
 mod mirror;
+mod other_way;
 mod power_cut;
 mod refusal;
 mod repair;

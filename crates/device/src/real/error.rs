@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use flashfront_engine::DeviceError;
 use rustix::io::Errno;
 
+use super::storage::Shared;
+
 /// Why a device could not be opened.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -25,6 +27,21 @@ pub enum OpenError {
     Busy {
         /// Which file.
         path: PathBuf,
+        /// How it leads to what is in use, if that lies behind it; else empty.
+        way: String,
+        /// What is in use: the file, or what lies behind it.
+        place: PathBuf,
+        /// Who uses it, if that can be seen.
+        by: Option<String>,
+    },
+    /// A loop device uses the same bytes.
+    Attached {
+        /// Which file.
+        path: PathBuf,
+        /// The loop device.
+        device: PathBuf,
+        /// How both lead to the same bytes.
+        shared: Shared,
     },
     /// Neither a regular file nor a block device.
     Kind {
@@ -58,11 +75,26 @@ impl fmt::Display for OpenError {
                     _ => Ok(()),
                 }
             }
-            Self::Busy { path } => write!(
-                f,
-                "device busy: {} is in use by another process (a running flashfront, or mounted); stop or unmount it first",
-                path.display()
-            ),
+            Self::Busy { path, way, place, by } => {
+                let by = by.as_deref().unwrap_or("another process (a running flashfront, or mounted)");
+                let (path, place) = (path.display(), place.display());
+                if way.is_empty() {
+                    write!(f, "device busy: {path} is in use by {by}; stop or unmount it first")
+                } else {
+                    write!(f, "device busy: {way}, and {place} is in use by {by}; stop or unmount it first")
+                }
+            }
+            Self::Attached { path, device, shared } => {
+                let (path, device) = (path.display(), device.display());
+                let how = match shared.is_of_first() {
+                    true => format!("{path} is attached to {device}"),
+                    false => format!("{path} and {device} use the same bytes"),
+                };
+                write!(
+                    f,
+                    "{how}, through which others can change it ({shared}); use that device, or detach it first (losetup --detach {device})"
+                )
+            }
             Self::Kind { path } => {
                 write!(f, "{} is neither a regular file nor a block device; name one of those", path.display())
             }

@@ -16,7 +16,10 @@ use rustix::fs::{OFlags, StatxFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
 use super::error::OpenError;
+use super::holder::who_has;
 use super::lock::{Access, Identity, lock, sysfs};
+use super::storage::guard::{self, Guard, Refused};
+use super::storage::{Storage, Store};
 use crate::Geometry;
 use crate::real::aligned::AlignedBuf;
 
@@ -38,13 +41,16 @@ pub struct DeviceFile {
     identity: Identity,
     is_block: bool,
     notice: Option<String>,
+    storage: Storage,
+    /// Locks on what lies below.
+    _below: Guard,
 }
 
 impl DeviceFile {
     /// Opens and locks a regular file or block device.
     ///
     /// # Errors
-    /// [`OpenError`]: absent, in use, not a device, of a size that isn't whole sectors.
+    /// [`OpenError`]: absent, in use by this path or another one, not a device, of a size that isn't whole sectors.
     pub fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
         let fail = |doing| move |error: io::Error| OpenError::Io { path: path.into(), doing, error };
         let meta = std::fs::metadata(path).map_err(fail("open"))?;
@@ -52,10 +58,8 @@ impl DeviceFile {
         if !is_block && !meta.is_file() {
             return Err(OpenError::Kind { path: path.into() });
         }
-        let (file, locked) = open_soon(path, is_block, access).map_err(|(doing, errno)| match errno {
-            Errno::BUSY | Errno::WOULDBLOCK => OpenError::Busy { path: path.into() },
-            _ => fail(doing)(errno.into()),
-        })?;
+        let Locked { file, locked, storage, below } =
+            open_soon(path, Store::of_meta(&meta), is_block, access).map_err(|why| refusal(path, why))?;
         if is_block && access == Access::Exclusive && is_read_only(&file) {
             return Err(OpenError::ReadOnly { path: path.into() });
         }
@@ -68,7 +72,8 @@ impl DeviceFile {
         let notice = notice(path, direct.is_some(), locked);
         let rotational = is_block.then(|| rotational(&file)).flatten();
         let geometry = Geometry { size_bytes, logical_block_bytes: direct.unwrap_or(512), rotational };
-        Ok(Self { file, path: path.into(), access, geometry, identity, is_block, notice })
+        let path = path.into();
+        Ok(Self { file, path, access, geometry, identity, is_block, notice, storage, _below: below })
     }
 
     /// What it is.
@@ -81,6 +86,12 @@ impl DeviceFile {
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// What lies behind it.
+    #[must_use]
+    pub fn storage(&self) -> &Storage {
+        &self.storage
     }
 
     /// By which path it was opened.
@@ -197,29 +208,59 @@ impl DeviceFile {
     }
 }
 
+/// An open file, and what keeps others from it.
+struct Locked {
+    file: File,
+    /// False on a file system without locks.
+    locked: bool,
+    storage: Storage,
+    below: Guard,
+}
+
 /// Opens and locks, and waits a little for a process that is on its way out.
-fn open_soon(path: &Path, is_block: bool, access: Access) -> Result<(File, bool), (&'static str, Errno)> {
+fn open_soon(path: &Path, store: Store, is_block: bool, access: Access) -> Result<Locked, Refused> {
     let start = Instant::now();
     loop {
-        match open_now(path, is_block, access) {
-            Err((_, Errno::BUSY | Errno::WOULDBLOCK)) if start.elapsed() < BUSY_WAIT => std::thread::sleep(BUSY_STEP),
+        match open_now(path, store, is_block, access) {
+            Err(Refused::Busy { .. }) if start.elapsed() < BUSY_WAIT => std::thread::sleep(BUSY_STEP),
             result => return result,
         }
     }
 }
 
-/// The file, and whether it is locked.
-fn open_now(path: &Path, is_block: bool, access: Access) -> Result<(File, bool), (&'static str, Errno)> {
+fn open_now(path: &Path, store: Store, is_block: bool, access: Access) -> Result<Locked, Refused> {
     let mode = match access {
         // O_EXCL without O_CREAT has a meaning on block devices only (open(2)).
         Access::Exclusive if is_block => OFlags::RDWR | OFlags::EXCL,
         Access::Exclusive => OFlags::RDWR,
         Access::ReadOnly => OFlags::RDONLY,
     };
-    let file =
-        rustix::fs::open(path, mode | OFlags::CLOEXEC, rustix::fs::Mode::empty()).map_err(|errno| ("open", errno))?;
-    let locked = lock(&file, access).map_err(|errno| ("lock", errno))?;
-    Ok((file.into(), locked))
+    let refused = |doing| {
+        move |errno| match errno {
+            Errno::BUSY | Errno::WOULDBLOCK => {
+                Refused::Busy { at: guard::Place { store, name: path.into(), way: String::new() } }
+            }
+            errno => Refused::Failed(doing, errno),
+        }
+    };
+    let opened = rustix::fs::open(path, mode | OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    let file = File::from(opened.map_err(refused("open"))?);
+    let storage = guard::storage(&file, path)
+        .map_err(|error| Refused::Failed("stat", Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+    // Before the locks, which would only say "busy".
+    guard::check_beside(&storage, access)?;
+    let locked = lock(&file, is_block, access).map_err(refused("lock"))?;
+    let below = guard::lock_below(&storage, access)?;
+    Ok(Locked { file, locked, storage, below })
+}
+
+fn refusal(path: &Path, why: Refused) -> OpenError {
+    let path = path.into();
+    match why {
+        Refused::Busy { at } => OpenError::Busy { path, way: at.way, place: at.name, by: who_has(at.store) },
+        Refused::Attached { device, shared } => OpenError::Attached { path, device, shared },
+        Refused::Failed(doing, errno) => OpenError::Io { path, doing, error: errno.into() },
+    }
 }
 
 /// What the operator should know of a file that can't be used as it should.

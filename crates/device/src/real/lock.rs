@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who a device is, and that nobody else uses it.
 //!
-//! Two guards: `O_EXCL` on block devices (the kernel refuses if it is mounted, a swap area, or
-//! part of a device-mapper table) and `flock` on everything, which stops a second daemon and is
-//! what udev honours on block devices. Both end with the process, however it ends.
+//! Three guards: `O_EXCL` on block devices (the kernel refuses if it is mounted, a swap area, or
+//! part of a device-mapper table), `flock` on everything, which stops a second daemon and is
+//! what udev honours on block devices, and on files a lock of all bytes, which those meet who use a part of the
+//! file through a loop device (`storage::guard`). All end with the process, however it ends.
+#![expect(
+    unsafe_code,
+    reason = "a lock of a range that belongs to the open file; rustix has those of the process only"
+)]
 
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+
+use super::storage::Store;
 
 /// How a device is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,12 +30,42 @@ pub enum Access {
 }
 
 /// Locks the file for as long as it is open; false if this file system has no locks. `WOULDBLOCK` if somebody else has it.
-pub(super) fn lock(file: impl AsFd, access: Access) -> Result<bool, Errno> {
+pub(super) fn lock(file: &File, is_block: bool, access: Access) -> Result<bool, Errno> {
     let operation = match access {
         Access::Exclusive => FlockOperation::NonBlockingLockExclusive,
         Access::ReadOnly => FlockOperation::NonBlockingLockShared,
     };
+    let flocked = flocked(file, operation)?;
+    if !is_block {
+        range_locked(file, access == Access::Exclusive, 0, u64::MAX)?;
+    }
+    Ok(flocked)
+}
+
+/// Takes a lock of the whole file; false if this file system has none.
+pub(super) fn flocked(file: impl AsFd, operation: FlockOperation) -> Result<bool, Errno> {
     locked(flock(file, operation))
+}
+
+/// Locks bytes of a file for as long as it is open (fcntl(2), "open file description locks"); false if this file
+/// system has no such locks. `BADF` if the file isn't open for what the lock is for.
+pub(super) fn range_locked(file: &File, exclusive: bool, from: u64, to: u64) -> Result<bool, Errno> {
+    // SAFETY: all fields are numbers, for which zeroes are a value.
+    let mut range: libc::flock = unsafe { std::mem::zeroed() };
+    range.l_type = if exclusive { libc::F_WRLCK } else { libc::F_RDLCK } as _;
+    range.l_whence = libc::SEEK_SET as _;
+    range.l_start = libc::off_t::try_from(from).unwrap_or(libc::off_t::MAX);
+    // 0: up to the end, wherever that will be.
+    range.l_len = libc::off_t::try_from(to.saturating_sub(from)).unwrap_or(0);
+    // SAFETY: the call reads a `struct flock` from the pointer.
+    let status = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const range) };
+    let errno = || Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
+    match if status == 0 { Ok(()) } else { Err(errno()) } {
+        Err(Errno::ACCESS) => Err(Errno::WOULDBLOCK),
+        // What knows no locks of ranges.
+        Err(Errno::INVAL | Errno::NOSYS) => Ok(false),
+        result => locked(result),
+    }
 }
 
 fn locked(result: Result<(), Errno>) -> Result<bool, Errno> {
@@ -47,31 +84,21 @@ pub struct Identity {
     /// The serial number or world-wide name of a block device, where the kernel knows it. Stays
     /// the same over reboots, and from machine to machine.
     pub serial: Option<String>,
-    place: Place,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    File { dev: u64, ino: u64 },
-    Block { rdev: u64 },
+    store: Store,
 }
 
 impl Identity {
     pub(super) fn of(file: &File, size_bytes: u64) -> std::io::Result<Self> {
         let meta = file.metadata()?;
-        let (place, serial) = if meta.file_type().is_block_device() {
-            (Place::Block { rdev: meta.rdev() }, serial(meta.rdev()))
-        } else {
-            (Place::File { dev: meta.dev(), ino: meta.ino() }, None)
-        };
-        Ok(Self { size_bytes, serial, place })
+        let serial = if meta.file_type().is_block_device() { serial(meta.rdev()) } else { None };
+        Ok(Self { size_bytes, serial, store: Store::of_meta(&meta) })
     }
 
     /// Whether both are one and the same device: also through symbolic and hard links, and through
     /// several nodes in /dev. Valid only while both are open.
     #[must_use]
     pub fn same_device(&self, other: &Self) -> bool {
-        self.place == other.place
+        self.store == other.store
     }
 }
 

@@ -11,11 +11,13 @@ mod discard;
 mod error;
 mod file;
 mod fingerprint;
+mod holder;
 mod holes;
 mod job;
 mod lock;
 mod reactor;
 mod spin;
+mod storage;
 mod threads;
 mod uring;
 
@@ -26,3 +28,4 @@ pub use fingerprint::{Fingerprint, fingerprint};
 pub use lock::{Access, Identity};
 pub use reactor::{Prefer, Reactor, ReactorError, RealDevice};
 pub use spin::Spin;
+pub use storage::{Shared, Storage};

@@ -8,3 +8,4 @@ mod blockdev;
 mod conformance;
 mod real;
 mod rig;
+mod ways;

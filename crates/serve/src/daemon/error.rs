@@ -6,7 +6,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use flashfront_device::real::{OpenError as DeviceOpenError, ReactorError};
+use flashfront_device::real::{OpenError as DeviceOpenError, ReactorError, Shared};
 use flashfront_engine::format::{ORIGINS_MAX, PairingError, SuperblockError};
 use flashfront_engine::{BLOCK_BYTES, OpenError};
 
@@ -18,7 +18,6 @@ use crate::frontend::nbd::{BindError as NbdBindError, TlsError};
 use crate::metrics::HttpError;
 use crate::report::counted;
 use crate::stale::ChangeError;
-use crate::storage::AttachedError;
 use crate::superblock::{CopyError, SuperblockReadError};
 
 /// Why the daemon could not start, or ended.
@@ -52,9 +51,6 @@ pub enum ServeError {
     /// No way to do I/O.
     #[error(transparent)]
     Reactor(#[from] ReactorError),
-    /// A file that a loop device uses.
-    #[error(transparent)]
-    Attached(#[from] AttachedError),
     /// The superblock can't be used.
     #[error(transparent)]
     Superblock(#[from] SuperblockReadError),
@@ -95,13 +91,15 @@ pub enum ServeError {
         /// The one that is there.
         other: PathBuf,
     },
-    /// Cache and origin are one.
-    #[error("{cache} and {origin} are the same device; a cache needs a device of its own", cache = cache.display(), origin = origin.display())]
+    /// Two of cache, mirror and origins are one, or use the same bytes.
+    #[error("{one} and {other} are the same device{}; a cache needs a device of its own, and so does each origin", crate::storage::in_brackets(shared), one = one.display(), other = other.display())]
     SameDevice {
-        /// The cache device.
-        cache: PathBuf,
-        /// The origin.
-        origin: PathBuf,
+        /// A device.
+        one: PathBuf,
+        /// Another one.
+        other: PathBuf,
+        /// How both lead to the same bytes.
+        shared: Shared,
     },
     /// The origin is a cache.
     #[error(

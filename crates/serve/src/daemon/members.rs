@@ -24,8 +24,11 @@ pub(super) fn open(config: &Config) -> Result<(Members, Superblock), ServeError>
     let Some(mirror) = config.mirror.as_ref().filter(|_| !config.without_mirror) else {
         return one(config);
     };
-    if storage::is_same(&config.cache, mirror) {
-        return Err(ServeError::SameDevice { cache: config.cache.clone(), origin: mirror.clone() });
+    if let Some(shared) = storage::shared(&config.cache, mirror) {
+        return Err(ServeError::SameDevice { one: config.cache.clone(), other: mirror.clone(), shared });
+    }
+    if let Some(notice) = storage::same_disk(&config.cache, mirror) {
+        tracing::warn!("{notice}");
     }
     let (first, second) = match (member(&config.cache), member(mirror)) {
         (Ok(first), Ok(second)) => (first, second),
@@ -116,7 +119,6 @@ fn is_lost(error: &ServeError) -> bool {
 }
 
 fn member(path: &Path) -> Result<(DeviceFile, Superblock), ServeError> {
-    storage::check_not_attached(path)?;
     let file = DeviceFile::open(path, Access::Exclusive).map_err(ServeError::of_cache_device)?;
     let stored = superblock::read(&file).map_err(ServeError::of_superblock)?;
     if let Some((offset, error)) = &stored.damaged {

@@ -20,7 +20,7 @@ use super::open::member_id;
 use crate::config::Size;
 use crate::control::Response;
 use crate::offline::{self, FormatError};
-use crate::storage::{self, AttachedError};
+use crate::storage;
 
 /// Why a device does not become the mirror. Nothing was changed, but by [`MirrorError::Write`].
 #[derive(Debug, thiserror::Error)]
@@ -43,16 +43,14 @@ pub(super) enum MirrorError {
     WithoutCache,
     #[error("{path}: name the device by its whole path, as the daemon may run in another folder", path = .0.display())]
     Relative(PathBuf),
-    #[error("{path} is in use by this cache, as {used}; a mirror needs a device of its own", path = path.display(), used = used.display())]
-    InUse { path: PathBuf, used: PathBuf },
+    #[error("{path} is in use by this cache, as {used}{ways}; a mirror needs a device of its own", path = path.display(), used = used.display())]
+    InUse { path: PathBuf, used: PathBuf, ways: String },
     #[error("{path} has {found} bytes, and the cache {needed}; a mirror must be at least as large", path = path.display())]
     Small { path: PathBuf, needed: u64, found: u64 },
     #[error("{path} has blocks of {found}; a cache device may have 4 KiB at most", path = path.display(), found = Size(u64::from(*found)))]
     Blocks { path: PathBuf, found: u32 },
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error(transparent)]
-    Attached(#[from] AttachedError),
     #[error(transparent)]
     Occupied(#[from] FormatError),
     #[error("{path}: can't be written: {source}", path = path.display())]
@@ -172,10 +170,12 @@ impl Daemon<'_> {
 
 /// What `format` would refuse is refused here.
 fn open(path: &Path, used: &[PathBuf], needed: u64, force: bool) -> Result<DeviceFile, MirrorError> {
-    if let Some(used) = used.iter().find(|used| storage::is_same(path, used)) {
-        return Err(MirrorError::InUse { path: path.to_owned(), used: used.clone() });
+    for used in used {
+        if let Some(shared) = storage::shared(path, used) {
+            let ways = storage::in_brackets(&shared);
+            return Err(MirrorError::InUse { path: path.to_owned(), used: used.clone(), ways });
+        }
     }
-    storage::check_not_attached(path)?;
     let file = DeviceFile::open(path, Access::Exclusive)?;
     let geometry = file.geometry();
     if geometry.size_bytes < needed {

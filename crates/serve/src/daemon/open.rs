@@ -56,23 +56,15 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
         return Err(ServeError::VolumeCount { cache, expected: count, given });
     }
     buffers::check(config, superblock.lanes)?;
+    let caches = members.iter().map(|(_, file)| file.path());
+    check_apart(caches.chain(config.volumes.iter().map(|volume| volume.origin.as_path())))?;
     let (mut origins, mut changes) = (Vec::new(), Vec::new());
     // After a failure writes went past the log, so that its clean blocks may be old too.
     let mut drop_clean = recorded.is_some() || superblock.failed;
     let mut epoch = superblock.epoch;
     for (at, volume) in config.volumes.iter().enumerate() {
-        let path = &volume.origin;
-        let same = |cache: &DeviceFile| ServeError::SameDevice { cache: cache.path().into(), origin: path.clone() };
-        let mut caches = members.iter().map(|(_, file)| file.as_ref());
-        if let Some(cache) = caches.clone().find(|cache| storage::is_same(path, cache.path())) {
-            return Err(same(cache));
-        }
-        storage::check_not_attached(path)?;
-        let origin = DeviceFile::open(path, Access::Exclusive)?;
+        let origin = DeviceFile::open(&volume.origin, Access::Exclusive)?;
         members::refuse_cache(&origin)?;
-        if let Some(cache) = caches.find(|cache| origin.identity().same_device(cache.identity())) {
-            return Err(same(cache));
-        }
         let known = changes::find(config, &origin, &superblock, at)?;
         let later = changes::later_opening(config, &origin, &superblock)?;
         let how = known.first().map(changes::how).or_else(|| later.as_ref().map(changes::how_later));
@@ -84,6 +76,19 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     // From now on this copy is the newest.
     superblock.epoch = epoch;
     Ok(Opened { members, origins, superblock, drop_clean, changes })
+}
+
+/// Refuses two paths that lead to the same bytes.
+pub(super) fn check_apart<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), ServeError> {
+    let paths: Vec<&Path> = paths.collect();
+    for (nth, one) in paths.iter().enumerate() {
+        for other in &paths[nth + 1..] {
+            if let Some(shared) = storage::shared(one, other) {
+                return Err(ServeError::SameDevice { one: (*one).into(), other: (*other).into(), shared });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Asks the stale guard, and what is remembered; says whether clean data must be dropped.

@@ -11,10 +11,10 @@ use flashfront_device::sim::{RamDisk, RamSpec};
 use flashfront_engine::format::{ORIGINS_MAX, OriginRecord, Superblock};
 use flashfront_engine::{Mode, OriginId};
 
-use super::open::Opened;
+use super::open::{self, Opened};
 use super::{ServeError, buffers, members};
 use crate::config::Config;
-use crate::{offline, storage};
+use crate::offline;
 
 #[cfg(test)]
 mod tests;
@@ -28,9 +28,9 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     if given > ORIGINS_MAX {
         return Err(ServeError::Volumes { given });
     }
+    open::check_apart(config.volumes.iter().map(|volume| volume.origin.as_path()))?;
     let (mut origins, mut records) = (Vec::new(), Vec::new());
     for (at, volume) in config.volumes.iter().enumerate() {
-        storage::check_not_attached(&volume.origin)?;
         let origin = DeviceFile::open(&volume.origin, Access::Exclusive)?;
         members::refuse_cache(&origin)?;
         records.push(OriginRecord {

@@ -20,7 +20,6 @@ use crate::config::Size;
 use crate::failure::{self, FailureReadError};
 use crate::report::counted;
 use crate::stale::{self, Verdict};
-use crate::storage::{self, AttachedError};
 use crate::superblock::{self, SuperblockReadError};
 
 /// What was detached.
@@ -53,9 +52,6 @@ pub enum DetachError {
     /// A device can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A file that a loop device uses.
-    #[error(transparent)]
-    Attached(#[from] AttachedError),
     /// It is no cache.
     #[error(transparent)]
     Superblock(#[from] SuperblockReadError),
@@ -148,7 +144,6 @@ pub fn detach(
 ) -> Result<DetachReport, DetachError> {
     let mut members = Vec::new();
     for path in [Some(cache_path), mirror].into_iter().flatten() {
-        storage::check_not_attached(path)?;
         let file = DeviceFile::open(path, Access::Exclusive)?;
         let superblock = superblock::read(&file)?.superblock;
         members.push((file, superblock));

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use flashfront_device::probe::probe_device;
-use flashfront_device::real::{Access, DeviceFile, OpenError, discard};
+use flashfront_device::real::{Access, DeviceFile, OpenError, Shared, discard};
 use flashfront_engine::format::{Mirror, OriginRecord, Superblock};
 use flashfront_engine::{BLOCK_BYTES, Engine, Mode, Options, OriginId, Time};
 use serde::Serialize;
@@ -19,7 +19,7 @@ use super::layout::{Layout, LayoutError, STRIPE_BLOCKS};
 use super::uuid_text;
 use crate::config::Size;
 use crate::report::counted;
-use crate::storage::{self, AttachedError};
+use crate::storage;
 use crate::superblock::{self, SuperblockReadError};
 use crate::{config, stale};
 
@@ -97,16 +97,15 @@ pub enum FormatError {
     /// A device can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A file that a loop device uses.
-    #[error(transparent)]
-    Attached(#[from] AttachedError),
-    /// Cache and origin are one.
-    #[error("{cache} and {origin} are the same device; a cache needs a device of its own", cache = cache.display(), origin = origin.display())]
+    /// Two of cache, mirror and origins are one, or use the same bytes.
+    #[error("{one} and {other} are the same device{}; a cache needs a device of its own, and so does each origin", storage::in_brackets(shared), one = one.display(), other = other.display())]
     SameDevice {
-        /// The cache device.
-        cache: PathBuf,
-        /// The origin.
-        origin: PathBuf,
+        /// A device.
+        one: PathBuf,
+        /// Another one.
+        other: PathBuf,
+        /// How both lead to the same bytes.
+        shared: Shared,
     },
     /// The origin is a cache; --force is no word about that.
     #[error(
@@ -176,21 +175,17 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
         return Err(FormatError::BadName(options.name.clone()));
     }
     let paths: Vec<&Path> = [&options.cache].into_iter().chain(&options.mirror).map(PathBuf::as_path).collect();
-    let same = |cache: &Path, other: &Path| FormatError::SameDevice { cache: cache.into(), origin: other.into() };
     // Before the locks, which would only say "busy".
     for (at, path) in paths.iter().enumerate() {
         let others = paths[at + 1..].iter().copied().chain([options.origin.as_path()]);
-        if let Some(other) = others.into_iter().find(|other| storage::is_same(path, other)) {
-            return Err(same(path, other));
+        for other in others {
+            if let Some(shared) = storage::shared(path, other) {
+                return Err(FormatError::SameDevice { one: path.into(), other: other.into(), shared });
+            }
         }
-        storage::check_not_attached(path)?;
     }
-    storage::check_not_attached(&options.origin)?;
     let members = paths.iter().map(|path| DeviceFile::open(path, Access::Exclusive)).collect::<Result<Vec<_>, _>>()?;
     let origin = DeviceFile::open(&options.origin, Access::Exclusive)?;
-    if let Some(member) = members.iter().find(|member| member.identity().same_device(origin.identity())) {
-        return Err(same(member.path(), origin.path()));
-    }
     let is_cache = superblock::is_cache(&origin);
     if is_cache.map_err(|source| FormatError::Read { path: origin.path().to_owned(), source })? {
         return Err(FormatError::OriginIsCache(options.origin.clone()));
@@ -240,6 +235,7 @@ pub fn format(options: &FormatOptions) -> Result<FormatReport, FormatError> {
         members.iter().chain([&origin]).filter_map(DeviceFile::notice).map(str::to_owned).collect();
     notices.extend(failed);
     notices.extend(members.iter().filter_map(sparse));
+    notices.extend(options.mirror.as_ref().and_then(|mirror| storage::same_disk(&options.cache, mirror)));
     for member in members.iter().filter(|member| member.geometry().size_bytes > cache_bytes) {
         let rest = Size(member.geometry().size_bytes - cache_bytes);
         notices

@@ -21,7 +21,6 @@ use super::walk::looks;
 use crate::failure::{self, FailureReadError};
 use crate::report::{LostRange, lost_ranges};
 use crate::stale::{self, Change, ChangeError};
-use crate::storage::{self, AttachedError};
 use crate::superblock::{self, SuperblockReadError};
 
 mod write;
@@ -109,9 +108,6 @@ pub enum RepairError {
     /// The device can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A file that a loop device uses.
-    #[error(transparent)]
-    Attached(#[from] AttachedError),
     /// No cache, or none of this program's, or none that is as large as its device.
     #[error(transparent)]
     Superblock(#[from] SuperblockReadError),
@@ -204,9 +200,6 @@ impl Repair {
         writable: bool,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Self, RepairError> {
-        if writable {
-            storage::check_not_attached(path)?;
-        }
         let access = if writable { Access::Exclusive } else { Access::ReadOnly };
         let device = DeviceFile::open(path, access)?;
         let Checked { report: checked, open } = check::check_open(&device, progress)?;
