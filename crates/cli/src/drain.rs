@@ -138,7 +138,7 @@ fn text(outcome: &Outcome, interrupted: bool) -> String {
 #[cfg(test)]
 mod tests {
     use flashfront_engine::{Mode, OriginId, OriginStatus, Status};
-    use flashfront_serve::report::Facts;
+    use flashfront_serve::report::{Facts, VolumeFacts};
 
     use super::*;
 
@@ -178,9 +178,11 @@ mod tests {
             doubtful: false,
         };
         let status = Status { origins: vec![origin], ..Status::default() };
-        let facts = Facts { volumes: vec!["data".to_owned()], ..Facts::default() };
+        let volume = VolumeFacts { name: "data".to_owned(), ..VolumeFacts::default() };
+        let facts = Facts { volumes: vec![volume.clone()], ..Facts::default() };
         assert_eq!(refusals(&StatusReport::new(&status, &facts)), [""; 0]);
-        let facts = Facts { origin_errors: vec![Some("Io".to_owned())], ..facts };
+        let refused = VolumeFacts { origin_error: Some("Io".to_owned()), ..volume };
+        let facts = Facts { volumes: vec![refused], ..Facts::default() };
         let said = refusals(&StatusReport::new(&status, &facts)).concat();
         assert!(said.contains("volume data") && said.contains("(Io)"), "{said}");
     }

@@ -159,7 +159,8 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
         // Asked for while the devices were being opened: the cache stays as it was left.
         return Ok(Ended::AtOnce);
     }
-    let daemon = begin(config, opened, options, reactor, &hooks, poll, calls)?;
+    let mut daemon = begin(config, opened, options, reactor, &hooks, poll, calls)?;
+    daemon.uris = std::mem::take(&mut listening.uris_of_volumes);
     let Some(mut daemon) = daemon.opened()? else { return Ok(Ended::AtOnce) };
     let uris = std::mem::take(&mut listening.uris);
     if let Err(error) = daemon.begin_serving(listening, exports) {
@@ -243,6 +244,7 @@ fn begin<'a>(
         was_clean,
         files,
         origins,
+        uris: Vec::new(),
         adding: None,
         refusals: Refusals::default(),
     })
@@ -275,6 +277,8 @@ struct Daemon<'a> {
     files: [Option<Arc<DeviceFile>>; 2],
     /// The origins, in the order of the volumes.
     origins: Vec<Arc<DeviceFile>>,
+    /// Where clients reach each volume.
+    uris: Vec<Vec<String>>,
     /// A device on its way to become the mirror.
     adding: Option<Adding>,
     refusals: Refusals,

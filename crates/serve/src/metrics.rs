@@ -274,7 +274,7 @@ mod tests {
     use flashfront_engine::{Counters, Mode, OriginId, OriginStatus, Status};
 
     use super::*;
-    use crate::report::Facts;
+    use crate::report::{Facts, VolumeFacts};
 
     fn what_if(size_percent: u32, origin_read_blocks: u64) -> WhatIf {
         let totals = Totals { accesses: 800, hits: 200, origin_read_blocks, ..Totals::default() };
@@ -295,7 +295,8 @@ mod tests {
             what_if: vec![what_if(50, 400), what_if(100, 200)],
             ..Status::default()
         };
-        let facts = Facts { volumes: vec!["da\"ta".to_owned()], ..Facts::default() };
+        let volume = VolumeFacts { name: "da\"ta".to_owned(), ..VolumeFacts::default() };
+        let facts = Facts { volumes: vec![volume], ..Facts::default() };
         StatusReport::new(&status, &facts)
     }
 

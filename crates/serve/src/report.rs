@@ -9,9 +9,11 @@ use flashfront_engine::{BLOCK_SECTORS, Counters, Key, MirrorStatus, Mode, Origin
 use serde::{Deserialize, Serialize};
 
 mod counters;
+mod volume;
 mod what_if;
 
 pub use counters::CounterReport;
+pub use volume::{VolumeFacts, VolumeReport};
 pub use what_if::WhatIfReport;
 
 /// A number with what is counted, as in "1 block", "2 blocks".
@@ -24,8 +26,8 @@ pub(crate) fn counted(number: u64, what: &str) -> String {
 pub struct Facts {
     /// How I/O is done: `io_uring` or `threads`.
     pub backend: String,
-    /// The names of the volumes; the index is the origin's id.
-    pub volumes: Vec<String>,
+    /// The volumes; the index is the origin's id.
+    pub volumes: Vec<VolumeFacts>,
     /// Seconds since the daemon was ready.
     pub uptime_s: u64,
     /// Clients connected now.
@@ -46,24 +48,6 @@ pub struct Facts {
     pub opening: bool,
     /// Whether there is no cache device.
     pub without_cache: bool,
-    /// Why origins refuse their dirty data; as `volumes`.
-    pub origin_errors: Vec<Option<String>>,
-}
-
-/// One volume.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VolumeReport {
-    /// Its name.
-    pub name: String,
-    /// The name of its mode.
-    pub mode: String,
-    /// Its size.
-    pub size_bytes: u64,
-    /// Its dirty blocks.
-    pub blocks_dirty: u64,
-    /// Why its origin refused them when they were last tried, unless something was destaged since.
-    #[serde(default)]
-    pub origin_error: Option<String>,
 }
 
 /// One cache device.
@@ -113,6 +97,12 @@ pub struct StatusReport {
     /// is being filled), or `alone` (one failed or was left out).
     #[serde(default)]
     pub mirror: String,
+    /// The path of the cache device that holds everything; null without a cache.
+    #[serde(default)]
+    pub cache_path: Option<String>,
+    /// The path of its mirror, while that is part of the cache or is being filled.
+    #[serde(default)]
+    pub mirror_path: Option<String>,
     /// The cache devices that the daemon has open.
     #[serde(default)]
     pub cache_devices: Vec<CacheDeviceReport>,
@@ -192,23 +182,14 @@ impl StatusReport {
     pub fn new(status: &Status, facts: &Facts) -> Self {
         let uncached = facts.without_cache.then(|| uncached(status));
         let status = uncached.as_ref().unwrap_or(status);
-        let volumes: Vec<VolumeReport> = status
-            .origins
-            .iter()
-            .map(|origin| VolumeReport {
-                name: volume_name(facts, origin.id.0),
-                mode: origin.mode.name().to_owned(),
-                size_bytes: origin.size_bytes,
-                blocks_dirty: origin.blocks_dirty,
-                origin_error: facts.origin_errors.get(usize::from(origin.id.0)).cloned().flatten(),
-            })
-            .collect();
+        let volumes = status.origins.iter().map(|origin| VolumeReport::new(origin, volume_facts(facts, origin.id)));
         let (mirror, other, copied, of) = match status.mirror {
             MirrorStatus::None => ("none", "left out", 0, 0),
             MirrorStatus::Whole => ("whole", "mirror", 0, 0),
             MirrorStatus::Alone { .. } => ("alone", "left out", 0, 0),
             MirrorStatus::Syncing { copied, of } => ("syncing", "filling", copied, of),
         };
+        let lead = usize::from(facts.lead);
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -220,6 +201,8 @@ impl StatusReport {
             cache_failed: status.cache_failed,
             without_cache: facts.without_cache,
             mirror: mirror.to_owned(),
+            cache_path: facts.members[lead].clone(),
+            mirror_path: facts.members[1 - lead].clone().filter(|_| matches!(mirror, "whole" | "syncing")),
             cache_devices: cache_devices(facts, other),
             mirror_copied_blocks: copied,
             mirror_of_blocks: of,
@@ -233,7 +216,7 @@ impl StatusReport {
             lanes: facts.lanes,
             counters: CounterReport::from(&status.counters),
             lost_blocks: status.lost.len() as u64,
-            lost: lost_ranges(&status.lost, |id| volume_name(facts, id.0)),
+            lost: lost_ranges(&status.lost, |id| volume_facts(facts, id).name),
             rss_bytes: rss_bytes(),
             index_bytes: status.index_bytes,
             buffer_bytes: status.buffer_bytes,
@@ -248,7 +231,7 @@ impl StatusReport {
             clients: facts.clients,
             threads: facts.threads,
             lane_threads: facts.lane_threads,
-            volumes,
+            volumes: volumes.collect(),
         }
     }
 
@@ -295,8 +278,10 @@ fn cache_devices(facts: &Facts, other: &str) -> Vec<CacheDeviceReport> {
     devices.into_iter().filter_map(known).collect()
 }
 
-fn volume_name(facts: &Facts, id: u16) -> String {
-    facts.volumes.get(usize::from(id)).cloned().unwrap_or_else(|| format!("origin-{id}"))
+/// What is known of the volume of an origin: its name at least.
+fn volume_facts(facts: &Facts, OriginId(id): OriginId) -> VolumeFacts {
+    let known = facts.volumes.get(usize::from(id)).cloned();
+    known.unwrap_or_else(|| VolumeFacts { name: format!("origin-{id}"), ..VolumeFacts::default() })
 }
 
 fn common_mode(mut modes: impl Iterator<Item = Mode>) -> String {
@@ -356,6 +341,10 @@ mod tests {
         Key { origin: OriginId(origin), block: Block(block) }
     }
 
+    fn named(name: &str) -> VolumeFacts {
+        VolumeFacts { name: name.to_owned(), ..VolumeFacts::default() }
+    }
+
     fn status() -> Status {
         Status {
             origins: vec![OriginStatus {
@@ -372,7 +361,7 @@ mod tests {
 
     #[test]
     fn keys_are_a_contract() {
-        let facts = Facts { volumes: vec!["data".to_owned()], ..Facts::default() };
+        let facts = Facts { volumes: vec![named("data")], ..Facts::default() };
         let value = serde_json::to_value(StatusReport::new(&status(), &facts)).unwrap();
         for key in [
             "mode",
@@ -407,12 +396,30 @@ mod tests {
             "flash_writes_left_bytes",
             "shadow_bytes",
             "what_if",
+            "cache_path",
+            "mirror_path",
         ] {
             assert!(value.get(key).is_some(), "{key} is missing");
+        }
+        for key in ["name", "origin_path", "uris", "mode", "durability", "policy", "size_bytes", "blocks_dirty"] {
+            assert!(value["volumes"][0].get(key).is_some(), "{key} is missing");
         }
         assert_eq!(value["mode"], "writethrough");
         assert_eq!(value["lost_blocks"], 5);
         assert_eq!(value["volumes"][0]["name"], "data");
+    }
+
+    #[test]
+    fn a_mirror_that_is_left_out_is_none() {
+        let members = ["/dev/a", "/dev/b"].map(|path| Some(path.to_owned()));
+        let facts = Facts { members, lead: 1, ..Facts::default() };
+        let paths = |mirror| {
+            let report = StatusReport::new(&Status { mirror, ..status() }, &facts);
+            (report.cache_path.unwrap(), report.mirror_path)
+        };
+        let lead = "/dev/b".to_owned();
+        assert_eq!(paths(MirrorStatus::Whole), (lead.clone(), Some("/dev/a".to_owned())));
+        assert_eq!(paths(MirrorStatus::Alone { member: 1 }), (lead, None));
     }
 
     #[test]
@@ -436,10 +443,10 @@ mod tests {
 
     #[test]
     fn lost_neighbours_become_one_range() {
-        let facts = Facts { volumes: vec!["a".to_owned(), "b".to_owned()], ..Facts::default() };
+        let facts = Facts { volumes: vec![named("a"), named("b")], ..Facts::default() };
         let range = |origin: &str, lba, blocks| LostRange { origin: origin.to_owned(), lba, blocks };
         assert_eq!(
-            lost_ranges(&status().lost, |id| volume_name(&facts, id.0)),
+            lost_ranges(&status().lost, |id| volume_facts(&facts, id).name),
             [range("a", 72, 3), range("a", 160, 1), range("b", 168, 1)]
         );
     }

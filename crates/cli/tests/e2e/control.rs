@@ -63,6 +63,41 @@ fn status_has_what_scripts_rely_on_and_counts() {
 }
 
 #[test]
+fn status_shows_where_everything_is() {
+    let volume = Volume::new(32, 64);
+    must(&mut volume.format());
+    // A client in another folder has no use for a path that begins here.
+    let folder = volume.place.dir();
+    let mut serve = flashfront();
+    serve.current_dir(folder).args(["serve", "--cache", "cache.img", "--origin", "origin.img", "--name", "a.b"]);
+    serve.arg("--control").arg(&volume.control).arg("--state").arg(volume.place.file("state"));
+    serve.args(["--nbd", "unix:s", "--nbd", "tcp:127.0.0.1:0", "--vhost-user-blk", "unix:v", "--durability", "always"]);
+    let daemon = Daemon::spawn(&mut serve, &volume.log);
+    let ready = daemon.ready();
+    let ready: Vec<&str> = ready.split(' ').collect();
+    assert_eq!(ready[0], format!("nbd+unix:///?socket={}", folder.join("s").display()));
+    let status = volume.status();
+    let (cache, origin) = (volume.cache.display().to_string(), volume.origin.display().to_string());
+    assert_eq!((&status["cache_path"], &status["mirror_path"]), (&cache.clone().into(), &Value::Null), "{status}");
+    assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
+    assert!(status["uptime_s"].is_u64(), "{status}");
+    let shown = &status["volumes"][0];
+    assert_eq!(shown["origin_path"], origin);
+    assert_eq!((&shown["durability"], &shown["policy"]), (&"always".into(), &"gated".into()));
+    let uris = [
+        format!("nbd+unix:///a.b?socket={}", folder.join("s").display()),
+        format!("{}/a.b", ready[1]),
+        format!("vhost-user-blk:{}", folder.join("v").display()),
+    ];
+    assert_eq!(shown["uris"], serde_json::json!(uris), "{status}");
+    let text = must(&mut volume.ask("status"));
+    for said in [&cache, &origin, &uris[0], &uris[1], &uris[2]] {
+        assert!(text.contains(said.as_str()), "{said} is missing from\n{text}");
+    }
+    daemon.stop();
+}
+
+#[test]
 fn status_knows_what_another_size_would_change() {
     let mut volume = Volume::served(64, 256, "writethrough");
     assert_eq!(volume.status()["what_if"], serde_json::json!([]));
@@ -78,7 +113,7 @@ fn status_knows_what_another_size_would_change() {
     let read = |nth: usize| what_if[nth]["origin_read_blocks"].as_u64().expect("a number");
     assert_eq!(what_if.iter().map(|it| &it["size_percent"]).collect::<Vec<_>>(), [50, 100, 200, 400], "{status}");
     assert!(read(3) < read(1) && read(1) <= read(0), "{status}");
-    assert!(must(&mut volume.ask("status")).contains("            four times"));
+    assert!(must(&mut volume.ask("status")).contains("            4 times as large"));
     volume.stop();
 }
 

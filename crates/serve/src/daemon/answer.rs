@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the operator asks of a running daemon, over the control socket and the metrics port.
 
+use std::path::Path;
 use std::sync::mpsc::Sender;
 
 use flashfront_engine::{Control, Input, OriginStatus, Status};
@@ -8,7 +9,7 @@ use flashfront_engine::{Control, Input, OriginStatus, Status};
 use super::{Daemon, limit};
 use crate::control::{CONNECTIONS_MAX, Command, Response};
 use crate::metrics::SCRAPES_MAX;
-use crate::report::{Facts, StatusReport};
+use crate::report::{Facts, StatusReport, VolumeFacts};
 
 /// Calls answered in a turn: all who can be there, as each has one at a time. Who asks again at once waits until clients
 /// have had their turn.
@@ -97,7 +98,7 @@ impl Daemon<'_> {
         let engine = status.buffer_bytes + status.ram_front_bytes + status.window_bytes;
         Facts {
             backend: self.backend.to_owned(),
-            volumes: self.config.volumes.iter().map(|volume| volume.name.clone()).collect(),
+            volumes: (0..self.config.volumes.len()).map(|at| self.volume_facts(at, &status)).collect(),
             uptime_s: self.ready.map_or(0, |ready| ready.elapsed().as_secs()),
             clients: self.pump.clients(),
             threads: self.config.threads as u64,
@@ -106,12 +107,28 @@ impl Daemon<'_> {
             lanes: if self.config.without_cache { 0 } else { u64::from(self.pump.engine().superblock().lanes) },
             request_buffer_bytes: self.pump.buffer_bytes().saturating_sub(engine),
             opening: self.ready.is_none(),
-            members: [0, 1].map(|at: usize| self.files[at].as_ref().map(|file| file.path().display().to_string())),
+            members: [0, 1].map(|at: usize| self.files[at].as_ref().map(|file| whole(file.path()))),
             lead: self.pump.engine().superblock().pairing.lead,
             without_cache: self.config.without_cache,
-            origin_errors: status.origins.iter().map(|it| self.refused(it, &status)).collect(),
         }
     }
+
+    fn volume_facts(&self, at: usize, status: &Status) -> VolumeFacts {
+        let policy = if self.config.without_cache { "none" } else { &self.config.policy.name };
+        VolumeFacts {
+            name: self.config.volumes[at].name.clone(),
+            origin_path: whole(self.origins[at].path()),
+            uris: self.uris.get(at).cloned().unwrap_or_default(),
+            durability: self.config.policy.durability.name().to_owned(),
+            policy: policy.to_owned(),
+            origin_error: status.origins.get(at).and_then(|origin| self.refused(origin, status)),
+        }
+    }
+}
+
+/// A path that means the same to a reader in another folder.
+fn whole(path: &Path) -> String {
+    std::path::absolute(path).as_deref().unwrap_or(path).display().to_string()
 }
 
 #[cfg(test)]

@@ -164,7 +164,10 @@ pub(super) fn options(config: &Config, opened: &Opened) -> Result<Options, Serve
 /// The front-ends, each listening.
 #[derive(Default)]
 pub(super) struct Listening {
+    /// One of each front-end, for whoever waits for the daemon to be ready.
     pub(super) uris: Vec<String>,
+    /// All of each volume, in their order.
+    pub(super) uris_of_volumes: Vec<Vec<String>>,
     /// For the pump's thread.
     pub(super) here: Vec<Box<dyn Frontend>>,
     /// For each carrier.
@@ -173,26 +176,33 @@ pub(super) struct Listening {
 
 impl Listening {
     /// Gives a front-end to the carrier that has the fewest; to the pump if there are none.
-    fn place(&mut self, frontend: Portable) {
-        self.uris.push(frontend.uri());
+    fn place(&mut self, frontend: Portable, exports: &[Export]) {
+        self.note_uris(&*frontend, exports);
         match self.carried.iter_mut().min_by_key(|carried| carried.len()) {
             Some(carried) => carried.push(frontend),
             None => self.here.push(frontend),
         }
     }
 
-    fn place_here(&mut self, frontend: Box<dyn Frontend>) {
-        self.uris.push(frontend.uri());
+    fn place_here(&mut self, frontend: Box<dyn Frontend>, exports: &[Export]) {
+        self.note_uris(&*frontend, exports);
         self.here.push(frontend);
     }
 
-    fn nbd(&mut self, at: &Listen, options: NbdOptions) -> Result<(), ServeError> {
+    fn note_uris(&mut self, frontend: &dyn Frontend, exports: &[Export]) {
+        self.uris.push(frontend.uri());
+        for (uris, export) in self.uris_of_volumes.iter_mut().zip(exports) {
+            uris.extend(frontend.uri_of(export));
+        }
+    }
+
+    fn nbd(&mut self, at: &Listen, options: NbdOptions, exports: &[Export]) -> Result<(), ServeError> {
         if self.carried.is_empty() {
-            self.place_here(Box::new(Nbd::bind(at, options)?));
+            self.place_here(Box::new(Nbd::bind(at, options)?), exports);
             return Ok(());
         }
         let (gate, all) = Gate::bind(at, options, self.carried.len())?;
-        self.place_here(Box::new(gate));
+        self.place_here(Box::new(gate), exports);
         for (carried, nbd) in self.carried.iter_mut().zip(all) {
             carried.push(Box::new(nbd));
         }
@@ -207,7 +217,8 @@ pub(super) fn listen(
     origins: &[Arc<DeviceFile>],
 ) -> Result<Listening, ServeError> {
     let carried = std::iter::repeat_with(Vec::new).take(config.carriers()).collect();
-    let mut listening = Listening { carried, ..Listening::default() };
+    let uris_of_volumes = vec![Vec::new(); exports.len()];
+    let mut listening = Listening { carried, uris_of_volumes, ..Listening::default() };
     let uri_export = if config.volumes.len() == 1 { String::new() } else { config.volumes[0].name.clone() };
     // Without a cache writes are acknowledged by the origin, so none dies with the daemon.
     let durable = config.policy.durability == Durability::Always || config.without_cache;
@@ -220,15 +231,15 @@ pub(super) fn listen(
                     uri_export: uri_export.clone(),
                     ..NbdOptions::default()
                 };
-                listening.nbd(at, options)?;
+                listening.nbd(at, options, exports)?;
             }
             Listener::VhostUserBlk { path, volume } => {
-                listening.place(Box::new(VhostUserBlk::bind(path, volume.clone(), durable)?));
+                listening.place(Box::new(VhostUserBlk::bind(path, volume.clone(), durable)?), exports);
             }
-            Listener::Fuse(folder) => listening.place_here(fuse(folder, exports, origins)?),
+            Listener::Fuse(folder) => listening.place_here(fuse(folder, exports, origins)?, exports),
             Listener::Ublk(first) => {
                 for nth in 0..exports.len() {
-                    listening.place_here(ublk(config, first.saturating_add(nth as u32), nth, exports)?);
+                    listening.place_here(ublk(config, first.saturating_add(nth as u32), nth, exports)?, exports);
                 }
             }
         }

@@ -102,6 +102,11 @@ pub trait Frontend {
     /// Where clients find it.
     fn uri(&self) -> String;
 
+    /// Where clients find this volume; `None` if they don't find it here.
+    fn uri_of(&self, _export: &Export) -> Option<String> {
+        None
+    }
+
     /// How many poll tokens it needs at most.
     fn tokens_max(&self) -> usize;
 

@@ -89,8 +89,7 @@ impl Fuse {
             MountOption::NoAtime,
         ];
         let session = Session::new(volumes, &folder, &config).and_then(Session::spawn).map_err(failed)?;
-        let uri = format!("file://{}", escape(file.as_os_str().as_encoded_bytes()));
-        Ok(Self { inlet, session: Some(session), shared, folder, uri, stopping: false })
+        Ok(Self { inlet, session: Some(session), shared, folder, uri: uri(&file), stopping: false })
     }
 
     /// Takes the folder away. Whoever still has a file open gets errors from now on.
@@ -114,6 +113,10 @@ impl Fuse {
     }
 }
 
+fn uri(file: &Path) -> String {
+    format!("file://{}", escape(file.as_os_str().as_encoded_bytes()))
+}
+
 impl Drop for Fuse {
     fn drop(&mut self) {
         self.unmount();
@@ -123,6 +126,10 @@ impl Drop for Fuse {
 impl Frontend for Fuse {
     fn uri(&self) -> String {
         self.uri.clone()
+    }
+
+    fn uri_of(&self, export: &Export) -> Option<String> {
+        Some(uri(&self.folder.join(&export.name)))
     }
 
     fn tokens_max(&self) -> usize {

@@ -12,7 +12,7 @@ use flashfront_engine::{RequestError, RequestId, Time};
 use mio::{Interest, Registry, Token, event::Event, event::Source};
 
 use super::super::bell::Bell;
-use super::super::{Core, Frontend, TokenRange};
+use super::super::{Core, Export, Frontend, TokenRange};
 use super::listen::{Acceptor, BindError, Listen};
 use super::listener::{Nbd, NbdOptions, is_about_client};
 use super::stream::Socket;
@@ -165,6 +165,10 @@ impl Gate {
 impl Frontend for Gate {
     fn uri(&self) -> String {
         self.at.uri(&self.options.uri_export, self.options.tls.is_some())
+    }
+
+    fn uri_of(&self, export: &Export) -> Option<String> {
+        Some(self.at.uri(&export.name, self.options.tls.is_some()))
     }
 
     fn tokens_max(&self) -> usize {

@@ -116,6 +116,8 @@ impl Listen {
         let scheme = if tls { "nbds" } else { "nbd" };
         match self {
             Self::Unix(path) => {
+                // A client may be started in another folder.
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
                 let path = escape(path.as_os_str().as_encoded_bytes());
                 format!("nbd+unix:///{name}?socket={path}")
             }

@@ -14,7 +14,7 @@ use flashfront_engine::{RequestError, RequestId, Time};
 use mio::{Interest, Registry, event::Event, event::Source};
 
 use super::super::piece::PieceId;
-use super::super::{Core, Frontend, TokenRange};
+use super::super::{Core, Export, Frontend, TokenRange};
 use super::connection::{Connection, Wait};
 use super::gate::{Accepted, Full, Place};
 use super::handshake::Security;
@@ -364,6 +364,10 @@ impl Nbd {
 impl Frontend for Nbd {
     fn uri(&self) -> String {
         self.at.uri(&self.options.uri_export, self.options.tls.is_some())
+    }
+
+    fn uri_of(&self, export: &Export) -> Option<String> {
+        Some(self.at.uri(&export.name, self.options.tls.is_some()))
     }
 
     fn tokens_max(&self) -> usize {

@@ -90,6 +90,8 @@ enum Phase {
 #[derive(Debug)]
 pub struct Ublk {
     options: UblkOptions,
+    /// The volume's name.
+    volume: String,
     driver: Driver,
     /// None: closed.
     queue: Option<Queue>,
@@ -132,6 +134,7 @@ impl Ublk {
         let queue = opened.and_then(|file| Queue::open(file, info.depth));
         let mut ublk = Self {
             options,
+            volume: export.name.clone(),
             driver,
             queue: None,
             table: Table::default(),
@@ -365,6 +368,10 @@ impl Drop for Ublk {
 impl Frontend for Ublk {
     fn uri(&self) -> String {
         format!("file:///dev/{}", self.name())
+    }
+
+    fn uri_of(&self, export: &Export) -> Option<String> {
+        (self.volume == export.name).then(|| self.uri())
     }
 
     fn tokens_max(&self) -> usize {

@@ -265,7 +265,13 @@ impl VhostUserBlk {
 
 impl Frontend for VhostUserBlk {
     fn uri(&self) -> String {
-        format!("vhost-user-blk:{}", self.path.display())
+        // A client may be started in another folder.
+        let path = std::path::absolute(&self.path);
+        format!("vhost-user-blk:{}", path.as_ref().unwrap_or(&self.path).display())
+    }
+
+    fn uri_of(&self, export: &Export) -> Option<String> {
+        self.volume.as_ref().is_none_or(|name| *name == export.name).then(|| self.uri())
     }
 
     fn tokens_max(&self) -> usize {

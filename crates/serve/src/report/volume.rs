@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `status` says of one volume.
+
+use flashfront_engine::OriginStatus;
+use serde::{Deserialize, Serialize};
+
+/// What the daemon knows of a volume and the engine does not.
+#[derive(Clone, Debug, Default)]
+pub struct VolumeFacts {
+    /// Its name.
+    pub name: String,
+    /// The path of its origin.
+    pub origin_path: String,
+    /// Every address at which clients reach it.
+    pub uris: Vec<String>,
+    /// The name of the durability.
+    pub durability: String,
+    /// The name of the policy.
+    pub policy: String,
+    /// Why its origin refuses dirty data.
+    pub origin_error: Option<String>,
+}
+
+/// One volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeReport {
+    /// Its name.
+    pub name: String,
+    /// The path of its origin.
+    #[serde(default)]
+    pub origin_path: String,
+    /// Every address at which clients reach it.
+    #[serde(default)]
+    pub uris: Vec<String>,
+    /// The name of its mode.
+    pub mode: String,
+    /// When a write in writeback is acknowledged: `flush` (from RAM) or `always` (when it is durable).
+    #[serde(default)]
+    pub durability: String,
+    /// The name of the policy that decides what is cached; `none` without a cache.
+    #[serde(default)]
+    pub policy: String,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Its dirty blocks.
+    pub blocks_dirty: u64,
+    /// Why its origin refused them when they were last tried, unless something was destaged since.
+    #[serde(default)]
+    pub origin_error: Option<String>,
+}
+
+impl VolumeReport {
+    pub(super) fn new(origin: &OriginStatus, facts: VolumeFacts) -> Self {
+        let VolumeFacts { name, origin_path, uris, durability, policy, origin_error } = facts;
+        Self {
+            name,
+            origin_path,
+            uris,
+            mode: origin.mode.name().to_owned(),
+            durability,
+            policy,
+            size_bytes: origin.size_bytes,
+            blocks_dirty: origin.blocks_dirty,
+            origin_error,
+        }
+    }
+}
