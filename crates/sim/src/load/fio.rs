@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! fio's job files, read into phases of jobs: the options that published comparisons of caches use, with fio's meaning.
 //!
-//! All is asked of one volume. A `filename` under /dev/ is that volume; other files (one for each clone of a job that names none, as fio
-//! has it) lie on it one after the other. `stonewall` begins a phase. What means nothing without real time and data is accepted and
-//! listed; what would change the load and isn't there is an error, never ignored. docs/scenarios.md lists the options.
+//! All is asked of one volume. A `filename` under /dev/ is that volume, or a part of it if jobs name several; other files (one for each clone of a job
+//! that names none, as fio has it) lie on it one after the other. `stonewall` begins a phase. Options without effect, options that the simulation
+//! leaves out, and jobs that ask for nothing are listed, each under its name. docs/scenarios.md lists the options.
 
+mod distribution;
+mod engine;
+mod lengths;
+mod names;
 mod options;
+mod sections;
 mod units;
 
 use std::fmt;
 
-use flashfront_engine::{BLOCK_BYTES, REQUEST_BYTES_MAX};
+use flashfront_engine::BLOCK_BYTES;
 use hashbrown::HashMap;
 
-use self::options::{Options, Taken};
+use self::engine::Engine;
+use self::options::Direction;
+use self::sections::Section;
 use super::Job;
 
 /// The jobs of a file.
@@ -23,6 +30,10 @@ pub struct JobFile {
     pub phases: Vec<JobPhase>,
     /// Options that have no effect here, in their order.
     pub without_effect: Vec<String>,
+    /// Options that would change the load, and that the simulation leaves out, in their order.
+    pub left_out: Vec<String>,
+    /// What else is not as fio has it, a sentence each.
+    pub notes: Vec<String>,
     /// Jobs that would go through the page cache (`direct=0`, which is fio's default).
     pub buffered: Vec<String>,
 }
@@ -60,171 +71,163 @@ impl fmt::Display for FioError {
 
 impl std::error::Error for FioError {}
 
-/// A section without `[global]`s.
-struct Section {
-    line: usize,
-    name: String,
-    options: Options,
-}
-
 /// All clones of all jobs are no more than that: each is a stream of its own in every event of a run.
 const CLONES_MAX: u64 = 512;
 
-/// Reads a job file for a volume of so many bytes.
-pub fn read(text: &str, volume_bytes: u64) -> Result<JobFile, FioError> {
-    let mut file = JobFile { phases: Vec::new(), without_effect: Vec::new(), buffered: Vec::new() };
-    let sections = sections(text, &mut file.without_effect)?;
-    if sections.is_empty() {
+/// The longest request. Longer ones are hardly ever meant.
+const REQUEST_BYTES_MOST: u64 = 128 << 20;
+
+/// Reads a job file for a volume of so many bytes. `variable` knows the variables that `${NAME}` stands for.
+///
+/// # Errors
+/// [`FioError`] says where the file is wrong, or what of it can't be simulated.
+pub fn read(text: &str, volume_bytes: u64, variable: &dyn Fn(&str) -> Option<String>) -> Result<JobFile, FioError> {
+    let volumes = volumes(text);
+    let share = volume_bytes / volumes.len().max(1) as u64 / BLOCK_BYTES * BLOCK_BYTES;
+    let read = sections::read(text, share, variable)?;
+    let (without_effect, left_out) = (read.without_effect, read.left_out);
+    let mut file = JobFile { phases: Vec::new(), without_effect, left_out, notes: Vec::new(), buffered: Vec::new() };
+    if read.sections.is_empty() {
         return Err(FioError { line: 0, about: String::new(), what: "no job: a section `[NAME]` is one".to_owned() });
     }
-    let clones: u64 = sections.iter().map(|section| u64::from(section.options.numjobs)).sum();
+    if volumes.len() > 1 {
+        let what = format!("filename: {} are equal parts of the volume, one after the other", volumes.join(", "));
+        file.notes.push(what);
+    }
+    let clones: u64 = read.sections.iter().map(|section| u64::from(section.options.numjobs)).sum();
     if clones > CLONES_MAX {
-        let last = &sections[sections.len() - 1];
+        let last = &read.sections[read.sections.len() - 1];
         return Err(last.wrong(&format!("numjobs: {clones} clones of all jobs together; {CLONES_MAX} at most")));
     }
-    let places = lay_out(&sections, volume_bytes)?;
+    let mut begins = true;
+    let mut sections = Vec::new();
+    for section in read.sections {
+        begins |= section.options.stonewall;
+        match section.asks_for_nothing() {
+            Some(why) => file.notes.push(format!("job `{}` is left out: {why}", section.name)),
+            None => sections.push((std::mem::take(&mut begins), section)),
+        }
+    }
+    if sections.is_empty() {
+        let what = format!("nothing is left to simulate: {}", file.notes.join("; "));
+        return Err(FioError { line: 0, about: String::new(), what });
+    }
+    let places = lay_out(&sections, &volumes, share, volume_bytes)?;
     let mut clone = 0;
-    for (nth, section) in sections.iter().enumerate() {
+    for (nth, (begins, section)) in sections.iter().enumerate() {
         let options = &section.options;
         if !options.direct {
             file.buffered.push(section.name.clone());
         }
-        let begins = options.stonewall || file.phases.is_empty();
-        if begins {
+        file.notes.extend(section.notes());
+        if *begins {
             let (name, idle_ns) = (String::new(), options.startdelay_ns);
             file.phases.push(JobPhase { name, idle_ns, jobs: Vec::new() });
         }
-        let phase = file.phases.last_mut().expect("one was begun");
-        if phase.idle_ns != options.startdelay_ns {
-            return Err(section.wrong("startdelay: jobs of a phase begin together; give all of them the same, or none"));
-        }
-        phase.name.push_str(if begins { "" } else { " + " });
+        let phase = file.phases.last_mut().expect("the first job begins one");
+        phase.name.push_str(if *begins { "" } else { " + " });
         phase.name.push_str(&section.name);
         for own in 0..options.numjobs {
-            let base = places[nth][own as usize];
-            phase.jobs.push(section.job(base, u64::from(own), clone, volume_bytes)?);
+            let place = places[nth][own as usize];
+            phase.jobs.push(section.job(place, u64::from(own), clone)?);
             clone += 1;
         }
     }
+    for phase in &mut file.phases {
+        begin_with_the_first(phase);
+    }
+    file.notes.dedup();
     Ok(file)
 }
 
-/// The file's lines, as sections with all that holds for them.
-fn sections(text: &str, without_effect: &mut Vec<String>) -> Result<Vec<Section>, FioError> {
-    let mut global = Options::default();
-    let mut sections: Vec<Section> = Vec::new();
-    let mut in_global = false;
-    let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    for (at, content) in lines.iter().enumerate() {
-        let line = at + 1;
-        let error = |about: String, what: &str| FioError { line, about, what: what.to_owned() };
-        if content.is_empty() || content.starts_with(['#', ';']) {
-            continue;
-        }
-        if let Some(name) = content.strip_prefix('[') {
-            let name = name.strip_suffix(']').map(str::trim).filter(|name| !name.is_empty());
-            let name = name.ok_or_else(|| error(format!("`{content}`"), "a section is written `[NAME]`"))?;
-            in_global = name == "global";
-            let options = if in_global {
-                &mut global
-            } else {
-                sections.push(Section { line, name: name.to_owned(), options: global.clone() });
-                &mut sections.last_mut().expect("it was pushed").options
-            };
-            // It holds for the sizes before it too.
-            let own = lines[line..].iter().take_while(|it| !it.starts_with('['));
-            for (key, value) in own.filter_map(|it| it.split_once('=')).filter(|it| it.0.trim() == "kb_base") {
-                // A wrong one is told at its line.
-                let _ = options.take(key.trim(), value.trim());
-            }
-            continue;
-        }
-        let (key, value) = content.split_once('=').map_or((*content, ""), |(key, value)| (key.trim(), value.trim()));
-        let about = format!("`{key}`");
-        if key.starts_with("include ") {
-            return Err(error("`include`".to_owned(), "unknown here; write its options into this file"));
-        }
-        if value.contains("${") {
-            return Err(error(about, "variables are not replaced here; write the value"));
-        }
-        let options = match sections.last_mut() {
-            _ if in_global => &mut global,
-            Some(section) => &mut section.options,
-            None => return Err(error(about, "it is in no section; `[global]` or `[NAME]` begins one")),
-        };
-        match options.take(key, value) {
-            Ok(Taken::Meant) => {}
-            Ok(Taken::NoEffect) => {
-                if !without_effect.iter().any(|it| it == key) {
-                    without_effect.push(key.to_owned());
-                }
-            }
-            Err(what) => return Err(error(about, &what)),
+/// Nobody asks for anything before the first job of a phase; the others begin later by the difference.
+fn begin_with_the_first(phase: &mut JobPhase) {
+    phase.idle_ns = phase.jobs.iter().map(|job| job.start_ns).min().unwrap_or(0);
+    for job in &mut phase.jobs {
+        job.start_ns -= phase.idle_ns;
+    }
+}
+
+/// The volumes that a file names, in their order.
+fn volumes(text: &str) -> Vec<&str> {
+    let mut volumes = Vec::new();
+    for line in text.lines().map(sections::without_comment) {
+        let name = line.split_once('=').filter(|it| it.0.trim() == "filename").map(|it| it.1.trim());
+        if let Some(name) = name.filter(|name| is_volume(name) && !volumes.contains(name)) {
+            volumes.push(name);
         }
     }
-    Ok(sections)
+    volumes
+}
+
+fn is_volume(name: &str) -> bool {
+    name.starts_with("/dev/")
+}
+
+/// Where a clone's file lies on the volume.
+#[derive(Clone, Copy)]
+struct Place {
+    begin: u64,
+    /// The size of its volume or file; `None`: the job says how long its file is.
+    volume_bytes: Option<u64>,
 }
 
 /// Where on the volume the file of each clone of each section begins.
-fn lay_out(sections: &[Section], volume_bytes: u64) -> Result<Vec<Vec<u64>>, FioError> {
-    let is_volume = |name: &str| name.starts_with("/dev/");
-    let mut volumes = sections.iter().filter_map(|it| it.options.filename.as_deref().filter(|name| is_volume(name)));
-    let volume = volumes.next();
-    if let Some(other) = volumes.find(|name| Some(*name) != volume) {
-        let section = sections.iter().find(|it| it.options.filename.as_deref() == Some(other));
-        let what = format!("filename: `{other}` is a second volume; all jobs go to one");
-        return Err(section.map_or_else(
-            || FioError { line: 0, about: String::new(), what: what.clone() },
-            |section| section.wrong(&what),
-        ));
-    }
-    // A named file is as long as the longest job on it.
-    let mut named: HashMap<&str, u64> = HashMap::new();
-    let mut places: Vec<Vec<u64>> = Vec::new();
+fn lay_out(
+    sections: &[(bool, Section)],
+    volumes: &[&str],
+    share: u64,
+    volume_bytes: u64,
+) -> Result<Vec<Vec<Place>>, FioError> {
+    // A named file is as long as the longest job on it, also for jobs that don't say how long they are.
     let mut lengths: HashMap<&str, u64> = HashMap::new();
-    for section in sections {
-        if let Some(name) = section.options.filename.as_deref().filter(|name| !is_volume(name)) {
+    for (_, section) in sections {
+        if let Some(name) = section.file_name().filter(|_| section.has_size()) {
             for own in 0..section.options.numjobs {
                 let length = lengths.entry(name).or_default();
                 *length = (*length).max(section.end(u64::from(own), None)?);
             }
         }
     }
+    let mut named: HashMap<&str, u64> = HashMap::new();
     let mut next = 0_u64;
     let mut take = |section: &Section, bytes: u64| {
         let place = next;
-        let end = next.checked_add(bytes).filter(|end| *end <= volume_bytes);
+        let end = place.checked_add(bytes.next_multiple_of(BLOCK_BYTES)).filter(|end| *end <= volume_bytes);
         next = end.ok_or_else(|| {
             section
                 .wrong(&format!("its files end behind the volume, which has {volume_bytes} bytes; make them smaller"))
         })?;
         Ok(place)
     };
-    for section in sections {
-        let name = section.options.filename.as_deref();
+    let mut places = Vec::new();
+    for (_, section) in sections {
         let mut own_places = Vec::new();
-        for own in 0..section.options.numjobs {
-            let own = u64::from(own);
-            own_places.push(match name {
-                Some(name) if is_volume(name) => {
-                    let end = section.end(own, Some(volume_bytes))?;
-                    if end > volume_bytes {
+        for own in 0..u64::from(section.options.numjobs) {
+            own_places.push(match section.file_name() {
+                _ if section.is_on_volume() => {
+                    let end = section.end(own, Some(share))?;
+                    if end > share {
                         let what = format!(
-                            "offset, size, filesize: it ends at byte {end}, and the volume has {volume_bytes}; make it smaller"
+                            "offset, size, filesize: it ends at byte {end}, and the volume has {share}; make it smaller"
                         );
                         return Err(section.wrong(&what));
                     }
-                    0
+                    let name = section.options.filename.as_deref();
+                    let nth = volumes.iter().position(|volume| Some(*volume) == name).unwrap_or(0);
+                    Place { begin: nth as u64 * share, volume_bytes: Some(share) }
                 }
-                Some(name) => match named.get(name) {
-                    Some(place) => *place,
-                    None => {
-                        let place = take(section, lengths[name])?;
-                        named.insert(name, place);
-                        place
-                    }
-                },
-                None => take(section, section.end(own, None)?)?,
+                Some(name) => {
+                    let length = lengths.get(name).copied();
+                    let begin = match (named.get(name), length) {
+                        (Some(begin), _) => *begin,
+                        (None, Some(length)) => take(section, length)?,
+                        (None, None) => return Err(section.wrong("size: how long is its file? give it a `size`")),
+                    };
+                    named.insert(name, begin);
+                    Place { begin, volume_bytes: length.filter(|_| !section.has_size()) }
+                }
+                None => Place { begin: take(section, section.end(own, None)?)?, volume_bytes: None },
             });
         }
         places.push(own_places);
@@ -237,6 +240,52 @@ impl Section {
         FioError { line: self.line, about: format!("job `{}`", self.name), what: what.to_owned() }
     }
 
+    /// Whether the section's job goes to the volume itself, not to a file on it.
+    fn is_on_volume(&self) -> bool {
+        let options = &self.options;
+        let elsewhere = options.engine_name.as_deref().is_some_and(engine::is_elsewhere);
+        let fills = options.fills && !self.has_size();
+        elsewhere || fills || options.filename.as_deref().is_some_and(is_volume)
+    }
+
+    /// The name of the file on the volume that the section's job goes to.
+    fn file_name(&self) -> Option<&str> {
+        self.options.filename.as_deref().filter(|_| !self.is_on_volume())
+    }
+
+    /// Whether the section says how long its file is.
+    fn has_size(&self) -> bool {
+        self.options.size.is_some() || self.options.filesize.is_some()
+    }
+
+    /// Why the section's job asks the volume for nothing.
+    fn asks_for_nothing(&self) -> Option<String> {
+        let options = &self.options;
+        if options.engine == Engine::AsksNothing {
+            let name = options.engine_name.as_deref().unwrap_or_default();
+            return Some(format!("ioengine={name} reads and writes no data of a device"));
+        }
+        if options.create_only {
+            return Some("create_only=1 makes a file, and the volume is there already".to_owned());
+        }
+        (options.direction == Direction::Trim).then(|| "the models of devices know no trims".to_owned())
+    }
+
+    /// What of the section's job is not as fio has it.
+    fn notes(&self) -> Vec<String> {
+        let options = &self.options;
+        let mut notes = Vec::new();
+        let (block, reads, writes) = options.lengths();
+        let parts = [block, reads.least(block), writes.least(block)];
+        if parts.iter().any(|bytes| !bytes.is_multiple_of(BLOCK_BYTES)) {
+            notes.push(format!("job `{}`: parts of blocks of 4 KiB are asked for as whole blocks", self.name));
+        }
+        if options.direction == Direction::TrimWrite {
+            notes.push(format!("job `{}`: its trims are left out, its writes are not", self.name));
+        }
+        notes
+    }
+
     /// Where a clone begins within its file.
     fn begin(&self, own: u64) -> Option<u64> {
         self.options.offset.checked_add(self.options.offset_increment.checked_mul(own)?)
@@ -246,19 +295,22 @@ impl Section {
     /// goes from its offset to there, and `size` is only how much is asked for.
     fn end(&self, own: u64, volume_bytes: Option<u64>) -> Result<u64, FioError> {
         let options = &self.options;
-        let block = options.block_bytes;
-        if block == 0 || block > REQUEST_BYTES_MAX || !block.is_multiple_of(BLOCK_BYTES) {
-            return Err(self.wrong(&format!("bs = {block}; requests are whole blocks of 4 KiB, at most 1 MiB")));
+        let (block, reads, writes) = options.lengths();
+        let most = reads.most(block).max(writes.most(block));
+        if most > REQUEST_BYTES_MOST {
+            return Err(self.wrong(&format!("bs = {most}; requests have at most 128 MiB")));
         }
-        let begin = self.begin(own).filter(|begin| begin.is_multiple_of(BLOCK_BYTES));
-        let begin = begin.ok_or_else(|| self.wrong("offset, offset_increment: they must be multiples of 4 KiB"))?;
+        let begin = self.begin(own);
+        let begin = begin.ok_or_else(|| self.wrong("offset, offset_increment: they end behind any volume"))?;
         let end = match (options.filesize, options.size, volume_bytes) {
+            (Some(filesize), _, None) if options.files > 1 => filesize.checked_mul(u64::from(options.files)),
             (Some(filesize), _, _) => Some(filesize),
             (None, Some(size), _) => begin.checked_add(size),
             (None, None, Some(volume_bytes)) => Some(volume_bytes),
             (None, None, None) => return Err(self.wrong("size: how long is its file? give it a `size`")),
         };
-        let end = end.filter(|end| end.checked_sub(begin).is_some_and(|span| span >= block));
+        let least = block.saturating_mul(u64::from(options.files));
+        let end = end.filter(|end| end.checked_sub(begin).is_some_and(|span| span >= least));
         let end =
             end.ok_or_else(|| self.wrong("offset, size, filesize: there is no block of `bs` bytes between them"))?;
         if options.time_based && options.runtime_ns == 0 {
@@ -276,31 +328,37 @@ impl Section {
         options.io_size.or(options.size).unwrap_or(span).saturating_mul(options.loops)
     }
 
-    fn job(&self, base: u64, own: u64, clone: u64, volume_bytes: u64) -> Result<Job, FioError> {
+    fn job(&self, place: Place, own: u64, clone: u64) -> Result<Job, FioError> {
         let options = &self.options;
         let begin = self.begin(own).unwrap_or_default();
-        // Without any size it is a volume's, else it has no place.
-        let span = self.end(own, Some(volume_bytes))? - begin;
-        let rate_per_s = options.rate_per_s().ok_or_else(|| {
-            self.wrong("rate_iops: with `rwmixread` it is two numbers in that ratio, reads and writes, as in 70,30")
-        })?;
-        if rate_per_s > 0.0 && options.writes_per_flush > 0 {
-            return Err(
-                self.wrong("rate_iops, fsync: FLUSHes are no part of fio's rate, and are of ours; leave one out")
-            );
-        }
+        let span = self.end(own, place.volume_bytes)? - begin;
+        let (block_bytes, read_lengths, write_lengths) = options.lengths();
         let job = Job {
             name: self.name.clone(),
             pattern: options.pattern(),
             read_percent: options.reads(),
-            block_bytes: options.block_bytes,
-            offset_bytes: base + begin,
+            block_bytes,
+            read_lengths,
+            write_lengths,
+            zones: options.zones.clone(),
+            run_requests: options.run_requests,
+            random_percent: options.random_percent,
+            gap_bytes: options.gap_bytes,
+            offset_bytes: place.begin + begin,
             span_bytes: span,
             total_bytes: if options.time_based { 0 } else { self.total_bytes(span) },
-            time_ns: options.runtime_ns,
+            total_requests: options.number_ios,
+            rereads: options.rereads(),
+            time_ns: if options.runtime_ns == 0 { 0 } else { options.runtime_ns.saturating_add(options.ramp_ns) },
+            start_ns: options.startdelay_ns,
+            ramp_ns: options.ramp_ns,
+            think_ns: options.think_ns,
+            think_requests: options.think_requests,
             depth: options.depth(),
-            writes_per_flush: options.writes_per_flush,
-            rate_per_s,
+            streams: options.files,
+            writes_per_flush: options.writes_per_flush(),
+            rate_per_s: options.rate_per_s(),
+            poisson: options.poisson,
             seed: u64::from(options.seed),
             ..Job::default()
         };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs jobs on a system until they are over: what was answered when.
 
-use flashfront_engine::Time;
+use flashfront_engine::{BLOCK_BYTES, REQUEST_BYTES_MAX, Time};
 use hashbrown::HashMap;
 use hdrhistogram::Histogram;
 
@@ -83,12 +83,22 @@ struct Flying {
     worker: usize,
     since: Time,
     ask: Ask,
+    /// Parts that are not answered.
+    parts: u32,
 }
 
 struct Running {
     requests: Requests,
     idle: Vec<usize>,
     result: JobResult,
+    /// A closed job asks for nothing before, in nanoseconds after the phase's beginning.
+    not_before_ns: u64,
+    /// Answers since the job paused last.
+    since_pause: u32,
+    /// The job's figures count from this moment, in nanoseconds after the phase's beginning.
+    counts_from_ns: u64,
+    /// Nothing counts yet.
+    ramping: bool,
     /// In this interval.
     read_bytes: u64,
     write_bytes: u64,
@@ -99,7 +109,10 @@ struct Run<'a> {
     begin: Time,
     now: Time,
     jobs: Vec<Running>,
+    /// By the number of their first part.
     flying: HashMap<u64, Flying>,
+    /// The first part of each further part.
+    parts: HashMap<u64, u64>,
     next_number: &'a mut u64,
     answered_bytes: u64,
     /// Of its work.
@@ -113,7 +126,7 @@ struct Run<'a> {
 pub fn work_bytes(jobs: &[Job]) -> u64 {
     let all_background = jobs.iter().all(|job| job.background);
     let awaited = jobs.iter().filter(|job| is_awaited(job, all_background));
-    awaited.map(|job| job_work_bytes(job, job.total_bytes, job.time_ns)).sum()
+    awaited.map(|job| job_work_bytes(job, job.total_bytes, job.start_ns.saturating_add(job.time_ns))).sum()
 }
 
 /// When so much was asked for, or so much time is over.
@@ -121,7 +134,8 @@ fn job_work_bytes(job: &Job, bytes: u64, ns: u64) -> u64 {
     if job.total_bytes > 0 {
         bytes.min(job.total_bytes)
     } else {
-        (u128::from(ns.min(job.time_ns)) * u128::from(WORK_BYTES_PER_S) / 1_000_000_000) as u64
+        (u128::from(ns.saturating_sub(job.start_ns).min(job.time_ns)) * u128::from(WORK_BYTES_PER_S) / 1_000_000_000)
+            as u64
     }
 }
 
@@ -157,6 +171,10 @@ pub fn run(
             write_ns: latencies(),
             flush_ns: latencies(),
         },
+        not_before_ns: job.start_ns,
+        since_pause: 0,
+        counts_from_ns: job.start_ns.saturating_add(job.ramp_ns),
+        ramping: job.ramp_ns > 0,
         read_bytes: 0,
         write_bytes: 0,
     };
@@ -167,6 +185,7 @@ pub fn run(
         now: *now,
         jobs,
         flying: HashMap::new(),
+        parts: HashMap::new(),
         next_number,
         answered_bytes: 0,
         told_bytes: 0,
@@ -243,6 +262,33 @@ pub fn idle(system: &mut dyn System, now: &mut Time, ns: u64, watch: &mut dyn Fn
     Some(())
 }
 
+impl Running {
+    /// When the job ends by time, in nanoseconds after the phase's beginning.
+    fn end_ns(&self) -> Option<u64> {
+        let job = &self.requests.job;
+        (job.time_ns > 0).then_some(job.start_ns.saturating_add(job.time_ns))
+    }
+
+    /// Begins to count at `ns` after the phase's beginning, if the time has come.
+    fn end_ramp(&mut self, ns: u64) {
+        if self.ramping && ns >= self.counts_from_ns {
+            self.ramping = false;
+            self.requests.end_ramp();
+        }
+    }
+
+    /// Notes an answer at `ns`, after which a job that thinks may pause.
+    fn pause(&mut self, ns: u64) {
+        let job = &self.requests.job;
+        if job.think_ns > 0 {
+            self.since_pause += 1;
+            if self.since_pause >= job.think_requests.max(1) {
+                (self.since_pause, self.not_before_ns) = (0, ns + job.think_ns);
+            }
+        }
+    }
+}
+
 impl Run<'_> {
     fn elapsed_ns(&self) -> u64 {
         self.now.since_ns(self.begin)
@@ -281,9 +327,14 @@ impl Run<'_> {
 
     fn next_arrival(&self) -> Option<Time> {
         let ns = self.elapsed_ns();
-        let open = self.jobs.iter().filter(|job| !job.requests.over(ns) && !job.idle.is_empty());
-        let ends = self.jobs.iter().map(|job| job.requests.job.time_ns).filter(|end| *end > ns);
-        open.filter_map(|job| job.requests.arrival_ns()).chain(ends).min().map(|ns| self.begin.plus_ns(ns))
+        let ready = self.jobs.iter().filter(|job| !job.requests.over(ns) && !job.idle.is_empty());
+        let arrivals = ready.filter_map(|job| match job.requests.arrival_ns() {
+            Some(arrival) => Some(arrival.max(job.not_before_ns)),
+            None => Some(job.not_before_ns).filter(|at| *at > ns),
+        });
+        let ends = self.jobs.iter().filter_map(|job| job.end_ns()).filter(|end| *end > ns);
+        let ramps = self.jobs.iter().filter(|job| job.ramping && job.counts_from_ns > ns).map(|job| job.counts_from_ns);
+        arrivals.chain(ends).chain(ramps).min().map(|ns| self.begin.plus_ns(ns))
     }
 
     /// Lets every job ask what it can.
@@ -293,9 +344,10 @@ impl Run<'_> {
             return;
         }
         for at in 0..self.jobs.len() {
+            self.jobs[at].end_ramp(ns);
             loop {
                 let job = &mut self.jobs[at];
-                if job.requests.over(ns) || job.idle.is_empty() {
+                if job.requests.over(ns) || job.idle.is_empty() || job.not_before_ns > ns {
                     break;
                 }
                 let arrival = job.requests.arrival_ns();
@@ -303,34 +355,59 @@ impl Run<'_> {
                     break;
                 }
                 let Some(worker) = job.idle.pop() else { break };
-                job.requests.note_arrival();
                 let ask = job.requests.next(worker);
+                // FLUSHes are no part of a rate.
+                if ask != Ask::Flush {
+                    job.requests.note_arrival();
+                }
                 let since = arrival.map_or(self.now, |ns| self.begin.plus_ns(ns));
                 self.submit(at, worker, since, ask);
             }
         }
     }
 
+    /// Asks for whole blocks, at most 1 MiB at once: what a system takes.
     fn submit(&mut self, job: usize, worker: usize, since: Time, ask: Ask) {
-        *self.next_number += 1;
-        let number = *self.next_number;
-        self.flying.insert(number, Flying { job, worker, since, ask });
-        let (ask, offset, len) = match ask {
+        let (kind, offset, len) = match ask {
             Ask::Read { offset, len } => (system::Ask::Read, offset, len),
             Ask::Write { offset, len } => (system::Ask::Write, offset, len),
             Ask::Flush => (system::Ask::Flush, 0, 0),
         };
-        self.system.submit(self.now, SystemRequest { number, ask, offset, len });
+        let (begin, end) = (offset / BLOCK_BYTES * BLOCK_BYTES, (offset + len).next_multiple_of(BLOCK_BYTES));
+        let parts = (end - begin).div_ceil(REQUEST_BYTES_MAX).max(1);
+        let first = *self.next_number + 1;
+        self.flying.insert(first, Flying { job, worker, since, ask, parts: parts as u32 });
+        for part in 0..parts {
+            *self.next_number += 1;
+            let number = *self.next_number;
+            if part > 0 {
+                self.parts.insert(number, first);
+            }
+            let offset = begin + part * REQUEST_BYTES_MAX;
+            let len = (end - offset).min(REQUEST_BYTES_MAX);
+            self.system.submit(self.now, SystemRequest { number, ask: kind, offset, len });
+        }
     }
 
     fn answered(&mut self, number: u64) {
-        let flying = self.flying.remove(&number).expect("a system answers each request once");
+        let first = self.parts.remove(&number).unwrap_or(number);
+        let flying = self.flying.get_mut(&first).expect("a system answers each request once");
+        flying.parts -= 1;
+        if flying.parts > 0 {
+            return;
+        }
+        let flying = self.flying.remove(&first).expect("it was found");
         let ns = self.now.since_ns(flying.since);
         let elapsed = self.elapsed_ns();
         let job = &mut self.jobs[flying.job];
         job.idle.push(flying.worker);
+        job.end_ramp(elapsed);
+        job.pause(elapsed);
+        if job.ramping {
+            return;
+        }
         let result = &mut job.result;
-        result.time_ns = elapsed;
+        result.time_ns = elapsed - job.counts_from_ns;
         match flying.ask {
             Ask::Read { len, .. } => {
                 result.reads += 1;

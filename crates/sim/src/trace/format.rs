@@ -75,7 +75,8 @@ macro_rules! formats {
 }
 
 formats! {
-    blktrace, blkparse, fio, vscsi, msr, spc, alibaba, tencent, fiu, blkreplay, disksim, arc, blocks, oracle_general,
+    blktrace, blkparse, biosnoop, fio, vscsi, msr, spc, systor, alibaba, tencent, fiu, blkreplay, disksim, arc, blocks,
+    oracle_general,
 }
 mod error;
 mod events;

@@ -77,7 +77,7 @@ fn what_is_nothing_is_declined_with_the_list() {
     for bytes in [&text[..], &[0; 5000], b"1 2 3\n4 5 6\n", b"7 8 9 10 11 12\n"] {
         let error = Reader::new(Cursor::new(bytes.to_vec()), &Options::default()).unwrap_err();
         assert!(matches!(error, OpenError::Format(FormatError::Unknown)), "{error}");
-        assert!(error.to_string().contains("--format: blktrace blkparse fio2"), "{error}");
+        assert!(error.to_string().contains("--format: blktrace blkparse biosnoop fio2"), "{error}");
     }
     let bzip2 = [&b"BZh91AY&SY"[..], &[0x9c; 500]].concat();
     let tar = gz(&[&[b'x'; 257][..], b"ustar\0", &[0; 700]].concat());
@@ -176,6 +176,7 @@ fn a_short_trace_may_have_a_bad_line_and_comments() {
         ("msr", ["128166372003061629,h,0,Read,4096,4096,9", "128166372003061630,h,0,Write,0,512,9"]),
         ("spc", ["0,8,4096,r,0.5", "1,8,512,W,0.6"]),
         ("alibaba", ["419,W,4096,4096,1577808000000046", "419,R,0,512,1577808000000047"]),
+        ("systor", ["1455592557.6,0.0002,W,0,4096,4096", "1455592557.7,,R,0,0,512"]),
         ("tencent", ["1538323200,8,8,1,77", "1538323200,16,1,0,77"]),
         ("disksim", ["1.5 0 9 8 1", "2.5 0 17 1 0"]),
         ("arc", ["8 8 0 0", "16 2 0 1"]),
@@ -192,6 +193,9 @@ fn a_short_trace_may_have_a_bad_line_and_comments() {
             assert_eq!(report.skipped_total(), comments, "{text}");
         }
     }
+    let bpftrace = "Attached 4 probes\nTIME(ms)     DISK    COMM   PID    LAT(ms)\n611   nvme0n1    bash  4179    10\n";
+    let error = Reader::new(Cursor::new(bpftrace), &Options::default()).unwrap_err();
+    assert!(error.to_string().contains("not which sectors"), "{error}");
     for text in ["7\nx", "7\nx\n8\ny"] {
         let error = Reader::new(Cursor::new(text), &Options::default()).unwrap_err();
         assert!(matches!(error, OpenError::Format(FormatError::Unknown)), "{error}");

@@ -70,9 +70,15 @@ impl JobArgs {
         }
         let shown = path.display().to_string();
         let text = std::fs::read_to_string(path).with_context(|| shown.clone())?;
-        let file = fio::read(&text, origin_bytes).with_context(|| shown.clone())?;
+        let file = fio::read(&text, origin_bytes, &|name| std::env::var(name).ok()).with_context(|| shown.clone())?;
         if !file.without_effect.is_empty() {
             eprintln!("{shown}: without effect in virtual time: {}", file.without_effect.join(", "));
+        }
+        if !file.left_out.is_empty() {
+            eprintln!("{shown}: left out, so that the load differs from fio's: {}", file.left_out.join(", "));
+        }
+        for note in &file.notes {
+            eprintln!("{shown}: {note}");
         }
         if !file.buffered.is_empty() {
             let jobs = file.buffered.join(", ");

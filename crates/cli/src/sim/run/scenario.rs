@@ -201,9 +201,8 @@ fn job(table: &JobTable, nth: usize, origin_bytes: u64) -> anyhow::Result<Job> {
         on_ns: ns(table.on),
         off_ns: ns(table.off),
         background,
-        settles: false,
         seed: table.seed.unwrap_or(1),
-        sequence: 0,
+        ..Job::default()
     })
 }
 

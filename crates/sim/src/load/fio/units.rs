@@ -70,9 +70,19 @@ pub(super) fn bytes(text: &str, base: KbBase) -> Option<u64> {
 
 /// Nanoseconds: `30` (seconds), `30s`, `5m`, `24h`, `500ms`.
 pub(super) fn ns(text: &str) -> Option<u64> {
+    time(text, 1_000_000_000)
+}
+
+/// Nanoseconds of a time that without a unit is in microseconds.
+pub(super) fn ns_of_us(text: &str) -> Option<u64> {
+    time(text, 1_000)
+}
+
+fn time(text: &str, without_unit: u64) -> Option<u64> {
     let (number, suffix) = split(text)?;
     let unit: u64 = match suffix.to_ascii_lowercase().as_str() {
-        "" | "s" => 1_000_000_000,
+        "" => without_unit,
+        "s" => 1_000_000_000,
         "us" | "usec" => 1_000,
         "ms" | "msec" => 1_000_000,
         "m" => 60_000_000_000,
@@ -123,7 +133,7 @@ mod tests {
         for (text, seconds) in [("30", 30), ("30s", 30), ("5m", 300), ("24h", 86_400), ("1d", 86_400)] {
             assert_eq!(ns(text), Some(seconds * 1_000_000_000), "{text}");
         }
-        assert_eq!((ns("500ms"), ns("7us")), (Some(500_000_000), Some(7_000)));
+        assert_eq!((ns("500ms"), ns("7us"), ns_of_us("7")), (Some(500_000_000), Some(7_000), Some(7_000)));
         assert_eq!((ns("5min"), ns(""), ns("999999999d")), (None, None, None));
     }
 }

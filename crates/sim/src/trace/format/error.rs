@@ -16,6 +16,8 @@ pub enum FormatError {
     Empty,
     /// There is nothing but blank lines in it.
     Blank,
+    /// The trace is what bpftrace's `biosnoop.bt` prints, which has no sectors.
+    NoSectors,
     /// It is packed, as this, which is not unpacked here; and what prints what is in it.
     Packed(&'static str, &'static str),
     /// More than one does; two of them.
@@ -40,6 +42,7 @@ impl FormatError {
             PACKED.iter().find(|(at, magic, ..)| head.bytes.get(*at..).is_some_and(|it| it.starts_with(magic)));
         match packed {
             Some((_, _, what, how)) => Self::Packed(what, how),
+            None if head.bytes.windows(8).any(|it| it == b"TIME(ms)") => Self::NoSectors,
             None if head.whole && head.bytes.is_empty() => Self::Empty,
             None if head.whole && head.bytes.trim_ascii().is_empty() => Self::Blank,
             None => Self::Unknown,
@@ -52,6 +55,13 @@ impl Display for FormatError {
         match self {
             Self::Empty => return write!(f, "the trace is empty"),
             Self::Blank => return write!(f, "the trace has nothing but blank lines"),
+            Self::NoSectors => {
+                return write!(
+                    f,
+                    "bpftrace's biosnoop.bt prints when a request ended, and not which sectors it asked for; \
+                     take BCC's `biosnoop` (Debian: bpfcc-tools, biosnoop-bpfcc) or blktrace"
+                );
+            }
             Self::Packed(what, how) => {
                 return write!(f, "a file of {what}, which isn't unpacked here; `{how} > TRACE` gives what is in it");
             }

@@ -48,7 +48,8 @@ fn with<const N: usize>(first: [Short; N], padding: Short) -> Vec<Short> {
 }
 
 pub(super) fn all() -> Vec<Fixture> {
-    let mut all = vec![blkreplay(), msr(), spc(), alibaba(), tencent(), fiu(), blkparse(), blocks()];
+    let mut all =
+        vec![blkreplay(), msr(), spc(), systor(), alibaba(), tencent(), fiu(), blkparse(), biosnoop(), blocks()];
     all.extend([fio2(), fio3(), vscsi1(), vscsi2(), blktrace(false), blktrace(true)]);
     all.extend(disksim());
     all.extend(arc());
@@ -98,6 +99,47 @@ fn spc() -> Fixture {
     );
     let bad = ["line 3: unknown operation: `1,7,513,q,0.554041`", "line 4: the ASU is too large: `4294967296,7,1,r,1`"];
     fixture("spc", padded(text, "3,0,512,r,1"), &records, &[], &bad[..])
+}
+
+fn systor() -> Fixture {
+    let text = "Timestamp,Response,IOType,LUN,Offset,Size\n1455592557.608126000,0.000226000,W,0,126703644672,4096\n\
+        1455592557.610000001,,R,1,8192,512\n1455592557.611,0.0003,X,1,8192,512\n1455592557.611,0.0003,R,1,8192";
+    let records = with(
+        [
+            (Some(1_455_592_557_608_126_000), Write, 0, 247_468_056, 8),
+            (Some(1_455_592_557_610_000_001), Read, 1, 16, 1),
+        ],
+        (Some(1_455_592_558_000_000_000), Read, 2, 1, 2),
+    );
+    let bad = [
+        "line 4: unknown operation: `1455592557.611,0.0003,X,1,8192,512`",
+        "line 5: no size: `1455592557.611,0.0003,R,1,8192`",
+    ];
+    fixture("systor", padded(text, "1455592558,0.0001,R,2,512,1024"), &records, &[HEADER], &bad)
+}
+
+fn biosnoop() -> Fixture {
+    let text = "TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  LAT(ms)\n\
+        0.000004    supervise      1950    xvda1     W 13092560   4096      0.74\n\
+        0.000178    Web Content #2 1953    xvda1     RA 8          512       0.61\n\
+        0.000500    jbd2/vda-8     211     xvdb      WFS 16         1024   0.05      0.61\n\
+        0.000600    ?              0       xvdb      FF 0          0         0.61\n\
+        0.000700    dd             7       xvdb      W 16         x         0.61\n\
+        0.000700    dd             7";
+    let records = with(
+        [
+            (Some(4_000), Write, 0, 13_092_560, 8),
+            (Some(178_000), Read, 0, 8, 1),
+            (Some(500_000), Write, 1, 16, 2),
+            (Some(600_000), Flush, 1, 0, 0),
+        ],
+        (Some(1_000_000_000), Discard, 2, 1, 1),
+    );
+    let bad = [
+        "line 6: the bytes is no number: `0.000700    dd             7       xvdb      W 16         x         0.61`",
+        "line 7: no operation: `0.000700    dd             7`",
+    ];
+    fixture("biosnoop", padded(text, "1.0 fstrim 9 sda D 1 512 0.5"), &records, &[HEADER], &bad)
 }
 
 fn alibaba() -> Fixture {
