@@ -60,7 +60,7 @@ pub(super) fn split(text: &str, before: &Both, base: KbBase) -> Option<Both> {
             return None;
         }
         // In hundredths of a percent, since what is left may not divide evenly.
-        let share = if open > 0 { (100 - sum) * 100 / open } else { 0 };
+        let share = ((100 - sum) * 100).checked_div(open).unwrap_or(0);
         let weight = |percent: Option<u32>| percent.map_or(share, |it| it * 100);
         Some(Lengths::Split(given.into_iter().map(|(bytes, percent)| (bytes, weight(percent))).collect()))
     })

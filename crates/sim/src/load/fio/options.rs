@@ -295,7 +295,7 @@ impl Options {
             "random_distribution" => distribution::read(value, self.volume_bytes, base)
                 .map(|(pattern, zones)| (self.distribution, self.zones) = (pattern, zones)),
             "norandommap" => switch().map(|it| self.map = !it),
-            "verify" => Some(self.verify = !matches!(value, "0" | "null")),
+            "verify" => Some(!matches!(value, "0" | "null")).map(|it| self.verify = it),
             "do_verify" => switch().map(|it| self.do_verify = it),
             "verify_only" => switch().map(|it| self.verify_only = it),
             "create_only" => switch().map(|it| self.create_only = it),
