@@ -1,12 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The operator's log on stderr: a line per event, nothing on the path of an I/O.
+//!
+//! Warnings and errors that repeat are left out and counted (`repeats`): a cache device that has rotted has as many
+//! corrupt blocks as it has blocks. With `-v` nothing is left out. Two lines are of one kind if the same place in the
+//! program writes them, about the same thing: what stands before the first `: `, as a path or `volume NAME`.
 
+use std::fmt::{Debug, Write};
 use std::io::IsTerminal;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
-use tracing::Level;
+use tracing::callsite::Identifier;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt};
 
-/// Starts it: -1 = errors, 0 = warnings, 1 = news, 2 and more = details.
-pub(crate) fn start(level: i8) {
+mod repeats;
+
+use repeats::{LeftOut, Repeats};
+
+/// Lines that say how many were left out, which are never left out.
+const LEFT_OUT: &str = "left_out";
+
+/// Starts it: -1 = errors, 0 = warnings, 1 = news, 2 and more = details. What is returned tells of the lines left out
+/// when it is dropped.
+pub(crate) fn start(level: i8) -> Log {
     let max = match level {
         ..0 => Level::ERROR,
         0 => Level::WARN,
@@ -14,13 +35,168 @@ pub(crate) fn start(level: i8) {
         2 => Level::DEBUG,
         _ => Level::TRACE,
     };
-    tracing_subscriber::fmt()
-        .with_max_level(max)
+    let shared = Arc::<Shared>::default();
+    let lines = fmt::layer()
         .with_target(level > 1)
         .without_time()
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         // It would say so on stderr, which panics: a daemon outlives the reader of its log.
-        .log_internal_errors(false)
-        .init();
+        .log_internal_errors(false);
+    tracing_subscriber::registry().with(lines.with_filter(Sparing { max, shared: Arc::clone(&shared) })).init();
+    Log(shared)
+}
+
+/// The log of this process.
+#[derive(Debug)]
+pub(crate) struct Log(Arc<Shared>);
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        let left_out = self.0.lock().end(Instant::now());
+        left_out.into_iter().for_each(tell);
+    }
+}
+
+/// A line of which others like it may have been left out.
+#[derive(Debug)]
+struct Line {
+    is_error: bool,
+    text: String,
+}
+
+/// Which place in the program says it, of what.
+type Kind = (Identifier, String);
+
+#[derive(Debug, Default)]
+struct Shared {
+    repeats: Mutex<Repeats<Kind, Line>>,
+    /// There is something to be told in time.
+    left_out: Condvar,
+    teller: OnceLock<()>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Repeats<Kind, Line>> {
+        // Nothing here can panic halfway through a change.
+        self.repeats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a line is to be written now.
+    fn take(self: &Arc<Self>, kind: Kind, line: Line) -> bool {
+        if self.lock().take(kind, line, Instant::now()) {
+            return true;
+        }
+        self.teller.get_or_init(|| {
+            let shared = Arc::clone(self);
+            // Without that thread it is told at the end.
+            let _ = std::thread::Builder::new().name("log".to_owned()).spawn(move || shared.tell_in_time());
+        });
+        self.left_out.notify_one();
+        false
+    }
+
+    /// Tells of what is left out, in each window once, as long as the process lives.
+    fn tell_in_time(&self) {
+        let mut repeats = self.lock();
+        loop {
+            let now = Instant::now();
+            let left_out = repeats.over(now);
+            if !left_out.is_empty() {
+                drop(repeats);
+                left_out.into_iter().for_each(tell);
+                repeats = self.lock();
+                continue;
+            }
+            repeats = match repeats.next() {
+                Some(at) => {
+                    let wait = self.left_out.wait_timeout(repeats, at.saturating_duration_since(now));
+                    wait.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.left_out.wait(repeats).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}
+
+fn tell(left_out: LeftOut<Line>) {
+    let Line { is_error, text } = &left_out.last;
+    let text = summary(left_out.lines, left_out.seconds, text);
+    if *is_error {
+        tracing::error!(target: LEFT_OUT, "{text}");
+    } else {
+        tracing::warn!(target: LEFT_OUT, "{text}");
+    }
+}
+
+fn summary(lines: u64, seconds: u64, last: &str) -> String {
+    let lines = crate::human::count(lines);
+    let within = if seconds == 1 { "second".to_owned() } else { format!("{seconds} s") };
+    format!("...and {lines} more of this in the last {within} (-v shows all); the last one: {last}")
+}
+
+/// Lets through what is of the level, and of what repeats itself little.
+#[derive(Debug)]
+struct Sparing {
+    max: Level,
+    shared: Arc<Shared>,
+}
+
+impl<S: Subscriber> Filter<S> for Sparing {
+    fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        *metadata.level() <= self.max
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        let is_news = *metadata.level() > Level::WARN;
+        if is_news || self.max > Level::INFO || metadata.target() == LEFT_OUT {
+            return true;
+        }
+        let mut message = Message::default();
+        event.record(&mut message);
+        let kind = (metadata.callsite(), subject(&message.0).to_owned());
+        self.shared.take(kind, Line { is_error: *metadata.level() == Level::ERROR, text: message.0 })
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.max.into())
+    }
+}
+
+/// What a line is about.
+fn subject(line: &str) -> &str {
+    line.split_once(": ").map_or("", |(subject, _)| subject)
+}
+
+#[derive(Default)]
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            // Writing to a String does not fail.
+            let _ = write!(self.0, "{value:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_can_be_read() {
+        assert_eq!(
+            summary(4711, 10, "volume data: sector 8 was corrupt"),
+            "...and 4,711 more of this in the last 10 s (-v shows all); the last one: volume data: sector 8 was corrupt"
+        );
+        assert!(summary(1, 1, "x").starts_with("...and 1 more of this in the last second"));
+    }
+
+    #[test]
+    fn lines_are_told_apart_by_what_they_are_about() {
+        assert_eq!(subject("volume data: sector 8: corrupt"), "volume data");
+        assert_eq!(subject("stopping at once"), "");
+    }
 }

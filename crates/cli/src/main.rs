@@ -96,7 +96,7 @@ fn main() -> ExitCode {
         Verb::Try(_) => -1,
         _ => 0,
     };
-    log::start(if cli.quiet { -1 } else { usual + cli.verbose.min(4) as i8 });
+    let log = log::start(if cli.quiet { -1 } else { usual + cli.verbose.min(4) as i8 });
     let done = match cli.verb {
         Verb::Try(verb) => verb.run(),
         Verb::Format(verb) => verb.run(),
@@ -113,6 +113,7 @@ fn main() -> ExitCode {
         Verb::Advise(verb) => verb.run(),
         Verb::Sim(verb) => verb.run(),
     };
+    drop(log);
     done.unwrap_or_else(|error| {
         // A reader that has gone (`flashfront dump | head`) needs no message.
         if !human::is_broken_pipe(&error) {

@@ -11,7 +11,7 @@ use crate::canary::Canary;
 use crate::commit::Place;
 use crate::congestion::Taken;
 use crate::index::{Flat, Found};
-use crate::io::{DeviceError, RequestError};
+use crate::io::{DeviceError, Op, RequestError};
 use crate::lane::{Lane, LaneIo, SlotsRead};
 use crate::memory::Span;
 use crate::shared::{Cx, blocks_span};
@@ -60,6 +60,10 @@ impl Lane {
         cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(blocks), cx.now);
         cx.shared.origins[origin].gauge.detour.ended(taken, result.is_ok(), cx.now);
         self.pieces[at].pending -= 1;
+        if let Err(error) = result {
+            let first = Flat(self.pieces[at].first.0 + u64::from(from));
+            cx.origin_failed(Op::Read, first, u64::from(blocks), error);
+        }
         for block in from..from + blocks {
             if result.is_err() || !self.is_as_cached(at, block, cx) {
                 self.read_after_all(at, block, cx);

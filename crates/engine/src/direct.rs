@@ -122,11 +122,7 @@ impl Lane {
             let from = blocks_span(buf, piece.buf_block, piece.blocks).offset() + head as u32;
             Span::new(buf, from, len as u32)
         });
-        let op = match piece.kind {
-            PieceKind::Discard => Op::Discard,
-            PieceKind::Zero => Op::Zero,
-            _ => Op::Write,
-        };
+        let op = piece.kind.op();
         cx.shared.counters.writes_direct_blocks += u64::from(piece.blocks);
         let origin = cx.shared.origin_of(piece.first);
         cx.shared.origins[origin].foreground_began(cx.now);
@@ -150,10 +146,16 @@ impl Lane {
         let kind = self.pieces[at].kind;
         let origin = cx.shared.origin_of(self.pieces[at].first);
         cx.shared.origins[origin].foreground_ended(cx.now);
+        if let Err(error) = result
+            && !(kind == PieceKind::Discard && error == DeviceError::Unsupported)
+        {
+            let piece = &self.pieces[at];
+            cx.origin_failed(kind.op(), piece.first, u64::from(piece.blocks), error);
+        }
         // A flush that failed meanwhile may have dropped it, and the next one say nothing of that (ADR 0022).
         let doubtful = failed_flushes != cx.shared.origins[origin].failed_flushes;
         let result = if doubtful { result.and(Err(DeviceError::Io)) } else { result };
-        if !matches!(kind, PieceKind::Discard | PieceKind::Zero) {
+        if !kind.is_range() {
             cx.shared.origins[origin].gauge.writes.ended(result.is_ok(), cx.now);
         }
         // Even a failed write may have changed something.
@@ -163,11 +165,13 @@ impl Lane {
             cx.shared.origins[origin].unflushed = true;
         }
         // Discard is advice: a device that can't is no error.
-        if result.is_err() && !(kind == PieceKind::Discard && result == Err(DeviceError::Unsupported)) {
+        if let Err(error) = result
+            && !(kind == PieceKind::Discard && error == DeviceError::Unsupported)
+        {
             if self.pieces[at].congested {
                 cx.shared.up.push(Up::PastCongestion { lane: self.id, piece: at });
             } else {
-                self.fail(at, RequestError::Io, cx);
+                self.fail(at, error.into(), cx);
             }
             return;
         }
@@ -183,8 +187,8 @@ impl Lane {
 
     /// The origin has flushed what replaces lost blocks: the log forgets them.
     pub(crate) fn drop_replaced(&mut self, at: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-        if result.is_err() {
-            self.fail(at, RequestError::Io, cx);
+        if let Err(error) = result {
+            self.fail(at, error.into(), cx);
             return;
         }
         let lost: Vec<Flat> = cx.shared.lost.range(self.pieces[at].first..self.pieces[at].end()).copied().collect();
@@ -247,14 +251,14 @@ impl Lane {
         }
     }
 
-    /// Fails the pieces that wait for a range that can't be destaged.
-    pub(crate) fn fail_awaiting_clean(&mut self, first: Flat, end: Flat, cx: &mut Cx<'_>) {
+    /// Fails the pieces that wait for a range that can't be destaged, with what the origin said of that.
+    pub(crate) fn fail_awaiting_clean(&mut self, first: Flat, end: Flat, error: DeviceError, cx: &mut Cx<'_>) {
         for at in core::mem::take(&mut self.awaiting_clean) {
             let piece = &self.pieces[at];
             // Not who waits for clean blocks that were only bridged.
             let dirty = self.dirty.next(first.max(piece.first)).is_some_and(|dirty| dirty < end.min(piece.end()));
             if dirty && piece.first < end && first < piece.end() {
-                self.fail(at, RequestError::Io, cx);
+                self.fail(at, error.into(), cx);
             } else {
                 self.awaiting_clean.push(at);
             }

@@ -457,7 +457,12 @@ impl Coordinator {
                     Up::PastCongestion { lane, piece } => self.past_congestion(lane, piece, lanes, cx),
                     Up::RunDropped { origin } => self.destager.run_dropped(origin, cx.now),
                     Up::DestageFailed { origin, error } => {
-                        Destager::failed(&mut cx.shared.origins[origin], cx.now);
+                        let again = Destager::failed(&mut cx.shared.origins[origin], cx.now);
+                        if again && matches!(error, DeviceError::NoSpace | DeviceError::ReadOnly) {
+                            for piece in self.throttle.give_up(origin, &self.destager, cx) {
+                                self.part_done(piece.request, Some(error.into()), cx);
+                            }
+                        }
                         for waiter in self.drained_waiters(origin, lanes, cx) {
                             self.flush_done(waiter, Err(error), lanes, cx);
                         }

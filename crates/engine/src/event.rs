@@ -3,7 +3,7 @@
 
 use crate::io::{DeviceError, DeviceId, Op};
 use crate::recover::OpenError;
-use crate::types::{Key, Mode, OriginId};
+use crate::types::{Key, Lba, Mode, OriginId};
 
 /// Something an operator wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,20 @@ pub enum Event {
         /// Dirty: its data is lost and reads fail. Clean: it was read from the origin instead.
         dirty: bool,
     },
-    /// A device refused an I/O of the engine's own (not one made for a client).
+    /// An origin failed to carry out an I/O, of a client or of destage.
+    OriginFailed {
+        /// The origin.
+        origin: OriginId,
+        /// What it was asked to do.
+        op: Op,
+        /// First sector of the I/O; 0 of a flush.
+        lba: Lba,
+        /// Its length; 0 of a flush.
+        sectors: u64,
+        /// How it failed.
+        error: DeviceError,
+    },
+    /// A cache device failed to carry out an I/O.
     DeviceFailed {
         /// Which device.
         device: DeviceId,

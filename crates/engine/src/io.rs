@@ -2,6 +2,7 @@
 //! What goes into the engine and what comes out of it: requests, completions, effects.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::event::Event;
 use crate::memory::{Buf, Span};
@@ -63,10 +64,24 @@ pub struct Request {
 pub enum RequestError {
     /// A device failed, or the only copy of a block is corrupt.
     Io,
+    /// The origin has no space left. Nothing is broken: the request may be sent again when there is some.
+    NoSpace,
+    /// The origin takes no writes: it has become read-only.
+    ReadOnly,
     /// The range is outside the origin, empty, or longer than allowed.
     Invalid,
     /// The engine is stopping.
     Stopping,
+}
+
+impl From<DeviceError> for RequestError {
+    fn from(error: DeviceError) -> Self {
+        match error {
+            DeviceError::NoSpace => Self::NoSpace,
+            DeviceError::ReadOnly => Self::ReadOnly,
+            DeviceError::Io | DeviceError::Unsupported | DeviceError::Gone => Self::Io,
+        }
+    }
 }
 
 /// Why a device did not do what it was asked.
@@ -74,12 +89,26 @@ pub enum RequestError {
 pub enum DeviceError {
     /// EIO and the like: this range, this time.
     Io,
-    /// ENOSPC: a sparse file's file system is full.
+    /// ENOSPC: a sparse file's file system is full, or its user's quota is used up.
     NoSpace,
+    /// EROFS, EPERM: the device takes no writes any more.
+    ReadOnly,
     /// The device does not know this operation (discard, zero).
     Unsupported,
     /// The device is gone.
     Gone,
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Io => "I/O error (EIO)",
+            Self::NoSpace => "no space left (ENOSPC)",
+            Self::ReadOnly => "it takes no writes any more (EROFS)",
+            Self::Unsupported => "it does not know this operation (EOPNOTSUPP)",
+            Self::Gone => "the device is gone (ENODEV)",
+        })
+    }
 }
 
 /// Which device.
@@ -104,8 +133,18 @@ pub enum Op {
     Flush,
     /// Unmap; the content is undefined afterwards.
     Discard,
-    /// Zero; may unmap if the range then reads as zeroes.
+    /// Zero. The range keeps its space on the device, or gets it.
     Zero,
+    /// Zero, and give the range's space back if the device can; it is zeroed in any case.
+    Punch,
+}
+
+impl Op {
+    /// Whether the range reads as zeroes afterwards.
+    #[must_use]
+    pub const fn zeroes(self) -> bool {
+        matches!(self, Self::Zero | Self::Punch)
+    }
 }
 
 /// One I/O for the caller to carry out.

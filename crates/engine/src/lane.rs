@@ -235,8 +235,11 @@ impl Lane {
         debug_assert_eq!(piece.pending, 0, "a piece ended with I/O in flight");
         cx.shared.give_back_reserved(piece.first, piece.reserved);
         let Piece { request, error, .. } = piece;
-        let range = matches!(piece.kind, PieceKind::Discard | PieceKind::Zero);
-        cx.shared.up.push(if range { Up::RangePieceDone { request, error } } else { Up::PieceDone { request, error } });
+        cx.shared.up.push(if piece.kind.is_range() {
+            Up::RangePieceDone { request, error }
+        } else {
+            Up::PieceDone { request, error }
+        });
     }
 
     /// Takes a piece out again that isn't done.

@@ -275,7 +275,8 @@ impl Lane {
         cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(wide.blocks()), cx.now);
         let piece = &mut self.pieces[at];
         piece.pending -= 1;
-        if result.is_err() {
+        if let Err(error) = result {
+            cx.origin_failed(Op::Read, wide.first(), u64::from(wide.blocks()), error);
             // It may be a neighbour that can't be read, and a disk may try for long.
             cx.shared.origins[origin].gauge.wide_read_failed(cx.now);
             self.free_unit(buf, cx);

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::index::Flat;
-use crate::io::RequestError;
+use crate::io::{Op, RequestError};
 use crate::locks::LockId;
 use crate::memory::Buf;
 
@@ -18,13 +18,32 @@ pub(crate) enum PieceKind {
     /// A write to the origin, past or through the cache.
     Direct,
     Discard,
+    /// Zeroes whose space on the origin stays taken.
     Zero,
+    /// Zeroes whose space the origin may give back.
+    Punch,
 }
 
 impl PieceKind {
     /// Whether it has to do with its lane alone.
     pub(crate) const fn is_of_one_lane(self) -> bool {
         matches!(self, Self::Read | Self::Write)
+    }
+
+    /// What the origin is asked for by it.
+    pub(crate) const fn op(self) -> Op {
+        match self {
+            Self::Read => Op::Read,
+            Self::Write | Self::Direct => Op::Write,
+            Self::Discard => Op::Discard,
+            Self::Zero => Op::Zero,
+            Self::Punch => Op::Punch,
+        }
+    }
+
+    /// Whether it changes a range of the origin without payload.
+    pub(crate) const fn is_range(self) -> bool {
+        matches!(self, Self::Discard | Self::Zero | Self::Punch)
     }
 }
 

@@ -233,8 +233,9 @@ impl Lane {
         let blocks = result.is_ok().then_some(read.blocks());
         cx.shared.measure(Measured::OriginReadEnded { origin, blocks }, cx.now);
         piece.pending -= 1;
-        if result.is_err() {
+        if let Err(error) = result {
             piece.error = Some(RequestError::Io);
+            cx.origin_failed(Op::Read, read.first(), u64::from(read.blocks()), error);
         } else if !waiting.is_empty() {
             // Before the piece ends: with it goes its buffer.
             let ahead = (read.first().0 - piece.first.0) as u32;

@@ -15,7 +15,7 @@ use crate::policy::Hold;
 use crate::shadow::{Access, Live};
 use crate::shared::{Cx, FlushWaiter};
 use crate::types::{BLOCK_SECTORS, Durability, Mode, REQUEST_BYTES_MAX, SECTOR_BYTES};
-use crate::zeroes::Used;
+use crate::zeroes::{Used, Zeroed};
 
 /// Blocks of a piece at most: what a request's 1 MiB can touch.
 pub(crate) const PIECE_BLOCKS_MAX: u64 = 257;
@@ -58,10 +58,15 @@ pub(crate) fn always_durable(range: Range, cx: &Cx<'_>) -> bool {
     writeback && cx.shared.options.durability == Durability::Always
 }
 
+/// Whether writes of this range go to the log.
+pub(crate) fn writes_are_cached(range: Range, cx: &Cx<'_>) -> bool {
+    cx.shared.origins[range.origin].mode == Mode::Writeback && !cx.shared.draining && !cx.shared.cache_failed
+}
+
 /// What the shadow is told of a piece. Nothing of what says little about the worth of a cache: discards and long zeroes.
 fn shadowed(kind: PieceKind, bypass: bool, mode: Mode) -> Option<Access> {
     match (kind, mode) {
-        (PieceKind::Discard | PieceKind::Zero, _) | (_, Mode::Passthrough) => None,
+        (PieceKind::Discard | PieceKind::Zero | PieceKind::Punch, _) | (_, Mode::Passthrough) => None,
         (PieceKind::Read, _) if bypass => Some(Access::ReadPast),
         (PieceKind::Read, _) => Some(Access::Read),
         (PieceKind::Write, _) => Some(Access::Write),
@@ -120,7 +125,10 @@ impl Coordinator {
             RequestOp::Discard => {
                 self.split_whole(at, range, PieceKind::Discard, request.fua, lanes, cx);
             }
-            RequestOp::WriteZeroes { .. } => self.write_zeroes(at, range, request.fua, lanes, cx),
+            RequestOp::WriteZeroes { may_discard } => {
+                let kind = if may_discard { PieceKind::Punch } else { PieceKind::Zero };
+                self.write_zeroes(at, Zeroed { range, kind, fua: request.fua }, lanes, cx);
+            }
         }
         self.part_done(at, None, cx);
     }
@@ -158,7 +166,7 @@ impl Coordinator {
         let stream_bytes = origin.streams.note(range.lba, range.sectors);
         let cutoff = cx.shared.options.sequential_bypass_bytes;
         let sequential = cutoff > 0 && stream_bytes > cutoff;
-        let cached = origin.mode == Mode::Writeback && !cx.shared.draining && !cx.shared.cache_failed;
+        let cached = writes_are_cached(range, cx);
         let durable = fua || always_durable(range, cx);
         let congested = cached && !durable && self.writes_congested(range, lanes, cx);
         if cached && !((sequential || congested) && self.none_cached(range, lanes, cx)) {
@@ -267,7 +275,7 @@ impl Coordinator {
                 rare: None,
             };
             self.requests[at].pending += 1;
-            if matches!(kind, PieceKind::Discard | PieceKind::Zero) {
+            if kind.is_range() {
                 self.ranges.take(range.origin);
             }
             let lane = &mut lanes[self.router.lane_of(from)];

@@ -22,7 +22,7 @@ use crate::memory::{Memory, Span};
 use crate::mirror::Members;
 use crate::options::Options;
 use crate::status::Counters;
-use crate::types::{BLOCK_BYTES, Block, Key, Mode, Time};
+use crate::types::{BLOCK_BYTES, Block, Key, Lba, Mode, SECTOR_BYTES, Time};
 
 /// The lane number of the coordinator's own I/O.
 pub(crate) const COORDINATOR: usize = 0xffff;
@@ -381,9 +381,11 @@ impl Cx<'_> {
             (DeviceId::Cache | DeviceId::Mirror, Op::Write) => (&mut it.cache_writes, &mut it.cache_writes_bytes),
             (DeviceId::Cache | DeviceId::Mirror, Op::Flush) => (&mut it.cache_flushes, &mut nothing),
             (DeviceId::Origin(_), Op::Read) => (&mut it.origin_reads, &mut it.origin_reads_bytes),
-            (DeviceId::Origin(_), Op::Write | Op::Zero) => (&mut it.origin_writes, &mut it.origin_writes_bytes),
+            (DeviceId::Origin(_), Op::Write | Op::Zero | Op::Punch) => {
+                (&mut it.origin_writes, &mut it.origin_writes_bytes)
+            }
             (DeviceId::Origin(_), Op::Flush) => (&mut it.origin_flushes, &mut nothing),
-            (_, Op::Discard | Op::Zero) => (&mut nothing, &mut 0),
+            (_, Op::Discard | Op::Zero | Op::Punch) => (&mut nothing, &mut 0),
         };
         (*ios, *bytes) = (*ios + 1, *bytes + len);
         let token = Token((lane as u64) << 40 | op as u64);
@@ -395,6 +397,14 @@ impl Cx<'_> {
         if !core::mem::replace(&mut self.shared.cache_failed, true) {
             self.event(Event::CacheFailed);
         }
+    }
+
+    /// An origin failed to do this with some blocks.
+    pub(crate) fn origin_failed(&mut self, op: Op, first: Flat, blocks: u64, error: DeviceError) {
+        let (_, offset, len) = self.origin_range(first, blocks);
+        let origin = self.shared.key(first).origin;
+        let (lba, sectors) = (Lba(offset / SECTOR_BYTES), len / SECTOR_BYTES);
+        self.event(Event::OriginFailed { origin, op, lba, sectors, error });
     }
 
     pub(crate) fn event(&mut self, event: Event) {

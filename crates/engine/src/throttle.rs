@@ -203,6 +203,18 @@ impl Throttle {
         }
     }
 
+    /// An origin has no space, or takes no writes, and was asked twice: takes out the writes that wait for it to make room. Their
+    /// clients can do more about that than wait; else a guest would hang that could be paused.
+    pub(crate) fn give_up(&mut self, at: usize, destager: &Destager, cx: &Cx<'_>) -> Vec<Piece> {
+        let mut given_up = Vec::new();
+        while self.waits_for(at, destager, cx).is_some()
+            && let Some(piece) = self.queues[at].waiting.pop_front()
+        {
+            given_up.push(piece);
+        }
+        given_up
+    }
+
     fn pass(&mut self, at: usize, lanes: &mut Lanes, router: &Router, destager: &Destager, cx: &mut Cx<'_>) {
         let queue = &mut self.queues[at];
         let Some(mut piece) = queue.waiting.pop_front() else { return };

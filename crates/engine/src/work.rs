@@ -127,7 +127,7 @@ impl Lane {
             }
             PieceKind::Write => self.start_write(at, cx),
             PieceKind::Direct => self.start_direct(at, cx),
-            PieceKind::Discard | PieceKind::Zero => self.clear_way(at, cx),
+            PieceKind::Discard | PieceKind::Zero | PieceKind::Punch => self.clear_way(at, cx),
         }
     }
 

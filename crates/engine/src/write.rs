@@ -110,6 +110,8 @@ impl Lane {
                 }
                 failed = true;
             }
+        } else if let Err(error) = result {
+            cx.origin_failed(Op::Read, flat, 1, error);
         }
         if failed {
             self.pieces[at].error = Some(RequestError::Io);

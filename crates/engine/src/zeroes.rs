@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Write-zeroes: whole blocks of short ranges are written like data, of long ones on the origin; ragged ends always like data.
 //!
+//! The origin gives the space of long ranges back if the client allows that; outside writeback that of short ones, too. A block of zeroes
+//! in the cache is data like any other, and gets its place on the origin when it is destaged.
+//!
 //! Whole blocks of zeroes all come from one buffer. A ragged end is completed from its old content, so it needs a block
 //! of its own; clients may ask for many at once without any payload that would bound them, so there is a bound here, and the others wait
 //! (test: `zeroes_have_a_bound`).
@@ -12,7 +15,7 @@ use crate::lane::Lanes;
 use crate::memory::Buf;
 use crate::piece::PieceKind;
 use crate::places::Places;
-use crate::request::{Range, always_durable};
+use crate::request::{Range, always_durable, writes_are_cached};
 use crate::shared::{Cx, blocks_span};
 use crate::types::{BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
 
@@ -27,8 +30,17 @@ pub(crate) struct Zeroes {
     /// [`CACHED_BYTES_MAX`] of them, which nobody changes, and how many requests use them.
     whole: Option<Buf>,
     users: usize,
-    /// Blocks for ragged ends in use, and requests that wait for such blocks: (request, range, FUA).
-    ragged: Places<(usize, Range, bool)>,
+    /// Blocks for ragged ends in use, and requests that wait for such blocks.
+    ragged: Places<(usize, Zeroed)>,
+}
+
+/// What a request wants zeroed.
+#[derive(Clone, Copy)]
+pub(crate) struct Zeroed {
+    pub(crate) range: Range,
+    /// [`PieceKind::Zero`] or [`PieceKind::Punch`].
+    pub(crate) kind: PieceKind,
+    pub(crate) fua: bool,
 }
 
 /// What a request uses.
@@ -66,26 +78,28 @@ impl Zeroes {
 }
 
 impl Coordinator {
-    pub(crate) fn write_zeroes(&mut self, at: usize, range: Range, fua: bool, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    pub(crate) fn write_zeroes(&mut self, at: usize, zeroed: Zeroed, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        let range = zeroed.range;
         let is_ragged = !range.lba.is_multiple_of(BLOCK_SECTORS) || !range.sectors.is_multiple_of(BLOCK_SECTORS);
         let ragged = &mut self.zeroes.ragged;
         if is_ragged && (!ragged.is_left(range.origin) || ragged.is_waited_for(range.origin)) {
             self.requests[at].pending += 1;
-            ragged.wait(range.origin, (at, range, fua));
+            ragged.wait(range.origin, (at, zeroed));
         } else {
-            self.write_zeroes_now(at, range, fua, lanes, cx);
+            self.write_zeroes_now(at, zeroed, lanes, cx);
         }
     }
 
     /// Goes on with those that waited.
     pub(crate) fn zeroes_step(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        while let Some((at, range, fua)) = self.zeroes.ragged.next() {
-            self.write_zeroes_now(at, range, fua, lanes, cx);
+        while let Some((at, zeroed)) = self.zeroes.ragged.next() {
+            self.write_zeroes_now(at, zeroed, lanes, cx);
             self.part_done(at, None, cx);
         }
     }
 
-    fn write_zeroes_now(&mut self, at: usize, range: Range, fua: bool, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    fn write_zeroes_now(&mut self, at: usize, zeroed: Zeroed, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        let Zeroed { range, kind, fua } = zeroed;
         let end = range.lba + range.sectors;
         let (first_whole, end_whole) = (range.lba.next_multiple_of(BLOCK_SECTORS), end / BLOCK_SECTORS * BLOCK_SECTORS);
         if first_whole > end_whole {
@@ -95,8 +109,9 @@ impl Coordinator {
         if first_whole > range.lba {
             self.write_ragged(at, Range { sectors: first_whole - range.lba, ..range }, fua, lanes, cx);
         }
-        if range.sectors * SECTOR_BYTES > CACHED_BYTES_MAX {
-            self.split_whole(at, range, PieceKind::Zero, fua || always_durable(range, cx), lanes, cx);
+        let long = range.sectors * SECTOR_BYTES > CACHED_BYTES_MAX;
+        if long || (kind == PieceKind::Punch && !writes_are_cached(range, cx)) {
+            self.split_whole(at, range, kind, fua || always_durable(range, cx), lanes, cx);
         } else if end_whole > first_whole {
             let buf = Some(self.zeroes.whole(cx));
             let used = self.requests[at].zeroes.get_or_insert_default();

@@ -38,6 +38,7 @@ mod limit;
 mod members;
 mod mirror;
 mod open;
+mod origin_errors;
 mod tell;
 #[cfg(test)]
 mod tests;
@@ -51,7 +52,8 @@ pub use limit::{LimitError, blocks as dirty_limit_blocks};
 use members::Members;
 use mirror::Adding;
 use open::{Listening, Opened, attach, exports, listen, open, options};
-use tell::Refusals;
+use origin_errors::AllOriginErrors;
+pub use origin_errors::OriginErrors;
 
 /// The longest a turn waits when nothing happens.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -246,7 +248,7 @@ fn begin<'a>(
         origins,
         uris: Vec::new(),
         adding: None,
-        refusals: Refusals::default(),
+        origin_errors: AllOriginErrors::default(),
     })
 }
 
@@ -281,7 +283,7 @@ struct Daemon<'a> {
     uris: Vec<Vec<String>>,
     /// A device on its way to become the mirror.
     adding: Option<Adding>,
-    refusals: Refusals,
+    origin_errors: AllOriginErrors,
 }
 
 impl Daemon<'_> {

@@ -20,7 +20,7 @@ use axum::response::{IntoResponse, Response as HttpResponse};
 use axum::routing::get;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
@@ -168,12 +168,27 @@ pub fn encode(report: &StatusReport) -> String {
     }
     registry.register("volume_blocks_dirty", "Dirty blocks of the volume", dirty);
     registry.register("volume_size_bytes", "Size of the volume", size);
+    origin_errors(report, &mut registry);
     what_if(report, &mut registry);
     registry.register_collector(Box::new(Numbers(report.clone())));
     let mut text = String::new();
     // Writing to a String does not fail.
     let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
     text
+}
+
+/// I/Os that origins failed to carry out.
+fn origin_errors(report: &StatusReport, registry: &mut Registry) {
+    let reads = Family::<[(&str, String); 1], Counter>::default();
+    let writes = Family::<[(&str, String); 1], Counter>::default();
+    for volume in &report.volumes {
+        let labels = [("volume", volume.name.clone())];
+        reads.get_or_create(&labels).inc_by(volume.origin_read_errors);
+        writes.get_or_create(&labels).inc_by(volume.origin_write_errors);
+    }
+    registry.register("volume_origin_read_errors", "Reads of the volume's origin that failed", reads);
+    let help = "Writes, zeroes, discards and flushes of the volume's origin that failed";
+    registry.register("volume_origin_write_errors", help, writes);
 }
 
 /// What would be with other sizes of the cache, as shares and as multiples of what is with the present one.

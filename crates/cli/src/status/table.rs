@@ -97,8 +97,13 @@ fn volume(out: &mut String, volume: &VolumeReport, without_cache: bool) -> Resul
         entry(out, "  policy", &format!("{}, durability {}", volume.policy, volume.durability))?;
     }
     if let Some(error) = &volume.origin_error {
-        let why = format!("{}: the origin refuses dirty data ({error}); it is tried again", volume.name);
+        let why = format!("{}: the origin refuses dirty data: {error}; it is tried again", volume.name);
         entry(out, "REFUSED", &why)?;
+    }
+    let (reads, writes) = (volume.origin_read_errors, volume.origin_write_errors);
+    if reads + writes > 0 {
+        let (reads, writes) = (human::counted(reads, "read"), human::counted(writes, "write"));
+        entry(out, "FAILED", &format!("{}: {reads} and {writes} of the origin; see the log", volume.name))?;
     }
     Ok(())
 }
@@ -272,6 +277,7 @@ fn process(out: &mut String, report: &StatusReport) -> Result {
 mod tests {
     use flashfront_engine::shadow::{Totals, WhatIf};
     use flashfront_engine::{MirrorStatus, Mode, OriginId, OriginStatus, Status};
+    use flashfront_serve::daemon::OriginErrors;
     use flashfront_serve::report::{Facts, LostRange, VolumeFacts};
 
     use super::*;
@@ -312,7 +318,8 @@ mod tests {
             uris: ["nbd+unix:///data?socket=/run/disk.sock", "file:///mnt/data"].map(str::to_owned).into(),
             durability: "flush".to_owned(),
             policy: "gated".to_owned(),
-            origin_error: Some("NoSpace".to_owned()),
+            origin_error: Some("no space left (ENOSPC)".to_owned()),
+            failed: OriginErrors { reads: 1, writes: 12_345 },
         };
         let facts = Facts {
             backend: "io_uring".to_owned(),
@@ -371,7 +378,9 @@ volume      data  100 TiB  writethrough  471 GiB dirty
   at        nbd+unix:///data?socket=/run/disk.sock
             file:///mnt/data
   policy    gated, durability flush
-REFUSED     data: the origin refuses dirty data (NoSpace); it is tried again
+REFUSED     data: the origin refuses dirty data: no space left (ENOSPC); it is
+            tried again
+FAILED      data: 1 read and 12,345 writes of the origin; see the log
 ";
         assert!(text.contains(lines), "{text}");
         assert!(text.contains("cache       /dev/nvme0n1  lead\ncache       /dev/nvme1n1  mirror\n"), "{text}");

@@ -63,7 +63,7 @@ fn a_cache_device_that_fails_is_told_marked_and_refused() {
     assert_eq!(status["cache_failed"], true, "{status}");
     assert!(must(&mut volume.ask("status")).contains("FAILED"));
     let said = volume.stderr();
-    assert!(said.contains("the cache device failed") && said.contains("NoSpace"), "{said}");
+    assert!(said.contains("the cache device failed") && said.contains("ENOSPC"), "{said}");
     assert_eq!(said.matches("nothing new is trusted to it").count(), 1, "once is enough: {said}");
 
     // Everything acknowledged is served, and reaches the origin.

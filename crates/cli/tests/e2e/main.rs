@@ -15,6 +15,7 @@ mod clients;
 mod control;
 mod descriptors;
 mod emulate;
+mod errors;
 mod existing_data;
 mod filesystem;
 mod fio;

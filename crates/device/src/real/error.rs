@@ -128,6 +128,7 @@ impl std::error::Error for OpenError {
 pub(super) fn device_error(errno: Errno) -> DeviceError {
     match errno {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => DeviceError::NoSpace,
+        Errno::ROFS | Errno::PERM | Errno::ACCESS => DeviceError::ReadOnly,
         Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY => DeviceError::Unsupported,
         Errno::NODEV | Errno::NXIO | Errno::NOMEDIUM => DeviceError::Gone,
         _ => DeviceError::Io,

@@ -3,8 +3,9 @@
 //!
 //! A backend carries out [`Job::step`] and passes the outcome to [`Job::advance`], until that
 //! says how it ended. Everything the kernel may do short of success is handled here, once: short
-//! transfers go on with the rest, EINTR and EAGAIN are tried again, zeroing falls back from
-//! ZERO_RANGE to a hole to writing zeroes, discard from a hole to BLKDISCARD.
+//! transfers go on with the rest, EINTR and EAGAIN are tried again. Zeroes that keep their space fall back
+//! from ZERO_RANGE to writing zeroes; zeroes that need none try a hole before that. A discard falls back from
+//! a hole to BLKDISCARD.
 //!
 //! A job owns what the kernel uses (file and memory chunk), so dropping devices, arena or reactor
 //! in any order leaves the kernel nothing dangling.
@@ -96,6 +97,7 @@ impl Job {
             Op::Flush => Way::Flush,
             Op::Discard => Way::PunchDiscard,
             Op::Zero => Way::ZeroRange,
+            Op::Punch => Way::PunchZero,
         };
         let memory = io.span.filter(|_| matches!(way, Way::Read | Way::Write)).map(|span| {
             let (number, chunk) = arena.chunk_of(span.buf());
@@ -143,11 +145,12 @@ impl Job {
                 None
             }
             Err(errno) => {
-                // EINVAL: a kernel or file system that knows fallocate but not this mode of it.
-                let unknown = matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL);
+                // EINVAL: a kernel or file system that knows fallocate but not this mode of it. EREMOTEIO: a disk that
+                // does not know the command, which the kernel learns by that.
+                let unknown = matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::REMOTEIO);
                 let next = match self.way {
-                    Way::ZeroRange if unknown => Way::PunchZero,
-                    Way::PunchZero if unknown => Way::WriteZeroes,
+                    Way::PunchZero if unknown => Way::ZeroRange,
+                    Way::ZeroRange if unknown => Way::WriteZeroes,
                     Way::PunchDiscard if unknown && self.file.is_block_device() => Way::BlkDiscard,
                     Way::PunchDiscard if unknown => return Some(Err(DeviceError::Unsupported)),
                     _ => return Some(Err(device_error(errno))),
@@ -185,7 +188,7 @@ impl Job {
     pub(super) fn last_resort(&mut self) {
         self.way = match self.way {
             Way::PunchDiscard => Way::BlkDiscard,
-            Way::ZeroRange => Way::WriteZeroes,
+            Way::ZeroRange | Way::PunchZero => Way::WriteZeroes,
             way => way,
         };
     }

@@ -247,7 +247,7 @@ impl RamDisk {
             }
             Op::Flush => Work::Flush(self.flushed + self.unflushed.len() as u64),
             Op::Discard => fill(DISCARDED),
-            Op::Zero => fill(0),
+            Op::Zero | Op::Punch => fill(0),
         }
     }
 

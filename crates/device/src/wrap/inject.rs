@@ -91,7 +91,7 @@ impl<D: Device> Inject<D> {
     }
 
     fn pass(&mut self, now: Time, io: DeviceIo, flying: Flying, arena: &mut Arena) {
-        if matches!(io.op, Op::Write | Op::Zero | Op::Discard) {
+        if matches!(io.op, Op::Write | Op::Zero | Op::Punch | Op::Discard) {
             self.faults.renewed(io.offset..io.offset + io.len);
         }
         self.flying.insert(io.token, flying);

@@ -12,6 +12,7 @@ use crate::rig::{BACKENDS, Rig, file, folder, pattern, run};
 /// A loop device, detached when dropped.
 struct Loop {
     path: PathBuf,
+    backing: PathBuf,
     _folder: tempfile::TempDir,
 }
 
@@ -25,12 +26,19 @@ impl Loop {
             &["--find", "--show", "--direct-io=on", "--sector-size", &sector, backing.to_str().unwrap()],
         );
         match made {
-            Ok(path) => Some(Self { path: path.into(), _folder: folder }),
+            Ok(path) => Some(Self { path: path.into(), backing, _folder: folder }),
             Err(why) => {
                 eprintln!("skipped: no loop device to be had: {why}");
                 None
             }
         }
+    }
+}
+
+impl Loop {
+    /// Sectors that its file has on the file system.
+    fn backing_sectors(&self) -> u64 {
+        std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(&self.backing).unwrap())
     }
 }
 
@@ -55,6 +63,14 @@ fn conforms(sector_bytes: u32) {
         rig.write(0, &pattern(0, 1 << 20, 1), 0).unwrap();
         rig.run(Op::Discard, 0, 1 << 20, None).unwrap();
         assert!(rig.read(0, 1 << 20, 0).unwrap().iter().all(|byte| *byte == 0), "a loop device's holes are zeroes");
+
+        rig.write(0, &pattern(0, 1 << 20, 1), 0).unwrap();
+        rig.flush().unwrap();
+        let before = device.backing_sectors();
+        rig.run(Op::Punch, 0, 1 << 20, None).unwrap();
+        rig.flush().unwrap();
+        assert!(rig.read(0, 1 << 20, 0).unwrap().iter().all(|byte| *byte == 0));
+        assert!(device.backing_sectors() + 2000 < before, "{} of {before}", device.backing_sectors());
     }
 }
 

@@ -105,6 +105,30 @@ fn discarded_space_reads_zero_and_is_given_back() {
     }
 }
 
+/// Zeroes of a thin file take no space if the client allows that, whether there was data or a hole; else they take it.
+#[test]
+fn zeroes_take_space_only_if_they_must() {
+    use std::os::unix::fs::MetadataExt;
+    for prefer in BACKENDS {
+        let folder = folder();
+        let path = file(folder.path(), "disk", 8 << 20);
+        let mut rig = Rig::real(&path, prefer);
+        let sectors = || std::fs::metadata(&path).unwrap().blocks();
+        rig.write(0, &pattern(0, 1 << 20, 1), 0).unwrap();
+        rig.flush().unwrap();
+        rig.run(Op::Punch, 0, 4 << 20, None).unwrap();
+        rig.flush().unwrap();
+        assert!(sectors() < 100, "{} sectors of a file of zeroes", sectors());
+        assert!(rig.read(0, 1 << 20, 0).unwrap().iter().all(|byte| *byte == 0));
+        rig.write(6 << 20, &pattern(0, 4096, 1), 0).unwrap();
+        rig.run(Op::Zero, 4 << 20, 4 << 20, None).unwrap();
+        rig.flush().unwrap();
+        assert!(sectors() >= (4 << 20) / 512, "{} sectors where space was wanted", sectors());
+        assert!(rig.read(4 << 20, 4 << 20, 0).unwrap().iter().all(|byte| *byte == 0));
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 8 << 20);
+    }
+}
+
 /// A file that is cut while it is open: an error, not a loop, not zeroes.
 #[test]
 fn a_file_that_became_shorter_is_an_error() {

@@ -187,7 +187,7 @@ impl Lane {
                 let dirty = |flat: &Flat| self.index.get(*flat).is_some_and(|found| found.dirty);
                 self.suspect.extend((first.0..end.0).map(Flat).filter(dirty));
             }
-            self.drop_run(run, false, cx);
+            self.drop_run(run, None, cx);
             return;
         }
         let blocks = self.runs[run].versions.len() as u32;
@@ -205,7 +205,7 @@ impl Lane {
         }
         if !sound {
             // The lost blocks are known now; the others are found again by the next sweep.
-            self.drop_run(run, false, cx);
+            self.drop_run(run, None, cx);
             return;
         }
         // If the origin were ahead of the log a crash would bring the older version back to life in the
@@ -235,10 +235,11 @@ impl Lane {
         cx.shared.origins[origin].gauge.writes.ended(result.is_ok(), cx.now);
         let blocks = self.runs[run].versions.len() as u32;
         if let Err(error) = result {
+            cx.origin_failed(Op::Write, self.runs[run].first, u64::from(blocks), error);
             cx.shared.up.push(Up::DestageFailed { origin, error });
             self.go_alone_if_bridged(run);
             self.break_in_two(run);
-            self.drop_run(run, true, cx);
+            self.drop_run(run, Some(error), cx);
             return;
         }
         if let Some(buf) = self.runs[run].buf.take() {
@@ -294,7 +295,7 @@ impl Lane {
         let result = if doubtful { result.and(Err(DeviceError::Io)) } else { result };
         if let Err(error) = result {
             cx.shared.up.push(Up::DestageFailed { origin, error });
-            self.drop_run(run, true, cx);
+            self.drop_run(run, Some(error), cx);
             return;
         }
         let (first, versions) = self.end_run(run, cx);
@@ -315,17 +316,17 @@ impl Lane {
         self.resume_awaiting_clean(cx);
     }
 
-    /// The run comes to nothing; its blocks stay dirty.
-    fn drop_run(&mut self, run: usize, failed: bool, cx: &mut Cx<'_>) {
+    /// The run comes to nothing, because of this error of its origin if there is one; its blocks stay dirty.
+    fn drop_run(&mut self, run: usize, failed: Option<DeviceError>, cx: &mut Cx<'_>) {
         if self.runs[run].buf.is_some() {
             let origin = cx.shared.origin_of(self.runs[run].first);
             cx.shared.up.push(Up::RunDropped { origin });
         }
         let (first, versions) = self.end_run(run, cx);
         let end = Flat(first.0 + versions.len() as u64);
-        if failed {
+        if let Some(error) = failed {
             // Those who wait for blocks that can't be read or written now must not wait forever.
-            self.fail_awaiting_clean(first, end, cx);
+            self.fail_awaiting_clean(first, end, error, cx);
             self.give_back(versions.iter().map(|version| version.0).filter(|slot| *slot != NO_SLOT));
         }
         self.resume_awaiting_clean(cx);

@@ -83,12 +83,25 @@ impl Destager {
         self.origins[at].flushed(runs, blocks, cx.shared.origins[at].free_ns(cx.now), cx.now);
     }
 
-    /// A run for this origin failed: that is left alone for a while.
-    pub(crate) fn failed(origin: &mut Origin, now: Time) {
+    /// A run for this origin failed: that is left alone for a while. Says whether the attempt before this one had failed, too.
+    pub(crate) fn failed(origin: &mut Origin, now: Time) -> bool {
         // Runs that were in flight together fail together.
-        if !origin.rests(now) {
-            let pause = origin.retry.map_or(RETRY_FIRST_NS, |(_, pause)| (pause * 2).min(RETRY_LAST_NS));
-            origin.retry = Some((now.plus_ns(pause), pause));
+        if origin.rests(now) {
+            return false;
+        }
+        let before = origin.retry;
+        let pause = before.map_or(RETRY_FIRST_NS, |(_, pause)| (pause * 2).min(RETRY_LAST_NS));
+        origin.retry = Some((now.plus_ns(pause), pause));
+        before.is_some()
+    }
+
+    /// Writers wait for room that this origin refuses to make: it is tried again soon, and they are answered by what comes of that.
+    const fn try_soon(origin: &mut Origin) {
+        if let Some((at, pause)) = &mut origin.retry
+            && *pause > RETRY_FIRST_NS
+        {
+            at.0 -= *pause - RETRY_FIRST_NS;
+            *pause = RETRY_FIRST_NS;
         }
     }
 
@@ -143,6 +156,9 @@ impl Destager {
                 self.origins[at].sweep_began = cx.now;
             }
             let starved = throttle.is_starved(at, crowded, self, cx);
+            if starved {
+                Self::try_soon(&mut cx.shared.origins[at]);
+            }
             let pace = self.pace(at, lanes, requests, rooms.of(at, self, cx), starved, cx);
             self.step_of(at, pace, lanes, router, cx);
         }

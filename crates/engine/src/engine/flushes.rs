@@ -10,6 +10,7 @@ use crate::event::Event;
 use crate::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::lane::{Lane, Lanes};
 use crate::shared::{COORDINATOR, Cx, FailureRecord, FlushWaiter};
+use crate::types::Lba;
 
 impl Coordinator {
     pub(super) fn cache_flushed(&mut self, result: Result<(), DeviceError>, lanes: &mut Lanes, cx: &mut Cx<'_>) {
@@ -48,8 +49,8 @@ impl Coordinator {
             // Any write before its end may be gone, and the next flush succeed all the same (ADR 0022).
             origin.failed_flushes = origin.failed_flushes.wrapping_add(1);
             origin.doubtful |= origin.unflushed;
-            let device = DeviceId::Origin(cx.shared.superblock.origins[at].id);
-            cx.event(Event::DeviceFailed { device, op: Op::Flush, offset: 0, error });
+            let id = cx.shared.superblock.origins[at].id;
+            cx.event(Event::OriginFailed { origin: id, op: Op::Flush, lba: Lba(0), sectors: 0, error });
             if cx.shared.origins[at].unflushed || cx.shared.origins[at].changed {
                 lanes.iter_mut().for_each(|lane| lane.drop_doubtful(at, cx));
             }
@@ -77,7 +78,7 @@ impl Coordinator {
         lanes: &mut Lanes,
         cx: &mut Cx<'_>,
     ) {
-        let error = result.err().map(|_| RequestError::Io);
+        let error = result.err().map(RequestError::from);
         match waiter {
             FlushWaiter::Request(request) => self.part_done(request, error, cx),
             FlushWaiter::Piece(lane, piece) => {

@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 
 use flashfront_engine::{Control, Input, OriginStatus, Status};
 
-use super::{Daemon, limit};
+use super::{Daemon, OriginErrors, limit};
 use crate::control::{CONNECTIONS_MAX, Command, Response};
 use crate::metrics::SCRAPES_MAX;
 use crate::report::{Facts, StatusReport, VolumeFacts};
@@ -88,9 +88,9 @@ impl Daemon<'_> {
 
     /// Why an origin refuses its dirty data.
     fn refused(&self, origin: &OriginStatus, status: &Status) -> Option<String> {
-        let why = self.refusals.why(origin.id, status.counters.destaged_blocks)?;
+        let why = self.origin_errors.why(origin.id, status.counters.destaged_blocks)?;
         // As `destage` tells it.
-        (origin.blocks_dirty > 0).then(|| format!("{why:?}"))
+        (origin.blocks_dirty > 0).then(|| why.to_string())
     }
 
     fn facts(&self) -> Facts {
@@ -122,6 +122,7 @@ impl Daemon<'_> {
             durability: self.config.policy.durability.name().to_owned(),
             policy: policy.to_owned(),
             origin_error: status.origins.get(at).and_then(|origin| self.refused(origin, status)),
+            failed: status.origins.get(at).map_or_else(OriginErrors::default, |it| self.origin_errors.of(it.id)),
         }
     }
 }

@@ -90,7 +90,7 @@ pub fn destage(
         lost: lost_ranges(&status.lost, name),
         interrupted: daemon.stop.times() > 0,
         cache_failed: status.cache_failed,
-        origin_error: origin_error.map(|error| format!("{error:?}")),
+        origin_error: origin_error.map(|error| error.to_string()),
     };
     let ended = daemon.close(clean)?;
     Ok(DestageReport { cache_failed: matches!(ended, Ended::CacheFailed { .. }), ..report })

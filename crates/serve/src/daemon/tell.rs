@@ -1,62 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the engine has to tell, as the operator's log.
 
-use std::time::{Duration, Instant};
-
-use flashfront_engine::{Control, DeviceError, DeviceId, Event, Input, OriginId};
+use flashfront_engine::{Control, DeviceId, Event, Input, Lba, Op, OriginId};
 
 use super::Daemon;
 use super::open::member_id;
+use super::origin_errors::advice;
 use crate::failure;
 use crate::report::counted;
-
-/// One attempt of destage is many writes, and a full disk refuses each; the next attempt comes after a second at the earliest.
-const SAID_ONCE_IN: Duration = Duration::from_secs(1);
-
-/// Origins that refuse dirty data.
-#[derive(Debug, Default)]
-pub(super) struct Refusals {
-    /// What was said of them, and when.
-    said: Vec<(OriginId, DeviceError, Instant)>,
-    /// What each refused last, and how many blocks had been destaged by then.
-    last: Vec<(OriginId, DeviceError, u64)>,
-}
-
-impl Refusals {
-    /// Whether it was not said just now.
-    fn is_news(&mut self, origin: OriginId, error: DeviceError, now: Instant) -> bool {
-        let said =
-            self.said.iter().any(|it| (it.0, it.1) == (origin, error) && now.duration_since(it.2) < SAID_ONCE_IN);
-        if !said {
-            self.said.retain(|it| (it.0, it.1) != (origin, error));
-            self.said.push((origin, error, now));
-        }
-        !said
-    }
-
-    fn note(&mut self, origin: OriginId, error: DeviceError, destaged: u64) {
-        self.last.retain(|it| it.0 != origin);
-        self.last.push((origin, error, destaged));
-    }
-
-    /// Why an origin refuses dirty data, unless some was destaged since.
-    pub(super) fn why(&self, origin: OriginId, destaged: u64) -> Option<DeviceError> {
-        self.last.iter().find(|it| it.0 == origin && it.2 == destaged).map(|it| it.1)
-    }
-}
 
 impl Daemon<'_> {
     /// Writes the operator's log.
     pub(super) fn tell(&mut self, event: Event) {
         match event {
-            Event::DestageFailed { origin, error } if !self.refusals.is_news(origin, error, Instant::now()) => {}
-            event => {
-                if let Event::DestageFailed { origin, error } = event {
-                    self.refusals.note(origin, error, self.pump.engine().status().counters.destaged_blocks);
-                }
-                self.log(event);
+            Event::DestageFailed { origin, error } => {
+                let destaged = self.pump.engine().status().counters.destaged_blocks;
+                self.origin_errors.refused(origin, error, destaged);
             }
+            Event::OriginFailed { origin, op, .. } => self.origin_errors.count(origin, op),
+            _ => {}
         }
+        self.log(event);
         if event == Event::FailureUnmarked {
             let (status, superblock) = (self.pump.engine().status(), self.pump.engine().superblock().clone());
             let recorded = failure::record(self.config.state.as_deref(), &superblock, status.blocks_dirty);
@@ -141,10 +105,17 @@ impl Daemon<'_> {
                 self.lead()
             ),
             Event::DeviceFailed { device, op, offset, error } => {
-                tracing::error!("{}: {op:?} at byte {offset} failed: {error:?}", self.device(device));
+                tracing::error!("{}: {op:?} at byte {offset} failed: {error}", self.device(device));
             }
+            Event::OriginFailed { origin, op, lba, sectors, error } => tracing::error!(
+                "volume {}: {} {} failed: {error}; {}",
+                name(origin),
+                asked(op, lba, sectors),
+                self.device(DeviceId::Origin(origin)),
+                advice(error)
+            ),
             Event::DestageFailed { origin, error } => tracing::error!(
-                "volume {}: writing dirty data to the origin failed ({error:?}); it stays in the cache and is tried again",
+                "volume {}: writing dirty data to the origin failed ({error}); it stays in the cache and is tried again",
                 name(origin)
             ),
             Event::ModeChanged { origin, mode } => tracing::info!("volume {}: mode is {mode} now", name(origin)),
@@ -159,26 +130,15 @@ impl Daemon<'_> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_is_said_once_in_a_second() {
-        let (mut refusals, start) = (Refusals::default(), Instant::now());
-        let mut says = |origin, error, ms| refusals.is_news(OriginId(origin), error, start + Duration::from_millis(ms));
-        assert!(says(0, DeviceError::NoSpace, 0));
-        assert!(!says(0, DeviceError::NoSpace, 0) && !says(0, DeviceError::NoSpace, 999));
-        assert!(says(1, DeviceError::NoSpace, 999) && says(0, DeviceError::Io, 999), "another one");
-        assert!(says(0, DeviceError::NoSpace, 1000) && !says(0, DeviceError::NoSpace, 1999));
-    }
-
-    #[test]
-    fn an_origin_refuses_until_something_is_destaged() {
-        let mut refusals = Refusals::default();
-        refusals.note(OriginId(0), DeviceError::NoSpace, 7);
-        refusals.note(OriginId(0), DeviceError::Io, 7);
-        assert_eq!(refusals.why(OriginId(0), 7), Some(DeviceError::Io));
-        assert_eq!((refusals.why(OriginId(0), 8), refusals.why(OriginId(1), 7)), (None, None));
-    }
+/// What an origin was asked to do.
+fn asked(op: Op, lba: Lba, sectors: u64) -> String {
+    let doing = match op {
+        Op::Flush => return "flushing".to_owned(),
+        Op::Read => "reading",
+        Op::Write => "writing",
+        Op::Discard => "discarding",
+        Op::Zero | Op::Punch => "zeroing",
+    };
+    let of = if op == Op::Read { "of" } else { "on" };
+    format!("{doing} {} from sector {} {of}", counted(sectors, "sector"), lba.0)
 }

@@ -418,7 +418,7 @@ fn an_origin_that_refuses_its_dirty_data_is_told_with_the_reason() {
     while told(&mut served).is_none() {
         std::thread::yield_now();
     }
-    assert_eq!(told(&mut served).as_deref(), Some("Io"));
+    assert_eq!(told(&mut served).as_deref(), Some("I/O error (EIO)"));
     frozen.store(false, Ordering::SeqCst);
     while served.status().draining {
         std::thread::yield_now();

@@ -4,6 +4,8 @@
 use flashfront_engine::OriginStatus;
 use serde::{Deserialize, Serialize};
 
+use crate::daemon::OriginErrors;
+
 /// What the daemon knows of a volume and the engine does not.
 #[derive(Clone, Debug, Default)]
 pub struct VolumeFacts {
@@ -19,6 +21,8 @@ pub struct VolumeFacts {
     pub policy: String,
     /// Why its origin refuses dirty data.
     pub origin_error: Option<String>,
+    /// I/Os of its origin that failed.
+    pub failed: OriginErrors,
 }
 
 /// One volume.
@@ -47,11 +51,17 @@ pub struct VolumeReport {
     /// Why its origin refused them when they were last tried, unless something was destaged since.
     #[serde(default)]
     pub origin_error: Option<String>,
+    /// Reads of its origin that failed, since the start.
+    #[serde(default)]
+    pub origin_read_errors: u64,
+    /// Writes, zeroes, discards and flushes of its origin that failed, since the start.
+    #[serde(default)]
+    pub origin_write_errors: u64,
 }
 
 impl VolumeReport {
     pub(super) fn new(origin: &OriginStatus, facts: VolumeFacts) -> Self {
-        let VolumeFacts { name, origin_path, uris, durability, policy, origin_error } = facts;
+        let VolumeFacts { name, origin_path, uris, durability, policy, origin_error, failed } = facts;
         Self {
             name,
             origin_path,
@@ -62,6 +72,8 @@ impl VolumeReport {
             size_bytes: origin.size_bytes,
             blocks_dirty: origin.blocks_dirty,
             origin_error,
+            origin_read_errors: failed.reads,
+            origin_write_errors: failed.writes,
         }
     }
 }

@@ -14,6 +14,7 @@ mod detour;
 mod failure;
 mod invariants;
 mod joined;
+mod kinds;
 mod loads;
 mod memory;
 mod mirror;

@@ -67,7 +67,7 @@ fn no_progress_is_an_error_and_no_loop() {
 #[test]
 fn interruptions_are_tried_again_but_not_for_ever() {
     let mut world = world();
-    for op in [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::Zero] {
+    for op in [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::Zero, Op::Punch] {
         let mut job = world.job(op, 4096);
         for i in 0..RETRIES_MAX {
             assert_eq!(job.advance(Err(if i % 2 == 0 { Errno::INTR } else { Errno::AGAIN })), None);
@@ -84,6 +84,9 @@ fn error_numbers_have_words() {
         (Errno::INVAL, DeviceError::Io),
         (Errno::NOSPC, DeviceError::NoSpace),
         (Errno::DQUOT, DeviceError::NoSpace),
+        (Errno::FBIG, DeviceError::NoSpace),
+        (Errno::ROFS, DeviceError::ReadOnly),
+        (Errno::PERM, DeviceError::ReadOnly),
         (Errno::NODEV, DeviceError::Gone),
         (Errno::NXIO, DeviceError::Gone),
     ] {
@@ -95,16 +98,25 @@ fn error_numbers_have_words() {
 #[test]
 fn zero_and_discard_fall_back() {
     let mut world = world();
-    let mut zero = world.job(Op::Zero, 3 << 19);
-    for way in [Way::PunchZero, Way::WriteZeroes] {
-        assert_eq!(zero.advance(Err(Errno::OPNOTSUPP)), None);
-        assert_eq!(zero.way, way);
+    for (op, ways) in [
+        // Never a hole: the client wants the space.
+        (Op::Zero, &[Way::ZeroRange, Way::WriteZeroes][..]),
+        (Op::Punch, &[Way::PunchZero, Way::ZeroRange, Way::WriteZeroes]),
+    ] {
+        for refusal in [Errno::OPNOTSUPP, Errno::INVAL, Errno::REMOTEIO] {
+            let mut job = world.job(op, 3 << 19);
+            let (last, before) = ways.split_last().unwrap();
+            for way in before {
+                assert_eq!((job.way, job.advance(Err(refusal))), (*way, None), "{op:?}");
+            }
+            assert_eq!(job.way, *last, "{op:?}");
+            let Step::Write { len, .. } = job.step() else { panic!("{job:?}") };
+            assert_eq!(job.advance(Ok(len)), None);
+            assert_eq!(job.advance(Ok(1 << 19)), Some(Ok(())));
+        }
+        // A full file system is no reason to fall back.
+        assert_eq!(world.job(op, 4096).advance(Err(Errno::NOSPC)), Some(Err(DeviceError::NoSpace)));
     }
-    let Step::Write { len, .. } = zero.step() else { panic!("{zero:?}") };
-    assert_eq!(zero.advance(Ok(len)), None);
-    assert_eq!(zero.advance(Ok(1 << 19)), Some(Ok(())));
-    // A full file system is no reason to fall back.
-    assert_eq!(world.job(Op::Zero, 4096).advance(Err(Errno::NOSPC)), Some(Err(DeviceError::NoSpace)));
     assert_eq!(world.job(Op::Discard, 4096).advance(Err(Errno::OPNOTSUPP)), Some(Err(DeviceError::Unsupported)));
 }
 
@@ -119,7 +131,10 @@ fn last_resorts_work() {
         std::fs::write(&path, vec![0x77; 4 << 20]).unwrap();
         let mut device = reactor.open(&path, Access::Exclusive).unwrap();
 
-        device.queue(Op::Zero, 4096, (3 << 20) - 8192, &world.arena, Job::last_resort);
+        let middle = 4096 + (1 << 20);
+        device.queue(Op::Zero, 4096, 1 << 20, &world.arena, Job::last_resort);
+        assert_eq!(end(&mut device, &reactor, &mut world.arena), Ok(()));
+        device.queue(Op::Punch, middle, (3 << 20) - 4096 - middle, &world.arena, Job::last_resort);
         assert_eq!(end(&mut device, &reactor, &mut world.arena), Ok(()));
         let mut bytes = vec![0; 4 << 20];
         device.file().read_at(0, &mut bytes).unwrap();

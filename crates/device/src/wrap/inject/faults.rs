@@ -54,6 +54,7 @@ impl Fault {
         match self {
             Self::Error(DeviceError::Io) => "eio",
             Self::Error(DeviceError::NoSpace) => "nospace",
+            Self::Error(DeviceError::ReadOnly) => "readonly",
             Self::Error(DeviceError::Unsupported) => "unsupported",
             Self::Gone { .. } | Self::Error(DeviceError::Gone) => "gone",
             Self::Timeout { .. } => "timeout",
@@ -111,6 +112,8 @@ impl Rule {
 
     fn matches(&self, io: &DeviceIo) -> bool {
         let op = match (self.op, self.fault) {
+            // Zeroes are zeroes, with or without their space.
+            (Some(Op::Zero), _) => io.op.zeroes(),
             (Some(op), _) => op == io.op,
             (None, Fault::Lost) => io.op == Op::Write,
             (None, _) => true,

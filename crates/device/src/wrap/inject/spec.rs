@@ -13,7 +13,7 @@ use super::{ALWAYS_PPM, Fault, Faults, Rule};
 
 /// How long a timeout or a stall lasts if nothing is said: what Linux gives a SCSI disk.
 const HOLD_NS: u64 = 30_000_000_000;
-const FAULTS: &str = "eio, nospace, unsupported, gone, timeout, stall, short, flip, rot, misdirect, lost";
+const FAULTS: &str = "eio, nospace, readonly, unsupported, gone, timeout, stall, short, flip, rot, misdirect, lost";
 const OPS: [(&str, Op); 5] =
     [("read", Op::Read), ("write", Op::Write), ("flush", Op::Flush), ("discard", Op::Discard), ("zero", Op::Zero)];
 
@@ -91,6 +91,7 @@ fn rule(text: &str) -> Result<Rule, SpecError> {
     let mut rule = Rule::always(match name {
         "eio" => Fault::Error(DeviceError::Io),
         "nospace" => Fault::Error(DeviceError::NoSpace),
+        "readonly" => Fault::Error(DeviceError::ReadOnly),
         "unsupported" => Fault::Error(DeviceError::Unsupported),
         "gone" => Fault::Gone { for_ns: None },
         "timeout" => Fault::Timeout { hold_ns: HOLD_NS },

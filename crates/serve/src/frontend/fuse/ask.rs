@@ -47,6 +47,8 @@ impl Ask for FuseAsk {
     fn answer(self, result: Result<&[&[u8]], RequestError>) {
         let error = match result {
             Err(RequestError::Invalid) => Errno::EINVAL,
+            Err(RequestError::NoSpace) => Errno::ENOSPC,
+            Err(RequestError::ReadOnly) => Errno::EROFS,
             Err(RequestError::Io | RequestError::Stopping) | Ok(_) => Errno::EIO,
         };
         match (self.reply, result) {

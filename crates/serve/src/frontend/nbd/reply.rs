@@ -22,6 +22,8 @@ impl Connection {
         if let Err(error) = result {
             pending.error.get_or_insert(match error {
                 RequestError::Io => Errno::EIO,
+                RequestError::NoSpace => Errno::ENOSPC,
+                RequestError::ReadOnly => Errno::EPERM,
                 RequestError::Invalid => Errno::EINVAL,
                 RequestError::Stopping => Errno::ESHUTDOWN,
             });

@@ -64,6 +64,8 @@ impl Ask for UblkAsk {
             Ok(()) if payload => self.want.len as i32,
             Ok(()) => 0,
             Err(RequestError::Invalid) => -libc::EINVAL,
+            Err(RequestError::NoSpace) => -libc::ENOSPC,
+            Err(RequestError::ReadOnly) => -libc::EROFS,
             Err(RequestError::Io | RequestError::Stopping) => -libc::EIO,
         };
         self.results.borrow_mut().push((self.tag, result));

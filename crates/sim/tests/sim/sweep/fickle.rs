@@ -20,7 +20,7 @@ fn flush_fails(client: &mut Client) -> bool {
 }
 
 fn wait_for_the_failure(client: &mut Client) {
-    let failed = |event: &Event| matches!(event, Event::DeviceFailed { op: Op::Flush, .. });
+    let failed = |event: &Event| matches!(event, Event::OriginFailed { op: Op::Flush, .. });
     while !client.world.events.iter().any(failed) {
         assert!(client.world.step(), "no flush has failed");
     }

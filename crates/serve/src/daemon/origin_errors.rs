@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What origins failed to do: how often since the start, and why they refuse dirty data now.
+
+use flashfront_engine::{DeviceError, Op, OriginId};
+
+/// I/Os of an origin that failed, of clients and of destage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OriginErrors {
+    /// Reads.
+    pub reads: u64,
+    /// Writes, with all else that changes something or makes it durable: zeroes, discards, flushes.
+    pub writes: u64,
+}
+
+/// The errors of all origins.
+#[derive(Debug, Default)]
+pub(super) struct AllOriginErrors {
+    counts: Vec<(OriginId, OriginErrors)>,
+    /// What each refused last, and how many blocks had been destaged by then.
+    refused: Vec<(OriginId, DeviceError, u64)>,
+}
+
+impl AllOriginErrors {
+    /// An origin failed to carry out an I/O.
+    pub(super) fn count(&mut self, origin: OriginId, op: Op) {
+        let at = self.counts.iter().position(|it| it.0 == origin).unwrap_or_else(|| {
+            self.counts.push((origin, OriginErrors::default()));
+            self.counts.len() - 1
+        });
+        let counts = &mut self.counts[at].1;
+        *(if op == Op::Read { &mut counts.reads } else { &mut counts.writes }) += 1;
+    }
+
+    pub(super) fn of(&self, origin: OriginId) -> OriginErrors {
+        self.counts.iter().find(|it| it.0 == origin).map_or_else(OriginErrors::default, |it| it.1)
+    }
+
+    /// An origin refused dirty data when so many blocks had been destaged.
+    pub(super) fn refused(&mut self, origin: OriginId, error: DeviceError, destaged: u64) {
+        self.refused.retain(|it| it.0 != origin);
+        self.refused.push((origin, error, destaged));
+    }
+
+    /// Why an origin refuses dirty data, unless some was destaged since.
+    pub(super) fn why(&self, origin: OriginId, destaged: u64) -> Option<DeviceError> {
+        self.refused.iter().find(|it| it.0 == origin && it.2 == destaged).map(|it| it.1)
+    }
+}
+
+/// What to do about an error of an origin.
+pub(super) const fn advice(error: DeviceError) -> &'static str {
+    match error {
+        DeviceError::Io => "look for it in the kernel's log (dmesg), and at the disk's health (smartctl -a)",
+        DeviceError::NoSpace => "make room on its file system (df), or enlarge the thin volume or the quota",
+        DeviceError::ReadOnly => {
+            "make it writable again: mount its file system read-write (a file system goes read-only after an error: \
+             dmesg), or blockdev --setrw"
+        }
+        DeviceError::Unsupported => "its file system or driver does not know this operation",
+        DeviceError::Gone => "look for it in the kernel's log (dmesg); a device that comes back needs a new start",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_refuses_until_something_is_destaged() {
+        let mut errors = AllOriginErrors::default();
+        errors.refused(OriginId(0), DeviceError::NoSpace, 7);
+        errors.refused(OriginId(0), DeviceError::Io, 7);
+        assert_eq!(errors.why(OriginId(0), 7), Some(DeviceError::Io));
+        assert_eq!((errors.why(OriginId(0), 8), errors.why(OriginId(1), 7)), (None, None));
+    }
+
+    #[test]
+    fn each_origin_has_its_counts() {
+        let mut errors = AllOriginErrors::default();
+        for (origin, op) in [(0, Op::Read), (1, Op::Write), (1, Op::Flush), (1, Op::Punch), (0, Op::Read)] {
+            errors.count(OriginId(origin), op);
+        }
+        let counts = [0, 1, 2].map(|origin| errors.of(OriginId(origin)));
+        assert_eq!(counts.map(|it| (it.reads, it.writes)), [(2, 0), (0, 3), (0, 0)]);
+    }
+}
