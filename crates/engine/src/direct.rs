@@ -20,7 +20,7 @@ use crate::lane::{Lane, LaneIo};
 use crate::memory::Span;
 use crate::piece::{Piece, PieceKind};
 use crate::shared::{Cx, FlushWaiter, Up, blocks_span};
-use crate::types::{Mode, SECTOR_BYTES};
+use crate::types::Mode;
 
 impl Lane {
     pub(crate) fn start_direct(&mut self, at: usize, cx: &mut Cx<'_>) {
@@ -32,9 +32,9 @@ impl Lane {
             return;
         }
         let origin = cx.shared.origin_of(piece.first);
-        let unit = u64::from(cx.shared.origins[origin].block_bytes) / SECTOR_BYTES;
-        // An origin of 4 KiB sectors can't be written in part: complete the blocks first.
-        let ragged = !u64::from(piece.head).is_multiple_of(unit) || !u64::from(piece.tail).is_multiple_of(unit);
+        let unit = cx.shared.origins[origin].block_bytes;
+        // A sector of an origin, of 512 bytes or of 4 KiB, can't be written in part: complete the blocks first.
+        let ragged = !piece.head().is_multiple_of(unit) || !piece.tail().is_multiple_of(unit);
         if ragged { self.merge(at, cx) } else { self.clear_way(at, cx) }
     }
 
@@ -61,7 +61,7 @@ impl Lane {
             while let Some(dirty) = self.dirty.next(from).filter(|dirty| *dirty < end) {
                 if cx.shared.lost.contains(&dirty) {
                     let piece = &self.pieces[at];
-                    let in_part = (dirty == first && piece.head > 0) || (dirty.0 + 1 == end.0 && piece.tail > 0);
+                    let in_part = (dirty == first && piece.head() > 0) || (dirty.0 + 1 == end.0 && piece.tail() > 0);
                     if in_part {
                         // What is around the payload is lost, and must not become what the origin has there.
                         self.fail(at, RequestError::Io, cx);
@@ -115,7 +115,7 @@ impl Lane {
         let piece = &mut self.pieces[at];
         piece.pending += 1;
         let (device, start, len) = cx.origin_range(piece.first, u64::from(piece.blocks));
-        let (head, tail) = (u64::from(piece.head) * SECTOR_BYTES, u64::from(piece.tail) * SECTOR_BYTES);
+        let (head, tail) = (u64::from(piece.head()), u64::from(piece.tail()));
         let whole_len = u64::from(piece.blocks) * crate::types::BLOCK_BYTES;
         let (offset, len) = (start + head, len.min(whole_len - tail) - head);
         let span = piece.buf.map(|buf| {
@@ -226,8 +226,8 @@ impl Lane {
             return;
         }
         let (first, buf, buf_block) = (piece.first, piece.buf.expect("a write has a buffer"), piece.buf_block);
-        let from = u32::from(piece.head > 0);
-        let to = piece.blocks - u32::from(piece.tail > 0);
+        let from = u32::from(piece.head() > 0);
+        let to = piece.blocks - u32::from(piece.tail() > 0);
         let were_cached = self.pieces[at].rare.take().map_or_else(Vec::new, |rare| rare.were_cached);
         for block in from..to {
             let flat = Flat(first.0 + u64::from(block));

@@ -24,6 +24,7 @@ use crate::format::Superblock;
 use crate::index::Flat;
 use crate::io::{Control, DeviceError, Effects, Input};
 use crate::lane::{Lane, Lanes, OwnLanes};
+use crate::map::{Asked, MAP};
 use crate::memory::Memory;
 use crate::mirror::{MIRRORED, Members};
 use crate::options::Options;
@@ -52,6 +53,8 @@ pub(crate) struct Coordinator {
     pub(crate) throttle: Throttle,
     pub(crate) zeroes: Zeroes,
     pub(crate) ranges: Ranges,
+    /// Maps whose origins were asked.
+    pub(crate) maps: Vec<Asked>,
     pub(crate) destager: Destager,
     pub(crate) shadow: Shadow,
     /// Lanes while they work apart.
@@ -154,6 +157,7 @@ impl Engine {
             throttle: Throttle::new(shared.origins.len()),
             zeroes: Zeroes::new(shared.origins.len()),
             ranges: ranges::new(shared.origins.len()),
+            maps: Vec::new(),
             destager: Destager::new(shared.origins.len(), now),
             shadow: Shadow::new(shape(&shared.superblock, &shared.options), shared.options.policy.build),
             jobs: Vec::new(),
@@ -394,6 +398,7 @@ impl Coordinator {
         match io {
             CACHE_FLUSH => self.cache_flushed(result, lanes, cx),
             PERSIST_WRITE | PERSIST_FLUSH => self.persist.io_done(io, result, cx),
+            map if map >= MAP => self.mapped(map - MAP, result, cx),
             origin => self.origin_flushed(origin, result, lanes, cx),
         }
     }

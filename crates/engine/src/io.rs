@@ -23,6 +23,19 @@ pub enum RequestOp {
     Read,
     /// Store the buffer.
     Write,
+    /// Store the buffer, but for the first bytes of its first sector and the last ones of its last sector: those
+    /// stay as they are, whoever else writes to them at the same time.
+    WriteBytes {
+        /// Bytes of the first sector that stay; fewer than 512.
+        head: u16,
+        /// Bytes of the last sector that stay; fewer than 512.
+        tail: u16,
+    },
+    /// Bring the range into the cache, as far as the policy admits that. The buffer is filled as by a read.
+    Prefetch,
+    /// Fill the buffer, of [`crate::MAP_BYTES`], with a list of the range's extents ([`crate::extents`]). The range
+    /// begins and ends with a block, or with the origin; it may be of any length. The list may tell of less.
+    Map,
     /// Make everything acknowledged so far durable. Range and buffer are ignored.
     Flush,
     /// The range's content is no longer needed.
@@ -32,6 +45,20 @@ pub enum RequestOp {
         /// Whether the origin's space may be given back.
         may_discard: bool,
     },
+}
+
+impl RequestOp {
+    /// Whether the request has a buffer that is filled or stored.
+    #[must_use]
+    pub const fn has_payload(self) -> bool {
+        matches!(self, Self::Read | Self::Prefetch) || self.stores()
+    }
+
+    /// Whether the request stores its buffer.
+    #[must_use]
+    pub const fn stores(self) -> bool {
+        matches!(self, Self::Write | Self::WriteBytes { .. })
+    }
 }
 
 /// One request of a client.
@@ -53,7 +80,7 @@ pub struct Request {
     pub lba: Lba,
     /// Length in sectors; for reads and writes at most [`crate::REQUEST_BYTES_MAX`] / 512.
     pub sectors: u64,
-    /// The payload of a read or write.
+    /// The payload of a read or write, or the list of a map.
     pub buf: Option<Buf>,
     /// Reply only when durable (writes, discards, write-zeroes).
     pub fua: bool,
@@ -137,6 +164,9 @@ pub enum Op {
     Zero,
     /// Zero, and give the range's space back if the device can; it is zeroed in any case.
     Punch,
+    /// Write a list of the range's extents ([`crate::put_extents`]) into the span, whose length has nothing to do with
+    /// the range's. A hole is told only of what reads as zeroes.
+    Map,
 }
 
 impl Op {
@@ -160,7 +190,7 @@ pub struct Io {
     pub offset: u64,
     /// Length in bytes, a multiple of 512.
     pub len: u64,
-    /// The memory of a read or write, `len` bytes long.
+    /// The memory of a read or write, `len` bytes long; or of a map.
     pub span: Option<Span>,
 }
 

@@ -30,12 +30,14 @@ mod direct;
 mod dirty;
 mod engine;
 mod event;
+mod extents;
 pub mod format;
 mod index;
 mod io;
 mod lane;
 mod locality;
 mod locks;
+mod map;
 mod measured;
 mod memory;
 mod mirror;
@@ -71,9 +73,11 @@ pub use buffers::buffers_most;
 pub use canary::Canary;
 pub use engine::Engine;
 pub use event::Event;
+pub use extents::{Extent, extents, put_extents};
 pub use io::{
     Control, DeviceError, DeviceId, Effect, Effects, Input, Io, Op, Request, RequestError, RequestId, RequestOp, Token,
 };
+pub use map::MAP_BYTES;
 pub use memory::{Buf, Memory, Span};
 pub use neighbours::READ_AROUND_BLOCKS_MAX;
 pub use options::Options;

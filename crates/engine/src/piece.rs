@@ -59,11 +59,10 @@ pub(crate) struct Piece {
     /// The request's buffer, and the block of it where this piece starts.
     pub(crate) buf: Option<Buf>,
     pub(crate) buf_block: u32,
-    /// Sectors of the first block before the payload, and of the last block behind it.
-    pub(crate) head: u8,
-    pub(crate) tail: u8,
-    /// The same as they were asked for: `head` and `tail` are 0 once the blocks are completed from their old content.
-    pub(crate) around: (u8, u8),
+    /// Bytes of the first block before the payload, and of the last block behind it.
+    pub(crate) around: (u16, u16),
+    /// The two blocks are completed from their old content: the payload is whole blocks now.
+    pub(crate) completed: bool,
     /// Reply only when durable.
     pub(crate) durable: bool,
     /// What is read or written is not put into the cache.
@@ -95,6 +94,16 @@ pub(crate) struct Rare {
 }
 
 impl Piece {
+    /// Bytes of the first block that are not there yet.
+    pub(crate) const fn head(&self) -> u32 {
+        if self.completed { 0 } else { self.around.0 as u32 }
+    }
+
+    /// Bytes of the last block that are not there yet.
+    pub(crate) const fn tail(&self) -> u32 {
+        if self.completed { 0 } else { self.around.1 as u32 }
+    }
+
     pub(crate) fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
     }

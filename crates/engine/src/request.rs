@@ -43,6 +43,8 @@ pub(crate) struct Range {
     pub(crate) lba: u64,
     pub(crate) sectors: u64,
     pub(crate) buf: Option<Buf>,
+    /// Bytes of its first and of its last sector that are not part of it.
+    pub(crate) cut: (u16, u16),
     /// It goes past the cache only because the log takes no more.
     pub(crate) congested: bool,
 }
@@ -109,22 +111,27 @@ impl Coordinator {
         let at = self.requests.insert(active);
         let counters = &mut cx.shared.counters;
         match request.op {
-            RequestOp::Read => counters.reads += 1,
-            RequestOp::Write | RequestOp::WriteZeroes { .. } => {
+            RequestOp::Read | RequestOp::Prefetch => counters.reads += 1,
+            RequestOp::Write | RequestOp::WriteBytes { .. } | RequestOp::WriteZeroes { .. } => {
                 counters.writes += 1;
                 cx.shared.cache_reads.last_write = Some(cx.now);
             }
             RequestOp::Flush => counters.flushes += 1,
             RequestOp::Discard => counters.discards += 1,
+            RequestOp::Map => {}
         }
-        let range = Range { origin, lba: request.lba.0, sectors: request.sectors, buf: request.buf, congested: false };
+        let cut = if let RequestOp::WriteBytes { head, tail } = request.op { (head, tail) } else { (0, 0) };
+        let (lba, sectors, buf) = (request.lba.0, request.sectors, request.buf);
+        let range = Range { origin, lba, sectors, buf, cut, congested: false };
         match request.op {
             RequestOp::Flush => self.flush(at, origin, lanes, cx),
             RequestOp::Read => self.read(at, range, lanes, cx),
-            RequestOp::Write => self.write(at, range, request.fua, lanes, cx),
+            RequestOp::Prefetch => self.prefetch(at, range, lanes, cx),
+            RequestOp::Write | RequestOp::WriteBytes { .. } => self.write(at, range, request.fua, lanes, cx),
             RequestOp::Discard => {
                 self.split_whole(at, range, PieceKind::Discard, request.fua, lanes, cx);
             }
+            RequestOp::Map => self.map(at, range, lanes, cx),
             RequestOp::WriteZeroes { may_discard } => {
                 let kind = if may_discard { PieceKind::Punch } else { PieceKind::Zero };
                 self.write_zeroes(at, Zeroed { range, kind, fua: request.fua }, lanes, cx);
@@ -145,9 +152,22 @@ impl Coordinator {
         }
         let sectors = shared.origins[origin].size_bytes / SECTOR_BYTES;
         let inside = request.lba.0.checked_add(request.sectors).is_some_and(|end| end <= sectors);
-        let payload = matches!(request.op, RequestOp::Read | RequestOp::Write);
+        let payload = request.op.has_payload();
         let fits = !payload || (request.sectors <= REQUEST_BYTES_MAX / SECTOR_BYTES && request.buf.is_some());
-        let sound = inside && request.sectors > 0 && fits;
+        let of_its_kind = match request.op {
+            RequestOp::Map => {
+                let end = request.lba.0.saturating_add(request.sectors);
+                let whole = request.lba.0.is_multiple_of(BLOCK_SECTORS)
+                    && (end.is_multiple_of(BLOCK_SECTORS) || end == sectors);
+                whole && request.buf.is_some()
+            }
+            RequestOp::WriteBytes { head, tail } => {
+                let (head, tail) = (u64::from(head), u64::from(tail));
+                head.max(tail) < SECTOR_BYTES && head + tail < request.sectors.saturating_mul(SECTOR_BYTES)
+            }
+            _ => true,
+        };
+        let sound = inside && request.sectors > 0 && fits && of_its_kind;
         Some((origin, (!sound).then_some(RequestError::Invalid)))
     }
 
@@ -158,6 +178,12 @@ impl Coordinator {
         let sequential = cutoff > 0 && stream_bytes > cutoff;
         cx.shared.counters.bypassed_sequential += u64::from(sequential);
         let bypass = sequential || origin.mode == Mode::Passthrough;
+        self.split(at, range, PieceKind::Read, false, bypass, lanes, cx);
+    }
+
+    /// As a read, but of no stream: what a client asks for by this is to be in the cache, however much it is.
+    fn prefetch(&mut self, at: usize, range: Range, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        let bypass = cx.shared.origins[range.origin].mode == Mode::Passthrough;
         self.split(at, range, PieceKind::Read, false, bypass, lanes, cx);
     }
 
@@ -234,8 +260,11 @@ impl Coordinator {
         let end_sector = range.lba + range.sectors;
         let first = Flat(origin.base.0 + range.lba / BLOCK_SECTORS);
         let end = Flat(origin.base.0 + end_sector.div_ceil(BLOCK_SECTORS));
+        let before = (range.lba % BLOCK_SECTORS * SECTOR_BYTES) as u16 + range.cut.0;
         // A short last block of the origin counts as whole.
-        let last_is_whole = end_sector * SECTOR_BYTES == origin.size_bytes;
+        let last_is_whole = end_sector * SECTOR_BYTES == origin.size_bytes && range.cut.1 == 0;
+        let missing = (BLOCK_SECTORS - end_sector % BLOCK_SECTORS) % BLOCK_SECTORS * SECTOR_BYTES;
+        let behind = if last_is_whole { 0 } else { missing as u16 + range.cut.1 };
         if let Some(access) = shadowed(kind, bypass, origin.mode) {
             let hold = self.shadow.note(access, first.0..end.0, || Live {
                 found: cx.shared.counters.found(),
@@ -250,9 +279,8 @@ impl Coordinator {
         let mut from = first;
         while from < end {
             let to = end.min(self.router.stripe_end(from)).min(Flat(from.0 + PIECE_BLOCKS_MAX));
-            let head = if from == first { range.lba % BLOCK_SECTORS } else { 0 };
-            let ragged = (BLOCK_SECTORS - end_sector % BLOCK_SECTORS) % BLOCK_SECTORS;
-            let tail = if to == end && !last_is_whole { ragged } else { 0 };
+            let head = if from == first { before } else { 0 };
+            let tail = if to == end { behind } else { 0 };
             let piece = Piece {
                 kind,
                 request: at,
@@ -260,9 +288,8 @@ impl Coordinator {
                 blocks: (to.0 - from.0) as u32,
                 buf: range.buf,
                 buf_block: (from.0 - first.0) as u32,
-                head: head as u8,
-                tail: tail as u8,
-                around: (head as u8, tail as u8),
+                around: (head, tail),
+                completed: false,
                 durable,
                 bypass,
                 congested: range.congested,
@@ -296,8 +323,7 @@ impl Coordinator {
     pub(crate) fn past_congestion(&mut self, lane: usize, at: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         let origin = cx.shared.origin_of(lanes[lane].pieces[at].first);
         let taken = lanes[lane].take_back(at);
-        let (head, tail) = taken.around;
-        let piece = Piece { head, tail, congested: false, ..taken };
+        let piece = Piece { completed: false, congested: false, ..taken };
         // Since it was accepted the mode may have been switched, or the cache have failed.
         if cx.shared.origins[origin].mode == Mode::Writeback && !cx.shared.draining && !cx.shared.cache_failed {
             self.throttle.submit(origin, Piece { kind: PieceKind::Write, bypass: false, ..piece });

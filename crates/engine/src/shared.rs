@@ -385,7 +385,7 @@ impl Cx<'_> {
                 (&mut it.origin_writes, &mut it.origin_writes_bytes)
             }
             (DeviceId::Origin(_), Op::Flush) => (&mut it.origin_flushes, &mut nothing),
-            (_, Op::Discard | Op::Zero | Op::Punch) => (&mut nothing, &mut 0),
+            (_, Op::Discard | Op::Zero | Op::Punch | Op::Map) => (&mut nothing, &mut 0),
         };
         (*ios, *bytes) = (*ios + 1, *bytes + len);
         let token = Token((lane as u64) << 40 | op as u64);

@@ -12,9 +12,8 @@ use crate::lane::{Lane, LaneIo};
 use crate::memory::{Buf, Span};
 use crate::piece::PieceKind;
 use crate::shared::{Cx, blocks_span};
-use crate::types::{BLOCK_BYTES, SECTOR_BYTES};
+use crate::types::BLOCK_BYTES;
 
-const SECTOR: u32 = SECTOR_BYTES as u32;
 const BLOCK: u32 = BLOCK_BYTES as u32;
 /// Blocks that are being completed at a time, each in a buffer: 1 MiB of them. The others wait, so that clients with many
 /// short writes can't take more of the engine's memory than it has (test: `merges_have_a_bound`).
@@ -29,7 +28,7 @@ impl Lane {
     pub(crate) fn merge(&mut self, at: usize, cx: &mut Cx<'_>) {
         let (head, tail, last) = {
             let piece = &self.pieces[at];
-            (piece.head, piece.tail, piece.blocks - 1)
+            (piece.head(), piece.tail(), piece.blocks - 1)
         };
         if head + tail > 0 {
             let origin = cx.shared.origin_of(self.pieces[at].first);
@@ -131,12 +130,13 @@ impl Lane {
     fn fill_around(&mut self, at: usize, block: u32, from: Buf, offset: u32, cx: &mut Cx<'_>) {
         let piece = &self.pieces[at];
         let (buf, start) = (piece.buf.expect("a write has a buffer"), (piece.buf_block + block) * BLOCK);
-        if block == 0 && piece.head > 0 {
-            cx.mem.copy(Span::new(from, offset, u32::from(piece.head) * SECTOR), buf, start);
+        let (head, tail, last) = (piece.head(), piece.tail(), piece.blocks - 1);
+        if block == 0 && head > 0 {
+            cx.mem.copy(Span::new(from, offset, head), buf, start);
         }
-        if block == piece.blocks - 1 && piece.tail > 0 {
-            let kept = BLOCK - u32::from(piece.tail) * SECTOR;
-            cx.mem.copy(Span::new(from, offset + kept, u32::from(piece.tail) * SECTOR), buf, start + kept);
+        if block == last && tail > 0 {
+            let kept = BLOCK - tail;
+            cx.mem.copy(Span::new(from, offset + kept, tail), buf, start + kept);
         }
     }
 
@@ -149,7 +149,7 @@ impl Lane {
             self.finish(at, cx);
             return;
         }
-        (piece.head, piece.tail) = (0, 0);
+        piece.completed = true;
         match piece.kind {
             PieceKind::Write => {
                 if self.awaiting_room.is_empty() {

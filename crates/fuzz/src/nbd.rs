@@ -29,9 +29,13 @@ const CLIENTS_MAX: usize = 5;
 const PAYLOAD_BYTES_MAX: usize = 128 << 10;
 const OPTION_MAGIC: &[u8] = b"IHAVEOPT";
 const REQUEST_MAGIC: u32 = 0x2560_9513;
+const EXTENDED_REQUEST_MAGIC: u32 = 0x21e4_1c71;
 const GREETING_BYTES: usize = 18;
 const GO: u32 = 7;
 const STRUCTURED_REPLY: u32 = 8;
+const SET_META_CONTEXT: u32 = 10;
+const EXTENDED_HEADERS: u32 = 11;
+const PAYLOAD_LEN: u16 = 1 << 5;
 
 thread_local! {
     static SERVER: RefCell<Option<Server>> = const { RefCell::new(None) };
@@ -83,9 +87,12 @@ impl Run {
                 let len = bytes.u8().into();
                 self.say(bytes.take(len));
             }
-            1 | 2 => self.say(&hello(bytes.below(2) == 0)),
+            1 | 2 => self.say(&hello(
+                bytes.pick(&[Replies::Simple, Replies::Structured, Replies::Extended]),
+                bytes.below(4) > 0,
+            )),
             3 => {
-                let option = bytes.pick(&[1, 2, 3, 5, 6, 7, 8, 9, 10, 0x1234_5678]);
+                let option = bytes.pick(&[1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 0x1234_5678]);
                 let len = bytes.u8().into();
                 let mut said = option_of(option, bytes.take(len));
                 if bytes.below(8) == 0 {
@@ -115,21 +122,30 @@ impl Run {
 
     /// A request with a sound magic, and often with sound places; of a write the payload, or a part of it.
     fn request(&mut self, bytes: &mut Bytes<'_>) {
-        let command = bytes.pick(&[0_u16, 1, 1, 0, 3, 4, 6, 5, 2, 0x0101]);
-        let flags = u16::from(bytes.pick(&[0_u8, 0, 1, 2, 4, 0xff]));
+        let extended = bytes.below(3) == 0;
+        let command = bytes.pick(&[0_u16, 1, 1, 0, 3, 4, 6, 5, 7, 7, 2, 0x0101]);
+        let flags = u16::from(bytes.pick(&[0_u8, 0, 1, 2, 4, 8, 16, 32, 0xff]));
         let unit = bytes.pick(&[4096_u64, 512, 1 << 20, 1]);
         let offset = match bytes.below(8) {
             7 => EXPORT_BYTES.wrapping_sub(bytes.number(2)),
             6 => bytes.number(8),
             _ => bytes.below(256) * unit,
         };
-        let len = if bytes.below(16) == 15 { bytes.number(4) as u32 } else { (bytes.below(40) * unit) as u32 };
-        let mut said = request_of(command, flags, bytes.u8().into(), offset, len);
-        if command == 1 {
+        let len =
+            if bytes.below(16) == 15 { bytes.number(if extended { 8 } else { 4 }) } else { bytes.below(40) * unit };
+        let marks = extended && command == 1 && bytes.below(8) < 7;
+        let flags = if marks { flags | PAYLOAD_LEN } else { flags };
+        let mut said = request_of(extended, command, flags, bytes.u8().into(), offset, len);
+        if command == 1 || flags & PAYLOAD_LEN != 0 {
             // In full, or cut off.
             let cut = bytes.below(8) == 7;
             let payload = (len as usize).min(PAYLOAD_BYTES_MAX);
             said.resize(said.len() + if cut { payload / 2 } else { payload }, 0x77);
+            if command == 7 {
+                let end = said.len();
+                // The one context there is.
+                said[end - 1.min(payload)..].fill(1);
+            }
         }
         self.say(&said);
     }
@@ -194,24 +210,42 @@ fn option_of(option: u32, data: &[u8]) -> Vec<u8> {
     [OPTION_MAGIC, &option.to_be_bytes(), &len, data].concat()
 }
 
-/// A client's whole part of a handshake.
-fn hello(structured: bool) -> Vec<u8> {
+/// What a client agrees on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replies {
+    Simple,
+    Structured,
+    Extended,
+}
+
+/// A client's whole part of a handshake; `sized`: it asks for the block sizes.
+fn hello(replies: Replies, sized: bool) -> Vec<u8> {
     let mut said = 3_u32.to_be_bytes().to_vec();
-    if structured {
-        said.extend(option_of(STRUCTURED_REPLY, &[]));
+    match replies {
+        Replies::Simple => {}
+        Replies::Structured => said.extend(option_of(STRUCTURED_REPLY, &[])),
+        Replies::Extended => said.extend(option_of(EXTENDED_HEADERS, &[])),
     }
-    // The name, and the wish to be told the block size.
-    said.extend(option_of(GO, b"\0\0\0\x04disk\0\x01\0\x03"));
+    if replies != Replies::Simple {
+        said.extend(option_of(SET_META_CONTEXT, b"\0\0\0\x04disk\0\0\0\x01\0\0\0\x0fbase:allocation"));
+    }
+    let wanted: &[u8] = if sized { b"\0\0\0\x04disk\0\x01\0\x03" } else { b"\0\0\0\x04disk\0\0" };
+    said.extend(option_of(GO, wanted));
     said
 }
 
-fn request_of(command: u16, flags: u16, cookie: u64, offset: u64, len: u32) -> Vec<u8> {
-    let mut said = REQUEST_MAGIC.to_be_bytes().to_vec();
+fn request_of(extended: bool, command: u16, flags: u16, cookie: u64, offset: u64, len: u64) -> Vec<u8> {
+    let magic = if extended { EXTENDED_REQUEST_MAGIC } else { REQUEST_MAGIC };
+    let mut said = magic.to_be_bytes().to_vec();
     said.extend(flags.to_be_bytes());
     said.extend(command.to_be_bytes());
     said.extend(cookie.to_be_bytes());
     said.extend(offset.to_be_bytes());
-    said.extend(len.to_be_bytes());
+    if extended {
+        said.extend(len.to_be_bytes());
+    } else {
+        said.extend((len as u32).to_be_bytes());
+    }
     said
 }
 
@@ -219,8 +253,10 @@ fn request_of(command: u16, flags: u16, cookie: u64, offset: u64, len: u32) -> V
 fn serves_well(server: &mut Server) {
     let mut client = server.connect().expect("the server listens");
     let payload: Vec<u8> = (0..4096_u32).map(|nth| (nth * 7 + 1) as u8).collect();
-    let write = [request_of(1, 0, 1, 8192, 4096), payload.clone()].concat();
-    let said = [hello(false), write, request_of(0, 0, 2, 8192, 4096), request_of(2, 0, 3, 0, 0)].concat();
+    let write = [request_of(false, 1, 0, 1, 8192, 4096), payload.clone()].concat();
+    let said =
+        [hello(Replies::Simple, true), write, request_of(false, 0, 0, 2, 8192, 4096), request_of(false, 2, 0, 3, 0, 0)]
+            .concat();
     let sent = client.write(&said).expect("the socket is empty");
     assert_eq!(sent, said.len());
     // The read must not overtake the write.

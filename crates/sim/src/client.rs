@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use flashfront_device::sim::Fate;
 use flashfront_device::wrap::{Fault, Rule};
-use flashfront_engine::{Durability, Event, Mode, Op, RequestError, RequestId, RequestOp, SECTOR_BYTES};
+use flashfront_engine::{
+    Durability, Event, Extent, Mode, Op, RequestError, RequestId, RequestOp, SECTOR_BYTES, extents,
+};
 
 use crate::oracle::Oracle;
 use crate::spec::WorldSpec;
@@ -16,6 +18,7 @@ use crate::world::{Opened, World};
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     Read { origin: usize, sector: u64, start: u64 },
+    Map { origin: usize, sector: u64, start: u64 },
     Write { op: u32, durable: bool },
     Flush { origin: usize, start: u64 },
 }
@@ -29,6 +32,8 @@ pub struct Client {
     asked: BTreeMap<RequestId, Asked>,
     /// Requests answered, ever.
     pub answers: u64,
+    /// Sectors that maps told to be holes, ever.
+    pub holes: u64,
     /// Requests that failed, with what was asked, since [`Client::take_failed`].
     failed: Vec<(RequestId, RequestError)>,
     /// Events that were seen, since [`Client::take_events`].
@@ -43,7 +48,7 @@ impl Client {
         let mut world = World::format(spec);
         world.open().expect("a fresh cache opens");
         let oracle = Oracle::new(&sectors);
-        Self { world, oracle, asked: BTreeMap::new(), answers: 0, failed: Vec::new(), events: Vec::new() }
+        Self { world, oracle, asked: BTreeMap::new(), answers: 0, holes: 0, failed: Vec::new(), events: Vec::new() }
     }
 
     /// Sectors of an origin.
@@ -57,6 +62,14 @@ impl Client {
         let start = self.oracle.begin_read();
         let id = self.world.submit(RequestOp::Read, origin, sector, sectors, false, None);
         self.asked.insert(id, Asked::Read { origin, sector, start });
+        id
+    }
+
+    /// Asks where holes are; the range begins and ends with a block.
+    pub fn map(&mut self, origin: usize, sector: u64, sectors: u64) -> RequestId {
+        let start = self.oracle.begin_read();
+        let id = self.world.submit(RequestOp::Map, origin, sector, sectors, false, None);
+        self.asked.insert(id, Asked::Map { origin, sector, start });
         id
     }
 
@@ -116,10 +129,19 @@ impl Client {
                 self.failed.push((answer.id, error));
             }
             match self.asked.remove(&answer.id).expect("asked for") {
-                Asked::Read { start, .. } if !ok => self.oracle.abandon_read(start),
+                Asked::Read { start, .. } | Asked::Map { start, .. } if !ok => self.oracle.abandon_read(start),
                 Asked::Read { origin, sector, start } => {
                     let verdict = self.oracle.end_read(origin, sector, start, &answer.data);
                     verdict.unwrap_or_else(|violation| panic!("read at {:?}: {violation}", self.world.now));
+                }
+                Asked::Map { origin, sector, start } => {
+                    let sectors =
+                        |extent: Extent| std::iter::repeat_n(extent.hole, (extent.bytes / SECTOR_BYTES) as usize);
+                    let holes: Vec<bool> = extents(&answer.data).flat_map(sectors).collect();
+                    assert!(!holes.is_empty(), "a map tells of something");
+                    self.holes += holes.iter().filter(|hole| **hole).count() as u64;
+                    let verdict = self.oracle.end_map(origin, sector, start, &holes);
+                    verdict.unwrap_or_else(|violation| panic!("map at {:?}: {violation}", self.world.now));
                 }
                 Asked::Write { op, durable } => self.oracle.end_write(op, ok, durable),
                 Asked::Flush { origin, start } => self.oracle.end_flush(origin, start, ok),
@@ -241,7 +263,7 @@ impl Client {
         }
         let world = self.world.crash(seed, cache, origins);
         let (answers, asked) = (self.answers, BTreeMap::new());
-        Self { world, oracle, asked, answers, failed: Vec::new(), events: Vec::new() }
+        Self { world, oracle, asked, answers, holes: 0, failed: Vec::new(), events: Vec::new() }
     }
 
     /// Opens the cache again.

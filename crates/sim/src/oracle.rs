@@ -189,6 +189,21 @@ impl Oracle {
         Ok(())
     }
 
+    /// A map that began at `start` tells of these sectors that they are a hole, or not: a hole is a read of zeroes.
+    ///
+    /// # Errors
+    /// The first sector that can't be so.
+    pub fn end_map(&mut self, origin: usize, sector: u64, start: u64, holes: &[bool]) -> Result<(), Violation> {
+        self.abandon_read(start);
+        let now = self.tick();
+        for (at, _) in (sector..).zip(holes).filter(|(_, hole)| **hole) {
+            let (cell, found) = (&mut self.origins[origin][at as usize], Content::Zero);
+            let read = cell.read(&self.ops, start, now, found, self.forgiving);
+            read.map_err(|allowed| Violation { origin, sector: at, found, allowed })?;
+        }
+        Ok(())
+    }
+
     /// What a sector may hold if it is read now and nothing is in flight.
     #[must_use]
     pub fn allowed(&self, origin: usize, sector: u64) -> Vec<Content> {

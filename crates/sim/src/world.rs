@@ -13,8 +13,8 @@ use flashfront_device::wrap::Inject;
 use flashfront_device::{Arena, Device, DeviceIo, Done, Rng};
 use flashfront_engine::format::{Mirror, Pairing, Superblock};
 use flashfront_engine::{
-    BLOCK_BYTES, BLOCK_SECTORS, Control, Counters, DeviceId, Effect, Effects, Engine, Event, Input, Io, Lba, Memory,
-    Op, OpenError, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span, Time, Token,
+    BLOCK_BYTES, BLOCK_SECTORS, Control, Counters, DeviceId, Effect, Effects, Engine, Event, Input, Io, Lba, MAP_BYTES,
+    Memory, Op, OpenError, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span, Time, Token,
 };
 
 use crate::spec::WorldSpec;
@@ -211,7 +211,7 @@ impl World {
         &self.counters
     }
 
-    /// Submits a request. A write is stamped with `write`, or zeroes for `None`.
+    /// Submits a request. A write is stamped with `write`, or zeroes for `None`; one in bytes has that number in each byte.
     pub fn submit(
         &mut self,
         op: RequestOp,
@@ -223,16 +223,23 @@ impl World {
     ) -> RequestId {
         let id = RequestId(self.next_id);
         self.next_id += 1;
-        let payload = matches!(op, RequestOp::Read | RequestOp::Write);
         let head = lba % BLOCK_SECTORS;
-        let blocks = if payload { (head + sectors).div_ceil(BLOCK_SECTORS) as u32 } else { 0 };
-        let buf = payload.then(|| self.arena.try_alloc(blocks * BLOCK).expect("the arena is large enough"));
+        let blocks = match op {
+            RequestOp::Map => MAP_BYTES / BLOCK,
+            _ if op.has_payload() => (head + sectors).div_ceil(BLOCK_SECTORS) as u32,
+            _ => 0,
+        };
+        let buf = (blocks > 0).then(|| self.arena.try_alloc(blocks * BLOCK).expect("the arena is large enough"));
         if let Some(buf) = buf {
             let bytes = self.arena.bytes_mut(Span::new(buf, 0, blocks * BLOCK));
             // What is around the payload is garbage, as in a daemon.
             bytes.fill(0xa5);
+            let from = head as usize * SECTOR;
+            if let RequestOp::WriteBytes { head, tail } = op {
+                let end = from + sectors as usize * SECTOR - usize::from(tail);
+                bytes[from + usize::from(head)..end].fill(write.unwrap_or_default() as u8);
+            }
             if op == RequestOp::Write {
-                let from = head as usize * SECTOR;
                 let payload = &mut bytes[from..from + sectors as usize * SECTOR];
                 for (sector, bytes) in (lba..).zip(payload.chunks_exact_mut(SECTOR)) {
                     match write {
@@ -467,6 +474,9 @@ impl World {
         let Flying { request, blocks } = self.flying.remove(&id.0).expect("one answer for each request");
         let mut data = Vec::new();
         if let Some(buf) = request.buf {
+            if request.op == RequestOp::Map && result.is_ok() {
+                data.extend_from_slice(self.arena.bytes(Span::new(buf, 0, MAP_BYTES)));
+            }
             if request.op == RequestOp::Read && result.is_ok() {
                 let from = (request.lba.0 % BLOCK_SECTORS * SECTOR_BYTES) as u32;
                 let len = (request.sectors * SECTOR_BYTES) as u32;

@@ -53,6 +53,13 @@ pub(super) enum Step {
         offset: u64,
         len: u64,
     },
+    /// Where there are holes, which only a thread can wait for either.
+    Map {
+        offset: u64,
+        len: u64,
+        into: NonNull<u8>,
+        room: u32,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +72,7 @@ enum Way {
     ZeroRange,
     PunchZero,
     WriteZeroes,
+    Map,
 }
 
 /// An I/O in flight.
@@ -83,6 +91,8 @@ pub(super) struct Job {
     /// What is left to do.
     len: u64,
     at: NonNull<u8>,
+    /// Bytes of memory at `at` for a list.
+    room: u32,
     retries: u32,
 }
 
@@ -98,8 +108,9 @@ impl Job {
             Op::Discard => Way::PunchDiscard,
             Op::Zero => Way::ZeroRange,
             Op::Punch => Way::PunchZero,
+            Op::Map => Way::Map,
         };
-        let memory = io.span.filter(|_| matches!(way, Way::Read | Way::Write)).map(|span| {
+        let memory = io.span.filter(|_| matches!(way, Way::Read | Way::Write | Way::Map)).map(|span| {
             let (number, chunk) = arena.chunk_of(span.buf());
             (arena.ptr(span), (number, chunk.clone()))
         });
@@ -113,6 +124,7 @@ impl Job {
             len: io.len,
             at: memory.as_ref().map_or(NonNull::dangling(), |(at, _)| *at),
             chunk: memory.map(|(_, chunk)| chunk),
+            room: io.span.map_or(0, |span| span.len),
             retries: 0,
         }
     }
@@ -132,6 +144,7 @@ impl Job {
                 Step::Fallocate { mode: FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, offset, len }
             }
             Way::BlkDiscard => Step::BlkDiscard { offset, len },
+            Way::Map => Step::Map { offset, len, into: self.at, room: self.room },
             Way::WriteZeroes => Step::Write { offset, len: part(ZERO_BYTES), from: NonNull::from(&ZEROES[0]) },
         }
     }

@@ -9,6 +9,7 @@
 mod aligned;
 mod discard;
 mod error;
+mod extents;
 mod file;
 mod fingerprint;
 mod holder;

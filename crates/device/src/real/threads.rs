@@ -17,6 +17,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use super::discard::blkdiscard;
+use super::extents;
 use super::job::{Job, Step};
 use crate::Done;
 
@@ -183,5 +184,10 @@ fn perform(job: &Job) -> Result<u32, Errno> {
         Step::SyncData => rustix::fs::fdatasync(file).map(|()| 0),
         Step::Fallocate { mode, offset, len } => rustix::fs::fallocate(file, mode, offset, len).map(|()| 0),
         Step::BlkDiscard { offset, len } => blkdiscard(file, offset, len).map(|()| 0),
+        Step::Map { offset, len, into, room } => {
+            // SAFETY: as for a read, of `room` bytes.
+            let into = unsafe { std::slice::from_raw_parts_mut(into.as_ptr(), room as usize) };
+            extents::map(file, offset, len, into).map(|()| 0)
+        }
     }
 }

@@ -68,7 +68,7 @@ pub(super) struct Uring {
     buffers: bool,
     /// Chunks by number.
     chunks: Vec<Known>,
-    /// One thread for what only a thread can wait for (BLKDISCARD).
+    /// One thread for what only a thread can wait for (BLKDISCARD, and where there are holes).
     side: Threads,
     side_in_flight: usize,
     watching_side: bool,
@@ -140,7 +140,7 @@ impl Uring {
     fn push_step(&mut self, number: u32) {
         let job = self.slots[number as usize].as_ref().expect("the slot was filled by the caller");
         let step = job.step();
-        if let Step::BlkDiscard { .. } = step {
+        if let Step::BlkDiscard { .. } | Step::Map { .. } = step {
             return self.start_aside(number);
         }
         let chunk = job.chunk.clone();
@@ -450,6 +450,6 @@ fn entry(step: Step, device: Option<u32>, fd: RawFd, buffer: Option<u16>) -> squ
         (Step::Fallocate { mode, offset, len }, _) => {
             on_file!(|file| opcode::Fallocate::new(file, len).offset(offset).mode(mode.bits() as i32).build())
         }
-        (Step::BlkDiscard { .. }, _) => unreachable!("the side thread does this"),
+        (Step::BlkDiscard { .. } | Step::Map { .. }, _) => unreachable!("the side thread does this"),
     }
 }

@@ -357,7 +357,9 @@ impl Hdd {
         match op {
             Op::Flush => self.flush = Some((number, now)),
             // A disk remaps discards and zeroes in its tables, if at all.
-            Op::Discard | Op::Zero | Op::Punch => self.answers.push((now.plus_ns(self.spec.command_ns), number)),
+            Op::Discard | Op::Zero | Op::Punch | Op::Map => {
+                self.answers.push((now.plus_ns(self.spec.command_ns), number))
+            }
             Op::Read => {
                 if self.read_ahead_end(offset, len).is_some_and(|end| end <= now) {
                     self.read_on(offset, len, now);

@@ -9,7 +9,7 @@
 //! What a real disk may do and this one doesn't: fail, lie about flushes and misdirect writes, for
 //! which there is [`crate::wrap::Inject`]; tear within a 512-byte sector.
 
-use flashfront_engine::{Memory, Op, Span, Time};
+use flashfront_engine::{BLOCK_BYTES, Extent, Memory, Op, Span, Time, put_extents};
 
 use super::image::{Content, Image};
 use crate::{Arena, Device, DeviceIo, Done, Geometry, Rng};
@@ -77,6 +77,7 @@ enum Work {
     Write(Write),
     /// Makes the first so many writes that were ever completed durable.
     Flush(u64),
+    Map(Span),
 }
 
 impl Work {
@@ -248,6 +249,7 @@ impl RamDisk {
             Op::Flush => Work::Flush(self.flushed + self.unflushed.len() as u64),
             Op::Discard => fill(DISCARDED),
             Op::Zero | Op::Punch => fill(0),
+            Op::Map => Work::Map(span()),
         }
     }
 
@@ -258,6 +260,17 @@ impl RamDisk {
             Work::Write(write) => {
                 self.live.apply(write.offset, &write.content, 0, write.content.len());
                 self.unflushed.push_back(write);
+            }
+            // Blocks of zeroes are holes.
+            Work::Map(span) => {
+                let Pending { io: DeviceIo { offset, len, .. }, .. } = pending;
+                let extents = (offset..offset + len).step_by(BLOCK_BYTES as usize).map(|at| {
+                    let mut bytes = [0; BLOCK_BYTES as usize];
+                    let here = &mut bytes[..BLOCK_BYTES.min(offset + len - at) as usize];
+                    self.live.read(at, here);
+                    Extent { bytes: here.len() as u64, hole: here.iter().all(|byte| *byte == 0) }
+                });
+                put_extents(arena.bytes_mut(span), extents);
             }
             Work::Flush(upto) => {
                 while self.flushed < upto

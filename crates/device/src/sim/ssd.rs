@@ -250,7 +250,7 @@ impl Model for Ssd {
                 now.max(self.answered_at).max(drained).plus_ns(self.spec.flush_ns)
             }
             // Entries in the mapping table.
-            Op::Discard | Op::Zero | Op::Punch => now.plus_ns(self.spec.write_command_ns),
+            Op::Discard | Op::Zero | Op::Punch | Op::Map => now.plus_ns(self.spec.write_command_ns),
         };
         self.running.push((end, io.number));
     }

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use flashfront_device::Arena;
-use flashfront_engine::{Buf, Memory, OriginId, Request, RequestError, RequestOp, SECTOR_BYTES, Span, Time};
+use flashfront_engine::{
+    Buf, Extent, MAP_BYTES, Memory, OriginId, Request, RequestError, RequestOp, SECTOR_BYTES, Span, Time, put_extents,
+};
 use flashfront_serve::frontend::nbd::{BUFFER_BYTES_MIN, Listen, Nbd, NbdOptions};
 use flashfront_serve::frontend::{Core, Export, Frontend, TokenRange};
 use mio::{Events, Poll};
@@ -56,11 +58,14 @@ impl Core for Disk {
         assert!(request.id.0 < 1 << 32 && self.queue.iter().all(|other| other.id != request.id), "{request:?}");
         let export = &self.exports[usize::from(request.origin.0)];
         if request.op != RequestOp::Flush {
-            let unit = u64::from(export.block_bytes) / SECTOR_BYTES;
             let end = request.lba.0.checked_add(request.sectors).expect("it ends somewhere");
             assert!(request.sectors > 0 && end * SECTOR_BYTES <= export.size_bytes, "{request:?}");
-            assert!((request.lba.0 | request.sectors).is_multiple_of(unit), "{request:?} of blocks of {unit} sectors");
-            assert!(!export.read_only || request.op == RequestOp::Read, "{request:?} of what is read only");
+            let reads = matches!(request.op, RequestOp::Read | RequestOp::Prefetch | RequestOp::Map);
+            assert!(!export.read_only || reads, "{request:?} of what is read only");
+            if let RequestOp::WriteBytes { head, tail } = request.op {
+                let (kept, all) = (u64::from(head) + u64::from(tail), request.sectors * SECTOR_BYTES);
+                assert!(head < 512 && tail < 512 && kept > 0 && kept < all, "{request:?}");
+            }
         }
         self.queue.push(request);
     }
@@ -76,13 +81,23 @@ impl Disk {
             return Err(RequestError::Io);
         }
         match (request.op, span) {
+            (RequestOp::Map, Some(span)) => {
+                // Every third block, of nearly all that was asked for.
+                let extents = (0..len as u64).step_by(4096).map(|at| Extent { bytes: 4096, hole: at % 12288 == 0 });
+                let list = Span::new(span.buf(), 0, MAP_BYTES);
+                put_extents(self.arena.bytes_mut(list), extents);
+            }
+            (RequestOp::WriteBytes { head, tail }, Some(span)) if kept == len => {
+                let range = usize::from(head)..len - usize::from(tail);
+                self.kept[at..at + len][range.clone()].copy_from_slice(&self.arena.bytes(span)[range]);
+            }
             (RequestOp::Read, Some(span)) if kept > 0 => {
                 self.arena.bytes_mut(span)[..kept].copy_from_slice(&self.kept[at..at + kept]);
             }
             (RequestOp::Write, Some(span)) if kept > 0 => {
                 self.kept[at..at + kept].copy_from_slice(&self.arena.bytes(span)[..kept]);
             }
-            (RequestOp::Read | RequestOp::Write, span) => assert!(span.is_some(), "{request:?} has no buffer"),
+            (op, span) if op.has_payload() => assert!(span.is_some(), "{request:?} has no buffer"),
             (RequestOp::Discard | RequestOp::WriteZeroes { .. }, None) if kept > 0 => {
                 self.kept[at..at + kept].fill(0);
             }

@@ -138,6 +138,7 @@ fn asked(op: Op, lba: Lba, sectors: u64) -> String {
         Op::Write => "writing",
         Op::Discard => "discarding",
         Op::Zero | Op::Punch => "zeroing",
+        Op::Map => "looking for holes in",
     };
     let of = if op == Op::Read { "of" } else { "on" };
     format!("{doing} {} from sector {} {of}", counted(sectors, "sector"), lba.0)

@@ -72,10 +72,10 @@ impl Fault {
     pub const fn can_hit(self, op: Op) -> bool {
         match self {
             Self::Error(_) | Self::Gone { .. } | Self::Timeout { .. } | Self::Stall { .. } => true,
-            Self::Short => !matches!(op, Op::Flush),
+            Self::Short => !matches!(op, Op::Flush | Op::Map),
             Self::Flip | Self::Misdirect => matches!(op, Op::Read | Op::Write),
             Self::Rot => matches!(op, Op::Read),
-            Self::Lost => !matches!(op, Op::Read),
+            Self::Lost => !matches!(op, Op::Read | Op::Map),
         }
     }
 

@@ -50,6 +50,8 @@ pub(super) fn parts(want: &Want, export: &Export) -> Option<Vec<Part>> {
         }
         RequestOp::Discard if want.zeroed => zeroed(offset, offset + len, export.size_bytes),
         RequestOp::Discard | RequestOp::WriteZeroes { .. } | RequestOp::Flush => vec![Part { op, offset, len }],
+        // Nobody here asks for these.
+        RequestOp::WriteBytes { .. } | RequestOp::Prefetch | RequestOp::Map => return None,
     };
     debug_assert!(parts.len() <= PARTS_MAX, "{want:?} in {parts:?}");
     Some(parts)

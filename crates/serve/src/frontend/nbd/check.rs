@@ -2,50 +2,101 @@
 //! Which requests are in order: by the rules of the protocol, and of the export.
 //!
 //! Everything that reaches the engine has passed here, so the rest of the front-end may count on
-//! ranges that are inside the export, aligned, not empty and not too long.
-
-use flashfront_engine::RequestOp;
+//! ranges that are inside the export, not empty and not too long. Any byte may be their first or last one.
 
 use super::super::Export;
 use super::PAYLOAD_BYTES_MAX;
-use super::wire::{Errno, RequestHeader, command, command_flag};
+use super::handshake::Agreed;
+use super::wire::{Errno, Replies, RequestHeader, command, command_flag};
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    Read {
+        /// The answer is to be one chunk.
+        whole: bool,
+    },
+    /// Read into the cache.
+    Cache,
+    Write,
+    Flush,
+    Trim,
+    Zeroes {
+        may_discard: bool,
+    },
+    Status {
+        /// One extent is all that is wanted.
+        one: bool,
+    },
+}
+
+/// Why a request is refused, or has failed: for programs, and for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refusal(pub(super) Errno, pub(super) &'static str);
+
+impl Refusal {
+    const FLAG: Self = Self(Errno::EINVAL, "this command has no such flag");
+    const OUTSIDE: Self = Self(Errno::EINVAL, "the range ends behind the last byte of the export");
+    const TOO_LONG: Self = Self(Errno::EINVAL, "the range is longer than the maximum block size");
+}
 
 /// Judges a request by the rules of the protocol and of the export.
-pub(super) fn check(header: &RequestHeader, export: &Export, structured: bool) -> Result<RequestOp, Errno> {
-    let (op, flags, past_end) = match header.command {
+pub(super) fn check(header: &RequestHeader, export: &Export, agreed: Agreed) -> Result<Ask, Refusal> {
+    let structured = agreed.replies != Replies::Simple;
+    let (ask, flags) = match header.command {
         command::READ => {
-            let flags = if structured { command_flag::DF } else { 0 };
-            (RequestOp::Read, flags, Errno::EINVAL)
+            let whole = header.flags & command_flag::DF != 0;
+            (Ask::Read { whole }, if structured { command_flag::DF } else { 0 })
         }
-        command::WRITE => (RequestOp::Write, 0, Errno::ENOSPC),
-        command::FLUSH => (RequestOp::Flush, 0, Errno::EINVAL),
-        command::TRIM => (RequestOp::Discard, 0, Errno::EINVAL),
+        command::WRITE => (Ask::Write, if agreed.replies == Replies::Extended { command_flag::PAYLOAD_LEN } else { 0 }),
+        command::FLUSH => (Ask::Flush, 0),
+        command::TRIM => (Ask::Trim, 0),
         command::WRITE_ZEROES => {
             let may_discard = header.flags & command_flag::NO_HOLE == 0;
-            (RequestOp::WriteZeroes { may_discard }, command_flag::NO_HOLE, Errno::ENOSPC)
+            (Ask::Zeroes { may_discard }, command_flag::NO_HOLE | command_flag::FAST_ZERO)
         }
-        command::CACHE => return Err(Errno::ENOTSUP),
-        _ => return Err(Errno::EINVAL),
+        command::CACHE => (Ask::Cache, 0),
+        command::BLOCK_STATUS if agreed.allocation => {
+            let one = header.flags & command_flag::REQ_ONE != 0;
+            (Ask::Status { one }, command_flag::REQ_ONE)
+        }
+        command::BLOCK_STATUS => {
+            return Err(Refusal(Errno::EINVAL, "no metadata context was selected for this export"));
+        }
+        _ => return Err(Refusal(Errno::EINVAL, "this server knows no such command")),
     };
     // FUA is allowed with every command, and means nothing to a read.
     if header.flags & !(flags | command_flag::FUA) != 0 {
-        return Err(Errno::EINVAL);
+        return Err(Refusal::FLAG);
     }
-    if op == RequestOp::Flush {
-        return if header.offset == 0 && header.len == 0 { Ok(op) } else { Err(Errno::EINVAL) };
+    if ask == Ask::Flush {
+        let sound = header.offset == 0 && header.len == 0;
+        return if sound { Ok(ask) } else { Err(Refusal(Errno::EINVAL, "a flush has no range")) };
     }
-    if export.read_only && op != RequestOp::Read {
-        return Err(Errno::EPERM);
+    let changes = matches!(ask, Ask::Write | Ask::Trim | Ask::Zeroes { .. });
+    if export.read_only && changes {
+        return Err(Refusal(Errno::EPERM, "this export is read-only"));
     }
-    let block = u64::from(export.block_bytes);
-    let len = u64::from(header.len);
-    let payload = matches!(op, RequestOp::Read | RequestOp::Write);
-    let too_long = payload && header.len > PAYLOAD_BYTES_MAX;
-    if len == 0 || !header.offset.is_multiple_of(block) || !len.is_multiple_of(block) || too_long {
-        return Err(Errno::EINVAL);
+    if header.len == 0 {
+        return Err(Refusal(Errno::EINVAL, "the range is empty"));
     }
-    match header.offset.checked_add(len) {
-        Some(end) if end <= export.size_bytes => Ok(op),
-        _ => Err(past_end),
+    let most = if agreed.sized { PAYLOAD_BYTES_MAX } else { u32::MAX };
+    if matches!(ask, Ask::Read { .. } | Ask::Cache | Ask::Write) && header.len > most.into() {
+        return Err(Refusal::TOO_LONG);
+    }
+    let end = header.offset.checked_add(header.len);
+    if end.is_none_or(|end| end > export.size_bytes) {
+        let grows = matches!(ask, Ask::Write | Ask::Zeroes { .. });
+        return Err(if grows { Refusal(Errno::ENOSPC, Refusal::OUTSIDE.1) } else { Refusal::OUTSIDE });
+    }
+    match ask {
+        Ask::Read { whole: true } if header.len > PAYLOAD_BYTES_MAX.into() => {
+            Err(Refusal(Errno::EOVERFLOW, "the range is too long for one chunk"))
+        }
+        // What is dirty in the range has to be written to the origin before, and nobody knows how long that takes.
+        Ask::Zeroes { .. } if header.flags & command_flag::FAST_ZERO != 0 => {
+            Err(Refusal(Errno::ENOTSUP, "zeroing may take as long as writing"))
+        }
+        _ => Ok(ask),
     }
 }

@@ -13,7 +13,9 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
 use super::listen::Listen;
-use super::wire::{CHUNK_MAGIC, Errno, RequestHeader, SIMPLE_MAGIC, chunk, command, command_flag, export_flag};
+use super::wire::{
+    CHUNK_MAGIC, Errno, Replies, RequestHeader, SIMPLE_MAGIC, chunk, command, command_flag, export_flag,
+};
 
 /// Bytes read, and queued, before a system call.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -216,7 +218,7 @@ impl Client {
                 (command::WRITE_ZEROES, flags)
             }
         };
-        RequestHeader { flags, command, cookie, offset, len }.encode(&mut self.output);
+        RequestHeader { flags, command, cookie, offset, len: len.into() }.encode(Replies::Structured, &mut self.output);
         self.output.extend_from_slice(payload);
         let read = op == ClientOp::Read;
         self.outstanding.insert(cookie, Outstanding { read, offset, len });
@@ -340,7 +342,7 @@ impl Client {
     pub fn disconnect(mut self) -> Result<(), ClientError> {
         let command = command::DISCONNECT;
         let header = RequestHeader { flags: 0, command, cookie: 0, offset: 0, len: 0 };
-        header.encode(&mut self.output);
+        header.encode(Replies::Structured, &mut self.output);
         self.send()?;
         // The server closes when all is answered.
         io::copy(&mut self.input, &mut io::sink())?;

@@ -11,17 +11,16 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 
-use flashfront_engine::{Buf, Lba, Request, RequestOp, SECTOR_BYTES};
-
-use super::super::piece::{Piece, PieceId};
 use super::super::{Core, Export};
-use super::CONNECTION_BYTES_MAX;
-use super::check::check;
-use super::handshake::{Handshake, OPTION_BYTES_MAX, Security, Step};
+use super::check::{Ask, Refusal, check};
+use super::content::Segment;
+use super::handshake::{Agreed, Handshake, OPTION_BYTES_MAX, Security, Step};
 use super::outbox::{Outbox, Sent};
 use super::payload::{Payload, direct};
-use super::pending::{Kind, Table};
-use super::wire::{Errno, RequestHeader, command, command_flag};
+use super::pending::Table;
+use super::status::{STATUS_PAYLOAD_BYTES, narrow};
+use super::wire::{Errno, Replies, RequestHeader, command};
+use super::{CONNECTION_BYTES_MAX, PAYLOAD_BYTES_MAX};
 
 /// The read buffer: 31 writes of 4 KiB with one system call. It must hold the longest option.
 const INPUT_BYTES: usize = 128 << 10;
@@ -60,6 +59,8 @@ pub(super) enum Phase {
     StartTls(Handshake),
     Commands,
     Payload(Payload),
+    /// A read that is too long to be in memory at once is answered bit by bit, and nothing else meanwhile.
+    Long(u16),
     /// This many bytes of a refused write are still to come.
     Skip(u32),
     Ending,
@@ -68,15 +69,17 @@ pub(super) enum Phase {
 /// A conversation.
 #[derive(Debug)]
 pub(super) struct Connection {
-    number: u16,
+    pub(super) number: u16,
     pub(super) phase: Phase,
-    export: Option<Export>,
-    pub(super) structured: bool,
+    pub(super) export: Option<Export>,
+    pub(super) agreed: Agreed,
     pub(super) input: Box<[u8]>,
     pub(super) start: usize,
     pub(super) end: usize,
     pub(super) table: Table,
     pub(super) outbox: Outbox,
+    /// What the read that is being answered consists of; kept for its memory.
+    pub(super) segments: Vec<Segment>,
     /// Bytes of buffers held.
     pub(super) held_bytes: u64,
     /// Requests that the engine has not answered.
@@ -96,12 +99,13 @@ impl Connection {
             number,
             phase: Phase::Handshake(Handshake::new(security)),
             export: None,
-            structured: false,
+            agreed: Agreed { replies: Replies::Simple, sized: false, allocation: false },
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             start: 0,
             end: 0,
             table: Table::default(),
             outbox,
+            segments: Vec::new(),
             held_bytes: 0,
             in_flight: 0,
             dead: false,
@@ -190,6 +194,7 @@ impl Connection {
                 Phase::StartTls(_) => Some(Wait::Tls),
                 Phase::Commands => self.command(core, may_alloc),
                 Phase::Payload(payload) => self.payload(payload, core, may_alloc),
+                Phase::Long(place) => self.go_on(place, core, may_alloc),
                 Phase::Skip(left) => self.skip(left),
                 Phase::Ending => Some(Wait::End),
             };
@@ -214,10 +219,11 @@ impl Connection {
 
     /// Takes nothing more from the client; what is in flight is still answered.
     pub(super) fn finish_up(&mut self, core: &mut dyn Core) {
-        if let Phase::Payload(payload) = self.phase {
-            self.drop_payload(payload, core);
+        match std::mem::replace(&mut self.phase, Phase::Ending) {
+            Phase::Payload(payload) => self.drop_payload(payload, core),
+            Phase::Long(place) => self.cut_short(place, core),
+            _ => {}
         }
-        self.phase = Phase::Ending;
         self.start = 0;
         self.end = 0;
     }
@@ -242,10 +248,10 @@ impl Connection {
         match self.outbox.say(|out| handshake.step(input, exports, out)) {
             Step::Need => return Some(Wait::Input),
             Step::Took(bytes) => self.start += bytes,
-            Step::Start { took, export, structured } => {
+            Step::Start { took, export, agreed } => {
                 self.start += took;
                 self.export = Some(exports[export].clone());
-                self.structured = structured;
+                self.agreed = agreed;
                 self.phase = Phase::Commands;
             }
             Step::StartTls(took) => {
@@ -258,88 +264,57 @@ impl Connection {
     }
 
     fn command(&mut self, core: &mut dyn Core, may_alloc: bool) -> Option<Wait> {
+        let replies = self.agreed.replies;
+        let mut took = RequestHeader::bytes(replies);
         let input = &self.input[self.start..self.end];
-        if input.len() < RequestHeader::BYTES {
+        if input.len() < took {
             return Some(Wait::Input);
         }
-        let Some(header) = RequestHeader::decode(input) else {
+        let Some(mut header) = RequestHeader::decode(replies, input) else {
             // Out of step with the client: no byte that follows can be trusted.
             self.finish_up(core);
             return None;
         };
-        if header.command == command::DISCONNECT {
+        let mut payload_bytes = header.payload_bytes(replies);
+        let too_much = replies == Replies::Extended && payload_bytes > PAYLOAD_BYTES_MAX.into();
+        if header.command == command::DISCONNECT || too_much {
             self.finish_up(core);
             return None;
         }
         if self.table.is_full() {
             return Some(Wait::Own);
         }
+        if header.command == command::BLOCK_STATUS && payload_bytes == STATUS_PAYLOAD_BYTES as u64 {
+            let Some(payload) = input.get(took..took + STATUS_PAYLOAD_BYTES) else {
+                return Some(Wait::Input);
+            };
+            if narrow(&mut header, payload) {
+                took += STATUS_PAYLOAD_BYTES;
+                payload_bytes = 0;
+            }
+        }
         let checked = match &self.export {
-            Some(export) => check(&header, export, self.structured),
-            None => Err(Errno::EINVAL),
+            Some(export) => check(&header, export, self.agreed),
+            None => Err(Refusal(Errno::EINVAL, "no export was chosen")),
         };
         match checked {
-            Ok(op) => {
-                let wait = self.accept(&header, op, core, may_alloc);
+            Ok(ask) => {
+                let wait = self.accept(&header, ask, core, may_alloc);
                 if wait.is_some() {
                     return wait;
                 }
             }
-            Err(error) => {
-                let kind = if header.command == command::READ { Kind::Read } else { Kind::Other };
-                let place = self.table.insert(kind, header.cookie, header.offset, header.len);
-                self.table.get_mut(place).error = Some(error);
+            Err(refusal) => {
+                // What it was to do doesn't matter any more.
+                let place = self.table.insert(Ask::Flush, header.cookie, header.offset, header.len);
+                self.table.get_mut(place).fail(refusal, None);
                 self.finish(place, core);
-                if header.command == command::WRITE {
-                    self.phase = Phase::Skip(header.len);
+                if payload_bytes > 0 {
+                    self.phase = Phase::Skip(payload_bytes as u32);
                 }
             }
         }
-        self.start += RequestHeader::BYTES;
-        None
-    }
-
-    /// Starts a request that is in order; or tells what it must wait for.
-    fn accept(&mut self, header: &RequestHeader, op: RequestOp, core: &mut dyn Core, may_alloc: bool) -> Option<Wait> {
-        let (offset, len) = (header.offset, header.len);
-        let fua = header.flags & command_flag::FUA != 0;
-        match op {
-            RequestOp::Read => {
-                let count = Piece::count(offset, len);
-                let bytes = (0..count).map(|i| u64::from(Piece::of(offset, len, i).buf_bytes()));
-                let wait = self.must_wait(bytes.sum(), may_alloc);
-                if wait.is_some() {
-                    return wait;
-                }
-                let place = self.table.insert(Kind::Read, header.cookie, offset, len);
-                // All buffers or none: two reads with half of theirs would wait for each other.
-                for index in 0..count {
-                    let bytes = Piece::of(offset, len, index).buf_bytes();
-                    let Some(buf) = core.alloc(bytes) else {
-                        self.take_bufs(place, &mut |buf| core.put_back(buf));
-                        self.table.remove(place);
-                        return Some(Wait::Room);
-                    };
-                    self.held_bytes += u64::from(bytes);
-                    self.table.get_mut(place).bufs.push(Some(buf));
-                }
-                for index in 0..count {
-                    let piece = Piece::of(offset, len, index);
-                    let buf = self.table.get_mut(place).bufs[usize::from(index)];
-                    self.submit(place, index, op, piece, buf, fua, core);
-                }
-            }
-            RequestOp::Write => {
-                let place = self.table.insert(Kind::Write, header.cookie, offset, len);
-                self.table.get_mut(place).receiving = true;
-                let payload = Payload { place, fua, index: 0, buf: None, have: 0 };
-                self.phase = Phase::Payload(payload);
-            }
-            RequestOp::Flush | RequestOp::Discard | RequestOp::WriteZeroes { .. } => {
-                let place = self.table.insert(Kind::Other, header.cookie, offset, len);
-                self.submit(place, 0, op, Piece { offset, len }, None, fua, core);
-            }
-        }
+        self.start += took;
         None
     }
 
@@ -362,40 +337,14 @@ impl Connection {
             None
         }
     }
-
-    #[expect(clippy::too_many_arguments, reason = "it is the fields of a request")]
-    pub(super) fn submit(
-        &mut self,
-        place: u16,
-        piece: u16,
-        op: RequestOp,
-        range: Piece,
-        buf: Option<Buf>,
-        fua: bool,
-        core: &mut dyn Core,
-    ) {
-        let Some(export) = &self.export else { return };
-        self.table.get_mut(place).unanswered += 1;
-        self.in_flight += 1;
-        core.submit(Request {
-            id: PieceId { connection: self.number, place, piece }.encode(),
-            origin: export.origin,
-            op,
-            lba: Lba(range.offset / SECTOR_BYTES),
-            sectors: u64::from(range.len) / SECTOR_BYTES,
-            buf,
-            fua,
-        });
-    }
 }
 
 /// Gives back what was sent.
-fn release(sent: Sent, table: &mut Table, held_bytes: &mut u64, core: &mut dyn Core) {
+pub(super) fn release(sent: Sent, table: &mut Table, held_bytes: &mut u64, core: &mut dyn Core) {
     match sent {
-        Sent::Data(span) => {
-            let bytes = (span.offset() + span.len).next_multiple_of(4096);
+        Sent::Buf(buf, bytes) => {
             *held_bytes -= u64::from(bytes);
-            core.free(span.buf());
+            core.free(buf);
         }
         Sent::Answer(place) => table.remove(place),
     }

@@ -8,13 +8,14 @@
 
 use super::super::Export;
 use super::PAYLOAD_BYTES_MAX;
-use super::wire::{self, Fields, MAGIC, OPTION_MAGIC, answer, export_flag, handshake_flag, info, option};
+use super::context::answer_contexts;
+use super::wire::{self, Fields, MAGIC, OPTION_MAGIC, Replies, answer, export_flag, handshake_flag, info, option};
 
 /// The longest option that is looked at. A GO with the longest name and all kinds of
 /// information is a tenth of it.
 pub(super) const OPTION_BYTES_MAX: u32 = 64 << 10;
-/// The longest name, by the protocol.
-const NAME_BYTES_MAX: usize = 4096;
+/// The longest name, or query, by the protocol.
+pub(super) const NAME_BYTES_MAX: usize = 4096;
 const OPTION_HEADER_BYTES: usize = 16;
 
 /// What there is to be said about TLS.
@@ -30,13 +31,25 @@ pub(super) enum Security {
     On,
 }
 
+/// What client and server have agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Agreed {
+    pub(super) replies: Replies,
+    /// The client has asked for the block sizes, so it keeps to them.
+    pub(super) sized: bool,
+    /// The client may ask what is allocated.
+    pub(super) allocation: bool,
+}
+
 /// Where a client is in its handshake.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handshake {
     security: Security,
     greeted: bool,
     no_zeroes: bool,
-    structured: bool,
+    replies: Replies,
+    /// The export for which `base:allocation` is selected.
+    allocation: Option<usize>,
     /// Bytes of a refused option still to come.
     skip: u64,
 }
@@ -49,7 +62,7 @@ pub(super) enum Step {
     /// This many are done with.
     Took(usize),
     /// The client has chosen; these many are done with, and requests follow.
-    Start { took: usize, export: usize, structured: bool },
+    Start { took: usize, export: usize, agreed: Agreed },
     /// These many are done with; once the answer is sent, the conversation goes on inside TLS.
     StartTls(usize),
     /// Send what is queued and close.
@@ -58,7 +71,7 @@ pub(super) enum Step {
 
 impl Handshake {
     pub(super) fn new(security: Security) -> Self {
-        Self { security, greeted: false, no_zeroes: false, structured: false, skip: 0 }
+        Self { security, greeted: false, no_zeroes: false, replies: Replies::Simple, allocation: None, skip: 0 }
     }
 
     /// The same, inside TLS. Only the client's flags still count: they are not said again.
@@ -113,6 +126,9 @@ impl Handshake {
                 return Step::End;
             }
             self.skip = u64::from(len);
+            if option == option::SET_META_CONTEXT {
+                self.allocation = None;
+            }
             wire::encode_answer(out, option, answer::TOO_BIG, b"option longer than 64 KiB");
             return Step::Took(OPTION_HEADER_BYTES);
         }
@@ -122,22 +138,26 @@ impl Handshake {
         let took = OPTION_HEADER_BYTES + data.len();
         match option {
             option::EXPORT_NAME => {
-                // The one option that can't be refused with words.
-                let Some(export) = find(exports, data) else {
+                // The one option that can't be refused with words; with extended headers no client may use it.
+                let Some(export) = find(exports, data).filter(|_| self.replies != Replies::Extended) else {
                     return Step::End;
                 };
                 self.answer_export_name(&exports[export], out);
-                Step::Start { took, export, structured: self.structured }
+                Step::Start { took, export, agreed: self.agreed(export, false) }
             }
             option::ABORT => {
                 wire::encode_answer(out, option, answer::ACK, &[]);
                 Step::End
             }
             option::INFO | option::GO => match self.answer_info(option, data, exports, out) {
-                Some(export) if option == option::GO => Step::Start { took, export, structured: self.structured },
+                Some((export, sized)) if option == option::GO => {
+                    Step::Start { took, export, agreed: self.agreed(export, sized) }
+                }
                 _ => Step::Took(took),
             },
-            option::LIST | option::STRUCTURED_REPLY | option::STARTTLS if !data.is_empty() => {
+            option::LIST | option::STRUCTURED_REPLY | option::EXTENDED_HEADERS | option::STARTTLS
+                if !data.is_empty() =>
+            {
                 wire::encode_answer(out, option, answer::INVALID, b"this option has no data");
                 Step::Took(took)
             }
@@ -145,14 +165,43 @@ impl Handshake {
                 for export in exports {
                     let mut data = wire::wire_len(export.name.as_bytes()).to_vec();
                     data.extend_from_slice(export.name.as_bytes());
+                    data.extend_from_slice(description(export).as_bytes());
                     wire::encode_answer(out, option, answer::SERVER, &data);
                 }
                 wire::encode_answer(out, option, answer::ACK, &[]);
                 Step::Took(took)
             }
+            option::STRUCTURED_REPLY if self.replies == Replies::Extended => {
+                let why = b"extended headers were agreed on, and include structured replies";
+                wire::encode_answer(out, option, answer::EXTENDED_HEADERS_REQUIRED, why);
+                Step::Took(took)
+            }
             option::STRUCTURED_REPLY => {
-                self.structured = true;
+                self.replies = Replies::Structured;
                 wire::encode_answer(out, option, answer::ACK, &[]);
+                Step::Took(took)
+            }
+            option::EXTENDED_HEADERS if self.replies == Replies::Extended => {
+                wire::encode_answer(out, option, answer::INVALID, b"extended headers were agreed on already");
+                Step::Took(took)
+            }
+            option::EXTENDED_HEADERS => {
+                self.replies = Replies::Extended;
+                wire::encode_answer(out, option, answer::ACK, &[]);
+                Step::Took(took)
+            }
+            option::LIST_META_CONTEXT => {
+                answer_contexts(option, data, exports, out);
+                Step::Took(took)
+            }
+            option::SET_META_CONTEXT if self.replies == Replies::Simple => {
+                self.allocation = None;
+                let why = b"agree on structured replies or extended headers first";
+                wire::encode_answer(out, option, answer::INVALID, why);
+                Step::Took(took)
+            }
+            option::SET_META_CONTEXT => {
+                self.allocation = answer_contexts(option, data, exports, out);
                 Step::Took(took)
             }
             option::STARTTLS => match self.security {
@@ -179,16 +228,20 @@ impl Handshake {
         }
     }
 
+    fn agreed(&self, export: usize, sized: bool) -> Agreed {
+        Agreed { replies: self.replies, sized, allocation: self.allocation == Some(export) }
+    }
+
     fn answer_export_name(&self, export: &Export, out: &mut Vec<u8>) {
         out.extend_from_slice(&export.size_bytes.to_be_bytes());
-        out.extend_from_slice(&flags(export, self.structured).to_be_bytes());
+        out.extend_from_slice(&flags(export, self.replies).to_be_bytes());
         if !self.no_zeroes {
             out.extend_from_slice(&[0; 124]);
         }
     }
 
-    /// Answers INFO and GO; the export if the option was accepted.
-    fn answer_info(&self, option: u32, data: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Option<usize> {
+    /// Answers INFO and GO; the export if the option was accepted, and whether block sizes were asked for.
+    fn answer_info(&self, option: u32, data: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Option<(usize, bool)> {
         let Some((name, wanted)) = parse_info(data) else {
             wire::encode_answer(out, option, answer::INVALID, b"malformed INFO or GO");
             return None;
@@ -201,14 +254,14 @@ impl Handshake {
 
         let mut data = info::EXPORT.to_be_bytes().to_vec();
         data.extend_from_slice(&export.size_bytes.to_be_bytes());
-        data.extend_from_slice(&flags(export, self.structured).to_be_bytes());
+        data.extend_from_slice(&flags(export, self.replies).to_be_bytes());
         wire::encode_answer(out, option, answer::INFO, &data);
 
         // Told whether asked or not: some clients don't ask and still heed it.
         data.clear();
         data.extend_from_slice(&info::BLOCK_SIZE.to_be_bytes());
-        data.extend_from_slice(&export.block_bytes.to_be_bytes());
-        data.extend_from_slice(&export.block_bytes.max(4096).to_be_bytes());
+        data.extend_from_slice(&1u32.to_be_bytes());
+        data.extend_from_slice(&4096u32.to_be_bytes());
         data.extend_from_slice(&PAYLOAD_BYTES_MAX.to_be_bytes());
         wire::encode_answer(out, option, answer::INFO, &data);
 
@@ -218,14 +271,14 @@ impl Handshake {
             data.extend_from_slice(export.name.as_bytes());
             wire::encode_answer(out, option, answer::INFO, &data);
         }
-        // Without asking a client assumes 512, so anything more must have been asked for.
-        if export.block_bytes > 512 && !wanted.contains(&info::BLOCK_SIZE) {
-            let why = b"this export needs requests of whole 4 KiB blocks: ask for the block size";
-            wire::encode_answer(out, option, answer::BLOCK_SIZE_REQUIRED, why);
-            return None;
+        if wanted.contains(&info::DESCRIPTION) {
+            data.clear();
+            data.extend_from_slice(&info::DESCRIPTION.to_be_bytes());
+            data.extend_from_slice(description(export).as_bytes());
+            wire::encode_answer(out, option, answer::INFO, &data);
         }
         wire::encode_answer(out, option, answer::ACK, &[]);
-        Some(index)
+        Some((index, wanted.contains(&info::BLOCK_SIZE)))
     }
 }
 
@@ -240,25 +293,34 @@ fn parse_info(data: &[u8]) -> Option<(&[u8], Vec<u16>)> {
 }
 
 /// The export of that name; the empty name is the only one, if there is only one.
-fn find(exports: &[Export], name: &[u8]) -> Option<usize> {
+pub(super) fn find(exports: &[Export], name: &[u8]) -> Option<usize> {
     let named = exports.iter().position(|export| export.name.as_bytes() == name);
     named.or_else(|| (name.is_empty() && exports.len() == 1).then_some(0))
 }
 
+/// What people are told of an export.
+fn description(export: &Export) -> String {
+    let how = if export.read_only { ", read-only" } else { "" };
+    format!("a volume of {} bytes behind a Flashfront cache{how}", export.size_bytes)
+}
+
 /// The transmission flags. Several connections are fine: a FLUSH of the engine covers every
 /// acknowledged write, whoever made it.
-pub(super) fn flags(export: &Export, structured: bool) -> u16 {
+pub(super) fn flags(export: &Export, replies: Replies) -> u16 {
     let mut flags = export_flag::HAS_FLAGS
         | export_flag::SEND_FLUSH
         | export_flag::SEND_FUA
         | export_flag::SEND_TRIM
         | export_flag::SEND_WRITE_ZEROES
-        | export_flag::CAN_MULTI_CONN;
+        | export_flag::CAN_MULTI_CONN
+        | export_flag::SEND_CACHE
+        | export_flag::SEND_FAST_ZERO;
     if export.read_only {
         flags |= export_flag::READ_ONLY;
     }
-    if structured {
-        flags |= export_flag::SEND_DF;
+    match replies {
+        Replies::Simple => flags,
+        Replies::Structured => flags | export_flag::SEND_DF,
+        Replies::Extended => flags | export_flag::SEND_DF | export_flag::BLOCK_STATUS_PAYLOAD,
     }
-    flags
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The NBD front-end: fixed newstyle, simple and structured replies, unix sockets, TCP, and TLS.
+//! The NBD front-end: fixed newstyle; simple, structured and extended replies; unix sockets, TCP, and TLS.
 //!
 //! `handshake` and `connection` are the protocol without I/O (bytes in, bytes out), `listen`,
 //! `stream` and `listener` the sockets, `tls` what is around them on request, `client` the other
@@ -9,9 +9,12 @@
 //! [`CONNECTION_BYTES_MAX`] of buffers (tests: `hostile_*`), and inside TLS half a MiB on top; one
 //! that doesn't read is not read.
 
+mod accept;
 mod check;
 mod client;
 mod connection;
+mod content;
+mod context;
 mod gate;
 mod handshake;
 mod listen;
@@ -20,6 +23,7 @@ mod outbox;
 mod payload;
 mod pending;
 mod reply;
+mod status;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
-use flashfront_engine::{Memory, Span};
+use flashfront_engine::{Buf, Memory, Span};
 
 /// Slices of one write. The kernel takes 1024; 64 are two reads of 32 MiB or 32 small ones.
 const SLICES_MAX: usize = 64;
@@ -19,6 +19,8 @@ const HEAD_KEEP_BYTES: usize = 16 << 10;
 struct Item {
     head: usize,
     data: Option<Span>,
+    /// The buffer of which no later item has a part, and its bytes.
+    frees: Option<(Buf, u32)>,
     /// The request that is answered when this is sent.
     answers: Option<u16>,
 }
@@ -26,8 +28,8 @@ struct Item {
 /// What became free by sending.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// A buffer.
-    Data(Span),
+    /// A buffer of so many bytes.
+    Buf(Buf, u32),
     /// The place of a request.
     Answer(u16),
 }
@@ -55,21 +57,23 @@ impl Outbox {
 
     /// Appends what `fill` appends; it belongs to no request.
     pub(super) fn say<T>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-        self.push(fill, None, None)
+        self.push(fill, None, None, None)
     }
 
-    /// Appends header bytes, then the payload at `data`; the last item of a request `answers` it.
+    /// Appends header bytes, then the payload at `data`, after which `frees` is a buffer of no more use; the last item of
+    /// a request `answers` it.
     pub(super) fn push<T>(
         &mut self,
         fill: impl FnOnce(&mut Vec<u8>) -> T,
         data: Option<Span>,
+        frees: Option<(Buf, u32)>,
         answers: Option<u16>,
     ) -> T {
         let before = self.heads.len();
         let result = fill(&mut self.heads);
         let head = self.heads.len() - before;
         if head > 0 || data.is_some() || answers.is_some() {
-            self.items.push_back(Item { head, data, answers });
+            self.items.push_back(Item { head, data, frees, answers });
         }
         result
     }
@@ -131,7 +135,9 @@ impl Outbox {
                     break;
                 }
                 self.data_sent = 0;
-                freed(Sent::Data(span));
+            }
+            if let Some((buf, bytes)) = item.frees {
+                freed(Sent::Buf(buf, bytes));
             }
             if let Some(place) = item.answers {
                 freed(Sent::Answer(place));
@@ -150,7 +156,7 @@ impl Outbox {
     /// Drops everything unsent; tells what became free.
     pub(super) fn clear(&mut self, mut freed: impl FnMut(Sent)) {
         for item in self.items.drain(..) {
-            item.data.into_iter().for_each(|span| freed(Sent::Data(span)));
+            item.frees.into_iter().for_each(|(buf, bytes)| freed(Sent::Buf(buf, bytes)));
             item.answers.into_iter().for_each(|place| freed(Sent::Answer(place)));
         }
         self.heads.clear();

@@ -5,12 +5,14 @@
 //! buffer that only its client can fill. A client that leaves in the middle has written a part,
 //! as the protocol allows.
 
-use flashfront_engine::{Buf, RequestOp, Span};
+use flashfront_engine::{Buf, Span};
 
 use super::super::Core;
 use super::super::piece::Piece;
+use super::accept::write_of;
+use super::check::Refusal;
 use super::connection::{Connection, Phase, Wait};
-use super::pending::Table;
+use super::pending::{Part, Table, slot};
 use super::wire::Errno;
 
 /// Payload is received into its buffer if at least this much of a piece is missing; below it a
@@ -32,10 +34,11 @@ impl Connection {
     /// Goes on with the payload of a write.
     pub(super) fn payload(&mut self, mut payload: Payload, core: &mut dyn Core, may_alloc: bool) -> Option<Wait> {
         let pending = self.table.get_mut(payload.place);
-        let (offset, len) = (pending.offset, pending.len);
-        let piece = Piece::of(offset, len, payload.index);
+        let piece = Piece::of(pending.offset, pending.len as u32, payload.index);
         let buf = match payload.buf {
             Some(buf) => buf,
+            // As many pieces are with the engine as have names.
+            None if pending.parts.get(slot(payload.index)).is_some_and(Option::is_some) => return Some(Wait::Own),
             None => {
                 let bytes = piece.buf_bytes();
                 let wait = self.must_wait(u64::from(bytes), may_alloc);
@@ -62,12 +65,13 @@ impl Connection {
             self.phase = Phase::Payload(payload);
             return Some(Wait::Input);
         }
-        let last = payload.index + 1 == Piece::count(offset, len);
-        let pending = self.table.get_mut(payload.place);
-        pending.bufs.push(Some(buf));
-        pending.receiving = !last;
         let (place, index) = (payload.place, payload.index);
-        self.submit(place, index, RequestOp::Write, piece, Some(buf), payload.fua, core);
+        let pending = self.table.get_mut(place);
+        let last = index + 1 == Piece::count(pending.offset, pending.len as u32);
+        pending.receiving = !last;
+        let (range, op) = write_of(piece.offset, piece.offset + u64::from(piece.len));
+        pending.put(slot(index), Part { buf, bytes: piece.buf_bytes(), at: piece.offset, len: piece.len });
+        self.submit(place, slot(index), op, range, Some(buf), payload.fua, core);
         self.phase = if last {
             Phase::Commands
         } else {
@@ -81,12 +85,12 @@ impl Connection {
         let pending = self.table.get_mut(payload.place);
         pending.receiving = false;
         if let Some(buf) = payload.buf {
-            let piece = Piece::of(pending.offset, pending.len, payload.index);
+            let piece = Piece::of(pending.offset, pending.len as u32, payload.index);
             self.held_bytes -= u64::from(piece.buf_bytes());
             core.free(buf);
         }
         // The engine may still have pieces; the write is torn, so it must not succeed.
-        pending.error = Some(Errno::EIO);
+        pending.fail(Refusal(Errno::EIO, "the write was not received completely"), None);
         if pending.unanswered == 0 {
             self.table.remove(payload.place);
         }
@@ -99,7 +103,7 @@ pub(super) fn direct(phase: &Phase, table: &mut Table) -> Option<Span> {
         return None;
     };
     let pending = table.get_mut(place);
-    let piece = Piece::of(pending.offset, pending.len, index);
+    let piece = Piece::of(pending.offset, pending.len as u32, index);
     let left = piece.len - have;
     let span = Span::new(buf, piece.buf_offset() + have, left);
     (left as usize >= DIRECT_BYTES_MIN).then_some(span)

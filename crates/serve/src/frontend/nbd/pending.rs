@@ -2,40 +2,73 @@
 //! The requests of one connection that are not answered completely.
 //!
 //! A place in the table names the request in the engine's ids; it is reused only when the engine owes
-//! nothing for it and the reply is sent, so an id needs no generation.
+//! nothing for it and the reply is sent, so an id needs no generation. The same holds for the slots of its parts.
 
 use flashfront_engine::Buf;
 
 use super::super::piece::{PIECES_MAX, PLACES_MAX, Piece};
-use super::wire::Errno;
+use super::check::{Ask, Refusal};
 use super::{PAYLOAD_BYTES_MAX, REQUESTS_MAX};
 
 const _: () = assert!(Piece::count_max(PAYLOAD_BYTES_MAX) <= PIECES_MAX);
 const _: () = assert!(REQUESTS_MAX <= PLACES_MAX);
 
-/// What kind of request, as far as its answer depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Read,
-    Write,
-    Other,
+/// The name of a piece at the engine: long writes have more pieces than there are names, and use them again.
+pub(super) const fn slot(index: u16) -> usize {
+    index as usize % PIECES_MAX
+}
+
+/// A buffer of a request, and what of the export it is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) buf: Buf,
+    /// How long the buffer is.
+    pub(super) bytes: u32,
+    /// First byte on the export.
+    pub(super) at: u64,
+    pub(super) len: u32,
+}
+
+impl Part {
+    /// The first byte behind it.
+    pub(super) const fn end(&self) -> u64 {
+        self.at + self.len as u64
+    }
 }
 
 /// A request of a client.
 #[derive(Debug)]
 pub(super) struct Pending {
-    pub(super) kind: Kind,
+    pub(super) ask: Ask,
     pub(super) cookie: u64,
     pub(super) offset: u64,
-    pub(super) len: u32,
+    pub(super) len: u64,
+    /// Of a read: bytes that are in the outbox or were sent, and bytes that the engine has been asked for since.
+    pub(super) done: u64,
+    pub(super) window: u32,
     /// Pieces the engine has not answered.
     pub(super) unanswered: u16,
     /// A write whose payload has not come completely.
     pub(super) receiving: bool,
-    /// The first failure.
-    pub(super) error: Option<Errno>,
-    /// The buffers of its pieces, until they are freed or handed to the outbox.
-    pub(super) bufs: Vec<Option<Buf>>,
+    /// The first failure, and where it happened.
+    pub(super) failed: Option<(Refusal, Option<u64>)>,
+    /// The buffers of its pieces by slot, until they are freed or handed to the outbox.
+    pub(super) parts: Vec<Option<Part>>,
+}
+
+impl Pending {
+    /// Notes a failure; the first one is told.
+    pub(super) fn fail(&mut self, refusal: Refusal, at: Option<u64>) {
+        self.failed.get_or_insert((refusal, at));
+    }
+
+    /// Notes a buffer under its name.
+    pub(super) fn put(&mut self, slot: usize, part: Part) {
+        if self.parts.len() <= slot {
+            self.parts.resize(slot + 1, None);
+        }
+        self.parts[slot] = Some(part);
+    }
 }
 
 /// The requests of one connection.
@@ -55,31 +88,29 @@ impl Table {
     }
 
     /// A place for a new request. The caller has seen that there is one.
-    pub(super) fn insert(&mut self, kind: Kind, cookie: u64, offset: u64, len: u32) -> u16 {
+    pub(super) fn insert(&mut self, ask: Ask, cookie: u64, offset: u64, len: u64) -> u16 {
         debug_assert!(!self.is_full());
-        if let Some(place) = self.free.pop() {
-            let pending = &mut self.all[usize::from(place)];
-            // The vector of buffers is kept: no allocation in the steady state.
-            pending.bufs.clear();
-            pending.kind = kind;
-            pending.cookie = cookie;
-            pending.offset = offset;
-            pending.len = len;
-            pending.unanswered = 0;
-            pending.receiving = false;
-            pending.error = None;
-            return place;
-        }
-        self.all.push(Pending {
-            kind,
+        let new = Pending {
+            ask,
             cookie,
             offset,
             len,
+            done: 0,
+            window: 0,
             unanswered: 0,
             receiving: false,
-            error: None,
-            bufs: Vec::new(),
-        });
+            failed: None,
+            parts: Vec::new(),
+        };
+        if let Some(place) = self.free.pop() {
+            let pending = &mut self.all[usize::from(place)];
+            // The vector of buffers is kept: no allocation in the steady state.
+            let mut parts = std::mem::take(&mut pending.parts);
+            parts.clear();
+            *pending = Pending { parts, ..new };
+            return place;
+        }
+        self.all.push(new);
         (self.all.len() - 1) as u16
     }
 

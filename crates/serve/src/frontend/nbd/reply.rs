@@ -2,15 +2,27 @@
 //! From the engine's answers to the replies of one connection.
 //!
 //! A request is answered when all its pieces are. A read's reply is queued as its buffers, which are
-//! freed when they are sent; all others give theirs back here.
+//! freed when they are sent; all others give theirs back here. Failures are told with a place and in words where the
+//! client takes chunks.
 
-use flashfront_engine::{Buf, RequestError, Span};
+use flashfront_engine::{Buf, RequestError};
 
 use super::super::Core;
-use super::super::piece::{Piece, PieceId};
-use super::connection::Connection;
-use super::pending::Kind;
-use super::wire::{ChunkHeader, Errno, SimpleReply, chunk};
+use super::super::piece::PieceId;
+use super::check::{Ask, Refusal};
+use super::connection::{Connection, Phase, release};
+use super::wire::{ChunkHeader, Errno, Replies, SimpleReply, chunk};
+
+/// What a client is told of a failure.
+fn refusal(error: RequestError) -> Refusal {
+    match error {
+        RequestError::Io => Refusal(Errno::EIO, "a device failed; the log of the daemon says more"),
+        RequestError::NoSpace => Refusal(Errno::ENOSPC, "the origin has no space left"),
+        RequestError::ReadOnly => Refusal(Errno::EPERM, "the origin takes no writes"),
+        RequestError::Invalid => Refusal(Errno::EINVAL, "the range is not one of this volume's"),
+        RequestError::Stopping => Refusal(Errno::ESHUTDOWN, "the daemon is stopping"),
+    }
+}
 
 impl Connection {
     /// The engine's answer to one piece.
@@ -19,77 +31,104 @@ impl Connection {
         self.progress += 1;
         let pending = self.table.get_mut(id.place);
         pending.unanswered -= 1;
+        let slot = usize::from(id.piece);
+        let part = pending.parts.get(slot).copied().flatten();
         if let Err(error) = result {
-            pending.error.get_or_insert(match error {
-                RequestError::Io => Errno::EIO,
-                RequestError::NoSpace => Errno::ENOSPC,
-                RequestError::ReadOnly => Errno::EPERM,
-                RequestError::Invalid => Errno::EINVAL,
-                RequestError::Stopping => Errno::ESHUTDOWN,
-            });
+            let at = part.map_or(pending.offset, |part| part.at);
+            pending.fail(refusal(error), (pending.ask != Ask::Flush).then_some(at));
         }
-        if pending.kind == Kind::Write {
-            let piece = Piece::of(pending.offset, pending.len, id.piece);
-            if let Some(buf) = pending.bufs[usize::from(id.piece)].take() {
-                self.held_bytes -= u64::from(piece.buf_bytes());
-                core.free(buf);
-            }
+        if matches!(pending.ask, Ask::Write | Ask::Zeroes { .. })
+            && let Some(part) = part
+        {
+            pending.parts[slot] = None;
+            self.held_bytes -= u64::from(part.bytes);
+            core.free(part.buf);
         }
+        let pending = self.table.get_mut(id.place);
         if pending.unanswered == 0 && !pending.receiving {
             self.finish(id.place, core);
         }
     }
 
-    /// Everything of a request is done: queues its reply.
+    /// Everything that was asked of the engine for a request is done: queues its reply.
     pub(super) fn finish(&mut self, place: u16, core: &mut dyn Core) {
-        let pending = self.table.get_mut(place);
         if self.dead {
             self.free_bufs(place, core);
             self.table.remove(place);
             return;
         }
-        let (cookie, offset, len) = (pending.cookie, pending.offset, pending.len);
-        // With structured replies a read, and only a read, must have one.
-        let structured = self.structured && pending.kind == Kind::Read;
-        if let Some(error) = pending.error {
-            self.free_bufs(place, core);
-            let fill = |out: &mut Vec<u8>| {
-                if structured {
-                    let kind = chunk::ERROR_PLAIN;
-                    ChunkHeader { flags: chunk::DONE, kind, cookie, len: 6 }.encode(out);
-                    out.extend_from_slice(&error.0.to_be_bytes());
-                    // The length of a message that isn't there.
-                    out.extend_from_slice(&0u16.to_be_bytes());
-                } else {
-                    SimpleReply { error: error.0, cookie }.encode(out);
-                }
-            };
-            self.outbox.push(fill, None, Some(place));
-            return;
+        let pending = self.table.get_mut(place);
+        if let Some((refusal, at)) = pending.failed {
+            return self.answer_failure(place, refusal, at, core);
         }
-        let fill = |out: &mut Vec<u8>| {
-            if structured {
-                let kind = chunk::OFFSET_DATA;
-                ChunkHeader { flags: chunk::DONE, kind, cookie, len: len + 8 }.encode(out);
-                out.extend_from_slice(&offset.to_be_bytes());
-            } else {
-                SimpleReply { error: 0, cookie }.encode(out);
+        match pending.ask {
+            Ask::Read { whole } => self.answer_read(place, whole, core),
+            Ask::Status { one } => self.answer_status(place, one, core),
+            Ask::Cache => {
+                pending.done += u64::from(pending.window);
+                let last = pending.done == pending.len;
+                self.free_bufs(place, core);
+                if last {
+                    self.leave_long(place);
+                    self.answer_done(place);
+                }
+            }
+            Ask::Write | Ask::Flush | Ask::Trim | Ask::Zeroes { .. } => self.answer_done(place),
+        }
+    }
+
+    /// A reply that says only that all is well.
+    fn answer_done(&mut self, place: u16) {
+        let replies = self.agreed.replies;
+        let pending = self.table.get_mut(place);
+        let (cookie, offset) = (pending.cookie, pending.offset);
+        let fill = |out: &mut Vec<u8>| match replies {
+            Replies::Simple | Replies::Structured => SimpleReply { error: 0, cookie }.encode(out),
+            Replies::Extended => {
+                ChunkHeader { done: true, kind: chunk::NONE, cookie, offset, len: 0 }.encode(replies, out);
             }
         };
-        if pending.kind != Kind::Read {
-            self.outbox.push(fill, None, Some(place));
-            return;
+        self.outbox.push(fill, None, None, Some(place));
+    }
+
+    fn answer_failure(&mut self, place: u16, refusal: Refusal, at: Option<u64>, core: &mut dyn Core) {
+        self.free_bufs(place, core);
+        let replies = self.agreed.replies;
+        let pending = self.table.get_mut(place);
+        let (cookie, offset) = (pending.cookie, pending.offset);
+        if replies == Replies::Simple && pending.done > 0 && pending.ask != Ask::Cache {
+            // A simple reply can't fail any more once its header is sent.
+            return self.break_off(place, core);
         }
-        let mut fill = Some(fill);
-        let count = pending.bufs.len();
-        for (index, buf) in pending.bufs.iter_mut().enumerate() {
-            let Some(buf) = buf.take() else { continue };
-            let piece = Piece::of(offset, len, index as u16);
-            let span = Span::new(buf, piece.buf_offset(), piece.len);
-            let answers = (index + 1 == count).then_some(place);
-            let fill = fill.take();
-            let head = |out: &mut Vec<u8>| fill.into_iter().for_each(|fill| fill(out));
-            self.outbox.push(head, Some(span), answers);
+        let Refusal(errno, why) = refusal;
+        let fill = |out: &mut Vec<u8>| {
+            if replies == Replies::Simple {
+                return SimpleReply { error: errno.0, cookie }.encode(out);
+            }
+            let (kind, place_bytes) = if at.is_some() { (chunk::ERROR_OFFSET, 8) } else { (chunk::ERROR_PLAIN, 0) };
+            let len = 6 + why.len() as u32 + place_bytes;
+            ChunkHeader { done: true, kind, cookie, offset, len }.encode(replies, out);
+            out.extend_from_slice(&errno.0.to_be_bytes());
+            out.extend_from_slice(&(why.len() as u16).to_be_bytes());
+            out.extend_from_slice(why.as_bytes());
+            at.into_iter().for_each(|at| out.extend_from_slice(&at.to_be_bytes()));
+        };
+        self.outbox.push(fill, None, None, Some(place));
+        self.leave_long(place);
+    }
+
+    /// Hangs up in the middle of a reply.
+    fn break_off(&mut self, place: u16, core: &mut dyn Core) {
+        self.table.remove(place);
+        self.phase = Phase::Ending;
+        let (table, held_bytes) = (&mut self.table, &mut self.held_bytes);
+        self.outbox.clear(|sent| release(sent, table, held_bytes, core));
+    }
+
+    /// A read that was answered alone is answered.
+    pub(super) fn leave_long(&mut self, place: u16) {
+        if matches!(self.phase, Phase::Long(long) if long == place) {
+            self.phase = Phase::Commands;
         }
     }
 
@@ -100,12 +139,10 @@ impl Connection {
 
     /// Takes a request's buffers from it.
     pub(super) fn take_bufs(&mut self, place: u16, taken: &mut dyn FnMut(Buf)) {
-        let pending = self.table.get_mut(place);
-        let (offset, len) = (pending.offset, pending.len);
-        for (index, buf) in pending.bufs.iter_mut().enumerate() {
-            if let Some(buf) = buf.take() {
-                self.held_bytes -= u64::from(Piece::of(offset, len, index as u16).buf_bytes());
-                taken(buf);
+        for slot in &mut self.table.get_mut(place).parts {
+            if let Some(part) = slot.take() {
+                self.held_bytes -= u64::from(part.bytes);
+                taken(part.buf);
             }
         }
     }

@@ -2,6 +2,7 @@
 //! The NBD server against a disk in RAM: the protocol without I/O, the loop with sockets, real
 //! clients.
 
+mod extended;
 mod gate;
 mod hostile;
 mod listening;

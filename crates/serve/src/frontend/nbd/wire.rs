@@ -14,10 +14,26 @@ pub(super) const OPTION_MAGIC: u64 = u64::from_be_bytes(*b"IHAVEOPT");
 pub(super) const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 /// First 4 bytes of a request.
 pub(super) const REQUEST_MAGIC: u32 = 0x2560_9513;
+/// First 4 bytes of a request with an extended header.
+pub(super) const EXTENDED_REQUEST_MAGIC: u32 = 0x21e4_1c71;
 /// First 4 bytes of a simple reply.
 pub(super) const SIMPLE_MAGIC: u32 = 0x6744_6698;
 /// First 4 bytes of a chunk of a structured reply.
 pub(super) const CHUNK_MAGIC: u32 = 0x668e_33ef;
+
+/// First 4 bytes of a chunk of an extended reply.
+pub(super) const EXTENDED_CHUNK_MAGIC: u32 = 0x6e8a_278c;
+
+/// How requests and replies look, as agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replies {
+    /// Each reply is one header, and the data of a read.
+    Simple,
+    /// Reads and errors are answered in chunks.
+    Structured,
+    /// Everything is answered in chunks; lengths have 64 bits.
+    Extended,
+}
 
 /// Handshake flags of both sides.
 pub(super) mod handshake_flag {
@@ -36,6 +52,9 @@ pub(super) mod option {
     pub(in super::super) const INFO: u32 = 6;
     pub(in super::super) const GO: u32 = 7;
     pub(in super::super) const STRUCTURED_REPLY: u32 = 8;
+    pub(in super::super) const LIST_META_CONTEXT: u32 = 9;
+    pub(in super::super) const SET_META_CONTEXT: u32 = 10;
+    pub(in super::super) const EXTENDED_HEADERS: u32 = 11;
 }
 
 /// Kinds of answers to an option.
@@ -43,20 +62,22 @@ pub(super) mod answer {
     pub(in super::super) const ACK: u32 = 1;
     pub(in super::super) const SERVER: u32 = 2;
     pub(in super::super) const INFO: u32 = 3;
+    pub(in super::super) const META_CONTEXT: u32 = 4;
     /// Set in all errors.
     pub(in super::super) const ERROR: u32 = 1 << 31;
     pub(in super::super) const UNSUPPORTED: u32 = ERROR + 1;
     pub(in super::super) const INVALID: u32 = ERROR + 3;
     pub(in super::super) const TLS_REQUIRED: u32 = ERROR + 5;
     pub(in super::super) const UNKNOWN: u32 = ERROR + 6;
-    pub(in super::super) const BLOCK_SIZE_REQUIRED: u32 = ERROR + 8;
     pub(in super::super) const TOO_BIG: u32 = ERROR + 9;
+    pub(in super::super) const EXTENDED_HEADERS_REQUIRED: u32 = ERROR + 10;
 }
 
 /// Kinds of information about an export.
 pub(super) mod info {
     pub(in super::super) const EXPORT: u16 = 0;
     pub(in super::super) const NAME: u16 = 1;
+    pub(in super::super) const DESCRIPTION: u16 = 2;
     pub(in super::super) const BLOCK_SIZE: u16 = 3;
 }
 
@@ -70,6 +91,9 @@ pub(super) mod export_flag {
     pub(in super::super) const SEND_WRITE_ZEROES: u16 = 1 << 6;
     pub(in super::super) const SEND_DF: u16 = 1 << 7;
     pub(in super::super) const CAN_MULTI_CONN: u16 = 1 << 8;
+    pub(in super::super) const SEND_CACHE: u16 = 1 << 10;
+    pub(in super::super) const SEND_FAST_ZERO: u16 = 1 << 11;
+    pub(in super::super) const BLOCK_STATUS_PAYLOAD: u16 = 1 << 12;
 }
 
 /// Commands.
@@ -81,6 +105,7 @@ pub(super) mod command {
     pub(in super::super) const TRIM: u16 = 4;
     pub(in super::super) const CACHE: u16 = 5;
     pub(in super::super) const WRITE_ZEROES: u16 = 6;
+    pub(in super::super) const BLOCK_STATUS: u16 = 7;
 }
 
 /// Flags of a command.
@@ -88,6 +113,9 @@ pub(super) mod command_flag {
     pub(in super::super) const FUA: u16 = 1 << 0;
     pub(in super::super) const NO_HOLE: u16 = 1 << 1;
     pub(in super::super) const DF: u16 = 1 << 2;
+    pub(in super::super) const REQ_ONE: u16 = 1 << 3;
+    pub(in super::super) const FAST_ZERO: u16 = 1 << 4;
+    pub(in super::super) const PAYLOAD_LEN: u16 = 1 << 5;
 }
 
 /// Chunks of a structured reply.
@@ -97,9 +125,18 @@ pub(super) mod chunk {
     pub(in super::super) const NONE: u16 = 0;
     pub(in super::super) const OFFSET_DATA: u16 = 1;
     pub(in super::super) const OFFSET_HOLE: u16 = 2;
+    pub(in super::super) const BLOCK_STATUS: u16 = 5;
+    pub(in super::super) const BLOCK_STATUS_EXTENDED: u16 = 6;
     /// Set in all errors.
     pub(in super::super) const ERROR: u16 = 1 << 15;
     pub(in super::super) const ERROR_PLAIN: u16 = ERROR + 1;
+    pub(in super::super) const ERROR_OFFSET: u16 = ERROR + 2;
+}
+
+/// What `base:allocation` says of an extent.
+pub(super) mod state {
+    pub(in super::super) const HOLE: u32 = 1 << 0;
+    pub(in super::super) const ZERO: u32 = 1 << 1;
 }
 
 /// An error number of a reply (those of Linux, by the protocol).
@@ -115,7 +152,9 @@ impl Errno {
     pub const EINVAL: Self = Self(22);
     /// A write past the end.
     pub const ENOSPC: Self = Self(28);
-    /// The command is known but not offered.
+    /// An answer in one chunk would be too long.
+    pub const EOVERFLOW: Self = Self(75);
+    /// Zeroing would not be faster than writing.
     pub const ENOTSUP: Self = Self(95);
     /// The server is stopping.
     pub const ESHUTDOWN: Self = Self(108);
@@ -128,6 +167,7 @@ impl fmt::Display for Errno {
             Self::EIO => f.write_str("EIO"),
             Self::EINVAL => f.write_str("EINVAL"),
             Self::ENOSPC => f.write_str("ENOSPC"),
+            Self::EOVERFLOW => f.write_str("EOVERFLOW"),
             Self::ENOTSUP => f.write_str("ENOTSUP"),
             Self::ESHUTDOWN => f.write_str("ESHUTDOWN"),
             Self(number) => write!(f, "error {number}"),
@@ -171,25 +211,36 @@ pub(super) struct RequestHeader {
     pub(super) command: u16,
     pub(super) cookie: u64,
     pub(super) offset: u64,
-    pub(super) len: u32,
+    /// Of an extended header 64 bits, else 32.
+    pub(super) len: u64,
 }
 
 impl RequestHeader {
-    pub(super) const BYTES: usize = 28;
+    /// Bytes of a header.
+    pub(super) const fn bytes(replies: Replies) -> usize {
+        if matches!(replies, Replies::Extended) { 32 } else { 28 }
+    }
 
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&REQUEST_MAGIC.to_be_bytes());
+    pub(super) fn encode(&self, replies: Replies, out: &mut Vec<u8>) {
+        let extended = replies == Replies::Extended;
+        let magic = if extended { EXTENDED_REQUEST_MAGIC } else { REQUEST_MAGIC };
+        out.extend_from_slice(&magic.to_be_bytes());
         out.extend_from_slice(&self.flags.to_be_bytes());
         out.extend_from_slice(&self.command.to_be_bytes());
         out.extend_from_slice(&self.cookie.to_be_bytes());
         out.extend_from_slice(&self.offset.to_be_bytes());
-        out.extend_from_slice(&self.len.to_be_bytes());
+        if extended {
+            out.extend_from_slice(&self.len.to_be_bytes());
+        } else {
+            out.extend_from_slice(&(self.len as u32).to_be_bytes());
+        }
     }
 
-    /// `None` if the magic is wrong (or there are fewer than [`Self::BYTES`]).
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+    /// `None` if the magic is wrong (or there are fewer than [`Self::bytes`]).
+    pub(super) fn decode(replies: Replies, bytes: &[u8]) -> Option<Self> {
+        let extended = replies == Replies::Extended;
         let mut fields = Fields(bytes);
-        if fields.u32()? != REQUEST_MAGIC {
+        if fields.u32()? != if extended { EXTENDED_REQUEST_MAGIC } else { REQUEST_MAGIC } {
             return None;
         }
         Some(Self {
@@ -197,8 +248,15 @@ impl RequestHeader {
             command: fields.u16()?,
             cookie: fields.u64()?,
             offset: fields.u64()?,
-            len: fields.u32()?,
+            len: if extended { fields.u64()? } else { fields.u32()?.into() },
         })
+    }
+
+    /// Bytes of payload that follow the header. A write has some even where an extended header doesn't say so, as it
+    /// must: qemu (8.2 to 10.0) never does.
+    pub(super) const fn payload_bytes(&self, replies: Replies) -> u64 {
+        let says_so = matches!(replies, Replies::Extended) && self.flags & command_flag::PAYLOAD_LEN != 0;
+        if says_so || self.command == command::WRITE { self.len } else { 0 }
     }
 }
 
@@ -221,19 +279,28 @@ impl SimpleReply {
 /// The header of a chunk, without its payload of `len` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChunkHeader {
-    pub(super) flags: u16,
+    pub(super) done: bool,
     pub(super) kind: u16,
     pub(super) cookie: u64,
+    /// Where the request begins; told in extended replies.
+    pub(super) offset: u64,
     pub(super) len: u32,
 }
 
 impl ChunkHeader {
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&CHUNK_MAGIC.to_be_bytes());
-        out.extend_from_slice(&self.flags.to_be_bytes());
+    pub(super) fn encode(&self, replies: Replies, out: &mut Vec<u8>) {
+        let extended = replies == Replies::Extended;
+        let magic = if extended { EXTENDED_CHUNK_MAGIC } else { CHUNK_MAGIC };
+        out.extend_from_slice(&magic.to_be_bytes());
+        out.extend_from_slice(&if self.done { chunk::DONE } else { 0 }.to_be_bytes());
         out.extend_from_slice(&self.kind.to_be_bytes());
         out.extend_from_slice(&self.cookie.to_be_bytes());
-        out.extend_from_slice(&self.len.to_be_bytes());
+        if extended {
+            out.extend_from_slice(&self.offset.to_be_bytes());
+            out.extend_from_slice(&u64::from(self.len).to_be_bytes());
+        } else {
+            out.extend_from_slice(&self.len.to_be_bytes());
+        }
     }
 }
 

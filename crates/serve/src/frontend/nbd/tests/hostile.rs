@@ -7,10 +7,10 @@ use proptest::prelude::*;
 
 use super::super::connection::Wait;
 use super::super::handshake::Security;
-use super::super::wire::{self, command, option};
+use super::super::wire::{self, Replies, command, option};
 use super::super::{CONNECTION_BYTES_MAX, REQUESTS_MAX};
 use super::ram::Ram;
-use super::talk::{Talk, client_flags, hello, info_data, replies, request};
+use super::talk::{Talk, client_flags, context_data, hello_of, info_data, replies, request, request_of};
 
 /// Longer than any answer that must be kept for a client that reads nothing.
 const UNREAD_MAX: usize = 80 << 10;
@@ -27,7 +27,7 @@ fn torment(mut talk: Talk, bytes: &[u8], whims: &[u8]) {
     let mut rest = bytes;
     for &whim in whims.iter().cycle().take(400) {
         let wait = talk.connection.advance(&mut talk.ram, whim & 0x80 == 0);
-        assert!(talk.ram.queue.len() <= REQUESTS_MAX * 33);
+        assert!(talk.ram.queue.len() <= REQUESTS_MAX * 64);
         assert!(talk.ram.buffers.held_bytes <= CONNECTION_BYTES_MAX);
         if whim & 1 == 0 {
             talk.execute(usize::from(whim >> 1));
@@ -55,20 +55,29 @@ fn torment(mut talk: Talk, bytes: &[u8], whims: &[u8]) {
     talk.hang_up();
 }
 
-/// Something like what a client says: requests with small payload, of any command.
-fn stream() -> impl Strategy<Value = Vec<u8>> {
-    let one = (0u16..9, 0u16..4, any::<u64>(), 0u64..9000, 0u32..40);
-    prop::collection::vec(one, 1..40).prop_map(|all| {
-        let mut bytes = Vec::new();
-        for (command, flags, cookie, sector, sectors) in all {
-            let len = sectors * 512;
-            bytes.extend(request(command, flags, cookie, sector * 512, len));
-            if command == command::WRITE {
-                bytes.extend(vec![command as u8; len as usize]);
-            }
+/// A request: command, flags, cookie, offset, length.
+type Asked = (u16, u16, u64, u64, u64);
+
+/// Something like what a client says: requests with small payload, of any command, some of many mebibytes.
+fn stream() -> impl Strategy<Value = Vec<Asked>> {
+    let len = prop_oneof![8 => 0u64..20_000, 1 => 0u64..(5 << 20), 1 => any::<u64>()];
+    let flags = prop_oneof![4 => 0u16..4, 1 => 0u16..64];
+    prop::collection::vec((0u16..9, flags, any::<u64>(), 0u64..(4 << 20), len), 1..40)
+}
+
+fn said(replies: Replies, requests: &[Asked]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for &(command, flags, cookie, offset, len) in requests {
+        bytes.extend(request_of(replies, command, flags, cookie, offset, len));
+        if command == command::WRITE {
+            bytes.extend(vec![command as u8; (len as usize).min(64 << 10)]);
         }
-        bytes
-    })
+    }
+    bytes
+}
+
+fn any_replies() -> impl Strategy<Value = Replies> {
+    prop::sample::select(vec![Replies::Simple, Replies::Structured, Replies::Extended])
 }
 
 fn whims() -> impl Strategy<Value = Vec<u8>> {
@@ -80,12 +89,13 @@ proptest! {
 
     #[test]
     fn hostile_noise(
-        structured in prop::option::of(any::<bool>()),
+        replies in prop::option::of(any_replies()),
+        sized in any::<bool>(),
         bytes in prop::collection::vec(any::<u8>(), 0..2000),
         whims in whims(),
     ) {
-        let talk = match structured {
-            Some(structured) => Talk::started(ram(), structured),
+        let talk = match replies {
+            Some(replies) => Talk::started_of(ram(), replies, sized),
             None => Talk::new(ram()),
         };
         torment(talk, &bytes, &whims);
@@ -94,7 +104,7 @@ proptest! {
     #[test]
     fn hostile_options(
         options in prop::collection::vec((0u32..14, prop::collection::vec(any::<u8>(), 0..60), any::<u16>()), 0..30),
-        tail in stream(),
+        requests in stream(),
         whims in whims(),
         security in prop::sample::select(vec![Security::Off, Security::Offered, Security::Required, Security::On]),
     ) {
@@ -103,24 +113,28 @@ proptest! {
             if (option::INFO..=option::GO).contains(&kind) && tweak & 1 == 0 {
                 data = info_data("disk", &[tweak, 3]);
             }
+            if (option::LIST_META_CONTEXT..=option::SET_META_CONTEXT).contains(&kind) && tweak & 1 == 0 {
+                data = context_data("disk", &["base:allocation", "base:", "x-other:leaf"][..usize::from(tweak) % 4]);
+            }
             wire::encode_option(&mut bytes, kind, &data);
             if tweak > 60000 {
                 let last = bytes.len() - 1 - usize::from(tweak) % bytes.len();
                 bytes[last] ^= tweak as u8;
             }
         }
-        bytes.extend(tail);
+        bytes.extend(said(Replies::Simple, &requests));
         torment(Talk::secured(ram(), security), &bytes, &whims);
     }
 
     #[test]
     fn hostile_mutations(
-        structured in any::<bool>(),
-        bytes in stream(),
+        replies in any_replies(),
+        sized in any::<bool>(),
+        requests in stream(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 0..12),
         whims in whims(),
     ) {
-        let mut bytes = [hello(structured), bytes].concat();
+        let mut bytes = [hello_of(replies, sized), said(replies, &requests)].concat();
         for (place, byte, what) in changes {
             let place = place.index(bytes.len());
             match what {
@@ -170,11 +184,11 @@ fn hostile_reader_of_nothing_holds_what_it_may() {
 #[test]
 fn hostile_reader_of_no_errors_is_stopped_too() {
     let mut talk = Talk::started(Ram::new(4 << 20, 512), true);
-    let bytes = request(command::READ, 0, 1, 1, 1).repeat(10_000);
+    let bytes = request(command::READ, 0, 1, 1, 0).repeat(10_000);
     say_unread(&mut talk, &bytes);
     assert_eq!(talk.connection.advance(&mut talk.ram, true), Wait::Own);
     talk.read(usize::MAX, &mut || usize::MAX);
-    assert_eq!(talk.said.len(), REQUESTS_MAX * 26);
+    assert_eq!(talk.said.len(), REQUESTS_MAX * (26 + "the range is empty".len()));
     talk.hang_up();
 }
 

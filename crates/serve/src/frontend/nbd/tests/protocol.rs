@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::super::super::Export;
-use super::super::wire::{self, Fields, answer, command, command_flag, info, option};
+use super::super::wire::{self, Fields, Replies, answer, command, command_flag, info, option};
 use super::ram::Ram;
-use super::talk::{Heard, Talk, client_flags, hello, info_data, replies, request};
+use super::talk::{
+    Heard, Talk, client_flags, context_data, hello, hello_of, info_data, replies, replies_of, request, request_of,
+};
 
 const DISK_BYTES: u64 = 8 << 20;
 const GREETING_BYTES: usize = 18;
@@ -64,7 +66,7 @@ fn options_are_answered_by_kind() {
     assert_eq!((kinds.as_slice(), goes_on), (ok.as_slice(), true));
     // The empty name is the default export.
     assert_eq!(answers(ram(), &[go("", &[])]).0, ok);
-    assert_eq!(answers(ram(), &[go("", &[info::NAME])]).0.len(), 4);
+    assert_eq!(answers(ram(), &[go("", &[info::NAME, info::DESCRIPTION, 77])]).0.len(), 5);
 
     // Each of these is answered with one error, and the handshake goes on.
     let malformed = info_data("disk", &[])[..7].to_vec();
@@ -79,8 +81,13 @@ fn options_are_answered_by_kind() {
         (option::LIST, vec![1], answer::INVALID),
         (option::STRUCTURED_REPLY, vec![1], answer::INVALID),
         (option::STARTTLS, vec![], answer::UNSUPPORTED),
-        (9, vec![0; 8], answer::UNSUPPORTED),
-        (10, vec![0; 8], answer::UNSUPPORTED),
+        (option::EXTENDED_HEADERS, vec![1], answer::INVALID),
+        (option::LIST_META_CONTEXT, vec![0; 7], answer::INVALID),
+        (option::LIST_META_CONTEXT, vec![0; 9], answer::INVALID),
+        (option::LIST_META_CONTEXT, context_data("none", &[]), answer::UNKNOWN),
+        // No structured replies were agreed on.
+        (option::SET_META_CONTEXT, context_data("disk", &["base:allocation"]), answer::INVALID),
+        (4, vec![0; 8], answer::UNSUPPORTED),
         (12345, vec![0; 64 << 10], answer::UNSUPPORTED),
         (12345, vec![0; (64 << 10) + 1], answer::TOO_BIG),
         (option::GO, vec![0; 1 << 20], answer::TOO_BIG),
@@ -106,13 +113,22 @@ fn all_exports_are_listed_and_none_is_the_default() {
 }
 
 #[test]
-fn whole_blocks_must_be_asked_for() {
-    let go = |wanted: &[u16]| (option::GO, info_data("disk", wanted));
-    let (kinds, goes_on) = answers(Ram::new(DISK_BYTES, 4096), &[go(&[]), go(&[info::BLOCK_SIZE])]);
-    let kinds = kinds.into_iter().map(|(_, kind)| kind).collect::<Vec<_>>();
-    let info = answer::INFO;
-    assert_eq!(kinds, [info, info, answer::BLOCK_SIZE_REQUIRED, info, info, answer::ACK]);
-    assert!(goes_on);
+fn block_sizes_are_told_and_need_not_be_asked_for() {
+    for block_bytes in [512, 4096] {
+        for wanted in [&[][..], &[info::BLOCK_SIZE]] {
+            let mut talk = Talk::new(Ram::new(DISK_BYTES, block_bytes));
+            let mut out = client_flags();
+            wire::encode_option(&mut out, option::GO, &info_data("disk", wanted));
+            talk.hear(&out);
+            let said = talk.said.clone();
+            // Any byte, best by blocks, at most 32 MiB.
+            let sizes = b"\0\x03\0\0\0\x01\0\0\x10\0\x02\0\0\0";
+            assert!(said.windows(sizes.len()).any(|window| window == sizes), "{said:?}");
+            talk.hear(&request(command::READ, 0, 1, 1, 1));
+            assert_eq!(talk.said[said.len()..].len(), 17);
+            talk.hang_up();
+        }
+    }
 }
 
 #[test]
@@ -125,8 +141,8 @@ fn export_name_starts_without_words() {
         talk.hear(&out);
         let mut fields = Fields(&talk.said[GREETING_BYTES..]);
         assert_eq!(fields.u64(), Some(DISK_BYTES));
-        // HAS_FLAGS, FLUSH, FUA, TRIM, WRITE_ZEROES, CAN_MULTI_CONN.
-        assert_eq!(fields.u16(), Some(0b1_0110_1101));
+        // HAS_FLAGS, FLUSH, FUA, TRIM, WRITE_ZEROES, CAN_MULTI_CONN, CACHE, FAST_ZERO.
+        assert_eq!(fields.u16(), Some(0b1101_0110_1101));
         assert_eq!(fields.take(zeroes), Some(vec![0; zeroes].as_slice()));
         assert_eq!(fields.u32(), Some(wire::SIMPLE_MAGIC));
         talk.hang_up();
@@ -142,28 +158,25 @@ fn export_name_starts_without_words() {
     }
 }
 
-/// What the protocol says to one request of an export of `DISK_BYTES` with blocks of 512 bytes.
-fn expected(disk: &mut [u8], said: &Said, structured: bool) -> Heard {
+/// What the protocol says to one request of an export of `DISK_BYTES`.
+fn expected(disk: &mut [u8], said: &Said, replies: Replies, sized: bool) -> Heard {
     let fail = |error| Heard { error, data: Vec::new() };
+    let extended = replies == Replies::Extended;
     let known = match said.command {
-        command::READ if structured => command_flag::FUA | command_flag::DF,
-        command::WRITE_ZEROES => command_flag::FUA | command_flag::NO_HOLE,
+        command::READ if replies != Replies::Simple => command_flag::FUA | command_flag::DF,
+        command::WRITE if extended => command_flag::FUA | command_flag::PAYLOAD_LEN,
+        command::WRITE_ZEROES => command_flag::FUA | command_flag::NO_HOLE | command_flag::FAST_ZERO,
+        command::BLOCK_STATUS if replies != Replies::Simple => command_flag::FUA | command_flag::REQ_ONE,
         _ => command_flag::FUA,
     };
-    if said.command == command::CACHE {
-        return fail(95);
-    }
-    if said.command > command::WRITE_ZEROES || said.flags & !known != 0 {
+    let selected = said.command != command::BLOCK_STATUS || replies != Replies::Simple;
+    if said.command > command::BLOCK_STATUS || !selected || said.flags & !known != 0 {
         return fail(22);
     }
     if said.command == command::FLUSH {
         return fail(if said.offset == 0 && said.len == 0 { 0 } else { 22 });
     }
-    let payload = said.command <= command::WRITE;
-    if said.len == 0 || !said.offset.is_multiple_of(512) || !said.len.is_multiple_of(512) {
-        return fail(22);
-    }
-    if payload && said.len > 32 << 20 {
+    if said.len == 0 {
         return fail(22);
     }
     let end = u128::from(said.offset) + u128::from(said.len);
@@ -171,14 +184,56 @@ fn expected(disk: &mut [u8], said: &Said, structured: bool) -> Heard {
         let grows = matches!(said.command, command::WRITE | command::WRITE_ZEROES);
         return fail(if grows { 28 } else { 22 });
     }
-    let range = &mut disk[said.offset as usize..end as usize];
+    assert!(!sized || said.len <= 32 << 20, "the disk is smaller");
+    if said.command == command::WRITE_ZEROES && said.flags & command_flag::FAST_ZERO != 0 {
+        return fail(95);
+    }
+    let (start, end) = (said.offset as usize, end as usize);
     let mut heard = fail(0);
     match said.command {
-        command::READ => heard.data = range.to_vec(),
-        command::WRITE => range.copy_from_slice(&said.payload()),
-        _ => range.fill(0),
+        command::READ => heard.data = disk[start..end].to_vec(),
+        command::WRITE => disk[start..end].copy_from_slice(&said.payload()),
+        command::WRITE_ZEROES => disk[start..end].fill(0),
+        command::TRIM if start.next_multiple_of(512) < end / 512 * 512 => {
+            disk[start.next_multiple_of(512)..end / 512 * 512].fill(0);
+        }
+        command::BLOCK_STATUS => heard.data = status(disk, said, extended),
+        _ => {}
     }
     heard
+}
+
+/// The body of a reply to BLOCK_STATUS.
+fn status(disk: &[u8], said: &Said, extended: bool) -> Vec<u8> {
+    let end = (said.offset + u64::from(said.len)) as usize;
+    let mut extents: Vec<(u64, bool)> = Vec::new();
+    let mut at = said.offset as usize;
+    while at < end {
+        let next = ((at / 4096 + 1) * 4096).min(end);
+        let block = &disk[at / 4096 * 4096..(at / 4096 + 1) * 4096];
+        let hole = block.iter().all(|byte| *byte == 0);
+        match extents.last_mut() {
+            Some((bytes, last)) if *last == hole => *bytes += (next - at) as u64,
+            _ => extents.push(((next - at) as u64, hole)),
+        }
+        at = next;
+    }
+    extents.truncate(if said.flags & command_flag::REQ_ONE != 0 { 1 } else { 512 });
+    let mut body = 1u32.to_be_bytes().to_vec();
+    if extended {
+        body.extend((extents.len() as u32).to_be_bytes());
+    }
+    for (bytes, hole) in extents {
+        let state = if hole { 3u32 } else { 0 };
+        if extended {
+            body.extend(bytes.to_be_bytes());
+            body.extend(u64::from(state).to_be_bytes());
+        } else {
+            body.extend((bytes as u32).to_be_bytes());
+            body.extend(state.to_be_bytes());
+        }
+    }
+    body
 }
 
 #[derive(Clone, Debug)]
@@ -201,10 +256,10 @@ impl Said {
 
 fn said() -> impl Strategy<Value = Said> {
     let command = prop_oneof![8 => 0u16..2, 4 => 3u16..9, 1 => Just(999u16)];
-    let flags = prop_oneof![8 => Just(0u16), 4 => 0u16..8, 1 => any::<u16>()];
+    let flags = prop_oneof![8 => Just(0u16), 4 => 0u16..32, 1 => any::<u16>()];
     let sector = prop_oneof![8 => 0u64..256, 4 => 0u64..17000, 1 => any::<u64>()];
     let sectors = prop_oneof![8 => 0u32..40, 2 => 0u32..600, 1 => 2000u32..5000];
-    let odd = prop_oneof![9 => Just((0u64, 0u32)), 1 => (0u64..512, 0u32..512)];
+    let odd = prop_oneof![1 => Just((0u64, 0u32)), 1 => (0u64..512, 0u32..512)];
     (command, flags, sector, sectors, odd, any::<u8>()).prop_map(|(command, flags, sector, sectors, odd, fill)| {
         let flush = command == command::FLUSH && fill < 200;
         Said {
@@ -223,23 +278,33 @@ proptest! {
     #[test]
     fn any_split_says_the_same(
         all in prop::collection::vec(said(), 1..40),
-        structured in any::<bool>(),
+        replies in prop::sample::select(vec![Replies::Simple, Replies::Structured, Replies::Extended]),
+        sized in any::<bool>(),
         cuts in prop::collection::vec(prop_oneof![4 => 1usize..40, 4 => 1usize..9000, 1 => 1usize..400_000], 1..30),
     ) {
-        let mut bytes = hello(structured);
+        let mut bytes = hello_of(replies, sized);
         let mut disk = vec![0; DISK_BYTES as usize];
         let mut reads = BTreeMap::new();
         let mut wanted = BTreeMap::new();
         for (cookie, said) in (1 << 40..).zip(&all) {
-            bytes.extend(request(said.command, said.flags, cookie, said.offset, said.len));
+            let mut said = said.clone();
+            if replies == Replies::Extended {
+                // Who sets it otherwise has no payload to send.
+                said.flags &= !command_flag::PAYLOAD_LEN;
+                // A write should, and qemu's do not.
+                let says_so = said.command == command::WRITE && said.fill % 4 > 0;
+                said.flags |= if says_so { command_flag::PAYLOAD_LEN } else { 0 };
+            }
+            let said = &said;
+            bytes.extend(request_of(replies, said.command, said.flags, cookie, said.offset, said.len.into()));
             bytes.extend(said.payload());
-            wanted.insert(cookie, expected(&mut disk, said, structured));
+            wanted.insert(cookie, expected(&mut disk, said, replies, sized));
             if said.command == command::READ {
-                reads.insert(cookie, said.len);
+                reads.insert(cookie, u64::from(said.len));
             }
         }
         let mut handshake = Talk::new(ram());
-        handshake.hear(&hello(structured));
+        handshake.hear(&hello_of(replies, sized));
 
         let mut cut = cuts.iter().copied().cycle();
         let mut whole = Talk::new(ram());
@@ -249,7 +314,7 @@ proptest! {
         for talk in [whole, pieces] {
             let (start, rest) = talk.said.split_at(handshake.said.len());
             prop_assert_eq!(start, handshake.said.as_slice());
-            prop_assert!(replies(rest, structured, &reads) == wanted);
+            prop_assert!(replies_of(rest, replies, &reads) == wanted);
             let ram = talk.hang_up();
             prop_assert!(ram.disk == disk);
         }
@@ -283,9 +348,14 @@ fn replies_are_these_bytes() {
     let head = b"\x66\x8e\x33\xef\0\x01\0\x01\0\0\0\0\0\0\x01\x02\0\0\x02\x08\0\0\0\0\0\0\x02\0";
     assert_eq!(talk.said, [head.as_slice(), &[0; 512]].concat());
     talk.said.clear();
-    talk.hear(&request(command::READ, 0, 3, 1, 512));
-    let error = b"\x66\x8e\x33\xef\0\x01\x80\x01\0\0\0\0\0\0\0\x03\0\0\0\x06\0\0\0\x16\0\0";
+    talk.hear(&request(command::READ, 0, 3, 1, 0));
+    let error = b"\x66\x8e\x33\xef\0\x01\x80\x01\0\0\0\0\0\0\0\x03\0\0\0\x18\0\0\0\x16\0\x12the range is empty";
     assert_eq!(talk.said, error);
+
+    let mut talk = Talk::started_of(ram(), Replies::Extended, true);
+    talk.hear(&request_of(Replies::Extended, command::READ, 0, 0x0102, 0x2000, 0x8000));
+    let head = b"\x6e\x8a\x27\x8c\0\x01\0\x02\0\0\0\0\0\0\x01\x02\0\0\0\0\0\0\x20\0\0\0\0\0\0\0\0\x0c";
+    assert_eq!(talk.said, [head.as_slice(), b"\0\0\0\0\0\0\x20\0\0\0\x80\0"].concat(), "nothing but zeroes: a hole");
 }
 
 #[test]
@@ -306,15 +376,6 @@ fn a_read_only_export_refuses_every_change() {
     let errors = errors.values().map(|heard| heard.error).collect::<Vec<_>>();
     assert_eq!(errors, [1, 1, 1, 0]);
     assert_eq!(talk.ram.requests, 1);
-}
-
-#[test]
-fn whole_blocks_are_enforced() {
-    let mut talk = Talk::started(Ram::new(DISK_BYTES, 4096), false);
-    talk.hear(&request(command::READ, 0, 1, 512, 4096));
-    talk.hear(&request(command::READ, 0, 2, 4096, 4096));
-    let heard = replies(&talk.said, false, &BTreeMap::from([(1, 4096), (2, 4096)]));
-    assert_eq!((heard[&1].error, heard[&2].error), (22, 0));
 }
 
 #[test]

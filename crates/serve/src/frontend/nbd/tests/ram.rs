@@ -3,7 +3,10 @@
 
 use std::collections::HashMap;
 
-use flashfront_engine::{Buf, Memory, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span};
+use flashfront_engine::{
+    Buf, Extent, MAP_BYTES, Memory, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span,
+    put_extents,
+};
 
 use super::super::super::{Core, Export};
 
@@ -116,9 +119,23 @@ impl Ram {
         {
             return (request.id, Err(RequestError::Io));
         }
-        let span = request.buf.map(|buf| Span::new(buf, (start % 4096) as u32, len as u32));
+        let of_blocks = request.buf.filter(|_| request.op != RequestOp::Map);
+        let span = of_blocks.map(|buf| Span::new(buf, (start % 4096) as u32, len as u32));
         match (request.op, span) {
-            (RequestOp::Read, Some(span)) => {
+            (RequestOp::Map, None) => {
+                let blocks = self.disk[start..start + len].chunks(4096);
+                let extents =
+                    blocks.map(|block| Extent { bytes: block.len() as u64, hole: block.iter().all(|byte| *byte == 0) });
+                let list = Span::new(request.buf.expect("a map has a buffer"), 0, MAP_BYTES);
+                let told = put_extents(self.buffers.bytes_mut(list), extents);
+                assert!(told > 0);
+            }
+            (RequestOp::WriteBytes { head, tail }, Some(span)) => {
+                let (head, len) = (usize::from(head), len - usize::from(tail));
+                assert!(head < 512 && tail < 512 && (head, tail) != (0, 0));
+                self.disk[start + head..start + len].copy_from_slice(&self.buffers.bytes(span)[head..len]);
+            }
+            (RequestOp::Read | RequestOp::Prefetch, Some(span)) => {
                 self.buffers.bytes_mut(span).copy_from_slice(&self.disk[start..start + len]);
             }
             (RequestOp::Write, Some(span)) => {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::super::super::piece::PieceId;
 use super::super::connection::{Connection, Wait};
 use super::super::handshake::Security;
-use super::super::wire::{self, Fields, RequestHeader, handshake_flag, info, option};
+use super::super::wire::{self, Fields, Replies, RequestHeader, handshake_flag, info, option};
 use super::ram::Ram;
 
 /// One client, its connection, and the disk.
@@ -37,6 +37,14 @@ impl Talk {
     pub(super) fn started(ram: Ram, structured: bool) -> Self {
         let mut talk = Self::new(ram);
         talk.hear(&hello(structured));
+        talk.said.clear();
+        talk
+    }
+
+    /// The same with any replies, of a client that knows of block sizes or doesn't.
+    pub(super) fn started_of(ram: Ram, replies: Replies, sized: bool) -> Self {
+        let mut talk = Self::new(ram);
+        talk.hear(&hello_of(replies, sized));
         talk.said.clear();
         talk
     }
@@ -136,7 +144,7 @@ pub(super) fn client_flags() -> Vec<u8> {
     u32::from(flags).to_be_bytes().to_vec()
 }
 
-/// All a client says until its first request.
+/// All a client says until its first request; it keeps to block sizes.
 pub(super) fn hello(structured: bool) -> Vec<u8> {
     let mut out = client_flags();
     if structured {
@@ -146,45 +154,126 @@ pub(super) fn hello(structured: bool) -> Vec<u8> {
     out
 }
 
-/// A request on the wire.
-pub(super) fn request(command: u16, flags: u16, cookie: u64, offset: u64, len: u32) -> Vec<u8> {
-    let mut out = Vec::new();
-    RequestHeader { flags, command, cookie, offset, len }.encode(&mut out);
+/// The same with any replies, and with `base:allocation` where there can be; `sized`: the block sizes are asked for.
+pub(super) fn hello_of(replies: Replies, sized: bool) -> Vec<u8> {
+    let mut out = client_flags();
+    let option = match replies {
+        Replies::Simple => None,
+        Replies::Structured => Some(option::STRUCTURED_REPLY),
+        Replies::Extended => Some(option::EXTENDED_HEADERS),
+    };
+    if let Some(option) = option {
+        wire::encode_option(&mut out, option, &[]);
+        wire::encode_option(&mut out, option::SET_META_CONTEXT, &context_data("disk", &["base:allocation"]));
+    }
+    wire::encode_option(&mut out, option::GO, &info_data("disk", if sized { &[info::BLOCK_SIZE] } else { &[] }));
     out
 }
 
-/// The replies in `said`, by cookie. `reads` tells the length of each read. Panics at anything
-/// that is not a complete, well-formed reply to a read of those or to something else.
+/// The data of LIST_META_CONTEXT and SET_META_CONTEXT.
+pub(super) fn context_data(name: &str, queries: &[&str]) -> Vec<u8> {
+    let mut data = wire::wire_len(name.as_bytes()).to_vec();
+    data.extend_from_slice(name.as_bytes());
+    data.extend_from_slice(&(queries.len() as u32).to_be_bytes());
+    for query in queries {
+        data.extend_from_slice(&wire::wire_len(query.as_bytes()));
+        data.extend_from_slice(query.as_bytes());
+    }
+    data
+}
+
+/// A request on the wire.
+pub(super) fn request(command: u16, flags: u16, cookie: u64, offset: u64, len: u32) -> Vec<u8> {
+    request_of(Replies::Simple, command, flags, cookie, offset, len.into())
+}
+
+/// A request of a client with these replies.
+pub(super) fn request_of(replies: Replies, command: u16, flags: u16, cookie: u64, offset: u64, len: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    RequestHeader { flags, command, cookie, offset, len }.encode(replies, &mut out);
+    out
+}
+
+/// The replies in `said`, by cookie, of a client with simple or structured replies.
 pub(super) fn replies(said: &[u8], structured: bool, reads: &BTreeMap<u64, u32>) -> BTreeMap<u64, Heard> {
+    let reads = reads.iter().map(|(cookie, len)| (*cookie, u64::from(*len))).collect();
+    replies_of(said, if structured { Replies::Structured } else { Replies::Simple }, &reads)
+}
+
+/// The replies in `said`, by cookie. `reads` tells the length of each read. Panics at anything that is not a complete,
+/// well-formed reply to a read of those or to something else. What tells of extents is the data of its request.
+pub(super) fn replies_of(said: &[u8], replies: Replies, reads: &BTreeMap<u64, u64>) -> BTreeMap<u64, Heard> {
     let mut all = BTreeMap::new();
+    // Of reads whose last chunk has not come: what came, and the bytes that are known.
+    let mut begun: BTreeMap<u64, (Heard, u64)> = BTreeMap::new();
+    let mut firsts = BTreeMap::new();
     let mut fields = Fields(said);
     while !fields.0.is_empty() {
         let magic = fields.u32().unwrap();
-        let (cookie, heard) = if magic == wire::SIMPLE_MAGIC {
+        if magic == wire::SIMPLE_MAGIC {
+            assert_ne!(replies, Replies::Extended, "a simple reply");
             let (error, cookie) = (fields.u32().unwrap(), fields.u64().unwrap());
             let read = reads.get(&cookie);
-            assert!(!structured || read.is_none(), "a simple reply to a read");
+            assert!(
+                replies == Replies::Simple || (read.is_none() && error == 0),
+                "a simple reply to a read, or an error"
+            );
             let len = read.filter(|_| error == 0).copied().unwrap_or(0);
-            (cookie, Heard { error, data: fields.take(len as usize).unwrap().to_vec() })
+            let heard = Heard { error, data: fields.take(len as usize).unwrap().to_vec() };
+            assert!(all.insert(cookie, heard).is_none(), "{cookie} was answered twice");
+            continue;
+        }
+        let extended = replies == Replies::Extended;
+        assert_eq!(magic, if extended { wire::EXTENDED_CHUNK_MAGIC } else { wire::CHUNK_MAGIC });
+        let (flags, kind, cookie) = (fields.u16().unwrap(), fields.u16().unwrap(), fields.u64().unwrap());
+        let len = if extended {
+            fields.u64().unwrap();
+            fields.u64().unwrap()
         } else {
-            assert_eq!(magic, wire::CHUNK_MAGIC);
-            let (flags, kind) = (fields.u16().unwrap(), fields.u16().unwrap());
-            let (cookie, len) = (fields.u64().unwrap(), fields.u32().unwrap());
-            let mut data = Fields(fields.take(len as usize).unwrap());
-            assert!(structured && reads.contains_key(&cookie), "a chunk for no read");
-            assert_eq!(flags, wire::chunk::DONE);
-            if kind == wire::chunk::OFFSET_DATA {
-                data.u64().unwrap();
-                assert_eq!(data.0.len(), reads[&cookie] as usize);
-                (cookie, Heard { error: 0, data: data.0.to_vec() })
-            } else {
-                assert_eq!((kind, len), (wire::chunk::ERROR_PLAIN, 6));
-                let error = data.u32().unwrap();
-                assert_ne!(error, 0);
-                (cookie, Heard { error, data: Vec::new() })
-            }
+            fields.u32().unwrap().into()
         };
-        assert!(all.insert(cookie, heard).is_none(), "{cookie} was answered twice");
+        let mut data = Fields(fields.take(len as usize).unwrap());
+        let read = reads.get(&cookie).copied();
+        let (heard, known) = begun.entry(cookie).or_insert_with(|| (Heard { error: 0, data: Vec::new() }, 0));
+        match kind {
+            wire::chunk::NONE => assert!(len == 0 && flags == wire::chunk::DONE),
+            wire::chunk::OFFSET_DATA | wire::chunk::OFFSET_HOLE => {
+                let read = read.expect("a chunk for a read");
+                let at = data.u64().unwrap();
+                // Chunks come in order here.
+                let first = *firsts.entry(cookie).or_insert(at);
+                assert_eq!(at - first, *known);
+                if kind == wire::chunk::OFFSET_DATA {
+                    heard.data.extend_from_slice(data.0);
+                } else {
+                    let bytes = data.u32().unwrap() as usize;
+                    heard.data.resize(heard.data.len() + bytes, 0);
+                    assert!(data.0.is_empty() && bytes > 0);
+                }
+                *known = heard.data.len() as u64;
+                assert!(*known <= read);
+            }
+            wire::chunk::BLOCK_STATUS | wire::chunk::BLOCK_STATUS_EXTENDED => heard.data = data.0.to_vec(),
+            wire::chunk::ERROR_PLAIN | wire::chunk::ERROR_OFFSET => {
+                heard.error = data.u32().unwrap();
+                assert_ne!(heard.error, 0);
+                let words = data.u16().unwrap();
+                let words = std::str::from_utf8(data.take(words.into()).unwrap()).unwrap();
+                assert!(!words.is_empty(), "an error in words");
+                assert_eq!(data.0.len(), if kind == wire::chunk::ERROR_OFFSET { 8 } else { 0 });
+            }
+            _ => panic!("a chunk of kind {kind}"),
+        }
+        if flags & wire::chunk::DONE != 0 {
+            firsts.remove(&cookie);
+            let (mut heard, known) = begun.remove(&cookie).unwrap();
+            assert!(heard.error != 0 || read.is_none_or(|read| read == known), "a read without all its data");
+            if heard.error != 0 {
+                heard.data.clear();
+            }
+            assert!(all.insert(cookie, heard).is_none(), "{cookie} was answered twice");
+        }
     }
+    assert!(begun.is_empty(), "replies without an end: {begun:?}");
     all
 }

@@ -48,7 +48,9 @@ fn nbdinfo_understands_us() {
     for part in [
         "\"protocol\": \"newstyle-fixed\"",
         "\"export-size\": 67108864",
-        "\"block_size_minimum\": 512",
+        "\"block_size_minimum\": 1",
+        "\"base:allocation\"",
+        "\"can_cache\": true",
         "\"block_size_preferred\": 4096",
         "\"block_size_maximum\": 33554432",
         "\"can_flush\": true",
