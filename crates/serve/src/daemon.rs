@@ -19,6 +19,7 @@ use mio::{Poll, Waker};
 use crate::carrier;
 use crate::config::{Config, Listener};
 use crate::control::{Caller, ControlCall, Server};
+use crate::descriptors;
 use crate::failure;
 use crate::frontend::Export;
 use crate::frontend::nbd::Tls;
@@ -143,6 +144,7 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     if config.listeners.iter().any(Listener::is_of_this_machine) {
         pressure::prepare();
     }
+    descriptors::prepare(config);
     let poll = Poll::new().map_err(failed("epoll"))?;
     let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(failed("eventfd"))?);
     // A handle that was used before is woken by its count.

@@ -3,13 +3,14 @@
 //!
 //! `daemon` is the life of a daemon from config to clean stop, `pump` its thread of I/O and decisions, `frontend`
 //! how clients reach it, `carrier` threads for that, `control` and `metrics` how operators do, `superblock` and `stale` what is
-//! read and written before and after, `state` the folder for what devices can't carry themselves, `storage`
+//! read and written before and after, `state` the folder for what devices can't carry themselves, `descriptors` what a process may have open, `storage`
 //! tells paths apart that lead to the same.
 
 pub mod carrier;
 pub mod config;
 pub mod control;
 pub mod daemon;
+mod descriptors;
 pub mod failure;
 pub mod frontend;
 pub mod metrics;

@@ -32,6 +32,7 @@ use crate::report::{StatusReport, WhatIfReport};
 
 mod port;
 
+pub(crate) use port::CONNECTIONS_MAX;
 use port::{PATIENCE, Port};
 
 /// Requests worked on at a time.

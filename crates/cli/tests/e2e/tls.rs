@@ -125,7 +125,81 @@ fn only_certified_clients_get_in_if_so_wanted() {
     let refusal = output(tool("nbdinfo").arg(with(&uri, &other.anybody)));
     assert!(!refusal.status.success(), "{}", show(&refusal));
     must(tool("nbdinfo").arg(with(&uri, &pki.client)));
+    // And the operator reads what to do about each.
+    let log = daemon.stderr();
+    for words in [
+        "it showed no certificate, and --tls-verify-peer wants one",
+        // The two authorities of this test have the same name.
+        "its authority has the name of the one in ca-cert.pem and another key",
+    ] {
+        assert!(log.contains("does not get in") && log.contains(words), "{words}: {log}");
+    }
     daemon.stop();
+}
+
+/// A folder with a key and a certificate that openssl makes of these; `None` without openssl.
+fn by_openssl(place: &Path, name: &str, key: &str, x509: &[&str]) -> PathBuf {
+    let dir = place.join(name);
+    fs::create_dir(&dir).expect("the folder is ours");
+    let openssl = |args: &[&str]| must(tool("openssl").args(args).current_dir(&dir));
+    let kind = ["-newkey", key, "-nodes", "-subj", "/CN=localhost"];
+    openssl(&[&["req", "-x509", "-keyout", "ca-key.pem", "-out", "ca-cert.pem", "-days", "2"][..], &kind].concat());
+    openssl(&[&["req", "-keyout", "server-key.pem", "-out", "server.csr"][..], &kind].concat());
+    let sign = ["x509", "-req", "-in", "server.csr", "-CA", "ca-cert.pem", "-CAkey", "ca-key.pem", "-CAcreateserial"];
+    openssl(&[&sign[..], &["-out", "server-cert.pem"], x509].concat());
+    fs::set_permissions(dir.join("server-key.pem"), Permissions::from_mode(0o600)).expect("the file is ours");
+    dir
+}
+
+/// Certificates as people make them: what can't be used is refused with what is expected, and a line to copy.
+#[test]
+fn certificates_of_openssl_are_served_or_refused_with_what_to_do() {
+    if skip_without(&["openssl"]) {
+        return;
+    }
+    let volume = Volume::new(32, 64);
+    must(&mut volume.format());
+    let place = volume.place.dir();
+    let extensions = place.join("extensions");
+    fs::write(&extensions, "subjectAltName=DNS:localhost\n").expect("the place is ours");
+    let extensions = extensions.to_str().expect("it is text");
+    let version3 = ["-days", "2", "-extfile", extensions];
+    let mut table = Table::default();
+    let serve = |dir: &Path| {
+        let mut command = volume.serve();
+        command.arg("--tls-certificates").arg(dir);
+        command
+    };
+    let version1 = by_openssl(place, "version1", "rsa:2048", &["-days", "2"]);
+    let text = must(tool("openssl").args(["x509", "-noout", "-text", "-in"]).arg(version1.join("server-cert.pem")));
+    if text.contains("Version: 1") {
+        let words = ["server-cert.pem", "X.509 version 1", "version 3 is needed", "-extfile", "subjectAltName"];
+        table.case("version 1", refused(&volume.place, &mut serve(&version1), &words));
+    }
+    for bits in ["1024", "2432", "2560"] {
+        let dir = by_openssl(place, bits, &format!("rsa:{bits}"), &version3);
+        let found = format!("RSA of {bits} bits");
+        let words = ["server-key.pem", &found, "2048, 3072 or 4096", "-newkey rsa:3072"];
+        table.case(bits, refused(&volume.place, &mut serve(&dir), &words));
+    }
+    table.assert();
+    for (key, days, doubt) in [
+        ("rsa:2048", "2", None),
+        ("rsa:3072", "2", None),
+        // Of yesterday; there clients judge, so it is served.
+        ("rsa:2048", "-1", Some("expired on")),
+    ] {
+        let dir = by_openssl(place, &format!("{key}{days}"), key, &["-days", days, "-extfile", extensions]);
+        let before = volume.stderr().len();
+        let daemon = Daemon::spawn(&mut serve(&dir), &volume.log);
+        daemon.ready();
+        let log = daemon.stderr().split_off(before);
+        match doubt {
+            Some(words) => assert!(log.contains("server-cert.pem: this certificate") && log.contains(words), "{log}"),
+            None => assert!(!log.contains("WARN"), "{log}"),
+        }
+        daemon.stop();
+    }
 }
 
 #[test]

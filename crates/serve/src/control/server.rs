@@ -18,6 +18,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use super::places::Places;
 use super::socket::{BindError, SocketFile, bind};
 use super::{CONNECTIONS_MAX, Caller, LINE_BYTES_MAX, LINE_TIMEOUT, Response};
+use crate::descriptors::{self, Unaccepted};
 
 const SOCKET: Token = Token(0);
 const STOP: Token = Token(1);
@@ -171,7 +172,7 @@ impl Acceptor {
     fn run(mut self) {
         let mut events = Events::with_capacity(4);
         let mut threads: Vec<JoinHandle<()>> = Vec::new();
-        let mut refused = false;
+        let (mut refused, mut unaccepted) = (false, Unaccepted::default());
         let mut crowded = false;
         'serve: loop {
             let overdue = self.clients.close_overdue(self.patience);
@@ -186,10 +187,11 @@ impl Acceptor {
             if events.iter().any(|event| event.token() == STOP) {
                 break;
             }
-            let told = std::mem::take(&mut refused);
+            refused = false;
             loop {
                 match self.listener.accept() {
                     Ok((stream, _)) => {
+                        unaccepted.over();
                         let Some(closed_one) = self.clients.wait_for_place() else { break 'serve };
                         if closed_one && !crowded {
                             tracing::warn!(
@@ -201,15 +203,18 @@ impl Acceptor {
                         match self.serve(stream.into()) {
                             Ok(Some(thread)) => threads.push(thread),
                             Ok(None) => break 'serve,
-                            Err(error) => tracing::warn!("control client refused: {error}"),
+                            Err(error) => {
+                                tracing::warn!("control socket: a client is refused: {}", descriptors::words(&error));
+                            }
                         }
                     }
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        unaccepted.over();
+                        break;
+                    }
                     Err(error) => {
                         refused = true;
-                        if !told {
-                            tracing::warn!("control client refused: {error}; it is tried again");
-                        }
+                        unaccepted.failed("control socket", &error);
                         break;
                     }
                 }

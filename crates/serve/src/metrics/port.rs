@@ -16,8 +16,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 
+use crate::descriptors::Unaccepted;
+
 /// Clients at a time; the next one waits in the kernel's queue.
-pub(super) const CONNECTIONS_MAX: usize = 16;
+pub(crate) const CONNECTIONS_MAX: usize = 16;
 /// How long a client may take from one answer to the next, or to its first.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// When to accept again, if descriptors or memory have run out.
@@ -29,11 +31,13 @@ pub(super) struct Port {
     listener: TcpListener,
     places: Arc<Semaphore>,
     patience: Duration,
+    unaccepted: Unaccepted,
 }
 
 impl Port {
     pub(super) fn new(listener: TcpListener, patience: Duration) -> Self {
-        Self { listener, places: Arc::new(Semaphore::new(CONNECTIONS_MAX)), patience }
+        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        Self { listener, places, patience, unaccepted: Unaccepted::default() }
     }
 }
 
@@ -43,18 +47,16 @@ impl axum::serve::Listener for Port {
 
     async fn accept(&mut self) -> (Client, SocketAddr) {
         let place = Arc::clone(&self.places).acquire_owned().await.expect("nobody closes it");
-        let mut told = false;
         loop {
             match self.listener.accept().await {
                 Ok((stream, address)) => {
+                    self.unaccepted.over();
                     let late = Box::pin(tokio::time::sleep(self.patience));
                     return (Client { stream, late, patience: self.patience, _place: place }, address);
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    if !std::mem::replace(&mut told, true) {
-                        tracing::warn!("http client refused: {error}; it is tried again");
-                    }
+                    self.unaccepted.failed("http", &error);
                     tokio::time::sleep(ACCEPT_AGAIN).await;
                 }
             }

@@ -16,6 +16,7 @@ use super::super::{Core, Export, Frontend, TokenRange};
 use super::listen::{Acceptor, BindError, Listen};
 use super::listener::{Nbd, NbdOptions, is_about_client};
 use super::stream::Socket;
+use crate::descriptors::Unaccepted;
 
 /// When to try again to accept, if descriptors or memory have run out.
 const RETRY_NS: u64 = 1_000_000_000;
@@ -95,6 +96,7 @@ pub struct Gate {
     ways: Vec<Way>,
     retry: Option<Time>,
     full: Full,
+    unaccepted: Unaccepted,
 }
 
 impl Gate {
@@ -122,6 +124,7 @@ impl Gate {
             ways,
             retry: None,
             full: Full::default(),
+            unaccepted: Unaccepted::default(),
         };
         Ok((gate, all))
     }
@@ -135,11 +138,17 @@ impl Gate {
     fn accept(&mut self) {
         while let Some(acceptor) = self.acceptor.as_ref().filter(|_| self.acceptable) {
             match acceptor.accept() {
-                Ok(accepted) => self.hand_over(accepted.socket),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.acceptable = false,
+                Ok(accepted) => {
+                    self.unaccepted.over();
+                    self.hand_over(accepted.socket);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.unaccepted.over();
+                    self.acceptable = false;
+                }
                 Err(error) if is_about_client(&error) => {}
                 // Out of descriptors or memory: tried again later.
-                Err(_) => return,
+                Err(error) => return self.unaccepted.failed(format_args!("NBD at {}", self.at), &error),
             }
         }
     }

@@ -22,6 +22,7 @@ use super::listen::{Acceptor, BindError, Listen};
 use super::stream::Stream;
 use super::tls::Tls;
 use super::watch::Since;
+use crate::descriptors::Unaccepted;
 
 /// Bytes taken from one client before the others have their turn.
 const TURN_BYTES: usize = 4 << 20;
@@ -96,6 +97,7 @@ pub struct Nbd {
     pub(super) short: bool,
     pub(super) stopping: bool,
     full: Full,
+    unaccepted: Unaccepted,
 }
 
 impl Nbd {
@@ -125,6 +127,7 @@ impl Nbd {
             short: false,
             stopping: false,
             full: Full::default(),
+            unaccepted: Unaccepted::default(),
         }
     }
 
@@ -156,16 +159,19 @@ impl Nbd {
             let Accepted { mut socket, place } = match acceptor.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.unaccepted.over();
                     self.acceptable = false;
                     return;
                 }
                 Err(error) if is_about_client(&error) => continue,
                 // Out of descriptors or memory: tried again at the next turn.
-                Err(_) => {
+                Err(error) => {
+                    self.unaccepted.failed(format_args!("NBD at {}", self.at), &error);
                     self.look = true;
                     return;
                 }
             };
+            self.unaccepted.over();
             // No place: dropping the socket is a clear answer, a silent wait is not.
             let Some(index) = self.peers.iter().position(Option::is_none) else {
                 self.full.refuse(&self.at, self.options.connections_max);

@@ -10,7 +10,11 @@ use std::path::PathBuf;
 #[cfg(not(feature = "tls"))]
 mod absent;
 #[cfg(feature = "tls")]
+mod advice;
+#[cfg(feature = "tls")]
 mod certificates;
+#[cfg(feature = "tls")]
+mod der;
 #[cfg(feature = "tls")]
 mod session;
 
@@ -32,8 +36,8 @@ pub enum TlsError {
     NotBuilt,
     /// A file is missing, or can't be read.
     #[error(
-        "{path}: {error}; the folder of --tls-certificates must have server-cert.pem and server-key.pem, and ca-cert.pem for --tls-verify-peer",
-        path = path.display()
+        "{path}: {error}; {advice}",
+        path = path.display(), advice = missing(error)
     )]
     Read {
         /// Which file.
@@ -67,6 +71,28 @@ pub enum TlsError {
         /// Its permissions.
         mode: u32,
     },
+    /// A certificate that has no extensions, which no client of today takes.
+    #[error(
+        "{path}: this certificate is of X.509 version {version}, and version 3 is needed. `openssl x509 -req` makes such ones when it is given no extensions (OpenSSL 3.0 and before); sign it anew: printf subjectAltName=DNS:localhost >ext; openssl x509 -req -in server.csr -CA ca-cert.pem -CAkey ca-key.pem -CAcreateserial -days 365 -extfile ext -out {path} (with the name by which clients connect)",
+        path = path.display()
+    )]
+    Version {
+        /// Which file.
+        path: PathBuf,
+        /// Which version it is.
+        version: u8,
+    },
+    /// A key of a length that the library refuses.
+    #[error(
+        "{path}: this private key is RSA of {bits} bits; expected RSA of 2048, 3072 or 4096 bits, ECDSA with P-256 or P-384, or Ed25519. Make a new key and certificate: openssl req -newkey rsa:3072 -nodes -keyout server-key.pem -out server.csr, then sign server.csr",
+        path = path.display()
+    )]
+    KeySize {
+        /// Which file.
+        path: PathBuf,
+        /// Its length.
+        bits: usize,
+    },
     /// Certificate or key can't be used.
     #[error("{path}: this {what} can't be used: {error}", path = path.display())]
     Unusable {
@@ -86,4 +112,16 @@ pub enum TlsError {
         /// The file of the key.
         key: PathBuf,
     },
+}
+
+/// What to do about a file that can't be read.
+fn missing(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "make it readable for the user of the daemon (chown, or chgrp and chmod g+r), and a key for nobody else"
+        }
+        _ => {
+            "the folder of --tls-certificates must have server-cert.pem and server-key.pem, and ca-cert.pem for --tls-verify-peer"
+        }
+    }
 }

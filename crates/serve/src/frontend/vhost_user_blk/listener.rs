@@ -26,6 +26,7 @@ use super::ring::Ring;
 use super::work::{Broken, Work};
 use super::{CONNECTIONS_MAX, QUEUES_MAX};
 use crate::control::{BindError, SocketFile, bind};
+use crate::descriptors::Unaccepted;
 
 /// Tokens of one client: its socket, and the kicks of its queues.
 const PEER_TOKENS: usize = 1 + QUEUES_MAX;
@@ -68,6 +69,7 @@ pub struct VhostUserBlk {
     durable: bool,
     tokens: TokenRange,
     acceptable: bool,
+    unaccepted: Unaccepted,
     /// When to accept again, as it failed.
     accept_at: Option<Time>,
     /// When to tell those again who could not be told.
@@ -101,6 +103,7 @@ impl VhostUserBlk {
         Ok(Self {
             calls,
             closing: Closing::default(),
+            unaccepted: Unaccepted::default(),
             accept_at: None,
             tell_at: None,
             silent_at: None,
@@ -140,13 +143,15 @@ impl VhostUserBlk {
             let socket = match listener.accept() {
                 Ok((socket, _)) => socket,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.unaccepted.over();
                     self.acceptable = false;
                     return;
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 // Out of descriptors or memory: tried again.
-                Err(_) => return,
+                Err(error) => return self.unaccepted.failed(self.path.display(), &error),
             };
+            self.unaccepted.over();
             self.look_who_left(registry, core);
             // No place: dropping the socket is a clear answer, a silent wait is not.
             let place = self.peers.iter().position(Option::is_none);
@@ -161,8 +166,13 @@ impl VhostUserBlk {
                 continue;
             };
             let debt = Debt::new(self.daemon, self.durable);
-            let Ok(talk) = Talk::new(socket, export, debt, self.closing.clone()) else {
-                continue;
+            let talk = match Talk::new(socket, export, debt, self.closing.clone()) {
+                Ok(talk) => talk,
+                Err(error) => {
+                    let path = self.path.display();
+                    tracing::warn!("{path}: a client is refused: {error}");
+                    continue;
+                }
             };
             if talk.register(registry, self.peer_tokens(number)).is_ok() {
                 let work = Work::new(number as u16);

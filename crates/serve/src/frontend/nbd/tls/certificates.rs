@@ -2,14 +2,15 @@
 //! Certificates and key, in the files that nbdkit, qemu and libnbd keep them in.
 //!
 //! They are read once, at the start. Checked is what would fail every client later: that the files
-//! are there and parse, and that key and certificate belong together. Not checked are names
-//! and dates, which only clients can judge.
+//! are there and parse, and that key and certificate belong together. Names and dates only clients can judge; what
+//! looks wrong of them is a warning.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -17,7 +18,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{Error, RootCertStore, ServerConfig};
 
-use super::{TlsError, TlsStream};
+use super::{TlsError, TlsStream, der};
 use crate::frontend::nbd::stream::Socket;
 
 /// No certificate and no key is near this.
@@ -37,6 +38,8 @@ impl Tls {
         let (chain_path, key_path) = (dir.join("server-cert.pem"), dir.join("server-key.pem"));
         let chain = certificates(&chain_path)?;
         let key = private_key(&key_path)?;
+        judge(&chain_path, &chain)?;
+        let key_bits = rsa_bits(&key);
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -62,7 +65,16 @@ impl Tls {
             Error::InvalidCertificate(_) => {
                 TlsError::Unusable { path: chain_path.clone(), what: "certificate", error: error.to_string() }
             }
-            _ => TlsError::Unusable { path: key_path.clone(), what: "private key", error: error.to_string() },
+            _ => match key_bits {
+                Some(bits) => TlsError::KeySize { path: key_path.clone(), bits },
+                None => TlsError::Unusable {
+                    path: key_path.clone(),
+                    what: "private key",
+                    error: format!(
+                        "{error}; expected RSA of 2048, 3072 or 4096 bits, ECDSA with P-256 or P-384, or Ed25519"
+                    ),
+                },
+            },
         })?;
         // A client stays for days. Resuming would save it a millisecond, and cost us memory.
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -73,6 +85,50 @@ impl Tls {
     /// Goes on with a client inside TLS.
     pub(in crate::frontend::nbd) fn start(&self, socket: Socket) -> io::Result<TlsStream> {
         TlsStream::new(socket, Arc::clone(&self.0))
+    }
+}
+
+/// Refuses a certificate that nobody would take, and warns of one that clients may refuse.
+fn judge(path: &Path, chain: &[CertificateDer<'_>]) -> Result<(), TlsError> {
+    // What can't be read here rustls will name.
+    let Some(facts) = chain.first().and_then(|certificate| der::facts(certificate)) else { return Ok(()) };
+    if facts.version != 3 {
+        return Err(TlsError::Version { path: path.to_owned(), version: facts.version });
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    if let Some(doubt) = doubt(&facts, &der::Moment::of_unix(now)) {
+        tracing::warn!("{}: {doubt}", path.display());
+    }
+    Ok(())
+}
+
+/// Why clients may refuse a certificate.
+fn doubt(facts: &der::Facts, now: &der::Moment) -> Option<String> {
+    let der::Facts { not_before, not_after, .. } = facts;
+    if now > not_after {
+        Some(format!(
+            "this certificate expired on {not_after}, and it is {now}: clients that verify it refuse this server; put a new one there, or set this machine's clock"
+        ))
+    } else if now < not_before {
+        Some(format!(
+            "this certificate is not valid before {not_before}, and it is {now}: clients that verify it refuse this server until then; set this machine's clock, if that is wrong"
+        ))
+    } else if !facts.has_names {
+        Some(
+            "this certificate names no host (subjectAltName): clients that verify names may refuse this server; sign it anew with -extfile, and in that file subjectAltName=DNS: and the name by which they connect"
+                .to_owned(),
+        )
+    } else {
+        None
+    }
+}
+
+/// Bits of an RSA key; `None` for others.
+fn rsa_bits(key: &PrivateKeyDer<'_>) -> Option<usize> {
+    match key {
+        PrivateKeyDer::Pkcs1(key) => der::rsa_bits(key.secret_pkcs1_der()),
+        PrivateKeyDer::Pkcs8(key) => der::rsa_bits_in_pkcs8(key.secret_pkcs8_der()),
+        _ => None,
     }
 }
 
@@ -111,4 +167,28 @@ fn read(file: File, path: &Path) -> Result<Vec<u8>, TlsError> {
     let read = file.take(FILE_BYTES_MAX).read_to_end(&mut bytes);
     read.map_err(|error| TlsError::Read { path: PathBuf::from(path), error })?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    #[test]
+    fn what_clients_may_refuse_is_doubted() {
+        let facts = |names: &[&str], from: i32, to: i32| {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            let mut params = CertificateParams::new(names).unwrap();
+            (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(to, 1, 1));
+            let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+            der::facts(certificate.der()).unwrap()
+        };
+        // 2026-01-01.
+        let doubt = |facts| doubt(&facts, &der::Moment::of_unix(1_767_225_600)).unwrap_or_default();
+        assert_eq!(doubt(facts(&["localhost"], 2025, 2027)), "");
+        assert!(doubt(facts(&["localhost"], 2024, 2025)).contains("expired on 2025-01-01 00:00:00 UTC"));
+        assert!(doubt(facts(&["localhost"], 2027, 2028)).contains("not valid before 2027-01-01 00:00:00 UTC"));
+        assert!(doubt(facts(&[], 2025, 2027)).contains("subjectAltName"));
+    }
 }

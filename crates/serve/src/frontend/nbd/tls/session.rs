@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use rustls::{ServerConfig, ServerConnection};
 
+use super::advice::advice;
 use crate::frontend::nbd::stream::Socket;
 
 /// Received with one system call (rustls alone would ask for 4 KiB): almost four full records.
@@ -95,7 +96,11 @@ impl TlsStream {
             }
             self.start += bytes;
             if let Err(error) = self.session.process_new_packets() {
-                tracing::debug!("TLS with {}: {error}", self.name());
+                if self.session.is_handshaking() {
+                    tracing::warn!("TLS: {} does not get in: {error}; {}", self.name(), advice(&error));
+                } else {
+                    tracing::warn!("TLS: hung up on {}: {error}", self.name());
+                }
                 // So that the client learns why, if its socket has room for it.
                 drop(self.flush());
                 return Err(io::Error::new(ErrorKind::InvalidData, error));
