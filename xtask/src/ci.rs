@@ -41,9 +41,10 @@ pub(crate) fn ci(args: &[String]) -> Result<(), Failed> {
 }
 
 /// The tests that need nothing but cargo. The end-to-end tests are not among them: crates/cli's
-/// manifest keeps them out of `cargo test`, since they want the release binary and other programs.
+/// manifest keeps them out of `cargo test`, since they want the release binary and other programs. A crate whose tests fail doesn't keep
+/// those of the others from running.
 pub(crate) fn test(args: &[String]) -> Result<(), Failed> {
-    run(cargo(["test", "--workspace"]).args(args))
+    run(cargo(["test", "--workspace", "--no-fail-fast"]).args(args))
 }
 
 /// The end-to-end tests: of the release binary, which is built as users build it, or of the one that `FLASHFRONT_BIN` names. The arguments are libtest's.

@@ -159,7 +159,7 @@ fn text(report: &RepairReport, older: Option<Older>) -> Result<String, std::fmt:
     if report.unknown_entries > 0 {
         writeln!(
             out,
-            "LOST        entries of a checkpoint: {}; the dirty ones among them are listed below, perhaps with more that were not dirty any more",
+            "LOST        entries of a checkpoint: {}; the dirty ones among them are listed below where a commit's header still speaks for them, perhaps with more that were not dirty any more",
             human::count(report.unknown_entries)
         )?;
     }

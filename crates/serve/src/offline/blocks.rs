@@ -194,6 +194,18 @@ impl Blocks {
         self.displaced.values_mut().for_each(|live| live.older |= live.dirty);
     }
 
+    /// Whether a block is in that slot.
+    pub(super) fn is_taken(&self, slot: u32) -> bool {
+        self.slots.get(slot).is_some()
+    }
+
+    /// The block is [`older`](Live::older), if it is there and dirty.
+    pub(super) fn mark_older(&mut self, key: Key) {
+        if let Some(live) = self.get(key).filter(|live| live.dirty) {
+            self.set(Live { older: true, ..live });
+        }
+    }
+
     /// The blocks in these slots, but for displaced ones.
     pub(super) fn range(&self, slots: Range<u32>) -> impl Iterator<Item = Live> {
         self.slots.range(slots)

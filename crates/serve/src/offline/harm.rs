@@ -40,6 +40,10 @@ pub(super) enum Target {
     SwappedHeaders,
     /// Two dirty blocks, each in the other's place.
     SwappedData,
+    /// All of a checkpoint.
+    Area,
+    /// Blocks as they were before: the device acknowledged what it did not write.
+    LostWrites,
 }
 
 /// One damage.
@@ -63,6 +67,10 @@ pub(super) struct Commit {
 }
 
 impl Harm {
+    pub(super) fn new(target: Target, offset: u64, bytes: Vec<u8>) -> Self {
+        Self { target, tail: false, commit: Commit::default(), writes: vec![(offset, bytes)] }
+    }
+
     pub(super) fn plant(&self, cache: &Path) {
         let file = File::options().write(true).open(cache).unwrap();
         for (offset, bytes) in &self.writes {
@@ -113,14 +121,14 @@ impl Planner<'_> {
     }
 }
 
-/// Harms to a sound cache of one lane.
-pub(super) fn harms(cache: &Path, seed: u64) -> Vec<Harm> {
+/// Harms to a lane of a sound cache, and to its superblocks.
+pub(super) fn harms(cache: &Path, lane: u32, seed: u64) -> Vec<Harm> {
     let image = std::fs::read(cache).unwrap();
     let device = DeviceFile::open(cache, Access::ReadOnly).unwrap();
     let superblock = crate::superblock::read(&device).unwrap().superblock;
     let mut reader = Reader { device: &device, superblock: &superblock, damage: Vec::new() };
-    let walk = reader.lane(0, &mut || {});
-    assert!(reader.damage.is_empty() && superblock.lanes == 1, "{:?}", reader.damage);
+    let walk = reader.lane(lane, &mut || {});
+    assert!(reader.damage.is_empty(), "{:?}", reader.damage);
     let mut it = Planner { image: &image, rng: Rng::new(seed), harms: Vec::new() };
     let [first, last] = Superblock::offsets(superblock.cache_bytes);
     it.flip(Target::SuperblockFirst, false, first);
@@ -128,7 +136,7 @@ pub(super) fn harms(cache: &Path, seed: u64) -> Vec<Harm> {
     it.flip(Target::SuperblockLast, false, last);
     checkpoint(&mut it, &superblock, &walk);
     commits(&mut it, &reader, &walk);
-    let offset = |slot: &u32| superblock.slot_offset(0, *slot);
+    let offset = |slot: &u32| superblock.slot_offset(walk.lane, *slot);
     for dirty in [false, true] {
         let slots: Vec<u32> = walk.live.iter().filter(|live| live.dirty == dirty).map(|live| live.slot).collect();
         let slots: Vec<u32> = slots.into_iter().filter(|slot| !is_in_tail(&reader, &walk, *slot)).collect();
@@ -153,7 +161,7 @@ pub(super) fn harms(cache: &Path, seed: u64) -> Vec<Harm> {
 
 fn checkpoint(it: &mut Planner<'_>, superblock: &Superblock, walk: &LaneWalk) {
     let (area, head) = walk.checkpoint.unwrap();
-    let start = superblock.checkpoint_offset(0, area);
+    let start = superblock.checkpoint_offset(walk.lane, area);
     it.flip(Target::NewestHead, false, start);
     it.flip(Target::Ages, false, start + BLOCK_BYTES);
     let entries = head.entries.div_ceil(CHECKPOINT_ENTRIES_MAX as u64);
@@ -163,23 +171,32 @@ fn checkpoint(it: &mut Planner<'_>, superblock: &Superblock, walk: &LaneWalk) {
     if entries > 0 {
         it.zero(Target::Entries, false, start + 2 * BLOCK_BYTES, entries as u32);
     }
-    let other = superblock.checkpoint_offset(0, 1 - area);
+    let other = superblock.checkpoint_offset(walk.lane, 1 - area);
     if it.block(other).iter().any(|byte| *byte != 0) {
         it.flip(Target::OtherHead, false, other);
     }
 }
 
+/// The last commit that the checkpoint proves durable.
+fn proven(reader: &Reader<'_>, walk: &LaneWalk) -> u64 {
+    let area = walk.checkpoint.map(|(area, _)| reader.area(walk.lane, area));
+    area.and_then(|area| area.own_ages().and_then(|ages| ages.iter().copied().max())).unwrap_or(0)
+}
+
 /// Numbers of the last commits that nothing calls durable.
 fn known_durable(reader: &Reader<'_>, walk: &LaneWalk) -> u64 {
-    let durable = walk.commits.iter().filter_map(|(_, slot, _)| reader.header(0, *slot)).map(|it| it.durable_seq).max();
-    durable.unwrap_or(0)
+    let durable =
+        walk.commits.iter().filter_map(|(_, slot, _)| reader.header(walk.lane, *slot)).map(|it| it.durable_seq).max();
+    durable.unwrap_or(0).max(proven(reader, walk))
 }
 
 /// Whether losing this header or block looks as if the log had ended before it: nothing *behind* it says
 /// that it was durable.
 fn is_tail(reader: &Reader<'_>, walk: &LaneWalk, seq: u64) -> bool {
-    let behind = walk.commits.iter().filter(|(it, ..)| *it > seq).filter_map(|(_, slot, _)| reader.header(0, *slot));
-    walk.commits.iter().any(|(it, ..)| *it == seq) && behind.map(|it| it.durable_seq).max().unwrap_or(0) < seq
+    let behind =
+        walk.commits.iter().filter(|(it, ..)| *it > seq).filter_map(|(_, slot, _)| reader.header(walk.lane, *slot));
+    let durable = behind.map(|it| it.durable_seq).max().unwrap_or(0).max(proven(reader, walk));
+    walk.commits.iter().any(|(it, ..)| *it == seq) && durable < seq
 }
 
 fn is_in_tail(reader: &Reader<'_>, walk: &LaneWalk, slot: u32) -> bool {
@@ -194,15 +211,15 @@ fn takes_its_proof_along(reader: &Reader<'_>, walk: &LaneWalk, segment: u32) -> 
         return false;
     };
     let others = walk.commits.iter().filter(|(seq, slot, _)| *seq > first && !inside(slot));
-    !others.filter_map(|(_, slot, _)| reader.header(0, *slot)).any(|it| it.durable_seq >= first)
+    !others.filter_map(|(_, slot, _)| reader.header(walk.lane, *slot)).any(|it| it.durable_seq >= first)
 }
 
 fn commits(it: &mut Planner<'_>, reader: &Reader<'_>, walk: &LaneWalk) {
     let superblock = reader.superblock;
     for (seq, slot, blocks) in it.some(&walk.commits, 8) {
-        let writes = reader.header(0, slot).is_some_and(|header| header.stream == Stream::Writes as u8);
-        it.flip(Target::LogHeader, is_tail(reader, walk, seq), superblock.slot_offset(0, slot));
-        it.zero(Target::LogHeader, is_tail(reader, walk, seq), superblock.slot_offset(0, slot), 1);
+        let writes = reader.header(walk.lane, slot).is_some_and(|header| header.stream == Stream::Writes as u8);
+        it.flip(Target::LogHeader, is_tail(reader, walk, seq), superblock.slot_offset(walk.lane, slot));
+        it.zero(Target::LogHeader, is_tail(reader, walk, seq), superblock.slot_offset(walk.lane, slot), 1);
         it.harms.iter_mut().rev().take(2).for_each(|harm| harm.commit = Commit { writes, blocks });
     }
     // Headers with live blocks of their own.
@@ -210,7 +227,7 @@ fn commits(it: &mut Planner<'_>, reader: &Reader<'_>, walk: &LaneWalk) {
     for segment in 0..superblock.segments_per_lane {
         let (mut slot, end) = (segment * superblock.segment_blocks, (segment + 1) * superblock.segment_blocks);
         while slot < end {
-            let Some(header) = reader.header(0, slot) else { break };
+            let Some(header) = reader.header(walk.lane, slot) else { break };
             let behind = slot + 1..=slot + header.data_blocks();
             let live = walk.live.iter().any(|live| behind.contains(&live.slot));
             if live && !walk.commits.iter().any(|(_, at, _)| *at == slot) {
@@ -220,17 +237,22 @@ fn commits(it: &mut Planner<'_>, reader: &Reader<'_>, walk: &LaneWalk) {
         }
     }
     for slot in it.some(&old, 5) {
-        it.flip(Target::OldHeader, false, superblock.slot_offset(0, slot));
+        it.flip(Target::OldHeader, false, superblock.slot_offset(walk.lane, slot));
     }
     let durable: Vec<u32> =
         walk.commits.iter().filter(|(seq, ..)| !is_tail(reader, walk, *seq)).map(|(_, slot, _)| *slot).collect();
     for all in [&old, &durable] {
         if all.len() > 2 {
-            let (one, other) = (superblock.slot_offset(0, all[0]), superblock.slot_offset(0, all[all.len() - 2]));
+            let (one, other) =
+                (superblock.slot_offset(walk.lane, all[0]), superblock.slot_offset(walk.lane, all[all.len() - 2]));
             it.swap(Target::SwappedHeaders, one, other);
         }
     }
     if let ([one, ..], [other, ..]) = (&old[..], &durable[..]) {
-        it.swap(Target::SwappedHeaders, superblock.slot_offset(0, *one), superblock.slot_offset(0, *other));
+        it.swap(
+            Target::SwappedHeaders,
+            superblock.slot_offset(walk.lane, *one),
+            superblock.slot_offset(walk.lane, *other),
+        );
     }
 }

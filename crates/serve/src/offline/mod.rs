@@ -2,7 +2,7 @@
 //! What is done to a cache while no daemon runs: make it, check it, repair it, show it, take it off.
 //!
 //! All of them lock the devices first, so that none runs beside a daemon. `walk` reads the media
-//! structures the way replay does, but goes on behind damage and writes nothing, and `blocks` is what it finds; `salvage` and `chain` are
+//! structures the way replay does, but goes on behind damage and writes nothing, and `blocks` is what it finds; `scan`, `salvage`, `unspoken` and `chain` are
 //! what `repair` makes of what is left. One lane after the other, since all of a large cache would take too much RAM.
 
 use serde::Serialize;
@@ -19,6 +19,8 @@ mod layout;
 mod reader;
 mod repair;
 mod salvage;
+mod scan;
+mod unspoken;
 mod walk;
 
 #[cfg(test)]

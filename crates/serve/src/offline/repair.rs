@@ -43,7 +43,7 @@ pub enum Older {
     Drop,
 }
 
-/// Commits that are gone.
+/// Commits that are gone, or that nothing speaks for any more: their headers are lost, and the checkpoint's entries of their blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct UnknownLoss {
     /// The lane.
@@ -94,7 +94,8 @@ pub struct RepairReport {
     /// Origins that were changed without this cache, as far as it was looked up: all that is dirty is older.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub origins_changed: Vec<Change>,
-    /// Entries of a checkpoint that are gone; the blocks of those that were dirty are among the older ones.
+    /// Entries of a checkpoint that are gone. The blocks of those that were dirty are among the older ones, or counted as unknown where their
+    /// commit's header is gone too.
     pub unknown_entries: u64,
 }
 

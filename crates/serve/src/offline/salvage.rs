@@ -8,27 +8,18 @@
 //! Never is a block taken for current that something lost may have replaced
 //! (test: `repair_of_any_damage_serves_only_what_is_right`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use flashfront_engine::format::{CheckpointHeader, CommitHeader, Entry, STREAMS, Stream};
+use flashfront_engine::format::{CheckpointHeader, Entry, Mirror, STREAMS, Stream};
 
 use super::blocks::Live;
-use super::reader::{Reader, checksum_of};
+use super::reader::Reader;
+use super::scan::{Area, Beyond, Headers, Placed};
 use super::walk::LaneWalk;
 
 const WRITES: usize = Stream::Writes as usize;
 /// Blocks of one commit at most.
 const COMMIT_DATA_MAX: u64 = 252;
-
-/// A commit header that is left, without its entries.
-#[derive(Clone, Copy, Debug)]
-struct Placed {
-    epoch: u64,
-    seq: u64,
-    durable_seq: u64,
-    heads: [u32; STREAMS],
-    stream: usize,
-}
 
 /// Commits that are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,32 +55,19 @@ impl Salvage {
     }
 }
 
-/// All headers of a lane by slot.
-type Headers = BTreeMap<u32, Placed>;
-
 impl Reader<'_> {
     /// Salvages a lane, in whose segments `open` the log was to go on. What it comes upon is reported as damage once more; `check` has told already.
     /// `looked` hears of each segment whose headers were looked at.
     pub(super) fn salvage(&mut self, lane: u32, open: &[u32], looked: &mut dyn FnMut()) -> Salvage {
-        let mut headers = Headers::new();
-        for segment in 0..self.superblock.segments_per_lane {
-            self.scan(lane, segment, open.contains(&segment), &mut headers);
-            looked();
-        }
-        let mut heads: Vec<(u32, CheckpointHeader)> = Vec::new();
-        let mut head_lost = false;
-        for area in 0..2 {
-            let block = self.blocks(self.superblock.checkpoint_offset(lane, area), 1);
-            match block.as_ref().ok().and_then(|block| self.decode_head(lane, area, block)) {
-                Some(head) => heads.push((area, head)),
-                None => head_lost |= !block.is_ok_and(|block| block.iter().all(|byte| *byte == 0)),
-            }
-        }
+        let headers = self.headers(lane, open, looked);
+        let areas = [0, 1].map(|area| self.area(lane, area));
+        let mut heads: Vec<(u32, CheckpointHeader)> =
+            (0..).zip(&areas).filter_map(|(nth, area)| Some((nth, area.head?))).collect();
         heads.sort_by_key(|(_, head)| std::cmp::Reverse(head.generation));
         // The older of two checkpoints may be whole, and the log since too: then nothing is lost.
         let mut best: Option<Salvage> = None;
-        for (nth, (area, head)) in heads.iter().enumerate() {
-            let found = self.load_checkpoint(lane, *area, *head, &headers, (head_lost || nth > 0, heads[0].1.seq));
+        for (area, head) in &heads {
+            let found = self.load_checkpoint(lane, *area, *head, &headers, &areas);
             if best.is_none() || found.is_exact() {
                 best = Some(found);
             }
@@ -97,12 +75,7 @@ impl Reader<'_> {
                 break;
             }
         }
-        let mut it = best.unwrap_or_else(|| {
-            let mut it = self.empty(lane);
-            (it.no_checkpoint, it.clean_doubtful) = (true, true);
-            self.add_older(&mut it, &headers, None);
-            it
-        });
+        let mut it = best.unwrap_or_else(|| self.without_checkpoint(lane, &headers, &areas));
         it.epoch =
             heads.iter().map(|(_, head)| head.epoch).chain(headers.values().map(|it| it.epoch)).max().unwrap_or(0);
         it.seq = heads.iter().map(|(_, head)| head.seq).chain(headers.values().map(|it| it.seq)).max().unwrap_or(0);
@@ -114,70 +87,38 @@ impl Reader<'_> {
         Salvage { walk: LaneWalk::new(lane, self.superblock), ..Salvage::default() }
     }
 
-    /// Finds the headers of a segment: one behind the other, and where one is missing, block by block. Of one in which the log was to go on,
-    /// every block is looked at: in the place of a commit that is missing may be an older one, whose data is commits now.
-    fn scan(&self, lane: u32, segment: u32, is_open: bool, headers: &mut Headers) {
-        let slots = self.superblock.segment_blocks;
-        let (mut slot, end) = (segment * slots, (segment + 1) * slots);
-        let mut bytes = is_open.then(|| self.segment(lane, segment));
-        let mut last = (0, 0);
-        while slot < end {
-            let header = match &bytes {
-                None => self.header(lane, slot),
-                Some(bytes) => bytes.block(slot).ok().and_then(|block| self.decode(lane, slot, block)),
-            };
-            // A lower number, or one of an earlier opening, is left over from an earlier use of the segment.
-            let header = header.filter(|it| (it.epoch, it.seq) > last);
-            let Some(header) = header else {
-                bytes.get_or_insert_with(|| self.segment(lane, segment));
-                slot += 1;
-                continue;
-            };
-            headers.insert(
-                slot,
-                Placed {
-                    epoch: header.epoch,
-                    seq: header.seq,
-                    durable_seq: header.durable_seq,
-                    heads: header.heads,
-                    stream: usize::from(header.stream),
-                },
-            );
-            // One that describes none of its blocks may have come here by accident: it proves nothing
-            // about what follows.
-            if self.describes_its_data(&header, lane, slot) {
-                last = (header.epoch, header.seq);
-                slot += if is_open { 1 } else { header.data_blocks() + 1 };
-            } else {
-                bytes.get_or_insert_with(|| self.segment(lane, segment));
-                slot += 1;
-            }
-        }
+    /// Blocks of one commit at most.
+    fn commit_most(&self) -> u64 {
+        COMMIT_DATA_MAX.min(u64::from(self.superblock.segment_blocks) - 1)
     }
 
-    fn describes_its_data(&self, header: &CommitHeader, lane: u32, slot: u32) -> bool {
-        let mut looked = false;
-        for (at, entry) in header.placed(slot) {
-            if let Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } = *entry {
-                looked = true;
-                let block = self.blocks(self.superblock.slot_offset(lane, at), 1);
-                if block.is_ok_and(|block| checksum_of(&block, key, self.superblock) == checksum) {
-                    return true;
-                }
-            }
+    /// All that the headers say is older than what nobody knows.
+    fn without_checkpoint(&self, lane: u32, headers: &Headers, areas: &[Area; 2]) -> Salvage {
+        let mut it = self.empty(lane);
+        (it.no_checkpoint, it.clean_doubtful) = (true, true);
+        let ages = areas.iter().filter_map(|area| area.ages.as_ref()).max_by_key(|(generation, _)| *generation);
+        let ages = ages.map(|(_, ages)| &ages[..]);
+        let last = headers.values().map(|it| it.seq).max().unwrap_or(0);
+        let mut blocks_at_most = self.unspoken(lane, headers, ages, &it.walk.live);
+        if let Some(ages) = ages {
+            // Those after that checkpoint may be in segments that it didn't know.
+            let known = ages.iter().copied().max().unwrap_or(0);
+            let found: BTreeSet<u64> = headers.values().map(|it| it.seq).filter(|seq| *seq > known).collect();
+            blocks_at_most += (last.saturating_sub(known) - found.len() as u64) * self.commit_most();
         }
-        !looked
+        it.gaps.push(Gap { first: 1, last: last.max(1), blocks_at_most });
+        self.add_older(&mut it, headers, None);
+        it
     }
 
-    /// Loads a checkpoint and applies all commits after it that are left. `strict`: a newer checkpoint was
-    /// there, so that the log did not end in a crash where it ends now; at least it came to `least`.
+    /// Loads a checkpoint and applies all commits after it that are left.
     fn load_checkpoint(
         &mut self,
         lane: u32,
         area: u32,
         head: CheckpointHeader,
         headers: &Headers,
-        (strict, least): (bool, u64),
+        areas: &[Area; 2],
     ) -> Salvage {
         let mut it = self.empty(lane);
         it.walk.checkpoint = Some((area, head));
@@ -185,54 +126,114 @@ impl Reader<'_> {
             self.body(&mut it.walk, area, head);
             it.unknown_entries = head.entries - head.entries.min(it.walk.live.len());
         }
+        let mirrored = self.superblock.pairing.mirror != Mirror::None;
+        let beyond = Beyond::of(areas, area, head, mirrored);
         let mut epochs: BTreeMap<u64, BTreeMap<u64, u32>> = BTreeMap::new();
-        for (slot, placed) in headers.iter().filter(|(_, it)| it.epoch >= head.epoch && it.seq >= head.seq) {
-            epochs.entry(placed.epoch).or_default().entry(placed.seq).or_insert(*slot);
+        epochs.entry(head.epoch).or_default();
+        for (slot, placed) in headers.iter().filter(|(_, it)| it.epoch >= head.epoch && it.seq >= head.seq.max(1)) {
+            let known = epochs.entry(placed.epoch).or_default().entry(placed.seq).or_insert(*slot);
+            if placed.is_sound && !headers[known].is_sound {
+                *known = *slot;
+            }
         }
         // An opening whose checkpoint is lost may have dropped all clean blocks.
         it.clean_doubtful |= epochs.keys().any(|epoch| *epoch != head.epoch);
-        let mut replay = Replay { next: head.seq, heads: Some(head.heads), strict };
-        let mut end = None;
+        let mut replay = Replay { next: head.seq.max(1), heads: Some(head.heads), unsure: false };
         let numbers: Vec<u64> = epochs.keys().copied().collect();
         for (nth, epoch) in numbers.iter().enumerate() {
-            // What a later opening numbered anew it had not found.
-            let later = numbers[nth + 1..].iter().filter_map(|epoch| epochs[epoch].keys().next().copied()).min();
-            let mut commits = epochs[epoch].clone();
-            commits.retain(|seq, _| later.is_none_or(|later| *seq < later));
-            if *epoch != head.epoch {
+            let mut durable = epochs[epoch].values().map(|slot| headers[slot].durable_seq).max().unwrap_or(0);
+            let of_head = *epoch == head.epoch;
+            if of_head {
+                durable = durable.max(beyond.least.saturating_sub(1));
+            } else {
                 replay.heads = None;
             }
-            self.replay_epoch(&mut it, &mut replay, &commits, headers, later);
-            end = Some((*epoch, replay.next));
+            // What a later opening numbered anew it had not found.
+            let later = numbers[nth + 1..].iter().filter_map(|epoch| epochs[epoch].keys().next().copied()).min();
+            let commits = &epochs[epoch];
+            match later {
+                Some(later) => {
+                    let start = beyond.start.filter(|start| of_head && *start <= later);
+                    self.replay_ended(&mut it, &mut replay, commits, headers, (durable, start, later));
+                }
+                None => {
+                    // The opening that wrote that checkpoint has left no commit.
+                    let ended =
+                        beyond.start.filter(|_| of_head && beyond.epoch.unwrap_or(self.superblock.epoch) != head.epoch);
+                    self.replay_last(&mut it, &mut replay, commits, headers, (durable, ended, beyond));
+                }
+            }
         }
+        let end = (numbers.last().copied().unwrap_or(head.epoch), replay.next);
         it.walk.forget_unproven();
-        if replay.next < least {
-            self.gap(&mut it, &mut replay, least, None);
+        if replay.next < beyond.least {
+            self.gap(&mut it, &mut replay, beyond.least, None);
+        }
+        self.end_of_log(&mut it, &replay);
+        let ages = areas[area as usize].own_ages();
+        if beyond.unknown {
+            it.walk.live.make_older();
+            it.clean_doubtful = true;
+            let blocks_at_most = self.unspoken(lane, headers, None, &it.walk.live);
+            it.gaps.push(Gap { first: replay.next, last: replay.next + blocks_at_most, blocks_at_most });
+        } else if it.unknown_entries > 0 {
+            let blocks_at_most = self.unspoken(lane, headers, ages, &it.walk.live).min(it.unknown_entries);
+            it.gaps.push(Gap { first: 1, last: head.seq.max(2) - 1, blocks_at_most });
         }
         if it.unknown_entries > 0 {
-            self.add_older(&mut it, headers, end);
+            self.add_older(&mut it, headers, Some(end));
         }
         it
     }
 
-    fn replay_epoch(
+    /// Replays the commits of an opening after which there was another one, whose first commit is `start`, if that is known, and not
+    /// after `later`.
+    fn replay_ended(
         &mut self,
         it: &mut Salvage,
         replay: &mut Replay,
         commits: &BTreeMap<u64, u32>,
         headers: &Headers,
-        later: Option<u64>,
+        (durable, start, later): (u64, Option<u64>, u64),
     ) {
-        let durable = commits.values().map(|slot| headers[slot].durable_seq).max().unwrap_or(0);
-        // The log may end here, as a crash ends it, if nothing speaks against that.
-        let may_end = later.is_none() && !replay.strict;
-        loop {
-            let Some((&seq, &slot)) = commits.range(replay.next..).next() else {
-                if let Some(later) = later.filter(|later| *later > replay.next) {
-                    self.gap(it, replay, later, None);
+        let end = start.unwrap_or_else(|| later.min(durable + 1));
+        for (&seq, &slot) in commits.range(replay.next.min(end)..end) {
+            if seq > replay.next {
+                self.gap(it, replay, seq, Some((slot, headers[&slot])));
+            }
+            self.take(it, replay, slot);
+        }
+        if replay.next < end {
+            self.gap(it, replay, end, None);
+        }
+        if replay.next < later && start.is_none() {
+            // The next opening may have found those torn, or whole; or have written others of these numbers, which are gone.
+            for (&seq, &slot) in commits.range(replay.next..later) {
+                let whole =
+                    self.header(it.walk.lane, slot).filter(|it_is| self.data_is_whole(it_is, it.walk.lane, slot));
+                if let Some(header) = whole.filter(|header| header.seq == seq) {
+                    it.walk.apply(&header, slot);
                 }
+            }
+            self.gap(it, replay, later, None);
+        }
+    }
+
+    /// Replays the commits of the last opening of which there are any; those from `ended` on another one may have found or not.
+    fn replay_last(
+        &mut self,
+        it: &mut Salvage,
+        replay: &mut Replay,
+        commits: &BTreeMap<u64, u32>,
+        headers: &Headers,
+        (durable, ended, beyond): (u64, Option<u64>, Beyond),
+    ) {
+        for (&seq, &slot) in commits.range(replay.next..) {
+            // The log may end here, as a crash ends it, if nothing speaks against that.
+            let may_end = !beyond.unknown;
+            if ended.is_some_and(|ended| seq >= ended) && beyond.epoch.is_some() {
                 return;
-            };
+            }
             if seq > replay.next {
                 if may_end && replay.next > durable {
                     return;
@@ -244,14 +245,23 @@ impl Reader<'_> {
                 it.walk.torn = Some(seq);
                 return;
             }
-            if later.is_some() && seq > durable && !self.data_is_whole(&header, it.walk.lane, slot) {
-                // The opening after it may have found it torn, or whole.
-                self.gap(it, replay, seq + 1, None);
-                continue;
+            self.take(it, replay, slot);
+            if ended.is_some_and(|ended| seq >= ended) {
+                for entry in &header.entries {
+                    if let Entry::Dirty { key, .. } = *entry {
+                        it.walk.live.mark_older(key);
+                    }
+                }
             }
-            it.walk.apply(&header, slot);
-            (replay.next, replay.heads) = (seq + 1, Some(header.heads));
         }
+    }
+
+    /// Applies a commit that is the next one.
+    fn take(&self, it: &mut Salvage, replay: &mut Replay, slot: u32) {
+        let Some(header) = self.header(it.walk.lane, slot) else { return };
+        it.walk.apply(&header, slot);
+        replay.unsure &= usize::from(header.stream) != WRITES;
+        (replay.next, replay.heads) = (header.seq + 1, Some(header.heads));
     }
 
     /// The commits from `replay.next` up to `to` are gone; `after` is the next one that is left.
@@ -262,7 +272,7 @@ impl Reader<'_> {
         let places = replay.heads.zip(after).map(|(heads, (slot, after))| {
             (heads[WRITES], if after.stream == WRITES { slot } else { after.heads[WRITES] })
         });
-        let all = count.saturating_mul(COMMIT_DATA_MAX);
+        let all = count.saturating_mul(self.commit_most());
         let blocks_at_most = match places {
             Some((from, to)) if from == to => 0,
             Some((from, to)) if to > from && segment(from) == segment(to) => all.min(u64::from(to - from - 1)),
@@ -270,15 +280,25 @@ impl Reader<'_> {
         };
         if places.is_none_or(|(from, to)| from != to) {
             it.walk.live.make_older();
+            replay.unsure = true;
         }
         it.clean_doubtful = true;
         it.gaps.push(Gap { first: replay.next, last: to - 1, blocks_at_most });
         (replay.next, replay.heads) = (to, None);
     }
 
+    /// If the last commits of the stream `Writes` are gone, then perhaps more are that were behind them in their segment: nothing could tell.
+    fn end_of_log(&self, it: &mut Salvage, replay: &Replay) {
+        let slots = self.superblock.segment_blocks;
+        let behind = replay.heads.map_or(slots, |heads| slots - heads[WRITES] % slots);
+        if let Some(gap) = it.gaps.iter_mut().rev().find(|gap| gap.blocks_at_most > 0).filter(|_| replay.unsure) {
+            gap.blocks_at_most += u64::from(behind);
+        }
+    }
+
     /// Adds dirty blocks that no checkpoint speaks for any more, from all headers that are left.
     /// `end`: where the log of the last epoch ends.
-    fn add_older(&mut self, it: &mut Salvage, headers: &Headers, end: Option<(u64, u64)>) {
+    fn add_older(&self, it: &mut Salvage, headers: &Headers, end: Option<(u64, u64)>) {
         let lane = it.walk.lane;
         let mut commits: Vec<(u64, u64, u32)> =
             headers.iter().map(|(slot, placed)| (placed.epoch, placed.seq, *slot)).collect();
@@ -302,5 +322,6 @@ struct Replay {
     next: u64,
     /// The streams' heads before commit `next`, if known.
     heads: Option<[u32; STREAMS]>,
-    strict: bool,
+    /// Commits of the stream `Writes` are missing, and none was found since.
+    unsure: bool,
 }

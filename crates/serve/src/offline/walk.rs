@@ -9,13 +9,14 @@ use std::collections::VecDeque;
 
 use flashfront_engine::BLOCK_BYTES;
 use flashfront_engine::format::{
-    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, CommitHeader, Entry, STREAMS, Superblock,
+    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, CommitHeader, Entry, Mirror, STREAMS, Superblock,
     UnprovenBlocks, decode_checkpoint_ages, decode_checkpoint_entries,
 };
 
 use super::blocks::{Blocks, Live};
 use super::check::DamageKind;
 use super::reader::Reader;
+use super::scan::is_alone;
 
 /// Blocks of a checkpoint read at once.
 const BATCH: u64 = 256;
@@ -102,13 +103,14 @@ impl Reader<'_> {
 
     fn newest_head(&mut self, lane: u32) -> Option<(u32, CheckpointHeader)> {
         let mut found: Vec<(u32, CheckpointHeader)> = Vec::new();
+        let mut void = None;
         for area in 0..2 {
             let offset = self.superblock.checkpoint_offset(lane, area);
             let Some(block) = self.sound_block(DamageKind::Checkpoint, offset) else { continue };
             match self.decode_head(lane, area, &block) {
                 Some(head) => found.push((area, head)),
                 // Never written since the format, or void: an opening of a mirrored cache was cut off.
-                None if block.iter().all(|byte| *byte == 0) => {}
+                None if block.iter().all(|byte| *byte == 0) => void = Some(offset),
                 None => self.report(DamageKind::Checkpoint, offset, "a checkpoint head", "a damaged or foreign block"),
             }
         }
@@ -116,7 +118,14 @@ impl Reader<'_> {
             let offset = self.superblock.checkpoint_offset(lane, 0);
             self.report(DamageKind::Checkpoint, offset, "a checkpoint head in one of two areas", "none");
         }
-        found.into_iter().max_by_key(|(_, head)| head.generation)
+        let newest = found.into_iter().max_by_key(|(_, head)| head.generation);
+        if let (Some(offset), Some((_, head))) = (void, newest)
+            && !is_alone(&head)
+            && self.superblock.pairing.mirror == Mirror::None
+        {
+            self.report(DamageKind::Checkpoint, offset, "a checkpoint head", "zeroes");
+        }
+        newest
     }
 
     pub(super) fn body(&mut self, walk: &mut LaneWalk, area: u32, head: CheckpointHeader) {
@@ -231,16 +240,26 @@ impl Reader<'_> {
         }
     }
 
+    /// Whether the slots up to `end` seem never to have been written: zeroes are in the first, the second and the last of them.
+    fn is_blank(&self, lane: u32, slot: u32, end: u32) -> bool {
+        let blank = |slot| {
+            let block = self.blocks(self.superblock.slot_offset(lane, slot), 1);
+            block.is_ok_and(|block| block.iter().all(|byte| *byte == 0))
+        };
+        [slot, (slot + 1).min(end - 1), end - 1].into_iter().all(blank)
+    }
+
     /// The log ended before commit `end`. If a later commit says that `end` was durable, it was not
-    /// torn by a crash but damaged since. In the segments that were open all is looked at, since the headers
-    /// behind a damaged one can't be found otherwise.
+    /// torn by a crash but damaged since. In the segments that were open all is looked at, and behind
+    /// a damaged header, since those that follow can't be found otherwise.
     fn look_behind(&mut self, walk: &mut LaneWalk, head: CheckpointHeader, end: u64, looked: &mut dyn FnMut()) {
         let segment_slots = self.superblock.segment_blocks;
         let mut proof: Option<(u64, u32)> = None;
         let mut later: Option<(u64, u32)> = None;
         for segment in 0..self.superblock.segments_per_lane {
             let (mut slot, slots_end) = (segment * segment_slots, (segment + 1) * segment_slots);
-            let open = walk.open.contains(&segment).then(|| self.segment(walk.lane, segment));
+            let is_open = walk.open.contains(&segment);
+            let mut open = is_open.then(|| self.segment(walk.lane, segment));
             while slot < slots_end {
                 let header = match &open {
                     None => self.header(walk.lane, slot),
@@ -257,9 +276,14 @@ impl Reader<'_> {
                 }
                 slot = match header {
                     // Where a commit is missing there may be an older one, whose data had its place once.
-                    _ if open.is_some() => slot + 1,
+                    _ if is_open => slot + 1,
                     Some(header) => slot + header.data_blocks() + 1,
-                    None => break,
+                    // A segment that was never used is left at once.
+                    None if open.is_none() && self.is_blank(walk.lane, slot, slots_end) => break,
+                    None => {
+                        open.get_or_insert_with(|| self.segment(walk.lane, segment));
+                        slot + 1
+                    }
                 };
             }
             looked();
