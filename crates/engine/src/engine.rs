@@ -448,7 +448,7 @@ impl Coordinator {
             let mut messages = core::mem::take(&mut cx.shared.up);
             for up in messages.drain(..) {
                 match up {
-                    Up::PieceDone { request, error } => self.part_done(request, error, cx),
+                    Up::PieceDone { request, error, from_origin } => self.piece_done(request, error, from_origin, cx),
                     Up::RangePieceDone { request, error } => {
                         self.ranges.give_back(self.requests[request].origin, 1);
                         self.part_done(request, error, cx);

@@ -6,7 +6,7 @@ use core::fmt;
 
 use crate::event::Event;
 use crate::memory::{Buf, Span};
-use crate::types::{Lba, Mode, OriginId};
+use crate::types::{Lba, Mode, OriginId, Time};
 
 /// The caller's name for a request; comes back in its [`Effect::Reply`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +84,34 @@ pub struct Request {
     pub buf: Option<Buf>,
     /// Reply only when durable (writes, discards, write-zeroes).
     pub fua: bool,
+    /// When the caller had it; comes back in the reply. The engine does not look at it.
+    pub since: Time,
+}
+
+/// What a request turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerKind {
+    /// A read that the cache answered alone.
+    Hit,
+    /// A read that needed the origin for some part, or waited for another request's read of the origin.
+    Miss,
+    /// A write, or a write-zeroes.
+    Write,
+    /// A FLUSH.
+    Flush,
+    /// A discard, a question about the map, or a request that was refused without any work.
+    Other,
+}
+
+/// What a reply says of its request, for callers that measure how long requests take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// [`Request::origin`].
+    pub origin: OriginId,
+    /// What it turned out to be.
+    pub kind: AnswerKind,
+    /// [`Request::since`].
+    pub since: Time,
 }
 
 /// Why a request failed.
@@ -261,6 +289,8 @@ pub enum Effect {
         id: RequestId,
         /// How it went.
         result: Result<(), RequestError>,
+        /// What it was.
+        answered: Answered,
     },
     /// Tell the operator.
     Event(Event),

@@ -234,11 +234,11 @@ impl Lane {
         let piece = self.pieces.remove(at);
         debug_assert_eq!(piece.pending, 0, "a piece ended with I/O in flight");
         cx.shared.give_back_reserved(piece.first, piece.reserved);
-        let Piece { request, error, .. } = piece;
+        let Piece { request, error, from_origin, .. } = piece;
         cx.shared.up.push(if piece.kind.is_range() {
             Up::RangePieceDone { request, error }
         } else {
-            Up::PieceDone { request, error }
+            Up::PieceDone { request, error, from_origin }
         });
     }
 

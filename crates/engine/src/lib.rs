@@ -75,7 +75,8 @@ pub use engine::Engine;
 pub use event::Event;
 pub use extents::{Extent, extents, put_extents};
 pub use io::{
-    Control, DeviceError, DeviceId, Effect, Effects, Input, Io, Op, Request, RequestError, RequestId, RequestOp, Token,
+    AnswerKind, Answered, Control, DeviceError, DeviceId, Effect, Effects, Input, Io, Op, Request, RequestError,
+    RequestId, RequestOp, Token,
 };
 pub use map::MAP_BYTES;
 pub use memory::{Buf, Memory, Span};

@@ -73,6 +73,8 @@ pub(crate) struct Piece {
     /// I/Os in flight.
     pub(crate) pending: u32,
     pub(crate) error: Option<RequestError>,
+    /// A read that needed the origin for some of its blocks.
+    pub(crate) from_origin: bool,
     /// Blocks done: appended to the log.
     pub(crate) next: u32,
     /// Blocks of the dirty limit that it holds.
@@ -110,6 +112,7 @@ impl Piece {
 
     /// A range is read from the origin.
     pub(crate) fn add_missed(&mut self, run: (u32, u32)) {
+        self.from_origin = true;
         if self.missed.1 == 0 {
             self.missed = run;
         } else {

@@ -211,6 +211,7 @@ impl Lane {
     pub(crate) fn ask_origin(&mut self, at: usize, block: u32, blocks: u32, what: LaneIo, cx: &mut Cx<'_>) {
         let piece = &mut self.pieces[at];
         piece.pending += 1;
+        piece.from_origin = true;
         let first = Flat(piece.first.0 + u64::from(block));
         let (device, offset, len) = cx.origin_range(first, u64::from(blocks));
         let buf = piece.buf.expect("a read has a buffer");

@@ -7,14 +7,14 @@ use crate::canary::Canary;
 use crate::commit::Waiter;
 use crate::engine::Coordinator;
 use crate::index::Flat;
-use crate::io::{Effect, Request, RequestError, RequestId, RequestOp};
+use crate::io::{AnswerKind, Answered, Effect, Request, RequestError, RequestId, RequestOp};
 use crate::lane::{Lane, Lanes};
 use crate::memory::{Buf, Memory};
 use crate::piece::{Piece, PieceKind};
 use crate::policy::Hold;
 use crate::shadow::{Access, Live};
 use crate::shared::{Cx, FlushWaiter};
-use crate::types::{BLOCK_SECTORS, Durability, Mode, REQUEST_BYTES_MAX, SECTOR_BYTES};
+use crate::types::{BLOCK_SECTORS, Durability, Mode, REQUEST_BYTES_MAX, SECTOR_BYTES, Time};
 use crate::zeroes::{Used, Zeroed};
 
 /// Blocks of a piece at most: what a request's 1 MiB can touch.
@@ -30,6 +30,8 @@ pub(crate) struct Active {
     /// Parts not done.
     pub(crate) pending: u32,
     error: Option<RequestError>,
+    kind: AnswerKind,
+    since: Time,
     /// Flushes that the origin had failed when the first part was written there, if one was without being flushed.
     pub(crate) failed_flushes: Option<u32>,
     /// Buffers of our own: zeroes to write.
@@ -47,6 +49,21 @@ pub(crate) struct Range {
     pub(crate) cut: (u16, u16),
     /// It goes past the cache only because the log takes no more.
     pub(crate) congested: bool,
+}
+
+/// What a request of this kind is called if nothing is missed.
+const fn kind_of(op: RequestOp) -> AnswerKind {
+    match op {
+        RequestOp::Read | RequestOp::Prefetch => AnswerKind::Hit,
+        RequestOp::Write | RequestOp::WriteBytes { .. } | RequestOp::WriteZeroes { .. } => AnswerKind::Write,
+        RequestOp::Flush => AnswerKind::Flush,
+        RequestOp::Discard | RequestOp::Map => AnswerKind::Other,
+    }
+}
+
+fn refuse(request: &Request, error: RequestError, cx: &mut Cx<'_>) {
+    let answered = Answered { origin: request.origin, kind: AnswerKind::Other, since: request.since };
+    cx.out.0.push(Effect::Reply { id: request.id, result: Err(error), answered });
 }
 
 /// The blocks of its origin that a range touches.
@@ -99,15 +116,22 @@ impl Coordinator {
     pub(crate) fn accept(&mut self, request: Request, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         self.destager.request_seen(cx.now);
         let Some((origin, error)) = self.check_request(&request, cx) else {
-            cx.out.0.push(Effect::Reply { id: request.id, result: Err(RequestError::Invalid) });
-            return;
+            return refuse(&request, RequestError::Invalid, cx);
         };
         if let Some(error) = error {
-            cx.out.0.push(Effect::Reply { id: request.id, result: Err(error) });
-            return;
+            return refuse(&request, error, cx);
         }
-        // One extra part, so that the request can't end before all parts are begun.
-        let active = Active { id: request.id, origin, pending: 1, error: None, failed_flushes: None, zeroes: None };
+        let active = Active {
+            id: request.id,
+            origin,
+            // One extra part, so that the request can't end before all parts are begun.
+            pending: 1,
+            error: None,
+            kind: kind_of(request.op),
+            since: request.since,
+            failed_flushes: None,
+            zeroes: None,
+        };
         let at = self.requests.insert(active);
         let counters = &mut cx.shared.counters;
         match request.op {
@@ -296,6 +320,7 @@ impl Coordinator {
                 lock: None,
                 pending: 0,
                 error: None,
+                from_origin: false,
                 next: 0,
                 reserved: 0,
                 missed: (0, 0),
@@ -359,6 +384,17 @@ impl Coordinator {
         let doubtful = active.failed_flushes.is_some_and(|of| of != failed_flushes);
         let error = active.error.or(doubtful.then_some(RequestError::Io));
         let result = error.map_or(Ok(()), Err);
-        cx.out.0.push(Effect::Reply { id: active.id, result });
+        let origin = cx.shared.superblock.origins[active.origin].id;
+        let answered = Answered { origin, kind: active.kind, since: active.since };
+        cx.out.0.push(Effect::Reply { id: active.id, result, answered });
+    }
+
+    /// A piece of a request is done.
+    pub(crate) fn piece_done(&mut self, at: usize, error: Option<RequestError>, from_origin: bool, cx: &mut Cx<'_>) {
+        let active = &mut self.requests[at];
+        if from_origin && active.kind == AnswerKind::Hit {
+            active.kind = AnswerKind::Miss;
+        }
+        self.part_done(at, error, cx);
     }
 }

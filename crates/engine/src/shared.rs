@@ -209,7 +209,7 @@ impl Origin {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Up {
     /// A part of a request is done.
-    PieceDone { request: usize, error: Option<RequestError> },
+    PieceDone { request: usize, error: Option<RequestError>, from_origin: bool },
     /// The same, of a discard or of long zeroes.
     RangePieceDone { request: usize, error: Option<RequestError> },
     /// A part of a request is on its origin, which had failed so many flushes by then; no flush has covered it.

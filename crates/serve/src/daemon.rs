@@ -310,7 +310,7 @@ impl Daemon<'_> {
         let mut frontends = listening.here;
         for (carried, (nth, arena)) in listening.carried.into_iter().zip((1..).zip(std::mem::take(&mut self.arenas))) {
             let name = format!("carrier-{nth}");
-            let carried = carrier::start(name, carried, arena, exports.clone());
+            let carried = carrier::start(name, carried, arena, exports.clone(), self.pump.clock());
             frontends.extend(carried.map_err(failed("starting a thread"))?);
         }
         self.pump.serve(exports, frontends).map_err(failed("epoll"))?;

@@ -2,8 +2,9 @@
 //! The daemon as a library: the pump between engine, devices and front-ends, and the operator's side.
 //!
 //! `daemon` is the life of a daemon from config to clean stop, `pump` its thread of I/O and decisions, `frontend`
-//! how clients reach it, `carrier` threads for that, `control` and `metrics` how operators do, `superblock` and `stale` what is
-//! read and written before and after, `state` the folder for what devices can't carry themselves, `descriptors` what a process may have open, `storage`
+//! how clients reach it, `carrier` threads for that, `latency` how long their requests take, `control` and `metrics`
+//! how operators do, `superblock` and `stale` what is read and written before and after, `state` the folder for what
+//! devices can't carry themselves, `descriptors` what a process may have open, `storage`
 //! tells paths apart that lead to the same.
 
 pub mod carrier;
@@ -13,6 +14,7 @@ pub mod daemon;
 mod descriptors;
 pub mod failure;
 pub mod frontend;
+pub mod latency;
 pub mod metrics;
 pub mod offline;
 mod pressure;

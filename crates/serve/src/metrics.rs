@@ -20,7 +20,7 @@ use axum::response::{IntoResponse, Response as HttpResponse};
 use axum::routing::get;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
@@ -30,7 +30,10 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::control::{Caller, Command, Response};
 use crate::report::{StatusReport, WhatIfReport};
 
+#[cfg(test)]
+mod format;
 mod port;
+mod volumes;
 
 pub(crate) use port::CONNECTIONS_MAX;
 use port::{PATIENCE, Port};
@@ -160,36 +163,13 @@ pub fn encode(report: &StatusReport) -> String {
         "The running program",
         Info::new([("version", report.version.clone()), ("backend", report.backend.clone())]),
     );
-    let dirty = Family::<[(&str, String); 2], Gauge>::default();
-    let size = Family::<[(&str, String); 2], Gauge>::default();
-    for volume in &report.volumes {
-        let labels = [("volume", volume.name.clone()), ("mode", volume.mode.clone())];
-        dirty.get_or_create(&labels).set(signed(volume.blocks_dirty));
-        size.get_or_create(&labels).set(signed(volume.size_bytes));
-    }
-    registry.register("volume_blocks_dirty", "Dirty blocks of the volume", dirty);
-    registry.register("volume_size_bytes", "Size of the volume", size);
-    origin_errors(report, &mut registry);
+    volumes::register(report, &mut registry);
     what_if(report, &mut registry);
     registry.register_collector(Box::new(Numbers(report.clone())));
     let mut text = String::new();
     // Writing to a String does not fail.
     let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
     text
-}
-
-/// I/Os that origins failed to carry out.
-fn origin_errors(report: &StatusReport, registry: &mut Registry) {
-    let reads = Family::<[(&str, String); 1], Counter>::default();
-    let writes = Family::<[(&str, String); 1], Counter>::default();
-    for volume in &report.volumes {
-        let labels = [("volume", volume.name.clone())];
-        reads.get_or_create(&labels).inc_by(volume.origin_read_errors);
-        writes.get_or_create(&labels).inc_by(volume.origin_write_errors);
-    }
-    registry.register("volume_origin_read_errors", "Reads of the volume's origin that failed", reads);
-    let help = "Writes, zeroes, discards and flushes of the volume's origin that failed";
-    registry.register("volume_origin_write_errors", help, writes);
 }
 
 /// What would be with other sizes of the cache, as shares and as multiples of what is with the present one.
@@ -284,6 +264,7 @@ impl Collector for Numbers {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::io::{Read, Write};
 
     use flashfront_engine::shadow::{Totals, WhatIf};
@@ -328,7 +309,9 @@ mod tests {
             "flashfront_what_if_hit_ratio{size=\"0.5\"} 0.25",
             "flashfront_what_if_origin_reads_times{size=\"0.5\"} 2.0",
             "flashfront_what_if_origin_reads_times{size=\"1\"} 1.0",
-            "flashfront_volume_blocks_dirty{volume=\"da\\\"ta\",mode=\"writeback\"} 5",
+            "flashfront_volume_blocks_dirty{volume=\"da\\\"ta\"} 5",
+            "flashfront_volume_mode{volume=\"da\\\"ta\",mode=\"writeback\"} 1",
+            "flashfront_volume_mode{volume=\"da\\\"ta\",mode=\"writethrough\"} 0",
             "# EOF",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is missing from\n{text}");
@@ -337,6 +320,19 @@ mod tests {
         for line in text.lines().filter(|it| it.starts_with("# HELP")) {
             assert!(line.ends_with('.') && !line.ends_with(".."), "{line}");
         }
+    }
+
+    #[test]
+    fn no_label_changes_with_the_mode() {
+        let mut changed = report();
+        changed.volumes[0].mode = "passthrough".to_owned();
+        let series = |report| {
+            let text = encode(&report);
+            let lines = text.lines().filter(|line| !line.starts_with('#'));
+            lines.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect::<BTreeSet<_>>()
+        };
+        let (before, after) = (series(report()), series(changed));
+        assert!(before == after, "{:?}", before.symmetric_difference(&after).collect::<Vec<_>>());
     }
 
     #[test]

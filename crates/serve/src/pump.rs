@@ -9,16 +9,17 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flashfront_device::real::{DeviceFile, Reactor};
 use flashfront_device::{Arena, Device, DeviceIo, Done};
-use flashfront_engine::{DeviceId, Effect, Effects, Engine, Event, Input, Request, RequestId, Time};
+use flashfront_engine::{DeviceId, Effect, Effects, Engine, Event, Input, OriginId, Request, RequestId, Time};
 use mio::{Events, Poll, Token};
 
 use crate::control::ControlCall;
-use crate::frontend::desk::{Desk, Shortage};
+use crate::frontend::desk::{Clock, Desk, Shortage};
 use crate::frontend::{Export, Frontend, TokenRange};
+use crate::latency::{Durations, Latencies};
 
 /// Somebody in another thread has something to say: commands, or a stop.
 pub(crate) const WAKER: Token = Token(1);
@@ -54,8 +55,9 @@ pub struct Pump {
     done: VecDeque<Done>,
     fetched: Vec<Done>,
     calls: Receiver<ControlCall>,
-    started: Instant,
+    clock: Clock,
     now: Time,
+    latencies: Latencies,
     /// What the engine has to tell, oldest first.
     news: VecDeque<Event>,
     freed: bool,
@@ -80,8 +82,9 @@ impl Pump {
             done: VecDeque::new(),
             fetched: Vec::new(),
             calls,
-            started: Instant::now(),
+            clock: Clock::start(),
             now: Time(0),
+            latencies: Latencies::default(),
             news: VecDeque::new(),
             freed: false,
             shortage: Shortage::default(),
@@ -154,6 +157,17 @@ impl Pump {
         self.arena.allocated_bytes() + self.arena.borrowed_bytes()
     }
 
+    /// The clock of the times that requests carry.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// How long requests of an origin took, in the order of [`crate::latency::Kind::ALL`].
+    #[must_use]
+    pub fn durations(&self, origin: OriginId) -> [Durations; 4] {
+        self.latencies.of(origin, self.now)
+    }
+
     /// Takes what the engine has told since the last time.
     pub fn news(&mut self) -> impl Iterator<Item = Event> + '_ {
         self.news.drain(..)
@@ -198,7 +212,8 @@ impl Pump {
             requests.push_back(Request { id, ..request });
         };
         let (freed, shortage) = (&mut self.freed, &mut self.shortage);
-        let desk = Desk { arena: &mut self.arena, exports: &self.exports, freed, shortage, submit };
+        let (clock, now) = (self.clock, self.now);
+        let desk = Desk { arena: &mut self.arena, exports: &self.exports, freed, shortage, clock, now, submit };
         (&mut *self.frontends[at].0, desk, self.poll.registry())
     }
 
@@ -215,6 +230,7 @@ impl Pump {
     /// Carries out what follows from all that was taken.
     fn settle(&mut self) {
         self.engine.settle(self.now, &mut self.arena, &mut self.effects);
+        let mut any_reply = false;
         for at in 0..self.effects.0.len() {
             match self.effects.0[at] {
                 Effect::Io(io) => {
@@ -224,7 +240,8 @@ impl Pump {
                     self.in_flight[at] += 1;
                     self.devices.all[at].1.submit(self.now, io, &mut self.arena);
                 }
-                Effect::Reply { id, result } => {
+                Effect::Reply { id, result, .. } => {
+                    any_reply = true;
                     let frontend = (id.0 >> 32) as usize;
                     let (frontend, mut desk, _) = self.desk(frontend);
                     frontend.reply(RequestId(id.0 & 0xffff_ffff), result, &mut desk);
@@ -232,10 +249,24 @@ impl Pump {
                 Effect::Event(event) => self.news.push_back(event),
             }
         }
-        self.effects.0.clear();
         for at in 0..self.frontends.len() {
             let (frontend, mut desk, _) = self.desk(at);
             frontend.replied(&mut desk);
+        }
+        if any_reply {
+            self.measure();
+        }
+        self.effects.0.clear();
+    }
+
+    /// Records how long the requests took that were just answered. Many come together as a rule, so the clock is
+    /// read once for all of them.
+    fn measure(&mut self) {
+        self.tick();
+        for effect in &self.effects.0 {
+            if let Effect::Reply { answered, .. } = effect {
+                self.latencies.record(*answered, self.now);
+            }
         }
     }
 
@@ -272,7 +303,7 @@ impl Pump {
     }
 
     fn tick(&mut self) {
-        self.now = Time(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        self.now = self.clock.now();
     }
 
     fn take_requests(&mut self) {

@@ -9,10 +9,12 @@ use flashfront_engine::{BLOCK_SECTORS, Counters, Key, MirrorStatus, Mode, Origin
 use serde::{Deserialize, Serialize};
 
 mod counters;
+mod latency;
 mod volume;
 mod what_if;
 
 pub use counters::CounterReport;
+pub use latency::{KindReport, LatencyReport, Micros};
 pub use volume::{VolumeFacts, VolumeReport};
 pub use what_if::WhatIfReport;
 

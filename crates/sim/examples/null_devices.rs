@@ -166,7 +166,7 @@ impl Bench {
         for effect in effects.0.drain(..) {
             match effect {
                 Effect::Io(io) => self.carry_out(io),
-                Effect::Reply { id, result } => {
+                Effect::Reply { id, result, .. } => {
                     assert_eq!(result, Ok(()), "devices without faults");
                     self.idle.push_back(Buf(id.0 as u32));
                     self.answered += 1;
@@ -225,7 +225,16 @@ impl Bench {
                 left -= 1;
                 let (id, lba) = (RequestId(u64::from(buf.0)), Lba(place() * 8));
                 let origin = OriginId(0);
-                self.apply(Input::Request(Request { id, origin, op, lba, sectors: 8, buf: Some(buf), fua: false }));
+                self.apply(Input::Request(Request {
+                    id,
+                    origin,
+                    op,
+                    lba,
+                    sectors: 8,
+                    buf: Some(buf),
+                    fua: false,
+                    since: self.now,
+                }));
             }
             if self.engine.next_timer().is_some_and(|due| due <= self.now) {
                 self.apply(Input::Timer);

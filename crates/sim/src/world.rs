@@ -249,7 +249,8 @@ impl World {
                 }
             }
         }
-        let request = Request { id, origin: OriginId(origin as u16), op, lba: Lba(lba), sectors, buf, fua };
+        let request =
+            Request { id, origin: OriginId(origin as u16), op, lba: Lba(lba), sectors, buf, fua, since: self.now };
         self.flying.insert(id.0, Flying { request, blocks });
         self.input(Input::Request(request));
         id
@@ -410,7 +411,7 @@ impl World {
             self.note(&effect);
             match effect {
                 Effect::Io(io) => self.carry_out(io),
-                Effect::Reply { id, result } => self.answer(id, result),
+                Effect::Reply { id, result, .. } => self.answer(id, result),
                 Effect::Event(event) => {
                     self.stuck = 0;
                     if matches!(event, Event::Ready { .. }) {
@@ -443,7 +444,7 @@ impl World {
                 let sum = span.filter(|_| op == Op::Write).map(|span| self.arena.checksum(span));
                 (now, token.0, device, op as u8, offset, len, sum).hash(&mut self.hash);
             }
-            Effect::Reply { id, result } => (now, id.0, result.is_ok()).hash(&mut self.hash),
+            Effect::Reply { id, result, .. } => (now, id.0, result.is_ok()).hash(&mut self.hash),
             Effect::Event(event) => (now, format!("{event:?}")).hash(&mut self.hash),
         }
     }

@@ -33,6 +33,7 @@ pub(super) fn table(
         cache(&mut out, report, before)?;
     }
     lost(&mut out, report)?;
+    latencies(&mut out, report)?;
     writeln!(out)?;
     counters(&mut out, report, before)?;
     writeln!(out)?;
@@ -204,6 +205,28 @@ fn lost(out: &mut String, report: &StatusReport) -> Result {
     Ok(())
 }
 
+/// How long requests took in the last minute: of each volume, what there was.
+fn latencies(out: &mut String, report: &StatusReport) -> Result {
+    let is_one = report.volumes.len() == 1;
+    let mut has_head = false;
+    for volume in &report.volumes {
+        for (kind, took) in volume.latency_us.each().into_iter().filter(|(_, took)| took.count > 0) {
+            if !std::mem::replace(&mut has_head, true) {
+                writeln!(
+                    out,
+                    "\n{:<LABEL$}{:>10}{:>12}{:>12}{:>14}",
+                    "last minute", "p50", "p99", "longest", "requests"
+                )?;
+            }
+            let [p50, p99, max] = [took.p50, took.p99, took.max].map(|it| human::latency(it.ns()));
+            let of = if is_one { String::new() } else { format!("  {}", volume.name) };
+            let name = format!("  {kind}");
+            writeln!(out, "{name:<LABEL$}{p50:>10}{p99:>12}{max:>12}{:>14}{of}", human::count(took.count))?;
+        }
+    }
+    Ok(())
+}
+
 /// What was done since the start, and in a second.
 fn counters(out: &mut String, report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result {
     let now = &report.counters;
@@ -278,6 +301,7 @@ mod tests {
     use flashfront_engine::shadow::{Totals, WhatIf};
     use flashfront_engine::{MirrorStatus, Mode, OriginId, OriginStatus, Status};
     use flashfront_serve::daemon::OriginErrors;
+    use flashfront_serve::latency::{Durations, Kind, Summary};
     use flashfront_serve::report::{Facts, LostRange, VolumeFacts};
 
     use super::*;
@@ -310,6 +334,25 @@ mod tests {
         }
     }
 
+    fn minute() -> Summary {
+        Summary { p50_ns: 12_345, p99_ns: 8_123_456, max_ns: 500_000_000_000, count: 1_000_000_000 }
+    }
+
+    #[test]
+    fn what_took_how_long_is_a_table() {
+        let text = table(&report(), None).unwrap();
+        let lines = "
+last minute        p50         p99     longest      requests
+  hit            12 us     8.12 ms    500.00 s 1,000,000,000
+  miss           12 us     8.12 ms    500.00 s 1,000,000,000
+  write          12 us     8.12 ms    500.00 s 1,000,000,000
+  flush          12 us     8.12 ms    500.00 s 1,000,000,000
+";
+        assert!(text.contains(lines), "{text}");
+        let quiet = StatusReport::new(&Status::default(), &Facts::default());
+        assert!(!table(&quiet, None).unwrap().contains("last minute"));
+    }
+
     /// Of a volume with all that there is to say of one.
     fn report() -> StatusReport {
         let volume = VolumeFacts {
@@ -320,6 +363,7 @@ mod tests {
             policy: "gated".to_owned(),
             origin_error: Some("no space left (ENOSPC)".to_owned()),
             failed: OriginErrors { reads: 1, writes: 12_345 },
+            durations: Kind::ALL.map(|_| Durations { minute: minute(), ..Durations::default() }),
         };
         let facts = Facts {
             backend: "io_uring".to_owned(),

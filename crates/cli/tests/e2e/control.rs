@@ -97,6 +97,50 @@ fn status_shows_where_everything_is() {
     daemon.stop();
 }
 
+/// The figures of one kind of requests: p50, p99, the longest in microseconds, and how many.
+fn latency(status: &Value, kind: &str) -> (f64, f64, f64, u64) {
+    let took = &status["volumes"][0]["latency_us"][kind];
+    let number = |key: &str| took[key].as_f64().unwrap_or_else(|| panic!("no number {key} of {kind}: {status}"));
+    (number("p50"), number("p99"), number("max"), took["count"].as_u64().expect("a count"))
+}
+
+#[test]
+fn latencies_are_told_by_what_a_request_turned_out_to_be() {
+    for threads in [1, 2] {
+        let mut volume = Volume::new(32, 64);
+        volume.threads = threads;
+        volume.options = vec!["--read-around=0B", "--inject=origin:stall,op=read,hold=40ms"];
+        must(volume.format().args(["--mode", "writeback"]));
+        volume.start();
+        for kind in ["hit", "miss", "write", "flush"] {
+            assert_eq!(latency(&volume.status(), kind), (0.0, 0.0, 0.0, 0));
+        }
+        let mut client = volume.connect();
+        let mut bytes = [3; 4096];
+        for nth in 0..20 {
+            client.write_at(nth * 8192, &bytes, false).expect("the volume can be written");
+        }
+        for nth in 0..10 {
+            client.read_at(nth * 8192, &mut bytes).expect("the volume can be read");
+        }
+        for nth in 0..3 {
+            client.read_at((32 + nth) << 20, &mut bytes).expect("the volume can be read");
+        }
+        // What needs the origin for one of its blocks is a miss.
+        client.read_at(0, &mut [0; 8192]).expect("the volume can be read");
+        client.flush().expect("the volume can be flushed");
+        let status = volume.status();
+        let counts = ["hit", "miss", "write", "flush"].map(|kind| latency(&status, kind).3);
+        assert_eq!(counts, [10, 4, 20, 1], "{status}");
+        let ((hit, ..), (miss, _, longest, _)) = (latency(&status, "hit"), latency(&status, "miss"));
+        // A middle of a bucket: a sixteenth less or more.
+        assert!(miss >= 37_500.0 && longest >= 40_000.0 && hit > 0.0 && hit < miss, "{status}");
+        let text = must(&mut volume.ask("status"));
+        assert!(text.contains("last minute") && text.contains("  miss  "), "{text}");
+        volume.stop();
+    }
+}
+
 #[test]
 fn status_knows_what_another_size_would_change() {
     let mut volume = Volume::served(64, 256, "writethrough");
@@ -296,6 +340,8 @@ fn tcp_on_loopback_and_metrics() {
     scraper.read_to_string(&mut answer).expect("it answers");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(answer.contains("flashfront_") && answer.contains("blocks_dirty"), "{answer}");
+    let none = "flashfront_request_duration_seconds_bucket{le=\"+Inf\",volume=\"data\",kind=\"miss\"} 0";
+    assert!(answer.lines().any(|line| line == none), "{answer}");
     daemon.stop();
 }
 

@@ -85,7 +85,7 @@ impl Lane {
     fn durable(&mut self, waiter: Waiter, result: Result<(), RequestError>, cx: &mut Cx<'_>) {
         match waiter {
             Waiter::Request(request) => {
-                cx.shared.up.push(Up::PieceDone { request, error: result.err() });
+                cx.shared.up.push(Up::PieceDone { request, error: result.err(), from_origin: false });
             }
             Waiter::Piece(at) => {
                 self.pieces[at].error = result.err();

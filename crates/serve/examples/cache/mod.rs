@@ -126,7 +126,8 @@ impl Frontend for Shared {
             let blocks = load.blocks;
             let lba = Lba(load.places.next(blocks) * 8);
             let (id, op) = (RequestId(u64::from(buf.0)), load.op);
-            core.submit(Request { id, origin: OriginId(0), op, lba, sectors: 8, buf: Some(buf), fua: false });
+            let since = core.now();
+            core.submit(Request { id, origin: OriginId(0), op, lba, sectors: 8, buf: Some(buf), fua: false, since });
         }
         // Writes are answered from RAM, within the call, and so are reads if there is a front: then there is nothing
         // to wait for.
@@ -241,7 +242,8 @@ pub(crate) fn drive(
         let request = RequestId(u64::from(load.0.borrow_mut().bufs.pop_front().ok_or("no buffer")?.0));
         load.0.borrow_mut().in_flight += 1;
         let (origin, op, lba) = (OriginId(0), RequestOp::Flush, Lba(0));
-        pump.apply(Input::Request(Request { id: request, origin, op, lba, sectors: 0, buf: None, fua: false }));
+        let since = Time(0);
+        pump.apply(Input::Request(Request { id: request, origin, op, lba, sectors: 0, buf: None, fua: false, since }));
         while waiting(load) {
             pump.turn(Duration::from_secs(1))?;
         }

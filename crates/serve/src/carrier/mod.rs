@@ -26,6 +26,7 @@ use mio::Poll;
 use self::carried::Carried;
 use self::thread::{Carrier, Hosted};
 use crate::frontend::bell::Bell;
+use crate::frontend::desk::Clock;
 use crate::frontend::{Export, Frontend, TokenRange};
 
 /// A front-end that another thread may have.
@@ -63,16 +64,17 @@ impl Drop for Life {
     }
 }
 
-/// Gives front-ends to a new carrier; returns what stands for each of them in the pump, whose arena has borrowed
+/// Gives front-ends to a new carrier, with the pump's clock; returns what stands for each of them in the pump, whose arena has borrowed
 /// `arena`. The thread ends when the last of these is dropped.
 ///
 /// # Errors
 /// When the kernel refuses a poller, an eventfd or a thread.
-pub fn start(
+pub(crate) fn start(
     name: String,
     frontends: Vec<Portable>,
     arena: Arena,
     exports: Vec<Export>,
+    clock: Clock,
 ) -> io::Result<Vec<Box<dyn Frontend>>> {
     let poll = Poll::new()?;
     let bell = Arc::new(Bell::new()?);
@@ -89,7 +91,7 @@ pub fn start(
         ends.push((frontend.uri(), requests, Arc::clone(&pump), Arc::clone(&seen)));
         hosted.push(Hosted::new(frontend, tokens, sender, pump, seen));
     }
-    let carrier = Carrier::new(poll, Arc::clone(&bell), ordered, hosted, arena, exports);
+    let carrier = Carrier::new(poll, Arc::clone(&bell), ordered, hosted, arena, exports, clock);
     let thread = std::thread::Builder::new().name(name).spawn(move || carrier.run())?;
     let life = Arc::new(Life { bell, thread: Some(thread) });
     let mut carried: Vec<Box<dyn Frontend>> = Vec::new();

@@ -12,6 +12,7 @@ use mio::{Events, Poll, Registry, Token, event::Event};
 use super::start;
 use crate::config::{Config, ConfigError, Listener, Size};
 use crate::daemon::{Ended, Hooks, ServeError};
+use crate::frontend::desk::Clock;
 use crate::frontend::nbd::Client;
 use crate::frontend::{Core, Export, Frontend, TokenRange};
 use crate::rig::{Bench, ORIGIN_BYTES};
@@ -254,7 +255,8 @@ impl Core for Nothing {
 fn rung(odd: Odd, stop: bool) -> (Box<dyn Frontend>, Poll) {
     let mut poll = Poll::new().unwrap();
     let (arena, _loan) = Arena::lending(0, 8 << 20);
-    let mut carried = start("odd".to_owned(), vec![Box::new(odd)], arena, Vec::new()).unwrap().remove(0);
+    let mut carried =
+        start("odd".to_owned(), vec![Box::new(odd)], arena, Vec::new(), Clock::start()).unwrap().remove(0);
     carried.register(poll.registry(), TokenRange { first: 1, count: 1 }).unwrap();
     let mut core = Nothing(Arena::new(8 << 20));
     if stop {

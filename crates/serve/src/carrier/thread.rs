@@ -14,7 +14,7 @@ use mio::{Events, Poll, Token};
 
 use super::{Order, Portable, Seen};
 use crate::frontend::bell::Bell;
-use crate::frontend::desk::{Desk, Shortage};
+use crate::frontend::desk::{Clock, Desk, Shortage};
 use crate::frontend::{Core, Export, TokenRange};
 
 /// The pump has orders.
@@ -68,7 +68,9 @@ pub(super) struct Carrier {
     hosted: Vec<Hosted>,
     arena: Arena,
     exports: Vec<Export>,
-    started: Instant,
+    clock: Clock,
+    /// When the turn's events were found.
+    now: Time,
     freed: bool,
     shortage: Shortage,
     spin: Spin,
@@ -82,10 +84,11 @@ impl Carrier {
         hosted: Vec<Hosted>,
         arena: Arena,
         exports: Vec<Export>,
+        clock: Clock,
     ) -> Self {
-        let (events, started) = (Events::with_capacity(EVENTS_MAX), Instant::now());
+        let (events, now) = (Events::with_capacity(EVENTS_MAX), clock.now());
         let (freed, shortage, spin) = (false, Shortage::default(), Spin::default());
-        Self { poll, events, bell, orders, hosted, arena, exports, started, freed, shortage, spin }
+        Self { poll, events, bell, orders, hosted, arena, exports, clock, now, freed, shortage, spin }
     }
 
     /// Turns until nobody gives orders any more.
@@ -97,6 +100,7 @@ impl Carrier {
         let busy = self.end_turn();
         let wait = if busy { Some(Duration::ZERO) } else { self.patience() };
         self.wait(wait).expect("a poller that was made can be waited for");
+        self.now = self.clock.now();
         let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
         for event in &events {
             if let Some(at) = self.hosted.iter().position(|it| it.tokens.index(event.token()).is_some()) {
@@ -115,12 +119,9 @@ impl Carrier {
         // Without a pump there are no more orders either, and the thread ends.
         let submit = |request| *asked |= requests.send(request).is_ok();
         let (freed, shortage) = (&mut self.freed, &mut self.shortage);
-        let mut desk = Desk { arena: &mut self.arena, exports: &self.exports, freed, shortage, submit };
+        let (clock, now) = (self.clock, self.now);
+        let mut desk = Desk { arena: &mut self.arena, exports: &self.exports, freed, shortage, clock, now, submit };
         call(frontend, self.poll.registry(), &mut desk)
-    }
-
-    fn now(&self) -> Time {
-        Time(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// False when there will be none any more.
@@ -151,7 +152,8 @@ impl Carrier {
 
     /// Sends replies; says whether there is more to do at once.
     fn end_turn(&mut self) -> bool {
-        let (now, mut busy) = (self.now(), false);
+        self.now = self.clock.now();
+        let (now, mut busy) = (self.now, false);
         self.shortage.turn_end();
         if std::mem::take(&mut self.freed) {
             for at in 0..self.hosted.len() {
@@ -168,7 +170,7 @@ impl Carrier {
 
     /// How long to wait; there is nothing else to do, so memory is given back first. None = until something happens.
     fn patience(&mut self) -> Option<Duration> {
-        let now = self.now();
+        let now = self.clock.now();
         // No ring has its chunks registered: the pump's registers none of these numbers.
         self.arena.trim(now, |_, _| {});
         let timers = self.hosted.iter().map(|hosted| hosted.frontend.next_timer());

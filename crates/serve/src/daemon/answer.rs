@@ -123,6 +123,7 @@ impl Daemon<'_> {
             policy: policy.to_owned(),
             origin_error: status.origins.get(at).and_then(|origin| self.refused(origin, status)),
             failed: status.origins.get(at).map_or_else(OriginErrors::default, |it| self.origin_errors.of(it.id)),
+            durations: self.pump.durations(self.pump.engine().superblock().origins[at].id),
         }
     }
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a front-end may use of the thread that it runs in, while it is being called.
 
+use std::time::Instant;
+
 use flashfront_device::Arena;
-use flashfront_engine::{Buf, Memory, Request};
+use flashfront_engine::{Buf, Memory, Request, Time};
 
 use super::{Core, Export};
 
@@ -13,7 +15,33 @@ pub(crate) struct Desk<'a, S> {
     /// Buffers were freed.
     pub(crate) freed: &'a mut bool,
     pub(crate) shortage: &'a mut Shortage,
+    pub(crate) clock: Clock,
+    pub(crate) now: Time,
     pub(crate) submit: S,
+}
+
+/// The clock of all threads of a daemon: nanoseconds since the pump was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn now(self) -> Time {
+        self.time_of(Instant::now())
+    }
+
+    /// A clock that is ahead of this one.
+    #[cfg(test)]
+    pub(crate) fn earlier(self, by: std::time::Duration) -> Self {
+        Self(self.0 - by)
+    }
+
+    pub(crate) fn time_of(self, moment: Instant) -> Time {
+        Time(u64::try_from(moment.saturating_duration_since(self.0).as_nanos()).unwrap_or(u64::MAX))
+    }
 }
 
 /// Whether front-ends find no buffers. Those who wait try again at the end of every turn, so that it is known anew after each.
@@ -63,6 +91,14 @@ impl<S: FnMut(Request)> Core for Desk<'_, S> {
 
     fn is_short(&self) -> bool {
         self.shortage.was
+    }
+
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn time_of(&self, moment: Instant) -> Time {
+        self.clock.time_of(moment)
     }
 
     fn submit(&mut self, request: Request) {

@@ -8,6 +8,7 @@
 //! `ready`, `reply`, `replied` and `room` the pump calls `turn_end` once, before it waits again.
 
 use std::io;
+use std::time::Instant;
 
 use flashfront_engine::{Buf, Memory, OriginId, Request, RequestError, RequestId, Time};
 use mio::{Registry, Token, event::Event};
@@ -66,6 +67,16 @@ pub trait Core {
     /// Whether somebody waits for buffers, of whatever front-end: then who holds some without need is in the way.
     fn is_short(&self) -> bool {
         false
+    }
+
+    /// The time of the turn, of the clock that [`Request::since`] is of: when the turn's events were found.
+    fn now(&self) -> Time {
+        Time(0)
+    }
+
+    /// A moment that another thread has noted, in the same clock.
+    fn time_of(&self, _moment: Instant) -> Time {
+        Time(0)
     }
 
     /// Hands a request to the engine. The answer comes through [`Frontend::reply`], exactly once

@@ -4,7 +4,9 @@
 use flashfront_engine::OriginStatus;
 use serde::{Deserialize, Serialize};
 
+use super::LatencyReport;
 use crate::daemon::OriginErrors;
+use crate::latency::{Cumulative, Durations};
 
 /// What the daemon knows of a volume and the engine does not.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +25,8 @@ pub struct VolumeFacts {
     pub origin_error: Option<String>,
     /// I/Os of its origin that failed.
     pub failed: OriginErrors,
+    /// How long its requests take, in the order of [`Kind::ALL`](crate::latency::Kind::ALL).
+    pub durations: [Durations; 4],
 }
 
 /// One volume.
@@ -57,11 +61,17 @@ pub struct VolumeReport {
     /// Writes, zeroes, discards and flushes of its origin that failed, since the start.
     #[serde(default)]
     pub origin_write_errors: u64,
+    /// How long its requests took in the last minute.
+    #[serde(default)]
+    pub latency_us: LatencyReport,
+    /// How long they took since the start, in the order of [`Kind::ALL`](crate::latency::Kind::ALL): for the metrics, in this process alone.
+    #[serde(skip)]
+    pub durations: [Cumulative; 4],
 }
 
 impl VolumeReport {
     pub(super) fn new(origin: &OriginStatus, facts: VolumeFacts) -> Self {
-        let VolumeFacts { name, origin_path, uris, durability, policy, origin_error, failed } = facts;
+        let VolumeFacts { name, origin_path, uris, durability, policy, origin_error, failed, durations } = facts;
         Self {
             name,
             origin_path,
@@ -74,6 +84,8 @@ impl VolumeReport {
             origin_error,
             origin_read_errors: failed.reads,
             origin_write_errors: failed.writes,
+            latency_us: LatencyReport::new(&durations),
+            durations: durations.map(|it| it.since_start),
         }
     }
 }

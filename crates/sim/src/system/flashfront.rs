@@ -100,7 +100,7 @@ impl Flashfront {
         for effect in effects.0.drain(..) {
             match effect {
                 Effect::Io(io) => self.carry_out(now, io),
-                Effect::Reply { id, result } => {
+                Effect::Reply { id, result, .. } => {
                     assert_eq!(result, Ok(()), "devices without faults");
                     if let Some(buf) = self.buffers.remove(&id.0) {
                         self.memory.free(buf);
@@ -164,7 +164,8 @@ impl System for Flashfront {
         };
         let lba = Lba(offset / SECTOR_BYTES);
         let sectors = len / SECTOR_BYTES;
-        let request = Request { id: RequestId(number), origin: OriginId(0), op, lba, sectors, buf, fua: false };
+        let request =
+            Request { id: RequestId(number), origin: OriginId(0), op, lba, sectors, buf, fua: false, since: Time(0) };
         self.input(now, Input::Request(request));
     }
 

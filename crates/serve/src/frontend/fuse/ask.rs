@@ -3,9 +3,12 @@
 //!
 //! One that is dropped unanswered is answered EIO by fuser.
 
-use flashfront_engine::RequestError;
+use std::time::Instant;
+
+use flashfront_engine::{RequestError, Time};
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 
+use super::super::Core;
 use super::super::inlet::{Ask, Want};
 
 /// How a request is answered.
@@ -25,6 +28,8 @@ pub(super) enum Reply {
 #[derive(Debug)]
 pub(super) struct FuseAsk {
     pub(super) want: Want,
+    /// When fuser's thread had it.
+    pub(super) since: Instant,
     pub(super) payload: Box<[u8]>,
     pub(super) reply: Reply,
 }
@@ -32,6 +37,10 @@ pub(super) struct FuseAsk {
 impl Ask for FuseAsk {
     fn want(&self) -> Want {
         self.want
+    }
+
+    fn since(&self, core: &dyn Core) -> Time {
+        core.time_of(self.since)
     }
 
     fn fill(&mut self, at: usize, into: &mut [u8]) -> Result<(), RequestError> {

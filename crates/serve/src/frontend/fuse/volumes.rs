@@ -11,7 +11,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use flashfront_engine::{REQUEST_BYTES_MAX, RequestOp, SECTOR_BYTES};
 use fuser::{
@@ -82,7 +82,7 @@ impl Volumes {
     }
 
     fn put(&self, want: Want, payload: Box<[u8]>, reply: Reply) {
-        self.feed.put(FuseAsk { want, payload, reply });
+        self.feed.put(FuseAsk { want, since: Instant::now(), payload, reply });
     }
 
     /// What is wrong with a change of these bytes, if anything.

@@ -9,7 +9,9 @@
 //! Every request is answered exactly once, also when the daemon ends under it (test:
 //! `whoever_asks_is_answered`).
 
-use flashfront_engine::{RequestError, RequestOp};
+use flashfront_engine::{RequestError, RequestOp, Time};
+
+use super::Core;
 
 #[cfg(feature = "fuse")]
 mod feed;
@@ -53,6 +55,11 @@ pub(super) struct Want {
 pub(super) trait Ask {
     /// What it is. Always the same.
     fn want(&self) -> Want;
+
+    /// When the daemon had it.
+    fn since(&self, core: &dyn Core) -> Time {
+        core.now()
+    }
 
     /// Copies payload of a write, from byte `at` of it on.
     ///

@@ -4,7 +4,7 @@
 //! A place in the table names the request in the engine's ids; it is reused only when the engine owes
 //! nothing for it, so an id needs no generation.
 
-use flashfront_engine::{Buf, Lba, Memory, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span};
+use flashfront_engine::{Buf, Lba, Memory, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span};
 
 use super::super::Core;
 use super::parts::{PARTS_MAX, Part, parts};
@@ -71,7 +71,7 @@ impl<A: Ask> Table<A> {
 
     /// Starts a request; gives it back if it must wait.
     pub(in crate::frontend) fn accept(&mut self, mut ask: A, core: &mut dyn Core) -> Option<A> {
-        let want = ask.want();
+        let (want, since) = (ask.want(), ask.since(core));
         let found = core.exports().get(want.export).and_then(|export| Some((export.origin, parts(&want, export)?)));
         let Some((origin, parts)) = found else {
             ask.answer(Err(RequestError::Invalid));
@@ -97,7 +97,17 @@ impl<A: Ask> Table<A> {
             self.places.len() as u32 - 1
         });
         for (nth, (part, buf)) in parts.iter().enumerate() {
-            submit(core, u64::from(at) << PART_BITS | nth as u64, origin, *part, *buf, want.fua);
+            let id = RequestId(u64::from(at) << PART_BITS | nth as u64);
+            core.submit(Request {
+                id,
+                origin,
+                op: part.op,
+                lba: Lba(part.offset / SECTOR_BYTES),
+                sectors: part.len / SECTOR_BYTES,
+                buf: *buf,
+                fua: want.fua,
+                since,
+            });
         }
         let unanswered = parts.len() as u32;
         self.places[at as usize] = Place { ask: Some(ask), parts, unanswered, error: None };
@@ -171,16 +181,4 @@ fn fill<A: Ask>(ask: &mut A, parts: &[(Part, Option<Buf>)], memory: &mut dyn Mem
         at += span.len as usize;
     }
     Ok(())
-}
-
-fn submit(core: &mut dyn Core, id: u64, origin: OriginId, part: Part, buf: Option<Buf>, fua: bool) {
-    core.submit(Request {
-        id: RequestId(id),
-        origin,
-        op: part.op,
-        lba: Lba(part.offset / SECTOR_BYTES),
-        sectors: part.len / SECTOR_BYTES,
-        buf,
-        fua,
-    });
 }

@@ -219,6 +219,7 @@ impl Connection {
             sectors: sectors.end - sectors.start,
             buf,
             fua,
+            since: self.since,
         });
     }
 }

@@ -11,6 +11,8 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 
+use flashfront_engine::Time;
+
 use super::super::{Core, Export};
 use super::check::{Ask, Refusal, check};
 use super::content::Segment;
@@ -88,6 +90,8 @@ pub(super) struct Connection {
     pub(super) dead: bool,
     /// Grows whenever something moves.
     pub(super) progress: u64,
+    /// When what is in the read buffer was there to be had.
+    pub(super) since: Time,
 }
 
 impl Connection {
@@ -110,6 +114,7 @@ impl Connection {
             in_flight: 0,
             dead: false,
             progress: 0,
+            since: Time(0),
         }
     }
 
@@ -168,6 +173,7 @@ impl Connection {
         let Some(span) = direct(&self.phase, &mut self.table) else {
             let room = rest.len();
             let bytes = recv(&mut [IoSliceMut::new(rest)])?;
+            self.since = core.now();
             self.end += bytes;
             self.progress += 1;
             return Ok(Received { bytes, short: bytes < room });
@@ -176,6 +182,7 @@ impl Connection {
         let room = span.len as usize + rest.len();
         let payload = IoSliceMut::new(core.memory().bytes_mut(span));
         let bytes = recv(&mut [payload, IoSliceMut::new(rest)])?;
+        self.since = core.now();
         let direct = bytes.min(span.len as usize);
         if let Phase::Payload(payload) = &mut self.phase {
             payload.have += direct as u32;

@@ -221,6 +221,10 @@ impl Nbd {
         };
         let may_alloc = self.waiting.front().is_none_or(|&first| first == number);
         let before = peer.connection.in_flight();
+        if peer.wait == Wait::Own {
+            // It was the client's own doing that it had to wait: it has as much in flight as it may, or doesn't read.
+            peer.connection.since = core.now();
+        }
         let mut bytes = 0;
         let mut shakes = false;
         let mut hangup = None;

@@ -6,8 +6,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use flashfront_engine::{RequestError, RequestOp, SECTOR_BYTES};
+use flashfront_engine::{RequestError, RequestOp, SECTOR_BYTES, Time};
 
+use super::super::Core;
 use super::super::inlet::{Ask, Want};
 use super::abi::{Description, op};
 use super::queue::Payloads;
@@ -20,6 +21,8 @@ pub(super) type Results = Rc<RefCell<Vec<(u16, i32)>>>;
 pub(super) struct UblkAsk {
     pub(super) tag: u16,
     pub(super) want: Want,
+    /// When it was fetched.
+    pub(super) since: Time,
     pub(super) payloads: Rc<Payloads>,
     pub(super) results: Results,
 }
@@ -44,6 +47,10 @@ pub(super) fn want(description: &Description, export: usize) -> Option<Want> {
 impl Ask for UblkAsk {
     fn want(&self) -> Want {
         self.want
+    }
+
+    fn since(&self, _core: &dyn Core) -> Time {
+        self.since
     }
 
     fn fill(&mut self, at: usize, into: &mut [u8]) -> Result<(), RequestError> {

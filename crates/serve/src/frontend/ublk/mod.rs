@@ -186,7 +186,7 @@ impl Ublk {
             let Some(payloads) = self.queue.as_ref().map(Queue::payloads) else {
                 break;
             };
-            let ask = UblkAsk { tag, want, payloads, results: Rc::clone(&self.results) };
+            let ask = UblkAsk { tag, want, since: core.now(), payloads, results: Rc::clone(&self.results) };
             let waiting = if self.waiting.is_empty() { self.table.accept(ask, core) } else { Some(ask) };
             submitted |= waiting.is_none();
             self.waiting.extend(waiting);

@@ -5,7 +5,7 @@
 //! Buffers are of pieces and not of requests: each is copied to where it belongs and given back as soon as the
 //! engine has answered, so that a request never holds some while it waits for others.
 
-use flashfront_engine::Buf;
+use flashfront_engine::{Buf, Time};
 use vm_memory::GuestAddress;
 
 use super::super::piece::PLACES_MAX;
@@ -27,6 +27,8 @@ pub(super) struct Job {
     pub(super) ranges: Vec<Range>,
     /// Reply only when durable.
     pub(super) fua: bool,
+    /// When it was found in its queue.
+    pub(super) since: Time,
     /// Writes that were acknowledged before it.
     pub(super) writes: u64,
     /// The next piece to be handed to the engine, of so many.
@@ -49,6 +51,7 @@ impl Job {
             chain: Chain::default(),
             ranges: Vec::new(),
             fua: false,
+            since: Time(0),
             writes: 0,
             next: 0,
             pieces: 0,

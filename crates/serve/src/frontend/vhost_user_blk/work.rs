@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use flashfront_engine::{Lba, REQUEST_BYTES_MAX, Request, RequestError, RequestOp, SECTOR_BYTES, Span};
+use flashfront_engine::{Lba, REQUEST_BYTES_MAX, Request, RequestError, RequestOp, SECTOR_BYTES, Span, Time};
 use virtio_bindings::bindings::virtio_blk::VIRTIO_BLK_ID_BYTES;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
@@ -96,7 +96,7 @@ impl Work {
             let taken = session.rings[ring].take(session.guest.memory(), &mut heads[..most], awake)?;
             expect(&session.guest, session.rings[ring].table().0, &heads[..taken]);
             for &head in &heads[..taken] {
-                let place = self.accept(session, ring, head)?;
+                let place = self.accept(session, ring, head, core.now())?;
                 // Who waits is first, also if it waits for this client's own share.
                 let may_alloc = may_alloc && self.stalled.is_empty();
                 self.hand_over(place, session, core, may_alloc)?;
@@ -120,7 +120,7 @@ impl Work {
     }
 
     /// Notes a request, and what it asks for.
-    fn accept(&mut self, session: &mut Session, ring: usize, head: u16) -> Result<u16, Broken> {
+    fn accept(&mut self, session: &mut Session, ring: usize, head: u16, since: Time) -> Result<u16, Broken> {
         let place = self.jobs.take();
         let job = self.jobs.get_mut(place);
         let (table, size) = session.rings[ring].table();
@@ -137,6 +137,7 @@ impl Work {
         };
         (job.ring, job.head, job.status) = (Some(ring), head, status);
         (job.next, job.unanswered, job.fua) = (0, 0, session.writes_through());
+        job.since = since;
         (job.ended, job.ask) = match asked {
             Ok(ask) => (Status::Done, ask),
             Err(status) => (status, Ask::Name),
@@ -173,6 +174,7 @@ impl Work {
         let job = self.jobs.get_mut(place);
         (job.ring, job.ask, job.ended, job.writes) = (None, Ask::Flush, Status::Done, debt.writes());
         (job.next, job.pieces, job.unanswered, job.fua) = (0, 1, 0, false);
+        job.since = core.now();
         job.bufs.clear();
         job.bufs.push(None);
         self.hand_over(place, session, core, true)?;
@@ -233,6 +235,7 @@ impl Work {
                 sectors,
                 buf,
                 fua: job.fua && !matches!(op, RequestOp::Read | RequestOp::Flush),
+                since: job.since,
             });
         }
         if job.unanswered == 0 { self.finish(place, session) } else { Ok(()) }

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How long requests take: by volume, and by what they turned out to be.
+//!
+//! The pump records each reply. The time runs from the moment at which a front-end has the request to the
+//! moment at which the front-end has the answer. So it holds what the daemon is to blame for: a wait for
+//! buffers too, but no wait for a client that does not read.
+//! RAM: at most 30 KiB for each volume, of which nothing is taken before a volume is used.
+
+use flashfront_engine::{AnswerKind, Answered, OriginId, Time};
+
+mod counts;
+mod cumulative;
+mod recent;
+
+pub use counts::{Counts, Summary};
+pub use cumulative::{BOUNDS_NS, Cumulative};
+pub use recent::Recent;
+
+/// Spans of the last minute, and their length: with the one that is running they cover 60 to 70 seconds.
+const SPANS: usize = 7;
+const SPAN_NS: u64 = 10_000_000_000;
+
+/// Kinds of requests that are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Reads that the cache answered alone.
+    Hit,
+    /// Reads that needed the origin for some part.
+    Miss,
+    /// Writes and write-zeroes.
+    Write,
+    /// FLUSHes.
+    Flush,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Hit, Self::Miss, Self::Write, Self::Flush];
+
+    /// The name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Miss => "miss",
+            Self::Write => "write",
+            Self::Flush => "flush",
+        }
+    }
+
+    const fn of(kind: AnswerKind) -> Option<Self> {
+        Some(match kind {
+            AnswerKind::Hit => Self::Hit,
+            AnswerKind::Miss => Self::Miss,
+            AnswerKind::Write => Self::Write,
+            AnswerKind::Flush => Self::Flush,
+            AnswerKind::Other => return None,
+        })
+    }
+}
+
+/// Requests of one volume and kind.
+#[derive(Debug)]
+struct Measured {
+    since_start: Cumulative,
+    minute: Recent,
+}
+
+impl Default for Measured {
+    fn default() -> Self {
+        Self { since_start: Cumulative::default(), minute: Recent::new(SPANS, SPAN_NS) }
+    }
+}
+
+/// One kind of a volume as it is reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Durations {
+    /// Since the start of the daemon.
+    pub since_start: Cumulative,
+    /// In the last minute.
+    pub minute: Summary,
+}
+
+/// All volumes.
+#[derive(Debug, Default)]
+pub(crate) struct Latencies {
+    /// By the origin's id.
+    volumes: Vec<Option<Box<[Measured; 4]>>>,
+}
+
+impl Latencies {
+    /// Records an answer.
+    pub(crate) fn record(&mut self, answered: Answered, now: Time) {
+        let Some(kind) = Kind::of(answered.kind) else { return };
+        let at = usize::from(answered.origin.0);
+        if at >= self.volumes.len() {
+            self.volumes.resize_with(at + 1, || None);
+        }
+        let measured = &mut self.volumes[at].get_or_insert_with(Box::default)[kind as usize];
+        let ns = now.since_ns(answered.since);
+        measured.since_start.record(ns);
+        measured.minute.record(ns, now);
+    }
+
+    /// What was recorded of a volume, in the order of [`Kind::ALL`].
+    pub(crate) fn of(&self, OriginId(id): OriginId, now: Time) -> [Durations; 4] {
+        let Some(Some(kinds)) = self.volumes.get(usize::from(id)) else { return Default::default() };
+        kinds.each_ref().map(|it| Durations { since_start: it.since_start.clone(), minute: it.minute.summary(now) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_counts_for_its_volume_and_its_kind() {
+        let mut latencies = Latencies::default();
+        let now = Time(100 * SPAN_NS);
+        for (origin, kind) in
+            [(2, AnswerKind::Miss), (2, AnswerKind::Miss), (0, AnswerKind::Flush), (0, AnswerKind::Other)]
+        {
+            let since = Time(now.0 - 1_000_000);
+            latencies.record(Answered { origin: OriginId(origin), kind, since }, now);
+        }
+        let counts = |origin| latencies.of(OriginId(origin), now).map(|it| (it.since_start.count(), it.minute.count));
+        assert_eq!(counts(0), [(0, 0), (0, 0), (0, 0), (1, 1)]);
+        assert_eq!(counts(1), [(0, 0); 4]);
+        assert_eq!(counts(2), [(0, 0), (2, 2), (0, 0), (0, 0)]);
+        assert_eq!(latencies.of(OriginId(2), now)[Kind::Miss as usize].minute.max_ns, 1_000_000);
+        // A clock that was read a moment earlier makes no time of centuries.
+        latencies.record(Answered { origin: OriginId(1), kind: AnswerKind::Hit, since: Time(now.0 + 1) }, now);
+        assert_eq!(latencies.of(OriginId(1), now)[Kind::Hit as usize].minute.max_ns, 0);
+    }
+
+    #[test]
+    fn a_volume_takes_no_more_ram_than_is_said() {
+        let of_a_kind = size_of::<Measured>() + SPANS * (size_of::<Counts>() + size_of::<u64>() * 2);
+        assert!(4 * of_a_kind <= 30 << 10, "{} bytes", 4 * of_a_kind);
+    }
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Durations of a rolling span of time, such as the last minute: a ring of shorter spans.
+//!
+//! RAM is taken for a span when its first duration comes, and serves again when the ring has turned.
+
+use flashfront_engine::Time;
+
+use super::{Counts, Summary};
+
+/// A ring of spans of equal length. The newest one is still running.
+#[derive(Debug)]
+pub struct Recent {
+    span_ns: u64,
+    /// By the span's number, in turn.
+    ring: Vec<Option<Span>>,
+    /// The place of the newest span, and when it is over.
+    newest: usize,
+    ends: Time,
+}
+
+#[derive(Debug)]
+struct Span {
+    /// How many spans passed before it.
+    number: u64,
+    counts: Box<Counts>,
+}
+
+impl Recent {
+    /// A ring of so many spans of that length.
+    ///
+    /// # Panics
+    /// Without any span, or if they have no length.
+    #[must_use]
+    pub fn new(spans: usize, span_ns: u64) -> Self {
+        assert!(spans > 0 && span_ns > 0, "a ring has spans, and they have a length");
+        Self { span_ns, ring: (0..spans).map(|_| None).collect(), newest: 0, ends: Time(0) }
+    }
+
+    /// Counts a duration that ended at `now`, which never goes back.
+    pub fn record(&mut self, ns: u64, now: Time) {
+        if now >= self.ends {
+            self.turn(now);
+        }
+        if let Some(span) = &mut self.ring[self.newest] {
+            span.counts.record(ns);
+        }
+    }
+
+    /// Begins the span of this moment.
+    fn turn(&mut self, now: Time) {
+        let number = now.0 / self.span_ns;
+        self.newest = (number % self.ring.len() as u64) as usize;
+        self.ends = Time((number + 1).saturating_mul(self.span_ns));
+        match &mut self.ring[self.newest] {
+            Some(span) => {
+                span.number = number;
+                *span.counts = Counts::default();
+            }
+            empty => *empty = Some(Span { number, counts: Box::default() }),
+        }
+    }
+
+    /// What ended in the spans up to `now` that the ring holds.
+    #[must_use]
+    pub fn summary(&self, now: Time) -> Summary {
+        let number = now.0 / self.span_ns;
+        let is_recent = |span: &&Span| span.number + self.ring.len() as u64 > number;
+        Summary::of(self.ring.iter().flatten().filter(is_recent).map(|span| &*span.counts))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_older_than_the_ring_is_forgotten() {
+        let mut recent = Recent::new(7, 10);
+        recent.record(1, Time(5));
+        recent.record(2, Time(19));
+        recent.record(3, Time(69));
+        let found = |recent: &Recent, now| (recent.summary(Time(now)).count, recent.summary(Time(now)).max_ns);
+        assert_eq!(found(&recent, 69), (3, 3));
+        assert_eq!(found(&recent, 70), (2, 3));
+        assert_eq!(found(&recent, 80), (1, 3));
+        assert_eq!(found(&recent, 139), (0, 0));
+        // The place of the first span serves again, and nothing of it is left.
+        recent.record(1, Time(71));
+        assert_eq!(found(&recent, 79), (3, 3));
+        // After a long silence nothing old is mistaken for new.
+        recent.record(1, Time(7_000_000));
+        assert_eq!(found(&recent, 7_000_000), (1, 1));
+    }
+
+    #[test]
+    fn ram_is_taken_when_it_is_needed() {
+        let mut recent = Recent::new(7, 10);
+        let taken = |recent: &Recent| recent.ring.iter().flatten().count();
+        assert_eq!(taken(&recent), 0);
+        (0..1000).for_each(|_| recent.record(1, Time(42)));
+        assert_eq!(taken(&recent), 1);
+        (0..1000).for_each(|now| recent.record(1, Time(42 + now)));
+        assert_eq!(taken(&recent), 7);
+    }
+}

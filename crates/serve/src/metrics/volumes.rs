@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The metrics of each volume. A label of theirs never changes its value while the daemon runs, since that would
+//! begin another time series (test: `no_label_changes_with_the_mode`).
+
+use flashfront_engine::Mode;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::exemplar::Exemplar;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::signed;
+use crate::latency::{Cumulative, Kind};
+use crate::report::StatusReport;
+
+pub(super) fn register(report: &StatusReport, registry: &mut Registry) {
+    let dirty = Family::<[(&str, String); 1], Gauge>::default();
+    let size = Family::<[(&str, String); 1], Gauge>::default();
+    let mode = Family::<[(&str, String); 2], Gauge>::default();
+    for volume in &report.volumes {
+        let name = [("volume", volume.name.clone())];
+        dirty.get_or_create(&name).set(signed(volume.blocks_dirty));
+        size.get_or_create(&name).set(signed(volume.size_bytes));
+        for known in Mode::ALL.map(Mode::name) {
+            let labels = [name[0].clone(), ("mode", known.to_owned())];
+            mode.get_or_create(&labels).set(i64::from(volume.mode == known));
+        }
+    }
+    registry.register("volume_blocks_dirty", "Dirty blocks of the volume", dirty);
+    registry.register("volume_size_bytes", "Size of the volume", size);
+    registry.register("volume_mode", "1 for the mode that the volume is in, 0 for the others", mode);
+    origin_errors(report, registry);
+    let durations = report.volumes.iter().map(|volume| (volume.name.clone(), volume.durations.clone()));
+    registry.register_collector(Box::new(Requests(durations.collect())));
+}
+
+/// I/Os that origins failed to carry out.
+fn origin_errors(report: &StatusReport, registry: &mut Registry) {
+    let reads = Family::<[(&str, String); 1], Counter>::default();
+    let writes = Family::<[(&str, String); 1], Counter>::default();
+    for volume in &report.volumes {
+        let labels = [("volume", volume.name.clone())];
+        reads.get_or_create(&labels).inc_by(volume.origin_read_errors);
+        writes.get_or_create(&labels).inc_by(volume.origin_write_errors);
+    }
+    registry.register("volume_origin_read_errors", "Reads of the volume's origin that failed", reads);
+    let help = "Writes, zeroes, discards and flushes of the volume's origin that failed";
+    registry.register("volume_origin_write_errors", help, writes);
+}
+
+/// The histograms of all volumes, by name.
+#[derive(Debug)]
+struct Requests(Vec<(String, [Cumulative; 4])>);
+
+impl Collector for Requests {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let help = "Time from a request's arrival to its answer, by volume and kind.";
+        let mut metric = encoder.encode_descriptor("request_duration_seconds", help, None, MetricType::Histogram)?;
+        for (volume, kinds) in &self.0 {
+            for (kind, durations) in Kind::ALL.iter().zip(kinds) {
+                let labels = [("volume", volume.as_str()), ("kind", kind.name())];
+                let buckets: Vec<(f64, u64)> = durations.buckets().collect();
+                let none = None::<&std::collections::HashMap<usize, Exemplar<[(&str, &str); 0], f64>>>;
+                metric.encode_family(&labels)?.encode_histogram(
+                    durations.sum_s(),
+                    durations.count(),
+                    &buckets,
+                    none,
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
