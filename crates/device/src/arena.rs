@@ -35,6 +35,7 @@ mod chunk;
 mod hands;
 mod lending;
 mod memory;
+mod quarantine;
 
 use apart::Apart;
 use caches::Unfenced;
@@ -43,10 +44,14 @@ pub(crate) use chunk::Pin;
 pub use chunk::{CHUNK_BYTES, Chunk};
 pub use lending::Loan;
 use lending::{Borrowed, LOANS_MAX, NUMBERS};
+pub(crate) use quarantine::Grip;
+use quarantine::Quarantine;
 
 const UNIT_SHIFT: u32 = 12;
 const UNIT_BITS: u32 = 10;
 const UNITS: usize = 1 << UNIT_BITS;
+/// The number of memory that no ring registers.
+const NO_NUMBER: u32 = u32::MAX;
 /// Numbers of chunks, as a `Buf` leaves 22 bits for them: 16 TiB.
 const CHUNK_NUMBERS: usize = 1 << (32 - UNIT_BITS);
 /// Size classes: 4 KiB << 0 to 4 KiB << 10.
@@ -100,6 +105,7 @@ pub struct Arena {
     /// Where borrowers find its chunks.
     lent: Option<Loan>,
     borrowed: Borrowed,
+    quarantine: Arc<Quarantine>,
     /// Where its lanes find its chunks.
     lent_to_lanes: Option<Loan>,
     /// What its lanes work with at the same time.
@@ -147,6 +153,7 @@ impl Arena {
             uses: Vec::new(),
             lent: None,
             borrowed: Borrowed::default(),
+            quarantine: Arc::default(),
             lent_to_lanes: None,
             apart: None,
             by_turns: false,
@@ -206,14 +213,23 @@ impl Arena {
 
     /// The chunk that a buffer is in, and its number: to be registered. Who reads or writes there asks for the address ([`Arena::ptr`]).
     #[must_use]
-    pub fn chunk_of(&self, buf: Buf) -> (u32, &Arc<Chunk>) {
-        let chunk = self.chunks.get(self.place_of(buf)).unwrap_or_else(|| self.borrowed.chunk(number_of(buf)));
-        (number_of(buf) as u32, chunk)
+    pub fn chunk_of(&self, buf: Buf) -> (u32, Arc<Chunk>) {
+        let own = self.chunks.get(self.place_of(buf));
+        let quarantine = if own.is_some() { &*self.quarantine } else { self.borrowed.quarantine(number_of(buf)) };
+        if let Some(stand_in) = quarantine.stand_in(buf) {
+            return (NO_NUMBER, stand_in);
+        }
+        (number_of(buf) as u32, Arc::clone(own.unwrap_or_else(|| self.borrowed.chunk(number_of(buf)))))
+    }
+
+    /// Whether a buffer belongs to a lane that may work apart.
+    fn is_of_lane(&self, buf: Buf) -> bool {
+        self.apart.as_ref().is_some_and(|apart| apart.lane_of(buf).is_some())
     }
 
     /// Whether another thread may reach a buffer while this one has the arena.
     fn is_shared(&self, buf: Buf) -> bool {
-        let of_lanes = self.by_turns || self.apart.as_ref().is_some_and(|apart| apart.lane_of(buf).is_some());
+        let of_lanes = self.by_turns || self.is_of_lane(buf);
         !of_lanes && (self.lent.is_some() || self.place_of(buf) >= self.uses.len())
     }
 
@@ -234,6 +250,9 @@ impl Arena {
     fn address(&self, span: Span) -> NonNull<u8> {
         let at = ((span.buf().0 as usize % UNITS) << UNIT_SHIFT) + span.offset() as usize;
         let Some(used) = self.uses.get(self.place_of(span.buf())) else {
+            if let Some(stand_in) = self.borrowed.quarantine(number_of(span.buf())).stand_in(span.buf()) {
+                return stood_in(&stand_in, span);
+            }
             let base = self.borrowed.chunk(number_of(span.buf())).ptr();
             assert!(at + span.len as usize <= CHUNK_BYTES as usize, "bug: {span:?} is outside its chunk");
             // SAFETY: just checked.
@@ -243,6 +262,9 @@ impl Arena {
         assert!(end <= u64::from(class_bytes(usize::from(used.class))), "bug: {span:?} is outside its buffer");
         #[cfg(debug_assertions)]
         assert!(used.is_live(span.buf()), "bug: {span:?} is in a buffer that was freed");
+        if let Some(stand_in) = self.quarantine.stand_in(span.buf()) {
+            return stood_in(&stand_in, span);
+        }
         // SAFETY: unit < 1024 and the range ends within a buffer of the chunk, so `at` is within the mapping.
         unsafe { used.base.add(at) }
     }
@@ -322,6 +344,9 @@ impl Arena {
 
     /// A free buffer of this pool and class: a used one, or from a new or emptied chunk.
     fn take(&mut self, pool: Pool, class: usize) -> Option<Buf> {
+        for buf in self.quarantine.returned() {
+            self.free(buf);
+        }
         if self.free[pool as usize][class].is_empty() && !self.grow(pool, class) {
             return None;
         }
@@ -338,11 +363,17 @@ impl Arena {
         Some(buf)
     }
 
+    /// The bound with all that may be in quarantine.
+    fn chunks_most(&self) -> usize {
+        (2 * self.chunks_max).min(if self.first > 0 { NUMBERS } else { CHUNK_NUMBERS - LOANS_MAX * NUMBERS })
+    }
+
     /// Gives a pool one more chunk of a class; false at the bound.
     fn grow(&mut self, pool: Pool, class: usize) -> bool {
         let huge = self.huge || class >= HUGE_CLASS;
-        let at_bound = pool == Pool::FrontEnd && self.front_end_chunks + self.reserve >= self.chunks_max;
-        let number = if !at_bound && self.held() < self.chunks_max {
+        let most = (self.chunks_max + self.quarantine.chunks_kept()).min(self.chunks_most());
+        let at_bound = pool == Pool::FrontEnd && self.front_end_chunks + self.reserve >= most;
+        let number = if !at_bound && self.held() < most {
             let number = if let Some(number) = self.given_back.pop() {
                 self.chunks[number as usize].turn(huge);
                 number as usize
@@ -368,6 +399,7 @@ impl Arena {
         };
         self.front_end_chunks += usize::from(pool == Pool::FrontEnd);
         self.uses[number] = Use::new(self.chunks[number].ptr(), pool, class);
+        self.chunks[number].set_class(class as u8);
         let first = ((self.first + number) << UNIT_BITS) as u32;
         // The lowest address is on top, so that pages are touched in order.
         self.free[pool as usize][class].extend((0..UNITS as u32).step_by(1 << class).rev().map(|unit| first | unit));
@@ -399,6 +431,14 @@ impl Use {
         let unit = buf.0 as usize % UNITS;
         self.starts[unit / 64] ^= 1 << (unit % 64);
     }
+}
+
+/// The address of a range of a buffer that has a stand-in.
+fn stood_in(stand_in: &Chunk, span: Span) -> NonNull<u8> {
+    let end = u64::from(span.offset()) + u64::from(span.len);
+    assert!(end <= u64::from(class_bytes(usize::from(stand_in.class()))), "bug: {span:?} is outside its buffer");
+    // SAFETY: the buffer begins where the stand-in does, which is as long as the longest.
+    unsafe { stand_in.ptr().add(span.offset() as usize) }
 }
 
 /// The number of the chunk that a buffer is in.

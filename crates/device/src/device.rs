@@ -67,6 +67,17 @@ impl Geometry {
     }
 }
 
+/// How a device hangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hang {
+    /// When it was given the oldest of what was given up.
+    pub since: Time,
+    /// I/Os that were given up and have not ended.
+    pub ios: u64,
+    /// The bytes of memory that they keep.
+    pub bytes: u64,
+}
+
 /// A device: takes I/O, reports completions.
 pub trait Device {
     /// Takes one I/O. It may wait for [`Device::kick`] before it starts.
@@ -84,6 +95,11 @@ pub trait Device {
 
     /// What the device is. Does not change while it is open.
     fn geometry(&self) -> Geometry;
+
+    /// Whether it hangs, if anybody looks: [`crate::wrap::Patience`] does.
+    fn hang(&self) -> Option<Hang> {
+        None
+    }
 }
 
 impl<D: Device + ?Sized> Device for Box<D> {
@@ -105,5 +121,9 @@ impl<D: Device + ?Sized> Device for Box<D> {
 
     fn geometry(&self) -> Geometry {
         (**self).geometry()
+    }
+
+    fn hang(&self) -> Option<Hang> {
+        (**self).hang()
     }
 }

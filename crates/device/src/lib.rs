@@ -18,6 +18,6 @@ mod tables;
 pub mod wrap;
 
 pub use arena::{Arena, CHUNK_BYTES, Chunk, Loan, prefetch};
-pub use device::{Device, DeviceIo, Done, Geometry};
+pub use device::{Device, DeviceIo, Done, Geometry, Hang};
 pub use rng::Rng;
 pub use tables::Tables;

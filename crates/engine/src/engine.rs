@@ -21,6 +21,7 @@ use crate::congestion::{CacheGauge, OriginGauge};
 use crate::destage::{CacheReads, Destager};
 use crate::event::Event;
 use crate::format::Superblock;
+use crate::hang::answers;
 use crate::index::Flat;
 use crate::io::{Control, DeviceError, Effects, Input};
 use crate::lane::{Lane, Lanes, OwnLanes};
@@ -362,6 +363,7 @@ impl Coordinator {
                 cx.shared.failure = if durable { FailureRecord::Durable } else { FailureRecord::Impossible };
             }
             Control::AddMirror => sync::begin(lanes, cx),
+            Control::Answers { device } => answers(device, lanes, cx),
             Control::Stop => {
                 if self.life == Life::Serving {
                     self.life = Life::Stopping;

@@ -152,6 +152,9 @@ pub enum DeviceError {
     Unsupported,
     /// The device is gone.
     Gone,
+    /// The device did not answer for so long that it counts as hanging. What was asked for may still happen, but
+    /// only before the device takes anything new; its memory is no longer the caller's concern.
+    TimedOut,
 }
 
 impl fmt::Display for DeviceError {
@@ -254,6 +257,11 @@ pub enum Control {
     FailureRecorded {
         /// It is remembered.
         durable: bool,
+    },
+    /// A device that hung ([`DeviceError::TimedOut`]) answers again: what waited for that is tried at once.
+    Answers {
+        /// Which.
+        device: DeviceId,
     },
     /// Finish what is in flight, make everything durable, write a checkpoint, then emit
     /// [`Event::Stopped`]. Requests are refused from now on.

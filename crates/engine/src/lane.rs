@@ -256,7 +256,11 @@ impl Lane {
 
     /// An I/O of this lane ended.
     pub(crate) fn io_done(&mut self, io: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-        match self.ios.remove(io) {
+        let what = self.ios.remove(io);
+        if result == Err(DeviceError::TimedOut) {
+            self.give_up_hung(&what, cx);
+        }
+        match what {
             LaneIo::ReadCache(read) => self.read_cache_done(&read, result, cx),
             LaneIo::ReadOrigin { read } => self.read_origin_done(read, result, cx),
             LaneIo::ReadWide(read) => self.wide_done(&read, result, cx),

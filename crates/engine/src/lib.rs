@@ -32,6 +32,7 @@ mod engine;
 mod event;
 mod extents;
 pub mod format;
+mod hang;
 mod index;
 mod io;
 mod lane;

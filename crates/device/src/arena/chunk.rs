@@ -4,7 +4,7 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use rustix::mm::Advice;
 
@@ -19,6 +19,8 @@ pub struct Chunk {
     base: NonNull<u8>,
     /// Rings that have it registered.
     pins: AtomicU32,
+    /// The size of its buffers.
+    class: AtomicU8,
 }
 
 // SAFETY: a chunk is plain memory without thread affinity; access to its bytes is governed by the
@@ -44,7 +46,16 @@ impl Chunk {
     }
 
     fn at(base: NonNull<u8>) -> Self {
-        Self { base, pins: AtomicU32::new(0) }
+        Self { base, pins: AtomicU32::new(0), class: AtomicU8::new(0) }
+    }
+
+    /// What its buffers are as large as. Whoever has a buffer of it was told of that by the one who took it.
+    pub(super) fn class(&self) -> u8 {
+        self.class.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_class(&self, class: u8) {
+        self.class.store(class, Ordering::Relaxed);
     }
 
     /// Its first byte.

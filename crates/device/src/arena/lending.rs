@@ -9,6 +9,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::quarantine::Quarantine;
 use super::{Arena, CHUNK_NUMBERS, Chunk};
 
 /// Arenas that one may borrow from: of 63 carriers and 256 lanes.
@@ -22,6 +23,7 @@ struct Shelf {
     number: usize,
     chunks: Box<[OnceLock<Arc<Chunk>>]>,
     allocated_bytes: AtomicU64,
+    quarantine: Arc<Quarantine>,
 }
 
 /// The chunks of an arena that lends its buffers.
@@ -50,13 +52,27 @@ impl Borrowed {
     /// # Panics
     /// If no owner has lent it: a bug.
     pub(super) fn chunk(&self, number: usize) -> &Arc<Chunk> {
-        let from_above = CHUNK_NUMBERS - 1 - number;
-        let chunk = match self.loans.get(from_above / NUMBERS) {
-            Some(loan) => loan.0.chunks.get(number % NUMBERS),
-            None => self.all_others.as_ref().and_then(|loan| loan.0.chunks.get(number)),
-        };
-        let chunk = chunk.and_then(OnceLock::get);
+        let (shelf, at) = self.shelf(number);
+        let chunk = shelf.chunks.get(at).and_then(OnceLock::get);
         chunk.unwrap_or_else(|| panic!("bug: chunk {number} is nobody's"))
+    }
+
+    /// The quarantine of the arena that has the chunk of this number.
+    ///
+    /// # Panics
+    /// As [`Self::chunk`].
+    pub(super) fn quarantine(&self, number: usize) -> &Quarantine {
+        &self.shelf(number).0.quarantine
+    }
+
+    /// Where the chunk of this number is.
+    fn shelf(&self, number: usize) -> (&Shelf, usize) {
+        let from_above = CHUNK_NUMBERS - 1 - number;
+        match (self.loans.get(from_above / NUMBERS), &self.all_others) {
+            (Some(loan), _) => (&loan.0, number % NUMBERS),
+            (None, Some(loan)) => (&loan.0, number),
+            (None, None) => panic!("bug: chunk {number} is nobody's"),
+        }
     }
 }
 
@@ -73,10 +89,15 @@ impl Arena {
         arena.chunks_max = arena.chunks_max.min(NUMBERS);
         arena.reserve = 0;
         arena.first = CHUNK_NUMBERS - (number + 1) * NUMBERS;
-        let chunks = std::iter::repeat_with(OnceLock::new).take(arena.chunks_max).collect();
-        let loan = Loan(Arc::new(Shelf { number, chunks, allocated_bytes: AtomicU64::new(0) }));
+        let loan = arena.loan(number);
         arena.lent = Some(loan.clone());
         (arena, loan)
+    }
+
+    fn loan(&self, number: usize) -> Loan {
+        let chunks = std::iter::repeat_with(OnceLock::new).take(self.chunks_most()).collect();
+        let quarantine = Arc::clone(&self.quarantine);
+        Loan(Arc::new(Shelf { number, chunks, allocated_bytes: AtomicU64::new(0), quarantine }))
     }
 
     /// Makes the buffers of another arena known to this one. Its owner alone takes and frees them.
@@ -95,8 +116,7 @@ impl Arena {
 
     /// Makes its own chunks known to its lanes, from now on.
     pub(super) fn lend_to_lanes(&mut self) {
-        let chunks = std::iter::repeat_with(OnceLock::new).take(self.chunks_max).collect();
-        let loan = Loan(Arc::new(Shelf { number: 0, chunks, allocated_bytes: AtomicU64::new(0) }));
+        let loan = self.loan(0);
         self.chunks.iter().enumerate().for_each(|(number, chunk)| loan.put(number, chunk));
         self.lent_to_lanes = Some(loan);
     }

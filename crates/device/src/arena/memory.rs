@@ -27,6 +27,9 @@ impl Memory for Arena {
         if place >= self.uses.len() {
             return self.free_elsewhere(buf);
         }
+        if self.quarantine.keeps(buf) {
+            return;
+        }
         let used = &mut self.uses[place];
         #[cfg(debug_assertions)]
         {

@@ -236,7 +236,7 @@ fn a_chunk_outlives_the_arena_for_its_holder() {
     let mut arena = Arena::new(4 << 20);
     let buf = arena.alloc(4096);
     arena.bytes_mut(Span::new(buf, 0, 4096)).fill(0x5a);
-    let chunk = arena.chunk_of(buf).1.clone();
+    let chunk = arena.chunk_of(buf).1;
     drop(arena);
     assert_eq!(std::sync::Arc::strong_count(&chunk), 1);
 }
@@ -399,4 +399,114 @@ fn what_nobody_has_lent_is_a_bug() {
     let (mut owner, _) = Arena::lending(0, 8 << 20);
     let buf = owner.try_alloc(4096).unwrap();
     let _ = Arena::new(8 << 20).ptr(Span::new(buf, 0, 4096));
+}
+
+/// All bytes of a buffer of 8 KiB.
+fn all_of(buf: Buf) -> Span {
+    Span::new(buf, 0, 8192)
+}
+
+#[test]
+fn a_late_read_changes_no_buffer() {
+    let mut arena = Arena::new(8 << 20);
+    let buf = arena.alloc(8192);
+    arena.bytes_mut(all_of(buf)).fill(1);
+    let device = arena.grip(Span::new(buf, 4096, 4096));
+    arena.quarantine(buf);
+    assert_eq!(arena.bytes(all_of(buf)), [1; 8192], "what was there is there still");
+    device.write(&[9; 4096]);
+    assert_eq!(arena.bytes(all_of(buf)), [1; 8192]);
+    arena.free(buf);
+    // As many buffers as there can be: none is the one that the device has.
+    let others: Vec<_> = (0..1024).map(|_| arena.alloc(8192)).collect();
+    others.iter().for_each(|buf| arena.bytes_mut(all_of(*buf)).fill(2));
+    device.write(&[9; 4096]);
+    assert!(others.iter().all(|buf| arena.bytes(all_of(*buf)) == [2; 8192]));
+    arena.release(buf);
+    others.into_iter().for_each(|buf| arena.free(buf));
+    assert_eq!(arena.allocated_bytes(), 0);
+}
+
+#[test]
+fn a_late_write_finds_what_was_given_to_it() {
+    let mut arena = Arena::new(8 << 20);
+    let buf = arena.alloc(8192);
+    arena.bytes_mut(all_of(buf)).fill(1);
+    let device = arena.grip(all_of(buf));
+    arena.quarantine(buf);
+    // Its owner goes on with the buffer, and with whatever the arena gives it then.
+    arena.bytes_mut(all_of(buf)).fill(2);
+    arena.free(buf);
+    let others: Vec<_> = (0..1024).map(|_| arena.alloc(8192)).collect();
+    others.iter().for_each(|buf| arena.bytes_mut(all_of(*buf)).fill(3));
+    let mut found = [0; 8192];
+    device.read(&mut found);
+    assert_eq!(found, [1; 8192]);
+}
+
+#[test]
+fn a_buffer_in_quarantine_is_freed_with_the_last_of_its_owner_and_its_ios() {
+    for owner_first in [true, false] {
+        let mut arena = Arena::new(8 << 20);
+        let buf = arena.alloc(8192);
+        (0..2).for_each(|_| arena.quarantine(buf));
+        if owner_first {
+            arena.free(buf);
+        }
+        arena.release(buf);
+        assert_eq!(arena.allocated_bytes(), 8192);
+        arena.release(buf);
+        if !owner_first {
+            assert_eq!(arena.allocated_bytes(), 8192, "its owner has it");
+            arena.free(buf);
+        }
+        assert_eq!(arena.allocated_bytes(), 0);
+        // It is as good as new.
+        let again = arena.alloc(8192);
+        arena.bytes_mut(all_of(again)).fill(4);
+        let device = arena.grip(all_of(again));
+        device.write(&[5; 8192]);
+        assert_eq!(arena.bytes(all_of(again)), [5; 8192], "with its own memory");
+    }
+}
+
+#[test]
+fn what_is_in_quarantine_does_not_count_to_the_bound() {
+    let mut arena = Arena::with_reserve(8 << 20, 4 << 20);
+    let chunks: Vec<_> = [arena.alloc(CHUNK_BYTES), arena.try_alloc(CHUNK_BYTES).unwrap()].into();
+    assert_eq!(arena.try_alloc(4096), None);
+    for &buf in &chunks {
+        arena.quarantine(buf);
+        arena.free(buf);
+    }
+    let more = [arena.alloc(CHUNK_BYTES), arena.try_alloc(CHUNK_BYTES).unwrap()];
+    assert_eq!((arena.try_alloc(4096), arena.held_bytes()), (None, 16 << 20), "and no more than that");
+    chunks.into_iter().for_each(|buf| arena.release(buf));
+    more.into_iter().for_each(|buf| arena.free(buf));
+    assert_eq!(arena.allocated_bytes(), 0);
+}
+
+#[test]
+fn a_lent_buffer_is_in_quarantine_for_its_owner_too() {
+    let mut borrower = Arena::new(8 << 20);
+    let (mut owner, loan) = Arena::lending(0, 8 << 20);
+    borrower.borrow_from(loan);
+    let buf = owner.try_alloc(8192).unwrap();
+    owner.bytes_mut(all_of(buf)).fill(1);
+    let device = borrower.grip(all_of(buf));
+    borrower.quarantine(buf);
+    device.write(&[9; 8192]);
+    borrower.bytes_mut(Span::new(buf, 0, 4096)).fill(2);
+    assert_eq!(owner.bytes(Span::new(buf, 0, 4096)), [2; 4096], "both see the same");
+    assert_eq!(owner.bytes(Span::new(buf, 4096, 4096)), [1; 4096]);
+    owner.free(buf);
+    assert_eq!(owner.allocated_bytes(), 8192);
+    let others: Vec<_> = (0..512).map(|_| owner.try_alloc(8192).unwrap()).collect();
+    assert!(!others.contains(&buf));
+    borrower.release(buf);
+    // The owner finds it when it wants memory.
+    others.into_iter().for_each(|buf| owner.free(buf));
+    let last = owner.try_alloc(8192).unwrap();
+    owner.free(last);
+    assert_eq!(owner.allocated_bytes(), 0);
 }

@@ -112,7 +112,7 @@ impl Job {
         };
         let memory = io.span.filter(|_| matches!(way, Way::Read | Way::Write | Way::Map)).map(|span| {
             let (number, chunk) = arena.chunk_of(span.buf());
-            (arena.ptr(span), (number, chunk.clone()))
+            (arena.ptr(span), (number, chunk))
         });
         Self {
             file: file.clone(),

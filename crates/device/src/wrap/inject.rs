@@ -18,6 +18,7 @@ use flashfront_engine::{Buf, DeviceError, Memory, Op, Span, Time, Token};
 pub use faults::{ALWAYS_PPM, Fault, Faults, Rule};
 pub use spec::SpecError;
 
+use crate::arena::Grip;
 use crate::{Arena, Device, DeviceIo, Done, Geometry};
 
 /// From submission to the error of an I/O that is not done at all: nothing fails in no time.
@@ -29,12 +30,23 @@ struct Flying {
     io: DeviceIo,
     /// A byte of the range and bits of it that flip in what was read.
     flip: Option<(u64, u8)>,
-    /// A copy that is written instead of the caller's memory.
+    /// What is written or read instead of the caller's memory.
     copy: Option<Buf>,
+    /// The memory that what is read goes to in the end.
+    into: Option<Grip>,
     /// Not reported before this moment.
     due: Time,
     /// Reported instead of success.
     error: Option<DeviceError>,
+}
+
+/// An I/O that is not begun yet.
+#[derive(Clone, Debug)]
+struct Hung {
+    due: Time,
+    io: DeviceIo,
+    /// The memory that it was given.
+    memory: Option<Grip>,
 }
 
 /// A device with faults.
@@ -44,6 +56,7 @@ pub struct Inject<D> {
     /// The faults ordered for it.
     pub faults: Faults,
     flying: BTreeMap<Token, Flying>,
+    hung: Vec<Hung>,
     held: Vec<(Time, u64, Done)>,
     /// Orders completions of the same moment.
     number: u64,
@@ -57,7 +70,7 @@ impl<D> Inject<D> {
     #[must_use]
     pub fn new(inner: D, faults: Faults) -> Self {
         let (flying, held, fetched) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { inner, faults, flying, held, number: 0, back: None, fetched }
+        Self { inner, faults, flying, hung: Vec::new(), held, number: 0, back: None, fetched }
     }
 
     /// The device behind.
@@ -100,7 +113,7 @@ impl<D: Device> Inject<D> {
 
     fn meet(&mut self, now: Time, io: DeviceIo, fault: Fault, bytes: &std::ops::Range<u64>, arena: &mut Arena) {
         let soon = now.plus_ns(ERROR_NS);
-        let flying = Flying { io, flip: None, copy: None, due: now, error: None };
+        let flying = Flying { io, flip: None, copy: None, into: None, due: now, error: None };
         match fault {
             Fault::Error(error) => self.hold(soon, io.token, Err(error)),
             Fault::Gone { for_ns } => {
@@ -117,6 +130,10 @@ impl<D: Device> Inject<D> {
                 }
             }
             Fault::Stall { hold_ns } => self.pass(now, io, Flying { due: now.plus_ns(hold_ns), ..flying }, arena),
+            Fault::Hang { hold_ns } => {
+                let memory = io.span.map(|span| arena.grip(span));
+                self.hung.push(Hung { due: now.plus_ns(hold_ns), io, memory });
+            }
             Fault::Short => {
                 let block = u64::from(self.geometry().logical_block_bytes);
                 let len = self.faults.rng().below(io.len / block) * block;
@@ -161,11 +178,33 @@ impl<D: Device> Inject<D> {
         }
     }
 
+    /// Begins what has hung for long enough: with a copy, since the caller may have given it up and its buffer away.
+    fn begin_hung(&mut self, now: Time, arena: &mut Arena) {
+        let over: Vec<_> = self.hung.extract_if(.., |hung| hung.due <= now).collect();
+        for Hung { io, memory, .. } in over {
+            let copy = memory.as_ref().map(|_| arena.try_alloc(io.len as u32));
+            if self.faults.gone() || copy == Some(None) {
+                self.hold(now.plus_ns(ERROR_NS), io.token, Err(DeviceError::Gone));
+                continue;
+            }
+            let copy = copy.flatten();
+            let span = copy.map(|copy| Span::new(copy, 0, io.len as u32));
+            let flying = Flying { io: DeviceIo { span, ..io }, flip: None, copy, into: None, due: now, error: None };
+            match (io.op, memory, span) {
+                (Op::Write, Some(memory), Some(span)) => memory.read(arena.bytes_mut(span)),
+                (Op::Read, memory, _) => {
+                    self.pass(now, flying.io, Flying { into: memory, ..flying }, arena);
+                    continue;
+                }
+                _ => {}
+            }
+            self.pass(now, flying.io, flying, arena);
+        }
+        self.inner.kick();
+    }
+
     fn ended(&mut self, now: Time, done: Done, arena: &mut Arena) {
         let flying = self.flying.remove(&done.token).expect("a completion belongs to an I/O in flight");
-        if let Some(copy) = flying.copy {
-            arena.free(copy);
-        }
         let Flying { io, due, error, .. } = flying;
         if let (Op::Read, Some(span), Ok(())) = (io.op, io.span, done.result) {
             let bytes = arena.bytes_mut(span);
@@ -173,6 +212,12 @@ impl<D: Device> Inject<D> {
             for (byte, bits) in rotten.chain(flying.flip) {
                 bytes[(byte - io.offset) as usize] ^= bits;
             }
+        }
+        if let (Some(memory), Some(span)) = (flying.into, io.span) {
+            memory.write(arena.bytes(span));
+        }
+        if let Some(copy) = flying.copy {
+            arena.free(copy);
         }
         let result = match error {
             _ if self.faults.gone() => Err(DeviceError::Gone),
@@ -193,7 +238,7 @@ impl<D: Device> Device for Inject<D> {
         }
         match self.faults.next(&io) {
             Some((fault, bytes)) => self.meet(now, io, fault, &bytes, arena),
-            None => self.pass(now, io, Flying { io, flip: None, copy: None, due: now, error: None }, arena),
+            None => self.pass(now, io, Flying { io, flip: None, copy: None, into: None, due: now, error: None }, arena),
         }
     }
 
@@ -203,6 +248,9 @@ impl<D: Device> Device for Inject<D> {
 
     fn poll(&mut self, now: Time, arena: &mut Arena, done: &mut Vec<Done>) {
         self.come_back(now);
+        if self.hung.iter().any(|hung| hung.due <= now) {
+            self.begin_hung(now, arena);
+        }
         let mut fetched = std::mem::take(&mut self.fetched);
         self.inner.poll(now, arena, &mut fetched);
         for it in fetched.drain(..) {
@@ -215,7 +263,8 @@ impl<D: Device> Device for Inject<D> {
     }
 
     fn next_event(&self) -> Option<Time> {
-        self.held.iter().map(|(due, ..)| *due).chain(self.inner.next_event()).min()
+        let hung = self.hung.iter().map(|hung| hung.due);
+        self.held.iter().map(|(due, ..)| *due).chain(hung).chain(self.inner.next_event()).min()
     }
 
     fn geometry(&self) -> Geometry {

@@ -3,6 +3,8 @@
 
 mod delay;
 mod inject;
+mod patience;
 
 pub use delay::Delay;
 pub use inject::{ALWAYS_PPM, Fault, Faults, Inject, Rule, SpecError};
+pub use patience::Patience;

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use flashfront_device::Rng;
 use flashfront_device::real::Prefer;
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, RamDisk, RamSpec, SsdSpec};
-use flashfront_device::wrap::{Delay, Faults, Inject};
+use flashfront_device::wrap::{Delay, Faults, Inject, Patience};
 use flashfront_engine::{DeviceError, Memory, Op, Span, Token};
 
 use crate::rig::{Rig, file, folder, pattern};
@@ -200,6 +200,14 @@ devices! {
         let device = reactor.open(&file(folder.path(), "disk", SIZE), Access::Exclusive).unwrap();
         let stalls = "stall,p=0.01,hold=2ms".parse().unwrap();
         suite(Rig::new(Inject::new(device, stalls), Some(reactor)));
+    },
+    patience: suite(Rig::new(Patience::new(ram(512), Some(1_000_000_000), 16), None)),
+    patience_real: {
+        use flashfront_device::real::{Access, Reactor};
+        let folder = folder();
+        let reactor = Reactor::new(Prefer::Auto).unwrap();
+        let device = reactor.open(&file(folder.path(), "disk", SIZE), Access::Exclusive).unwrap();
+        suite(Rig::new(Patience::new(device, Some(3_600_000_000_000), 16), Some(reactor)));
     },
     delay_ssd_real: {
         use flashfront_device::real::{Access, Reactor};

@@ -35,7 +35,7 @@ pub(crate) struct Run {
     pub(crate) versions: Vec<(u32, u32)>,
     pub(crate) buf: Option<Buf>,
     /// Which member of a mirrored cache it is read from.
-    device: DeviceId,
+    pub(crate) device: DeviceId,
     pending: u32,
     result: Result<(), DeviceError>,
     /// Of its origin, when its write began.
@@ -237,8 +237,11 @@ impl Lane {
         if let Err(error) = result {
             cx.origin_failed(Op::Write, self.runs[run].first, u64::from(blocks), error);
             cx.shared.up.push(Up::DestageFailed { origin, error });
-            self.go_alone_if_bridged(run);
-            self.break_in_two(run);
+            // An origin that hangs refuses no block of the run more than another.
+            if error != DeviceError::TimedOut {
+                self.go_alone_if_bridged(run);
+                self.break_in_two(run);
+            }
             self.drop_run(run, Some(error), cx);
             return;
         }

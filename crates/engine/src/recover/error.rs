@@ -81,6 +81,10 @@ impl fmt::Display for OpenError {
                 "lane {lane}: the newest checkpoint is damaged: there are commits of opening {epoch}, which the older \
                  one knows nothing of; `flashfront repair` salvages what is left"
             ),
+            Self::Read { offset, error: DeviceError::TimedOut } => write!(
+                f,
+                "the cache device did not answer a read at byte {offset} in time; see `dmesg`, and start again when it answers"
+            ),
             Self::Read { offset, error } => write!(
                 f,
                 "can't read the cache device at byte {offset}: {error:?}; `flashfront repair` salvages what can be read"

@@ -34,6 +34,12 @@ pub enum Fault {
         /// How long.
         hold_ns: u64,
     },
+    /// Nothing is done before this time is over; then it is done rightly, with the memory that it was given. If it is given up
+    /// meanwhile ([`crate::wrap::Patience`]), a write lands late.
+    Hang {
+        /// How long.
+        hold_ns: u64,
+    },
     /// Only the first part is done, perhaps nothing; then an error.
     Short,
     /// One bit flips on the way: of what is read, or of what is written.
@@ -57,8 +63,9 @@ impl Fault {
             Self::Error(DeviceError::ReadOnly) => "readonly",
             Self::Error(DeviceError::Unsupported) => "unsupported",
             Self::Gone { .. } | Self::Error(DeviceError::Gone) => "gone",
-            Self::Timeout { .. } => "timeout",
+            Self::Timeout { .. } | Self::Error(DeviceError::TimedOut) => "timeout",
             Self::Stall { .. } => "stall",
+            Self::Hang { .. } => "hang",
             Self::Short => "short",
             Self::Flip => "flip",
             Self::Rot => "rot",
@@ -71,7 +78,7 @@ impl Fault {
     #[must_use]
     pub const fn can_hit(self, op: Op) -> bool {
         match self {
-            Self::Error(_) | Self::Gone { .. } | Self::Timeout { .. } | Self::Stall { .. } => true,
+            Self::Error(_) | Self::Gone { .. } | Self::Timeout { .. } | Self::Stall { .. } | Self::Hang { .. } => true,
             Self::Short => !matches!(op, Op::Flush | Op::Map),
             Self::Flip | Self::Misdirect => matches!(op, Op::Read | Op::Write),
             Self::Rot => matches!(op, Op::Read),

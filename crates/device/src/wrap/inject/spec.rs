@@ -11,9 +11,9 @@ use flashfront_engine::{DeviceError, Op};
 
 use super::{ALWAYS_PPM, Fault, Faults, Rule};
 
-/// How long a timeout or a stall lasts if nothing is said: what Linux gives a SCSI disk.
+/// How long a timeout, a stall or a hang lasts if nothing is said: what Linux gives a SCSI disk.
 const HOLD_NS: u64 = 30_000_000_000;
-const FAULTS: &str = "eio, nospace, readonly, unsupported, gone, timeout, stall, short, flip, rot, misdirect, lost";
+const FAULTS: &str = "eio, nospace, readonly, unsupported, gone, timeout, stall, hang, short, flip, rot, misdirect, lost";
 const OPS: [(&str, Op); 5] =
     [("read", Op::Read), ("write", Op::Write), ("flush", Op::Flush), ("discard", Op::Discard), ("zero", Op::Zero)];
 
@@ -96,6 +96,7 @@ fn rule(text: &str) -> Result<Rule, SpecError> {
         "gone" => Fault::Gone { for_ns: None },
         "timeout" => Fault::Timeout { hold_ns: HOLD_NS },
         "stall" => Fault::Stall { hold_ns: HOLD_NS },
+        "hang" => Fault::Hang { hold_ns: HOLD_NS },
         "short" => Fault::Short,
         "flip" => Fault::Flip,
         "rot" => Fault::Rot,
@@ -128,7 +129,9 @@ fn rule(text: &str) -> Result<Rule, SpecError> {
             Some(("after", value)) => rule.after = number("after", value)?,
             Some(("times", value)) => rule.times = number("times", value)?.max(1),
             Some(("hold", value)) => match &mut rule.fault {
-                Fault::Timeout { hold_ns } | Fault::Stall { hold_ns } => *hold_ns = time("hold", value)?,
+                Fault::Timeout { hold_ns } | Fault::Stall { hold_ns } | Fault::Hang { hold_ns } => {
+                    *hold_ns = time("hold", value)?
+                }
                 _ => return Err(senseless()),
             },
             Some(("for", value)) => match &mut rule.fault {

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Buffers whose memory the kernel may still use although their I/O was given up.
+//!
+//! From then on the buffer has other memory under the same name, a *stand-in* with the same bytes: whoever has the buffer
+//! goes on with it, and what the kernel reads or writes late meets nobody (test: `a_late_read_changes_no_buffer`).
+//! Its own memory serves nobody before the last such I/O has really ended: a buffer that is freed earlier is
+//! kept until then. What is kept doesn't count to the arena's bound, up to as much again.
+
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use flashfront_engine::{Buf, Memory, Span};
+
+use super::{Arena, Chunk, UNIT_BITS, number_of};
+
+#[derive(Debug)]
+struct Entry {
+    stand_in: Arc<Chunk>,
+    /// I/Os that were given up and have not ended.
+    late: u32,
+    /// Its owner wants no more of it.
+    freed: bool,
+}
+
+/// Which buffers of an arena are in quarantine. The arena and all that borrow from it share it.
+#[derive(Debug, Default)]
+pub(super) struct Quarantine {
+    /// How many there are, so that nobody takes the lock while there are none.
+    count: AtomicUsize,
+    entries: Mutex<BTreeMap<u32, Entry>>,
+}
+
+impl Quarantine {
+    /// Whoever is handed a buffer is handed it after it was put here, so no order of memory is needed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<u32, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The memory that stands in for a buffer.
+    pub(super) fn stand_in(&self, buf: Buf) -> Option<Arc<Chunk>> {
+        if self.is_empty() {
+            return None;
+        }
+        self.entries().get(&buf.0).map(|entry| Arc::clone(&entry.stand_in))
+    }
+
+    fn put(&self, buf: Buf, stand_in: Arc<Chunk>) {
+        let mut entries = self.entries();
+        let late = entries.get(&buf.0).map_or(0, |entry| entry.late);
+        // An older stand-in that the kernel has too is held by its I/O.
+        entries.insert(buf.0, Entry { stand_in, late: late + 1, freed: false });
+        self.count.store(entries.len(), Ordering::Relaxed);
+    }
+
+    /// One of its I/Os has ended; says whether the buffer waits to be freed.
+    fn release(&self, buf: Buf) -> bool {
+        let mut entries = self.entries();
+        let entry = entries.get_mut(&buf.0).expect("bug: an I/O ends late whose buffer is in no quarantine");
+        entry.late -= 1;
+        entry.late == 0 && entry.freed
+    }
+
+    /// Whether a buffer that is freed must be kept. If not, it has its own memory again.
+    pub(super) fn keeps(&self, buf: Buf) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let mut entries = self.entries();
+        match entries.get_mut(&buf.0) {
+            None => return false,
+            Some(entry) if entry.late > 0 => {
+                debug_assert!(!entry.freed, "bug: {buf:?} is freed twice");
+                entry.freed = true;
+                return true;
+            }
+            Some(_) => {}
+        }
+        entries.remove(&buf.0);
+        self.count.store(entries.len(), Ordering::Relaxed);
+        false
+    }
+
+    /// Buffers that were freed, and that nothing keeps any more.
+    pub(super) fn returned(&self) -> Vec<Buf> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let entries = self.entries();
+        entries.iter().filter(|(_, it)| it.late == 0 && it.freed).map(|(buf, _)| Buf(*buf)).collect()
+    }
+
+    /// Chunks in which freed buffers are kept.
+    pub(super) fn chunks_kept(&self) -> usize {
+        if self.is_empty() {
+            return 0;
+        }
+        let mut chunks: Vec<u32> =
+            self.entries().iter().filter(|(_, it)| it.freed).map(|(buf, _)| buf >> UNIT_BITS).collect();
+        chunks.dedup();
+        chunks.len()
+    }
+}
+
+impl Arena {
+    fn quarantine_of(&self, buf: Buf) -> &Quarantine {
+        if self.place_of(buf) < self.uses.len() { &self.quarantine } else { self.borrowed.quarantine(number_of(buf)) }
+    }
+
+    /// The kernel may go on to use the memory of a buffer, of which an I/O was given up: gives the buffer other memory,
+    /// with the same bytes. To be called once for each such I/O; [`Arena::release`] tells of its end.
+    ///
+    /// # Panics
+    /// If there is no memory at all.
+    pub fn quarantine(&mut self, buf: Buf) {
+        let class = self.chunk_of(buf).1.class();
+        let bytes = super::class_bytes(usize::from(class)) as usize;
+        let stand_in = Arc::new(Chunk::map(false).expect("4 MiB of addresses"));
+        stand_in.set_class(class);
+        let old = self.ptr(Span::new(buf, 0, bytes as u32));
+        // SAFETY: the buffer's memory and a new mapping that is at least as long. The kernel may be writing to the
+        // former: what is copied there is read by nobody before it was written anew.
+        unsafe { stand_in.ptr().copy_from_nonoverlapping(old, bytes) };
+        self.quarantine_of(buf).put(buf, stand_in);
+    }
+
+    /// An I/O has ended for which [`Arena::quarantine`] was called.
+    pub fn release(&mut self, buf: Buf) {
+        if !self.quarantine_of(buf).release(buf) {
+            return;
+        }
+        // The buffer of another thread's arena is freed by that thread, when it wants memory.
+        if self.place_of(buf) < self.uses.len() || self.is_of_lane(buf) {
+            self.free(buf);
+        }
+    }
+
+    /// Memory of a buffer as a device in the kernel has it: kept, whatever becomes of the buffer.
+    pub(crate) fn grip(&self, span: Span) -> Grip {
+        Grip { at: self.ptr(span), len: span.len, _chunk: Arc::clone(&self.chunk_of(span.buf()).1) }
+    }
+}
+
+/// A piece of memory that an I/O keeps, as the kernel does, also after the I/O was given up.
+#[derive(Clone, Debug)]
+pub(crate) struct Grip {
+    at: NonNull<u8>,
+    len: u32,
+    _chunk: Arc<Chunk>,
+}
+
+// SAFETY: plain memory, which `_chunk` keeps.
+unsafe impl Send for Grip {}
+
+impl Grip {
+    /// What is there now.
+    pub(crate) fn read(&self, into: &mut [u8]) {
+        assert_eq!(into.len(), self.len as usize, "bug: a grip of another length");
+        // SAFETY: `len` bytes at `at` are in the chunk, which is kept.
+        unsafe { self.at.copy_to_nonoverlapping(NonNull::from(into).cast(), self.len as usize) };
+    }
+
+    /// Changes it, as a device does.
+    pub(crate) fn write(&self, from: &[u8]) {
+        assert_eq!(from.len(), self.len as usize, "bug: a grip of another length");
+        // SAFETY: as above.
+        unsafe { self.at.copy_from_nonoverlapping(NonNull::from(from).cast(), self.len as usize) };
+    }
+}
