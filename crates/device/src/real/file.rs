@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use super::error::OpenError;
 use super::holder::who_has;
 use super::lock::{Access, Identity, lock, sysfs};
+use super::placement::Placement;
 use super::storage::guard::{self, Guard, Refused};
 use super::storage::{Storage, Store};
 use crate::Geometry;
@@ -40,6 +41,7 @@ pub struct DeviceFile {
     geometry: Geometry,
     identity: Identity,
     is_block: bool,
+    placement: Placement,
     notice: Option<String>,
     storage: Storage,
     /// Locks on what lies below.
@@ -72,8 +74,9 @@ impl DeviceFile {
         let notice = notice(path, direct.is_some(), locked);
         let rotational = is_block.then(|| rotational(&file)).flatten();
         let geometry = Geometry { size_bytes, logical_block_bytes: direct.unwrap_or(512), rotational };
+        let placement = Placement::of(&file, is_block);
         let path = path.into();
-        Ok(Self { file, path, access, geometry, identity, is_block, notice, storage, _below: below })
+        Ok(Self { file, path, access, geometry, identity, is_block, placement, notice, storage, _below: below })
     }
 
     /// What it is.
@@ -110,6 +113,17 @@ impl DeviceFile {
     #[must_use]
     pub fn is_block_device(&self) -> bool {
         self.is_block
+    }
+
+    /// How many I/Os it takes at a time without letting another one wait in the kernel.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        self.placement.places
+    }
+
+    /// Whether its I/O may sleep in the system call that starts it, so that threads of its own do it.
+    pub(super) fn is_by_threads(&self) -> bool {
+        self.placement.by_threads
     }
 
     /// What the operator should know about it, if anything.

@@ -16,6 +16,7 @@ mod holder;
 mod holes;
 mod job;
 mod lock;
+mod placement;
 mod reactor;
 mod spin;
 mod storage;

@@ -14,7 +14,7 @@ use super::error::OpenError;
 use super::file::DeviceFile;
 use super::job::Job;
 use super::lock::Access;
-use super::threads::{Threads, WORKERS};
+use super::threads::Threads;
 use super::uring::Uring;
 use crate::{Arena, Chunk, Device, DeviceIo, Done, Geometry};
 
@@ -112,7 +112,7 @@ impl Reactor {
     }
 
     fn threads(notice: Option<String>) -> Result<Self, ReactorError> {
-        let threads = Threads::new(WORKERS).map_err(ReactorError::Threads)?;
+        let threads = Threads::new().map_err(ReactorError::Threads)?;
         Ok(Self::with(Backend::Threads(threads), "threads", notice))
     }
 
@@ -141,7 +141,7 @@ impl Reactor {
         });
         shared.ended[number] = Some(Vec::new());
         let fixed_file = match &mut shared.backend {
-            Backend::Uring(uring) => uring.register(number as u32, &file),
+            Backend::Uring(uring) => !file.is_by_threads() && uring.register(number as u32, &file),
             Backend::Threads(_) => false,
         };
         drop(shared);
@@ -189,6 +189,15 @@ impl Reactor {
             Backend::Uring(uring) => uring.unregister_chunk(number, chunk),
             // A worker holds a chunk only as long as its job.
             Backend::Threads(_) => {}
+        }
+    }
+
+    /// From now on nobody waits for what is in flight: not when a device or this is dropped. For an end beside a device that
+    /// hangs; memory and files of such I/O are kept until the process has ended.
+    pub fn abandon(&self) {
+        match &mut locked(&self.shared).backend {
+            Backend::Uring(uring) => uring.abandon(),
+            Backend::Threads(threads) => threads.abandon(),
         }
     }
 
@@ -288,10 +297,9 @@ impl Device for RealDevice {
 impl Drop for RealDevice {
     fn drop(&mut self) {
         let mut shared = locked(&self.shared);
-        if self.fixed_file
-            && let Backend::Uring(uring) = &mut shared.backend
-        {
-            uring.unregister(self.number);
+        match &mut shared.backend {
+            Backend::Uring(uring) => uring.close(self.number, self.fixed_file),
+            Backend::Threads(threads) => threads.close(self.number),
         }
         // With I/O in flight the number is never used again: its completions must not be taken
         // for those of a device opened later.

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! I/O by a pool of threads, for where io_uring is forbidden (containers' seccomp profiles).
+//! I/O by threads: for where io_uring is forbidden (containers' seccomp profiles), and for devices whose I/O may sleep in
+//! the system call that starts it, with io_uring too ([`super::placement`]).
 //!
-//! Each worker does one job at a time with plain system calls. An eventfd tells the pump that
-//! something has ended. Slower than io_uring by two context switches per I/O, same results.
+//! Each device has workers of its own, so that one that hangs keeps nobody else waiting. They are started as they are
+//! wanted. Each does one job at a time with plain system calls. An eventfd tells the pump that something has ended.
+//! Slower than io_uring by two context switches per I/O, same results.
 #![expect(unsafe_code, reason = "I/O on the arena's memory")]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use flashfront_engine::DeviceError;
@@ -21,31 +22,45 @@ use super::extents;
 use super::job::{Job, Step};
 use crate::Done;
 
-/// Enough to keep an SSD busy (they saturate at 16 to 32 I/Os in flight); each costs 128 KiB of
+/// Workers of a device, at most. Enough to keep an SSD busy (they saturate at 16 to 32 I/Os in flight); each costs 128 KiB of
 /// stack address space.
 pub(super) const WORKERS: usize = 32;
 const STACK_BYTES: usize = 128 << 10;
 
-/// A pool of workers.
+/// The workers of all devices of a reactor.
 #[derive(Debug)]
 pub(super) struct Threads {
-    pool: Arc<Pool>,
-    workers: Vec<JoinHandle<()>>,
+    ended: Arc<Ended>,
+    /// By the number of the device.
+    queues: BTreeMap<u32, Arc<Queue>>,
+    /// What is being done is not waited for at the end.
+    abandoned: bool,
 }
 
+/// What has been done.
 #[derive(Debug)]
-struct Pool {
-    todo: Mutex<Todo>,
-    /// Signalled when `todo` has changed.
-    changed: Condvar,
+struct Ended {
     done: Mutex<Vec<(u32, Done)>>,
     /// Readable while `done` is not empty.
     wake: OwnedFd,
 }
 
+/// What one device is to do.
+#[derive(Debug)]
+struct Queue {
+    todo: Mutex<Todo>,
+    /// Signalled when `todo` has changed.
+    changed: Condvar,
+    ended: Arc<Ended>,
+}
+
 #[derive(Debug, Default)]
 struct Todo {
     jobs: VecDeque<Job>,
+    /// Workers there are, and how many of them wait for a job.
+    workers: usize,
+    idle: usize,
+    /// No more jobs will come.
     stopping: bool,
 }
 
@@ -55,44 +70,48 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Threads {
-    /// So many workers.
-    pub(super) fn new(workers: usize) -> io::Result<Self> {
+    /// No workers yet.
+    pub(super) fn new() -> io::Result<Self> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let pool = Pool { todo: Mutex::default(), changed: Condvar::new(), done: Mutex::default(), wake };
-        let mut threads = Self { pool: Arc::new(pool), workers: Vec::with_capacity(workers) };
-        for number in 0..workers {
-            let pool = threads.pool.clone();
-            let builder = std::thread::Builder::new().name(format!("io-{number}")).stack_size(STACK_BYTES);
-            // On failure `threads` is dropped, which ends those already started.
-            threads.workers.push(builder.spawn(move || pool.work())?);
-        }
-        Ok(threads)
+        let ended = Arc::new(Ended { done: Mutex::default(), wake });
+        Ok(Self { ended, queues: BTreeMap::new(), abandoned: false })
     }
 
     /// Readable while there is something to [`Threads::reap`].
     pub(super) fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.pool.wake.as_fd()
+        self.ended.wake.as_fd()
     }
 
     pub(super) fn start(&mut self, jobs: impl Iterator<Item = Job>) {
-        let mut todo = locked(&self.pool.todo);
-        let before = todo.jobs.len();
-        todo.jobs.extend(jobs);
-        let added = todo.jobs.len() - before;
-        drop(todo);
-        for _ in 0..added.min(self.workers.len()) {
-            self.pool.changed.notify_one();
+        for job in jobs {
+            let queue = self.queues.entry(job.device).or_insert_with(|| {
+                let ended = Arc::clone(&self.ended);
+                Arc::new(Queue { todo: Mutex::default(), changed: Condvar::new(), ended })
+            });
+            queue.push(job);
+        }
+    }
+
+    /// Ends the workers of a device when they have done what it was given.
+    pub(super) fn close(&mut self, device: u32) {
+        if let Some(queue) = self.queues.remove(&device) {
+            queue.stop();
         }
     }
 
     /// Everything that has ended since the last call; clears the eventfd.
     pub(super) fn reap(&mut self) -> Vec<(u32, Done)> {
-        let mut done = locked(&self.pool.done);
+        let mut done = locked(&self.ended.done);
         if !done.is_empty() {
             // Can't fail: signalled under the same lock.
-            let _ = rustix::io::read(&self.pool.wake, &mut [0; 8]);
+            let _ = rustix::io::read(&self.ended.wake, &mut [0; 8]);
         }
         std::mem::take(&mut *done)
+    }
+
+    /// From now on nobody waits for what is being done.
+    pub(super) const fn abandon(&mut self) {
+        self.abandoned = true;
     }
 
     /// Sleeps until something has ended, `watched` is readable or the time is over. Says whether
@@ -114,46 +133,96 @@ impl Threads {
 impl Drop for Threads {
     /// Waits for the jobs being done; those not begun are dropped.
     fn drop(&mut self) {
-        {
-            let mut todo = locked(&self.pool.todo);
-            todo.stopping = true;
-            todo.jobs.clear();
+        for queue in self.queues.values() {
+            locked(&queue.todo).jobs.clear();
+            queue.stop();
         }
-        self.pool.changed.notify_all();
-        for worker in self.workers.drain(..) {
-            // A panic of the worker has been printed already; there is nobody to pass it to.
-            let _ = worker.join();
+        if !self.abandoned {
+            self.queues.values().for_each(|queue| queue.wait_for_workers());
         }
     }
 }
 
-impl Pool {
+impl Queue {
+    fn push(self: &Arc<Self>, job: Job) {
+        let mut todo = locked(&self.todo);
+        todo.jobs.push_back(job);
+        // Each job that nobody has taken yet has a worker that waits for one, or gets a new one.
+        if todo.jobs.len() <= todo.idle {
+            return self.changed.notify_one();
+        }
+        if todo.workers == WORKERS {
+            return;
+        }
+        let queue = Arc::clone(self);
+        let builder = std::thread::Builder::new().name("io".to_owned()).stack_size(STACK_BYTES);
+        if builder.spawn(move || queue.work()).is_ok() {
+            todo.workers += 1;
+        } else if todo.workers == 0
+            && let Some(job) = todo.jobs.pop_back()
+        {
+            // The kernel is out of threads, and none is there that could do it later.
+            self.ended.push(job, Err(DeviceError::Io));
+        }
+    }
+
+    fn stop(&self) {
+        locked(&self.todo).stopping = true;
+        self.changed.notify_all();
+    }
+
+    fn wait_for_workers(&self) {
+        let mut todo = locked(&self.todo);
+        while todo.workers > 0 {
+            todo = self.changed.wait(todo).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     fn work(&self) {
+        // Also when it panics.
+        let _worker = Worker(self);
         while let Some(mut job) = self.next() {
             let result = run(&mut job);
-            let entry = (job.device, Done { token: job.token, result });
-            // File and memory are let go of before anybody hears of the end.
-            drop(job);
-            let mut done = locked(&self.done);
-            done.push(entry);
-            if done.len() == 1 {
-                // Under the lock, so that the eventfd is readable exactly while the list is not
-                // empty. Fails only if the counter is at 2^64 - 2.
-                let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-            }
+            self.ended.push(job, result);
         }
     }
 
     fn next(&self) -> Option<Job> {
         let mut todo = locked(&self.todo);
         loop {
-            if todo.stopping {
-                return None;
-            }
             if let Some(job) = todo.jobs.pop_front() {
                 return Some(job);
             }
+            if todo.stopping {
+                return None;
+            }
+            todo.idle += 1;
             todo = self.changed.wait(todo).unwrap_or_else(PoisonError::into_inner);
+            todo.idle -= 1;
+        }
+    }
+}
+
+struct Worker<'a>(&'a Queue);
+
+impl Drop for Worker<'_> {
+    fn drop(&mut self) {
+        locked(&self.0.todo).workers -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Ended {
+    fn push(&self, job: Job, result: Result<(), DeviceError>) {
+        let entry = (job.device, Done { token: job.token, result });
+        // File and memory are let go of before anybody hears of the end.
+        drop(job);
+        let mut done = locked(&self.done);
+        done.push(entry);
+        if done.len() == 1 {
+            // Under the lock, so that the eventfd is readable exactly while the list is not
+            // empty. Fails only if the counter is at 2^64 - 2.
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
     }
 }

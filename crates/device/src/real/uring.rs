@@ -30,7 +30,7 @@ use crate::arena::Pin;
 use crate::{CHUNK_BYTES, Chunk, Done};
 
 const SUBMISSIONS: u32 = 256;
-const COMPLETIONS: u32 = 1024;
+const COMPLETIONS: u32 = 2048;
 /// Jobs in flight; two entries are left for the watches.
 const JOBS_MAX: usize = COMPLETIONS as usize - 2;
 /// `user_data` of the watch on the caller's descriptor, and of the one on the side thread's.
@@ -39,6 +39,9 @@ const WATCH_SIDE: u64 = u64::MAX - 1;
 /// Chunks that can be registered: 16 GiB of arena. What lies beyond uses the plain opcodes.
 const CHUNKS_MAX: u32 = 4096;
 const FILES_MAX: u32 = 64;
+/// Workers of the kernel's, for what can't be done while it is submitted: flushes, and whatever would sleep. All devices share them, so there
+/// are as many as there can be jobs: one that hangs leaves some to the others. The kernel starts them as they are wanted.
+const IO_WORKERS_MAX: u32 = JOBS_MAX as u32;
 /// Bytes of I/O after which a chunk is registered. That pins all of it, touched or not, and takes up to 1.9 ms;
 /// until then each I/O pins its own pages, which is as much for 16 MiB (0.3 us for 4 KiB, 37 us for 1 MiB; 2
 /// shared cores, Linux 6.18). So a daemon with little to do stays small.
@@ -68,17 +71,18 @@ pub(super) struct Uring {
     buffers: bool,
     /// Chunks by number.
     chunks: Vec<Known>,
-    /// One thread for what only a thread can wait for (BLKDISCARD, and where there are holes).
+    /// For what only a thread can wait for: BLKDISCARD, where there are holes, and devices whose I/O may sleep while it is started.
     side: Threads,
     side_in_flight: usize,
     watching_side: bool,
+    abandoned: bool,
 }
 
 impl Uring {
     /// A ring with the best flags this kernel knows. `fixed` = register files and buffers.
     pub(super) fn new(fixed: bool) -> io::Result<Self> {
         let ring = build()?;
-        let side = Threads::new(1)?;
+        let side = Threads::new()?;
         let files = fixed && ring.submitter().register_files_sparse(FILES_MAX).is_ok();
         let buffers = fixed && ring.submitter().register_buffers_sparse(CHUNKS_MAX).is_ok();
         Ok(Self {
@@ -96,6 +100,7 @@ impl Uring {
             side,
             side_in_flight: 0,
             watching_side: false,
+            abandoned: false,
         })
     }
 
@@ -104,9 +109,19 @@ impl Uring {
         self.files && device < FILES_MAX && self.update_file(device, file.file().as_raw_fd())
     }
 
-    pub(super) fn unregister(&mut self, device: u32) {
-        // If refused, the file stays open until the ring is closed: harmless but for its lock.
-        self.update_file(device, -1);
+    /// A device gives no more jobs.
+    pub(super) fn close(&mut self, device: u32, registered: bool) {
+        if registered {
+            // If refused, the file stays open until the ring is closed: harmless but for its lock.
+            self.update_file(device, -1);
+        }
+        self.side.close(device);
+    }
+
+    /// From now on nobody waits for what is in flight.
+    pub(super) const fn abandon(&mut self) {
+        self.abandoned = true;
+        self.side.abandon();
     }
 
     fn update_file(&mut self, device: u32, fd: RawFd) -> bool {
@@ -115,7 +130,14 @@ impl Uring {
 
     /// Takes jobs; [`Uring::wait`] hands them to the kernel.
     pub(super) fn start(&mut self, jobs: impl Iterator<Item = Job>) {
-        self.backlog.extend(jobs);
+        for job in jobs {
+            if job.file.is_by_threads() {
+                self.side_in_flight += 1;
+                self.side.start(std::iter::once(job));
+            } else {
+                self.backlog.push_back(job);
+            }
+        }
         self.fill();
     }
 
@@ -305,6 +327,8 @@ impl Uring {
     fn enable(&mut self) {
         if !std::mem::replace(&mut self.enabled, true) {
             self.ring.submitter().register_enable_rings().expect("a ring made disabled can be enabled");
+            // Before Linux 5.15 there are four for each processor, and a device that hangs may have them all.
+            let _ = self.ring.submitter().register_iowq_max_workers(&mut [IO_WORKERS_MAX, 0]);
         }
     }
 
@@ -376,6 +400,10 @@ impl Drop for Uring {
     /// Waits for what the kernel has; what it has not got is dropped.
     fn drop(&mut self) {
         self.backlog.clear();
+        if self.abandoned && self.in_flight() > 0 {
+            // What the kernel may still use is never given back.
+            return;
+        }
         while self.enabled && self.in_flight() > 0 {
             match self.ring.submit_and_wait(1).map_err(|error| Errno::from_io_error(&error)) {
                 Ok(_) | Err(Some(Errno::INTR | Errno::AGAIN | Errno::BUSY)) => self.reap(&mut |_, _| {}),
