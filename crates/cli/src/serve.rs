@@ -145,11 +145,18 @@ pub(crate) struct Serve {
     /// Take all RAM for payload in pages of 2 MiB, not only large buffers: more RAM for a daemon with little to do.
     #[arg(long)]
     huge_pages: bool,
+    /// How long each device may take for a read, write or flush before it counts as hanging; 0s = for ever
+    /// [default: 35s for cache devices, 120s for origins].
+    ///
+    /// A cache device that hangs fails, or is left out of a mirrored cache. What is asked of an origin that hangs is
+    /// answered with an error, until it answers again. For all devices, whatever times the file has for them.
+    #[arg(long, value_name = "TIME")]
+    device_timeout: Option<Age>,
     /// Make a device faulty, to test alarms: cache:FAULTS, mirror:FAULTS or origin:FAULTS, as in "cache:eio,op=read,p=0.001".
     ///
-    /// FAULTS are rules separated by `;`. A rule is one of eio, nospace, unsupported, gone, timeout, stall, short,
+    /// FAULTS are rules separated by `;`. A rule is one of eio, nospace, unsupported, gone, timeout, stall, hang, short,
     /// flip, rot, misdirect, lost, and conditions separated by `,`: op=read|write|flush|discard|zero,
-    /// at=BYTES..BYTES, p=PROBABILITY, after=N, times=N, hold=TIME (timeout, stall), for=TIME (gone). A rule
+    /// at=BYTES..BYTES, p=PROBABILITY, after=N, times=N, hold=TIME (timeout, stall, hang), for=TIME (gone). A rule
     /// seed=N makes chance repeatable. Once for each device. NEVER for data that you need.
     #[arg(long, value_name = "DEVICE:FAULTS")]
     inject: Vec<Injection>,
@@ -228,7 +235,7 @@ impl Serve {
                         misused!("--mode and --name need a volume; give --origin PATH")
                     };
                     let name = self.name.unwrap_or_else(|| "data".to_owned());
-                    config.volumes.push(Volume { name, origin, mode: self.mode });
+                    config.volumes.push(Volume { name, origin, mode: self.mode, device_timeout: None });
                 }
                 [volume] => {
                     volume.origin = self.origin.unwrap_or_else(|| volume.origin.clone());
@@ -262,6 +269,9 @@ impl Serve {
         }
         config.accept_changed_origin = self.accept_changed_origin;
         config.mirror = self.mirror.or(config.mirror);
+        if let Some(timeout) = self.device_timeout {
+            config.set_device_timeout(timeout);
+        }
         config.without_mirror = self.without_mirror;
         config.without_cache = self.without_cache;
         config.accept_missing_dirty_data = self.accept_missing_dirty_data;
@@ -320,7 +330,10 @@ mod tests {
     #[test]
     fn flags_alone_are_enough() {
         let config = config(&LEAST).unwrap();
-        assert_eq!(config.volumes, [Volume { name: "data".to_owned(), origin: "/o".into(), mode: None }]);
+        assert_eq!(
+            config.volumes,
+            [Volume { name: "data".to_owned(), origin: "/o".into(), mode: None, device_timeout: None }]
+        );
         assert_eq!(config.listeners.len(), 1);
     }
 

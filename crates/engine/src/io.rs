@@ -165,6 +165,7 @@ impl fmt::Display for DeviceError {
             Self::ReadOnly => "it takes no writes any more (EROFS)",
             Self::Unsupported => "it does not know this operation (EOPNOTSUPP)",
             Self::Gone => "the device is gone (ENODEV)",
+            Self::TimedOut => "it does not answer (ETIMEDOUT)",
         })
     }
 }

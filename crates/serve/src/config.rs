@@ -18,6 +18,7 @@ use crate::frontend::nbd::Listen;
 
 mod check;
 mod error;
+mod timeouts;
 mod units;
 
 #[cfg(test)]
@@ -25,6 +26,7 @@ mod tests;
 
 pub(crate) use check::name_is_usable;
 pub use error::ConfigError;
+pub use timeouts::{CACHE_TIMEOUT, ORIGIN_TIMEOUT};
 pub use units::{Age, DirtyLimit, FlashBudget, Size, UnitError};
 
 /// A complete, commented config file: every key with unit, default and reason.
@@ -54,6 +56,16 @@ pub struct Config {
     /// will not come back. A flag only.
     #[serde(skip)]
     pub without_mirror: bool,
+    /// How long each device may take for an I/O, if it has no time of its own; 0 = for ever. By default [`CACHE_TIMEOUT`]
+    /// and [`ORIGIN_TIMEOUT`].
+    #[serde(default)]
+    pub device_timeout: Option<Age>,
+    /// The same, for `cache`.
+    #[serde(default)]
+    pub cache_device_timeout: Option<Age>,
+    /// The same, for the mirror, also one that is added later.
+    #[serde(default)]
+    pub mirror_device_timeout: Option<Age>,
     /// Where `status`, `set` and `drain` reach the daemon.
     #[serde(default = "control_path")]
     pub control: PathBuf,
@@ -117,6 +129,9 @@ pub struct Volume {
     /// The mode to set at start; the one in the superblock stays if there is none.
     #[serde(default, with = "mode_option")]
     pub mode: Option<Mode>,
+    /// How long the origin may take for an I/O; 0 = for ever. By default [`Config::device_timeout`].
+    #[serde(default)]
+    pub device_timeout: Option<Age>,
 }
 
 /// A place where clients connect, and what is spoken there.
@@ -265,6 +280,9 @@ impl Config {
             cache,
             mirror: None,
             without_mirror: false,
+            device_timeout: None,
+            cache_device_timeout: None,
+            mirror_device_timeout: None,
             control: control_path(),
             state: crate::failure::state_path(),
             http: None,

@@ -30,11 +30,13 @@ use crate::report::counted;
 use crate::stale::Change;
 
 mod answer;
+mod answered;
 mod buffers;
 mod changes;
 mod destage;
 mod end;
 mod error;
+mod hangs;
 mod limit;
 mod members;
 mod mirror;
@@ -45,6 +47,7 @@ mod tell;
 mod tests;
 mod without_cache;
 
+use answered::answered;
 use changes::remember;
 pub use destage::{DestageReport, destage};
 pub use error::ServeError;
@@ -139,7 +142,7 @@ pub enum Ended {
 pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     config.check()?;
     let tls = config.tls.as_ref().map(|files| Tls::load(&files.certificates, files.verify_peer)).transpose()?;
-    let opened = if config.without_cache { without_cache::open(config)? } else { open(config)? };
+    let opened = opened(config)?;
     let options = options(config, &opened)?;
     if config.listeners.iter().any(Listener::is_of_this_machine) {
         pressure::prepare();
@@ -186,6 +189,14 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     daemon.close(clean)
 }
 
+/// Opens the devices; an error names one that does not answer.
+fn opened(config: &Config) -> Result<Opened, ServeError> {
+    answered(config, |config| {
+        answered::find(config);
+        if config.without_cache { without_cache::open(config) } else { open(config) }
+    })?
+}
+
 /// The first write: from here on the cache is in use, by a new epoch. Returns a daemon to be replayed.
 fn begin<'a>(
     config: &'a Config,
@@ -213,10 +224,10 @@ fn begin<'a>(
     let unsettled = remember(config, &opened)?;
     let Opened { members, origins, superblock: before, .. } = opened;
     if !members.is_empty() {
-        if let Err((path, error)) = members::put(&members, &superblock) {
+        if let Err((path, error)) = members::put(config, &members, &superblock) {
             // Those that took it say again how the last run ended, as in `undo`; the one that didn't refuses again.
             (superblock.clean, superblock.failed) = (before.clean, before.failed);
-            let _ = members::write(&members, &mut superblock);
+            let _ = members::write(config, &members, &mut superblock);
             return Err(begin_failed(&members, path, error));
         }
         failure::forget(config.state.as_deref(), &superblock);
@@ -290,7 +301,9 @@ struct Daemon<'a> {
 
 impl Daemon<'_> {
     fn turn(&mut self) -> Result<(), ServeError> {
-        self.pump.turn(PATIENCE).map_err(failed("epoll"))
+        let turned = self.pump.turn(PATIENCE).map_err(failed("epoll"));
+        self.tell_hangs();
+        turned
     }
 
     /// Opens the engine; none if a stop was asked for meanwhile. Cut off before anything is served, the cache is left

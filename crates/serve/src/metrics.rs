@@ -164,12 +164,29 @@ pub fn encode(report: &StatusReport) -> String {
         Info::new([("version", report.version.clone()), ("backend", report.backend.clone())]),
     );
     volumes::register(report, &mut registry);
+    hangs(report, &mut registry);
     what_if(report, &mut registry);
     registry.register_collector(Box::new(Numbers(report.clone())));
     let mut text = String::new();
     // Writing to a String does not fail.
     let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
     text
+}
+
+/// Which devices hang.
+fn hangs(report: &StatusReport, registry: &mut Registry) {
+    let cache = Family::<[(&str, String); 1], Gauge>::default();
+    for device in &report.cache_devices {
+        let ios = device.hang.map_or(0, |hang| hang.ios);
+        cache.get_or_create(&[("path", device.path.clone())]).set(signed(ios));
+    }
+    registry.register("cache_hanging_ios", "I/Os that the cache device did not answer in time", cache);
+    let origins = Family::<[(&str, String); 1], Gauge>::default();
+    for volume in &report.volumes {
+        let ios = volume.origin_hang.map_or(0, |hang| hang.ios);
+        origins.get_or_create(&[("volume", volume.name.clone())]).set(signed(ios));
+    }
+    registry.register("volume_origin_hanging_ios", "I/Os that the volume's origin did not answer in time", origins);
 }
 
 /// What would be with other sizes of the cache, as shares and as multiples of what is with the present one.

@@ -7,13 +7,12 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use flashfront_device::real::{DeviceFile, Reactor};
-use flashfront_device::{Arena, Device, DeviceIo, Done};
-use flashfront_engine::{DeviceId, Effect, Effects, Engine, Event, Input, OriginId, Request, RequestId, Time};
+use flashfront_device::real::Reactor;
+use flashfront_device::{Arena, Device, DeviceIo, Done, Hang};
+use flashfront_engine::{Control, DeviceId, Effect, Effects, Engine, Event, Input, OriginId, Request, RequestId, Time};
 use mio::{Events, Poll, Token};
 
 use crate::control::ControlCall;
@@ -38,6 +37,17 @@ pub struct Devices {
     pub reactor: Reactor,
 }
 
+/// A device hangs, or no longer does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HangNews {
+    /// Which.
+    pub(crate) device: DeviceId,
+    /// How long it had not answered.
+    pub(crate) silent: Duration,
+    /// What it has not answered; none: it answers again.
+    pub(crate) hang: Option<Hang>,
+}
+
 /// The pump.
 pub struct Pump {
     engine: Engine,
@@ -45,6 +55,11 @@ pub struct Pump {
     devices: Devices,
     /// I/Os of each of them that have not ended.
     in_flight: Vec<u64>,
+    /// Since when each of them hangs.
+    hung_since: Vec<Option<Time>>,
+    /// Devices that hung when they were removed.
+    left: Vec<Box<dyn Device>>,
+    hangs: VecDeque<HangNews>,
     poll: Poll,
     events: Events,
     frontends: Vec<(Box<dyn Frontend>, TokenRange)>,
@@ -72,6 +87,9 @@ impl Pump {
             engine,
             arena,
             in_flight: vec![0; devices.all.len()],
+            hung_since: vec![None; devices.all.len()],
+            left: Vec::new(),
+            hangs: VecDeque::new(),
             devices,
             poll,
             events: Events::with_capacity(EVENTS_MAX),
@@ -130,19 +148,50 @@ impl Pump {
         at.map_or(0, |at| self.in_flight[at])
     }
 
-    /// Closes a device that the engine wants nothing of any more.
+    /// Closes a device that the engine wants nothing of any more; if it hangs, when it answers.
     pub(crate) fn remove(&mut self, id: DeviceId) {
         if let Some(at) = self.devices.all.iter().position(|(known, _)| *known == id) {
-            self.devices.all.remove(at);
+            let (_, device) = self.devices.all.remove(at);
             self.in_flight.remove(at);
+            if self.hung_since.remove(at).is_some() {
+                // The buffers of what it has not answered come back then.
+                self.left.push(device);
+            }
         }
     }
 
+    /// What real devices do their I/O with.
+    pub(crate) const fn reactor(&self) -> &Reactor {
+        &self.devices.reactor
+    }
+
     /// Takes a device in the place of one that the engine wants nothing of any more.
-    pub(crate) fn attach(&mut self, id: DeviceId, file: Arc<DeviceFile>) {
+    pub(crate) fn attach(&mut self, id: DeviceId, device: Box<dyn Device>) {
         self.remove(id);
-        self.devices.all.push((id, Box::new(self.devices.reactor.attach(file))));
+        self.devices.all.push((id, device));
         self.in_flight.push(0);
+        self.hung_since.push(None);
+    }
+
+    /// How a device hangs, if it does, and for how long.
+    pub(crate) fn hang(&self, id: DeviceId) -> Option<(Hang, Duration)> {
+        let (_, device) = self.devices.all.iter().find(|(known, _)| *known == id)?;
+        device.hang().map(|hang| (hang, Duration::from_nanos(self.now.since_ns(hang.since))))
+    }
+
+    /// Whether any device hangs.
+    pub(crate) fn any_hangs(&self) -> bool {
+        !self.left.is_empty() || self.hung_since.iter().any(Option::is_some)
+    }
+
+    /// Takes what is new about devices that hang, oldest first.
+    pub(crate) fn hangs(&mut self) -> impl Iterator<Item = HangNews> + '_ {
+        self.hangs.drain(..)
+    }
+
+    /// From now on nobody waits for I/O in flight, also not at the end: what a device that hangs has of it, it keeps.
+    pub(crate) fn abandon(&self) {
+        self.devices.reactor.abandon();
     }
 
     /// The engine.
@@ -319,11 +368,37 @@ impl Pump {
             *in_flight -= (self.fetched.len() - before) as u64;
         }
         self.done.extend(self.fetched.drain(..));
+        self.look_for_hangs();
         for _ in 0..BATCH.min(self.done.len()) {
             if let Some(Done { token, result }) = self.done.pop_front() {
                 self.take(Input::IoDone { token, result });
             }
         }
+    }
+
+    /// Notices devices that begin to hang, and those that answer again.
+    fn look_for_hangs(&mut self) {
+        for at in 0..self.devices.all.len() {
+            let (id, device) = &self.devices.all[at];
+            let (id, hang) = (*id, device.hang());
+            let known = self.hung_since[at];
+            if known.is_some() == hang.is_some() {
+                continue;
+            }
+            self.hung_since[at] = hang.map(|hang| hang.since);
+            let since = known.or(hang.map(|hang| hang.since)).unwrap_or(self.now);
+            let silent = Duration::from_nanos(self.now.since_ns(since));
+            self.hangs.push_back(HangNews { device: id, silent, hang });
+            if hang.is_none() {
+                self.take(Input::Control(Control::Answers { device: id }));
+            }
+        }
+        for device in &mut self.left {
+            device.poll(self.now, &mut self.arena, &mut self.fetched);
+        }
+        // The engine was told of them long ago.
+        self.fetched.clear();
+        self.left.retain(|device| device.hang().is_some());
     }
 
     /// Sends replies and starts I/O; says whether there is more to do at once.
@@ -365,6 +440,7 @@ impl Pump {
         self.tick();
         self.arena.trim(self.now, |number, chunk| self.devices.reactor.unregister_chunk(number, chunk));
         let devices = self.devices.all.iter().map(|(_, device)| device.next_event());
+        let devices = devices.chain(self.left.iter().map(|device| device.next_event()));
         let frontends = self.frontends.iter().map(|(frontend, _)| frontend.next_timer());
         let next = devices.chain(frontends).chain([self.engine.next_timer(), self.arena.next_timer()]).flatten().min();
         let until = next.map_or(Duration::MAX, |at| Duration::from_nanos(at.since_ns(self.now)));

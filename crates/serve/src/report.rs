@@ -50,6 +50,19 @@ pub struct Facts {
     pub opening: bool,
     /// Whether there is no cache device.
     pub without_cache: bool,
+    /// How the members of the cache hang, by their numbers.
+    pub member_hangs: [Option<HangReport>; 2],
+}
+
+/// A device that hangs: it has I/O that it did not answer in time ([`crate::config::Config::device_timeout`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HangReport {
+    /// Seconds since it was given the oldest of these I/Os.
+    pub silent_s: u64,
+    /// How many have not ended. All new ones fail until these have.
+    pub ios: u64,
+    /// Bytes of buffers that they keep.
+    pub buffer_bytes: u64,
 }
 
 /// One cache device.
@@ -59,6 +72,9 @@ pub struct CacheDeviceReport {
     pub path: String,
     /// `lead` (holds everything), `mirror` (holds what is dirty), `filling`, or `left out` (failed).
     pub role: String,
+    /// How it hangs, if it does.
+    #[serde(default)]
+    pub hang: Option<HangReport>,
 }
 
 /// A run of blocks whose only copy is corrupt.
@@ -275,7 +291,7 @@ fn cache_devices(facts: &Facts, other: &str) -> Vec<CacheDeviceReport> {
     let devices = [(lead, "lead"), (1 - lead, other)];
     let known = |(number, role): (usize, &str)| {
         let path = facts.members[number].clone()?;
-        Some(CacheDeviceReport { path, role: role.to_owned() })
+        Some(CacheDeviceReport { path, role: role.to_owned(), hang: facts.member_hangs[number] })
     };
     devices.into_iter().filter_map(known).collect()
 }

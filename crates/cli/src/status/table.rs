@@ -3,7 +3,7 @@
 
 use std::fmt::{Result, Write};
 
-use flashfront_serve::report::{StatusReport, VolumeReport};
+use flashfront_serve::report::{HangReport, StatusReport, VolumeReport};
 
 use crate::human;
 
@@ -69,6 +69,9 @@ fn devices(out: &mut String, report: &StatusReport) -> Result {
     for device in &report.cache_devices {
         let role = if report.mirror == "none" { String::new() } else { format!("  {}", device.role) };
         entry(out, "cache", &format!("{}{role}", device.path))?;
+        if let Some(hang) = device.hang {
+            entry(out, "HANGS", &format!("{}: {}", device.path, hanging(hang)))?;
+        }
     }
     match report.mirror.as_str() {
         "alone" => entry(out, "ALONE", "one cache device is left: `flashfront mirror add DEVICE` makes a new mirror"),
@@ -85,6 +88,12 @@ fn devices(out: &mut String, report: &StatusReport) -> Result {
     }
 }
 
+/// What is to be said of a device that hangs.
+fn hanging(hang: HangReport) -> String {
+    let ios = human::counted(hang.ios, "I/O");
+    format!("no answer to {ios} for {}; new ones fail until these have ended", human::span(hang.silent_s))
+}
+
 /// One volume: what it is, where it comes from, and where clients find it.
 fn volume(out: &mut String, volume: &VolumeReport, without_cache: bool) -> Result {
     let (size, dirty) = (human::bytes(volume.size_bytes), human::blocks(volume.blocks_dirty));
@@ -97,7 +106,10 @@ fn volume(out: &mut String, volume: &VolumeReport, without_cache: bool) -> Resul
     if !without_cache {
         entry(out, "  policy", &format!("{}, durability {}", volume.policy, volume.durability))?;
     }
-    if let Some(error) = &volume.origin_error {
+    if let Some(hang) = volume.origin_hang {
+        entry(out, "HANGS", &format!("{}: the origin: {}", volume.name, hanging(hang)))?;
+    }
+    if let Some(error) = volume.origin_error.as_ref().filter(|_| volume.origin_hang.is_none()) {
         let why = format!("{}: the origin refuses dirty data: {error}; it is tried again", volume.name);
         entry(out, "REFUSED", &why)?;
     }

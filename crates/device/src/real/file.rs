@@ -21,6 +21,7 @@ use super::lock::{Access, Identity, lock, sysfs};
 use super::placement::Placement;
 use super::storage::guard::{self, Guard, Refused};
 use super::storage::{Storage, Store};
+use super::watched::asking;
 use crate::Geometry;
 use crate::real::aligned::AlignedBuf;
 
@@ -54,6 +55,10 @@ impl DeviceFile {
     /// # Errors
     /// [`OpenError`]: absent, in use by this path or another one, not a device, of a size that isn't whole sectors.
     pub fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
+        asking(path, || Self::open_now(path, access))
+    }
+
+    fn open_now(path: &Path, access: Access) -> Result<Self, OpenError> {
         let fail = |doing| move |error: io::Error| OpenError::Io { path: path.into(), doing, error };
         let meta = std::fs::metadata(path).map_err(fail("open"))?;
         let is_block = meta.file_type().is_block_device();
@@ -143,7 +148,7 @@ impl DeviceFile {
     /// # Errors
     /// As `fstat`.
     pub fn unallocated_bytes(&self) -> io::Result<u64> {
-        let meta = self.file.metadata()?;
+        let meta = asking(&self.path, || self.file.metadata())?;
         // In units of 512 bytes, whatever the file system's are (stat(2)).
         Ok(if self.is_block { 0 } else { meta.len().saturating_sub(meta.blocks() * 512) })
     }
@@ -153,7 +158,7 @@ impl DeviceFile {
     /// # Errors
     /// As `fstat`.
     pub fn changed_ns(&self) -> io::Result<Option<u64>> {
-        let meta = self.file.metadata()?;
+        let meta = asking(&self.path, || self.file.metadata())?;
         let ns = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
         Ok(if self.is_block { None } else { u64::try_from(ns).ok() })
     }
@@ -172,7 +177,7 @@ impl DeviceFile {
             let skip = (at - start) as usize;
             let len = rest.len().min(bounce.len() - skip);
             let whole = (skip + len).next_multiple_of(block as usize);
-            self.file.read_exact_at(&mut bounce[..whole], start)?;
+            asking(&self.path, || self.file.read_exact_at(&mut bounce[..whole], start))?;
             let (now, later) = rest.split_at_mut(len);
             now.copy_from_slice(&bounce[skip..skip + len]);
             rest = later;
@@ -199,7 +204,7 @@ impl DeviceFile {
         let mut at = offset;
         for part in data.chunks(bounce.len()) {
             bounce[..part.len()].copy_from_slice(part);
-            self.file.write_all_at(&bounce[..part.len()], at)?;
+            asking(&self.path, || self.file.write_all_at(&bounce[..part.len()], at))?;
             at += part.len() as u64;
         }
         Ok(())
@@ -210,7 +215,7 @@ impl DeviceFile {
     /// # Errors
     /// As `fdatasync`.
     pub fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        asking(&self.path, || self.file.sync_data())
     }
 
     /// The same, and a file's time of change with it, which `fdatasync` may leave behind (fsync(2)).
@@ -218,7 +223,7 @@ impl DeviceFile {
     /// # Errors
     /// As `fsync`.
     pub fn sync_all(&self) -> io::Result<()> {
-        self.file.sync_all()
+        asking(&self.path, || self.file.sync_all())
     }
 }
 

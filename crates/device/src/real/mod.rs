@@ -22,6 +22,7 @@ mod spin;
 mod storage;
 mod threads;
 mod uring;
+mod watched;
 
 pub use discard::discard;
 pub use error::OpenError;
@@ -31,3 +32,4 @@ pub use lock::{Access, Identity};
 pub use reactor::{Prefer, Reactor, ReactorError, RealDevice};
 pub use spin::Spin;
 pub use storage::{Shared, Storage};
+pub use watched::{Silent, asking, watched};

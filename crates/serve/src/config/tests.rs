@@ -219,7 +219,7 @@ fn a_socket_of_a_virtual_machine_has_one_volume() {
     let unknown = with("vhost_user_blk = \"unix:/g\"\nvolume = \"other\"").unwrap();
     assert!(unknown.check().unwrap_err().to_string().contains("no [[volume]] has that name"));
     let mut several = config;
-    several.volumes.push(Volume { name: "more".to_owned(), origin: "/p".into(), mode: None });
+    several.volumes.push(Volume { name: "more".to_owned(), origin: "/p".into(), mode: None, device_timeout: None });
     assert!(several.check().unwrap_err().to_string().contains("say which"));
     *several.listeners.last_mut().unwrap() = place(Some("more"));
     several.check().unwrap();

@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::sync::mpsc::Sender;
 
-use flashfront_engine::{Control, Input, OriginStatus, Status};
+use flashfront_engine::{Control, DeviceId, Input, OriginStatus, Status};
 
+use super::open::member_id;
 use super::{Daemon, OriginErrors, limit};
 use crate::control::{CONNECTIONS_MAX, Command, Response};
 use crate::metrics::SCRAPES_MAX;
@@ -110,6 +111,7 @@ impl Daemon<'_> {
             members: [0, 1].map(|at: usize| self.files[at].as_ref().map(|file| whole(file.path()))),
             lead: self.pump.engine().superblock().pairing.lead,
             without_cache: self.config.without_cache,
+            member_hangs: [0, 1].map(|number| self.hang(member_id(number))),
         }
     }
 
@@ -122,6 +124,7 @@ impl Daemon<'_> {
             durability: self.config.policy.durability.name().to_owned(),
             policy: policy.to_owned(),
             origin_error: status.origins.get(at).and_then(|origin| self.refused(origin, status)),
+            origin_hang: status.origins.get(at).and_then(|it| self.hang(DeviceId::Origin(it.id))),
             failed: status.origins.get(at).map_or_else(OriginErrors::default, |it| self.origin_errors.of(it.id)),
             durations: self.pump.durations(self.pump.engine().superblock().origins[at].id),
         }

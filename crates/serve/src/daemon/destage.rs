@@ -14,8 +14,8 @@ use mio::{Poll, Waker};
 use serde::Serialize;
 
 use super::error::failed;
-use super::open::{open, options};
-use super::{Daemon, Ended, Hooks, ServeError, begin};
+use super::open::options;
+use super::{Daemon, Ended, Hooks, ServeError, begin, opened};
 use crate::config::Config;
 use crate::control::Caller;
 use crate::pump::WAKER;
@@ -60,7 +60,7 @@ pub fn destage(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<DestageReport, ServeError> {
     config.check_devices()?;
-    let opened = open(config)?;
+    let opened = opened(config)?;
     let options = options(config, &opened)?;
     let poll = Poll::new().map_err(failed("epoll"))?;
     let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(failed("eventfd"))?);

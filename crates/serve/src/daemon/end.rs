@@ -10,11 +10,15 @@
 use std::sync::Arc;
 
 use flashfront_device::real::DeviceFile;
+use flashfront_engine::DeviceId;
 use flashfront_engine::format::Superblock;
 
+use super::answered::answered;
 use super::error::failed;
 use super::members::{self, Members};
+use super::open::member_id;
 use super::{Daemon, Ended, ServeError};
+use crate::config::Config;
 use crate::{failure, stale};
 
 impl Daemon<'_> {
@@ -27,18 +31,26 @@ impl Daemon<'_> {
         let doubtful: Vec<_> = self.origins.iter().zip(&status.origins).filter(|(_, it)| it.doubtful).collect();
         let doubtful: Vec<_> = doubtful.into_iter().map(|(origin, _)| origin.path().display().to_string()).collect();
         let certain = || if doubtful.is_empty() { Ok(()) } else { Err(ServeError::Doubtful(doubtful.join(", "))) };
-        // Nothing is in flight any more. The files, and their locks, stay.
+        // What a device that hangs has in flight is not waited for, nor anything else at an end at once.
+        let hangs = |id| self.pump.hang(id).is_some();
+        let silent: Vec<_> = used.iter().filter(|(number, _)| hangs(member_id(*number))).cloned().collect();
+        let silent_origin = self.origins.iter().zip(&status.origins).find(|(_, it)| hangs(DeviceId::Origin(it.id)));
+        let silent_origin = silent_origin.map(|(origin, _)| origin.path().to_owned());
+        if !clean || self.pump.any_hangs() {
+            self.pump.abandon();
+        }
+        // Else nothing is in flight any more. The files, and their locks, stay.
         drop(self.pump);
         if config.without_cache {
             if !clean {
                 return Ok(Ended::AtOnce);
             }
-            return sync(&self.origins).and_then(|()| certain()).map(|()| Ended::WithoutCache);
+            return sync(config, &self.origins).and_then(|()| certain()).map(|()| Ended::WithoutCache);
         }
         superblock.dirty_blocks = blocks_dirty;
         if status.cache_failed {
             (superblock.clean, superblock.failed) = (false, true);
-            match mark(&used, &mut superblock) {
+            match mark(config, &used, &silent, &mut superblock) {
                 Ok(()) => failure::forget(config.state.as_deref(), &superblock),
                 Err(error) => match failure::record(config.state.as_deref(), &superblock, blocks_dirty) {
                     Ok(path) => tracing::warn!("{error}; {} remembers that the cache failed", path.display()),
@@ -50,15 +62,24 @@ impl Daemon<'_> {
         if !clean {
             return Ok(Ended::AtOnce);
         }
+        if let Some(path) = silent_origin {
+            // What a client wrote past the cache may still be on its way.
+            let limit = config.timeout_of(&path).unwrap_or_default();
+            return Err(ServeError::Silent { path, limit });
+        }
         for (record, origin) in superblock.origins.iter_mut().zip(&self.origins) {
             let what = || failed(format!("{}: reading samples", origin.path().display()));
-            // The superblock is durable at once. A time of change that it has and the file's inode has not yet would be
-            // another one after a power cut, and the origin taken for changed.
-            origin.sync_all().map_err(what())?;
-            stale::record(origin, record).map_err(what())?;
+            let (origin, mut sampled) = (Arc::clone(origin), record.clone());
+            *record = answered(config, move |_| {
+                // The superblock is durable at once. A time of change that it has and the file's inode has not yet would be
+                // another one after a power cut, and the origin taken for changed.
+                origin.sync_all()?;
+                stale::record(&origin, &mut sampled).map(|()| sampled)
+            })?
+            .map_err(what())?;
         }
         (superblock.clean, superblock.failed) = (true, false);
-        mark(&used, &mut superblock)?;
+        mark(config, &used, &silent, &mut superblock)?;
         certain().map(|()| Ended::Clean { blocks_dirty })
     }
 
@@ -68,27 +89,37 @@ impl Daemon<'_> {
     pub(super) fn undo(self) {
         let (engine, used) = (self.pump.engine(), self.members());
         let (mut superblock, failed) = (engine.superblock().clone(), engine.status().cache_failed);
-        // Nothing is in flight any more.
+        if self.pump.any_hangs() {
+            self.pump.abandon();
+        }
+        // Else nothing is in flight any more.
         drop(self.pump);
         if !self.was_clean || failed || superblock.failed {
             return;
         }
         superblock.clean = true;
-        if let Err(error) = mark(&used, &mut superblock) {
+        if let Err(error) = mark(self.config, &used, &Members::new(), &mut superblock) {
             tracing::warn!("{error}: the next start can't tell whether the origin was changed until then");
         }
     }
 }
 
 /// As after a clean stop with a cache: what was acknowledged is durable.
-fn sync(origins: &[Arc<DeviceFile>]) -> Result<(), ServeError> {
+fn sync(config: &Config, origins: &[Arc<DeviceFile>]) -> Result<(), ServeError> {
     for origin in origins {
-        origin.sync().map_err(failed(format!("{}: syncing at the stop", origin.path().display())))?;
+        let device = Arc::clone(origin);
+        let synced = answered(config, move |_| device.sync())?;
+        synced.map_err(failed(format!("{}: syncing at the stop", origin.path().display())))?;
     }
     Ok(())
 }
 
-fn mark(used: &Members, superblock: &mut Superblock) -> Result<(), ServeError> {
-    members::write(used, superblock)
+/// `silent`: those that hang, which could only be asked in vain.
+fn mark(config: &Config, used: &Members, silent: &Members, superblock: &mut Superblock) -> Result<(), ServeError> {
+    if let Some((_, file)) = silent.first() {
+        let path = file.path().to_owned();
+        return Err(ServeError::Silent { limit: config.timeout_of(&path).unwrap_or_default(), path });
+    }
+    members::write(config, used, superblock)
         .map_err(|(path, error)| failed(format!("{}: can't write the superblock at the stop", path.display()))(error))
 }

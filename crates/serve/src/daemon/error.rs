@@ -30,6 +30,17 @@ pub enum ServeError {
     /// A device can't be opened.
     #[error(transparent)]
     Device(#[from] DeviceOpenError),
+    /// A device does not answer.
+    #[error(
+        "{path} does not answer: nothing came back for {limit}. See `dmesg`; start again when it answers, or give it more time with --device-timeout",
+        path = path.display(), limit = humantime::format_duration(*limit)
+    )]
+    Silent {
+        /// Which.
+        path: PathBuf,
+        /// The time that it had.
+        limit: std::time::Duration,
+    },
     /// The folder for FUSE can't be used.
     #[cfg(feature = "fuse")]
     #[error(transparent)]

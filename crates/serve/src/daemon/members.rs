@@ -8,10 +8,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use flashfront_device::real::{Access, DeviceFile, OpenError};
+use flashfront_device::real::{Access, DeviceFile, OpenError, asking};
 use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
 
 use super::ServeError;
+use super::answered::{answered, unanswered};
 use super::error::failed;
 use crate::config::Config;
 use crate::{storage, superblock};
@@ -24,12 +25,24 @@ pub(super) fn open(config: &Config) -> Result<(Members, Superblock), ServeError>
     let Some(mirror) = config.mirror.as_ref().filter(|_| !config.without_mirror) else {
         return one(config);
     };
-    if let Some(shared) = storage::shared(&config.cache, mirror) {
+    // One of two that does not answer may not be needed, so each is waited for by itself.
+    let compared = answered(config, {
+        let mirror = mirror.clone();
+        move |config| {
+            let ask = || (storage::shared(&config.cache, &mirror), storage::same_disk(&config.cache, &mirror));
+            asking(&mirror, ask)
+        }
+    });
+    if let Ok((Some(shared), _)) = compared {
         return Err(ServeError::SameDevice { one: config.cache.clone(), other: mirror.clone(), shared });
     }
-    if let Some(notice) = storage::same_disk(&config.cache, mirror) {
+    if let Ok((_, Some(notice))) = &compared {
         tracing::warn!("{notice}");
     }
+    let member = |path: &Path| {
+        let path = path.to_owned();
+        answered(config, move |_| member(&path)).unwrap_or_else(|silent| Err(silent.into()))
+    };
     let (first, second) = match (member(&config.cache), member(mirror)) {
         (Ok(first), Ok(second)) => (first, second),
         (Err(error), Ok(found)) | (Ok(found), Err(error)) if is_lost(&error) => return alone(found, error),
@@ -115,6 +128,7 @@ fn is_lost(error: &ServeError) -> bool {
         ServeError::CacheMissing(_)
             | ServeError::Device(OpenError::Size { .. } | OpenError::Kind { .. } | OpenError::ReadOnly { .. })
             | ServeError::Superblock(Resized { .. })
+            | ServeError::Silent { .. }
     )
 }
 
@@ -149,18 +163,25 @@ pub(super) fn or_swapped(config: &Config, error: ServeError) -> ServeError {
 }
 
 /// Writes the next update to all members; says which one refused.
-pub(super) fn write(members: &Members, superblock: &mut Superblock) -> Result<(), (PathBuf, io::Error)> {
+pub(super) fn write(
+    config: &Config,
+    members: &Members,
+    superblock: &mut Superblock,
+) -> Result<(), (PathBuf, io::Error)> {
     superblock.update += 1;
-    put(members, superblock)
+    put(config, members, superblock)
 }
 
 /// Writes this update to all members; says which one refused.
-pub(super) fn put(members: &Members, superblock: &Superblock) -> Result<(), (PathBuf, io::Error)> {
+pub(super) fn put(config: &Config, members: &Members, superblock: &Superblock) -> Result<(), (PathBuf, io::Error)> {
     let mut refused = Ok(());
     for (number, file) in members {
         let mut own = superblock.clone();
         own.pairing.member = *number;
-        let written = superblock::put(file, &own).map_err(|error| (file.path().to_owned(), error));
+        let device = Arc::clone(file);
+        let written =
+            answered(config, move |_| superblock::put(&device, &own)).unwrap_or_else(|silent| Err(unanswered(&silent)));
+        let written = written.map_err(|error| (file.path().to_owned(), error));
         // The others get it all the same.
         refused = refused.and(written);
     }

@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 
-use flashfront_device::real::{Access, DeviceFile, OpenError};
+use flashfront_device::real::{Access, DeviceFile, OpenError, watched};
 use flashfront_engine::format::Mirror;
 use flashfront_engine::{Control, Input, MirrorStatus};
 
-use super::Daemon;
 use super::members::Members;
-use super::open::member_id;
-use crate::config::Size;
+use super::open::{member_id, patient};
+use super::{Daemon, ServeError};
+use crate::config::{Config, Size};
 use crate::control::Response;
 use crate::offline::{self, FormatError};
 use crate::storage;
@@ -49,6 +49,8 @@ pub(super) enum MirrorError {
     Small { path: PathBuf, needed: u64, found: u64 },
     #[error("{path} has blocks of {found}; a cache device may have 4 KiB at most", path = path.display(), found = Size(u64::from(*found)))]
     Blocks { path: PathBuf, found: u32 },
+    #[error(transparent)]
+    Silent(ServeError),
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
@@ -137,16 +139,19 @@ impl Daemon<'_> {
             return Err(MirrorError::Relative(path.to_owned()));
         }
         // The one that failed may be the one that comes back: its lock must go first.
+        let file = self.files[usize::from(number)].take();
         self.pump.remove(member_id(number));
-        self.files[usize::from(number)] = None;
+        close(file);
         let (path, needed) = (path.to_owned(), self.pump.engine().superblock().cache_bytes);
         let used = self.files.iter().flatten().chain(&self.origins);
         let used: Vec<PathBuf> = used.map(|file| file.path().to_owned()).collect();
         let (sender, opened) = mpsc::channel();
         let stop = self.stop.clone();
+        let config = self.config.clone();
         let open = move || {
+            let opened = answered_mirror(&config, move || open(&path, &used, needed, force));
             // A daemon that has ended meanwhile doesn't need it.
-            let _ = sender.send(open(&path, &used, needed, force));
+            let _ = sender.send(opened);
             stop.wake();
         };
         std::thread::Builder::new().name("mirror".to_owned()).spawn(open).map_err(MirrorError::Thread)?;
@@ -160,12 +165,24 @@ impl Daemon<'_> {
         if let Some(notice) = file.notice() {
             tracing::warn!("{notice}");
         }
-        self.pump.attach(member_id(number), Arc::clone(&file));
+        // Whatever is served as the cache now: this is the mirror.
+        let timeout = self.config.timeout_of_mirror();
+        let device = self.pump.reactor().attach(Arc::clone(&file));
+        self.pump.attach(member_id(number), patient(Box::new(device), timeout, file.places()));
         self.files[usize::from(number)] = Some(Arc::clone(&file));
         self.pump.apply(Input::Control(Control::AddMirror));
         tracing::info!("{}: becomes the mirror; copying what is dirty", file.path().display());
         Ok(())
     }
+}
+
+/// Opens it with the time that a mirror has.
+fn answered_mirror(
+    config: &Config,
+    open: impl FnOnce() -> Result<DeviceFile, MirrorError> + Send + 'static,
+) -> Result<DeviceFile, MirrorError> {
+    let limit = config.timeout_of_mirror();
+    watched(|_| limit, open).unwrap_or_else(|silent| Err(MirrorError::Silent(silent.into())))
 }
 
 /// What `format` would refuse is refused here.
@@ -190,6 +207,12 @@ fn open(path: &Path, used: &[PathBuf], needed: u64, force: bool) -> Result<Devic
     }
     offline::wipe(&file).map_err(|source| MirrorError::Write { path: path.to_owned(), source })?;
     Ok(file)
+}
+
+/// Closes a device by a thread: of some file systems a close waits for an answer.
+fn close(file: Option<Arc<DeviceFile>>) {
+    // Without a thread to be had the closure, and the file in it, is dropped here.
+    let _ = std::thread::Builder::new().name("close".to_owned()).spawn(move || drop(file));
 }
 
 fn answer(to: &Sender<Response>, done: Result<(), MirrorError>) {

@@ -5,9 +5,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use flashfront_device::Device;
 use flashfront_device::real::{Access, DeviceFile, Reactor};
+use flashfront_device::wrap::Patience;
 use flashfront_engine::format::{OriginRecord, Superblock};
 use flashfront_engine::{DeviceId, Durability, Engine, Options, policy};
 
@@ -300,6 +302,12 @@ pub(super) const fn member_id(number: u8) -> DeviceId {
     if number == 0 { DeviceId::Cache } else { DeviceId::Mirror }
 }
 
+/// A device that is waited for only so long.
+pub(super) fn patient(device: Box<dyn Device>, timeout: Option<Duration>, places: usize) -> Box<dyn Device> {
+    let limit_ns = timeout.map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
+    Box::new(Patience::new(device, limit_ns, places))
+}
+
 pub(super) fn attach(
     config: &Config,
     reactor: Reactor,
@@ -308,9 +316,10 @@ pub(super) fn attach(
     superblock: &Superblock,
     hooks: &Hooks,
 ) -> Devices {
-    let wrap = |hook: &Option<Wrap>, device: Box<dyn Device>| match hook {
-        Some(wrap) => wrap(device),
-        None => device,
+    let device = |file: &Arc<DeviceFile>, hook: &Option<Wrap>, timeout| {
+        let device: Box<dyn Device> = Box::new(reactor.attach(Arc::clone(file)));
+        let device = if let Some(wrap) = hook { wrap(device) } else { device };
+        patient(device, timeout, file.places())
     };
     let mut all: Vec<(DeviceId, Box<dyn Device>)> = Vec::new();
     if members.is_empty() {
@@ -319,13 +328,12 @@ pub(super) fn attach(
     for (number, file) in members {
         // The faults are ordered by the words of the command line.
         let hook = if file.path() == config.cache { &hooks.wrap_cache } else { &hooks.wrap_mirror };
-        all.push((member_id(*number), wrap(hook, Box::new(reactor.attach(Arc::clone(file))))));
+        all.push((member_id(*number), device(file, hook, config.timeout_of_cache(file.path()))));
     }
     let ids = superblock.origins.iter().map(|record| record.id);
-    let origins = ids.zip(origins).map(|(id, file)| {
-        let device: Box<dyn Device> = Box::new(reactor.attach(Arc::clone(file)));
-        (DeviceId::Origin(id), wrap(&hooks.wrap_origin, device))
-    });
-    all.extend(origins);
+    for ((id, file), volume) in ids.zip(origins).zip(&config.volumes) {
+        let timeout = config.timeout_of_origin(volume);
+        all.push((DeviceId::Origin(id), device(file, &hooks.wrap_origin, timeout)));
+    }
     Devices { all, reactor }
 }

@@ -58,6 +58,7 @@ pub(super) const fn advice(error: DeviceError) -> &'static str {
         }
         DeviceError::Unsupported => "its file system or driver does not know this operation",
         DeviceError::Gone => "look for it in the kernel's log (dmesg); a device that comes back needs a new start",
+        DeviceError::TimedOut => "look for it in the kernel's log (dmesg); it is used again when it answers",
     }
 }
 

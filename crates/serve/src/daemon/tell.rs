@@ -9,6 +9,15 @@ use super::origin_errors::advice;
 use crate::failure;
 use crate::report::counted;
 
+/// Whether it says only that an I/O was given up.
+const fn is_of_hang(event: Event) -> bool {
+    let (Event::DeviceFailed { error, .. } | Event::DestageFailed { error, .. } | Event::OriginFailed { error, .. }) = event
+    else {
+        return false;
+    };
+    matches!(error, DeviceError::TimedOut)
+}
+
 impl Daemon<'_> {
     /// Writes the operator's log.
     pub(super) fn tell(&mut self, event: Event) {
@@ -20,7 +29,10 @@ impl Daemon<'_> {
             Event::OriginFailed { origin, op, .. } => self.origin_errors.count(origin, op),
             _ => {}
         }
-        self.log(event);
+        // That a device hangs is told once, and not of each I/O that fails then.
+        if !is_of_hang(event) {
+            self.log(event);
+        }
         if event == Event::FailureUnmarked {
             let (status, superblock) = (self.pump.engine().status(), self.pump.engine().superblock().clone());
             let recorded = failure::record(self.config.state.as_deref(), &superblock, status.blocks_dirty);
@@ -38,7 +50,7 @@ impl Daemon<'_> {
     }
 
     /// What people call a device.
-    fn device(&self, id: DeviceId) -> String {
+    pub(super) fn device(&self, id: DeviceId) -> String {
         let file = match id {
             DeviceId::Cache => self.files[0].as_ref(),
             DeviceId::Mirror => self.files[1].as_ref(),

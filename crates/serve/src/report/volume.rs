@@ -4,7 +4,7 @@
 use flashfront_engine::OriginStatus;
 use serde::{Deserialize, Serialize};
 
-use super::LatencyReport;
+use super::{HangReport, LatencyReport};
 use crate::daemon::OriginErrors;
 use crate::latency::{Cumulative, Durations};
 
@@ -23,6 +23,8 @@ pub struct VolumeFacts {
     pub policy: String,
     /// Why its origin refuses dirty data.
     pub origin_error: Option<String>,
+    /// How its origin hangs.
+    pub origin_hang: Option<HangReport>,
     /// I/Os of its origin that failed.
     pub failed: OriginErrors,
     /// How long its requests take, in the order of [`Kind::ALL`](crate::latency::Kind::ALL).
@@ -55,6 +57,9 @@ pub struct VolumeReport {
     /// Why its origin refused them when they were last tried, unless something was destaged since.
     #[serde(default)]
     pub origin_error: Option<String>,
+    /// How its origin hangs, if it does.
+    #[serde(default)]
+    pub origin_hang: Option<HangReport>,
     /// Reads of its origin that failed, since the start.
     #[serde(default)]
     pub origin_read_errors: u64,
@@ -71,7 +76,7 @@ pub struct VolumeReport {
 
 impl VolumeReport {
     pub(super) fn new(origin: &OriginStatus, facts: VolumeFacts) -> Self {
-        let VolumeFacts { name, origin_path, uris, durability, policy, origin_error, failed, durations } = facts;
+        let VolumeFacts { name, origin_path, uris, durability, policy, origin_error, origin_hang, failed, durations } = facts;
         Self {
             name,
             origin_path,
@@ -82,6 +87,7 @@ impl VolumeReport {
             size_bytes: origin.size_bytes,
             blocks_dirty: origin.blocks_dirty,
             origin_error,
+            origin_hang,
             origin_read_errors: failed.reads,
             origin_write_errors: failed.writes,
             latency_us: LatencyReport::new(&durations),

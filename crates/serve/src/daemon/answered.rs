@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Work on devices at a start and at a stop, for which each device has the time that the config gives it.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use flashfront_device::real::{Silent, asking, watched};
+
+use super::ServeError;
+use crate::config::Config;
+
+impl From<Silent> for ServeError {
+    fn from(Silent { path, limit }: Silent) -> Self {
+        Self::Silent { path, limit }
+    }
+}
+
+/// Does this, unless a device of the config does not answer in time. The log goes where this thread's goes.
+pub(super) fn answered<T: Send + 'static>(
+    config: &Config,
+    work: impl FnOnce(&Config) -> T + Send + 'static,
+) -> Result<T, Silent> {
+    let (limits, config) = (config.clone(), config.clone());
+    let log = tracing::dispatcher::get_default(Clone::clone);
+    let limit = move |path: &Path| limits.timeout_of(path);
+    watched(limit, move || tracing::dispatcher::with_default(&log, || work(&config)))
+}
+
+/// Looks whether the origins are there at all, so that no later look at their paths sleeps.
+pub(super) fn find(config: &Config) {
+    for path in config.volumes.iter().map(|volume| &volume.origin) {
+        // What is wrong with one is found out, and told, when it is opened.
+        let _ = asking(path, || std::fs::metadata(path));
+    }
+}
+
+impl Config {
+    /// Of the device by this path; `None` = for ever.
+    pub(super) fn timeout_of(&self, path: &Path) -> Option<Duration> {
+        match self.volumes.iter().find(|volume| volume.origin == path) {
+            Some(volume) => self.timeout_of_origin(volume),
+            None => self.timeout_of_cache(path),
+        }
+    }
+}
+
+/// The error of a device that does not answer, for those who are told of errors only.
+pub(super) fn unanswered(silent: &Silent) -> io::Error {
+    let limit = humantime::format_duration(silent.limit);
+    io::Error::new(io::ErrorKind::TimedOut, format!("the device did not answer for {limit}"))
+}
