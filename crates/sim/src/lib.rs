@@ -34,4 +34,4 @@ pub use client::Client;
 pub use oracle::{Oracle, Violation};
 pub use spec::{OriginSpec, WorldSpec};
 pub use stamp::{Content, identify, stamp};
-pub use world::{Answer, Opened, World};
+pub use world::{Answer, Disk, Opened, World};

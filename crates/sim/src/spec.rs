@@ -37,6 +37,10 @@ pub struct WorldSpec {
     pub cache_ns: u64,
     /// Time of one I/O of an origin, and up to as much again.
     pub origin_ns: u64,
+    /// What a member of the cache may take for an I/O before it hangs; `None` = for ever.
+    pub cache_limit_ns: Option<u64>,
+    /// The same, of an origin.
+    pub origin_limit_ns: Option<u64>,
     /// The engine's options; `origin_block_bytes` is filled in from the origins.
     pub options: Options,
     /// Every other input is taken together with the next one, as a daemon does with what comes together.
@@ -62,6 +66,8 @@ impl Default for WorldSpec {
             origins: vec![OriginSpec { size_bytes: 8 << 20, logical_block_bytes: 512, mode: Mode::Writeback }],
             cache_ns: 50_000,
             origin_ns: 1_000_000,
+            cache_limit_ns: None,
+            origin_limit_ns: None,
             options: Options::default(),
             batches: false,
             apart: None,

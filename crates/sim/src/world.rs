@@ -8,8 +8,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use flashfront_device::sim::{Fate, RamDisk};
-use flashfront_device::wrap::Inject;
+use flashfront_device::sim::Fate;
 use flashfront_device::{Arena, Device, DeviceIo, Done, Rng};
 use flashfront_engine::format::{Mirror, Pairing, Superblock};
 use flashfront_engine::{
@@ -20,8 +19,10 @@ use flashfront_engine::{
 use crate::spec::WorldSpec;
 use crate::stamp::{SECTOR, stamp};
 
+mod disk;
 mod disks;
 
+pub use disk::Disk;
 use disks::write_superblock;
 
 const BLOCK: u32 = BLOCK_BYTES as u32;
@@ -67,13 +68,13 @@ pub struct World {
     /// All payload.
     pub arena: Arena,
     /// The cache device; of a mirrored cache, member 0.
-    pub cache: Inject<RamDisk>,
+    pub cache: Disk,
     /// Member 1, if there is one.
-    pub mirror: Option<Inject<RamDisk>>,
+    pub mirror: Option<Disk>,
     /// The operator's word that a member that is not there will not come back.
     pub alone: bool,
     /// The origins.
-    pub origins: Vec<Inject<RamDisk>>,
+    pub origins: Vec<Disk>,
     /// The time.
     pub now: Time,
     /// Answers not yet taken.
@@ -112,7 +113,7 @@ pub struct World {
 impl World {
     /// A world on disks that exist.
     #[must_use]
-    pub fn on(spec: WorldSpec, cache: Inject<RamDisk>, origins: Vec<Inject<RamDisk>>, now: Time) -> Self {
+    pub fn on(spec: WorldSpec, cache: Disk, origins: Vec<Disk>, now: Time) -> Self {
         let mut arena = Arena::new(ARENA_BYTES);
         if let Some(helpers) = spec.apart {
             arena.set_apart_always(spec.lanes as usize, helpers, ARENA_BYTES).expect("there are threads");
@@ -291,6 +292,31 @@ impl World {
         disks.flatten().min()
     }
 
+    /// The devices that hang.
+    #[must_use]
+    pub fn hung(&self) -> Vec<DeviceId> {
+        let members = [(DeviceId::Cache, Some(&self.cache)), (DeviceId::Mirror, self.mirror.as_ref())];
+        let origins = (0..).zip(&self.origins).map(|(at, disk)| (DeviceId::Origin(OriginId(at)), Some(disk)));
+        members
+            .into_iter()
+            .chain(origins)
+            .filter(|(_, disk)| disk.is_some_and(|it| it.hang().is_some()))
+            .map(|it| it.0)
+            .collect()
+    }
+
+    /// Waits until nothing is in flight that was given up: a daemon that is started anew opens no device before.
+    fn await_answers(&mut self) {
+        while !self.hung().is_empty()
+            && let Some(next) = self.next_event()
+        {
+            self.now = self.now.max(next);
+            for disk in [&mut self.cache].into_iter().chain(&mut self.mirror).chain(&mut self.origins) {
+                disk.poll(self.now, &mut self.arena, &mut Vec::new());
+            }
+        }
+    }
+
     /// Jumps to the next event and handles it; false if nothing will ever happen.
     pub fn step(&mut self) -> bool {
         let Some(next) = self.next_event() else { return false };
@@ -308,10 +334,17 @@ impl World {
             self.engine().status()
         );
         let mut done = Vec::new();
+        let hung = self.hung();
         for disk in [&mut self.cache].into_iter().chain(&mut self.mirror).chain(&mut self.origins) {
             disk.poll(self.now, &mut self.arena, &mut done);
         }
-        if done.is_empty() {
+        let hangs = self.hung();
+        for device in hung.iter().copied().filter(|it| !hangs.contains(it)) {
+            if self.engine.is_some() {
+                self.input(Input::Control(Control::Answers { device }));
+            }
+        }
+        if done.is_empty() && hung == hangs {
             assert_ne!(self.timer_done, Some(self.now), "the engine's timer stays in the past");
             self.timer_done = Some(self.now);
             self.input(Input::Timer);
@@ -371,11 +404,12 @@ impl World {
         self.control(Control::Stop);
         let stopped = self.drive_until(|world| world.events.contains(&Event::Stopped));
         assert!(stopped, "the stop never ends: {:?}", self.engine().status());
+        self.engine = None;
+        self.await_answers();
         let disks = self.origins.iter().chain([&self.cache]).chain(&self.mirror);
         let in_flight: usize = disks.map(|disk| disk.inner().in_flight()).sum();
         assert_eq!(in_flight, 0, "stopped with I/O in flight");
         assert_eq!(self.in_flight(), 0, "stopped with requests in flight");
-        self.engine = None;
     }
 
     /// A number over all effects so far.

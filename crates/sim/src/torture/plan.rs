@@ -73,6 +73,9 @@ pub struct Plan {
     pub extras: Vec<Extra>,
 }
 
+/// In half of the lives an origin may take so long for an I/O; those of `trouble` take up to twice as long.
+const HANGS_AFTER_NS: u64 = 30_000_000_000;
+
 pub(super) fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.below(from.len() as u64) as usize]
 }
@@ -100,6 +103,8 @@ impl Plan {
             spec.apart = pick(&mut rng, &[None, Some(0), Some(0), Some(2)]);
             spec.apart_while_opening = rng.below(3) == 0;
         }
+        // What is late on a device that can only fail in part is waited for: it must not fail as a whole.
+        spec.origin_limit_ns = pick(&mut Rng::new(seed ^ 0x4a_96), &[None, Some(HANGS_AFTER_NS)]);
         let extra_rng = &mut Rng::new(seed ^ 0xe87a);
         let extras = Extra::draw(extra_rng);
         // Half of the extras are about a mirror.
@@ -358,6 +363,8 @@ fn world(rng: &mut Rng) -> WorldSpec {
         origins,
         cache_ns: pick(rng, &[1_000, 50_000, 2_000_000]),
         origin_ns: pick(rng, &[1_000, 200_000, 5_000_000]),
+        cache_limit_ns: None,
+        origin_limit_ns: None,
         options,
         check: true,
     }

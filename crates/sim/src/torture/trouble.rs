@@ -78,6 +78,7 @@ fn error(rng: &mut Rng, size_bytes: u64, op: Option<Op>) -> Rule {
     let fault = match rng.below(10) {
         0 if op != Op::Read => Fault::Error(DeviceError::NoSpace),
         1 if matches!(op, Op::Discard | Op::Zero) => Fault::Error(DeviceError::Unsupported),
+        2 if rng.below(2) == 0 => Fault::Hang { hold_ns },
         2 => Fault::Timeout { hold_ns },
         3 => Fault::Stall { hold_ns },
         4 if op != Op::Flush => Fault::Short,

@@ -10,7 +10,7 @@ use flashfront_device::{Device, Rng};
 use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
 use flashfront_engine::{SECTOR_BYTES, Time};
 
-use super::{BLOCK, World};
+use super::{BLOCK, Disk, World};
 use crate::spec::WorldSpec;
 use crate::stamp::{SECTOR, stamp};
 
@@ -33,10 +33,10 @@ impl World {
         let (cache, mirror) = (member(0), spec.mirrored.then(|| member(1)));
         let origins: Vec<_> = (0..spec.origins.len()).map(|at| fresh_origin(at, spec.origin_disk(at))).collect();
         let seed = spec.seed;
-        let faulty = |disk, nth: u64| Inject::new(disk, Faults::seeded(seed ^ nth << 16));
-        let cache = faulty(cache, 1);
-        let origins = (2..).zip(origins).map(|(nth, disk)| faulty(disk, nth)).collect();
-        let mirror = mirror.map(|disk| faulty(disk, MIRROR));
+        let faulty = |disk, nth: u64, limit| Disk::new(Inject::new(disk, Faults::seeded(seed ^ nth << 16)), limit);
+        let cache = faulty(cache, 1, spec.cache_limit_ns);
+        let origins = (2..).zip(origins).map(|(nth, disk)| faulty(disk, nth, spec.origin_limit_ns)).collect();
+        let mirror = mirror.map(|disk| faulty(disk, MIRROR, spec.cache_limit_ns));
         Self { mirror, ..Self::on(spec, cache, origins, Time(0)) }
     }
 
@@ -77,7 +77,7 @@ impl World {
     }
 
     /// A member of a mirrored cache.
-    pub fn member_mut(&mut self, member: u8) -> Option<&mut Inject<RamDisk>> {
+    pub fn member_mut(&mut self, member: u8) -> Option<&mut Disk> {
         if member == 0 { Some(&mut self.cache) } else { self.mirror.as_mut() }
     }
 
@@ -99,7 +99,8 @@ impl World {
     /// Puts a device full of garbage beside a cache without a mirror.
     pub fn put_beside(&mut self) {
         let disk = self.full_of_garbage(1);
-        self.mirror = Some(Inject::new(disk, Faults::seeded(self.spec.seed ^ MIRROR << 16)));
+        let disk = Inject::new(disk, Faults::seeded(self.spec.seed ^ MIRROR << 16));
+        self.mirror = Some(Disk::new(disk, self.spec.cache_limit_ns));
         self.spec.mirrored = true;
     }
 
@@ -121,7 +122,7 @@ impl World {
         let mirror_fate = self.mirror_fate.filter(|_| cache_fate != Fate::Killed).unwrap_or(cache_fate);
         let cache = self.cache.around(self.cache.inner().crash(rng.next_u64(), cache_fate));
         let mirror = self.mirror.as_ref().map(|it| it.around(it.inner().crash(rng.next_u64(), mirror_fate)));
-        let cut = |origin: &Inject<RamDisk>| origin.around(origin.inner().crash(rng.next_u64(), origins));
+        let cut = |origin: &Disk| origin.around(origin.inner().crash(rng.next_u64(), origins));
         let origins = self.origins.iter().map(cut).collect();
         let spec = WorldSpec { seed: rng.next_u64(), ..self.spec.clone() };
         let mut next = Self::on(spec, cache, origins, self.now);

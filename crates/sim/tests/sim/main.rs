@@ -13,6 +13,7 @@ mod congested;
 mod destage;
 mod detour;
 mod failure;
+mod hang;
 mod invariants;
 mod joined;
 mod kinds;

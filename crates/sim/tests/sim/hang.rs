@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Devices that hang: what clients see meanwhile, and that what lands late brings nothing old back.
+
+use flashfront_device::sim::Fate;
+use flashfront_device::wrap::{Fault, Rule};
+use flashfront_engine::{Control, DeviceId, Event, MirrorStatus, Mode, Op, OriginId};
+use flashfront_sim::{Client, OriginSpec, WorldSpec};
+
+const SECOND: u64 = 1_000_000_000;
+const LIMIT: u64 = 30 * SECOND;
+
+fn spec(mode: Mode) -> WorldSpec {
+    let origin = OriginSpec { size_bytes: 4 << 20, logical_block_bytes: 512, mode };
+    WorldSpec {
+        origins: vec![origin],
+        cache_limit_ns: Some(LIMIT),
+        origin_limit_ns: Some(LIMIT),
+        ..WorldSpec::default()
+    }
+}
+
+/// I/O of this kind hangs, each for so many seconds.
+fn hang(seconds: u64, op: Option<Op>) -> Rule {
+    Rule { op, ..Rule::always(Fault::Hang { hold_ns: seconds * SECOND }) }
+}
+
+fn destage_failed(client: &mut Client) -> bool {
+    client.take_events().iter().any(|event| matches!(event, Event::DestageFailed { .. }))
+}
+
+/// The older version is on its way to the origin, and given up; the newer one is there in the end, whenever the power fails.
+#[test]
+fn a_late_write_of_destage_never_wins() {
+    for steps in 0..60 {
+        let mut client = Client::fresh(spec(Mode::Writeback));
+        client.write(0, 0, 64, false);
+        client.flush(0);
+        client.finish();
+        client.world.origins[0].faults.order(Rule { times: 1, ..hang(75, Some(Op::Write)) });
+        client.world.control(Control::Drain(true));
+        assert!(client.world.drive_until(|world| !world.hung().is_empty()));
+        client.world.control(Control::Drain(false));
+        assert!(destage_failed(&mut client));
+        // The newer version, and what is not hindered by the origin that hangs.
+        client.write(0, 0, 64, false);
+        client.flush(0);
+        client.finish();
+        assert_eq!(client.take_failed(), []);
+        assert_eq!(client.world.hung(), [DeviceId::Origin(OriginId(0))], "all that happened meanwhile");
+        client.world.control(Control::Drain(true));
+        for _ in 0..steps {
+            client.world.step();
+        }
+        if steps % 3 == 0 {
+            client.crash(steps, Fate::Mixed, Fate::Kept);
+            client.open();
+        }
+        client.read_all();
+        client.leave();
+    }
+}
+
+#[test]
+fn what_an_origin_that_hangs_is_asked_fails_in_time_and_it_comes_back() {
+    let mut client = Client::fresh(spec(Mode::Writethrough));
+    client.read(0, 0, 64);
+    client.finish();
+    client.world.origins[0].faults.order(hang(75, None));
+    let began = client.world.now;
+    client.read(0, 800, 8);
+    client.write(0, 1600, 8, false);
+    client.finish();
+    assert_eq!((client.take_failed().len(), client.world.now.since_ns(began) / SECOND), (2, 30));
+    // What is cached needs no origin; what needs it fails at once.
+    client.read(0, 0, 64);
+    client.finish();
+    assert_eq!(client.take_failed(), []);
+    let began = client.world.now;
+    client.read(0, 2400, 8);
+    client.write(0, 1600, 8, false);
+    client.finish();
+    assert_eq!((client.take_failed().len(), client.world.now.since_ns(began) / SECOND), (2, 0));
+    client.world.origins[0].faults.heal();
+    assert!(client.world.drive_until(|world| world.hung().is_empty()), "it answers");
+    client.write(0, 1600, 8, false);
+    client.read(0, 800, 8);
+    client.flush(0);
+    client.finish();
+    client.read_all();
+    assert_eq!(client.take_failed(), [], "as before");
+    client.leave();
+}
+
+#[test]
+fn a_flush_of_an_origin_that_hangs_fails_in_time() {
+    let mut client = Client::fresh(spec(Mode::Writethrough));
+    client.write(0, 0, 8, false);
+    client.finish();
+    client.world.origins[0].faults.order(Rule { times: 1, ..hang(75, Some(Op::Flush)) });
+    let began = client.world.now;
+    client.flush(0);
+    client.finish();
+    assert_eq!((client.take_failed().len(), client.world.now.since_ns(began) / SECOND), (1, 30));
+    client.world.pass(60 * SECOND);
+    client.write(0, 0, 8, false);
+    client.flush(0);
+    client.finish();
+    assert_eq!(client.take_failed(), []);
+    client.leave();
+}
+
+/// The only cache device hangs: nothing clean is missed, and that it fails is known to the next start.
+#[test]
+fn hits_of_clean_data_that_hang_are_answered_by_the_origin() {
+    let mut client = Client::fresh(spec(Mode::Writethrough));
+    for block in 0..64 {
+        client.read(0, block * 8, 8);
+        client.finish();
+    }
+    client.world.pass(10 * SECOND);
+    client.world.cache.faults.order(hang(75, None));
+    for block in 0..64 {
+        client.read(0, block * 8, 8);
+    }
+    client.write(0, 0, 8, true);
+    client.finish();
+    assert_eq!(client.take_failed(), []);
+    assert!(client.world.engine().status().cache_failed);
+    assert!(client.world.must_not_open(), "its own superblock can't say so");
+    client.read_all();
+    client.world.pass(200 * SECOND);
+    client.read_all();
+    assert_eq!(client.take_failed(), []);
+    client.stop();
+    assert!(client.world.must_not_open());
+    client.judge_origins();
+}
+
+#[test]
+fn dirty_data_of_a_cache_that_hung_is_destaged_when_it_answers() {
+    let mut client = Client::fresh(spec(Mode::Writeback));
+    // Durable in the log, and not in RAM.
+    for block in 0..32 {
+        client.write(0, block * 16, 8, false);
+    }
+    client.flush(0);
+    client.finish();
+    client.world.cache.faults.order(hang(300, None));
+    client.read(0, 0, 8);
+    client.finish();
+    assert_eq!(client.take_failed().len(), 1, "only this device has it");
+    assert!(client.world.engine().status().cache_failed);
+    client.world.pass(60 * SECOND);
+    assert!(client.world.engine().status().blocks_dirty > 0);
+    client.world.cache.faults.heal();
+    assert!(client.world.drive_until(|world| world.hung().is_empty() && world.engine().status().blocks_dirty == 0));
+    assert_eq!(client.world.engine().status().lost, []);
+    client.read_all();
+    assert_eq!(client.take_failed(), []);
+    client.stop();
+    client.judge_origins();
+}
+
+#[test]
+fn either_member_may_hang() {
+    for member in 0..2 {
+        for op in [None, Some(Op::Write), Some(Op::Flush), Some(Op::Read)] {
+            let mut client = Client::fresh(WorldSpec { mirrored: true, ..spec(Mode::Writeback) });
+            for block in 0..32 {
+                client.write(0, block * 16, 8, false);
+            }
+            client.flush(0);
+            client.finish();
+            client.world.member_mut(member).unwrap().faults.order(hang(75, op));
+            let began = client.world.now;
+            client.write(0, 8, 8, false);
+            client.read(0, 0, 8);
+            client.flush(0);
+            client.finish();
+            assert_eq!(client.take_failed(), [], "{member} {op:?}");
+            assert!(client.world.now.since_ns(began) <= 31 * SECOND);
+            // It is recorded; and nobody reads from the mirror.
+            client.world.pass(SECOND);
+            if (member, op) != (1, Some(Op::Read)) {
+                let status = client.world.engine().status();
+                assert_eq!(status.mirror, MirrorStatus::Alone { member: 1 - member }, "{op:?}");
+            }
+            for block in 0..32 {
+                client.write(0, block * 16, 8, false);
+                client.flush(0);
+            }
+            client.finish();
+            // What lands late on the member that was left out is believed by nobody.
+            client.world.member_mut(member).unwrap().faults.heal();
+            client.world.pass(200 * SECOND);
+            client.crash(7, Fate::Mixed, Fate::Mixed);
+            client.open();
+            client.read_all();
+            assert_eq!(client.take_failed(), []);
+            client.leave();
+        }
+    }
+}
