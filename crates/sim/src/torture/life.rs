@@ -407,6 +407,11 @@ impl Life {
     /// Reads everything, drains, stops; then the origins alone must hold all but what is reported as lost.
     fn end(&mut self) -> bool {
         self.client.world.heal();
+        if self.plan.spec.origin_limit_ns.is_some() {
+            // What is late may still be given up, and a device that hangs is not well before it has answered all.
+            self.client.world.pass(trouble::LONG_NS);
+            assert!(self.client.world.drive_until(|world| world.hung().is_empty()), "a device hangs for ever");
+        }
         self.client.finish();
         self.judge_failures();
         self.client.read_all();

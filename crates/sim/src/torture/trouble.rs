@@ -12,7 +12,7 @@ use super::Trouble;
 use crate::client::Client;
 
 /// Up to so long an origin is gone, or an I/O held back: longer than a SCSI timeout.
-const LONG_NS: u64 = 60_000_000_000;
+pub(super) const LONG_NS: u64 = 60_000_000_000;
 
 /// Orders a fault on this member of a mirrored cache; while the other one is well no client may notice anything, also if this one rots.
 pub(super) fn order_on(member: u8, may_rot: bool, rng: &mut Rng, client: &mut Client) {
