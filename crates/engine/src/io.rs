@@ -134,7 +134,7 @@ impl From<DeviceError> for RequestError {
         match error {
             DeviceError::NoSpace => Self::NoSpace,
             DeviceError::ReadOnly => Self::ReadOnly,
-            DeviceError::Io | DeviceError::Unsupported | DeviceError::Gone => Self::Io,
+            DeviceError::Io | DeviceError::Unsupported | DeviceError::Gone | DeviceError::TimedOut => Self::Io,
         }
     }
 }

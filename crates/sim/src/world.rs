@@ -292,31 +292,6 @@ impl World {
         disks.flatten().min()
     }
 
-    /// The devices that hang.
-    #[must_use]
-    pub fn hung(&self) -> Vec<DeviceId> {
-        let members = [(DeviceId::Cache, Some(&self.cache)), (DeviceId::Mirror, self.mirror.as_ref())];
-        let origins = (0..).zip(&self.origins).map(|(at, disk)| (DeviceId::Origin(OriginId(at)), Some(disk)));
-        members
-            .into_iter()
-            .chain(origins)
-            .filter(|(_, disk)| disk.is_some_and(|it| it.hang().is_some()))
-            .map(|it| it.0)
-            .collect()
-    }
-
-    /// Waits until nothing is in flight that was given up: a daemon that is started anew opens no device before.
-    fn await_answers(&mut self) {
-        while !self.hung().is_empty()
-            && let Some(next) = self.next_event()
-        {
-            self.now = self.now.max(next);
-            for disk in [&mut self.cache].into_iter().chain(&mut self.mirror).chain(&mut self.origins) {
-                disk.poll(self.now, &mut self.arena, &mut Vec::new());
-            }
-        }
-    }
-
     /// Jumps to the next event and handles it; false if nothing will ever happen.
     pub fn step(&mut self) -> bool {
         let Some(next) = self.next_event() else { return false };

@@ -374,6 +374,7 @@ last minute        p50         p99     longest      requests
             durability: "flush".to_owned(),
             policy: "gated".to_owned(),
             origin_error: Some("no space left (ENOSPC)".to_owned()),
+            origin_hang: None,
             failed: OriginErrors { reads: 1, writes: 12_345 },
             durations: Kind::ALL.map(|_| Durations { minute: minute(), ..Durations::default() }),
         };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the engine has to tell, as the operator's log.
 
-use flashfront_engine::{Control, DeviceId, Event, Input, Lba, Op, OriginId};
+use flashfront_engine::{Control, DeviceError, DeviceId, Event, Input, Lba, Op, OriginId};
 
 use super::Daemon;
 use super::open::member_id;
@@ -11,7 +11,8 @@ use crate::report::counted;
 
 /// Whether it says only that an I/O was given up.
 const fn is_of_hang(event: Event) -> bool {
-    let (Event::DeviceFailed { error, .. } | Event::DestageFailed { error, .. } | Event::OriginFailed { error, .. }) = event
+    let (Event::DeviceFailed { error, .. } | Event::DestageFailed { error, .. } | Event::OriginFailed { error, .. }) =
+        event
     else {
         return false;
     };

@@ -8,7 +8,7 @@ use flashfront_device::sim::{Fate, RamDisk, RamSpec};
 use flashfront_device::wrap::{Faults, Inject};
 use flashfront_device::{Device, Rng};
 use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
-use flashfront_engine::{SECTOR_BYTES, Time};
+use flashfront_engine::{DeviceId, OriginId, SECTOR_BYTES, Time};
 
 use super::{BLOCK, Disk, World};
 use crate::spec::WorldSpec;
@@ -79,6 +79,31 @@ impl World {
     /// A member of a mirrored cache.
     pub fn member_mut(&mut self, member: u8) -> Option<&mut Disk> {
         if member == 0 { Some(&mut self.cache) } else { self.mirror.as_mut() }
+    }
+
+    /// The devices that hang.
+    #[must_use]
+    pub fn hung(&self) -> Vec<DeviceId> {
+        let members = [(DeviceId::Cache, Some(&self.cache)), (DeviceId::Mirror, self.mirror.as_ref())];
+        let origins = (0..).zip(&self.origins).map(|(at, disk)| (DeviceId::Origin(OriginId(at)), Some(disk)));
+        members
+            .into_iter()
+            .chain(origins)
+            .filter(|(_, disk)| disk.is_some_and(|it| it.hang().is_some()))
+            .map(|it| it.0)
+            .collect()
+    }
+
+    /// Waits until nothing is in flight that was given up: a daemon that is started anew opens no device before.
+    pub(super) fn await_answers(&mut self) {
+        while !self.hung().is_empty()
+            && let Some(next) = self.next_event()
+        {
+            self.now = self.now.max(next);
+            for disk in [&mut self.cache].into_iter().chain(&mut self.mirror).chain(&mut self.origins) {
+                disk.poll(self.now, &mut self.arena, &mut Vec::new());
+            }
+        }
     }
 
     /// All devices are well from now on.

@@ -13,7 +13,8 @@ use super::{ALWAYS_PPM, Fault, Faults, Rule};
 
 /// How long a timeout, a stall or a hang lasts if nothing is said: what Linux gives a SCSI disk.
 const HOLD_NS: u64 = 30_000_000_000;
-const FAULTS: &str = "eio, nospace, readonly, unsupported, gone, timeout, stall, hang, short, flip, rot, misdirect, lost";
+const FAULTS: &str =
+    "eio, nospace, readonly, unsupported, gone, timeout, stall, hang, short, flip, rot, misdirect, lost";
 const OPS: [(&str, Op); 5] =
     [("read", Op::Read), ("write", Op::Write), ("flush", Op::Flush), ("discard", Op::Discard), ("zero", Op::Zero)];
 
