@@ -189,9 +189,10 @@ impl Pump {
         self.hangs.drain(..)
     }
 
-    /// From now on nobody waits for I/O in flight, also not at the end: what a device that hangs has of it, it keeps.
-    pub(crate) fn abandon(&self) {
-        self.devices.reactor.abandon();
+    /// Ends all I/O for an end of the daemon: waits so long for what is in flight, and not at all beside a device that hangs.
+    /// What has not ended then is kept until the process has. Says whether all has.
+    pub(crate) fn end_io(&self, limit: Duration) -> bool {
+        self.devices.reactor.finish(if self.any_hangs() { Duration::ZERO } else { limit })
     }
 
     /// The engine.

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flashfront_engine::Time;
 
@@ -190,6 +190,39 @@ impl Reactor {
             // A worker holds a chunk only as long as its job.
             Backend::Threads(_) => {}
         }
+    }
+
+    /// Waits for so long until nothing is in flight, and says whether that is so; what is then is abandoned.
+    #[must_use]
+    pub fn finish(&self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        loop {
+            let in_flight = match &locked(&self.shared).backend {
+                Backend::Uring(uring) => uring.in_flight(),
+                Backend::Threads(threads) => threads.in_flight(),
+            };
+            let left = end.saturating_duration_since(Instant::now());
+            if in_flight == 0 {
+                return true;
+            }
+            if left.is_zero() || self.wait_for_io(left).is_err() {
+                self.abandon();
+                return false;
+            }
+        }
+    }
+
+    /// Waits for any I/O, also if what has ended was not polled.
+    fn wait_for_io(&self, limit: Duration) -> io::Result<()> {
+        let mut shared = locked(&self.shared);
+        match &mut shared.backend {
+            Backend::Uring(uring) => _ = uring.wait(None, Some(limit), &mut |_, _| {}),
+            Backend::Threads(threads) => {
+                threads.wait(None, Some(limit))?;
+                threads.reap();
+            }
+        }
+        Ok(())
     }
 
     /// From now on nobody waits for what is in flight: not when a device or this is dropped. For an end beside a device that

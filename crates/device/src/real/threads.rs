@@ -33,6 +33,8 @@ pub(super) struct Threads {
     ended: Arc<Ended>,
     /// By the number of the device.
     queues: BTreeMap<u32, Arc<Queue>>,
+    /// Jobs that were given and not fetched.
+    in_flight: usize,
     /// What is being done is not waited for at the end.
     abandoned: bool,
 }
@@ -74,7 +76,7 @@ impl Threads {
     pub(super) fn new() -> io::Result<Self> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let ended = Arc::new(Ended { done: Mutex::default(), wake });
-        Ok(Self { ended, queues: BTreeMap::new(), abandoned: false })
+        Ok(Self { ended, queues: BTreeMap::new(), in_flight: 0, abandoned: false })
     }
 
     /// Readable while there is something to [`Threads::reap`].
@@ -89,7 +91,12 @@ impl Threads {
                 Arc::new(Queue { todo: Mutex::default(), changed: Condvar::new(), ended })
             });
             queue.push(job);
+            self.in_flight += 1;
         }
+    }
+
+    pub(super) const fn in_flight(&self) -> usize {
+        self.in_flight
     }
 
     /// Ends the workers of a device when they have done what it was given.
@@ -106,6 +113,7 @@ impl Threads {
             // Can't fail: signalled under the same lock.
             let _ = rustix::io::read(&self.ended.wake, &mut [0; 8]);
         }
+        self.in_flight -= done.len();
         std::mem::take(&mut *done)
     }
 

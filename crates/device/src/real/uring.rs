@@ -391,7 +391,12 @@ impl Uring {
         self.free.push(number);
     }
 
-    fn in_flight(&self) -> usize {
+    /// Jobs that have not ended, but for those that wait for a slot.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_ring() + self.side.in_flight()
+    }
+
+    fn in_ring(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 }
@@ -400,11 +405,11 @@ impl Drop for Uring {
     /// Waits for what the kernel has; what it has not got is dropped.
     fn drop(&mut self) {
         self.backlog.clear();
-        if self.abandoned && self.in_flight() > 0 {
+        if self.abandoned && self.in_ring() > 0 {
             // What the kernel may still use is never given back.
             return;
         }
-        while self.enabled && self.in_flight() > 0 {
+        while self.enabled && self.in_ring() > 0 {
             match self.ring.submit_and_wait(1).map_err(|error| Errno::from_io_error(&error)) {
                 Ok(_) | Err(Some(Errno::INTR | Errno::AGAIN | Errno::BUSY)) => self.reap(&mut |_, _| {}),
                 // Another thread's ring: the kernel will cancel in its own time, so the memory

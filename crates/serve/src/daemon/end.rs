@@ -8,6 +8,7 @@
 //! the origin by the next start (tests: `what_took_the_place_of_..`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use flashfront_device::real::DeviceFile;
 use flashfront_engine::DeviceId;
@@ -20,6 +21,9 @@ use super::open::member_id;
 use super::{Daemon, Ended, ServeError};
 use crate::config::Config;
 use crate::{failure, stale};
+
+/// What an end at once waits for I/O that is in flight: most devices answer in that time, and free their locks with it.
+const LAST_IO: Duration = Duration::from_secs(1);
 
 impl Daemon<'_> {
     /// Ends all I/O, writes what the next start must know, and closes the devices.
@@ -37,7 +41,7 @@ impl Daemon<'_> {
         let silent_origin = self.origins.iter().zip(&status.origins).find(|(_, it)| hangs(DeviceId::Origin(it.id)));
         let silent_origin = silent_origin.map(|(origin, _)| origin.path().to_owned());
         if !clean || self.pump.any_hangs() {
-            self.pump.abandon();
+            let _ = self.pump.end_io(LAST_IO);
         }
         // Else nothing is in flight any more. The files, and their locks, stay.
         drop(self.pump);
@@ -89,12 +93,10 @@ impl Daemon<'_> {
     pub(super) fn undo(self) {
         let (engine, used) = (self.pump.engine(), self.members());
         let (mut superblock, failed) = (engine.superblock().clone(), engine.status().cache_failed);
-        if self.pump.any_hangs() {
-            self.pump.abandon();
-        }
+        let ended = self.pump.end_io(LAST_IO);
         // Else nothing is in flight any more.
         drop(self.pump);
-        if !self.was_clean || failed || superblock.failed {
+        if !self.was_clean || failed || superblock.failed || !ended {
             return;
         }
         superblock.clean = true;
