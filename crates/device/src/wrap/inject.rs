@@ -192,7 +192,7 @@ impl<D: Device> Inject<D> {
             let flying = Flying { io: DeviceIo { span, ..io }, flip: None, copy, into: None, due: now, error: None };
             match (io.op, memory, span) {
                 (Op::Write, Some(memory), Some(span)) => memory.read(arena.bytes_mut(span)),
-                (Op::Read, memory, _) => {
+                (Op::Read | Op::Map, memory, _) => {
                     self.pass(now, flying.io, Flying { into: memory, ..flying }, arena);
                     continue;
                 }

@@ -109,7 +109,7 @@ impl<D> Patience<D> {
     fn limit_of(&self, io: &DeviceIo) -> Option<u64> {
         let more = match io.op {
             Op::Discard | Op::Zero | Op::Punch => io.len / RANGE_BYTES_PER_SECOND * SECOND_NS,
-            Op::Read | Op::Write | Op::Flush => 0,
+            Op::Read | Op::Write | Op::Flush | Op::Map => 0,
         };
         Some(self.limit_ns?.saturating_add(more))
     }
