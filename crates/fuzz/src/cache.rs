@@ -119,7 +119,7 @@ impl Cache {
 
     /// A world with this cache, but for these blocks (first byte, content), not opened.
     pub(crate) fn world(&self, changed: &[(usize, Vec<u8>)]) -> World {
-        let inject = |disk: &RamDisk| Inject::new(disk.clone(), Default::default());
+        let inject = |disk: &RamDisk| flashfront_sim::Disk::new(Inject::new(disk.clone(), Default::default()), None);
         let origins = self.origins.iter().map(inject).collect();
         let mut world = World::on(self.spec.clone(), inject(&self.disk), origins, self.now);
         world.mirror = self.mirror.as_ref().map(inject);

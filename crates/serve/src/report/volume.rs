@@ -76,7 +76,8 @@ pub struct VolumeReport {
 
 impl VolumeReport {
     pub(super) fn new(origin: &OriginStatus, facts: VolumeFacts) -> Self {
-        let VolumeFacts { name, origin_path, uris, durability, policy, origin_error, origin_hang, failed, durations } = facts;
+        let VolumeFacts { name, origin_path, uris, durability, policy, origin_error, origin_hang, failed, durations } =
+            facts;
         Self {
             name,
             origin_path,

@@ -78,7 +78,7 @@ impl Filled {
             let bytes = std::fs::read(path).unwrap();
             let mut disk = RamDisk::new(RamSpec { size_bytes: bytes.len() as u64, seed, ..RamSpec::default() });
             disk.poke(0, &bytes);
-            Inject::new(disk, Faults::default())
+            flashfront_sim::Disk::new(Inject::new(disk, Faults::default()), None)
         };
         let (cache, origin) = (disk(&bench.cache(), seed), disk(&bench.origin(), seed + 1));
         let size_bytes = ORIGIN_BYTES;

@@ -91,7 +91,9 @@ impl Life {
         let size_bytes = image.len() as u64;
         let mut disk = RamDisk::new(RamSpec { size_bytes, logical_block_bytes: 4096, ..RamSpec::default() });
         disk.poke(0, image);
-        let faultless = |disk: &RamDisk| Inject::new(disk.clone(), flashfront_device::wrap::Faults::default());
+        let faultless = |disk: &RamDisk| {
+            flashfront_sim::Disk::new(Inject::new(disk.clone(), flashfront_device::wrap::Faults::default()), None)
+        };
         let origins = self.origins.iter().map(faultless).collect();
         World::on(self.spec.clone(), faultless(&disk), origins, self.now)
     }
