@@ -86,13 +86,14 @@ fn qemu_sees_a_disk_like_a_plain_file() {
     assert_same(&plain, &volume.origin);
 }
 
-/// One command of qemu-io, of any kind that changes data or reads it: aligned to 512 bytes, up to
+/// One command of qemu-io, of any kind that changes data or reads it: often aligned to 512 bytes, up to
 /// 1 MiB, often in the same few MiB so that later ones meet earlier ones.
 fn command(random: &mut Random) -> String {
-    let bytes = (1 + random.below(2048)) * 512;
+    let unit = if random.below(2) == 0 { 512 } else { 1 };
+    let bytes = (1 + random.below(2048)) * 512 - (512 / unit - 1).min(random.below(512));
     let bytes = if random.below(3) > 0 { bytes.min(9 * 512) } else { bytes };
     let span = if random.below(2) == 0 { 4 * MIB } else { 255 * MIB };
-    let offset = random.below(span / 512) * 512;
+    let offset = random.below(span / 512) * 512 + (512 / unit - 1).min(random.below(512));
     let pattern = 1 + random.below(255);
     match random.below(10) {
         0..5 => format!("write -P {pattern} {offset} {bytes}"),

@@ -22,6 +22,7 @@ mod fio;
 mod format_discard;
 mod fuse;
 mod harness;
+mod holes;
 mod inject;
 mod kill;
 mod mirror;
