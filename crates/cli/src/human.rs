@@ -124,11 +124,31 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.is::<Stdout>() && error.downcast_ref::<io::Error>().is_some_and(broken)
 }
 
+/// Writes JSON whose fractions have six significant digits: nothing here is measured more exactly.
+struct SixDigits;
+
+impl serde_json::ser::Formatter for SixDigits {
+    fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        serde_json::ser::CompactFormatter.write_f64(writer, six_digits(value))
+    }
+}
+
+/// A number rounded to six significant digits.
+fn six_digits(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
+/// A value as one line of JSON.
+pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<String> {
+    let mut text = Vec::new();
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut text, SixDigits))?;
+    text.push(b'\n');
+    Ok(String::from_utf8(text)?)
+}
+
 /// Prints a value as one line of JSON.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string(value)?;
-    text.push('\n');
-    print(&text)
+    print(&json(value)?)
 }
 
 /// Prints text as it is.
@@ -193,6 +213,14 @@ mod tests {
         assert_eq!(span(59), "59 s");
         assert_eq!(span(3600), "1 h 0 min");
         assert_eq!(span(90_000), "1 d 1 h");
+    }
+
+    #[test]
+    fn json_has_six_digits_of_a_fraction() {
+        let told = |value: f64| json(&value).unwrap();
+        assert_eq!(told(0.857_812_345_678_9), "0.857812\n");
+        assert_eq!(told(1_221.333_333), "1221.33\n");
+        assert_eq!((&*told(12.0), &*told(0.0), &*told(1.5e-9)), ("12.0\n", "0.0\n", "1.5e-9\n"));
     }
 
     #[test]

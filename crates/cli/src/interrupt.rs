@@ -5,14 +5,35 @@
 //! What was ignored when the program was started stays ignored (`nohup`, and Ctrl-C for a script's
 //! background jobs), but for SIGTERM.
 
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+
+/// The last signal that was heard; 0 = none.
+static SIGNAL: AtomicU8 = AtomicU8::new(0);
+
+/// A signal ended the command before its work was done; what that means for the user.
+#[derive(Debug)]
+pub(crate) struct Interrupted(pub(crate) &'static str);
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "interrupted; {}", self.0)
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// The exit code of a command that a signal ended, as shells have it: 130 after Ctrl-C, 143 after SIGTERM.
+pub(crate) fn exit_code() -> u8 {
+    128 + SIGNAL.load(Ordering::Relaxed)
+}
 
 /// Calls `heard` for every such signal from now on, in a thread of its own.
 pub(crate) fn on_signal(mut heard: impl FnMut() + Send + 'static) -> anyhow::Result<()> {
@@ -21,7 +42,12 @@ pub(crate) fn on_signal(mut heard: impl FnMut() + Send + 'static) -> anyhow::Res
     let mut signals = Signals::new(wanted.chain([SIGTERM])).context("can't listen to signals")?;
     std::thread::Builder::new()
         .name("signals".to_owned())
-        .spawn(move || signals.forever().for_each(|_| heard()))
+        .spawn(move || {
+            for signal in signals.forever() {
+                SIGNAL.store(u8::try_from(signal).unwrap_or(0), Ordering::Relaxed);
+                heard();
+            }
+        })
         .context("can't start a thread")?;
     Ok(())
 }
@@ -32,7 +58,7 @@ pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let heard = Arc::clone(&stop);
     on_signal(move || {
         if heard.swap(true, Ordering::Relaxed) {
-            std::process::exit(1);
+            std::process::exit(exit_code().into());
         }
     })?;
     Ok(stop)

@@ -120,7 +120,13 @@ fn main() -> ExitCode {
             // With stderr closed or full there is nobody left to tell, but the exit code.
             let _ = writeln!(std::io::stderr(), "flashfront: {}", human::error(&error));
         }
-        if usage::is_wrong(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
+        if usage::is_wrong(&error) {
+            ExitCode::from(2)
+        } else if error.is::<interrupt::Interrupted>() {
+            ExitCode::from(interrupt::exit_code())
+        } else {
+            ExitCode::FAILURE
+        }
     })
 }
 

@@ -127,7 +127,9 @@ pub(crate) struct Serve {
     /// Data should not stay dirty longer than this; from half of it on destage hurries [default: 10min].
     #[arg(long, value_name = "TIME")]
     max_dirty_age: Option<Age>,
-    /// What is cached, and what leaves [default: the first].
+    /// How the cache chooses the blocks that it keeps [default: the first of the list].
+    ///
+    /// Leave this alone unless you have compared: `flashfront sim replay TRACE --policy all` shows what each policy makes of a trace of yours.
     #[arg(long, value_parser = choice::policy())]
     policy: Option<String>,
     /// Threads: one for the engine, and the rest for NBD's and vhost-user-blk's clients [default: 1, which does it all].
@@ -156,8 +158,9 @@ pub(crate) struct Serve {
     ///
     /// FAULTS are rules separated by `;`. A rule is one of eio, nospace, unsupported, gone, timeout, stall, hang, short,
     /// flip, rot, misdirect, lost, and conditions separated by `,`: op=read|write|flush|discard|zero,
-    /// at=BYTES..BYTES, p=PROBABILITY, after=N, times=N, hold=TIME (timeout, stall, hang), for=TIME (gone). A rule
-    /// seed=N makes chance repeatable. Once for each device. NEVER for data that you need.
+    /// at=BYTES..BYTES, p=PROBABILITY, after=N, times=N, hold=TIME (timeout, stall, hang), for=TIME (from the first
+    /// hit on; then the device is well again). A rule seed=N makes chance repeatable. Once for each device. NEVER for
+    /// data that you need.
     #[arg(long, value_name = "DEVICE:FAULTS")]
     inject: Vec<Injection>,
     /// Slow the cache devices down to the pace of a device that `flashfront sim` knows, for measurements.

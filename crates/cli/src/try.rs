@@ -17,6 +17,7 @@ use flashfront_engine::Mode;
 use flashfront_serve::report::StatusReport;
 use serde::Serialize;
 
+use crate::interrupt::Interrupted;
 use crate::{human, interrupt};
 
 mod load;
@@ -39,7 +40,7 @@ pub(crate) struct Try {
     /// Keep the files in this folder, which must be new or empty.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// Seconds of workload in all: a quarter without the cache, the rest with it.
+    /// Seconds of workload in all: a third without the cache, a third while the cache warms up, a third with it.
     #[arg(long, value_name = "N", default_value_t = 36, value_parser = clap::value_parser!(u64).range(4..=3600))]
     seconds: u64,
 }
@@ -51,6 +52,10 @@ struct Phase {
     p50_us: f64,
     p99_us: f64,
     hit_ratio: f64,
+    /// Blocks read that RAM answered: they were on their way to the cache device, or read just before.
+    ram_hit_blocks: u64,
+    /// Blocks read.
+    read_blocks: u64,
     operations: u64,
     /// Blocks read from the origin.
     origin_reads: u64,
@@ -64,27 +69,22 @@ struct Outcome {
     with: Phase,
     warm_up_s: f64,
     origin_reads_saved: u64,
+    /// Blocks that the cache had not written to the origin at the end.
+    dirty_blocks: u64,
     reads_verified: u64,
     origin_bytes: u64,
     cache_bytes: u64,
 }
 
 /// The user has seen enough.
-#[derive(Debug)]
-struct Interrupted;
-
-impl std::fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("interrupted; but for what --keep keeps, everything made for the demo has been removed")
-    }
-}
-
-impl std::error::Error for Interrupted {}
+const ENOUGH: Interrupted = Interrupted("but for what --keep keeps, everything made for the demo has been removed");
 
 /// Between two updates of the live line.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// The same workload every time.
-const SEED: u64 = 20_251_121;
+/// The requests of both phases that are compared; the same every time.
+const MEASURED_SEED: u64 = 20_251_121;
+/// The requests while the cache warms up.
+const WARMING_SEED: u64 = 20_251_122;
 
 impl Try {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
@@ -111,21 +111,24 @@ impl Try {
         let mut world = World::new(self.keep.as_deref())
             .with_context(|| format!("can't make the demo volume in the folder that {place}"))?;
         let mut stage =
-            Stage { load: Load::connect(&world.place(), SEED)?, control: world.control()?, quiet: self.json, stop };
-        let part = |share: u64| Duration::from_millis(self.seconds * 1000 * share / 12);
-        let (without, _) = stage.phase("without cache", part(3))?;
+            Stage { load: Load::connect(&world.place())?, control: world.control()?, quiet: self.json, stop };
+        let third = Duration::from_millis(self.seconds * 1000 / 3);
+        let (without, _) = stage.phase("without cache", third, MEASURED_SEED)?;
         stage.control.set_mode(Mode::Writeback)?;
         // Long enough for the origin to have read what is popular: it reads 150 blocks a second.
-        stage.phase("warming up", part(5))?;
-        let (with, saved) = stage.phase("with cache", part(4))?;
+        stage.phase("warming up", third, WARMING_SEED)?;
+        // The requests are those of the first phase, in the same order, and then others: equal work for equal time.
+        let (with, saved) = stage.phase("with cache", third, MEASURED_SEED)?;
+        let dirty_blocks = stage.control.status()?.blocks_dirty;
         let reads_verified = stage.load.verified;
         drop(stage);
         world.end()?;
         Ok(Outcome {
             without,
             with,
-            warm_up_s: part(5).as_secs_f64(),
+            warm_up_s: third.as_secs_f64(),
             origin_reads_saved: saved,
+            dirty_blocks,
             reads_verified,
             origin_bytes: world::ORIGIN_BYTES,
             cache_bytes: world::CACHE_BYTES,
@@ -143,11 +146,12 @@ struct Stage<'a> {
 
 impl Stage<'_> {
     /// Runs one phase; also says how many blocks it read without the origin.
-    fn phase(&mut self, name: &'static str, time: Duration) -> anyhow::Result<(Phase, u64)> {
+    fn phase(&mut self, name: &'static str, time: Duration, seed: u64) -> anyhow::Result<(Phase, u64)> {
         let mut live = Live::new(name, time, self.quiet)?;
         let before = self.control.status()?;
         let mut last = before.clone();
         let control = &mut self.control;
+        self.load.begin(seed);
         let tally = self.load.run(time, INTERVAL, self.stop, &mut |part, at| {
             let now = control.status()?;
             live.update(at, part, hit_ratio(&last, &now));
@@ -156,7 +160,7 @@ impl Stage<'_> {
         })?;
         live.end();
         if (self.stop)() {
-            return Err(Interrupted.into());
+            return Err(ENOUGH.into());
         }
         let after = self.control.status()?;
         let saved = after.counters.read_hits - before.counters.read_hits;
@@ -168,6 +172,10 @@ impl Phase {
     fn new(tally: &Tally, before: &StatusReport, after: &StatusReport) -> Self {
         let us = |quantile| tally.quantile_ns(quantile) as f64 / 1e3;
         Self {
+            ram_hit_blocks: after.counters.ram_hits - before.counters.ram_hits,
+            read_blocks: after.counters.read_hits + after.counters.read_misses
+                - before.counters.read_hits
+                - before.counters.read_misses,
             iops: tally.iops(),
             p50_us: us(0.5),
             p99_us: us(0.99),

@@ -5,6 +5,8 @@ use std::fmt;
 
 use flashfront_serve::config::ConfigError;
 use flashfront_serve::daemon::ServeError;
+use flashfront_serve::offline::{FormatError, LayoutError};
+use flashfront_sim::load::fio::FioError;
 
 /// What is wrong.
 #[derive(Debug)]
@@ -32,8 +34,12 @@ pub(crate) fn is_wrong(error: &anyhow::Error) -> bool {
         Some(ServeError::Config(error)) => Some(error),
         _ => error.downcast_ref::<ConfigError>(),
     };
+    let impossible = matches!(
+        error.downcast_ref::<FormatError>(),
+        Some(FormatError::Layout { error: LayoutError::Segment(_) | LayoutError::Lanes(_), .. })
+    );
     let found_out = |error: &ConfigError| matches!(error, ConfigError::Read { .. } | ConfigError::Resolve { .. });
-    error.is::<Usage>() || config.is_some_and(|error| !found_out(error))
+    error.is::<Usage>() || error.is::<FioError>() || impossible || config.is_some_and(|error| !found_out(error))
 }
 
 #[cfg(test)]

@@ -234,6 +234,9 @@ impl WriteGauge {
 pub(crate) struct OriginGauge {
     /// Clients' reads; a unit is getting there, or carrying 64 KiB.
     reads: Gauge,
+    /// The block behind the last read that began, and whether that read followed the one before it.
+    behind: u64,
+    follows: bool,
     /// No wide reads before: one failed.
     narrow_until: Time,
     pub(crate) detour: Detour,
@@ -241,14 +244,18 @@ pub(crate) struct OriginGauge {
 }
 
 impl OriginGauge {
-    /// A read for a client begins.
-    pub(crate) const fn read_began(&mut self, now: Time) {
+    /// A client's read begins, of the places from `first` to `end`.
+    pub(crate) const fn read_began(&mut self, first: u64, end: u64, now: Time) {
+        self.follows = first >= self.behind && first - self.behind <= CARRIED_BLOCKS;
+        self.behind = end;
         self.reads.began(now);
     }
 
-    /// One of so many blocks has ended; `None`: it failed.
+    /// A client's read of so many blocks has ended; `None`: the read failed. What follows the read before it says nothing about getting to another place: a
+    /// disk answers that from what it has read ahead.
     pub(crate) fn read_ended(&mut self, blocks: Option<u32>, now: Time) {
-        self.reads.ended(now, blocks.map_or(0, |blocks| 1 + u64::from(blocks) / CARRIED_BLOCKS));
+        let units = blocks.filter(|_| !self.follows).map_or(0, |blocks| 1 + u64::from(blocks) / CARRIED_BLOCKS);
+        self.reads.ended(now, units);
     }
 
     /// A read of more than was asked for has failed.

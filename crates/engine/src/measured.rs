@@ -19,8 +19,8 @@ pub(crate) enum Measured {
     CommitBegan,
     /// So much is written to the cache device that leads.
     CacheWritten { bytes: u64 },
-    /// A client's read of an origin began.
-    OriginReadBegan { origin: usize },
+    /// A client's read of an origin began, of the places from `first` to `end`.
+    OriginReadBegan { origin: usize, first: u64, end: u64 },
     /// One of so many blocks ended; `None`: it failed.
     OriginReadEnded { origin: usize, blocks: Option<u32> },
     /// A read of what is cached was sent to an origin, where the cache device was expected to take so long.
@@ -47,7 +47,9 @@ impl Shared {
                     budget.spend(bytes, now);
                 }
             }
-            Measured::OriginReadBegan { origin } => self.origins[origin].client_read_began(now),
+            Measured::OriginReadBegan { origin, first, end } => {
+                self.origins[origin].client_read_began(first, end, now);
+            }
             Measured::OriginReadEnded { origin, blocks } => self.origins[origin].client_read_ended(blocks, now),
             Measured::DetourBegan { origin, instead_of_ns } => {
                 self.origins[origin].gauge.detour.began(instead_of_ns, now);

@@ -260,10 +260,11 @@ impl Lane {
         let span = blocks_span(buf, 0, wide.blocks());
         debug_assert_eq!(len, u64::from(span.len), "neighbours are whole blocks of the origin");
         let origin = cx.shared.origin_of(wide.first());
+        let (from, to) = (wide.first().0, wide.first().0 + u64::from(wide.blocks()));
         let read = self.under_way.begin(wide);
         let io = self.ios.insert(LaneIo::ReadWide(WideRead { at: block, blocks, read, buf, into }));
         self.pieces[at].pending += 1;
-        cx.shared.measure(Measured::OriginReadBegan { origin }, cx.now);
+        cx.shared.measure(Measured::OriginReadBegan { origin, first: from, end: to }, cx.now);
         cx.io(self.id, io, device, Op::Read, offset, Some(span));
     }
 

@@ -222,7 +222,8 @@ impl Lane {
         }
         let io = self.ios.insert(what);
         let origin = cx.shared.origin_of(first);
-        cx.shared.measure(Measured::OriginReadBegan { origin }, cx.now);
+        let end = first.0 + u64::from(blocks);
+        cx.shared.measure(Measured::OriginReadBegan { origin, first: first.0, end }, cx.now);
         cx.io(self.id, io, device, Op::Read, offset, Some(Span::new(buf, whole.offset(), len as u32)));
     }
 

@@ -163,10 +163,10 @@ impl Origin {
         self.free_ns + if free { now.since_ns(self.last_foreground.unwrap_or(Time(0))) } else { 0 }
     }
 
-    /// A read for a client begins.
-    pub(crate) fn client_read_began(&mut self, now: Time) {
+    /// A client's read begins, of the places from `first` to `end`.
+    pub(crate) fn client_read_began(&mut self, first: u64, end: u64, now: Time) {
         self.foreground_began(now);
-        self.gauge.read_began(now);
+        self.gauge.read_began(first, end, now);
     }
 
     /// One of so many blocks ended; `None`: it failed.

@@ -53,8 +53,8 @@ pub enum SuperblockReadError {
     },
     /// The device is not as large as it was.
     #[error(
-        "{path}: the device has {found} bytes, but the cache was made with {expected}: it was truncated, grown or copied in part; give it that size again and all of its bytes. `flashfront format --force` makes a new cache, and gives up what was dirty in this one",
-        path = path.display()
+        "{path}: the device has {found}, but the cache was made with {expected}: it was truncated, grown or copied in part; give it that size again and all of its bytes. `flashfront format --force` makes a new cache, and gives up what was dirty in this one",
+        path = path.display(), found = crate::config::Size(*found).told(), expected = crate::config::Size(*expected).told()
     )]
     Resized {
         /// The cache device.

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use self::text::{markdown, table};
 use super::report::{self, ReportArgs};
-use super::run::Interrupted;
+use super::run::NO_RESULTS;
 use crate::usage::misused;
 use crate::{human, interrupt, progress};
 
@@ -125,7 +125,7 @@ fn watched(comparison: &Comparison, stop: &AtomicBool) -> anyhow::Result<Vec<Com
         !stop.load(Ordering::Relaxed)
     });
     bar.finish_and_clear();
-    Ok(compared.ok_or(Interrupted)?)
+    Ok(compared.ok_or(NO_RESULTS)?)
 }
 
 fn line<'a>(suite: &'a Suite, cells: &'a [Cell]) -> Line<'a> {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `flashfront sim run`: a scenario, or a job file of fio, on device models.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use flashfront_sim::scenario::{Beside, Outcome, Scenario};
 
 use self::job::JobArgs;
 use super::report::{self, ReportArgs};
+use crate::interrupt::Interrupted;
 use crate::usage::misused;
 use crate::{human, interrupt, progress};
 
@@ -47,17 +47,8 @@ pub(crate) struct Run {
     report: ReportArgs,
 }
 
-/// Nothing has come of it.
-#[derive(Debug)]
-pub(super) struct Interrupted;
-
-impl fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("interrupted; there are no results, and no report was written")
-    }
-}
-
-impl std::error::Error for Interrupted {}
+/// Nothing has come of a run that a signal ended.
+pub(super) const NO_RESULTS: Interrupted = Interrupted("there are no results, and no report was written");
 
 impl Run {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
@@ -122,5 +113,5 @@ fn watched(scenario: &Scenario, stop: &AtomicBool) -> anyhow::Result<Outcome> {
         !stop.load(Ordering::Relaxed)
     });
     bar.finish_and_clear();
-    Ok(outcome.ok_or(Interrupted)?)
+    Ok(outcome.ok_or(NO_RESULTS)?)
 }

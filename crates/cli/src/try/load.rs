@@ -85,12 +85,12 @@ pub(super) struct Load {
 
 impl Load {
     /// Connects to the default export.
-    pub(super) fn connect(at: &Listen, seed: u64) -> anyhow::Result<Self> {
+    pub(super) fn connect(at: &Listen) -> anyhow::Result<Self> {
         let client = Client::connect(at, "", true).context("can't connect to the demo volume")?;
         let blocks = client.info().size_bytes / u64::from(REQUEST_BYTES);
         Ok(Self {
             client,
-            rng: Rng::new(seed),
+            rng: Rng::new(0),
             zipf: Zipf::new(blocks, SKEW),
             scatter: Scatter::new(blocks),
             versions: HashMap::new(),
@@ -100,6 +100,11 @@ impl Load {
             answer: Vec::new(),
             verified: 0,
         })
+    }
+
+    /// Begins the sequence of requests that has this seed.
+    pub(super) fn begin(&mut self, seed: u64) {
+        self.rng = Rng::new(seed);
     }
 
     /// Runs for `time`, or until `stop` says so; calls `look` with what each interval brought.

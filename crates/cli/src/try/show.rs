@@ -21,8 +21,9 @@ pub(super) fn intro() -> String {
         "Two files stand for two devices, and are made as slow as these:\n\
          \x20 origin   {:>8}  a hard disk: seek {:.0} to {:.0} ms, half a turn {:.1} ms, {} MB/s\n\
          \x20 cache    {:>8}  a SATA SSD: read {} us, write {} us, flush {} us, {} MB/s\n\
-         Workload: 4 KiB requests at random places after Zipf's law (exponent {SKEW}), {READ_PERCENT} % reads,\n\
-         {DEPTH} in flight, over NBD on a unix socket. Every read is compared with what was written.\n\n",
+         Workload: requests of 4 KiB at random places after Zipf's law (exponent {SKEW}),\n\
+         {READ_PERCENT} % reads, {DEPTH} in flight, over NBD on a unix socket. Every read is compared with\n\
+         what was written.\n\n",
         human::bytes(ORIGIN_BYTES),
         ms(hdd.settle_ns),
         ms(hdd.full_seek_ns),
@@ -51,7 +52,7 @@ impl Live {
         let plain = !quiet && !std::io::stderr().is_terminal();
         let target = if quiet || plain { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(time.as_millis() as u64), target);
-        bar.set_style(ProgressStyle::with_template("{prefix:<14} [{bar:20}] {msg}")?.progress_chars("#>."));
+        bar.set_style(ProgressStyle::with_template("{prefix:<13} [{bar:7}] {msg}")?.progress_chars("#>."));
         bar.set_prefix(name);
         if plain {
             eprintln!("{name}:");
@@ -103,33 +104,43 @@ pub(super) fn summary(outcome: &Outcome, kept: Option<&Path>) -> Result<String, 
     row("read hits", hits(without), hits(with), String::new())?;
     let reads = |phase: &Phase| human::count(phase.origin_reads);
     row("origin reads", reads(without), reads(with), format!("{} saved", human::count(outcome.origin_reads_saved)))?;
+    let ram = |phase: &Phase| human::percent(Some(phase.ram_hit_blocks as f64 / phase.read_blocks.max(1) as f64));
+    row("reads answered by RAM", ram(without), ram(with), String::new())?;
+    let requests = |phase: &Phase| human::count(phase.operations);
+    row("requests measured", requests(without), requests(with), String::new())?;
+    let seconds = |phase: &Phase| format!("{:.1} s", phase.seconds);
+    row("measured for", seconds(without), seconds(with), String::new())?;
     writeln!(out)?;
     writeln!(
         out,
-        "Measured for {:.0} s each, with the cache after {:.0} s of warming up. {} reads compared, all right.",
-        with.seconds,
+        "Both were asked the same requests in the same order, and the faster one more. In\n\
+         between the cache warmed up for {:.0} s. {} reads compared, all right.",
         outcome.warm_up_s,
         human::count(outcome.reads_verified)
     )?;
-    writeln!(out, "What the origin still reads are misses: with a larger cache, or more time, there are fewer.\n")?;
+    writeln!(
+        out,
+        "At the end {} of writes were in the cache and not yet on the origin.\n\
+         RAM answers what is on its way to the cache device or was read just before.\n\
+         Origin reads are misses: with a larger cache, or more time, there are fewer.\n",
+        human::blocks(outcome.dirty_blocks)
+    )?;
     writeln!(out, "Next:")?;
     match kept {
         Some(dir) => {
             let dir = dir.display();
             writeln!(
                 out,
-                "  flashfront serve --cache {dir}/cache.img --origin {dir}/origin.img --nbd unix:{dir}/nbd.sock --control {dir}/control.sock"
+                "  cd {dir} && flashfront serve --cache cache.img --origin origin.img \\\n\
+                 \x20     --nbd unix:nbd.sock --control control.sock"
             )?;
-            writeln!(out, "  flashfront status --watch --control {dir}/control.sock    (in another terminal)")?;
-            writeln!(out, "  flashfront check {dir}/cache.img                          (when it is stopped)")?;
+            writeln!(out, "  flashfront status --watch --control control.sock    (there, in another terminal)")?;
+            writeln!(out, "  flashfront check cache.img                          (when it is stopped)")?;
         }
         None => {
-            writeln!(out, "  flashfront try --keep DIR            the same, and keep the files to play with")?;
+            writeln!(out, "  flashfront try --keep DIR   the same, and keep the files to play with")?;
         }
     }
-    writeln!(
-        out,
-        "  flashfront format --help             a cache for a device of yours; the origin keeps what it holds"
-    )?;
+    writeln!(out, "  flashfront format --help    a cache for a device of yours, which keeps its data")?;
     Ok(out)
 }

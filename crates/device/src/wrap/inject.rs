@@ -236,7 +236,7 @@ impl<D: Device> Device for Inject<D> {
             self.hold(now.plus_ns(ERROR_NS), io.token, Err(DeviceError::Gone));
             return;
         }
-        match self.faults.next(&io) {
+        match self.faults.next(now, &io) {
             Some((fault, bytes)) => self.meet(now, io, fault, &bytes, arena),
             None => self.pass(now, io, Flying { io, flip: None, copy: None, into: None, due: now, error: None }, arena),
         }

@@ -140,3 +140,27 @@ fn reads_that_ask_together_are_one_question() {
     detour.began(1, then);
     assert_eq!(detour.probe_at, then.plus_ns(2 * PROBE_FIRST_NS));
 }
+
+#[test]
+fn reads_that_follow_one_another_do_not_make_a_disk_look_cheap() {
+    let mut origin = OriginGauge::default();
+    let mut now = Time(0);
+    let read = |origin: &mut OriginGauge, now: Time, first: u64, ns: u64| {
+        origin.read_began(first, first + 1, now);
+        let now = now.plus_ns(ns);
+        origin.read_ended(Some(1), now);
+        now
+    };
+    for nth in 0..20 {
+        now = read(&mut origin, now, nth * 100_003, 8 * MS);
+    }
+    // The disk answers 100,000 blocks in a row from what it has read ahead.
+    for nth in 0..100_000 {
+        now = read(&mut origin, now, 40_000_000 + nth, MS / 10);
+    }
+    assert!(origin.reads_are_dear(now), "it is the same disk");
+    for nth in 0..100_000 {
+        now = read(&mut origin, now, nth * 100_003, MS / 10);
+    }
+    assert!(!origin.reads_are_dear(now), "scattered reads that are fast do");
+}

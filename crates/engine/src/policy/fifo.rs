@@ -10,7 +10,7 @@ use crate::types::SegmentId;
 
 pub(super) const SPEC: Spec<Build> = Spec {
     name: "fifo",
-    summary: "every miss is cached, the oldest segment goes whole",
+    summary: "keeps every block that was missed, and drops the oldest 1 MiB when it needs room",
     source: "dm-writeboost",
     build: |_| Box::new(Fifo::default()),
 };

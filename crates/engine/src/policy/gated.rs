@@ -36,7 +36,7 @@ use crate::types::SegmentId;
 
 pub(super) const SPEC: Spec<Build> = Spec {
     name: "gated",
-    summary: "reads are cached once seen more often than a gate asks that follows what comes back; writes have a zone of their own",
+    summary: "keeps blocks that were read several times, and lets what is read once pass by; writes have a part of their own",
     source: "own; ideas of ARC (FAST 2003), 2Q (VLDB 1994), TinyLFU (TOS 2017), S3-FIFO (SOSP 2023)",
     build: |capacity| Box::new(Gated::new(capacity)),
 };

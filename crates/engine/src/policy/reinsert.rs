@@ -11,7 +11,7 @@ use crate::types::SegmentId;
 
 pub(super) const SPEC: Spec<Build> = Spec {
     name: "reinsert",
-    summary: "every miss is cached; of the oldest segment up to a quarter, blocks seen again, is copied forward",
+    summary: "as fifo, but blocks of the oldest 1 MiB that were used again are kept, up to a quarter of it",
     source: "FIFO-Reinsertion, as in S3-FIFO's main queue (Yang et al., SOSP 2023)",
     build: |_| Box::new(Reinsert(Fifo::default())),
 };

@@ -89,6 +89,20 @@ impl fmt::Display for Size {
     }
 }
 
+impl Size {
+    /// The size for people: three digits with a unit, and the bytes behind them where that is not exact.
+    #[must_use]
+    pub fn told(self) -> String {
+        let exact = self.to_string();
+        if !exact.ends_with(" B") && exact.len() <= "1234 MiB".len() || self.0 < 1024 {
+            return exact;
+        }
+        let units = [(1_u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        let (unit, name) = units.into_iter().find(|(unit, _)| self.0 >= *unit).unwrap_or((1 << 10, "KiB"));
+        format!("{:.2} {name} ({} bytes)", self.0 as f64 / unit as f64, self.0)
+    }
+}
+
 /// How much may be dirty: a share of the cache, or a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -136,8 +136,8 @@ pub enum ServeError {
     },
     /// Another size than the cache knows.
     #[error(
-        "{origin}: the origin has {found} bytes, but the cache {cache} was made for one of {expected} bytes: it is another device, or it was resized; to give up what the cache holds, format it anew",
-        origin = origin.display(), cache = cache.display()
+        "{origin}: the origin has {found}, but the cache {cache} was made for one of {expected}: it is another device, or it was resized; to give up what the cache holds, format it anew",
+        origin = origin.display(), cache = cache.display(), found = Size(*found).told(), expected = Size(*expected).told()
     )]
     OriginSize {
         /// The origin.

@@ -45,7 +45,7 @@ pub(super) enum MirrorError {
     Relative(PathBuf),
     #[error("{path} is in use by this cache, as {used}{ways}; a mirror needs a device of its own", path = path.display(), used = used.display())]
     InUse { path: PathBuf, used: PathBuf, ways: String },
-    #[error("{path} has {found} bytes, and the cache {needed}; a mirror must be at least as large", path = path.display())]
+    #[error("{path} has {found}, and the cache {needed}; a mirror must be at least as large", path = path.display(), found = Size(*found).told(), needed = Size(*needed).told())]
     Small { path: PathBuf, needed: u64, found: u64 },
     #[error("{path} has blocks of {found}; a cache device may have 4 KiB at most", path = path.display(), found = Size(u64::from(*found)))]
     Blocks { path: PathBuf, found: u32 },

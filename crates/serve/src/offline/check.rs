@@ -17,6 +17,7 @@ use serde::Serialize;
 use super::blocks::Live;
 use super::reader::{Reader, Segment, checksum_of, lacks_clean_data};
 use super::walk::{LaneWalk, looks};
+use crate::config::Size;
 use crate::superblock::{self, CopyError, SuperblockReadError};
 
 /// What is damaged.
@@ -111,14 +112,14 @@ impl CheckError {
     pub fn report(&self, cache: &Path) -> Option<CheckReport> {
         let damage = match self {
             Self::Open(OpenError::Size { size_bytes, .. }) => {
-                vec![damage_at_0("a device of whole sectors".to_owned(), format!("{size_bytes} bytes"))]
+                vec![damage_at_0("a device of whole sectors".to_owned(), Size(*size_bytes).told())]
             }
             Self::Open(_) => return None,
             Self::Superblock(SuperblockReadError::Unusable { first, last, last_offset, .. }) => {
                 [(0, first), (*last_offset, last)].map(superblock_damage).into()
             }
             Self::Superblock(SuperblockReadError::Resized { expected, found, .. }) => {
-                vec![damage_at_0(format!("a device of {expected} bytes"), format!("{found} bytes"))]
+                vec![damage_at_0(format!("a device of {}", Size(*expected).told()), Size(*found).told())]
             }
             Self::Superblock(SuperblockReadError::Read { source, .. }) | Self::Read { source, .. } => {
                 vec![damage_at_0("a superblock".to_owned(), format!("read error: {source}"))]

@@ -298,8 +298,9 @@ fn sparse(member: &DeviceFile) -> Option<String> {
     let unallocated = member.unallocated_bytes().ok().filter(|bytes| *bytes > 0)?;
     let (path, size_bytes) = (member.path().display(), member.geometry().size_bytes);
     Some(format!(
-        "{path}: a sparse file, it seems: {} of it have no place yet, and the cache fails when the file system is full; `fallocate --length {size_bytes}` on it takes that now",
-        Size(unallocated)
+        "{path}: a sparse file, it seems: {} of it have no place yet, and the cache fails when the file system is full; `fallocate --length {}` on it takes that now",
+        Size(unallocated).told(),
+        Size(size_bytes).to_string().replace(" B", "").replace(' ', "")
     ))
 }
 

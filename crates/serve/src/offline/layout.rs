@@ -35,8 +35,8 @@ pub enum LayoutError {
     Lanes(u32),
     /// The device is too small.
     #[error(
-        "the cache device is too small: it has {found} bytes, and {} with segments of {} need at least {} MiB; take a larger device, fewer lanes or smaller segments",
-        counted((*lanes).into(), "lane"), Size(*segment_bytes), least.div_ceil(1 << 20)
+        "the cache device is too small: it has {}, and {} with segments of {} need at least {} MiB; take a larger device, fewer lanes or smaller segments",
+        Size(*found).told(), counted((*lanes).into(), "lane"), Size(*segment_bytes), least.div_ceil(1 << 20)
     )]
     TooSmall {
         /// What it has.

@@ -164,6 +164,17 @@ fn is_volume(name: &str) -> bool {
     name.starts_with("/dev/")
 }
 
+/// A size with a unit, in which three digits or so tell it.
+fn human(bytes: u64) -> String {
+    let (mut value, mut unit) = (bytes as f64, 0);
+    const UNITS: [&str; 7] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    let digits = if unit == 0 || value.fract() == 0.0 { 0 } else { 2 };
+    format!("{value:.digits$} {}", UNITS[unit])
+}
+
 /// Where a clone's file lies on the volume.
 #[derive(Clone, Copy)]
 struct Place {
@@ -195,8 +206,10 @@ fn lay_out(
         let place = next;
         let end = place.checked_add(bytes.next_multiple_of(BLOCK_BYTES)).filter(|end| *end <= volume_bytes);
         next = end.ok_or_else(|| {
-            section
-                .wrong(&format!("its files end behind the volume, which has {volume_bytes} bytes; make them smaller"))
+            section.wrong(&format!(
+                "its files end behind the volume, which has {}; make them smaller",
+                human(volume_bytes)
+            ))
         })?;
         Ok(place)
     };
@@ -209,7 +222,9 @@ fn lay_out(
                     let end = section.end(own, Some(share))?;
                     if end > share {
                         let what = format!(
-                            "offset, size, filesize: it ends at byte {end}, and the volume has {share}; make it smaller"
+                            "offset, size, filesize: it ends at {}, and the volume has {}; make it smaller",
+                            human(end),
+                            human(share)
                         );
                         return Err(section.wrong(&what));
                     }
@@ -298,7 +313,7 @@ impl Section {
         let (block, reads, writes) = options.lengths();
         let most = reads.most(block).max(writes.most(block));
         if most > REQUEST_BYTES_MOST {
-            return Err(self.wrong(&format!("bs = {most}; requests have at most 128 MiB")));
+            return Err(self.wrong(&format!("bs = {}; requests have at most 128 MiB", human(most))));
         }
         let begin = self.begin(own);
         let begin = begin.ok_or_else(|| self.wrong("offset, offset_increment: they end behind any volume"))?;

@@ -12,6 +12,8 @@ use flashfront_sim::load::{Job, Pattern};
 use flashfront_sim::scenario::{Beside, Bound, Measure, Phase, Scenario, Target};
 use flashfront_sim::system::FlashfrontSpec;
 
+use crate::usage::Usage;
+
 mod tables;
 
 use tables::{EngineTable, File, JobTable, MeasureName, ModeName, Other, PatternName, PhaseTable, TargetTable};
@@ -32,7 +34,7 @@ pub(super) fn device(key: &str, name: &str) -> anyhow::Result<Known> {
     let found = all.iter().find(|known| known.name == name).copied();
     found.ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|known| known.name).collect();
-        anyhow!("{key} = `{name}`; no device is called so, there are {}", names.join(", "))
+        Usage(format!("{key} = `{name}`; no device is called so, there are {}", names.join(", "))).into()
     })
 }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use flashfront_engine::{DeviceError, Op};
+use flashfront_engine::{DeviceError, Op, Time};
 
 use crate::{DeviceIo, Rng};
 
@@ -108,13 +108,15 @@ pub struct Rule {
     pub chance_ppm: u32,
     /// How often it hits at most.
     pub times: u64,
+    /// The rule ends so long after it has hit first; `None`: it doesn't end by time.
+    pub for_ns: Option<u64>,
 }
 
 impl Rule {
     /// This fault for every I/O that it can happen to.
     #[must_use]
     pub const fn always(fault: Fault) -> Self {
-        Self { fault, op: None, bytes: None, after: 0, chance_ppm: ALWAYS_PPM, times: u64::MAX }
+        Self { fault, op: None, bytes: None, after: 0, chance_ppm: ALWAYS_PPM, times: u64::MAX, for_ns: None }
     }
 
     fn matches(&self, io: &DeviceIo) -> bool {
@@ -130,10 +132,18 @@ impl Rule {
     }
 }
 
+/// A rule, and when it ends.
+#[derive(Clone, Debug)]
+struct Ordered {
+    rule: Rule,
+    /// Known once it has hit.
+    until: Option<Time>,
+}
+
 /// The faults ordered for a device.
 #[derive(Clone, Debug)]
 pub struct Faults {
-    rules: Vec<Rule>,
+    rules: Vec<Ordered>,
     rng: Rng,
     /// Byte -> the bits of it that are flipped at rest.
     rotten: BTreeMap<u64, u8>,
@@ -157,7 +167,7 @@ impl Faults {
 
     /// Orders a fault. Of several that match an I/O the one that was ordered first hits.
     pub fn order(&mut self, rule: Rule) {
-        self.rules.push(rule);
+        self.rules.push(Ordered { rule, until: None });
     }
 
     /// The `nth` I/O submitted from now on (0 = the next one) fails once; with an `op`, only I/Os
@@ -209,9 +219,10 @@ impl Faults {
 
     /// What an I/O being submitted meets, and the bytes that the order spoke of. Every rule that matches
     /// counts it.
-    pub(super) fn next(&mut self, io: &DeviceIo) -> Option<(Fault, Range<u64>)> {
+    pub(super) fn next(&mut self, now: Time, io: &DeviceIo) -> Option<(Fault, Range<u64>)> {
+        self.rules.retain(|ordered| ordered.until.is_none_or(|until| now < until));
         let (rng, mut hit) = (&mut self.rng, None);
-        for rule in self.rules.iter_mut().filter(|rule| rule.matches(io)) {
+        for Ordered { rule, until } in self.rules.iter_mut().filter(|ordered| ordered.rule.matches(io)) {
             if rule.after > 0 {
                 rule.after -= 1;
             } else if hit.is_none()
@@ -219,6 +230,7 @@ impl Faults {
                 && (rule.chance_ppm >= ALWAYS_PPM || rng.below(u64::from(ALWAYS_PPM)) < u64::from(rule.chance_ppm))
             {
                 rule.times -= 1;
+                *until = until.or(rule.for_ns.map(|ns| now.plus_ns(ns)));
                 let whole = io.offset..io.offset + io.len;
                 let bytes = rule
                     .bytes
@@ -227,7 +239,7 @@ impl Faults {
                 hit = Some((rule.fault, bytes));
             }
         }
-        self.rules.retain(|rule| rule.times > 0);
+        self.rules.retain(|ordered| ordered.rule.times > 0);
         if let Some((fault, _)) = &hit {
             *self.hits.entry(fault.name()).or_default() += 1;
         }

@@ -135,10 +135,13 @@ fn rule(text: &str) -> Result<Rule, SpecError> {
                 }
                 _ => return Err(senseless()),
             },
-            Some(("for", value)) => match &mut rule.fault {
-                Fault::Gone { for_ns } => *for_ns = Some(time("for", value)?),
-                _ => return Err(senseless()),
-            },
+            Some(("for", value)) => {
+                let ns = time("for", value)?;
+                rule.for_ns = Some(ns);
+                if let Fault::Gone { for_ns } = &mut rule.fault {
+                    *for_ns = Some(ns);
+                }
+            }
             _ => return Err(SpecError::Key { rule: text.to_owned(), key: word.to_owned() }),
         }
     }

@@ -115,9 +115,23 @@ fn a_device_that_is_gone_for_a_time_comes_back() {
     assert!(world.settle().iter().all(|done| done.result == Err(DeviceError::Gone)), "also what is in flight");
     world.now = world.now.plus_ns(500_000_000);
     assert_eq!(world.run(Op::Flush, 0, 0), Err(DeviceError::Gone));
-    world.disk.faults.heal();
     world.now = world.now.plus_ns(500_000_000);
     assert_eq!(world.run(Op::Flush, 0, 0), Ok(()));
+    assert_eq!(world.run(Op::Write, 0, 3), Ok(()), "and stays");
+}
+
+#[test]
+fn any_fault_heals_after_its_time_and_the_time_begins_with_the_first_hit() {
+    let mut world = world("eio,op=write,after=1,for=3s");
+    world.now = Time(10_000_000_000);
+    assert_eq!(world.run(Op::Write, 0, 1), Ok(()));
+    let first = world.now;
+    assert_eq!(world.run(Op::Write, 0, 2), Err(DeviceError::Io));
+    world.now = first.plus_ns(2_999_000_000);
+    assert_eq!(world.run(Op::Write, 0, 3), Err(DeviceError::Io));
+    world.now = first.plus_ns(3_000_000_000);
+    assert_eq!(world.run(Op::Write, 0, 4), Ok(()));
+    assert!(!world.disk.faults.ordered());
 }
 
 #[test]

@@ -204,7 +204,7 @@ fn what_would_be_another_load_is_refused_with_line_and_advice() {
         ("[a]\nsize=1g\nruntime=5min", 3, &["`runtime`", "24h"]),
         ("[a]\nsize=1g\nkb_base=1023", 3, &["`kb_base`", "1024 or 1000"]),
         ("[a]\nrw=read", 1, &["job `a`", "give it a `size`"]),
-        ("[a]\nsize=1g\nbs=256m", 1, &["bs = 268435456", "128 MiB"]),
+        ("[a]\nsize=1g\nbs=256m", 1, &["bs = 256 MiB", "128 MiB"]),
         ("[a]\nsize=1g\nfilesize=1g\noffset=1g", 1, &["no block"]),
         ("[a]\nsize=1g\nio_size=0", 1, &["asks for nothing"]),
         ("[a]\nsize=1g\ntime_based", 1, &["give it a `runtime`"]),
