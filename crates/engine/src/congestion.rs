@@ -234,7 +234,7 @@ impl WriteGauge {
 pub(crate) struct OriginGauge {
     /// Clients' reads; a unit is getting there, or carrying 64 KiB.
     reads: Gauge,
-    /// The block behind the last read that began, and whether that read followed the one before it.
+    /// The block behind the last read that began (0: none has), and whether that read followed the one before it.
     behind: u64,
     follows: bool,
     /// No wide reads before: one failed.
@@ -246,7 +246,7 @@ pub(crate) struct OriginGauge {
 impl OriginGauge {
     /// A client's read begins, of the places from `first` to `end`.
     pub(crate) const fn read_began(&mut self, first: u64, end: u64, now: Time) {
-        self.follows = first >= self.behind && first - self.behind <= CARRIED_BLOCKS;
+        self.follows = self.behind > 0 && first == self.behind;
         self.behind = end;
         self.reads.began(now);
     }
