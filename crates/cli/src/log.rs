@@ -19,15 +19,17 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
 mod repeats;
+mod stamps;
 
 use repeats::{LeftOut, Repeats};
+use stamps::{Stamps, stderr_is_the_journal};
 
 /// Lines that say how many were left out, which are never left out.
 const LEFT_OUT: &str = "left_out";
 
 /// Starts it: -1 = errors, 0 = warnings, 1 = news, 2 and more = details. What is returned tells of the lines left out
-/// when it is dropped.
-pub(crate) fn start(level: i8) -> Log {
+/// when it is dropped. `stamped`: lines begin with the time, unless the journal adds it.
+pub(crate) fn start(level: i8, stamped: bool) -> Log {
     let max = match level {
         ..0 => Level::ERROR,
         0 => Level::WARN,
@@ -38,11 +40,15 @@ pub(crate) fn start(level: i8) -> Log {
     let shared = Arc::<Shared>::default();
     let lines = fmt::layer()
         .with_target(level > 1)
-        .without_time()
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         // It would say so on stderr, which panics: a daemon outlives the reader of its log.
         .log_internal_errors(false);
+    let lines = if stamped && !stderr_is_the_journal() {
+        lines.with_timer(Stamps).boxed()
+    } else {
+        lines.without_time().boxed()
+    };
     tracing_subscriber::registry().with(lines.with_filter(Sparing { max, shared: Arc::clone(&shared) })).init();
     Log(shared)
 }

@@ -96,7 +96,8 @@ fn main() -> ExitCode {
         Verb::Try(_) => -1,
         _ => 0,
     };
-    let log = log::start(if cli.quiet { -1 } else { usual + cli.verbose.min(4) as i8 });
+    let is_daemon = matches!(cli.verb, Verb::Serve(_));
+    let log = log::start(if cli.quiet { -1 } else { usual + cli.verbose.min(4) as i8 }, is_daemon);
     let done = match cli.verb {
         Verb::Try(verb) => verb.run(),
         Verb::Format(verb) => verb.run(),

@@ -17,7 +17,7 @@ use flashfront_engine::{Control, Engine, Event, Input, Options, Time};
 use mio::{Poll, Waker};
 
 use crate::carrier;
-use crate::config::{Config, Listener};
+use crate::config::{Config, Listener, Size};
 use crate::control::{Caller, ControlCall, Server};
 use crate::descriptors;
 use crate::failure;
@@ -42,6 +42,7 @@ mod members;
 mod mirror;
 mod open;
 mod origin_errors;
+mod set;
 mod tell;
 #[cfg(test)]
 mod tests;
@@ -260,6 +261,7 @@ fn begin<'a>(
         files,
         origins,
         uris: Vec::new(),
+        sequential_bypass: config.policy.sequential_bypass,
         adding: None,
         origin_errors: AllOriginErrors::default(),
     })
@@ -294,6 +296,8 @@ struct Daemon<'a> {
     origins: Vec<Arc<DeviceFile>>,
     /// Where clients reach each volume.
     uris: Vec<Vec<String>>,
+    /// As the operator has set it.
+    sequential_bypass: Size,
     /// A device on its way to become the mirror.
     adding: Option<Adding>,
     origin_errors: AllOriginErrors,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The operator's side: status, set, drain, signals, metrics; and FLUSH across connections.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -139,6 +140,56 @@ fn latencies_are_told_by_what_a_request_turned_out_to_be() {
         assert!(text.contains("last minute") && text.contains("  miss  "), "{text}");
         volume.stop();
     }
+}
+
+#[test]
+fn the_log_tells_when_what_was_changed_and_who_came_and_went() {
+    let mut volume = Volume::new(32, 64);
+    volume.options = vec!["-v"];
+    must(volume.format().args(["--mode", "writeback"]));
+    volume.start();
+    let mut client = volume.connect();
+    client.write_at(0, &[1; 8192], false).expect("the volume can be written");
+    must(volume.ask("set").args(["--mode", "writethrough", "--dirty-limit", "8MiB", "--sequential-bypass", "0B"]));
+    must(&mut volume.ask("drain"));
+    client.disconnect().expect("the daemon is there");
+    volume.stop();
+    let log = volume.stderr();
+    let uid = rustix::process::getuid().as_raw();
+    let who = format!("uid {uid}, pid {}", std::process::id());
+    for said in [
+        "set by the operator: volume data: mode from writeback to writethrough",
+        "set by the operator: dirty limit from ",
+        " to 8 MiB",
+        "set by the operator: sequential bypass from 4 MiB to 0 B",
+        "drain begins, by the operator: ",
+        "drained: nothing is dirty",
+        &format!("a client came: {who}"),
+        &format!("{who} opened volume data"),
+        &format!("{who} left volume data after "),
+    ] {
+        assert!(log.contains(said), "{said} is missing from\n{log}");
+    }
+    let left = log.lines().find(|line| line.contains("left volume data")).expect("it is there");
+    assert!(left.contains("8.0 KiB received from it") || left.contains("8.1 KiB received from it"), "{left}");
+    // 2026-11-28T05:50:00.123Z
+    let is_stamp = |text: &str| text.len() == 24 && text.as_bytes()[10] == b'T' && text.ends_with('Z');
+    assert!(log.lines().all(|line| line.split(' ').next().is_some_and(is_stamp)), "{log}");
+}
+
+/// The journal has a time of its own for each line.
+#[test]
+fn the_journal_gets_no_stamps() {
+    let volume = Volume::new(32, 64);
+    must(&mut volume.format());
+    let log = File::create(&volume.log).expect("the log can be written").metadata().expect("it is there");
+    let mut serve = volume.serve();
+    serve.env("JOURNAL_STREAM", format!("{}:{}", log.dev(), log.ino()));
+    let daemon = Daemon::spawn(&mut serve, &volume.log);
+    daemon.ready();
+    daemon.stop();
+    let log = volume.stderr();
+    assert!(log.lines().count() > 0 && log.lines().all(|line| line.starts_with(' ')), "{log}");
 }
 
 #[test]

@@ -7,10 +7,11 @@ use std::sync::mpsc::Sender;
 use flashfront_engine::{Control, DeviceId, Input, OriginStatus, Status};
 
 use super::open::member_id;
-use super::{Daemon, OriginErrors, limit};
+use super::set::Changes;
+use super::{Daemon, OriginErrors};
 use crate::control::{CONNECTIONS_MAX, Command, Response};
 use crate::metrics::SCRAPES_MAX;
-use crate::report::{Facts, StatusReport, VolumeFacts};
+use crate::report::{Facts, StatusReport, VolumeFacts, counted};
 
 /// Calls answered in a turn: all who can be there, as each has one at a time. Who asks again at once waits until clients
 /// have had their turn.
@@ -49,7 +50,7 @@ impl Daemon<'_> {
                 message: "the origin is served without its cache (serve --without-cache): there is nothing to drain, and nothing that could be set; stop, and serve it with the cache".to_owned(),
             },
             Command::Drain { start } => {
-                self.pump.apply(Input::Control(Control::Drain(start)));
+                self.order_drain(start);
                 Response::Done
             }
             Command::Stop => {
@@ -57,34 +58,21 @@ impl Daemon<'_> {
                 Response::Done
             }
             Command::Set { volume, mode, dirty_limit, sequential_bypass } => {
-                let named = |at: &usize| volume.as_ref().is_none_or(|name| *name == self.config.volumes[*at].name);
-                let volumes: Vec<usize> = (0..self.config.volumes.len()).filter(named).collect();
-                if volumes.is_empty() {
-                    let known: Vec<&str> = self.config.volumes.iter().map(|volume| volume.name.as_str()).collect();
-                    let message = format!("no volume of that name; there are: {}", known.join(", "));
-                    return Some(Response::Error { message });
-                }
-                // Everything is checked before anything is changed.
-                let limit = dirty_limit.map(|asked| limit::blocks(asked, self.pump.engine().superblock()));
-                let limit = match limit.transpose() {
-                    Ok(limit) => limit,
-                    Err(error) => return Some(Response::Error { message: error.to_string() }),
-                };
-                if let Some(mode) = mode {
-                    for at in volumes {
-                        let origin = self.pump.engine().superblock().origins[at].id;
-                        self.pump.apply(Input::Control(Control::SetMode { origin, mode }));
-                    }
-                }
-                if let Some(blocks) = limit {
-                    self.pump.apply(Input::Control(Control::SetDirtyLimit { blocks }));
-                }
-                if let Some(size) = sequential_bypass {
-                    self.pump.apply(Input::Control(Control::SetSequentialBypass { bytes: size.0 }));
-                }
-                Response::Done
+                self.set(Changes { volume, mode, dirty_limit, sequential_bypass })
             }
         })
+    }
+
+    /// Begins a drain, or ends it.
+    fn order_drain(&mut self, start: bool) {
+        let status = self.pump.engine().status();
+        let dirty = counted(status.blocks_dirty, "dirty block");
+        match (status.draining, start) {
+            (false, true) => tracing::info!("drain begins, by the operator: {dirty}"),
+            (true, false) => tracing::info!("drain ended by the operator: {dirty} left"),
+            (true, true) | (false, false) => {}
+        }
+        self.pump.apply(Input::Control(Control::Drain(start)));
     }
 
     /// Why an origin refuses its dirty data.

@@ -131,7 +131,9 @@ impl Daemon<'_> {
                 "volume {}: writing dirty data to the origin failed ({error}); it stays in the cache and is tried again",
                 name(origin)
             ),
-            Event::ModeChanged { origin, mode } => tracing::info!("volume {}: mode is {mode} now", name(origin)),
+            Event::ModeChanged { origin, mode } => {
+                tracing::debug!("volume {}: the superblock says durably that its mode is {mode}", name(origin));
+            }
             Event::Drained => match self.pump.engine().status().lost.len() {
                 0 => tracing::info!("drained: nothing is dirty"),
                 lost => {

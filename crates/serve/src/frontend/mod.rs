@@ -24,6 +24,7 @@ mod piece;
 #[cfg(feature = "ublk")]
 pub mod ublk;
 pub mod vhost_user_blk;
+mod visit;
 
 /// A volume that clients can open.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,10 +11,11 @@
 //! that was acknowledged. Unmounted at the end; what a crash leaves is cleared by the next start (test:
 //! `a_mount_that_a_crash_left_is_cleared`).
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flashfront_engine::{RequestError, RequestId, Time};
 use fuser::{BackgroundSession, MountOption, Session};
@@ -22,6 +23,7 @@ use mio::{Registry, event::Event};
 
 use super::inlet::Inlet;
 use super::nbd::escape;
+use super::visit::Visit;
 use super::{Core, Export, Frontend, TokenRange};
 
 mod ask;
@@ -49,8 +51,19 @@ pub struct Shown {
 struct Shared {
     /// Open files.
     open: AtomicUsize,
+    /// Those who have opened them, by the numbers that the kernel says with each request.
+    visits: Mutex<HashMap<u64, Visit>>,
+    /// The number of the next one.
+    next: AtomicU64,
     /// The end of the session is our own doing.
     leaving: AtomicBool,
+}
+
+impl Shared {
+    fn visits(&self) -> MutexGuard<'_, HashMap<u64, Visit>> {
+        // Nothing here can panic halfway through a change.
+        self.visits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The FUSE front-end.

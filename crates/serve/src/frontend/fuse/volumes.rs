@@ -23,6 +23,7 @@ use rustix::fs::{FallocateFlags, OFlags};
 
 use super::super::Export;
 use super::super::inlet::{Feed, Want};
+use super::super::visit::{self, Visit};
 use super::ask::{FuseAsk, Reply};
 use super::{Shared, Shown};
 
@@ -186,26 +187,32 @@ impl Filesystem for Volumes {
         reply.statfs(blocks, 0, 0, self.all.len() as u64, 0, 4096, 255, 4096);
     }
 
-    fn open(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        if self.place(ino).is_none() {
+    fn open(&self, req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let Some(place) = self.place(ino) else {
             return reply.error(Errno::ENOENT);
-        }
+        };
+        let who = visit::process(req.uid(), req.pid());
+        let mut visit = Visit::begin(format!("FUSE at {}", self.folder.display()), who);
+        visit.open(&self.all[place].export.name);
+        let number = self.shared.next.fetch_add(1, Ordering::Relaxed);
+        self.shared.visits().insert(number, visit);
         self.shared.open.fetch_add(1, Ordering::SeqCst);
         // Nothing is cached, and writers don't wait for each other: order is the client's affair, as on a disk.
         let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES | FopenFlags::FOPEN_NOFLUSH;
-        reply.opened(FileHandle(0), flags);
+        reply.opened(FileHandle(number), flags);
     }
 
     fn release(
         &self,
         _req: &Request,
         _ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
+        drop(self.shared.visits().remove(&fh.0));
         self.shared.open.fetch_sub(1, Ordering::SeqCst);
         reply.ok();
     }
@@ -219,7 +226,7 @@ impl Filesystem for Volumes {
         &self,
         _req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         offset: u64,
         size: u32,
         _flags: OpenFlags,
@@ -246,6 +253,9 @@ impl Filesystem for Volumes {
             zeroed: false,
         };
         let (skip, len) = ((offset - start) as usize, (end - offset) as usize);
+        if let Some(visit) = self.shared.visits().get_mut(&fh.0) {
+            visit.send(end - offset);
+        }
         self.put(want, Box::default(), Reply::Data { reply, skip, len });
     }
 
@@ -253,7 +263,7 @@ impl Filesystem for Volumes {
         &self,
         _req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         offset: u64,
         data: &[u8],
         _write_flags: WriteFlags,
@@ -274,6 +284,9 @@ impl Filesystem for Volumes {
         }
         if let Some(errno) = self.refusal(export, offset, len) {
             return reply.error(errno);
+        }
+        if let Some(visit) = self.shared.visits().get_mut(&fh.0) {
+            visit.receive(len);
         }
         // O_SYNC and O_DSYNC of the file, or of this one write (RWF_DSYNC).
         let fua = OFlags::from_bits_retain(flags.0 as u32).intersects(OFlags::DSYNC | OFlags::SYNC);

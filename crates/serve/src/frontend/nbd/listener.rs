@@ -14,6 +14,7 @@ use flashfront_engine::{RequestError, RequestId, Time};
 use mio::{Interest, Registry, event::Event, event::Source};
 
 use super::super::piece::PieceId;
+use super::super::visit::Visit;
 use super::super::{Core, Export, Frontend, TokenRange};
 use super::connection::{Connection, Wait};
 use super::gate::{Accepted, Full, Place};
@@ -61,6 +62,7 @@ pub(super) struct Peer {
     wait: Wait,
     dirty: bool,
     pub(super) since: Since,
+    visit: Visit,
     _place: Option<Place>,
 }
 
@@ -181,6 +183,7 @@ impl Nbd {
             let Some(token) = self.tokens.get(index + 1) else {
                 continue;
             };
+            let visit = Visit::begin(format!("NBD at {}", self.at), socket.peer());
             let interest = Interest::READABLE | Interest::WRITABLE;
             if socket.register(registry, token, interest).is_err() {
                 continue;
@@ -194,6 +197,7 @@ impl Nbd {
                 wait: Wait::Input,
                 dirty: false,
                 since: Since::default(),
+                visit,
                 _place: place,
             });
             self.look = true;
@@ -245,6 +249,7 @@ impl Nbd {
                     break;
                 }
                 Ok(received) => {
+                    peer.visit.receive(received.bytes as u64);
                     bytes += received.bytes.max(RECEIVE_BYTES_MIN);
                     peer.readable = !received.short || peer.closing || stream.may_have_more();
                 }
@@ -255,6 +260,11 @@ impl Nbd {
                     break;
                 }
             }
+        }
+        if peer.visit.is_aimless()
+            && let Some(export) = &peer.connection.export
+        {
+            peer.visit.open(&export.name);
         }
         let submitted = peer.connection.in_flight() > before;
         let more = peer.wait == Wait::Input && peer.readable && hangup.is_none();
@@ -311,7 +321,9 @@ impl Nbd {
                 peer.connection.progress += 1;
                 stream.flush()
             } else if peer.connection.has_output() {
-                peer.connection.transmit(core, |from| stream.send(from))
+                let visit = &mut peer.visit;
+                let send = |bytes: &usize| visit.send(*bytes as u64);
+                peer.connection.transmit(core, |from| stream.send(from).inspect(send))
             } else {
                 return;
             };

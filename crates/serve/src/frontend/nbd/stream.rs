@@ -10,6 +10,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token, event::Source};
 
+use super::super::visit;
 use super::tls::TlsStream;
 
 /// A client's socket.
@@ -17,6 +18,19 @@ use super::tls::TlsStream;
 pub(super) enum Socket {
     Unix(UnixStream),
     Tcp(TcpStream),
+}
+
+impl Socket {
+    /// What is known of the client.
+    pub(super) fn peer(&self) -> String {
+        match self {
+            Self::Unix(socket) => visit::peer(socket),
+            Self::Tcp(socket) => match socket.peer_addr() {
+                Ok(address) => address.to_string(),
+                Err(error) => format!("unknown ({error})"),
+            },
+        }
+    }
 }
 
 impl Read for Socket {

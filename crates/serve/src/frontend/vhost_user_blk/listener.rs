@@ -16,6 +16,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, event::Event};
 
 use super::super::piece::PieceId;
+use super::super::visit::{self, Visit};
 use super::super::{Core, Export, Frontend, TokenRange};
 use super::call::Calls;
 use super::closing::Closing;
@@ -56,6 +57,15 @@ struct Peer {
     settled: bool,
     /// When it is hung up on, if it has said nothing.
     silent_until: Option<Time>,
+    visit: Visit,
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let (received, sent) = self.work.moved();
+        self.visit.receive(received);
+        self.visit.send(sent);
+    }
 }
 
 /// The vhost-user-blk front-end.
@@ -166,6 +176,8 @@ impl VhostUserBlk {
                 continue;
             };
             let debt = Debt::new(self.daemon, self.durable);
+            let mut visit = Visit::begin(format!("vhost-user-blk at {}", self.path.display()), visit::peer(&socket));
+            visit.open(&export.name);
             let talk = match Talk::new(socket, export, debt, self.closing.clone()) {
                 Ok(talk) => talk,
                 Err(error) => {
@@ -178,7 +190,7 @@ impl VhostUserBlk {
                 let work = Work::new(number as u16);
                 let (talk, answers) = (Some(talk), Vec::new());
                 self.peers[number] =
-                    Some(Peer { talk, work, answers, broken: None, settled: false, silent_until: None });
+                    Some(Peer { talk, work, answers, broken: None, settled: false, silent_until: None, visit });
             }
         }
     }

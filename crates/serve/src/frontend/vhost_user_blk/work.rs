@@ -58,11 +58,25 @@ pub(super) struct Work {
     done: Vec<u16>,
     /// Bytes of buffers held.
     held_bytes: u64,
+    /// Payload that came from the client, and that went to it.
+    moved: (u64, u64),
 }
 
 impl Work {
     pub(super) fn new(connection: u16) -> Self {
-        Self { connection, jobs: Jobs::default(), stalled: VecDeque::new(), done: Vec::new(), held_bytes: 0 }
+        Self {
+            connection,
+            jobs: Jobs::default(),
+            stalled: VecDeque::new(),
+            done: Vec::new(),
+            held_bytes: 0,
+            moved: (0, 0),
+        }
+    }
+
+    /// Bytes of payload that came from the client, and that went to it.
+    pub(super) const fn moved(&self) -> (u64, u64) {
+        self.moved
     }
 
     /// Requests that are not answered.
@@ -206,6 +220,7 @@ impl Work {
                     job.bufs[usize::from(index)] = Some(buf);
                     let op = if matches!(job.ask, Ask::Read { .. }) { RequestOp::Read } else { RequestOp::Write };
                     if op == RequestOp::Write {
+                        self.moved.0 += u64::from(piece.len);
                         let into = core.memory().bytes_mut(Span::new(buf, piece.buf_offset(), piece.len));
                         let skip = (piece.offset - offset) as u32;
                         let copied = each(job.payload(), skip, into.len(), |at, range| {
@@ -282,6 +297,7 @@ impl Work {
                 && result.is_ok()
                 && matches!(job.ask, Ask::Read { .. })
             {
+                self.moved.1 += u64::from(piece.len);
                 let from = core.memory().bytes(Span::new(buf, piece.buf_offset(), piece.len));
                 let skip = (piece.offset - offset) as u32;
                 let copied = each(job.payload(), skip, from.len(), |at, range| {
