@@ -28,7 +28,11 @@ const VERBS: [Verb; 10] = [
         summary: "[PART...]: speed (in-process, nbd), threads, huge-pages, vhost-user-blk, engine, memory, recovery; --dir DIR, --json, --keep (in bench/runs)",
         run: bench::bench,
     },
-    Verb { name: "ci", summary: "everything CI runs once the tools are installed", run: ci::ci },
+    Verb {
+        name: "ci",
+        summary: "everything CI runs once the tools are installed; --quick: what takes some minutes",
+        run: ci::ci,
+    },
     Verb { name: "test", summary: "unit, property and conformance tests; not end to end", run: ci::test },
     Verb { name: "e2e", summary: "end-to-end tests of the release binary; arguments are libtest's", run: ci::e2e },
     Verb {

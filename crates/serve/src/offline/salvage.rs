@@ -104,8 +104,10 @@ impl Reader<'_> {
             // Those after that checkpoint may be in segments that it didn't know.
             let known = ages.iter().copied().max().unwrap_or(0);
             let found: BTreeSet<u64> = headers.values().map(|it| it.seq).filter(|seq| *seq > known).collect();
-            blocks_at_most += (last.saturating_sub(known) - found.len() as u64) * self.commit_most();
+            let missing = last.saturating_sub(known) - found.len() as u64;
+            blocks_at_most = blocks_at_most.saturating_add(missing.saturating_mul(self.commit_most()));
         }
+        blocks_at_most = blocks_at_most.min(u64::from(self.superblock.slots()));
         it.gaps.push(Gap { first: 1, last: last.max(1), blocks_at_most });
         self.add_older(&mut it, headers, None);
         it
@@ -272,7 +274,8 @@ impl Reader<'_> {
         let places = replay.heads.zip(after).map(|(heads, (slot, after))| {
             (heads[WRITES], if after.stream == WRITES { slot } else { after.heads[WRITES] })
         });
-        let all = count.saturating_mul(self.commit_most());
+        // What counts had a slot of its own.
+        let all = count.saturating_mul(self.commit_most()).min(u64::from(self.superblock.slots()));
         let blocks_at_most = match places {
             Some((from, to)) if from == to => 0,
             Some((from, to)) if to > from && segment(from) == segment(to) => all.min(u64::from(to - from - 1)),

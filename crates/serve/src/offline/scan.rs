@@ -12,6 +12,9 @@ use flashfront_engine::format::{
 
 use super::reader::{Reader, checksum_of};
 
+/// What is not below is no number of a commit: see docs/format.md.
+const NUMBER_MAX: u64 = 1 << 62;
+
 /// A commit header that is left, without its entries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
@@ -105,7 +108,9 @@ impl Reader<'_> {
         for nth in 0..count {
             ages.extend(decode_checkpoint_ages(generation, blocks.block(nth).ok()?)?);
         }
-        (ages.len() == segments).then_some((generation, ages))
+        // Nothing counts so far.
+        let sound = ages.len() == segments && ages.iter().all(|age| *age < NUMBER_MAX);
+        sound.then_some((generation, ages))
     }
 
     /// Finds all headers of a lane, in whose segments `open` the log was to go on. `looked` hears of each segment.

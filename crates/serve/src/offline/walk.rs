@@ -259,7 +259,8 @@ impl Reader<'_> {
         for segment in 0..self.superblock.segments_per_lane {
             let (mut slot, slots_end) = (segment * segment_slots, (segment + 1) * segment_slots);
             let is_open = walk.open.contains(&segment);
-            let mut open = is_open.then(|| self.segment(walk.lane, segment));
+            let mut broken = false;
+            let open = is_open.then(|| self.segment(walk.lane, segment));
             while slot < slots_end {
                 let header = match &open {
                     None => self.header(walk.lane, slot),
@@ -279,9 +280,9 @@ impl Reader<'_> {
                     _ if is_open => slot + 1,
                     Some(header) => slot + header.data_blocks() + 1,
                     // A segment that was never used is left at once.
-                    None if open.is_none() && self.is_blank(walk.lane, slot, slots_end) => break,
+                    None if !broken && self.is_blank(walk.lane, slot, slots_end) => break,
                     None => {
-                        open.get_or_insert_with(|| self.segment(walk.lane, segment));
+                        broken = true;
                         slot + 1
                     }
                 };
