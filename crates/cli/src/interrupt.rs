@@ -30,9 +30,9 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// The exit code of a command that a signal ended, as shells have it: 130 after Ctrl-C, 143 after SIGTERM.
-pub(crate) fn exit_code() -> u8 {
-    128 + SIGNAL.load(Ordering::Relaxed)
+/// The exit code of a command that failed after a signal, as shells have it: 130 after Ctrl-C, 143 after SIGTERM.
+pub(crate) fn exit_code() -> Option<u8> {
+    Some(SIGNAL.load(Ordering::Relaxed)).filter(|signal| *signal > 0).map(|signal| 128 + signal)
 }
 
 /// Calls `heard` for every such signal from now on, in a thread of its own.
@@ -58,7 +58,7 @@ pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let heard = Arc::clone(&stop);
     on_signal(move || {
         if heard.swap(true, Ordering::Relaxed) {
-            std::process::exit(exit_code().into());
+            std::process::exit(exit_code().map_or(1, i32::from));
         }
     })?;
     Ok(stop)

@@ -123,10 +123,9 @@ fn main() -> ExitCode {
         }
         if usage::is_wrong(&error) {
             ExitCode::from(2)
-        } else if error.is::<interrupt::Interrupted>() {
-            ExitCode::from(interrupt::exit_code())
         } else {
-            ExitCode::FAILURE
+            // A daemon's end has codes of its own.
+            interrupt::exit_code().filter(|_| !is_daemon).map_or(ExitCode::FAILURE, ExitCode::from)
         }
     })
 }

@@ -20,7 +20,7 @@ pub(super) fn intro() -> String {
     format!(
         "Two files stand for two devices, and are made as slow as these:\n\
          \x20 origin   {:>8}  a hard disk: seek {:.0} to {:.0} ms, half a turn {:.1} ms, {} MB/s\n\
-         \x20 cache    {:>8}  a SATA SSD: read {} us, write {} us, flush {} us, {} MB/s\n\
+         \x20 cache    {:>8}  an SSD: read {} us, write {} us, flush {} us, {} MB/s\n\
          Workload: requests of 4 KiB at random places after Zipf's law (exponent {SKEW}),\n\
          {READ_PERCENT} % reads, {DEPTH} in flight, over NBD on a unix socket. Every read is compared with\n\
          what was written.\n\n",
@@ -143,4 +143,39 @@ pub(super) fn summary(outcome: &Outcome, kept: Option<&Path>) -> Result<String, 
     }
     writeln!(out, "  flashfront format --help    a cache for a device of yours, which keeps its data")?;
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_fits_a_terminal_of_80_columns() {
+        let phase = |iops: f64| Phase {
+            iops,
+            p50_us: 99_999.0,
+            p99_us: 999_999.0,
+            hit_ratio: 0.999,
+            ram_hit_blocks: 999_999,
+            read_blocks: 1_999_999,
+            operations: 9_999_999,
+            origin_reads: 999_999,
+            seconds: 1200.0,
+        };
+        let outcome = Outcome {
+            without: phase(1.0),
+            with: phase(999_999.0),
+            warm_up_s: 1200.0,
+            origin_reads_saved: 9_999_999,
+            dirty_blocks: 65_535,
+            reads_verified: 99_999_999,
+            origin_bytes: ORIGIN_BYTES,
+            cache_bytes: CACHE_BYTES,
+        };
+        let kept = Path::new("/tmp/x");
+        let told = [intro(), summary(&outcome, None).unwrap(), summary(&outcome, Some(kept)).unwrap()];
+        for line in told.iter().flat_map(|text| text.lines()) {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
 }

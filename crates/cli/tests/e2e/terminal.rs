@@ -92,7 +92,7 @@ fn try_leaves_nothing_behind_when_the_terminal_ends() {
         BufReader::new(stdout).read_line(&mut line).expect("a pipe can be read");
         kill_process(Pid::from_child(child), signal).expect("our own child can be signalled");
         let status = child.wait().expect("our own child can be waited for");
-        assert_eq!(status.code(), Some(1), "{signal:?}: {status}");
+        assert_eq!(status.code(), Some(128 + signal.as_raw()), "{signal:?}: {status}");
         let left = std::fs::read_dir(place.dir()).expect("the folder is ours").count();
         assert_eq!(left, 0, "after {signal:?}");
     }
