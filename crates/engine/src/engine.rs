@@ -4,6 +4,7 @@
 //! `apply` is a total function: every input in every state is handled. After the input has been
 //! handled, `settle` lets everything move that can, until nothing does.
 
+mod clean;
 mod flushes;
 mod life;
 
@@ -66,6 +67,7 @@ pub(crate) struct Coordinator {
     /// The cache device failed: those who wait until all that can be destaged is.
     until_drained: Vec<FlushWaiter>,
     life: Life,
+    lanes_replayed: usize,
     lanes_open: usize,
     commits_replayed: u64,
     begun: bool,
@@ -166,6 +168,7 @@ impl Engine {
             cache_flushing: false,
             until_drained: Vec::new(),
             life: Life::Opening,
+            lanes_replayed: 0,
             lanes_open: 0,
             commits_replayed: 0,
             begun: false,
@@ -364,6 +367,10 @@ impl Coordinator {
             }
             Control::AddMirror => sync::begin(lanes, cx),
             Control::Answers { device } => answers(device, lanes, cx),
+            Control::GoOn { drop_clean } => {
+                cx.shared.options.drop_clean |= drop_clean;
+                lanes.iter_mut().for_each(|lane| lane.end_recovery(cx));
+            }
             Control::Stop => {
                 if self.life == Life::Serving {
                     self.life = Life::Stopping;
@@ -476,6 +483,12 @@ impl Coordinator {
                         cx.event(Event::DestageFailed { origin: cx.shared.superblock.origins[origin].id, error });
                     }
                     Up::UntilDrained { waiter } => self.until_drained.push(waiter),
+                    Up::Replayed => {
+                        self.lanes_replayed += 1;
+                        if self.lanes_replayed == lanes.len() && self.life == Life::Opening {
+                            cx.event(Event::Replayed);
+                        }
+                    }
                     Up::Recovered { commits } => {
                         self.lanes_open += 1;
                         self.commits_replayed += commits;

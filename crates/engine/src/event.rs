@@ -8,6 +8,9 @@ use crate::types::{Key, Lba, Mode, OriginId};
 /// Something an operator wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
+    /// The log is replayed, and nothing is written yet: [`Control::GoOn`] lets the opening go on. Only with
+    /// `Options::hold_replayed`.
+    Replayed,
     /// Replay is over; requests are served.
     Ready {
         /// Blocks in the cache after replay.

@@ -264,6 +264,11 @@ pub enum Control {
         /// Which.
         device: DeviceId,
     },
+    /// The answer to [`Event::Replayed`].
+    GoOn {
+        /// Forget every clean block, because an origin was changed behind our back.
+        drop_clean: bool,
+    },
     /// Finish what is in flight, make everything durable, write a checkpoint, then emit
     /// [`Event::Stopped`]. Requests are refused from now on.
     Stop,

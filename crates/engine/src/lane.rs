@@ -170,6 +170,8 @@ pub(crate) struct Lane {
     /// Until recovery has ended, in its steps too (in which `recovery` is taken out).
     pub(crate) opening: bool,
     pub(crate) recovery: Option<Box<Recovery>>,
+    /// Replay is over, and the lane waits for the word to go on.
+    pub(crate) replayed: Option<Box<Recovery>>,
     /// A new mirror is being filled.
     pub(crate) sync: Option<Sync>,
 }
@@ -218,6 +220,7 @@ impl Lane {
             checkpoint: Checkpoint::default(),
             opening: false,
             recovery: None,
+            replayed: None,
         })
     }
 

@@ -34,6 +34,8 @@ pub struct Options {
     pub commit_age_max_ns: u64,
     /// Forget every clean block at the opening, because an origin was changed behind our back.
     pub drop_clean: bool,
+    /// Wait for [`Control::GoOn`] when the log is replayed, before anything is written. Default no.
+    pub hold_replayed: bool,
     /// Smallest unit that each origin can write; 512 for those not listed.
     pub origin_block_bytes: Vec<(OriginId, u32)>,
     /// The bug that is planted.
@@ -61,6 +63,7 @@ impl Default for Options {
             dirty_age_max_ns: 600_000_000_000,
             commit_age_max_ns: 1_000_000_000,
             drop_clean: false,
+            hold_replayed: false,
             origin_block_bytes: Vec::new(),
             #[cfg(feature = "canary")]
             canary: None,

@@ -13,6 +13,7 @@ mod heads;
 mod load;
 mod replay;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -240,7 +241,7 @@ impl Lane {
                 self.recovery = Some(recovery);
                 self.recover_io(offset, blocks, cx);
             }
-            Ok(None) => self.end_recovery(*recovery, cx),
+            Ok(None) => self.end_replay(recovery, cx),
         }
     }
 
@@ -464,10 +465,22 @@ impl Lane {
         self.opening = false;
     }
 
-    fn end_recovery(&mut self, mut it: Recovery, cx: &mut Cx<'_>) {
+    /// The index has what the log says.
+    fn end_replay(&mut self, mut it: Box<Recovery>, cx: &mut Cx<'_>) {
         cx.free(it.buf, COMMIT_BLOCKS_MAX);
         self.forget_freed(&mut it, cx);
         self.forget_unproven(&mut it, cx);
+        self.replayed = Some(it);
+        if cx.shared.options.hold_replayed {
+            cx.shared.up.push(Up::Replayed);
+        } else {
+            self.end_recovery(cx);
+        }
+    }
+
+    /// Begins the log anew behind what was replayed.
+    pub(crate) fn end_recovery(&mut self, cx: &mut Cx<'_>) {
+        let Some(it) = self.replayed.take() else { return };
         if cx.shared.options.drop_clean || cx.shared.superblock.pairing.clean_lost {
             self.drop_clean(|_| true, cx);
         }

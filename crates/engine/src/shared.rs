@@ -224,6 +224,8 @@ pub(crate) enum Up {
     RunDropped { origin: usize },
     /// The cache device failed under someone who waits for durability.
     UntilDrained { waiter: FlushWaiter },
+    /// The lane has replayed its log, and waits for the word to go on.
+    Replayed,
     /// The lane has replayed its log.
     Recovered { commits: u64 },
     /// The lane can't be replayed.

@@ -33,6 +33,7 @@ mod answer;
 mod answered;
 mod buffers;
 mod changes;
+mod compare;
 mod destage;
 mod end;
 mod error;
@@ -223,6 +224,7 @@ fn begin<'a>(
     let engine = Engine::new(superblock.clone(), options, Time(0))
         .map_err(|error| ServeError::Open { path: config.cache.clone(), error })?;
     let unsettled = remember(config, &opened)?;
+    let watches = compare::watches(config, &opened, superblock.epoch);
     let Opened { members, origins, superblock: before, .. } = opened;
     if !members.is_empty() {
         if let Err((path, error)) = members::put(config, &members, &superblock) {
@@ -241,7 +243,7 @@ fn begin<'a>(
         tracing::warn!("{notice}");
     }
     let backend = reactor.backend_name();
-    let devices = attach(config, reactor, &members, &origins, &superblock, hooks);
+    let devices = attach(config, reactor, &members, &origins, &superblock, watches, hooks)?;
     let mut files = [None, None];
     for (number, file) in members {
         files[usize::from(number)] = Some(file);
@@ -355,6 +357,10 @@ impl Daemon<'_> {
             for event in news {
                 match event {
                     Event::Ready { .. } if self.config.without_cache => return Ok(true),
+                    Event::Replayed => {
+                        let drop_clean = self.compare_clean()?;
+                        self.pump.apply(Input::Control(Control::GoOn { drop_clean }));
+                    }
                     Event::Ready { blocks_cached, blocks_dirty, commits_replayed } => {
                         tracing::info!(
                             "{}: {} cached, {blocks_dirty} of them dirty; {} replayed in {} ms",

@@ -38,7 +38,7 @@ fn name(superblock: &Superblock) -> String {
 /// # Errors
 /// Without a state folder, or when it can't be written.
 pub(crate) fn record(state: Option<&Path>, superblock: &Superblock, blocks_dirty: u64) -> io::Result<PathBuf> {
-    state::write(state, &name(superblock), &format!("{blocks_dirty}\n"))
+    state::write(state, &name(superblock), format!("{blocks_dirty}\n"))
 }
 
 /// Whether the cache device failed can't be told.

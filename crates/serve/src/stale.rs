@@ -2,22 +2,28 @@
 //! The stale guard: was an origin changed behind the cache's back?
 //!
 //! Origins are never marked, so their size, serial number and a hash of samples are kept in the
-//! superblock at a clean stop and compared at the next start. After a crash only size and serial
-//! can be compared, because the daemon's own last writes are not in the hash. What is known of a change by
-//! other means, [`Change`] remembers.
+//! superblock at a clean stop and compared at the next start. After a crash the daemon's own last writes are not in
+//! that hash: then a record of what sampled places may hold is compared ([`Watch`]), and when the log is replayed what
+//! the cache has of clean blocks (`daemon::compare`). What is known of a change by other means, [`Change`] remembers.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use flashfront_device::real::{DeviceFile, fingerprint};
+use flashfront_engine::OriginId;
 use flashfront_engine::format::OriginRecord;
 
 mod change;
+mod record;
+mod samples;
 mod served;
+mod watched;
 
 pub use change::{Change, ChangeError, How};
 pub(crate) use change::{remember, remembered, settle};
 pub(crate) use served::{Served, remember_served, served_by};
+pub(crate) use watched::Watch;
 
 /// Bytes of an identity in a record.
 const IDENTITY_BYTES: usize = 64;
@@ -119,6 +125,42 @@ pub fn compare(device: &DeviceFile, record: &OriginRecord, clean: bool) -> io::R
         (true, true) if untouched => Verdict::Unchanged,
         (true, _) => Verdict::Changed,
     })
+}
+
+/// What the record of an origin's samples says after a crash.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Sampled {
+    /// So many places hold what the last daemon may have left there.
+    Same { places: usize },
+    /// A place that holds something else.
+    Changed { offset: u64 },
+    /// There is no record of the last opening.
+    Unknown { why: String },
+}
+
+/// Compares an origin with the record of its samples; `epoch`: of the cache's last opening.
+pub(crate) fn compare_samples(
+    state: Option<&Path>,
+    origin: &DeviceFile,
+    id: OriginId,
+    uuid: &[u8; 16],
+    epoch: u64,
+) -> Sampled {
+    let unknown = |why: &str| Sampled::Unknown { why: why.to_owned() };
+    let record = match record::load(state, uuid, id) {
+        Err(error) => return unknown(&format!("the record of its samples can't be used ({error})")),
+        Ok(None) => return unknown("the state folder has no record of its samples"),
+        Ok(Some(record)) => record,
+    };
+    // The record comes before the superblock: the next opening may have been cut off between the two.
+    if ![epoch, epoch + 1].contains(&record.epoch) {
+        return unknown("the state folder has a record of its samples of another opening only");
+    }
+    let places = record.samples.len();
+    match watched::changed(origin, &record.samples) {
+        Some(offset) => Sampled::Changed { offset },
+        None => Sampled::Same { places },
+    }
 }
 
 #[cfg(test)]

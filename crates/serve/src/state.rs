@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// Without a state folder, or when it can't be written.
-pub(crate) fn write(state: Option<&Path>, name: &str, content: &str) -> io::Result<PathBuf> {
+pub(crate) fn write(state: Option<&Path>, name: &str, content: impl AsRef<[u8]>) -> io::Result<PathBuf> {
     let state = state.ok_or_else(none)?;
     make_folder(state)?;
     let (path, fresh) = (state.join(name), state.join(format!("{name}.new")));
     let mut file = File::create(&fresh)?;
-    file.write_all(content.as_bytes())?;
+    file.write_all(content.as_ref())?;
     file.sync_all()?;
     fs::rename(&fresh, &path)?;
     File::open(state)?.sync_all()?;

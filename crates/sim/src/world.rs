@@ -13,7 +13,8 @@ use flashfront_device::{Arena, Device, DeviceIo, Done, Rng};
 use flashfront_engine::format::{Mirror, Pairing, Superblock};
 use flashfront_engine::{
     BLOCK_BYTES, BLOCK_SECTORS, Control, Counters, DeviceId, Effect, Effects, Engine, Event, Input, Io, Lba, MAP_BYTES,
-    Memory, Op, OpenError, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span, Time, Token,
+    Memory, Op, OpenError, Options, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span, Time,
+    Token,
 };
 
 use crate::spec::WorldSpec;
@@ -91,6 +92,10 @@ pub struct World {
     pub forgetful: bool,
     /// What the next power cut leaves of the other member of a mirrored cache, if that has a fate of its own.
     pub mirror_fate: Option<Fate>,
+    /// The cache device may have lied, so that what it has of clean blocks proves nothing.
+    pub deceived: bool,
+    /// The opening waits after replay, and clean blocks are compared.
+    pub holds: bool,
     failure_answered: bool,
     /// Over all effects so far.
     hash: DefaultHasher,
@@ -134,6 +139,8 @@ impl World {
             fickle: false,
             forgetful: false,
             mirror_fate: None,
+            deceived: false,
+            holds: true,
             failure_answered: false,
             hash: DefaultHasher::new(),
             effects: Effects::default(),
@@ -155,7 +162,8 @@ impl World {
         (self.counters, self.ready) = (Counters::default(), false);
         let superblock = self.write_superblocks(&[0, 1]);
         self.alone = false;
-        let engine = Engine::new(superblock, self.spec.engine_options(), self.now);
+        let options = Options { hold_replayed: self.holds, ..self.spec.engine_options() };
+        let engine = Engine::new(superblock, options, self.now);
         self.engine = Some(engine.expect("the origins of a test can be indexed"));
         self.input(Input::Timer);
     }
@@ -434,9 +442,32 @@ impl World {
             }
         }
         self.effects = effects;
+        if self.events.contains(&Event::Replayed) {
+            self.events.retain(|event| *event != Event::Replayed);
+            self.compare_clean();
+            self.control(Control::GoOn { drop_clean: false });
+        }
         if !self.failure_answered && self.events.contains(&Event::FailureUnmarked) {
             (self.failure_answered, self.recorded_failure) = (true, !self.forgetful);
             self.control(Control::FailureRecorded { durable: !self.forgetful });
+        }
+    }
+
+    /// A clean block is what its origin holds: after each replay, of all origins.
+    fn compare_clean(&self) {
+        let engine = self.engine.as_ref().expect("it has replayed");
+        if self.deceived || self.spec.options.drop_clean || engine.superblock().pairing.clean_lost {
+            return;
+        }
+        for key in engine.clean_blocks(usize::MAX) {
+            let origin = &self.origins[usize::from(key.origin.0)];
+            let (offset, mut block) = (key.block.0 * BLOCK_BYTES, vec![0; BLOCK_BYTES as usize]);
+            if offset + BLOCK_BYTES <= origin.geometry().size_bytes {
+                origin.inner().peek(offset, &mut block);
+                let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &block) as u32;
+                let same = engine.is_clean_content(key, crc);
+                assert_eq!(same, Some(true), "{key:?}: a clean block is not what the origin holds");
+            }
         }
     }
 

@@ -13,6 +13,7 @@ mod block_device;
 mod cache_failure;
 mod clients;
 mod control;
+mod crashed_stale;
 mod descriptors;
 mod emulate;
 mod errors;

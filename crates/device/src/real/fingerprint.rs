@@ -21,6 +21,13 @@ const SAMPLE_BYTES: u64 = 4096;
 const SPARSE_BYTES: u64 = 32 * MIB;
 /// Looked at where partitions and other data begin: btrfs has its superblock at 64 KiB, all others before.
 const DATA_BYTES: u64 = 128 << 10;
+/// Labels and superblocks of all but btrfs: LVM, md 1.2, GPT, ext4, XFS with its first headers of free space.
+const LABELS_BYTES: u64 = 8 << 10;
+/// Where btrfs has its superblock.
+const BTRFS_AT: u64 = 64 << 10;
+/// At the end: the second GPT, md 1.0.
+const TAIL_BYTES: u64 = 12 << 10;
+const SECTOR_BYTES: u64 = 512;
 /// Of a GPT. That many is what all tools make.
 const PARTITIONS_MAX: u64 = 128;
 /// Fixed for ever: superblocks keep hashes made with it.
@@ -67,15 +74,8 @@ pub fn fingerprint(device: &DeviceFile) -> io::Result<Fingerprint> {
     } else {
         add(0, size)?;
     }
-    if size > 2 * END_BYTES {
-        let mut rng = Rng::new(SEED);
-        // Sorted: one sweep of the head.
-        let blocks = (size - 2 * END_BYTES) / SAMPLE_BYTES;
-        let mut places: Vec<_> = (0..SAMPLES).map(|_| rng.below(blocks)).collect();
-        places.sort_unstable();
-        for place in places {
-            add(END_BYTES + place * SAMPLE_BYTES, SAMPLE_BYTES)?;
-        }
+    for place in spread(size) {
+        add(place, SAMPLE_BYTES)?;
     }
     let content_before = digest.finalize();
     let mut head = vec![0; size.min(END_BYTES) as usize];
@@ -88,11 +88,75 @@ pub fn fingerprint(device: &DeviceFile) -> io::Result<Fingerprint> {
     Ok(Fingerprint { content: digest.finalize(), content_before, changed_ns: device.changed_ns()? })
 }
 
+/// The blocks that are spread over the device, between its ends; sorted: one sweep of the head.
+fn spread(size: u64) -> Vec<u64> {
+    let blocks = size.saturating_sub(2 * END_BYTES) / SAMPLE_BYTES;
+    if blocks == 0 {
+        return Vec::new();
+    }
+    let mut rng = Rng::new(SEED);
+    let mut places: Vec<_> = (0..SAMPLES).map(|_| END_BYTES + rng.below(blocks) * SAMPLE_BYTES).collect();
+    places.sort_unstable();
+    places
+}
+
+/// What a fingerprint samples, in two kinds: ranges of bytes, sorted, each byte in one of them at most.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sampled {
+    /// Where superblocks and labels are that are written whenever a file system is mounted or a volume is used.
+    pub vital: Vec<(u64, u64)>,
+    /// All others.
+    pub others: Vec<(u64, u64)>,
+}
+
+/// Where a fingerprint samples this device, by the partition table that it has now.
+///
+/// # Errors
+/// As reading the device.
+pub fn sampled(device: &DeviceFile) -> io::Result<Sampled> {
+    let size = device.geometry().size_bytes;
+    let mut head = vec![0; size.min(END_BYTES) as usize];
+    device.read_at(0, &mut head)?;
+    Ok(sampled_of(&head, size))
+}
+
+fn sampled_of(head: &[u8], size: u64) -> Sampled {
+    let starts = [0, MIB, 16 * MIB].into_iter().chain(partitions(head));
+    let of_start = |start: u64| [(start, LABELS_BYTES), (start.saturating_add(BTRFS_AT), SAMPLE_BYTES)];
+    let sparse = (1..SPARSE_BYTES / MIB).map(|nth| (nth * MIB, SAMPLE_BYTES));
+    let tail = (size.saturating_sub(TAIL_BYTES) / SECTOR_BYTES * SECTOR_BYTES, TAIL_BYTES);
+    let vital = apart(starts.flat_map(of_start).chain(sparse).chain([tail]).collect(), size);
+    let ends = [(0, END_BYTES), (size.saturating_sub(END_BYTES), END_BYTES)];
+    let spread = spread(size).into_iter().map(|at| (at, SAMPLE_BYTES));
+    let superblocks = superblocks(head, size).into_iter().map(|(start, end)| (start, end - start));
+    let all = apart(ends.into_iter().chain(spread).chain(superblocks).collect(), size);
+    Sampled { others: without(&all, &vital), vital }
+}
+
+/// What is in `all` and not in `taken`; both are sorted and apart.
+fn without(all: &[(u64, u64)], taken: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut left = Vec::new();
+    for &(start, end) in all {
+        let mut from = start;
+        for &(taken_start, taken_end) in taken.iter().filter(|it| it.0 < end && start < it.1) {
+            left.extend((from < taken_start).then_some((from, taken_start)));
+            from = from.max(taken_end);
+        }
+        left.extend((from < end).then_some((from, end)));
+    }
+    left
+}
+
 /// Where superblocks of file systems may be, beyond the first MiB: sorted, and each byte once.
 fn superblocks(head: &[u8], size: u64) -> Vec<(u64, u64)> {
     let mut places: Vec<(u64, u64)> = (1..SPARSE_BYTES / MIB).map(|nth| (nth * MIB, SAMPLE_BYTES)).collect();
     places.extend([(MIB, DATA_BYTES), (16 * MIB, DATA_BYTES)]);
     places.extend(partitions(head).map(|start| (start, DATA_BYTES)));
+    apart(places, size)
+}
+
+/// Places with their lengths, as ranges within the device: sorted, and each byte once.
+fn apart(mut places: Vec<(u64, u64)>, size: u64) -> Vec<(u64, u64)> {
     places.retain(|(start, _)| *start < size);
     places.sort_unstable();
     let mut apart: Vec<(u64, u64)> = Vec::new();
@@ -177,6 +241,28 @@ mod tests {
             }
         }
         assert!(!is_sampled(&[0; END_BYTES as usize], size, at));
+    }
+
+    #[test]
+    fn each_byte_is_sampled_as_one_kind() {
+        for size in [512, 4096, 100 << 10, 3 << 20, 64 << 20, 1 << 40] {
+            let mut head = table(512, 204_800, false);
+            head.truncate(size.min(END_BYTES) as usize);
+            let Sampled { vital, others } = sampled_of(&head, size);
+            let mut all = [vital.clone(), others].concat();
+            all.sort_unstable();
+            assert!(all.iter().all(|(start, end)| start < end && *end <= size), "{all:?}");
+            assert!(all.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{all:?}");
+            // The whole of a fingerprint is there.
+            let has = |at: u64| all.iter().any(|(start, end)| (*start..*end).contains(&at));
+            assert!(
+                (0..size.min(END_BYTES)).step_by(512).all(has) && has(size - 1) && spread(size).into_iter().all(has)
+            );
+            let is_vital = |at: u64| vital.iter().any(|(start, end)| (*start..*end).contains(&at));
+            for at in [0, 1080, 65536 + 64, (100 << 20) + 1080, (100 << 20) + 65536 + 64, size - 1] {
+                assert_eq!(is_vital(at), at < size, "{at} of {size}");
+            }
+        }
     }
 
     #[test]

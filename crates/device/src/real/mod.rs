@@ -27,7 +27,7 @@ mod watched;
 pub use discard::discard;
 pub use error::OpenError;
 pub use file::DeviceFile;
-pub use fingerprint::{Fingerprint, fingerprint};
+pub use fingerprint::{Fingerprint, Sampled, fingerprint, sampled};
 pub use lock::{Access, Identity};
 pub use reactor::{Prefer, Reactor, ReactorError, RealDevice};
 pub use spin::Spin;

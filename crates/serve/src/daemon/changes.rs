@@ -133,7 +133,7 @@ pub(super) fn remember_served(config: &Config, origins: &[Arc<DeviceFile>], supe
 }
 
 /// Then nothing is begun: cut off before it is ready, it would leave a cache that no later start doubts.
-fn unremembered(origin: &DeviceFile, how: &'static str) -> impl FnOnce(io::Error) -> ServeError {
+pub(super) fn unremembered(origin: &DeviceFile, how: &'static str) -> impl FnOnce(io::Error) -> ServeError {
     let origin = origin.path().to_owned();
     move |source| ServeError::Unremembered { origin, how, source }
 }

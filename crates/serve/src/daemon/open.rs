@@ -15,7 +15,7 @@ use flashfront_engine::{DeviceId, Durability, Engine, Options, policy};
 
 use super::error::failed;
 use super::members::{self, Members};
-use super::{Hooks, ServeError, Wrap, buffers, changes, limit, without_cache};
+use super::{Hooks, ServeError, Wrap, buffers, changes, compare, limit, without_cache};
 use crate::carrier::Portable;
 use crate::config::{Config, Listener, Volume};
 #[cfg(feature = "fuse")]
@@ -26,7 +26,7 @@ use crate::frontend::ublk::{Ublk, UblkOptions};
 use crate::frontend::vhost_user_blk::VhostUserBlk;
 use crate::frontend::{Export, Frontend};
 use crate::pump::Devices;
-use crate::stale::{self, Change, Verdict};
+use crate::stale::{self, Change, Verdict, Watch};
 use crate::{failure, storage};
 
 /// What is open before anything is written.
@@ -70,6 +70,10 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
         let known = changes::find(config, &origin, &superblock, at)?;
         let later = changes::later_opening(config, &origin, &superblock)?;
         let how = known.first().map(changes::how).or_else(|| later.as_ref().map(changes::how_later));
+        let how = match how {
+            None if !superblock.clean && superblock.epoch > 0 => compare::samples(config, &origin, &superblock, at),
+            how => how,
+        };
         drop_clean |= guard(config, volume, &origin, &members, &superblock, at, how)?;
         epoch = later.map_or(epoch, |it| epoch.max(it.epoch));
         changes.extend(known);
@@ -122,10 +126,8 @@ fn guard(
     }
     match verdict {
         Verdict::Unchanged => Ok(false),
-        Verdict::Unknown => {
-            tracing::info!("{shown}: the last stop was not clean, so its content was not compared with the cache's");
-            Ok(false)
-        }
+        // What can be compared after a crash was, or will be when the log is replayed (`compare`).
+        Verdict::Unknown => Ok(false),
         Verdict::Changed if superblock.dirty_blocks > 0 && !accepted => {
             Err(ServeError::OriginChanged { origin: path, cache, dirty: superblock.dirty_blocks })
         }
@@ -158,6 +160,8 @@ pub(super) fn options(config: &Config, opened: &Opened) -> Result<Options, Serve
         sequential_bypass_bytes: config.policy.sequential_bypass.0,
         dirty_age_max_ns: u64::try_from(config.policy.max_dirty_age.0.as_nanos()).unwrap_or(u64::MAX),
         drop_clean: opened.drop_clean,
+        // After a crash what the cache has of clean blocks is compared with the origins.
+        hold_replayed: !superblock.clean && superblock.epoch > 0 && !opened.drop_clean && !config.without_cache,
         origin_block_bytes: units.map(|(record, file)| (record.id, file.geometry().logical_block_bytes)).collect(),
         ..Options::default()
     })
@@ -314,8 +318,9 @@ pub(super) fn attach(
     members: &Members,
     origins: &[Arc<DeviceFile>],
     superblock: &Superblock,
+    watches: Vec<Option<Watch>>,
     hooks: &Hooks,
-) -> Devices {
+) -> Result<Devices, ServeError> {
     let device = |file: &Arc<DeviceFile>, hook: &Option<Wrap>, timeout| {
         let device: Box<dyn Device> = Box::new(reactor.attach(Arc::clone(file)));
         let device = if let Some(wrap) = hook { wrap(device) } else { device };
@@ -331,9 +336,15 @@ pub(super) fn attach(
         all.push((member_id(*number), device(file, hook, config.timeout_of_cache(file.path()))));
     }
     let ids = superblock.origins.iter().map(|record| record.id);
-    for ((id, file), volume) in ids.zip(origins).zip(&config.volumes) {
-        let timeout = config.timeout_of_origin(volume);
-        all.push((DeviceId::Origin(id), device(file, &hooks.wrap_origin, timeout)));
+    let watches = watches.into_iter().chain(std::iter::repeat_with(|| None));
+    for (((id, file), volume), watch) in ids.zip(origins).zip(&config.volumes).zip(watches) {
+        let mut device = device(file, &hooks.wrap_origin, config.timeout_of_origin(volume));
+        if let Some(watch) = watch {
+            let (name, stop) = (file.path().display().to_string(), hooks.stop.clone());
+            let watched = watch.around(device, name, move || stop.wake());
+            device = Box::new(watched.map_err(failed("starting a thread"))?);
+        }
+        all.push((DeviceId::Origin(id), device));
     }
-    Devices { all, reactor }
+    Ok(Devices { all, reactor })
 }

@@ -140,7 +140,7 @@ impl Daemon<'_> {
                     tracing::warn!("drained but for {}; see `flashfront status`", counted(lost as u64, "lost block"))
                 }
             },
-            Event::FailureUnmarked | Event::Ready { .. } | Event::OpenFailed(_) | Event::Stopped => {}
+            Event::FailureUnmarked | Event::Replayed | Event::Ready { .. } | Event::OpenFailed(_) | Event::Stopped => {}
         }
     }
 }

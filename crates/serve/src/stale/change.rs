@@ -101,7 +101,7 @@ pub(crate) fn remember(
     let name = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, key.as_bytes());
     let change = Change { origin: path, identity, size_bytes, how, at: now(), settled, file: PathBuf::new() };
     let _lock = state::lock(state)?;
-    let file = state::write(state, &format!("{name:016x}.{EXTENSION}"), &serde_json::to_string(&change)?)?;
+    let file = state::write(state, &format!("{name:016x}.{EXTENSION}"), serde_json::to_string(&change)?)?;
     Ok(Change { file, ..change })
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn settle(state: Option<&Path>, change: &Change, cache: &str) -> io::
     if now.at == change.at {
         now.settled.push(cache.to_owned());
         let name = change.file.file_name().unwrap_or_default().to_string_lossy();
-        state::write(state, &name, &serde_json::to_string(&now)?)?;
+        state::write(state, &name, serde_json::to_string(&now)?)?;
     }
     Ok(())
 }

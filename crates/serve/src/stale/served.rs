@@ -57,7 +57,7 @@ pub(crate) fn remember_served(state: Option<&Path>, origin: &DeviceFile, cache: 
     let path = fs::canonicalize(origin.path())?.to_string_lossy().into_owned();
     let at = now();
     let served = Served { origin: path, cache: cache.to_owned(), epoch, at };
-    state::write(state, &name(origin)?, &serde_json::to_string(&served)?).map(drop)
+    state::write(state, &name(origin)?, serde_json::to_string(&served)?).map(drop)
 }
 
 fn name(origin: &DeviceFile) -> io::Result<String> {

@@ -122,6 +122,10 @@ fn first_client(plan: &Plan) -> Client {
         client.oracle.forgive_time_travel();
     }
     client.world.forgetful = plan.has(Extra::Forgetful);
+    let fickle = plan.fickle && matches!(plan.trouble, Trouble::Errors | Trouble::CacheDies);
+    let unmarked = client.world.forgetful && plan.trouble == Trouble::CacheDies && !plan.one_dies();
+    // Where the oracle allows what is older, a clean block may be.
+    client.world.deceived = plan.trouble == Trouble::CacheLies || fickle || unmarked;
     if client.world.forgetful && plan.trouble == Trouble::CacheDies && !plan.one_dies() {
         // A failed cache that is marked nowhere is replayed, over what was written and read since.
         client.oracle.forgive_time_travel();

@@ -156,6 +156,7 @@ impl World {
         (next.mirror, next.alone) = (mirror, self.alone);
         next.recorded_failure = self.recorded_failure;
         (next.fickle, next.forgetful) = (self.fickle, self.forgetful);
+        (next.deceived, next.holds) = (self.deceived, self.holds);
         next
     }
 }

@@ -120,6 +120,35 @@ fn nothing_old_comes_back() {
     }
 }
 
+/// A clean block is what its origin holds, whatever the crash: the world compares them all after each replay. So what
+/// somebody else writes there is seen.
+#[test]
+fn a_clean_block_is_what_the_origin_holds() {
+    for (seed, fate) in FATES.into_iter().enumerate() {
+        for mode in Mode::ALL {
+            let mut world = opened(spec(Mode::Writeback));
+            write(&mut world, 5, 2, 1);
+            read(&mut world, 900).expect("a read");
+            world.drain();
+            // The commit of this one says that those are clean.
+            write(&mut world, 200, 1, 9);
+            flush(&mut world);
+            world.control(Control::SetMode { origin: OriginId(0), mode });
+            for number in 2..6 {
+                write(&mut world, 300 + u64::from(number), 3, number);
+            }
+            let mut after = world.crash(seed as u64, fate, fate);
+            after.open().expect("opens after a crash");
+            let clean = after.engine().clean_blocks(usize::MAX);
+            assert!(clean.iter().any(|key| key.block.0 == 6), "{fate:?} {mode}");
+            let mut changed = after.crash(seed as u64, Fate::Killed, Fate::Killed);
+            changed.origins[0].inner_mut().poke(6 * BLOCK_BYTES + 512, &[7; 512]);
+            let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| changed.open()));
+            assert!(opened.is_err(), "{fate:?} {mode}: a changed block is not seen");
+        }
+    }
+}
+
 #[test]
 fn dirty_until_durable() {
     let mut world = opened(spec(Mode::Writeback));
