@@ -59,8 +59,7 @@ pub(crate) struct Log(Arc<Shared>);
 
 impl Drop for Log {
     fn drop(&mut self) {
-        let left_out = self.0.lock().end(Instant::now());
-        left_out.into_iter().for_each(tell);
+        self.0.lock().end(Instant::now()).into_iter().for_each(tell);
     }
 }
 
@@ -107,13 +106,8 @@ impl Shared {
         let mut repeats = self.lock();
         loop {
             let now = Instant::now();
-            let left_out = repeats.over(now);
-            if !left_out.is_empty() {
-                drop(repeats);
-                left_out.into_iter().for_each(tell);
-                repeats = self.lock();
-                continue;
-            }
+            // With the lock, so that the process does not end before it is told. The lines themselves need none.
+            repeats.over(now).into_iter().for_each(tell);
             repeats = match repeats.next() {
                 Some(at) => {
                     let wait = self.left_out.wait_timeout(repeats, at.saturating_duration_since(now));

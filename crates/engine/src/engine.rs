@@ -45,6 +45,9 @@ use crate::throttle::Throttle;
 use crate::types::{BLOCK_BYTES, Time};
 use crate::zeroes::Zeroes;
 
+/// Attempts of destage that a full or read-only origin must have refused, one a second, before writers are told who wait for it. Of one that
+/// refuses only a part some other block becomes clean meanwhile, and a thin pool may have grown.
+const GIVE_UP_AFTER: u32 = 5;
 /// The coordinator's I/O for the flush of the cache device; lower numbers are origins' flushes.
 const CACHE_FLUSH: usize = 1 << 16;
 
@@ -471,11 +474,13 @@ impl Coordinator {
                     Up::PastCongestion { lane, piece } => self.past_congestion(lane, piece, lanes, cx),
                     Up::RunDropped { origin } => self.destager.run_dropped(origin, cx.now),
                     Up::DestageFailed { origin, error } => {
-                        let again = Destager::failed(&mut cx.shared.origins[origin], cx.now);
-                        if again && matches!(error, DeviceError::NoSpace | DeviceError::ReadOnly) {
+                        let attempts = Destager::failed(&mut cx.shared.origins[origin], cx.now);
+                        if attempts >= GIVE_UP_AFTER && matches!(error, DeviceError::NoSpace | DeviceError::ReadOnly) {
                             for piece in self.throttle.give_up(origin, &self.destager, cx) {
                                 self.part_done(piece.request, Some(error.into()), cx);
                             }
+                            let places = cx.shared.origins[origin].places();
+                            lanes.iter_mut().for_each(|lane| lane.give_up_room(&places, error.into(), cx));
                         }
                         for waiter in self.drained_waiters(origin, lanes, cx) {
                             self.flush_done(waiter, Err(error), lanes, cx);

@@ -86,10 +86,21 @@ pub(crate) struct Origin {
     pub(crate) dirty: u64,
     /// Blocks of its accepted writes that are not in the log yet.
     pub(crate) reserved: u64,
-    /// It refuses destage: when it is tried again, and after what pause.
-    pub(crate) retry: Option<(Time, u64)>,
+    /// It refuses destage.
+    pub(crate) retry: Option<Retry>,
     /// A block of it was lost that no FLUSH has covered: the next FLUSH must say so.
     pub(crate) volatile_lost: bool,
+}
+
+/// An origin that refuses destage, and of which nothing has become clean since.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retry {
+    /// When it is tried again.
+    pub(crate) at: Time,
+    /// After this pause.
+    pub(crate) pause_ns: u64,
+    /// So many attempts have failed.
+    pub(crate) attempts: u32,
 }
 
 /// At most one flush of a device in flight; those who ask meanwhile share the next.
@@ -177,7 +188,7 @@ impl Origin {
 
     /// It has refused destage, and it is too soon to try again.
     pub(crate) fn rests(&self, now: Time) -> bool {
-        self.retry.is_some_and(|(at, _)| now < at)
+        self.retry.is_some_and(|it| now < it.at)
     }
 
     /// Its places among all.

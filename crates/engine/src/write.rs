@@ -5,6 +5,8 @@
 //! exclusive lock. A piece that finds no room in the log waits; it holds its lock, but nothing
 //! that makes room (destage, reclaim) needs a lock.
 
+use core::ops::Range;
+
 use crate::commit::{Place, Waiter};
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op, RequestError};
@@ -199,6 +201,22 @@ impl Lane {
             self.finish(at, cx);
         }
         true
+    }
+
+    /// Whether a write to these places waits for room in the log.
+    pub(crate) fn awaits_room_at(&self, places: &Range<u64>) -> bool {
+        self.awaiting_room.iter().any(|at| places.contains(&self.pieces[*at].first.0))
+    }
+
+    /// An origin refuses what fills the log: its writes don't wait for room any more.
+    pub(crate) fn give_up_room(&mut self, places: &Range<u64>, error: RequestError, cx: &mut Cx<'_>) {
+        for at in core::mem::take(&mut self.awaiting_room) {
+            if places.contains(&self.pieces[at].first.0) {
+                self.fail(at, error, cx);
+            } else {
+                self.awaiting_room.push_back(at);
+            }
+        }
     }
 
     /// Lets waiting pieces go on, as far as there is room.

@@ -9,7 +9,7 @@ use super::readers::Credit;
 use crate::lane::Lanes;
 use crate::places;
 use crate::router::Router;
-use crate::shared::{Cx, Origin, Shared};
+use crate::shared::{Cx, Origin, Retry, Shared};
 use crate::throttle::{Cost, Room, Rooms, Throttle};
 use crate::types::{Mode, Time};
 
@@ -83,25 +83,26 @@ impl Destager {
         self.origins[at].flushed(runs, blocks, cx.shared.origins[at].free_ns(cx.now), cx.now);
     }
 
-    /// A run for this origin failed: that is left alone for a while. Says whether the attempt before this one had failed, too.
-    pub(crate) fn failed(origin: &mut Origin, now: Time) -> bool {
+    /// A run for this origin failed: that is left alone for a while. Says how many attempts have failed in a row.
+    pub(crate) fn failed(origin: &mut Origin, now: Time) -> u32 {
         // Runs that were in flight together fail together.
         if origin.rests(now) {
-            return false;
+            return 0;
         }
-        let before = origin.retry;
-        let pause = before.map_or(RETRY_FIRST_NS, |(_, pause)| (pause * 2).min(RETRY_LAST_NS));
-        origin.retry = Some((now.plus_ns(pause), pause));
-        before.is_some()
+        let (pause_ns, attempts) = origin
+            .retry
+            .map_or((RETRY_FIRST_NS, 1), |it| ((it.pause_ns * 2).min(RETRY_LAST_NS), it.attempts.saturating_add(1)));
+        origin.retry = Some(Retry { at: now.plus_ns(pause_ns), pause_ns, attempts });
+        attempts
     }
 
     /// Writers wait for room that this origin refuses to make: it is tried again soon, and they are answered by what comes of that.
     const fn try_soon(origin: &mut Origin) {
-        if let Some((at, pause)) = &mut origin.retry
-            && *pause > RETRY_FIRST_NS
+        if let Some(retry) = &mut origin.retry
+            && retry.pause_ns > RETRY_FIRST_NS
         {
-            at.0 -= *pause - RETRY_FIRST_NS;
-            *pause = RETRY_FIRST_NS;
+            retry.at.0 -= retry.pause_ns - RETRY_FIRST_NS;
+            retry.pause_ns = RETRY_FIRST_NS;
         }
     }
 
@@ -117,8 +118,7 @@ impl Destager {
         let all = self.origins.iter().zip(&shared.origins);
         let away = self.origins.iter().filter_map(|batches| batches.answered).map(|since| since.plus_ns(AWAY_NS));
         let waiting = all.filter(|(batches, origin)| batches.runs == 0 && shared.undrained(origin) > 0);
-        let times =
-            waiting.flat_map(|(batches, origin)| [Some(idle), batches.resume_at, origin.retry.map(|(at, _)| at)]);
+        let times = waiting.flat_map(|(batches, origin)| [Some(idle), batches.resume_at, origin.retry.map(|it| it.at)]);
         // What is past was looked at then, and must not hide what is to come.
         let flushes = self.origins.iter().filter_map(|batches| batches.flush_by);
         times.flatten().chain(away).chain(flushes).filter(|at| *at > now).min()
@@ -156,7 +156,8 @@ impl Destager {
                 self.origins[at].sweep_began = cx.now;
             }
             let starved = throttle.is_starved(at, crowded, self, cx);
-            if starved {
+            let places = cx.shared.origins[at].places();
+            if starved || lanes.iter().any(|lane| lane.awaits_room_at(&places)) {
                 Self::try_soon(&mut cx.shared.origins[at]);
             }
             let pace = self.pace(at, lanes, requests, rooms.of(at, self, cx), starved, cx);

@@ -84,15 +84,28 @@ fn what_goes_past_the_log_fails_as_the_origin_does() {
 /// space again, they are taken.
 #[test]
 fn who_waits_for_a_full_origin_is_told() {
-    for (error, told) in
-        [(DeviceError::NoSpace, RequestError::NoSpace), (DeviceError::ReadOnly, RequestError::ReadOnly)]
-    {
-        let mut client = client(Mode::Writeback, Options { dirty_limit_blocks: Some(300), ..Options::default() });
+    for (error, told, dirty_limit_blocks) in [
+        (DeviceError::NoSpace, RequestError::NoSpace, Some(300)),
+        (DeviceError::ReadOnly, RequestError::ReadOnly, Some(300)),
+        (DeviceError::NoSpace, RequestError::NoSpace, None),
+        // As much as the log can hold.
+        (DeviceError::NoSpace, RequestError::NoSpace, Some(u64::MAX)),
+    ] {
+        let mut client = client(Mode::Writeback, Options { dirty_limit_blocks, ..Options::default() });
         fail(&mut client, Op::Write, error);
         let mut rng = Rng::new(7);
-        for _ in 0..400 {
+        let room = client.world.engine().status().dirty_limit_blocks;
+        for _ in 0..room + room / 4 + 200 {
             client.write(0, rng.below(4000) * B, B, false);
-            client.finish_to(4);
+            while client.world.in_flight() > 4 {
+                assert!(
+                    client.world.now.0 < 3_600_000_000_000,
+                    "who waits is not told: {:?}",
+                    client.world.engine().status()
+                );
+                client.world.step();
+            }
+            client.judge();
         }
         let failed = answers(&mut client);
         assert!(failed.len() > 50 && failed.iter().all(|it| *it == told), "{failed:?}");
