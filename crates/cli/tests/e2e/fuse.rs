@@ -22,7 +22,7 @@ const ORIGIN_MIB: u64 = 256;
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Whether the running test must be skipped, since nothing can be mounted here; says so.
-fn skip_without_fuse() -> bool {
+pub(crate) fn skip_without_fuse() -> bool {
     if !is_root() {
         skip("only root may mount without help");
         return true;

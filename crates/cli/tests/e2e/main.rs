@@ -22,6 +22,7 @@ mod filesystem;
 mod fio;
 mod format_discard;
 mod fuse;
+mod hang;
 mod harness;
 mod holes;
 mod inject;
