@@ -11,7 +11,7 @@ use flashfront_serve::config::{Config, Size, Volume};
 use flashfront_serve::daemon::{self, DestageReport, Hooks};
 use serde::Serialize;
 
-use crate::{human, interrupt, progress};
+use crate::{human, progress, stopping};
 
 /// Write everything dirty of a stopped cache to its origin, without serving anybody.
 ///
@@ -67,8 +67,7 @@ impl Destage {
         config.state = self.state.or(config.state);
         config.buffer_bytes = self.buffer_bytes.or(config.buffer_bytes);
         let hooks = Hooks::default();
-        let stop = hooks.stop.clone();
-        interrupt::on_signal(move || stop.stop())?;
+        stopping::on_signals(&hooks.stop)?;
         let bar = progress::of_bytes("destaging");
         let started = Instant::now();
         let report = daemon::destage(&config, &hooks, &mut |done, all| {

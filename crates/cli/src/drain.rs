@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use flashfront_engine::BLOCK_BYTES;
+use flashfront_serve::config::Age;
 use flashfront_serve::control::{Client, Command};
 use flashfront_serve::report::StatusReport;
 use serde::Serialize;
@@ -19,21 +20,35 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Write everything dirty to the origin, and wait until it is there.
 ///
-/// Ctrl-C stops it; what has been written stays written, and the next drain goes on. While it lasts
+/// Ctrl-C and --timeout stop it; what has been written stays written, and the next drain goes on. While it lasts
 /// new writes go through to the origin. Afterwards the mode is what it was.
 #[derive(Debug, Args)]
 pub(crate) struct Drain {
     #[command(flatten)]
     socket: Socket,
+    /// Stop the drain after this time, with exit code 1 if anything is left [default: wait until it ends].
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<Age>,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// Why it was not waited for any longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GivenUp {
+    /// By Ctrl-C.
+    Interrupted,
+    /// After `--timeout`.
+    TimedOut(Age),
 }
 
 /// How it ended.
 #[derive(Debug, Serialize)]
 struct Outcome {
     drained: bool,
+    /// `--timeout` has ended it.
+    timed_out: bool,
     blocks_written: u64,
     blocks_left: u64,
     lost_blocks: u64,
@@ -53,7 +68,7 @@ impl Drain {
         let bar = progress::of_bytes("draining");
         bar.set_length(before.blocks_dirty * BLOCK_BYTES);
         let mut told = Vec::new();
-        let (report, interrupted) = loop {
+        let (report, given_up) = loop {
             let report = client.status()?;
             // New dirty data may come from partial blocks; the bar never runs past its end.
             bar.set_position(before.blocks_dirty.saturating_sub(report.blocks_dirty) * BLOCK_BYTES);
@@ -65,19 +80,26 @@ impl Drain {
                 }
             }
             if !report.draining {
-                break (report, false);
+                break (report, None);
             }
-            if interrupt.wait(LOOK_EVERY) {
+            let left = self.timeout.map(|timeout| timeout.0.saturating_sub(started.elapsed()));
+            let given_up = match (left, self.timeout) {
+                (Some(Duration::ZERO), Some(timeout)) => Some(GivenUp::TimedOut(timeout)),
+                _ => interrupt.wait(left.unwrap_or(LOOK_EVERY).min(LOOK_EVERY)).then_some(GivenUp::Interrupted),
+            };
+            if given_up.is_some() {
+                // The daemon goes on as before the drain.
                 client.call(&Command::Drain { start: false })?;
-                break (client.status()?, true);
+                break (client.status()?, given_up);
             }
         };
         bar.finish_and_clear();
-        let outcome = Outcome::new(&before, &report, started.elapsed());
+        let mut outcome = Outcome::new(&before, &report, started.elapsed());
+        outcome.timed_out = !outcome.drained && matches!(given_up, Some(GivenUp::TimedOut(_)));
         if self.json {
             human::print_json(&outcome)?;
         } else {
-            human::print(&text(&outcome, interrupted))?;
+            human::print(&text(&outcome, given_up))?;
         }
         Ok(if outcome.drained { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -89,6 +111,7 @@ impl Outcome {
             // The daemon counts the moments at which nothing was dirty: on a busy volume none of them lasts
             // until somebody looks.
             drained: after.counters.drains > before.counters.drains || after.blocks_dirty == 0,
+            timed_out: false,
             blocks_written: after.counters.destaged_blocks.saturating_sub(before.counters.destaged_blocks),
             blocks_left: after.blocks_dirty,
             lost_blocks: after.lost_blocks,
@@ -109,7 +132,7 @@ fn refusals(report: &StatusReport) -> Vec<String> {
     volumes.filter_map(|it| Some(line(&it.name, it.origin_error.as_deref()?))).collect()
 }
 
-fn text(outcome: &Outcome, interrupted: bool) -> String {
+fn text(outcome: &Outcome, given_up: Option<GivenUp>) -> String {
     let (written, left) = (human::blocks(outcome.blocks_written), human::blocks(outcome.blocks_left));
     let lost = outcome.lost_blocks;
     if outcome.drained && outcome.blocks_left == 0 {
@@ -120,10 +143,14 @@ fn text(outcome: &Outcome, interrupted: bool) -> String {
              To end with a complete origin, stop the clients and drain once more\n",
             outcome.seconds
         )
-    } else if interrupted {
+    } else if let Some(given_up) = given_up {
         let why = outcome.origin_error.as_ref();
         let why = why.map_or_else(String::new, |error| format!(" (the origin refused writes: {error})"));
-        format!("stopped: {written} written, {left} still dirty{why}; run `flashfront drain` again to go on\n")
+        let when = match given_up {
+            GivenUp::Interrupted => "stopped".to_owned(),
+            GivenUp::TimedOut(timeout) => format!("not drained within {timeout}, and stopped"),
+        };
+        format!("{when}: {written} written, {left} still dirty{why}; run `flashfront drain` again to go on\n")
     } else if lost > 0 {
         format!(
             "drained but for {} ({} of {left} dirty), corrupt on the cache device; see `flashfront status`\n",
@@ -143,18 +170,23 @@ mod tests {
     use super::*;
 
     fn outcome(drained: bool, left: u64, lost: u64) -> Outcome {
-        Outcome { drained, blocks_written: 256, blocks_left: left, lost_blocks: lost, origin_error: None, seconds: 1.0 }
+        let timed_out = false;
+        let (blocks_written, origin_error) = (256, None);
+        Outcome { drained, timed_out, blocks_written, blocks_left: left, lost_blocks: lost, origin_error, seconds: 1.0 }
     }
 
     #[test]
     fn the_end_is_told_as_it_is() {
-        assert!(text(&outcome(true, 0, 0), false).contains("nothing is dirty"));
-        assert!(text(&outcome(true, 5, 0), false).contains("dirty again"));
-        assert!(text(&outcome(false, 5, 0), true).contains("stopped: "));
+        assert!(text(&outcome(true, 0, 0), None).contains("nothing is dirty"));
+        assert!(text(&outcome(true, 5, 0), None).contains("dirty again"));
+        let interrupted = Some(GivenUp::Interrupted);
+        assert!(text(&outcome(false, 5, 0), interrupted).contains("stopped: "));
+        let late = text(&outcome(false, 256, 0), Some(GivenUp::TimedOut("2min".parse().unwrap())));
+        assert!(late.contains("not drained within 2m") && late.contains("1.00 MiB still dirty"), "{late}");
         let refused = Outcome { origin_error: Some("Io".to_owned()), ..outcome(false, 5, 0) };
-        assert!(text(&refused, true).contains("refused writes: Io"));
-        assert!(text(&outcome(false, 2, 2), false).contains("2 lost blocks"));
-        assert!(text(&outcome(false, 5, 0), false).contains("another operator"));
+        assert!(text(&refused, interrupted).contains("refused writes: Io"));
+        assert!(text(&outcome(false, 2, 2), None).contains("2 lost blocks"));
+        assert!(text(&outcome(false, 5, 0), None).contains("another operator"));
     }
 
     #[test]

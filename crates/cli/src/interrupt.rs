@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ctrl-C, SIGTERM and SIGHUP as a value that can be waited for.
 //!
-//! SIGHUP is the end of the terminal, which ends a program in its foreground: cleanly, as Ctrl-C does.
+//! SIGHUP is the end of the terminal, which ends a program in its foreground: cleanly, as Ctrl-C does. To a daemon it
+//! says that the configuration was changed.
 //! What was ignored when the program was started stays ignored (`nohup`, and Ctrl-C for a script's
 //! background jobs), but for SIGTERM.
 
@@ -12,6 +13,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::Context;
+use nix::sys::signal::{SigSet, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -37,19 +39,41 @@ pub(crate) fn exit_code() -> Option<u8> {
 
 /// Calls `heard` for every such signal from now on, in a thread of its own.
 pub(crate) fn on_signal(mut heard: impl FnMut() + Send + 'static) -> anyhow::Result<()> {
+    listen(&unless_ignored(&[SIGINT, SIGHUP]), move |_| heard())
+}
+
+/// Calls `stop` for Ctrl-C and SIGTERM, and `hang_up` for SIGHUP, which a daemon also hears if it was ignored before.
+pub(crate) fn of_a_daemon(
+    mut stop: impl FnMut() + Send + 'static,
+    mut hang_up: impl FnMut() + Send + 'static,
+) -> anyhow::Result<()> {
+    let mut wanted = unless_ignored(&[SIGINT]);
+    wanted.push(SIGHUP);
+    listen(&wanted, move |signal| if signal == SIGHUP { hang_up() } else { stop() })
+}
+
+fn unless_ignored(signals: &[i32]) -> Vec<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let wanted = [SIGINT, SIGHUP].into_iter().filter(|signal| !is_ignored(&status, *signal));
-    let mut signals = Signals::new(wanted.chain([SIGTERM])).context("can't listen to signals")?;
+    signals.iter().copied().filter(|signal| !is_ignored(&status, *signal)).collect()
+}
+
+/// Listens to these signals, and to SIGTERM, in a thread that nothing holds up.
+fn listen(wanted: &[i32], mut heard: impl FnMut(i32) + Send + 'static) -> anyhow::Result<()> {
+    let wanted: Vec<i32> = wanted.iter().copied().chain([SIGTERM]).collect();
+    let mut signals = Signals::new(&wanted).context("can't listen to signals")?;
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
             for signal in signals.forever() {
                 SIGNAL.store(u8::try_from(signal).unwrap_or(0), Ordering::Relaxed);
-                heard();
+                heard(signal);
             }
         })
         .context("can't start a thread")?;
-    Ok(())
+    // The kernel gives a signal to this thread if it may, and would wait for it when it sleeps beside a device that hangs. Threads that
+    // are started from now on take none either; programs are started without this.
+    let wanted: SigSet = wanted.into_iter().filter_map(|signal| Signal::try_from(signal).ok()).collect();
+    wanted.thread_block().context("can't leave signals to another thread")
 }
 
 /// A flag that the first signal sets. Who asks twice does not wait for what may never come, as through a pipe.

@@ -7,9 +7,11 @@
 
 use std::fmt::{Debug, Write};
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
+use flashfront_serve::config::LogLevel;
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -27,17 +29,22 @@ use stamps::{Stamps, stderr_is_the_journal};
 /// Lines that say how many were left out, which are never left out.
 const LEFT_OUT: &str = "left_out";
 
-/// Starts it: -1 = errors, 0 = warnings, 1 = news, 2 and more = details. What is returned tells of the lines left out
-/// when it is dropped. `stamped`: lines begin with the time, unless the journal adds it.
+/// What is told at a number of `-v`: -1 = errors, 0 = warnings, 1 = news, 2 and more = details.
+pub(crate) fn level_of(level: i8) -> LogLevel {
+    match level {
+        ..0 => LogLevel::Error,
+        0 => LogLevel::Warn,
+        1 => LogLevel::Info,
+        2 => LogLevel::Debug,
+        _ => LogLevel::Trace,
+    }
+}
+
+/// Starts it. What is returned tells of the lines left out when it is dropped. `stamped`: lines begin with the time,
+/// unless the journal adds it.
 pub(crate) fn start(level: i8, stamped: bool) -> Log {
-    let max = match level {
-        ..0 => Level::ERROR,
-        0 => Level::WARN,
-        1 => Level::INFO,
-        2 => Level::DEBUG,
-        _ => Level::TRACE,
-    };
     let shared = Arc::<Shared>::default();
+    shared.max.store(level_of(level) as u8, Ordering::Relaxed);
     let lines = fmt::layer()
         .with_target(level > 1)
         .with_ansi(std::io::stderr().is_terminal())
@@ -49,13 +56,33 @@ pub(crate) fn start(level: i8, stamped: bool) -> Log {
     } else {
         lines.without_time().boxed()
     };
-    tracing_subscriber::registry().with(lines.with_filter(Sparing { max, shared: Arc::clone(&shared) })).init();
+    tracing_subscriber::registry().with(lines.with_filter(Sparing { shared: Arc::clone(&shared) })).init();
     Log(shared)
 }
 
 /// The log of this process.
 #[derive(Debug)]
 pub(crate) struct Log(Arc<Shared>);
+
+impl Log {
+    /// To change what is told.
+    pub(crate) fn dial(&self) -> Dial {
+        Dial(Arc::clone(&self.0))
+    }
+}
+
+/// Changes what the log tells.
+#[derive(Clone, Debug)]
+pub(crate) struct Dial(Arc<Shared>);
+
+impl Dial {
+    /// Tells so much from now on.
+    pub(crate) fn set(&self, level: LogLevel) {
+        self.0.max.store(level as u8, Ordering::Relaxed);
+        // Each place in the program remembers whether it is heard.
+        tracing::callsite::rebuild_interest_cache();
+    }
+}
 
 impl Drop for Log {
     fn drop(&mut self) {
@@ -75,6 +102,8 @@ type Kind = (Identifier, String);
 
 #[derive(Debug, Default)]
 struct Shared {
+    /// What is told, a [`LogLevel`].
+    max: AtomicU8,
     repeats: Mutex<Repeats<Kind, Line>>,
     /// There is something to be told in time.
     left_out: Condvar,
@@ -82,6 +111,11 @@ struct Shared {
 }
 
 impl Shared {
+    fn max(&self) -> Level {
+        const ALL: [Level; 5] = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
+        ALL[usize::from(self.max.load(Ordering::Relaxed)).min(ALL.len() - 1)]
+    }
+
     fn lock(&self) -> MutexGuard<'_, Repeats<Kind, Line>> {
         // Nothing here can panic halfway through a change.
         self.repeats.lock().unwrap_or_else(PoisonError::into_inner)
@@ -138,19 +172,18 @@ fn summary(lines: u64, seconds: u64, last: &str) -> String {
 /// Lets through what is of the level, and of what repeats itself little.
 #[derive(Debug)]
 struct Sparing {
-    max: Level,
     shared: Arc<Shared>,
 }
 
 impl<S: Subscriber> Filter<S> for Sparing {
     fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
-        *metadata.level() <= self.max
+        *metadata.level() <= self.shared.max()
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
         let metadata = event.metadata();
         let is_news = *metadata.level() > Level::WARN;
-        if is_news || self.max > Level::INFO || metadata.target() == LEFT_OUT {
+        if is_news || self.shared.max() > Level::INFO || metadata.target() == LEFT_OUT {
             return true;
         }
         let mut message = Message::default();
@@ -160,7 +193,7 @@ impl<S: Subscriber> Filter<S> for Sparing {
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.max.into())
+        Some(self.shared.max().into())
     }
 }
 

@@ -31,6 +31,7 @@ mod service;
 mod set;
 mod sim;
 mod status;
+mod stopping;
 mod trace;
 mod r#try;
 mod usage;
@@ -96,12 +97,13 @@ fn main() -> ExitCode {
         Verb::Try(_) => -1,
         _ => 0,
     };
+    let level = if cli.quiet { -1 } else { usual + cli.verbose.min(4) as i8 };
     let is_daemon = matches!(cli.verb, Verb::Serve(_));
-    let log = log::start(if cli.quiet { -1 } else { usual + cli.verbose.min(4) as i8 }, is_daemon);
+    let log = log::start(level, is_daemon);
     let done = match cli.verb {
         Verb::Try(verb) => verb.run(),
         Verb::Format(verb) => verb.run(),
-        Verb::Serve(verb) => verb.run(),
+        Verb::Serve(verb) => verb.run((cli.quiet || cli.verbose > 0).then(|| log::level_of(level)), log.dial()),
         Verb::Status(verb) => verb.run(),
         Verb::Set(verb) => verb.run(),
         Verb::Drain(verb) => verb.run(),
@@ -180,7 +182,7 @@ mod tests {
             "flashfront status --control /c --json",
             "flashfront status --watch",
             "flashfront set --control /c --mode writearound --dirty-limit 20%",
-            "flashfront drain --control /c",
+            "flashfront drain --control /c --timeout 5min --json",
             "flashfront format --cache C --mirror M --origin O",
             "flashfront serve --cache C --mirror M --origin O --nbd unix:/s",
             "flashfront serve --cache C --without-mirror --origin O --nbd unix:/s",

@@ -3,7 +3,7 @@
 //!
 //! Flags alone, a TOML file alone, or a file whose values flags override. It does not fork: the
 //! service manager (or the shell) keeps it. `ready URI` on stdout is the sign that clients may
-//! connect, as is READY=1 for systemd ([`service`]). SIGTERM and SIGINT stop it cleanly, a second one at once.
+//! connect, as is READY=1 for systemd ([`service`]). SIGTERM and SIGINT stop it ([`stopping`]).
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -14,19 +14,20 @@ use clap::Args;
 use flashfront_device::sim::Known;
 use flashfront_engine::{Durability, Mode};
 use flashfront_serve::config::{
-    self, Age, Config, DirtyLimit, FlashBudget, Listener, Size, TlsFiles, Volume, http_address,
+    self, Age, Config, DirtyLimit, FlashBudget, Listener, LogLevel, Size, TlsFiles, Volume, http_address,
 };
-use flashfront_serve::daemon::{self, Ended, Hooks};
+use flashfront_serve::daemon::{self, Ended, Hooks, Left, Reload};
 use flashfront_serve::frontend::nbd::Listen;
 
 use crate::inject::{self, Injection};
+use crate::log::Dial;
 use crate::usage::misused;
-use crate::{choice, emulate, human, interrupt, service};
+use crate::{choice, emulate, human, service, stopping};
 
-/// Serve a cached volume until stopped (SIGTERM: cleanly; twice: at once, replayed at the next start).
+/// Serve a cached volume until stopped (SIGTERM: cleanly; another one later: at once, replayed at the next start).
 ///
 /// Prints one line `ready URI` on stdout when clients may connect. The log goes to stderr.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   flashfront serve --cache ssd.img --origin disk.img --nbd unix:/tmp/disk.sock
@@ -175,7 +176,8 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    pub(crate) fn run(mut self) -> anyhow::Result<ExitCode> {
+    /// `level`: what the log is to tell, if that was said on the command line; else the file says it, by `dial`.
+    pub(crate) fn run(mut self, level: Option<LogLevel>, dial: Dial) -> anyhow::Result<ExitCode> {
         if self.print_config {
             human::print(config::REFERENCE)?;
             return Ok(ExitCode::SUCCESS);
@@ -186,28 +188,32 @@ impl Serve {
         }
         inject::check(&injections)?;
         let (emulated_cache, emulated_origin) = (self.emulate_cache, self.emulate_origin);
+        let flags = self.clone();
         let config = self.into_config()?;
+        dial.set(level.unwrap_or(config.log_level));
         let mut hooks = Hooks { ready: Some(Box::new(ready)), ..Hooks::default() };
         inject::arm(injections, &mut hooks);
         emulate::arm(emulated_cache, emulated_origin, &mut hooks);
         let stop = hooks.stop.clone();
-        interrupt::on_signal(move || {
-            stop.stop();
-            service::stopping();
+        let (reload, reloaded) = (hooks.reload.clone(), stop.clone());
+        stopping::on_signals_of_a_daemon(&stop, service::stopping, move || match changed(&flags, level, &dial) {
+            Ok(changed) => reload.ask(changed, &reloaded),
+            Err(error) => tracing::error!("reload: nothing was changed: {}", human::error(&error)),
         })?;
         match daemon::run(&config, hooks)? {
-            Ended::Clean { blocks_dirty: 0 } => tracing::info!("stopped; the origin is complete"),
-            Ended::Clean { blocks_dirty } => tracing::info!(
-                "stopped; {} of dirty data stay in the cache, so the origin is not complete without it (`flashfront drain` before the stop changes that)",
-                human::blocks(blocks_dirty)
-            ),
-            Ended::AtOnce if config.without_cache => tracing::warn!("stopped at once"),
-            Ended::AtOnce => tracing::warn!("stopped at once; the next start replays the log"),
+            Ended::Clean { blocks_dirty, left } if !left.refused.is_empty() => {
+                anyhow::bail!("{}", refused(blocks_dirty, &left))
+            }
+            Ended::Clean { blocks_dirty, left } => tracing::info!("{}", stopped(blocks_dirty, &left)),
+            // Asked for before anybody was served.
+            Ended::AtOnce if !stop.is_at_once() => tracing::warn!("stopped before anything was served"),
+            Ended::AtOnce if config.without_cache => anyhow::bail!("stopped at once"),
+            Ended::AtOnce => anyhow::bail!("stopped at once; the next start replays the log"),
             Ended::WithoutCache => tracing::info!(
                 "stopped; the origin was served without its cache, which will drop its clean data at the next start with it, and refuse its dirty data"
             ),
             Ended::CacheFailed { blocks_dirty: 0 } => anyhow::bail!(
-                "stopped; the cache device had failed. The origin is complete; this cache is not to be served again"
+                "stopped; the cache device had failed. All that was acknowledged is on the origin; this cache is not to be served again"
             ),
             Ended::CacheFailed { blocks_dirty } => anyhow::bail!(
                 "stopped; the cache device had failed, and {} of dirty data did not reach the origin",
@@ -298,6 +304,50 @@ impl Serve {
     }
 }
 
+/// The configuration as it is now, by the same flags.
+fn changed(flags: &Serve, level: Option<LogLevel>, dial: &Dial) -> anyhow::Result<Reload> {
+    if flags.config.is_none() {
+        return Ok(Reload { config: None, taken: Box::new(|| {}) });
+    }
+    let config = flags.clone().into_config()?;
+    let (level, dial) = (level.unwrap_or(config.log_level), dial.clone());
+    Ok(Reload { config: Some(config), taken: Box::new(move || dial.set(level)) })
+}
+
+/// The last words after a clean stop.
+fn stopped(blocks_dirty: u64, left: &Left) -> String {
+    let there: Vec<String> = left.clients.iter().map(|(place, count)| format!("{count} at {place}")).collect();
+    let unknown = "what they had not written yet is not known here";
+    match (blocks_dirty, there.is_empty()) {
+        (0, true) => "stopped; the origin is complete".to_owned(),
+        (0, false) => format!(
+            "stopped; all that was acknowledged is on the origin, but clients were still there ({}): {unknown}",
+            there.join(", ")
+        ),
+        (_, is_alone) => {
+            let dirty = human::blocks(blocks_dirty);
+            let clients = if is_alone {
+                String::new()
+            } else {
+                format!("; clients were still there ({}): {unknown}", there.join(", "))
+            };
+            format!(
+                "stopped; {dirty} of dirty data stay in the cache, so the origin is not complete without it (`flashfront drain` before the stop changes that){clients}"
+            )
+        }
+    }
+}
+
+/// The last words after a stop whose origin takes no dirty data.
+fn refused(blocks_dirty: u64, left: &Left) -> String {
+    let why: Vec<String> = left.refused.iter().map(|(volume, error)| format!("volume {volume}: {error}")).collect();
+    format!(
+        "stopped; {} of dirty data stay in the cache, because the origin refuses it ({}). Nothing of it is lost, but the origin is not complete; writes that waited for room have failed. Make room on the origin, or mend it, and serve it with this cache again, or run `flashfront destage`",
+        human::blocks(blocks_dirty),
+        why.join(", ")
+    )
+}
+
 fn vhost_user_blk(place: &str) -> Result<Listener, String> {
     Listener::vhost_user_blk(place, None)
 }
@@ -338,6 +388,24 @@ mod tests {
             [Volume { name: "data".to_owned(), origin: "/o".into(), mode: None, device_timeout: None }]
         );
         assert_eq!(config.listeners.len(), 1);
+    }
+
+    #[test]
+    fn the_last_words_claim_no_more_than_is_known() {
+        let alone = Left::default();
+        let clients = vec![("file:///run/disk/data".to_owned(), 1)];
+        let watched = Left { clients, ..Left::default() };
+        assert!(stopped(0, &alone).contains("the origin is complete"));
+        let said = stopped(0, &watched);
+        assert!(!said.contains("complete") && said.contains("1 at file:///run/disk/data"), "{said}");
+        assert!(stopped(256, &alone).contains("1.00 MiB of dirty data stay in the cache"));
+        assert!(stopped(256, &watched).contains("not known here"));
+        let full = Left { refused: vec![("data".to_owned(), flashfront_engine::DeviceError::NoSpace)], ..watched };
+        let said = refused(256, &full);
+        assert!(
+            said.contains("1.00 MiB") && said.contains("volume data: no space left") && said.contains("destage"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -251,6 +251,17 @@ impl Lane {
         }
     }
 
+    /// Fails the pieces that wait until blocks of this origin are destaged.
+    pub(crate) fn give_up_awaiting_clean(&mut self, origin: usize, cx: &mut Cx<'_>) {
+        for at in core::mem::take(&mut self.awaiting_clean) {
+            if cx.shared.origin_of(self.pieces[at].first) == origin {
+                self.fail(at, RequestError::Stopping, cx);
+            } else {
+                self.awaiting_clean.push(at);
+            }
+        }
+    }
+
     /// Fails the pieces that wait for a range that can't be destaged, with what the origin said of that.
     pub(crate) fn fail_awaiting_clean(&mut self, first: Flat, end: Flat, error: DeviceError, cx: &mut Cx<'_>) {
         for at in core::mem::take(&mut self.awaiting_clean) {

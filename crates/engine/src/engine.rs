@@ -70,6 +70,8 @@ pub(crate) struct Coordinator {
     /// The cache device failed: those who wait until all that can be destaged is.
     until_drained: Vec<FlushWaiter>,
     life: Life,
+    /// Clients are about to leave ([`Control::LetClientsGo`]).
+    clients_leave: bool,
     lanes_replayed: usize,
     lanes_open: usize,
     commits_replayed: u64,
@@ -170,6 +172,7 @@ impl Engine {
             persist: Persist::default(),
             cache_flushing: false,
             until_drained: Vec::new(),
+            clients_leave: false,
             life: Life::Opening,
             lanes_replayed: 0,
             lanes_open: 0,
@@ -369,6 +372,7 @@ impl Coordinator {
                 cx.shared.failure = if durable { FailureRecord::Durable } else { FailureRecord::Impossible };
             }
             Control::AddMirror => sync::begin(lanes, cx),
+            Control::LetClientsGo => self.clients_leave = true,
             Control::Answers { device } => answers(device, lanes, cx),
             Control::GoOn { drop_clean } => {
                 cx.shared.options.drop_clean |= drop_clean;
@@ -429,6 +433,9 @@ impl Coordinator {
                 // Reclaim first: it tells destage what is urgent.
                 lanes.iter_mut().for_each(|lane| lane.reclaim_step(cx));
                 self.throttle.step(lanes, &self.router, &self.destager, cx);
+                if self.clients_leave {
+                    self.fail_those_who_wait(lanes, cx);
+                }
                 self.destager.step(lanes, &self.router, self.requests.len(), &self.throttle, cx);
                 if cx.shared.cache_failed {
                     self.persist.mark_failed(cx);

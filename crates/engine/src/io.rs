@@ -259,6 +259,10 @@ pub enum Control {
         /// It is remembered.
         durable: bool,
     },
+    /// Clients are about to leave: from now on no request is kept waiting for an origin that refuses its dirty data, or
+    /// answers nothing. A write that found no room below the dirty limit fails with [`RequestError::Stopping`], and
+    /// so does one that waits until the blocks that it replaces are destaged.
+    LetClientsGo,
     /// A device that hung ([`DeviceError::TimedOut`]) answers again: what waited for that is tried at once.
     Answers {
         /// Which.

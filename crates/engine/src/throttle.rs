@@ -203,7 +203,7 @@ impl Throttle {
         }
     }
 
-    /// An origin has no space, or takes no writes, and was asked often enough: takes out the writes that wait for it to make room. Their
+    /// An origin has no space, or takes no writes, and was asked often enough, or the daemon stops beside it: takes out the writes that wait for it to make room. Their
     /// clients can do more about that than wait; else a guest would hang that could be paused.
     pub(crate) fn give_up(&mut self, at: usize, destager: &Destager, cx: &Cx<'_>) -> Vec<Piece> {
         let mut given_up = Vec::new();

@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::frontend::nbd::Listen;
 
+mod changed;
 mod check;
 mod error;
 mod timeouts;
@@ -96,6 +97,9 @@ pub struct Config {
     /// Threads that do the work of the cache's lanes, the engine's among them; 1 = it alone.
     #[serde(default = "threads")]
     pub lane_threads: usize,
+    /// The least that the log tells. The program reads it, and flags override it.
+    #[serde(default)]
+    pub log_level: LogLevel,
     /// Drop what the cache holds of an origin that was changed behind its back. A flag only:
     /// in a file it would decide about changes nobody has seen yet.
     #[serde(skip)]
@@ -115,6 +119,23 @@ pub struct Config {
     /// How the cache behaves.
     #[serde(default)]
     pub policy: Policy,
+}
+
+/// What the log tells, the gravest first; each tells what is before it, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// What went wrong.
+    Error,
+    /// What may go wrong.
+    Warn,
+    /// News.
+    #[default]
+    Info,
+    /// What the daemon does, and who comes and goes.
+    Debug,
+    /// How it does that.
+    Trace,
 }
 
 /// One origin and the name clients know it by.
@@ -293,6 +314,7 @@ impl Config {
             huge_pages: false,
             threads: threads(),
             lane_threads: threads(),
+            log_level: LogLevel::default(),
             accept_changed_origin: false,
             without_cache: false,
             accept_missing_dirty_data: false,
@@ -326,7 +348,7 @@ impl Config {
 }
 
 /// The control socket of a daemon that a system service is, or root starts where no session is.
-const CONTROL_OF_A_SERVICE: &str = "/run/flashfront.sock";
+pub(crate) const CONTROL_OF_A_SERVICE: &str = "/run/flashfront.sock";
 
 /// Where a daemon listens: `$XDG_RUNTIME_DIR/flashfront.sock`, or `/run/flashfront.sock` where there is none (root, system services).
 #[must_use]

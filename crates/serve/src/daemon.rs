@@ -7,7 +7,6 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -29,6 +28,7 @@ use crate::pump::{Pump, WAKER};
 use crate::report::counted;
 use crate::stale::Change;
 
+mod above;
 mod answer;
 mod answered;
 mod buffers;
@@ -38,64 +38,39 @@ mod destage;
 mod end;
 mod error;
 mod hangs;
+mod leave;
 mod limit;
 mod members;
 mod mirror;
 mod open;
 mod origin_errors;
+mod reload;
 mod set;
+mod stop;
 mod tell;
 #[cfg(test)]
 mod tests;
 mod without_cache;
 
+use above::Roots;
 use answered::answered;
 use changes::remember;
 pub use destage::{DestageReport, destage};
 pub use error::ServeError;
 use error::failed;
+use leave::Leaving;
+pub use leave::Left;
 pub use limit::{LimitError, blocks as dirty_limit_blocks};
 use members::Members;
 use mirror::Adding;
 use open::{Listening, Opened, attach, exports, listen, open, options};
 use origin_errors::AllOriginErrors;
 pub use origin_errors::OriginErrors;
+pub use reload::{Reload, ReloadHandle};
+pub use stop::StopHandle;
 
 /// The longest a turn waits when nothing happens.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Asks a daemon to stop, from any thread: once = cleanly, twice = now.
-#[derive(Clone, Debug, Default)]
-pub struct StopHandle {
-    asked: Arc<AtomicUsize>,
-    waker: Arc<std::sync::OnceLock<Arc<Waker>>>,
-}
-
-impl StopHandle {
-    /// Asks (again).
-    pub fn stop(&self) {
-        self.asked.fetch_add(1, Ordering::SeqCst);
-        self.wake();
-    }
-
-    /// Asks for now, with nothing in between: after a first ask alone it may stop cleanly before the second comes.
-    pub fn stop_at_once(&self) {
-        self.asked.fetch_add(2, Ordering::SeqCst);
-        self.wake();
-    }
-
-    /// Wakes the daemon's loop.
-    fn wake(&self) {
-        if let Some(waker) = self.waker.get()
-            && let Err(error) = waker.wake()
-        {
-            tracing::error!("can't wake the daemon: {error}");
-        }
-    }
-
-    fn times(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
-    }
-}
 
 /// Changes a device into a slower or faultier one.
 pub type Wrap = Box<dyn Fn(Box<dyn Device>) -> Box<dyn Device> + Send>;
@@ -110,6 +85,8 @@ pub struct Hooks {
     pub ready: Option<Ready>,
     /// Asks for a stop.
     pub stop: StopHandle,
+    /// Brings a changed configuration.
+    pub reload: ReloadHandle,
     /// Wraps the cache device.
     pub wrap_cache: Option<Wrap>,
     /// Wraps the mirror.
@@ -119,12 +96,14 @@ pub struct Hooks {
 }
 
 /// How a daemon ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Cleanly, with so many dirty blocks left in the cache.
     Clean {
         /// Dirty blocks.
         blocks_dirty: u64,
+        /// Who was still there, and what an origin refused.
+        left: Left,
     },
     /// At once; the next start replays the log.
     AtOnce,
@@ -152,10 +131,11 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     descriptors::prepare(config);
     let poll = Poll::new().map_err(failed("epoll"))?;
     let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(failed("eventfd"))?);
-    // A handle that was used before is woken by its count.
-    let _ = hooks.stop.waker.set(Arc::clone(&waker));
+    hooks.stop.wakes(&waker);
     let (caller, calls) = Caller::new(waker);
     let exports = exports(config, &opened.superblock, &opened.origins);
+    // Before they are mounted: to look at them from this thread would be to wait for itself.
+    let roots = Roots::of(config);
     let mut listening = listen(config, tls.as_ref(), &exports, &opened.origins)?;
     let control = Server::start(&config.control, caller.clone())?;
     let http = config.http.map(|address| Http::start(address, caller)).transpose()?;
@@ -164,19 +144,18 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     }
 
     let reactor = Reactor::new(Prefer::Auto)?;
-    if hooks.stop.times() > 0 {
+    if hooks.stop.is_asked() {
         // Asked for while the devices were being opened: the cache stays as it was left.
         return Ok(Ended::AtOnce);
     }
     let mut daemon = begin(config, opened, options, reactor, &hooks, poll, calls)?;
     daemon.uris = std::mem::take(&mut listening.uris_of_volumes);
     let Some(mut daemon) = daemon.opened()? else { return Ok(Ended::AtOnce) };
+    (daemon.tls, daemon.roots) = (tls, roots);
     let uris = std::mem::take(&mut listening.uris);
     if let Err(error) = daemon.begin_serving(listening, exports) {
         // Destage may have begun, so that the origin is no longer what the superblock says: a stop like any other.
-        if daemon.stop.times() == 0 {
-            daemon.stop.stop();
-        }
+        daemon.stop.stop();
         if let Err(second) = daemon.serve().and_then(|clean| daemon.close(clean)) {
             tracing::warn!("not stopped cleanly: {second}");
         }
@@ -265,6 +244,11 @@ fn begin<'a>(
         uris: Vec::new(),
         sequential_bypass: config.policy.sequential_bypass,
         adding: None,
+        reload: hooks.reload.clone(),
+        tls: None,
+        roots: Roots::default(),
+        leaving: Leaving::default(),
+        left: Left::default(),
         origin_errors: AllOriginErrors::default(),
     })
 }
@@ -302,12 +286,19 @@ struct Daemon<'a> {
     sequential_bypass: Size,
     /// A device on its way to become the mirror.
     adding: Option<Adding>,
+    reload: ReloadHandle,
+    /// What new connections of NBD are encrypted with.
+    tls: Option<Tls>,
+    /// What it shows to this machine.
+    roots: Roots,
+    leaving: Leaving,
+    left: Left,
     origin_errors: AllOriginErrors,
 }
 
 impl Daemon<'_> {
     fn turn(&mut self) -> Result<(), ServeError> {
-        let turned = self.pump.turn(PATIENCE).map_err(failed("epoll"));
+        let turned = self.pump.turn(self.patience()).map_err(failed("epoll"));
         self.tell_hangs();
         turned
     }
@@ -333,7 +324,7 @@ impl Daemon<'_> {
             frontends.extend(carried.map_err(failed("starting a thread"))?);
         }
         self.pump.serve(exports, frontends).map_err(failed("epoll"))?;
-        while self.pump.frontends_starting().map_err(failed("starting to serve"))? && self.stop.times() == 0 {
+        while self.pump.frontends_starting().map_err(failed("starting to serve"))? && !self.stop.is_asked() {
             self.turn()?;
             // Who asks rings once.
             self.answer_calls();
@@ -380,7 +371,7 @@ impl Daemon<'_> {
                 }
             }
             self.answer_calls();
-            if self.stop.times() > 0 {
+            if self.stop.is_asked() {
                 // Nothing was served yet, so there is nothing to finish: the next start replays again.
                 return Ok(false);
             }
@@ -396,9 +387,12 @@ impl Daemon<'_> {
     }
 
     fn serve_until_stopped(&mut self) -> Result<bool, ServeError> {
-        let mut stopping = false;
-        let mut closing = false;
         loop {
+            // First, as a turn before this one may have heard the ring.
+            self.take_reload();
+            if let Some(clean) = self.go_on_leaving()? {
+                return Ok(clean);
+            }
             self.turn()?;
             self.answer_calls();
             let news: Vec<Event> = self.pump.news().collect();
@@ -407,23 +401,6 @@ impl Daemon<'_> {
                     return Ok(true);
                 }
                 self.tell(event);
-            }
-            match self.stop.times() {
-                0 => {}
-                1 => {
-                    if !std::mem::replace(&mut stopping, true) {
-                        tracing::info!("stopping: finishing what is in flight");
-                        self.pump.stop_frontends();
-                    }
-                }
-                _ => {
-                    tracing::warn!("stopping at once");
-                    return Ok(false);
-                }
-            }
-            if stopping && !closing && self.pump.frontends_idle() {
-                closing = true;
-                self.pump.apply(Input::Control(Control::Stop));
             }
         }
     }

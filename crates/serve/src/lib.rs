@@ -16,6 +16,7 @@ pub mod failure;
 pub mod frontend;
 pub mod latency;
 pub mod metrics;
+mod mounts;
 pub mod offline;
 mod pressure;
 pub mod pump;

@@ -37,6 +37,14 @@ pub struct Devices {
     pub reactor: Reactor,
 }
 
+/// I/Os of a device that have not ended.
+#[derive(Clone, Copy, Debug, Default)]
+struct UnderWay {
+    count: u64,
+    /// When the last one ended, or the first of these began.
+    moved: Time,
+}
+
 /// A device hangs, or no longer does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HangNews {
@@ -53,8 +61,8 @@ pub struct Pump {
     engine: Engine,
     arena: Arena,
     devices: Devices,
-    /// I/Os of each of them that have not ended.
-    in_flight: Vec<u64>,
+    /// What each of them has not ended.
+    under_way: Vec<UnderWay>,
     /// Since when each of them hangs.
     hung_since: Vec<Option<Time>>,
     /// Devices that hung when they were removed.
@@ -86,7 +94,7 @@ impl Pump {
         Self {
             engine,
             arena,
-            in_flight: vec![0; devices.all.len()],
+            under_way: vec![UnderWay::default(); devices.all.len()],
             hung_since: vec![None; devices.all.len()],
             left: Vec::new(),
             hangs: VecDeque::new(),
@@ -145,14 +153,22 @@ impl Pump {
     /// I/Os of a device that have not ended.
     pub(crate) fn in_flight(&self, id: DeviceId) -> u64 {
         let at = self.devices.all.iter().position(|(known, _)| *known == id);
-        at.map_or(0, |at| self.in_flight[at])
+        at.map_or(0, |at| self.under_way[at].count)
+    }
+
+    /// A device that has I/O under way and has ended none for `longest`, since `since` at the earliest; and for how long.
+    pub(crate) fn silent(&self, since: Time, longest: Duration) -> Option<(DeviceId, Duration)> {
+        let silence = |under_way: &UnderWay| Duration::from_nanos(self.now.since_ns(under_way.moved.max(since)));
+        let mut all = self.devices.all.iter().zip(&self.under_way);
+        let silent = all.find(|(_, under_way)| under_way.count > 0 && silence(under_way) >= longest);
+        silent.map(|((id, _), under_way)| (*id, silence(under_way)))
     }
 
     /// Closes a device that the engine wants nothing of any more; if it hangs, when it answers.
     pub(crate) fn remove(&mut self, id: DeviceId) {
         if let Some(at) = self.devices.all.iter().position(|(known, _)| *known == id) {
             let (_, device) = self.devices.all.remove(at);
-            self.in_flight.remove(at);
+            self.under_way.remove(at);
             if self.hung_since.remove(at).is_some() {
                 // The buffers of what it has not answered come back then.
                 self.left.push(device);
@@ -169,7 +185,7 @@ impl Pump {
     pub(crate) fn attach(&mut self, id: DeviceId, device: Box<dyn Device>) {
         self.remove(id);
         self.devices.all.push((id, device));
-        self.in_flight.push(0);
+        self.under_way.push(UnderWay::default());
         self.hung_since.push(None);
     }
 
@@ -207,6 +223,11 @@ impl Pump {
         self.arena.allocated_bytes() + self.arena.borrowed_bytes()
     }
 
+    /// The time of this turn.
+    pub(crate) const fn now(&self) -> Time {
+        self.now
+    }
+
     /// The clock of the times that requests carry.
     pub(crate) fn clock(&self) -> Clock {
         self.clock
@@ -240,6 +261,24 @@ impl Pump {
             let (frontend, mut desk, registry) = self.desk(at);
             frontend.stop(registry, &mut desk);
         }
+    }
+
+    /// Where there are clients that may hold data which they have not written yet, and how many.
+    pub(crate) fn holders(&self) -> Vec<(String, u64)> {
+        let mut all: Vec<(String, u64)> = Vec::new();
+        for (frontend, _) in self.frontends.iter().filter(|(frontend, _)| frontend.holders() > 0) {
+            let (place, clients) = (frontend.uri(), frontend.holders() as u64);
+            match all.iter_mut().find(|(other, _)| *other == place) {
+                Some((_, count)) => *count += clients,
+                None => all.push((place, clients)),
+            }
+        }
+        all
+    }
+
+    /// Leaves all clients, whatever is in flight.
+    pub(crate) fn drop_frontends(&mut self) {
+        self.frontends.clear();
     }
 
     /// Clients connected now.
@@ -287,7 +326,11 @@ impl Pump {
                     let at = self.devices.all.iter().position(|(id, _)| *id == io.device);
                     let at = at.expect("the engine knows only the superblock's devices, which are all open");
                     let io = DeviceIo { token: io.token, op: io.op, offset: io.offset, len: io.len, span: io.span };
-                    self.in_flight[at] += 1;
+                    let under_way = &mut self.under_way[at];
+                    if under_way.count == 0 {
+                        under_way.moved = self.now;
+                    }
+                    under_way.count += 1;
                     self.devices.all[at].1.submit(self.now, io, &mut self.arena);
                 }
                 Effect::Reply { id, result, .. } => {
@@ -363,10 +406,14 @@ impl Pump {
     }
 
     fn take_completions(&mut self) {
-        for ((_, device), in_flight) in self.devices.all.iter_mut().zip(&mut self.in_flight) {
+        for ((_, device), under_way) in self.devices.all.iter_mut().zip(&mut self.under_way) {
             let before = self.fetched.len();
             device.poll(self.now, &mut self.arena, &mut self.fetched);
-            *in_flight -= (self.fetched.len() - before) as u64;
+            let ended = (self.fetched.len() - before) as u64;
+            if ended > 0 {
+                under_way.count -= ended;
+                under_way.moved = self.now;
+            }
         }
         self.done.extend(self.fetched.drain(..));
         self.look_for_hangs();

@@ -88,6 +88,7 @@ impl World {
             wrap_mirror: None,
             wrap_cache: Some(paced(ModelSpec::Ssd(ssd()))),
             wrap_origin: Some(paced(ModelSpec::Hdd(hdd()))),
+            ..Hooks::default()
         };
         let daemon = std::thread::Builder::new()
             .name("daemon".to_owned())

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::Errno;
+use rustix::process::Signal;
 
 use crate::block_device::{BlockDevice, Mount, skip_without_block_devices};
 use crate::filesystem::check;
@@ -35,15 +36,15 @@ pub(crate) fn skip_without_fuse() -> bool {
 }
 
 /// A volume, and the folder that it is shown in.
-struct Shown {
-    volume: Volume,
-    folder: PathBuf,
+pub(crate) struct Shown {
+    pub(crate) volume: Volume,
+    pub(crate) folder: PathBuf,
     daemon: Option<Daemon>,
 }
 
 impl Shown {
     #[track_caller]
-    fn new(mode: &str) -> Self {
+    pub(crate) fn new(mode: &str) -> Self {
         Self::of(Volume::new(CACHE_MIB, ORIGIN_MIB), mode)
     }
 
@@ -64,13 +65,13 @@ impl Shown {
     }
 
     #[track_caller]
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let daemon = Daemon::spawn(&mut self.serve(), &self.volume.log);
         assert_eq!(daemon.ready(), format!("file://{}", self.file().display()), "the URI of the ready line");
         self.daemon = Some(daemon);
     }
 
-    fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.folder.join("data")
     }
 
@@ -82,10 +83,15 @@ impl Shown {
 
     /// SIGTERM; the folder is an empty one again.
     #[track_caller]
-    fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.daemon.take().expect("it is served").stop();
         let left = std::fs::read_dir(&self.folder).expect("the folder is no dead mount").count();
         assert_eq!(left, 0, "the volume is still shown\n{}", self.volume.stderr());
+    }
+
+    /// Sends the daemon a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.daemon.as_ref().expect("it is served").signal(signal);
     }
 
     fn kill9(&mut self) {
@@ -356,7 +362,9 @@ fn an_open_file_keeps_nobody_from_stopping() {
     let file = shown.open(OFlags::empty());
     file.write_all_at(&[0x44; 4096], 0).expect("a write");
     shown.stop();
-    assert!(shown.volume.stderr().contains("were in use"), "{}", shown.volume.stderr());
+    let said = shown.volume.stderr();
+    assert!(said.contains("were in use") && said.contains("1 client still there"), "{said}");
+    assert!(!said.contains("the origin is complete"), "{said}");
     file.read_at(&mut [0; 512], 0).expect_err("the daemon is gone");
     drop(file);
     shown.start();

@@ -5,6 +5,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::process::Signal;
+
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
 use crate::harness::{Daemon, MIB, Random, Volume, assert_same, must, output, show, skip_without, tool};
@@ -134,6 +136,31 @@ fn only_certified_clients_get_in_if_so_wanted() {
     ] {
         assert!(log.contains("does not get in") && log.contains(words), "{words}: {log}");
     }
+    daemon.stop();
+}
+
+/// After a renewal: by SIGHUP, without a restart. What can't be used changes nothing.
+#[test]
+fn renewed_certificates_are_used_after_a_reload() {
+    if skip_without(&["nbdinfo"]) {
+        return;
+    }
+    let volume = Volume::new(32, 64);
+    let (old, new) = (pki(volume.place.dir(), "old"), pki(volume.place.dir(), "new"));
+    let (daemon, uri) = serve(&volume, "tcp:localhost:0", &old, &[]);
+    must(tool("nbdinfo").arg(with(&uri, &old.anybody)));
+    let served = |folder: &Path| output(tool("nbdinfo").arg(with(&uri, folder))).status.success();
+    for file in ["server-cert.pem", "server-key.pem"] {
+        fs::copy(new.server.join(file), old.server.join(file)).expect("the files are ours");
+    }
+    assert!(served(&old.anybody) && !served(&new.anybody), "they are read when that is asked for");
+    daemon.signal(Signal::HUP);
+    daemon.says("the certificates in");
+    assert!(!served(&old.anybody) && served(&new.anybody));
+    fs::write(old.server.join("server-cert.pem"), "none").expect("the file is ours");
+    daemon.signal(Signal::HUP);
+    daemon.says("nothing was changed");
+    assert!(served(&new.anybody), "{}", daemon.stderr());
     daemon.stop();
 }
 

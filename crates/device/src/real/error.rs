@@ -72,6 +72,9 @@ impl fmt::Display for OpenError {
                     io::ErrorKind::PermissionDenied => {
                         f.write_str("; it takes a user who may read and write it, and a device that is not read-only")
                     }
+                    io::ErrorKind::NotFound => f.write_str(
+                        "; is the device connected, or the file system of the file mounted, and is the name right?",
+                    ),
                     _ => Ok(()),
                 }
             }

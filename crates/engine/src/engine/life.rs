@@ -3,6 +3,7 @@
 
 use super::Coordinator;
 use crate::event::Event;
+use crate::io::{DeviceError, RequestError};
 use crate::lane::Lanes;
 use crate::shared::{Cx, Origin};
 
@@ -74,6 +75,23 @@ impl Coordinator {
                 }
             }
             Life::Stopped | Life::Failed => {}
+        }
+    }
+
+    /// Clients are about to leave, and an origin that takes nothing holds none of them. Nothing that was acknowledged is
+    /// given up (test: `no_origin_holds_those_who_leave`).
+    pub(super) fn fail_those_who_wait(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        for at in 0..cx.shared.origins.len() {
+            if !self.destager.is_away(at, cx) {
+                continue;
+            }
+            for piece in self.throttle.give_up(at, &self.destager, cx) {
+                self.part_done(piece.request, Some(RequestError::Stopping), cx);
+            }
+            lanes.iter_mut().for_each(|lane| lane.give_up_awaiting_clean(at, cx));
+            for waiter in self.drained_waiters(at, lanes, cx) {
+                self.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
+            }
         }
     }
 

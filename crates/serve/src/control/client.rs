@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use super::{ANSWER_TIMEOUT, Command, Response};
+use crate::config::CONTROL_OF_A_SERVICE;
 use crate::report::StatusReport;
 
 /// Why the daemon could not be asked, or would not.
@@ -13,7 +14,7 @@ use crate::report::StatusReport;
 #[non_exhaustive]
 pub enum ClientError {
     /// Nobody listens.
-    #[error("{path}: no daemon answers there ({source}); {advice}", path = path.display(), advice = advice(source))]
+    #[error("{path}: no daemon answers there ({source}); {advice}", path = path.display(), advice = advice(path, source))]
     Connect {
         /// Where.
         path: PathBuf,
@@ -41,8 +42,12 @@ pub enum ClientError {
     Refused(String),
 }
 
-fn advice(source: &io::Error) -> &'static str {
+fn advice(path: &Path, source: &io::Error) -> &'static str {
+    let is_in_a_session = std::env::var_os("XDG_RUNTIME_DIR").is_some_and(|dir| !dir.is_empty());
     match source.kind() {
+        io::ErrorKind::NotFound if path == Path::new(CONTROL_OF_A_SERVICE) && !is_in_a_session => {
+            "is `flashfront serve` running? XDG_RUNTIME_DIR is not set here, so only the socket of a system service was looked for: say --control PATH, that of the daemon's first lines or its file"
+        }
         io::ErrorKind::PermissionDenied => "the socket is its daemon's user's alone: ask as that user, or as root",
         _ => "is `flashfront serve` running, and with this --control?",
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The clients of the control socket: what each is doing since when, and which of them must go.
 //!
-//! A client is idle while the server waits for it: for a whole line, or for it to read its answer. An idle client goes
-//! after a while, and at once when its place is needed. The clock is the caller's, so that tests have one of their own.
+//! A client is idle while the server waits for it: for a whole line, or for it to read its answer.
+//! An idle client goes after a while, and at once when its place is needed. The clock is the
+//! caller's, so that tests have one of their own.
 
 use std::collections::HashMap;
 use std::net::Shutdown;
@@ -72,7 +73,8 @@ impl Places {
         self.all.values_mut().filter(overdue).map(Place::close).count()
     }
 
-    /// When the next client may be overdue. A client that is asking now can't be before `now + patience`.
+    /// When the next client may be overdue. A client that is asking now can't be before `now +
+    /// patience`.
     pub(super) fn next_overdue(&self, now: Instant, patience: Duration) -> Option<Instant> {
         let due = |place: &Place| match place.doing {
             Doing::Idle(since) => Some(since + patience),
@@ -82,9 +84,9 @@ impl Places {
         self.all.values().filter_map(due).min()
     }
 
-    /// Closes a connection for the sake of a new client, unless one is closing already: that of a client that never
-    /// sent a whole line if there is one, else of any idle client; the one that has been idle for longest. Returns
-    /// whether a place will be free soon.
+    /// Closes a connection for the sake of a new client, unless one is closing already: that of a
+    /// client that never sent a whole line if there is one, else of any idle client; the one that
+    /// has been idle for longest. Returns whether a place will be free soon.
     pub(super) fn make_room(&mut self) -> bool {
         if self.all.values().any(|place| place.doing == Doing::Leaving) {
             return true;

@@ -15,6 +15,8 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+use crate::config::CONTROL_OF_A_SERVICE;
+
 /// Why a socket can't be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -32,7 +34,7 @@ pub enum BindError {
         path: PathBuf,
     },
     /// The kernel refuses.
-    #[error("{path}: can't make the socket: {source}{hint}", path = path.display(), hint = hint(source))]
+    #[error("{path}: can't make the socket: {source}{hint}", path = path.display(), hint = hint(path, source))]
     Io {
         /// Where.
         path: PathBuf,
@@ -41,8 +43,12 @@ pub enum BindError {
     },
 }
 
-fn hint(source: &io::Error) -> &'static str {
+fn hint(path: &Path, source: &io::Error) -> &'static str {
     match source.kind() {
+        // Nobody named this place.
+        io::ErrorKind::PermissionDenied if path == Path::new(CONTROL_OF_A_SERVICE) => {
+            "; that is root's place for the control socket, and is taken because XDG_RUNTIME_DIR is not set. Say --control PATH, here and with status, set and drain, or set XDG_RUNTIME_DIR (/run/user/UID where you are logged in)"
+        }
         io::ErrorKind::NotFound => "; make its folder first",
         io::ErrorKind::PermissionDenied => "; choose a folder that this user may write to",
         _ => "",

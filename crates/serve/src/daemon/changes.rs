@@ -125,11 +125,20 @@ pub(super) fn remember_served(config: &Config, origins: &[Arc<DeviceFile>], supe
         let uuid = uuid_text(&superblock.uuid);
         if let Err(error) = stale::remember_served(config.state.as_deref(), origin, &uuid, superblock.epoch) {
             tracing::warn!(
-                "{}: can't remember in the state folder that it is served with this cache ({error}); should it be served with another one, or an older copy of this one, later, that will not be known",
+                "{}: it can't be written down there that {} is served with this cache now ({error}). Without that an older copy of the cache, or another cache of this origin, is not recognised as old when it is served later. Make the state folder writable for this user, or name another one with --state DIR, and then at every start",
+                folder(config),
                 origin.path().display()
             );
         }
     }
+}
+
+/// The state folder, for people.
+fn folder(config: &Config) -> String {
+    config
+        .state
+        .as_ref()
+        .map_or_else(|| "no state folder (HOME is not set)".to_owned(), |path| path.display().to_string())
 }
 
 /// Then nothing is begun: cut off before it is ready, it would leave a cache that no later start doubts.
@@ -148,7 +157,8 @@ impl Daemon<'_> {
         for change in std::mem::take(&mut self.unsettled) {
             if let Err(error) = stale::settle(self.config.state.as_deref(), &change, &uuid) {
                 tracing::warn!(
-                    "can't note in the state folder that the cache has dropped what it held of {} ({error}); the next start drops its clean data again",
+                    "{}: it can't be written down there that the cache has dropped its old data of {} ({error}), so the next start drops the clean data again. Make the state folder writable for this user",
+                    folder(self.config),
                     change.origin
                 );
             }

@@ -111,7 +111,7 @@ impl Daemon<'_> {
             }
             let (first, others) = (runs(&first), runs(&others));
             let sweeps = (0..SWEEPS).flat_map(|sweep| others.iter().skip(sweep).step_by(SWEEPS));
-            let in_time = sweeps.take_while(|_| started.elapsed() < PATIENCE && self.stop.times() == 0);
+            let in_time = sweeps.take_while(|_| started.elapsed() < PATIENCE && !self.stop.is_asked());
             for run in first.iter().chain(in_time) {
                 let mut bytes = vec![0; run.len() * BLOCK_BYTES as usize];
                 // A bad sector proves nothing, and is whoever reads it to be told of.

@@ -64,12 +64,11 @@ pub fn destage(
     let options = options(config, &opened)?;
     let poll = Poll::new().map_err(failed("epoll"))?;
     let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(failed("eventfd"))?);
-    // A handle that was used before is woken by its count.
-    let _ = hooks.stop.waker.set(Arc::clone(&waker));
+    hooks.stop.wakes(&waker);
     let (_caller, calls) = Caller::new(waker);
     let reactor = Reactor::new(Prefer::Auto)?;
     let interrupted = DestageReport { interrupted: true, ..DestageReport::default() };
-    if hooks.stop.times() > 0 {
+    if hooks.stop.is_asked() {
         return Ok(DestageReport { blocks_left: opened.superblock.dirty_blocks, ..interrupted });
     }
     let left = opened.superblock.dirty_blocks;
@@ -88,7 +87,7 @@ pub fn destage(
         blocks_left: status.blocks_dirty,
         lost_blocks: status.lost.len() as u64,
         lost: lost_ranges(&status.lost, name),
-        interrupted: daemon.stop.times() > 0,
+        interrupted: daemon.stop.is_asked(),
         cache_failed: status.cache_failed,
         origin_error: origin_error.map(|error| error.to_string()),
     };
@@ -106,7 +105,7 @@ impl Daemon<'_> {
         let mut stopping = false;
         self.pump.apply(Input::Control(Control::Drain(true)));
         loop {
-            let mut over = self.stop.times() > 0;
+            let mut over = self.stop.is_asked();
             let news: Vec<Event> = self.pump.news().collect();
             for event in news {
                 match event {
@@ -131,7 +130,7 @@ impl Daemon<'_> {
                 self.pump.apply(Input::Control(Control::Drain(false)));
                 self.pump.apply(Input::Control(Control::Stop));
             }
-            if self.stop.times() > 1 {
+            if self.stop.is_at_once() {
                 return Ok((false, None));
             }
             self.turn()?;

@@ -27,14 +27,20 @@ const LAST_IO: Duration = Duration::from_secs(1);
 
 impl Daemon<'_> {
     /// Ends all I/O, writes what the next start must know, and closes the devices.
-    pub(super) fn close(self, clean: bool) -> Result<Ended, ServeError> {
+    pub(super) fn close(mut self, clean: bool) -> Result<Ended, ServeError> {
+        self.note_refusals();
         let mut superblock = self.pump.engine().superblock().clone();
         let status = self.pump.engine().status();
+        let left = std::mem::take(&mut self.left);
         let (config, blocks_dirty) = (self.config, status.blocks_dirty);
         let used = self.members();
         let doubtful: Vec<_> = self.origins.iter().zip(&status.origins).filter(|(_, it)| it.doubtful).collect();
         let doubtful: Vec<_> = doubtful.into_iter().map(|(origin, _)| origin.path().display().to_string()).collect();
         let certain = || if doubtful.is_empty() { Ok(()) } else { Err(ServeError::Doubtful(doubtful.join(", "))) };
+        if !clean {
+            // First, as devices may hang: then this process ends before they are closed, and a folder would be left behind.
+            self.pump.drop_frontends();
+        }
         // What a device that hangs has in flight is not waited for, nor anything else at an end at once.
         let hangs = |id| self.pump.hang(id).is_some();
         let silent: Vec<_> = used.iter().filter(|(number, _)| hangs(member_id(*number))).cloned().collect();
@@ -84,7 +90,7 @@ impl Daemon<'_> {
         }
         (superblock.clean, superblock.failed) = (true, false);
         mark(config, &used, &silent, &mut superblock)?;
-        certain().map(|()| Ended::Clean { blocks_dirty })
+        certain().map(|()| Ended::Clean { blocks_dirty, left })
     }
 
     /// Says again that the last stop was a clean one, after a start that was cut off before anything was served: only

@@ -136,8 +136,9 @@ pub enum ServeError {
     },
     /// Another size than the cache knows.
     #[error(
-        "{origin}: the origin has {found}, but the cache {cache} was made for one of {expected}: it is another device, or it was resized; to give up what the cache holds, format it anew",
-        origin = origin.display(), cache = cache.display(), found = Size(*found).told(), expected = Size(*expected).told()
+        "{origin}: the origin has {found}, but the cache {cache} was made for one of {expected}: it is another device, or it was resized. Name the right one, or give it its old size again ({advice}). Does its new size have to stay? Then drain and `detach` the cache at the old size first; or format the cache anew, which gives up what only the cache holds",
+        origin = origin.display(), cache = cache.display(), found = Size(*found).told(), expected = Size(*expected).told(),
+        advice = resize(*found, *expected)
     )]
     OriginSize {
         /// The origin.
@@ -378,6 +379,15 @@ pub(super) fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> Serve
     move |source| ServeError::Io { what, source }
 }
 
+/// How an origin that is a file gets its old size back, and what that costs.
+fn resize(found: u64, expected: u64) -> String {
+    let cost = match found > expected {
+        true => "if nothing was written behind that",
+        false => "but what was cut off is gone, unless the cache has it",
+    };
+    format!("of a file: truncate -s {expected} FILE, {cost}")
+}
+
 const fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
@@ -396,6 +406,16 @@ fn failed_advice(dirty: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_resized_origin_is_told_how_to_go_on() {
+        let said = |found, expected| {
+            ServeError::OriginSize { origin: "/o".into(), cache: "/c".into(), expected, found }.to_string()
+        };
+        let shrunk = said(1 << 20, 1 << 30);
+        assert!(shrunk.contains("has 1 MiB") && shrunk.contains("truncate -s 1073741824"), "{shrunk}");
+        assert!(shrunk.contains("cut off is gone") && !said(1 << 30, 1 << 20).contains("cut off"), "{shrunk}");
+    }
 
     #[test]
     fn a_cache_that_this_user_may_not_open_is_not_called_missing() {

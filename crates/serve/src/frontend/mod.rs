@@ -167,4 +167,9 @@ pub trait Frontend {
 
     /// Clients connected now.
     fn clients(&self) -> usize;
+
+    /// Clients that may hold data which they have not written yet.
+    fn holders(&self) -> usize {
+        self.clients()
+    }
 }

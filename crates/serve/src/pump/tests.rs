@@ -69,6 +69,31 @@ fn an_idle_pump_gives_its_memory_back_and_then_sleeps() {
     assert_eq!(pump.wait(PATIENCE), PATIENCE, "nothing wakes it any more");
 }
 
+/// The clock is put on here, too.
+#[test]
+fn silent_devices_are_known_by_their_time() {
+    let bench = Bench::formatted();
+    let mut pump = pump(&bench);
+    let longest = Duration::from_secs(20);
+    let pass = |pump: &mut Pump, seconds| {
+        pump.clock = pump.clock.earlier(Duration::from_secs(seconds));
+        pump.tick();
+    };
+    pump.under_way[1].count = 1;
+    pass(&mut pump, 19);
+    assert_eq!(pump.silent(Time(0), longest), None);
+    pass(&mut pump, 2);
+    let silent = pump.silent(Time(0), longest);
+    assert!(silent.is_some_and(|(id, time)| id == DeviceId::Origin(OriginId(0)) && time >= longest), "{silent:?}");
+    // What it did not do before the stop is not held against it.
+    assert_eq!(pump.silent(pump.now, longest), None);
+    pump.under_way[1].moved = pump.now;
+    assert_eq!(pump.silent(Time(0), longest), None);
+    pass(&mut pump, 30);
+    pump.under_way[1].count = 0;
+    assert_eq!(pump.silent(Time(0), longest), None, "it has nothing to do");
+}
+
 /// A front-end that wants more buffers than there are, or one that looks whether they are short.
 struct Needy {
     wants: bool,

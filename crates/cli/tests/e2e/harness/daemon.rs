@@ -6,12 +6,14 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 
 /// To be ready, or to stop. Far more than needed: the machine may be busy with other tests.
 const LIMIT: Duration = Duration::from_secs(60);
+/// Between two signals of many.
+const PAUSE: Duration = Duration::from_millis(20);
 /// For a whole test. Then the daemon is killed, so that a client that waits for it gets an error.
 const LIFETIME: Duration = Duration::from_secs(420);
 
@@ -93,6 +95,22 @@ impl Daemon {
         }
     }
 
+    /// Sends a signal again and again until it ends. The daemon's own clock says what that means.
+    #[track_caller]
+    pub(crate) fn ended_by_many(&mut self, signal: Signal) -> ExitStatus {
+        let end = Instant::now() + LIMIT;
+        loop {
+            self.signal(signal);
+            match self.lines.recv_timeout(PAUSE) {
+                Err(RecvTimeoutError::Disconnected) => {
+                    return self.child.wait().expect("our own child can be waited for");
+                }
+                Err(RecvTimeoutError::Timeout) => assert!(Instant::now() < end, "it does not end\n{}", self.stderr()),
+                Ok(line) => panic!("the daemon says more than it may: {line:?}\n{}", self.stderr()),
+            }
+        }
+    }
+
     /// SIGTERM, which must end it well.
     #[track_caller]
     pub(crate) fn stop(mut self) {
@@ -107,6 +125,16 @@ impl Daemon {
         self.child.kill().expect("our own child can be killed");
         self.child.wait().expect("our own child can be waited for");
         assert!(!self.stderr().contains("panicked"), "{}", self.stderr());
+    }
+
+    /// Waits until it has logged that.
+    #[track_caller]
+    pub(crate) fn says(&self, words: &str) {
+        let end = Instant::now() + LIMIT;
+        while !self.stderr().contains(words) {
+            assert!(Instant::now() < end, "it does not say {words:?}\n{}", self.stderr());
+            std::thread::sleep(PAUSE); // pacing: a poll of a file
+        }
     }
 
     /// What it logged, with what daemons before it logged to the same file.

@@ -107,6 +107,11 @@ impl Volume {
         Daemon::spawn(&mut self.serve(), &self.log)
     }
 
+    /// The same devices, to be served by another daemon; they stay these.
+    pub(crate) fn again(&self) -> Self {
+        Self { cache: self.cache.clone(), origin: self.origin.clone(), ..Self::new(1, 1) }
+    }
+
     /// SIGTERM; it must end well.
     #[track_caller]
     pub(crate) fn stop(&mut self) {

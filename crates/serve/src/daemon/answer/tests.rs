@@ -24,7 +24,7 @@ fn opened(config: &Config) -> (Daemon<'_>, Sender<ControlCall>) {
     let opened = open(config).unwrap();
     let options = options(config, &opened).unwrap();
     let (poll, hooks) = (Poll::new().unwrap(), Hooks::default());
-    hooks.stop.waker.set(Arc::new(Waker::new(poll.registry(), WAKER).unwrap())).unwrap();
+    hooks.stop.wakes(&Arc::new(Waker::new(poll.registry(), WAKER).unwrap()));
     let (calls, called) = channel();
     let daemon = begin(config, opened, options, Reactor::new(Prefer::Auto).unwrap(), &hooks, poll, called).unwrap();
     (daemon.opened().unwrap().unwrap(), calls)

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::SOURCE;
+use crate::mounts::unescape;
 
 /// How long a live mount of ours may still be there: a killed daemon's ends a moment after the daemon.
 const LEAVING_WAIT: Duration = Duration::from_secs(2);
@@ -170,26 +171,6 @@ fn topmost(table: &str, folder: &Path) -> Option<String> {
     let mut words = rest.split(' ');
     let (kind, source) = (words.next()?, words.next()?);
     (kind == "fuse" || kind.starts_with("fuse.")).then(|| source.to_owned())
-}
-
-fn unescape(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('\\') {
-        bytes.extend_from_slice(before.as_bytes());
-        match after.get(..3).and_then(|octal| u8::from_str_radix(octal, 8).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[3..];
-            }
-            None => {
-                bytes.push(b'\\');
-                rest = after;
-            }
-        }
-    }
-    bytes.extend_from_slice(rest.as_bytes());
-    bytes
 }
 
 #[cfg(test)]

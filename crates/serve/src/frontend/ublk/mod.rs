@@ -443,4 +443,9 @@ impl Frontend for Ublk {
     fn clients(&self) -> usize {
         usize::from(matches!(self.phase, Phase::Live | Phase::Stopping))
     }
+
+    /// A program that writes to it as to a file is not seen; the driver's stop writes what the kernel has of that.
+    fn holders(&self) -> usize {
+        usize::from(self.clients() > 0 && in_use(&self.name()))
+    }
 }

@@ -4,7 +4,7 @@
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
 use flashfront_device::wrap::{Fault, Rule};
-use flashfront_engine::{DeviceError, Event, Mode, Op, RequestId, RequestOp};
+use flashfront_engine::{Control, DeviceError, Event, Mode, Op, RequestError, RequestId, RequestOp};
 use flashfront_sim::{Client, WorldSpec};
 
 use super::{FATES, events, lazy, place, small};
@@ -276,4 +276,49 @@ fn after_a_failed_cache_flush_each_origin_is_destaged_for_itself() {
     client.finish();
     client.read_all();
     client.leave();
+}
+
+/// Writers wait at the dirty limit, and for blocks that would have to be destaged first; the daemon stops. They are told
+/// so in time, everything that was acknowledged is kept, and the stop is a clean one.
+#[test]
+fn no_origin_holds_those_who_leave() {
+    const LIMIT: u64 = 1024;
+    for (lanes, fault) in [1, 2].into_iter().flat_map(|lanes| [REFUSES, SILENCE].map(|fault| (lanes, fault))) {
+        let mut spec = before(1, lanes);
+        spec.options.dirty_limit_blocks = Some(LIMIT);
+        let mut client = Client::fresh(spec);
+        client.world.origins[0].faults.order(Rule { op: Some(Op::Write), ..Rule::always(fault) });
+        let (mut rng, all) = (Rng::new(lanes.into()), client.sectors(0));
+        let first = client.write(0, 0, 8, false);
+        answered(&mut client, first, "the first write");
+        let mut writes = Vec::new();
+        for _ in 0..LIMIT {
+            let (at, sectors) = place(&mut rng, all, 64);
+            writes.push(client.write(0, at, sectors, false));
+        }
+        client.world.pass(5_000_000_000);
+        let origin = client.world.engine().superblock().origins[0].id;
+        client.world.control(Control::SetMode { origin, mode: Mode::Writethrough });
+        writes.push(client.write(0, 0, 8, false));
+        client.world.pass(5_000_000_000);
+        client.judge();
+        assert!(writes.iter().any(|id| client.world.waits(*id)), "{fault:?}: nobody has to wait");
+        client.take_failed();
+
+        client.world.control(Control::LetClientsGo);
+        for id in writes {
+            answered(&mut client, id, &format!("{fault:?}: a write when all leave"));
+        }
+        let failed = client.take_failed();
+        assert!(failed.iter().any(|(_, error)| *error == RequestError::Stopping), "{fault:?}: {failed:?}");
+        let dirty = client.world.engine().status().blocks_dirty;
+        assert!(dirty > LIMIT / 2, "{dirty} blocks are dirty");
+        client.stop();
+
+        client.world.origins[0].faults.heal();
+        client.open();
+        assert!(client.world.engine().status().blocks_dirty > 0);
+        client.read_all();
+        client.leave();
+    }
 }

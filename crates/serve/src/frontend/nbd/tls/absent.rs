@@ -18,6 +18,11 @@ impl Tls {
         Err(TlsError::NotBuilt)
     }
 
+    /// Never called.
+    pub fn replace(&self, _other: &Self) {
+        match *self {}
+    }
+
     pub(in crate::frontend::nbd) fn start(&self, _socket: Socket) -> io::Result<TlsStream> {
         match *self {}
     }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Certificates and key, in the files that nbdkit, qemu and libnbd keep them in.
 //!
-//! They are read once, at the start. Checked is what would fail every client later: that the files
-//! are there and parse, and that key and certificate belong together. Names and dates only clients can judge; what
+//! They are read at the start, and again when the operator asks for it. Checked is what would fail every client later: that the
+//! files are there and parse, and that key and certificate belong together. Names and dates only clients can judge; what
 //! looks wrong of them is a warning.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls::crypto::ring;
@@ -24,9 +24,9 @@ use crate::frontend::nbd::stream::Socket;
 /// No certificate and no key is near this.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What is needed to speak TLS with clients.
+/// What is needed to speak TLS with clients. All clones are the same one.
 #[derive(Clone, Debug)]
-pub struct Tls(Arc<ServerConfig>);
+pub struct Tls(Arc<RwLock<Arc<ServerConfig>>>);
 
 impl Tls {
     /// Reads `server-cert.pem` and `server-key.pem` in `dir`. With `verify_peer` also
@@ -79,12 +79,22 @@ impl Tls {
         // A client stays for days. Resuming would save it a millisecond, and cost us memory.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(Self(Arc::new(config)))
+        Ok(Self(Arc::new(RwLock::new(Arc::new(config)))))
     }
 
     /// Goes on with a client inside TLS.
     pub(in crate::frontend::nbd) fn start(&self, socket: Socket) -> io::Result<TlsStream> {
-        TlsStream::new(socket, Arc::clone(&self.0))
+        TlsStream::new(socket, self.config())
+    }
+
+    /// Connections that begin from now on use what `other` was read from; those that are there go on.
+    pub fn replace(&self, other: &Self) {
+        let config = other.config();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+
+    fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

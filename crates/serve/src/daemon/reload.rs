@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Takes over what can be changed of a configuration while the daemon runs, and says what can't.
+//!
+//! Everything is read and checked before anything is changed, so that a bad file changes nothing.
+//! Certificates are read anew: connections that come use the new ones, and those that are there go
+//! on.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flashfront_engine::{Control, Input, Mode, OriginId};
+
+use super::stop::StopHandle;
+use super::{Daemon, ServeError, limit};
+use crate::config::{Config, Size};
+use crate::frontend::nbd::Tls;
+
+/// Passes a new configuration to a running daemon, from any thread.
+#[derive(Clone, Debug, Default)]
+pub struct ReloadHandle(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    is_asked: AtomicBool,
+    asked: Mutex<Option<Reload>>,
+}
+
+/// What is to be taken over.
+pub struct Reload {
+    /// The configuration as it is now; none: only the certificates are read anew.
+    pub config: Option<Config>,
+    /// Called when the configuration has been taken, for what the program itself takes of it.
+    pub taken: Box<dyn FnOnce() + Send>,
+}
+
+impl fmt::Debug for Reload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reload").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl ReloadHandle {
+    /// Asks the daemon that `stop` stops; of several asks that come together the last one counts.
+    pub fn ask(&self, reload: Reload, stop: &StopHandle) {
+        *self.0.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(reload);
+        self.0.is_asked.store(true, Ordering::Release);
+        stop.wake();
+    }
+
+    fn take(&self) -> Option<Reload> {
+        if !self.0.is_asked.load(Ordering::Relaxed) || !self.0.is_asked.swap(false, Ordering::Acquire) {
+            return None;
+        }
+        self.0.asked.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// What was checked, and is to be changed.
+#[derive(Debug, Default)]
+struct Changes {
+    /// The certificates in use, and what takes their place.
+    certificates: Option<(Tls, Tls)>,
+    dirty_limit_blocks: Option<u64>,
+    sequential_bypass_bytes: Option<u64>,
+    modes: Vec<(OriginId, Mode)>,
+    /// For the log, as in "dirty_limit is 50%".
+    told: Vec<String>,
+}
+
+impl Daemon<'_> {
+    /// Takes a configuration over that was asked for since the last turn.
+    pub(super) fn take_reload(&mut self) {
+        let Some(Reload { config, taken }) = self.reload.take() else { return };
+        let running = self.config;
+        let next = config.as_ref().unwrap_or(running);
+        let changes = match self.check_reload(config.is_some(), next) {
+            Ok(changes) => changes,
+            Err(error) => {
+                tracing::error!("reload: nothing was changed: {error}");
+                return;
+            }
+        };
+        let told = if changes.told.is_empty() { "nothing".to_owned() } else { changes.told.join(", ") };
+        self.change(changes);
+        if config.is_none() {
+            tracing::info!(
+                "reload: there is no configuration file (serve --config), so only certificates are read anew: {told}"
+            );
+            return;
+        }
+        tracing::info!("reload: taken over: {told}");
+        // It may change what the log tells.
+        taken();
+        let left = running.changed_until_restart(next);
+        if !left.is_empty() {
+            tracing::warn!(
+                "reload: changed too, but a running daemon can't take that over: {}; restart it for that",
+                left.join(", ")
+            );
+        }
+    }
+
+    /// Reads and checks all, and changes nothing.
+    fn check_reload(&self, whole: bool, next: &Config) -> Result<Changes, ServeError> {
+        let mut changes = Changes::default();
+        if let (Some(used), Some(files)) = (&self.tls, &next.tls) {
+            changes.certificates = Some((used.clone(), Tls::load(&files.certificates, files.verify_peer)?));
+            let peers = if files.verify_peer { ", with which clients are verified, too" } else { "" };
+            changes.told.push(format!("the certificates in {}{peers}", files.certificates.display()));
+        }
+        if !whole || self.config.without_cache {
+            return Ok(changes);
+        }
+        let superblock = self.pump.engine().superblock();
+        let asked = next.policy.dirty_limit;
+        let limit = limit::blocks_at_start(asked, superblock)
+            .map_err(|error| ServeError::DirtyLimit { path: self.config.cache.clone(), error })?;
+        changes.dirty_limit_blocks = Some(limit);
+        changes.told.push(format!("dirty_limit is {asked}"));
+        changes.sequential_bypass_bytes = Some(next.policy.sequential_bypass.0);
+        changes.told.push(format!("sequential_bypass is {}", next.policy.sequential_bypass));
+        for (record, volume) in superblock.origins.iter().zip(&self.config.volumes) {
+            let mode = next.volumes.iter().find(|other| other.name == volume.name).and_then(|other| other.mode);
+            if let Some(mode) = mode {
+                changes.modes.push((record.id, mode));
+                changes.told.push(format!("the mode of {} is {mode}", volume.name));
+            }
+        }
+        Ok(changes)
+    }
+
+    fn change(&mut self, changes: Changes) {
+        if let Some((used, fresh)) = changes.certificates {
+            used.replace(&fresh);
+        }
+        let limit = changes.dirty_limit_blocks.map(|blocks| Control::SetDirtyLimit { blocks });
+        let bypass = changes.sequential_bypass_bytes.map(|bytes| Control::SetSequentialBypass { bytes });
+        self.sequential_bypass = changes.sequential_bypass_bytes.map_or(self.sequential_bypass, Size);
+        let status = self.pump.engine().status();
+        let changed = |origin, mode| status.origins.iter().any(|it| it.id == origin && it.mode != mode);
+        let modes = changes.modes.into_iter().filter(|(origin, mode)| changed(*origin, *mode));
+        let modes = modes.map(|(origin, mode)| Control::SetMode { origin, mode });
+        for control in limit.into_iter().chain(bypass).chain(modes).collect::<Vec<_>>() {
+            self.pump.apply(Input::Control(control));
+        }
+    }
+}
