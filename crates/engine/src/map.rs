@@ -19,8 +19,8 @@ use crate::types::{BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
 /// What the buffer of a map must hold: two lists of 1024 extents each.
 pub const MAP_BYTES: u32 = 16 << 10;
 const LIST_BYTES: u32 = MAP_BYTES / 2;
-/// Looks into the dirty set: some 100 us.
-const STEPS_MAX: u32 = 4096;
+/// Looks into the dirty set: a client may ask for many maps at once, and all others wait meanwhile.
+const STEPS_MAX: u32 = 1024;
 /// The coordinator's I/Os for maps: from this number on, by request.
 pub(crate) const MAP: usize = 1 << 32;
 
