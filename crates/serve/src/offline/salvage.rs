@@ -129,7 +129,9 @@ impl Reader<'_> {
             it.unknown_entries = head.entries - head.entries.min(it.walk.live.len());
         }
         let mirrored = self.superblock.pairing.mirror != Mirror::None;
-        let beyond = Beyond::of(areas, area, head, mirrored);
+        let mut beyond = Beyond::of(areas, area, head, mirrored);
+        // An opening writes its checkpoint before its first commit.
+        beyond.unknown |= head.seq == 0 && !headers.is_empty();
         let mut epochs: BTreeMap<u64, BTreeMap<u64, u32>> = BTreeMap::new();
         epochs.entry(head.epoch).or_default();
         for (slot, placed) in headers.iter().filter(|(_, it)| it.epoch >= head.epoch && it.seq >= head.seq.max(1)) {

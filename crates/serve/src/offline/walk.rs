@@ -96,7 +96,9 @@ impl Reader<'_> {
                 self.body(&mut walk, area, head);
                 self.replay(&mut walk, head, looked);
             }
-            _ => (0..self.superblock.segments_per_lane).for_each(|_| looked()),
+            // Never opened, unless there are commits: then what counted is gone, and an old head has come to light.
+            Some((_, head)) => self.look_behind(&mut walk, head, 1, looked),
+            None => (0..self.superblock.segments_per_lane).for_each(|_| looked()),
         }
         walk
     }
