@@ -137,7 +137,7 @@ fn errors_of_the_origin_are_told_and_counted_and_repeated_ones_left_out() {
 fn a_cache_that_has_rotted_fills_no_log() {
     let mut volume = Volume::new(32, 16);
     volume.options = vec!["--sequential-bypass", "0B", "--policy", "fifo"];
-    must(volume.format().args(["--mode", "writethrough"]));
+    must(&mut volume.format());
     volume.start();
     let mut client = volume.connect();
     for at in 0..16 {
@@ -145,6 +145,8 @@ fn a_cache_that_has_rotted_fills_no_log() {
     }
     client.flush().expect("it is durable");
     client.disconnect().expect("the daemon is there");
+    // Clean, and in the log whatever the devices' pace: in writethrough it depends on that what is cached.
+    volume.drain();
     volume.stop();
     // One byte of each block of payload.
     let cache = OpenOptions::new().read(true).write(true).open(&volume.cache).expect("the file is ours");
@@ -163,7 +165,7 @@ fn a_cache_that_has_rotted_fills_no_log() {
         assert!(data.iter().all(|byte| *byte == at as u8 + 1), "the MiB at {at}");
     }
     client.disconnect().expect("the daemon is there");
-    assert!(volume.gauge("corrupt_blocks") > 1000);
+    assert!(volume.gauge("corrupt_blocks") > 100);
     volume.stop();
     let log = volume.stderr();
     assert!(log.lines().count() - before < 30 && log.contains(" more of this in the last "), "{log}");
