@@ -4,7 +4,8 @@
 //! A chunk is 4 MiB of anonymous memory and serves buffers of one power-of-two size, 4 KiB to
 //! 4 MiB. `Buf` is `chunk << 10 | first 4 KiB unit`, so that an address is one array access and an
 //! addition. Front-ends ([`Arena::try_alloc`]) and the engine ([`Memory::alloc`]) draw from
-//! chunks of their own: however many clients there are, the engine's reserve is there.
+//! chunks of their own: however many clients there are, the engine's reserve is there. What is for
+//! front-ends may be divided in shares ([`Share`]), which have chunks of their own as well.
 //! Bound: chunks never exceed the limit, and a chunk costs RAM only where it was touched (or all
 //! of it once registered with io_uring, which pins it). What has been idle for ten seconds is given
 //! back to the kernel ([`Arena::trim`]); its addresses stay reserved, so its number serves again.
@@ -36,6 +37,7 @@ mod hands;
 mod lending;
 mod memory;
 mod quarantine;
+mod shares;
 
 use apart::Apart;
 use caches::Unfenced;
@@ -46,6 +48,7 @@ pub use lending::Loan;
 use lending::{Borrowed, LOANS_MAX, NUMBERS};
 pub(crate) use quarantine::Grip;
 use quarantine::Quarantine;
+pub use shares::Share;
 
 const UNIT_SHIFT: u32 = 12;
 const UNIT_BITS: u32 = 10;
@@ -70,10 +73,16 @@ const IDLE_LOOKS: u8 = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pool {
     Engine = 0,
-    FrontEnd = 1,
+    /// Front-ends': see [`Share`].
+    Passing = 1,
+    Waiting = 2,
+    Payload = 3,
     /// Nobody's: its pages are given back, and it is in no list of free buffers.
-    Nobody = 2,
+    Nobody = 4,
 }
+
+/// Pools that have lists of free buffers.
+const POOLS: usize = 4;
 
 /// What one chunk is used for.
 #[derive(Debug)]
@@ -115,13 +124,13 @@ pub struct Arena {
     /// Buffers that a lane has freed and that aren't its own, until it is their owner's turn.
     strays: Vec<Buf>,
     /// Free buffers per pool and class, the warmest last.
-    free: [[Vec<u32>; CLASSES]; 2],
+    free: [[Vec<u32>; CLASSES]; POOLS],
     chunks_max: usize,
     /// All its chunks are asked for in huge pages.
     huge: bool,
-    /// Chunks that front-ends leave to the engine.
-    reserve: usize,
-    front_end_chunks: usize,
+    /// Chunks that each pool has, and those that it may have.
+    chunks_of: [usize; POOLS],
+    most: [usize; POOLS],
     /// Chunks that are nobody's.
     given_back: Vec<u32>,
     /// Others of which no buffer is in use.
@@ -161,8 +170,8 @@ impl Arena {
             free: Default::default(),
             chunks_max: chunks(limit_bytes),
             huge: false,
-            reserve: chunks(reserve_bytes),
-            front_end_chunks: 0,
+            chunks_of: [0; POOLS],
+            most: [usize::MAX, chunks(limit_bytes).saturating_sub(chunks(reserve_bytes)), 0, 0],
             given_back: Vec::new(),
             empty_chunks: 0,
             look_at: Time(0),
@@ -186,7 +195,7 @@ impl Arena {
     /// A buffer of at least `bytes` bytes for a front-end; `None` at the bound: try again when
     /// buffers have been freed. The content is undefined.
     pub fn try_alloc(&mut self, bytes: u32) -> Option<Buf> {
-        self.take(Pool::FrontEnd, class_of(bytes))
+        self.try_alloc_of(Share::Passing, bytes)
     }
 
     /// Bytes of buffers in use now.
@@ -339,7 +348,7 @@ impl Arena {
     fn disown(&mut self, number: usize) {
         let (used, named) = (&self.uses[number], self.first + number);
         self.free[used.pool as usize][usize::from(used.class)].retain(|buf| number_of(Buf(*buf)) != named);
-        self.front_end_chunks -= usize::from(used.pool == Pool::FrontEnd);
+        self.chunks_of[used.pool as usize] -= 1;
     }
 
     /// A free buffer of this pool and class: a used one, or from a new or emptied chunk.
@@ -372,7 +381,7 @@ impl Arena {
     fn grow(&mut self, pool: Pool, class: usize) -> bool {
         let huge = self.huge || class >= HUGE_CLASS;
         let most = (self.chunks_max + self.quarantine.chunks_kept()).min(self.chunks_most());
-        let at_bound = pool == Pool::FrontEnd && self.front_end_chunks + self.reserve >= most;
+        let at_bound = self.chunks_of[pool as usize] >= self.most[pool as usize];
         let number = if !at_bound && self.held() < most {
             let number = if let Some(number) = self.given_back.pop() {
                 self.chunks[number as usize].turn(huge);
@@ -397,7 +406,7 @@ impl Arena {
             self.disown(number);
             number
         };
-        self.front_end_chunks += usize::from(pool == Pool::FrontEnd);
+        self.chunks_of[pool as usize] += 1;
         self.uses[number] = Use::new(self.chunks[number].ptr(), pool, class);
         self.chunks[number].set_class(class as u8);
         let first = ((self.first + number) << UNIT_BITS) as u32;

@@ -38,6 +38,14 @@ impl Streams {
         }
     }
 
+    /// Returns the length in bytes of the stream that a request would end, without noting the request.
+    pub(crate) fn length_with(&self, sector: u64, sectors: u64) -> u64 {
+        let ends_here = |at: &&u8| self.streams[usize::from(**at)].end_sector == sector;
+        let continued = self.recent[..self.len].iter().find(ends_here);
+        let before = continued.map_or(0, |at| self.streams[usize::from(*at)].sectors);
+        (before + sectors) * SECTOR_BYTES
+    }
+
     /// Notes a request and returns the length in bytes of the stream that it ends.
     pub(crate) fn note(&mut self, sector: u64, sectors: u64) -> u64 {
         let wanted = tag(sector);

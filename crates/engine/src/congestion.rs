@@ -263,6 +263,18 @@ impl OriginGauge {
         self.narrow_until = now.plus_ns(REFUSED_NS);
     }
 
+    /// Whether a read that begins now will be answered well before that. One that answers nobody's reads won't answer this one.
+    fn answers_sooner_than(&self, cache_ns: u64, now: Time) -> bool {
+        let expected_ns = self.detour.expected_ns(now).max(self.reads.silent_ns(now));
+        now >= self.detour.refused_until && cache_ns > MARGIN * expected_ns
+    }
+
+    /// Whether a read should find out how soon it is answered, where the cache device takes so long.
+    fn is_to_be_probed(&self, cache_ns: u64, now: Time) -> bool {
+        let answers = now >= self.detour.refused_until && cache_ns > self.reads.silent_ns(now);
+        cache_ns >= PROBE_WORTH_NS && answers && self.detour.unknown(now)
+    }
+
     /// Whether it does so few reads a second that longer ones cost it little.
     pub(crate) fn reads_are_dear(&self, now: Time) -> bool {
         now >= self.narrow_until && self.reads.ns_for(1).is_some_and(|ns| ns >= DEAR_NS)
@@ -292,18 +304,25 @@ impl CacheGauge {
     /// Whether the origin would answer reads sooner: then what the cache device is expected to take.
     pub(crate) fn reads_congested(&self, origin: &OriginGauge, now: Time) -> Option<u64> {
         let cache_ns = self.reads.expected_ns(now).filter(|_| self.reads.in_flight > 0)?;
-        let usable = now >= origin.detour.refused_until;
-        (usable && cache_ns > MARGIN * origin.detour.expected_ns(now)).then_some(cache_ns)
+        origin.answers_sooner_than(cache_ns, now).then_some(cache_ns)
     }
 
     /// The same; or a read should find out whether it would.
     pub(crate) fn read_past(&self, origin: &OriginGauge, now: Time) -> Option<u64> {
         let probe = || {
-            let cache_ns = self.reads.expected_ns(now).filter(|ns| *ns >= PROBE_WORTH_NS)?;
-            let usable = self.reads.in_flight > 0 && now >= origin.detour.refused_until;
-            (usable && origin.detour.unknown(now)).then_some(cache_ns)
+            let cache_ns = self.reads.expected_ns(now).filter(|_| self.reads.in_flight > 0)?;
+            origin.is_to_be_probed(cache_ns, now).then_some(cache_ns)
         };
         self.reads_congested(origin, now).or_else(probe)
+    }
+
+    /// Whether that may come to be so for a part of a read of so many blocks, when its other parts are under way.
+    pub(crate) fn may_read_past(&self, origin: &OriginGauge, blocks: u64, now: Time) -> bool {
+        if blocks == 1 {
+            return self.read_past(origin, now).is_some();
+        }
+        let cache_ns = self.reads.ns_for(self.reads.in_flight + 1 + blocks).unwrap_or(0).max(self.reads.silent_ns(now));
+        origin.answers_sooner_than(cache_ns, now) || origin.is_to_be_probed(cache_ns, now)
     }
 
     /// Whether a write of so many blocks costs the origin less than the log, when the log takes no more at once; and the origin

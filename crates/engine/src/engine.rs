@@ -82,9 +82,9 @@ pub(crate) struct Coordinator {
 
 /// A cache.
 pub struct Engine {
-    lanes: OwnLanes,
-    shared: Shared,
-    coordinator: Coordinator,
+    pub(crate) lanes: OwnLanes,
+    pub(crate) shared: Shared,
+    pub(crate) coordinator: Coordinator,
 }
 
 impl Engine {

@@ -33,7 +33,7 @@ use crate::shared::{Cx, Shared, Up};
 use crate::sync::Sync;
 use crate::under_way::UnderWay;
 use crate::window::RamWindow;
-use crate::write::MERGING_MAX;
+use crate::write::{MERGING_CACHE_MAX, MERGING_ORIGIN_MAX, Source};
 
 /// Blocks of a read piece in consecutive slots.
 pub(crate) struct SlotsRead {
@@ -65,6 +65,8 @@ pub(crate) enum LaneIo {
         block: u32,
         buf: Buf,
         from: Option<(Found, DeviceId)>,
+        /// Whose places it has, wherever it is read by now.
+        places: Source,
     },
     /// A direct write, discard or zero.
     Direct {
@@ -146,6 +148,8 @@ pub(crate) struct Lane {
     pub(crate) policy: Box<dyn Policy>,
     /// Blocks that are being completed from their old content, and pieces that wait for their turn to be.
     pub(crate) merges: Places<usize>,
+    /// The same for those that are completed from the cache device alone.
+    pub(crate) cache_merges: Places<usize>,
     /// Pieces that wait for room in the log, first come first served.
     pub(crate) awaiting_room: VecDeque<usize>,
     /// Pieces that wait until nothing in their range is dirty or being destaged.
@@ -204,7 +208,8 @@ impl Lane {
                 segment_blocks: superblock.segment_blocks,
                 stands_for: 1,
             }),
-            merges: Places::new(MERGING_MAX, shared.origins.len()),
+            merges: Places::new(MERGING_ORIGIN_MAX, shared.origins.len()),
+            cache_merges: Places::new(MERGING_CACHE_MAX, shared.origins.len()),
             awaiting_room: VecDeque::new(),
             awaiting_clean: Vec::new(),
             runs: Slab::new(),
@@ -268,7 +273,9 @@ impl Lane {
             LaneIo::ReadOrigin { read } => self.read_origin_done(read, result, cx),
             LaneIo::ReadWide(read) => self.wide_done(&read, result, cx),
             LaneIo::Detour(read) => self.detour_done(&read, result, cx),
-            LaneIo::Merge { piece, block, buf, from } => self.merge_done(piece, block, buf, from, result, cx),
+            LaneIo::Merge { piece, block, buf, from, places } => {
+                self.merge_done(piece, block, buf, from, places, result, cx);
+            }
             LaneIo::Direct { piece, failed_flushes } => self.direct_done(piece, failed_flushes, result, cx),
             LaneIo::Commit { seq } => self.commit_done(seq, result, cx),
             LaneIo::RunRead { run } => self.run_read_done(run, result, cx),

@@ -31,6 +31,7 @@ mod dirty;
 mod engine;
 mod event;
 mod extents;
+mod foresee;
 pub mod format;
 mod hang;
 mod index;

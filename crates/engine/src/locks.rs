@@ -129,7 +129,16 @@ impl Locks {
 
     /// Whether anybody holds or wants a part of a range alone; of at most [`RANGE_BLOCKS_MAX`] blocks.
     pub(crate) fn any_exclusive(&self, start: Flat, end: Flat) -> bool {
-        let within = |lock: &Lock| lock.exclusive && lock.start < end.0 && start.0 < lock.end;
+        self.any(start, end, |lock| lock.exclusive)
+    }
+
+    /// Whether a new lock on such a range would have to wait.
+    pub(crate) fn would_wait(&self, start: Flat, end: Flat, exclusive: bool) -> bool {
+        self.any(start, end, |lock| exclusive || lock.exclusive)
+    }
+
+    fn any(&self, start: Flat, end: Flat, of: impl Fn(&Lock) -> bool) -> bool {
+        let within = |lock: &Lock| of(lock) && lock.start < end.0 && start.0 < lock.end;
         regions(start.0, end.0)
             .any(|region| self.lists[list_of(region)].iter().any(|id| within(&self.all[*id as usize])))
     }

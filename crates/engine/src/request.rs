@@ -165,7 +165,7 @@ impl Coordinator {
     }
 
     /// The origin of a request, and why it is refused if it is; `None` if there is no such origin.
-    fn check_request(&self, request: &Request, cx: &Cx<'_>) -> Option<(usize, Option<RequestError>)> {
+    pub(crate) fn check_request(&self, request: &Request, cx: &Cx<'_>) -> Option<(usize, Option<RequestError>)> {
         let shared = &*cx.shared;
         let origin = shared.superblock.origins.iter().position(|it| it.id == request.origin)?;
         if !self.serving() {
@@ -233,14 +233,14 @@ impl Coordinator {
     }
 
     /// Whether the log takes no more at this moment, and the origin would take this write sooner.
-    fn writes_congested(&self, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
+    pub(crate) fn writes_congested(&self, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
         let origin = &cx.shared.origins[range.origin];
         let lane = &lanes[self.router.lane_of(Flat(origin.base.0 + range.lba / BLOCK_SECTORS))];
         let blocks = blocks_of(range).count() as u64;
         lane.log.saturated() && cx.shared.gauge.writes_congested(&origin.gauge, blocks, cx.now)
     }
 
-    fn none_cached(&self, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
+    pub(crate) fn none_cached(&self, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
         let base = cx.shared.origins[range.origin].base.0;
         blocks_of(range)
             .map(|block| base + block)

@@ -33,6 +33,8 @@ pub(crate) struct Throttle {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Piece>,
+    /// Blocks of those that wait.
+    blocks: u64,
     /// Before this moment nothing passes.
     next_pass: Time,
 }
@@ -149,7 +151,16 @@ impl Throttle {
     }
 
     pub(crate) fn submit(&mut self, origin: usize, piece: Piece) {
-        self.queues[origin].waiting.push_back(piece);
+        let queue = &mut self.queues[origin];
+        queue.blocks += u64::from(piece.blocks);
+        queue.waiting.push_back(piece);
+    }
+
+    /// Whether a write of so many blocks, behind those that wait, passes only when something has been destaged.
+    pub(crate) fn would_wait(&self, at: usize, blocks: u64, destager: &Destager, cx: &Cx<'_>) -> bool {
+        let blocks = self.queues[at].blocks + blocks;
+        let behind_others = || self.is_crowded(destager, cx) && !is_kept(at, blocks, cx.shared);
+        !cx.shared.cache_failed && (wait(at, blocks, destager, cx).is_some() || behind_others())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -219,6 +230,7 @@ impl Throttle {
         let queue = &mut self.queues[at];
         let Some(mut piece) = queue.waiting.pop_front() else { return };
         let blocks = u64::from(piece.blocks);
+        queue.blocks -= blocks;
         let pause = Room::of(at, destager, cx).pause_ns(destager.cost(at).ns(blocks));
         if pause > 0 {
             cx.shared.counters.throttled_writes += 1;

@@ -13,13 +13,24 @@ use crate::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::{Buf, Span};
 use crate::piece::PieceKind;
+use crate::places::Places;
 use crate::shared::{Cx, blocks_span};
 use crate::types::BLOCK_BYTES;
 
 const BLOCK: u32 = BLOCK_BYTES as u32;
 /// Blocks that are being completed at a time, each in a buffer: 1 MiB of them. The others wait, so that clients with many
 /// short writes can't take more of the engine's memory than it has (test: `merges_have_a_bound`).
-pub(crate) const MERGING_MAX: u32 = 256;
+pub(crate) const MERGING_MAX: u32 = MERGING_ORIGIN_MAX + MERGING_CACHE_MAX;
+/// From the origin, and from the cache device: one that answers nothing must not stop those who need the other.
+pub(crate) const MERGING_ORIGIN_MAX: u32 = 192;
+pub(crate) const MERGING_CACHE_MAX: u32 = 64;
+
+/// Where a block is completed from, and so whose places are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Origin,
+    Cache,
+}
 
 impl Lane {
     pub(crate) fn start_write(&mut self, at: usize, cx: &mut Cx<'_>) {
@@ -33,9 +44,13 @@ impl Lane {
             (piece.head(), piece.tail(), piece.blocks - 1)
         };
         if head + tail > 0 {
-            let origin = cx.shared.origin_of(self.pieces[at].first);
-            if !self.merges.is_left(origin) {
-                self.merges.wait(origin, at);
+            let first = self.pieces[at].first;
+            let origin = cx.shared.origin_of(first);
+            let in_part = [(head, first), (tail, Flat(first.0 + u64::from(last)))];
+            let missed = in_part.iter().any(|(sectors, flat)| *sectors > 0 && self.index.get(*flat).is_none());
+            let merges = if missed { &mut self.merges } else { &mut self.cache_merges };
+            if !merges.is_left(origin) {
+                merges.wait(origin, at);
                 return;
             }
         }
@@ -61,10 +76,11 @@ impl Lane {
             return;
         }
         self.pieces[at].pending += 1;
-        self.merges.take(cx.shared.origin_of(flat));
+        let places = if found.is_some() { Source::Cache } else { Source::Origin };
+        self.merges_of(places).take(cx.shared.origin_of(flat));
         let buf = cx.alloc(1);
         let from = found.map(|found| (found, self.holder(flat, cx)));
-        let io = self.ios.insert(LaneIo::Merge { piece: at, block, buf, from });
+        let io = self.ios.insert(LaneIo::Merge { piece: at, block, buf, from, places });
         if let Some((found, device)) = from {
             self.log.segment_of(found.slot).pins += 1;
             let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
@@ -74,18 +90,27 @@ impl Lane {
         }
     }
 
+    fn merges_of(&mut self, places: Source) -> &mut Places<usize> {
+        match places {
+            Source::Origin => &mut self.merges,
+            Source::Cache => &mut self.cache_merges,
+        }
+    }
+
     fn merge_from_origin(&mut self, flat: Flat, buf: Buf, io: usize, cx: &mut Cx<'_>) {
         let (device, offset, len) = cx.origin_range(flat, 1);
         cx.mem.zero(blocks_span(buf, 0, 1));
         cx.io(self.id, io, device, Op::Read, offset, Some(Span::new(buf, 0, len as u32)));
     }
 
+    #[expect(clippy::too_many_arguments, reason = "it is the fields of an I/O")]
     pub(crate) fn merge_done(
         &mut self,
         at: usize,
         block: u32,
         buf: Buf,
         from: Option<(Found, DeviceId)>,
+        places: Source,
         result: Result<(), DeviceError>,
         cx: &mut Cx<'_>,
     ) {
@@ -99,13 +124,13 @@ impl Lane {
                     self.log.segment_of(found.slot).pins += 1;
                     let device = self.holder(flat, cx);
                     let from = Some((found, device));
-                    let io = self.ios.insert(LaneIo::Merge { piece: at, block, buf, from });
+                    let io = self.ios.insert(LaneIo::Merge { piece: at, block, buf, from, places });
                     let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
                     cx.io(self.id, io, device, Op::Read, offset, Some(blocks_span(buf, 0, 1)));
                     return;
                 };
                 if !self.damaged(flat, found.slot, result, cx) {
-                    let io = self.ios.insert(LaneIo::Merge { piece: at, block, buf, from: None });
+                    let io = self.ios.insert(LaneIo::Merge { piece: at, block, buf, from: None, places });
                     self.merge_from_origin(flat, buf, io, cx);
                     return;
                 }
@@ -120,10 +145,10 @@ impl Lane {
             self.fill_around(at, block, buf, 0, cx);
         }
         cx.free(buf, 1);
-        self.merges.give_back(cx.shared.origin_of(flat), 1);
+        self.merges_of(places).give_back(cx.shared.origin_of(flat), 1);
         self.pieces[at].pending -= 1;
         self.merge_step(at, cx);
-        while let Some(next) = self.merges.next() {
+        while let Some(next) = self.merges_of(places).next() {
             self.merge(next, cx);
         }
     }

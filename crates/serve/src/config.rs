@@ -33,9 +33,9 @@ pub use units::{Age, DirtyLimit, FlashBudget, Size, UnitError};
 /// A complete, commented config file: every key with unit, default and reason.
 pub const REFERENCE: &str = include_str!("config/reference.toml");
 
-/// Least RAM for buffers: the clients of one thread (40 MiB, for the longest NBD read), and an engine of one lane (68 MiB). The daemon asks
+/// Least RAM for buffers: the clients of one thread (52 MiB, 40 of them for the longest NBD read), and an engine of one lane (68 MiB). The daemon asks
 /// for more of more lanes, and for the clients of each thread.
-pub const BUFFER_BYTES_MIN: u64 = 108 << 20;
+pub const BUFFER_BYTES_MIN: u64 = 120 << 20;
 
 /// RAM for buffers if nothing is said, and lanes and threads don't need more.
 pub const BUFFER_BYTES_DEFAULT: u64 = 160 << 20;

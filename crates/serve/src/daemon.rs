@@ -31,6 +31,8 @@ use crate::stale::Change;
 mod above;
 mod answer;
 mod answered;
+#[cfg(test)]
+mod beside;
 mod buffers;
 mod changes;
 mod compare;

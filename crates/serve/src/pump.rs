@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use flashfront_device::real::Reactor;
 use flashfront_device::{Arena, Device, DeviceIo, Done, Hang};
-use flashfront_engine::{Control, DeviceId, Effect, Effects, Engine, Event, Input, OriginId, Request, RequestId, Time};
+use flashfront_engine::{Control, DeviceId, Effect, Effects, Engine, Event, Input, OriginId, Request, RequestId, RequestOp, Time};
 use mio::{Events, Poll, Token};
 
 use crate::control::ControlCall;
@@ -72,7 +72,10 @@ pub struct Pump {
     events: Events,
     frontends: Vec<(Box<dyn Frontend>, TokenRange)>,
     exports: Vec<Export>,
-    requests: VecDeque<Request>,
+    /// Requests, and whether each may wait for an origin.
+    requests: VecDeque<(Request, bool)>,
+    /// Something was taken that the engine has not settled, but reads that were foreseen to be hits.
+    unsettled: bool,
     effects: Effects,
     /// Ended I/O, not yet told to the engine; fetched into `fetched` first.
     done: VecDeque<Done>,
@@ -104,6 +107,7 @@ impl Pump {
             frontends: Vec::new(),
             exports: Vec::new(),
             requests: VecDeque::new(),
+            unsettled: true,
             effects: Effects::default(),
             done: VecDeque::new(),
             fetched: Vec::new(),
@@ -294,11 +298,11 @@ impl Pump {
     }
 
     /// A front-end, and what it is called with.
-    fn desk(&mut self, at: usize) -> (&mut dyn Frontend, Desk<'_, impl FnMut(Request)>, &mio::Registry) {
+    fn desk(&mut self, at: usize) -> (&mut dyn Frontend, Desk<'_, impl FnMut(Request, bool)>, &mio::Registry) {
         let requests = &mut self.requests;
-        let submit = move |request: Request| {
+        let submit = move |request: Request, may_wait| {
             let id = RequestId(request.id.0 | (at as u64) << 32);
-            requests.push_back(Request { id, ..request });
+            requests.push_back((Request { id, ..request }, may_wait));
         };
         let (freed, shortage) = (&mut self.freed, &mut self.shortage);
         let (clock, now) = (self.clock, self.now);
@@ -313,12 +317,14 @@ impl Pump {
     }
 
     fn take(&mut self, input: Input) {
+        self.unsettled = true;
         self.engine.take(self.now, input, &mut self.arena, &mut self.effects);
     }
 
     /// Carries out what follows from all that was taken.
     fn settle(&mut self) {
         self.engine.settle(self.now, &mut self.arena, &mut self.effects);
+        self.unsettled = false;
         let mut any_reply = false;
         for at in 0..self.effects.0.len() {
             match self.effects.0[at] {
@@ -379,6 +385,8 @@ impl Pump {
             }
         }
         self.tick();
+        // Time has passed.
+        self.unsettled = true;
         self.take_completions();
         let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
         for event in &events {
@@ -400,9 +408,27 @@ impl Pump {
     }
 
     fn take_requests(&mut self) {
-        while let Some(request) = self.requests.pop_front() {
-            self.take(Input::Request(request));
+        while let Some((request, may_wait)) = self.requests.pop_front() {
+            if may_wait {
+                self.take(Input::Request(request));
+            } else {
+                self.take_passing(request);
+            }
         }
+    }
+
+    /// Takes a request whose buffer must not wait for an origin; or gives the request back.
+    fn take_passing(&mut self, request: Request) {
+        if self.unsettled {
+            self.settle();
+        }
+        if !self.engine.ends_by_itself(self.now, &request, &mut self.arena) {
+            let (frontend, mut desk, _) = self.desk((request.id.0 >> 32) as usize);
+            return frontend.refused(RequestId(request.id.0 & 0xffff_ffff), &mut desk);
+        }
+        self.take(Input::Request(request));
+        // Hits change nothing that another look would see.
+        self.unsettled = request.op != RequestOp::Read;
     }
 
     fn take_completions(&mut self) {

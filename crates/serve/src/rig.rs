@@ -65,6 +65,47 @@ impl Device for Freezing {
     }
 }
 
+/// Makes devices that answer nothing while the switch is on. What they were asked for meanwhile is done when it is off.
+pub(crate) fn hanging(switch: &Arc<AtomicBool>) -> Wrap {
+    let hangs = Arc::clone(switch);
+    Box::new(move |inner| Box::new(Hanging { inner, hangs: Arc::clone(&hangs), asked: Vec::new() }))
+}
+
+struct Hanging {
+    inner: Box<dyn Device>,
+    hangs: Arc<AtomicBool>,
+    asked: Vec<DeviceIo>,
+}
+
+impl Device for Hanging {
+    fn submit(&mut self, now: Time, io: DeviceIo, arena: &mut Arena) {
+        if self.hangs.load(Ordering::SeqCst) {
+            self.asked.push(io);
+        } else {
+            self.inner.submit(now, io, arena);
+        }
+    }
+
+    fn kick(&mut self) {
+        self.inner.kick();
+    }
+
+    fn poll(&mut self, now: Time, arena: &mut Arena, done: &mut Vec<Done>) {
+        if !self.hangs.load(Ordering::SeqCst) {
+            self.asked.drain(..).for_each(|io| self.inner.submit(now, io, arena));
+        }
+        self.inner.poll(now, arena, done);
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        self.inner.next_event()
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+}
+
 /// A daemon over them.
 pub(crate) struct Served {
     pub(crate) stop: StopHandle,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::quarantine::Quarantine;
-use super::{Arena, CHUNK_NUMBERS, Chunk};
+use super::{Arena, CHUNK_NUMBERS, Chunk, Pool};
 
 /// Arenas that one may borrow from: of 63 carriers and 256 lanes.
 pub(super) const LOANS_MAX: usize = 320;
@@ -87,7 +87,7 @@ impl Arena {
         assert!(number < LOANS_MAX, "bug: {number} arenas that lend");
         let mut arena = Self::with_reserve(limit_bytes, 0);
         arena.chunks_max = arena.chunks_max.min(NUMBERS);
-        arena.reserve = 0;
+        arena.most[Pool::Passing as usize] = arena.chunks_max;
         arena.first = CHUNK_NUMBERS - (number + 1) * NUMBERS;
         let loan = arena.loan(number);
         arena.lent = Some(loan.clone());

@@ -116,6 +116,36 @@ fn emptied_chunks_change_size_and_pool() {
 }
 
 #[test]
+fn a_full_share_leaves_the_others_theirs() {
+    let shares = [Share::Waiting, Share::Payload, Share::Passing];
+    let mut rng = Rng::new(5);
+    for round in 0..20 {
+        // 12 chunks for front-ends: 5, 3 and 4.
+        let mut arena = Arena::with_reserve(64 << 20, 16 << 20).in_shares(20 << 20, 12 << 20);
+        let all = |arena: &mut Arena, share, bytes: u32| {
+            let bufs: Vec<_> = std::iter::from_fn(|| arena.try_alloc_of(share, bytes)).collect();
+            assert_eq!(bufs.len() as u64 * u64::from(bytes), arena.share_bytes(share), "{share:?} round {round}");
+            assert!(bufs.iter().all(|buf| arena.may_wait(*buf) == (share != Share::Passing)));
+            bufs
+        };
+        // One share is taken whole in one size, of which one buffer in each chunk is kept; the others still have all of theirs, in any size.
+        let (hog, bytes) = (shares[round % 3], 4096 << rng.below(9));
+        for (nth, buf) in all(&mut arena, hog, bytes).into_iter().enumerate() {
+            if !nth.is_multiple_of((CHUNK_BYTES / bytes) as usize) {
+                arena.free(buf);
+            }
+        }
+        for share in shares.into_iter().filter(|share| *share != hog) {
+            for _ in 0..3 {
+                let bufs = all(&mut arena, share, 4096 << rng.below(9));
+                bufs.into_iter().for_each(|buf| arena.free(buf));
+            }
+        }
+        (0..4).for_each(|_| _ = arena.alloc(CHUNK_BYTES));
+    }
+}
+
+#[test]
 fn the_engine_gets_a_larger_buffer_rather_than_none() {
     let mut arena = Arena::with_reserve(4 << 20, 4 << 20);
     let large = arena.alloc(1 << 20);

@@ -45,7 +45,7 @@ impl Core for Disk {
         &mut self.arena
     }
 
-    fn alloc(&mut self, bytes: u32) -> Option<Buf> {
+    fn alloc(&mut self, bytes: u32, _origin: OriginId) -> Option<Buf> {
         assert!(bytes > 0 && bytes.is_multiple_of(4096) && bytes <= 1 << 20, "a buffer of {bytes} bytes");
         self.arena.try_alloc(bytes)
     }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
-use flashfront_engine::{Request, RequestError, RequestId, Time};
+use flashfront_engine::{RequestError, RequestId, Time};
 use mio::{Registry, event::Event};
 
-use super::{Life, Order, Seen};
+use super::{Asked, Life, Order, Seen};
 use crate::frontend::bell::Bell;
 use crate::frontend::{Core, Frontend, TokenRange};
 
@@ -19,7 +19,7 @@ pub(super) struct Carried {
     uri: String,
     /// Its number at the carrier.
     at: usize,
-    requests: Receiver<Request>,
+    requests: Receiver<Asked>,
     /// Rung by the carrier when there are requests, or the end.
     bell: Arc<Bell>,
     seen: Arc<Seen>,
@@ -35,7 +35,7 @@ impl Carried {
     pub(super) fn new(
         uri: String,
         at: usize,
-        requests: Receiver<Request>,
+        requests: Receiver<Asked>,
         bell: Arc<Bell>,
         seen: Arc<Seen>,
         orders: Sender<Order>,
@@ -50,7 +50,7 @@ impl Carried {
         let mut some = false;
         loop {
             match self.requests.try_recv() {
-                Ok(request) => core.submit(request),
+                Ok((request, may_wait)) => core.submit_carried(request, may_wait),
                 Err(TryRecvError::Empty) => return some,
                 Err(TryRecvError::Disconnected) => {
                     assert!(self.seen.ended.load(Ordering::Acquire), "bug: the thread that serves {} died", self.uri);
@@ -86,6 +86,10 @@ impl Frontend for Carried {
 
     fn reply(&mut self, id: RequestId, result: Result<(), RequestError>, _core: &mut dyn Core) {
         self.order(Order::Reply { at: self.at, id, result });
+    }
+
+    fn refused(&mut self, id: RequestId, _core: &mut dyn Core) {
+        self.order(Order::Refused { at: self.at, id });
     }
 
     /// The carrier has buffers of its own.

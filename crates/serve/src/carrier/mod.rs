@@ -20,7 +20,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
 use flashfront_device::Arena;
-use flashfront_engine::{RequestError, RequestId};
+use flashfront_engine::{Request, RequestError, RequestId};
 use mio::Poll;
 
 use self::carried::Carried;
@@ -36,8 +36,12 @@ pub type Portable = Box<dyn Frontend + Send>;
 #[derive(Debug)]
 enum Order {
     Reply { at: usize, id: RequestId, result: Result<(), RequestError> },
+    Refused { at: usize, id: RequestId },
     Stop { at: usize },
 }
+
+/// A request, and whether it may wait for an origin.
+type Asked = (Request, bool);
 
 /// What a carrier lets the pump see of a front-end.
 #[derive(Debug, Default)]

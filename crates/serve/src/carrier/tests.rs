@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use flashfront_device::Arena;
-use flashfront_engine::{BLOCK_BYTES, Buf, Memory, Request, RequestError, RequestId, Time};
+use flashfront_engine::{BLOCK_BYTES, Buf, Memory, OriginId, Request, RequestError, RequestId, Time};
 use mio::{Events, Poll, Registry, Token, event::Event};
 
 use super::start;
@@ -174,14 +174,14 @@ fn threads_that_cannot_be_used_are_refused() {
         assert!(refusal(&config(&bench, threads)).contains("must be 1 to 64"));
     }
     let of = |mib: u64| Config { buffer_bytes: Some(Size(mib << 20)), ..config(&bench, 5) };
-    let said = refusal(&of(231));
-    assert!(said.contains("at least 232 MiB") && said.contains("threads = 5"), "{said}");
+    let said = refusal(&of(279));
+    assert!(said.contains("at least 280 MiB") && said.contains("threads = 5"), "{said}");
     let blk = Listener::VhostUserBlk { path: bench.path("blk"), volume: None };
     let idle = Config { listeners: vec![blk.clone()], ..config(&bench, 3) };
     let error = bench.refused(&idle);
     assert!(matches!(error, ServeError::Config(ConfigError::IdleThreads { given: 3, most: 2 })), "{error}");
     Config { listeners: vec![blk], ..config(&bench, 2) }.check().unwrap();
-    for enough in [of(232), config(&bench, 5)] {
+    for enough in [of(280), config(&bench, 5)] {
         bench.serve_with(enough, Hooks::default()).stop();
     }
 }
@@ -207,6 +207,8 @@ impl Frontend for Odd {
     fn ready(&mut self, _event: &Event, _registry: &Registry, _core: &mut dyn Core) {}
 
     fn reply(&mut self, _id: RequestId, _result: Result<(), RequestError>, _core: &mut dyn Core) {}
+
+    fn refused(&mut self, _id: RequestId, _core: &mut dyn Core) {}
 
     fn room(&mut self, _core: &mut dyn Core) {}
 
@@ -242,7 +244,7 @@ impl Core for Nothing {
         &mut self.0
     }
 
-    fn alloc(&mut self, _bytes: u32) -> Option<Buf> {
+    fn alloc(&mut self, _bytes: u32, _origin: OriginId) -> Option<Buf> {
         None
     }
 

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use flashfront_device::Arena;
 use flashfront_device::real::Spin;
-use flashfront_engine::{Request, Time};
+use flashfront_engine::Time;
 use mio::{Events, Poll, Token};
 
-use super::{Order, Portable, Seen};
+use super::{Asked, Order, Portable, Seen};
 use crate::frontend::bell::Bell;
 use crate::frontend::desk::{Clock, Desk, Shortage};
 use crate::frontend::{Core, Export, TokenRange};
@@ -25,7 +25,7 @@ const EVENTS_MAX: usize = 256;
 pub(super) struct Hosted {
     frontend: Portable,
     tokens: TokenRange,
-    requests: Sender<Request>,
+    requests: Sender<Asked>,
     bell: Arc<Bell>,
     seen: Arc<Seen>,
     /// There are requests that the pump has not been woken for.
@@ -37,7 +37,7 @@ impl Hosted {
     pub(super) fn new(
         frontend: Portable,
         tokens: TokenRange,
-        requests: Sender<Request>,
+        requests: Sender<Asked>,
         bell: Arc<Bell>,
         seen: Arc<Seen>,
     ) -> Self {
@@ -117,7 +117,7 @@ impl Carrier {
     fn with<T>(&mut self, at: usize, call: impl FnOnce(&mut Portable, &mio::Registry, &mut dyn Core) -> T) -> T {
         let Hosted { frontend, requests, asked, .. } = &mut self.hosted[at];
         // Without a pump there are no more orders either, and the thread ends.
-        let submit = |request| *asked |= requests.send(request).is_ok();
+        let submit = |request, may_wait| *asked |= requests.send((request, may_wait)).is_ok();
         let (freed, shortage) = (&mut self.freed, &mut self.shortage);
         let (clock, now) = (self.clock, self.now);
         let mut desk = Desk { arena: &mut self.arena, exports: &self.exports, freed, shortage, clock, now, submit };
@@ -140,6 +140,7 @@ impl Carrier {
                 Ok(Order::Reply { at, id, result }) => {
                     self.with(at, |frontend, _, desk| frontend.reply(id, result, desk));
                 }
+                Ok(Order::Refused { at, id }) => self.with(at, |frontend, _, desk| frontend.refused(id, desk)),
                 Ok(Order::Stop { at }) => {
                     self.with(at, |frontend, registry, desk| frontend.stop(registry, desk));
                     self.hosted[at].stopping = true;

@@ -9,12 +9,15 @@ use flashfront_engine::{BLOCK_BYTES, buffers_most};
 
 use super::ServeError;
 use crate::config::{BUFFER_BYTES_DEFAULT, Config, Listener, Size};
-use crate::frontend::nbd::BUFFER_BYTES_MIN;
+use crate::frontend::nbd::{BUFFER_BYTES_MIN, LONGEST_READ_BYTES};
 
 /// What a lane that has an arena of its own takes beside the engine's: a chunk of 4 MiB for each size, of commits five (of two lanes; three or four if there are more), and one to spare.
 const LANE_APART_BYTES: u64 = 32 << 20;
 /// What the pump's thread keeps beside the engine's if it has no clients: emulated and faulty devices copy.
 const DEVICE_BUFFER_BYTES: u64 = 4 << 20;
+
+/// For payload that is on its way in. More is of no use: beyond it payload comes in short pieces, which is but a tenth slower.
+const PAYLOAD_BYTES_MOST: u64 = 32 << 20;
 
 /// For all that the engine may have at once: a chunk serves buffers of one size.
 fn engine_bytes(lanes: u32) -> u64 {
@@ -37,6 +40,14 @@ fn has_clients_here(config: &Config) -> bool {
 /// What lanes take beside the engine if several can work at the same time.
 fn apart_bytes(config: &Config, lanes: u32) -> u64 {
     if config.lane_helpers() > 0 { u64::from(lanes) * LANE_APART_BYTES } else { 0 }
+}
+
+/// What a part of the clients' is divided in: for requests that may wait for an origin, at least what the longest read takes; for payload that
+/// is on its way in; and the rest, two chunks at least, for what ends by itself.
+fn in_shares(arena: Arena, part: u64) -> Arena {
+    let waiting = (part / 2).max(LONGEST_READ_BYTES);
+    let payload = (part / 8).max(u64::from(CHUNK_BYTES)).min(PAYLOAD_BYTES_MOST);
+    arena.in_shares(waiting, payload)
 }
 
 /// What is not for clients, and in how many parts the rest is divided.
@@ -124,10 +135,13 @@ pub(super) fn arenas(config: &Config, lanes: u32) -> io::Result<(Arena, Vec<Aren
     let here = if config.carriers() > 0 && has_clients_here(config) { part } else { 0 };
     let pump = Arena::with_reserve(all_here + here + front, engine_bytes(lanes) + front);
     let mut pump = pump.in_huge_pages(config.huge_pages);
+    if has_clients_here(config) {
+        pump = in_shares(pump, if config.carriers() == 0 { buffers - kept } else { part });
+    }
     let lend = |number| {
         let (arena, loan) = Arena::lending(number, part);
         pump.borrow_from(loan);
-        arena.in_huge_pages(config.huge_pages)
+        in_shares(arena.in_huge_pages(config.huge_pages), part)
     };
     let carriers = (0..config.carriers()).map(lend).collect();
     if config.lane_helpers() > 0 {
@@ -178,7 +192,7 @@ mod tests {
     fn the_default_is_enough_for_all_lanes_and_threads() {
         let mut config = Config::new("cache".into());
         config.listeners.push(toml::from_str("nbd = \"unix:/run/x.sock\"").expect("a listener"));
-        for (lanes, threads, lane_threads, mib) in [(1, 1, 1, 160), (16, 1, 1, 308), (4, 3, 1, 172), (4, 1, 2, 256)] {
+        for (lanes, threads, lane_threads, mib) in [(1, 1, 1, 160), (16, 1, 1, 320), (4, 3, 1, 196), (4, 1, 2, 268)] {
             (config.threads, config.lane_threads) = (threads, lane_threads);
             assert!(check(&config, lanes).is_ok(), "{lanes} {threads} {lane_threads}");
             assert_eq!(buffer_bytes(&config, lanes) >> 20, mib, "{lanes} {threads} {lane_threads}");

@@ -3,12 +3,13 @@
 
 use std::time::Instant;
 
-use flashfront_device::Arena;
-use flashfront_engine::{Buf, Memory, Request, Time};
+use flashfront_device::{Arena, Share};
+use flashfront_engine::{Buf, Memory, OriginId, Request, Time};
 
+use super::waiting::Waiting;
 use super::{Core, Export};
 
-/// The parts of a pump or a carrier that its front-ends use; `submit` takes their requests.
+/// The parts of a pump or a carrier that its front-ends use; `submit` takes their requests, and whether each may wait for an origin.
 pub(crate) struct Desk<'a, S> {
     pub(crate) arena: &'a mut Arena,
     pub(crate) exports: &'a [Export],
@@ -51,12 +52,14 @@ pub(crate) struct Shortage {
     refused: bool,
     /// And before.
     was: bool,
+    waiting: Waiting,
 }
 
 impl Shortage {
     /// The end of a turn begins.
     pub(crate) fn turn_end(&mut self) {
         self.was = std::mem::take(&mut self.refused);
+        self.waiting.turn_end();
     }
 
     /// Whether there is one that front-ends have not seen yet.
@@ -65,7 +68,28 @@ impl Shortage {
     }
 }
 
-impl<S: FnMut(Request)> Core for Desk<'_, S> {
+impl<S> Desk<'_, S> {
+    fn try_waiting(&mut self, bytes: u32, origin: OriginId) -> Option<Buf> {
+        let (most, others) = (self.arena.share_bytes(Share::Waiting), (self.exports.len() as u64).saturating_sub(1));
+        if others > 0 && !self.shortage.waiting.is_left(origin, bytes, most, others) {
+            return None;
+        }
+        let buf = self.arena.try_alloc_of(Share::Waiting, bytes)?;
+        if others > 0 {
+            self.shortage.waiting.took(buf, bytes, origin);
+        }
+        Some(buf)
+    }
+
+    fn give_back(&mut self, buf: Buf) {
+        if self.exports.len() > 1 {
+            self.shortage.waiting.gave_back(buf);
+        }
+        self.arena.free(buf);
+    }
+}
+
+impl<S: FnMut(Request, bool)> Core for Desk<'_, S> {
     fn exports(&self) -> &[Export] {
         self.exports
     }
@@ -74,19 +98,41 @@ impl<S: FnMut(Request)> Core for Desk<'_, S> {
         self.arena
     }
 
-    fn alloc(&mut self, bytes: u32) -> Option<Buf> {
-        let buf = self.arena.try_alloc(bytes);
+    fn alloc(&mut self, bytes: u32, origin: OriginId) -> Option<Buf> {
+        // Nobody overtakes a request that is known to wait.
+        let first = if self.shortage.waiting.is_wanted(origin) { None } else { self.try_waiting(bytes, origin) };
+        let buf = first.or_else(|| self.arena.try_alloc_of(Share::Passing, bytes));
         self.shortage.refused |= buf.is_none();
         buf
     }
 
+    fn alloc_of(&mut self, share: Share, bytes: u32, origin: OriginId) -> Option<Buf> {
+        let buf = match share {
+            Share::Waiting => self.try_waiting(bytes, origin),
+            Share::Passing | Share::Payload => self.arena.try_alloc_of(share, bytes),
+        };
+        if buf.is_none() && share == Share::Waiting {
+            self.shortage.refused = true;
+            self.shortage.waiting.refuse(origin);
+        }
+        buf
+    }
+
+    fn may_wait(&self, buf: Buf) -> bool {
+        self.arena.may_wait(buf)
+    }
+
+    fn passing_bytes(&self) -> u64 {
+        self.arena.share_bytes(Share::Passing)
+    }
+
     fn free(&mut self, buf: Buf) {
         *self.freed = true;
-        self.arena.free(buf);
+        self.give_back(buf);
     }
 
     fn put_back(&mut self, buf: Buf) {
-        self.arena.free(buf);
+        self.give_back(buf);
     }
 
     fn is_short(&self) -> bool {
@@ -102,6 +148,11 @@ impl<S: FnMut(Request)> Core for Desk<'_, S> {
     }
 
     fn submit(&mut self, request: Request) {
-        (self.submit)(request);
+        let may_wait = request.buf.is_none_or(|buf| self.arena.may_wait(buf));
+        (self.submit)(request, may_wait);
+    }
+
+    fn submit_carried(&mut self, request: Request, may_wait: bool) {
+        (self.submit)(request, may_wait);
     }
 }

@@ -10,6 +10,7 @@
 use std::io;
 use std::time::Instant;
 
+use flashfront_device::Share;
 use flashfront_engine::{Buf, Memory, OriginId, Request, RequestError, RequestId, Time};
 use mio::{Registry, Token, event::Event};
 
@@ -25,6 +26,7 @@ mod piece;
 pub mod ublk;
 pub mod vhost_user_blk;
 mod visit;
+mod waiting;
 
 /// A volume that clients can open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,9 +54,25 @@ pub trait Core {
     /// The payload bytes of the buffers given out by [`Core::alloc`].
     fn memory(&mut self) -> &mut dyn Memory;
 
-    /// A buffer of at least `bytes` (a multiple of 4096, at most 1 MiB), or `None` when the
-    /// budget of the front-ends is used up: then [`Frontend::room`] is called later.
-    fn alloc(&mut self, bytes: u32) -> Option<Buf>;
+    /// A buffer of at least `bytes` (a multiple of 4096, at most 1 MiB) for a request to this origin: one that may wait for
+    /// it, else one for a request that ends by itself. `None` when the budget of the front-ends is used up: then
+    /// [`Frontend::room`] is called later.
+    fn alloc(&mut self, bytes: u32, origin: OriginId) -> Option<Buf>;
+
+    /// A buffer of one share only; of any, where there are no shares.
+    fn alloc_of(&mut self, _share: Share, bytes: u32, origin: OriginId) -> Option<Buf> {
+        self.alloc(bytes, origin)
+    }
+
+    /// Whether a request with this buffer may wait for an origin. Of one that may not the answer can be [`Frontend::refused`].
+    fn may_wait(&self, _buf: Buf) -> bool {
+        true
+    }
+
+    /// Bytes of the buffers for requests that end by themselves. One that needs more of them can't be such a request.
+    fn passing_bytes(&self) -> u64 {
+        u64::MAX
+    }
 
     /// Gives a buffer of [`Core::alloc`] back; whoever waits for one is called.
     fn free(&mut self, buf: Buf);
@@ -84,6 +102,11 @@ pub trait Core {
     /// and never from inside this call. Ids are below 2^32, so that the pump can use the upper
     /// half to tell its front-ends apart.
     fn submit(&mut self, request: Request);
+
+    /// Hands on a request of a front-end in another thread, whose arena the buffer is of, and whether it may wait for an origin.
+    fn submit_carried(&mut self, request: Request, _may_wait: bool) {
+        self.submit(request);
+    }
 }
 
 /// The poll tokens that belong to one front-end.
@@ -141,6 +164,10 @@ pub trait Frontend {
 
     /// The engine has answered. Does not submit.
     fn reply(&mut self, id: RequestId, result: Result<(), RequestError>, core: &mut dyn Core);
+
+    /// A request that would wait for its origin was not handed to the engine, as its buffer is for requests that end by themselves. It holds
+    /// nothing from here on until it has a buffer of [`Share::Waiting`]. Does not submit.
+    fn refused(&mut self, id: RequestId, core: &mut dyn Core);
 
     /// That was all that the engine has answered for now: a front-end that does better to see several answers together acts on them here. Does not
     /// submit.

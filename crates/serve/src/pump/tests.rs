@@ -117,10 +117,14 @@ impl Frontend for Needy {
 
     fn reply(&mut self, _id: RequestId, _result: Result<(), RequestError>, _core: &mut dyn Core) {}
 
+    fn refused(&mut self, id: RequestId, _core: &mut dyn Core) {
+        panic!("nothing of it waits for an origin: {id:?}");
+    }
+
     fn room(&mut self, _core: &mut dyn Core) {}
 
     fn turn_end(&mut self, _now: Time, _registry: &Registry, core: &mut dyn Core) -> bool {
-        while self.wants && core.alloc(1 << 20).is_some() {}
+        while self.wants && core.alloc(1 << 20, OriginId(0)).is_some() {}
         self.told.set(core.is_short());
         false
     }

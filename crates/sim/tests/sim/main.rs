@@ -14,6 +14,7 @@ mod destage;
 mod detour;
 mod failure;
 mod hang;
+mod foreseen;
 mod invariants;
 mod joined;
 mod kinds;

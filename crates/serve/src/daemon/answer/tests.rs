@@ -78,6 +78,10 @@ impl Frontend for Starting {
 
     fn reply(&mut self, _id: RequestId, _result: Result<(), RequestError>, _core: &mut dyn Core) {}
 
+    fn refused(&mut self, id: RequestId, _core: &mut dyn Core) {
+        panic!("nothing of it waits for an origin: {id:?}");
+    }
+
     fn room(&mut self, _core: &mut dyn Core) {}
 
     fn turn_end(&mut self, _now: Time, _registry: &Registry, _core: &mut dyn Core) -> bool {

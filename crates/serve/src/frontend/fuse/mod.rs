@@ -161,12 +161,16 @@ impl Frontend for Fuse {
         self.inlet.reply(id, result);
     }
 
+    fn refused(&mut self, id: RequestId, _core: &mut dyn Core) {
+        self.inlet.refused(id);
+    }
+
     fn room(&mut self, _core: &mut dyn Core) {
         // Who waits is tried at the end of every turn.
     }
 
-    fn turn_end(&mut self, _now: Time, _registry: &Registry, core: &mut dyn Core) -> bool {
-        let more = self.inlet.turn_end(core);
+    fn turn_end(&mut self, now: Time, _registry: &Registry, core: &mut dyn Core) -> bool {
+        let more = self.inlet.turn_end(now, core);
         if self.stopping && self.inlet.is_idle() {
             self.unmount();
         }
@@ -174,7 +178,7 @@ impl Frontend for Fuse {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        None
+        self.inlet.next_timer()
     }
 
     fn stop(&mut self, _registry: &Registry, core: &mut dyn Core) {

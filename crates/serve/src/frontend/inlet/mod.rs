@@ -32,8 +32,8 @@ pub(super) use table::Table;
 /// Requests between the threads and the pump. With payload of 1 MiB each, so many MiB on top of `buffer_bytes`.
 #[cfg(feature = "fuse")]
 const FEED_MAX: usize = 16;
-/// Requests that are held, as many as of an NBD connection.
-const REQUESTS_MAX: usize = 128;
+/// Requests that are held: some hundred of them may wait for an origin while others pass.
+const REQUESTS_MAX: usize = 1024;
 /// Bytes of buffers that are held, as many as by an NBD connection.
 const BYTES_MAX: u64 = 64 << 20;
 

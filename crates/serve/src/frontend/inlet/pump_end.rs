@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use flashfront_engine::{RequestError, RequestId};
+use flashfront_engine::{RequestError, RequestId, Time};
 use mio::Registry;
 
 use super::super::bell::Bell;
@@ -68,10 +68,20 @@ impl<A: Ask + Send> Inlet<A> {
         self.table.reply(id, result);
     }
 
+    /// The engine was not asked for a part that would have to wait.
+    pub(in crate::frontend) fn refused(&mut self, id: RequestId) {
+        self.table.refused(id);
+    }
+
     /// Answers, and goes on with those who wait. `true`: there is more to do at once.
-    pub(in crate::frontend) fn turn_end(&mut self, core: &mut dyn Core) -> bool {
+    pub(in crate::frontend) fn turn_end(&mut self, now: Time, core: &mut dyn Core) -> bool {
         self.table.answer(core);
-        self.take_in(core)
+        self.table.resume(now, core) | self.take_in(core)
+    }
+
+    /// When [`Inlet::turn_end`] wants to be called at the latest.
+    pub(in crate::frontend) fn next_timer(&self) -> Option<Time> {
+        self.table.next_timer()
     }
 
     /// Takes no more; what the engine has is still answered.

@@ -2,9 +2,15 @@
 //! The requests of one front-end that are at the engine, and what they hold.
 //!
 //! A place in the table names the request in the engine's ids; it is reused only when the engine owes
-//! nothing for it, so an id needs no generation.
+//! nothing for it, so an id needs no generation. A request that would wait for its origin where there are no buffers for such ones is parked: it
+//! holds its place, and no buffer.
 
-use flashfront_engine::{Buf, Lba, Memory, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span};
+use std::collections::VecDeque;
+
+use flashfront_device::Share;
+use flashfront_engine::{
+    Buf, Lba, Memory, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span, Time,
+};
 
 use super::super::Core;
 use super::parts::{PARTS_MAX, Part, parts};
@@ -14,7 +20,11 @@ use super::{Ask, BYTES_MAX, REQUESTS_MAX};
 const PART_BITS: u32 = 2;
 const _: () = assert!(PARTS_MAX <= 1 << PART_BITS);
 
-/// A request at the engine.
+/// How often parked requests are looked at once more, and how many of them at a time.
+const RETRY_NS: u64 = 5_000_000;
+const RETRIES: usize = 16;
+
+/// A request at the engine, or parked.
 #[derive(Debug)]
 struct Place<A> {
     /// Nobody's: the place is free.
@@ -24,6 +34,9 @@ struct Place<A> {
     unanswered: u32,
     /// The first failure.
     error: Option<RequestError>,
+    /// A part was refused: all of it has to wait for its origin, without buffers.
+    refused: bool,
+    since: Time,
 }
 
 /// The requests.
@@ -34,15 +47,32 @@ pub(in crate::frontend) struct Table<A> {
     /// All parts are answered; the client is told at the end of the turn, when new I/O is on its way.
     finished: Vec<u32>,
     held_bytes: u64,
+    /// Those that wait for buffers of those that may wait, first come first served.
+    parked: VecDeque<u32>,
+    /// When some of these are looked at once more: what they ask for may have come into the cache meanwhile.
+    retry_at: Option<Time>,
 }
 
 impl<A> Default for Table<A> {
     fn default() -> Self {
-        Self { places: Vec::new(), free: Vec::new(), finished: Vec::new(), held_bytes: 0 }
+        Self {
+            places: Vec::new(),
+            free: Vec::new(),
+            finished: Vec::new(),
+            held_bytes: 0,
+            parked: VecDeque::new(),
+            retry_at: None,
+        }
     }
 }
 
 impl<A: Ask> Table<A> {
+    /// The engine was not asked for a part that would have to wait.
+    pub(in crate::frontend) fn refused(&mut self, id: RequestId) {
+        self.places[(id.0 >> PART_BITS) as usize].refused = true;
+        self.reply(id, Ok(()));
+    }
+
     /// The engine has answered a part.
     pub(in crate::frontend) fn reply(&mut self, id: RequestId, result: Result<(), RequestError>) {
         let at = (id.0 >> PART_BITS) as u32;
@@ -80,51 +110,133 @@ impl<A: Ask> Table<A> {
         if self.free.is_empty() && self.places.len() >= REQUESTS_MAX {
             return Some(ask);
         }
-        let Some(parts) = self.buffers(&parts, core) else {
+        let bytes: u64 = parts.iter().map(buf_bytes).sum();
+        // Beyond half of what may be held only what ends by itself goes on.
+        let much = self.held_bytes > 0 && self.held_bytes + bytes > BYTES_MAX / 2;
+        let Some(parts) = self.buffers(&parts, much.then_some(Share::Passing), origin, core) else {
             return Some(ask);
         };
         if want.op == RequestOp::Write {
             let filled = fill(&mut ask, &parts, core.memory());
-            ask.taken();
             if let Err(error) = filled {
-                self.give_back(parts, core);
+                self.give_back(&parts, core);
                 ask.answer(Err(error));
                 return None;
             }
+            // If it may be refused its payload is wanted once more.
+            if parts.iter().filter_map(|(_, buf)| *buf).all(|buf| core.may_wait(buf)) {
+                ask.taken();
+            }
         }
         let at = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { ask: None, parts: Vec::new(), unanswered: 0, error: None });
+            self.places.push(Place { ask: None, parts: Vec::new(), unanswered: 0, error: None, refused: false, since });
             self.places.len() as u32 - 1
         });
+        self.begin(at, Some(ask), parts, origin, since, core);
+        None
+    }
+
+    /// Hands a request to the engine.
+    fn begin(
+        &mut self,
+        at: u32,
+        ask: Option<A>,
+        parts: Vec<(Part, Option<Buf>)>,
+        origin: OriginId,
+        since: Time,
+        core: &mut dyn Core,
+    ) {
+        let fua = ask.as_ref().is_some_and(|ask| ask.want().fua);
         for (nth, (part, buf)) in parts.iter().enumerate() {
-            let id = RequestId(u64::from(at) << PART_BITS | nth as u64);
             core.submit(Request {
-                id,
+                id: RequestId(u64::from(at) << PART_BITS | nth as u64),
                 origin,
                 op: part.op,
                 lba: Lba(part.offset / SECTOR_BYTES),
                 sectors: part.len / SECTOR_BYTES,
                 buf: *buf,
-                fua: want.fua,
+                fua,
                 since,
             });
         }
         let unanswered = parts.len() as u32;
-        self.places[at as usize] = Place { ask: Some(ask), parts, unanswered, error: None };
-        None
+        self.places[at as usize] = Place { ask, parts, unanswered, error: None, refused: false, since };
+    }
+
+    /// Lets parked requests go on, as far as there are buffers for them. True if one does.
+    pub(in crate::frontend) fn resume(&mut self, now: Time, core: &mut dyn Core) -> bool {
+        let (mut begun, mut without) = (false, Vec::new());
+        for _ in 0..self.parked.len() {
+            let Some(at) = self.parked.pop_front() else { break };
+            let origin = self.origin_of(at, core);
+            if without.contains(&origin) || !self.try_again(at, Share::Waiting, origin, core) {
+                without.push(origin);
+                self.parked.push_back(at);
+            } else {
+                begun = true;
+            }
+        }
+        if self.parked.is_empty() {
+            self.retry_at = None;
+        } else if now >= *self.retry_at.get_or_insert(now.plus_ns(RETRY_NS)) {
+            self.retry_at = Some(now.plus_ns(RETRY_NS));
+            for _ in 0..RETRIES.min(self.parked.len()) {
+                let Some(at) = self.parked.pop_front() else { break };
+                let origin = self.origin_of(at, core);
+                if self.try_again(at, Share::Passing, origin, core) {
+                    begun = true;
+                } else {
+                    self.parked.push_back(at);
+                }
+            }
+        }
+        begun
+    }
+
+    /// When [`Table::resume`] wants to be called at the latest.
+    pub(in crate::frontend) fn next_timer(&self) -> Option<Time> {
+        self.retry_at
+    }
+
+    fn origin_of(&self, at: u32, core: &dyn Core) -> OriginId {
+        let export = self.places[at as usize].ask.as_ref().map_or(0, |ask| ask.want().export);
+        core.exports().get(export).map_or(OriginId(0), |export| export.origin)
+    }
+
+    fn try_again(&mut self, at: u32, share: Share, origin: OriginId, core: &mut dyn Core) -> bool {
+        let parts: Vec<Part> = self.places[at as usize].parts.iter().map(|(part, _)| *part).collect();
+        let Some(parts) = self.buffers(&parts, Some(share), origin, core) else { return false };
+        let Some(mut ask) = self.places[at as usize].ask.take() else { return false };
+        let filled = if ask.want().op == RequestOp::Write { fill(&mut ask, &parts, core.memory()) } else { Ok(()) };
+        if let Err(error) = filled {
+            self.give_back(&parts, core);
+            ask.answer(Err(error));
+            self.free.push(at);
+        } else {
+            let since = self.places[at as usize].since;
+            self.begin(at, Some(ask), parts, origin, since, core);
+        }
+        true
     }
 
     /// All buffers or none: two requests with half of theirs would wait for each other.
-    fn buffers(&mut self, parts: &[Part], core: &mut dyn Core) -> Option<Vec<(Part, Option<Buf>)>> {
+    fn buffers(
+        &mut self,
+        parts: &[Part],
+        share: Option<Share>,
+        origin: OriginId,
+        core: &mut dyn Core,
+    ) -> Option<Vec<(Part, Option<Buf>)>> {
         let bytes: u64 = parts.iter().map(buf_bytes).sum();
-        if self.held_bytes > 0 && self.held_bytes + bytes > BYTES_MAX {
+        let most = if share == Some(Share::Waiting) { BYTES_MAX / 2 } else { BYTES_MAX };
+        if self.held_bytes > 0 && self.held_bytes + bytes > most {
             return None;
         }
         let mut all = Vec::with_capacity(parts.len());
         for part in parts {
             let buf = match buf_bytes(part) {
                 0 => None,
-                bytes => match core.alloc(bytes as u32) {
+                bytes => match alloc(core, share, bytes as u32, origin) {
                     None => {
                         all.drain(..).filter_map(|(_, buf)| buf).for_each(|buf| core.put_back(buf));
                         return None;
@@ -140,6 +252,13 @@ impl<A: Ask> Table<A> {
 
     fn finish(&mut self, at: u32, core: &mut dyn Core) {
         let place = &mut self.places[at as usize];
+        if place.refused && place.error.is_none() {
+            let mut parts = std::mem::take(&mut place.parts);
+            self.give_back(&parts, core);
+            parts.iter_mut().for_each(|(_, buf)| *buf = None);
+            self.places[at as usize].parts = parts;
+            return self.parked.push_back(at);
+        }
         let (ask, parts) = (place.ask.take(), std::mem::take(&mut place.parts));
         if let Some(ask) = ask {
             let result = place.error.map_or(Ok(()), Err);
@@ -153,13 +272,25 @@ impl<A: Ask> Table<A> {
             }
             ask.answer(result.map(|()| &data[..count]));
         }
-        self.give_back(parts, core);
+        self.give_back(&parts, core);
         self.free.push(at);
     }
 
-    fn give_back(&mut self, parts: Vec<(Part, Option<Buf>)>, core: &mut dyn Core) {
-        self.held_bytes -= parts.iter().map(|(part, _)| buf_bytes(part)).sum::<u64>();
-        parts.into_iter().filter_map(|(_, buf)| buf).for_each(|buf| core.free(buf));
+    fn give_back(&mut self, parts: &[(Part, Option<Buf>)], core: &mut dyn Core) {
+        for (part, buf) in parts {
+            if let Some(buf) = buf {
+                self.held_bytes -= buf_bytes(part);
+                core.free(*buf);
+            }
+        }
+    }
+}
+
+/// A buffer of one share, or of any that may be had.
+fn alloc(core: &mut dyn Core, share: Option<Share>, bytes: u32, origin: OriginId) -> Option<Buf> {
+    match share {
+        Some(share) => core.alloc_of(share, bytes, origin),
+        None => core.alloc(bytes, origin),
     }
 }
 

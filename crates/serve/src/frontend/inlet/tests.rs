@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use flashfront_device::Arena;
 use flashfront_engine::{
     BLOCK_BYTES, Buf, Memory, OriginId, REQUEST_BYTES_MAX, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES,
-    Span,
+    Span, Time,
 };
 use mio::{Events, Poll};
 
@@ -150,7 +150,7 @@ impl Core for Ram {
         &mut self.arena
     }
 
-    fn alloc(&mut self, bytes: u32) -> Option<Buf> {
+    fn alloc(&mut self, bytes: u32, _origin: OriginId) -> Option<Buf> {
         self.arena.try_alloc(bytes)
     }
 
@@ -242,7 +242,7 @@ fn whoever_asks_is_answered() {
         let mut events = Events::with_capacity(4);
         let (mut left, mut seed) = (4, 1_u64);
         while left > 0 {
-            let more = inlet.turn_end(&mut ram);
+            let more = inlet.turn_end(Time(0), &mut ram);
             assert!(ram.queue.len() <= REQUESTS_MAX * PARTS_MAX);
             if !more && ram.queue.is_empty() {
                 // Lost wake-ups would be seen as a test that hangs here; the timeout is for the last thread's end.
@@ -259,7 +259,7 @@ fn whoever_asks_is_answered() {
             left -= ended.try_iter().count();
         }
     });
-    inlet.turn_end(&mut ram);
+    inlet.turn_end(Time(0), &mut ram);
     assert!(inlet.is_idle());
     assert_eq!(ram.arena.allocated_bytes(), 0, "all buffers are given back");
 }
@@ -276,10 +276,10 @@ fn the_first_failure_of_a_part_is_the_answer() {
     let ids: Vec<RequestId> = ram.queue.iter().map(|request| request.id).collect();
     assert_eq!(ids.len(), 2);
     inlet.reply(ids[1], Err(RequestError::Io));
-    inlet.turn_end(&mut ram);
+    inlet.turn_end(Time(0), &mut ram);
     assert!(answered.try_recv().is_err(), "the other part is still at the engine");
     inlet.reply(ids[0], Ok(()));
-    inlet.turn_end(&mut ram);
+    inlet.turn_end(Time(0), &mut ram);
     assert_eq!(answered.recv().unwrap(), (1, Err(RequestError::Io)));
     assert_eq!(ram.arena.allocated_bytes(), 0);
 }
@@ -298,7 +298,7 @@ fn who_finds_a_part_of_his_memory_waits_without_calling_himself() {
     put(7, SECTOR_BYTES);
     inlet.take_in(&mut ram);
     for _ in 0..3 {
-        inlet.turn_end(&mut ram);
+        inlet.turn_end(Time(0), &mut ram);
         assert!(!ram.freed && ram.queue.len() == 7);
     }
     // All of a chunk.
@@ -307,17 +307,17 @@ fn who_finds_a_part_of_his_memory_waits_without_calling_himself() {
         inlet.reply(id, Ok(()));
     }
     while answered.try_recv().is_err() {
-        inlet.turn_end(&mut ram);
+        inlet.turn_end(Time(0), &mut ram);
     }
     assert!(ram.freed);
     while ram.queue.len() < 5 {
-        inlet.turn_end(&mut ram);
+        inlet.turn_end(Time(0), &mut ram);
     }
     while !ram.queue.is_empty() {
         let id = ram.execute(0);
         inlet.reply(id, Ok(()));
     }
-    inlet.turn_end(&mut ram);
+    inlet.turn_end(Time(0), &mut ram);
     assert!(inlet.is_idle());
     assert_eq!(ram.arena.allocated_bytes(), 0);
 }
@@ -329,7 +329,7 @@ fn a_write_without_its_payload_fails_and_writes_nothing() {
     let mut ram = Ram::new();
     let want = want(RequestOp::Write, 0, 8192);
     feed.put(Probe { number: 1, want, payload: vec![7; 4096], answers: Some(answers) });
-    inlet.turn_end(&mut ram);
+    inlet.turn_end(Time(0), &mut ram);
     assert_eq!(answered.recv().unwrap(), (1, Err(RequestError::Io)));
     assert!(ram.queue.is_empty() && inlet.is_idle());
     assert_eq!(ram.arena.allocated_bytes(), 0);
@@ -352,7 +352,7 @@ fn nobody_waits_for_a_daemon_that_ends() {
     assert!(!inlet.is_idle(), "the first is at the engine");
     let id = ram.execute(0);
     inlet.reply(id, Ok(()));
-    inlet.turn_end(&mut ram);
+    inlet.turn_end(Time(0), &mut ram);
     assert_eq!(answered.recv().unwrap(), (1, Ok(vec![0; 4096])));
     assert!(inlet.is_idle());
     inlet.close();

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use flashfront_device::Share;
 use flashfront_engine::{BLOCK_BYTES, Buf, Lba, Request, RequestOp, SECTOR_BYTES, Span};
 
 use super::super::Core;
@@ -14,6 +15,7 @@ use super::super::piece::{Piece, PieceId};
 use super::PAYLOAD_BYTES_MAX;
 use super::check::{Ask, Refusal};
 use super::connection::{Connection, Phase, Wait};
+use super::parked::Parked;
 use super::payload::Payload;
 use super::pending::Part;
 use super::wire::{Errno, RequestHeader, command_flag};
@@ -23,7 +25,7 @@ const WINDOW_BYTES: u64 = 8 << 20;
 const BLOCK: u32 = BLOCK_BYTES as u32;
 
 /// The sectors that these bytes are in.
-fn sectors_of(start: u64, end: u64) -> Range<u64> {
+pub(super) fn sectors_of(start: u64, end: u64) -> Range<u64> {
     start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES)
 }
 
@@ -66,8 +68,10 @@ impl Connection {
             }
             Ask::Write => {
                 let place = self.table.insert(ask, cookie, offset, len);
-                self.table.get_mut(place).receiving = true;
-                self.phase = Phase::Payload(Payload { place, fua, index: 0, buf: None, have: 0 });
+                let pending = self.table.get_mut(place);
+                (pending.receiving, pending.fua) = (true, fua);
+                let end = offset + len;
+                self.phase = Phase::Payload(Payload { place, at: offset, end, direct: None });
             }
             Ask::Flush => {
                 let place = self.table.insert(ask, cookie, offset, len);
@@ -96,18 +100,31 @@ impl Connection {
         let long = pending.len > PAYLOAD_BYTES_MAX.into();
         let window = if long { left.min(WINDOW_BYTES - start % BLOCK_BYTES) } else { left } as u32;
         pending.window = window;
-        let op = if pending.ask == Ask::Cache { RequestOp::Prefetch } else { RequestOp::Read };
         let count = Piece::count(start, window);
-        let bytes = (0..count).map(|index| u64::from(Piece::of(start, window, index).buf_bytes()));
-        let wait = self.must_wait(bytes.sum(), may_alloc);
+        let bytes = (0..count).map(|index| u64::from(Piece::of(start, window, index).buf_bytes())).sum();
+        let wait = self.must_wait(bytes, may_alloc);
         if wait.is_some() {
             return wait;
         }
-        // All buffers or none: two reads with half of theirs would wait for each other.
+        if bytes > core.passing_bytes() / 2 {
+            // It can't be one that ends by itself, whatever is cached.
+            self.park(Parked::Whole { place });
+            return None;
+        }
+        (!self.begin_window(place, self.share_for(bytes), core)).then_some(Wait::Room)
+    }
+
+    /// Takes the buffers for what is to be read, and hands its pieces to the engine; false if there are none. All buffers or none: two reads
+    /// with half of theirs would wait for each other.
+    pub(super) fn begin_window(&mut self, place: u16, share: Option<Share>, core: &mut dyn Core) -> bool {
+        let pending = self.table.get_mut(place);
+        let (start, window) = (pending.offset + pending.done, pending.window);
+        let op = if pending.ask == Ask::Cache { RequestOp::Prefetch } else { RequestOp::Read };
+        let count = Piece::count(start, window);
         for index in 0..count {
             let piece = Piece::of(start, window, index);
-            if !self.take_buf(place, index.into(), piece.offset, piece.len, piece.buf_bytes(), core) {
-                return Some(Wait::Room);
+            if !self.take_buf(place, index.into(), piece, share, core) {
+                return false;
             }
         }
         for index in 0..count {
@@ -116,12 +133,12 @@ impl Connection {
             let sectors = sectors_of(piece.offset, piece.offset + u64::from(piece.len));
             self.submit(place, index.into(), op, sectors, buf, false, core);
         }
-        None
+        true
     }
 
     /// Goes on with a long read when all that was asked for is in the outbox.
     pub(super) fn go_on(&mut self, place: u16, core: &mut dyn Core, may_alloc: bool) -> Option<Wait> {
-        if self.table.get_mut(place).unanswered > 0 {
+        if !self.table.get_mut(place).is_done() {
             return Some(Wait::Own);
         }
         self.start_window(place, core, may_alloc)
@@ -129,6 +146,7 @@ impl Connection {
 
     /// The rest of a long read is not wanted, or can't be had, any more.
     pub(super) fn cut_short(&mut self, place: u16, core: &mut dyn Core) {
+        self.unpark(place);
         let pending = self.table.get_mut(place);
         pending.fail(Refusal(Errno::ESHUTDOWN, "the connection ends"), None);
         if pending.unanswered == 0 {
@@ -156,9 +174,10 @@ impl Connection {
             return Some(wait);
         }
         let place = self.table.insert(Ask::Zeroes { may_discard }, header.cookie, start, header.len);
+        self.table.get_mut(place).fua = fua;
         for (slot, range) in in_part.iter().enumerate().filter(|(_, range)| !range.is_empty()) {
-            let len = (range.end - range.start) as u32;
-            if !self.take_buf(place, slot, range.start, len, BLOCK, core) {
+            let piece = Piece { offset: range.start, len: (range.end - range.start) as u32 };
+            if !self.take_buf(place, slot, piece, self.share_for(BLOCK_BYTES), core) {
                 self.table.remove(place);
                 return Some(Wait::Room);
             }
@@ -169,6 +188,7 @@ impl Connection {
                 core.memory().zero(Span::new(buf, 0, BLOCK));
             }
             let (sectors, op) = write_of(range.start, range.end);
+            self.note_unsure(buf, BLOCK, core);
             self.submit(place, slot, op, sectors, buf, fua, core);
         }
         if first < last {
@@ -183,17 +203,18 @@ impl Connection {
         &mut self,
         place: u16,
         slot: usize,
-        at: u64,
-        len: u32,
-        bytes: u32,
+        piece: Piece,
+        share: Option<Share>,
         core: &mut dyn Core,
     ) -> bool {
-        let Some(buf) = core.alloc(bytes) else {
+        let bytes = piece.buf_bytes();
+        let Some(buf) = self.alloc(share, bytes, core) else {
             self.take_bufs(place, &mut |buf| core.put_back(buf));
             return false;
         };
         self.held_bytes += u64::from(bytes);
-        self.table.get_mut(place).put(slot, Part { buf, bytes, at, len });
+        let part = Part { buf, bytes, at: piece.offset, len: piece.len };
+        self.table.get_mut(place).put(slot, part);
         true
     }
 

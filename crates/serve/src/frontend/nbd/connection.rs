@@ -7,17 +7,19 @@
 //! short one is copied from the read buffer, which takes many requests with one system call.
 //! Held here: one read buffer, at most [`super::REQUESTS_MAX`] requests and
 //! [`super::CONNECTION_BYTES_MAX`] of buffers. Where a limit is reached, nothing more is
-//! parsed, and the caller must not receive.
+//! parsed, and the caller must not receive. Requests that wait without buffers are `parked`.
 
 use std::io::{self, IoSlice, IoSliceMut};
 
-use flashfront_engine::Time;
+use flashfront_device::Share;
+use flashfront_engine::{Buf, OriginId, Time};
 
 use super::super::{Core, Export};
 use super::check::{Ask, Refusal, check};
 use super::content::Segment;
 use super::handshake::{Agreed, Handshake, OPTION_BYTES_MAX, Security, Step};
 use super::outbox::{Outbox, Sent};
+use super::parked::Parks;
 use super::payload::{Payload, direct};
 use super::pending::Table;
 use super::status::{STATUS_PAYLOAD_BYTES, narrow};
@@ -86,8 +88,14 @@ pub(super) struct Connection {
     pub(super) held_bytes: u64,
     /// Requests that the engine has not answered.
     pub(super) in_flight: u32,
+    /// Requests that wait for an origin and for a buffer first.
+    pub(super) parks: Parks,
+    /// Bytes of writes at the engine that may be refused: their payload comes back then.
+    pub(super) unsure_bytes: u64,
     /// The socket is gone: nothing is sent any more.
     pub(super) dead: bool,
+    /// What was taken back from the outbox can't be read again.
+    pub(super) broken: bool,
     /// Grows whenever something moves.
     pub(super) progress: u64,
     /// When what is in the read buffer was there to be had.
@@ -112,7 +120,10 @@ impl Connection {
             segments: Vec::new(),
             held_bytes: 0,
             in_flight: 0,
+            parks: Parks::default(),
+            unsure_bytes: 0,
             dead: false,
+            broken: false,
             progress: 0,
             since: Time(0),
         }
@@ -140,13 +151,6 @@ impl Connection {
         matches!(self.phase, Phase::Ending) && self.table.len() == 0 && self.outbox.is_empty()
     }
 
-    /// Whether it holds buffers that only the client's reading or writing can free.
-    pub(super) fn holds_for_client(&self) -> bool {
-        // Without a buffer it waits for one itself, and perhaps for the engine, which has what it sent before.
-        let receives = matches!(self.phase, Phase::Payload(Payload { buf: Some(_), .. }));
-        self.held_bytes > 0 && (self.has_output() || receives)
-    }
-
     /// Requests at the engine.
     pub(super) fn in_flight(&self) -> u32 {
         self.in_flight
@@ -170,7 +174,7 @@ impl Connection {
             self.start = 0;
         }
         let rest = &mut self.input[self.end..];
-        let Some(span) = direct(&self.phase, &mut self.table) else {
+        let Some(span) = direct(&self.phase) else {
             let room = rest.len();
             let bytes = recv(&mut [IoSliceMut::new(rest)])?;
             self.since = core.now();
@@ -185,7 +189,7 @@ impl Connection {
         self.since = core.now();
         let direct = bytes.min(span.len as usize);
         if let Phase::Payload(payload) = &mut self.phase {
-            payload.have += direct as u32;
+            payload.received(direct as u32);
         }
         self.end += bytes - direct;
         self.progress += 1;
@@ -196,6 +200,10 @@ impl Connection {
     /// for buffers.
     pub(super) fn advance(&mut self, core: &mut dyn Core, may_alloc: bool) -> Wait {
         loop {
+            if self.parks.any_write() && !matches!(self.phase, Phase::Ending) {
+                // Their payload is held here: no more of it until they are at the engine.
+                return Wait::Own;
+            }
             let wait = match self.phase {
                 Phase::Handshake(_) => self.handshake(core),
                 Phase::StartTls(_) => Some(Wait::Tls),
@@ -238,6 +246,7 @@ impl Connection {
     /// The socket is gone: drops all that is not the engine's at the moment.
     pub(super) fn abort(&mut self, core: &mut dyn Core) {
         self.dead = true;
+        self.drop_parked(core);
         let (table, held_bytes) = (&mut self.table, &mut self.held_bytes);
         self.outbox.clear(|sent| release(sent, table, held_bytes, core));
         self.finish_up(core);
@@ -346,6 +355,29 @@ impl Connection {
     }
 }
 
+impl Connection {
+    /// Of which share a further buffer must be: beyond half of what a connection may hold only of those for requests that end by themselves. So these
+    /// go on, however many of its others wait.
+    pub(super) fn share_for(&self, bytes: u64) -> Option<Share> {
+        let much = self.held_bytes > 0 && self.held_bytes + bytes > CONNECTION_BYTES_MAX / 2;
+        much.then_some(Share::Passing)
+    }
+
+    /// The origin that its requests are for, once it has chosen an export.
+    pub(super) fn origin(&self) -> Option<OriginId> {
+        self.export.as_ref().map(|export| export.origin)
+    }
+
+    /// A buffer of one share, or of any that may be had.
+    pub(super) fn alloc(&self, share: Option<Share>, bytes: u32, core: &mut dyn Core) -> Option<Buf> {
+        let origin = self.origin()?;
+        match share {
+            Some(share) => core.alloc_of(share, bytes, origin),
+            None => core.alloc(bytes, origin),
+        }
+    }
+}
+
 /// Gives back what was sent.
 pub(super) fn release(sent: Sent, table: &mut Table, held_bytes: &mut u64, core: &mut dyn Core) {
     match sent {
@@ -353,6 +385,8 @@ pub(super) fn release(sent: Sent, table: &mut Table, held_bytes: &mut u64, core:
             *held_bytes -= u64::from(bytes);
             core.free(buf);
         }
+        // What was taken back and asked for again is still to come.
+        Sent::Answer(place) if table.get_mut(place).again > 0 => table.get_mut(place).orphan = true,
         Sent::Answer(place) => table.remove(place),
     }
 }

@@ -8,6 +8,7 @@ use flashfront_engine::{BLOCK_BYTES, Memory, Span};
 
 use super::super::Core;
 use super::connection::Connection;
+use super::outbox::Data;
 use super::pending::Part;
 use super::wire::{ChunkHeader, Replies, SimpleReply, chunk};
 
@@ -82,7 +83,7 @@ impl Connection {
             segments.clear();
             segments.push(Segment { start, end, hole: false });
         } else {
-            divide(&pending.parts, core.memory(), &mut segments);
+            divide(pending.first_parts(), core.memory(), &mut segments);
         }
         for (nth, segment) in segments.iter().enumerate() {
             let done = last && nth + 1 == segments.len();
@@ -112,7 +113,7 @@ impl Connection {
             // A buffer is of no more use when its last data is sent.
             let next_data = segments.get(nth + 2).map_or(u64::MAX, |next| next.start);
             let pending = self.table.get_mut(place);
-            for slot in pending.parts.iter_mut() {
+            for slot in pending.first_parts() {
                 let Some(part) = *slot else { continue };
                 let (from, to) = (segment.start.max(part.at), segment.end.min(part.end()));
                 if from >= to {
@@ -126,7 +127,8 @@ impl Connection {
                 let fill = fill.take();
                 let head = |out: &mut Vec<u8>| fill.into_iter().for_each(|fill| fill(out));
                 let answers = answers.filter(|_| to == segment.end);
-                self.outbox.push(head, Some(span(&part, from, to)), frees, answers);
+                let data = Data::here(place, from, span(&part, from, to));
+                self.outbox.push(head, Some(data), frees, answers);
             }
         }
         self.segments = segments;

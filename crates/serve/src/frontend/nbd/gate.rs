@@ -201,6 +201,10 @@ impl Frontend for Gate {
         debug_assert!(false, "a gate asks for nothing, and gets a reply: {id:?}");
     }
 
+    fn refused(&mut self, id: RequestId, _core: &mut dyn Core) {
+        debug_assert!(false, "a gate asks for nothing, and is refused: {id:?}");
+    }
+
     fn room(&mut self, _core: &mut dyn Core) {}
 
     fn turn_end(&mut self, now: Time, _registry: &Registry, _core: &mut dyn Core) -> bool {

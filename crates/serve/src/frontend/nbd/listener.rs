@@ -4,7 +4,7 @@
 //! Edge-triggered: what a socket can do is remembered in flags until it says `WouldBlock` (or
 //! takes less than offered, which on Linux means the same and saves a system call). Connections
 //! that found no buffers wait in one queue, first come first served, so that a long read isn't
-//! starved by short ones; one that holds buffers and does nothing is closed while others wait.
+//! starved by short ones; what a client doesn't read is dropped while others wait (`spare`).
 //! TLS handshakes, whose signatures cost up to milliseconds (RSA), go on one per turn.
 
 use std::collections::VecDeque;
@@ -20,6 +20,7 @@ use super::connection::{Connection, Wait};
 use super::gate::{Accepted, Full, Place};
 use super::handshake::Security;
 use super::listen::{Acceptor, BindError, Listen};
+use super::spare::{Stuck, UNREAD_BYTES_MAX};
 use super::stream::Stream;
 use super::tls::Tls;
 use super::watch::Since;
@@ -56,7 +57,8 @@ pub(super) struct Peer {
     stream: Option<Stream>,
     pub(super) connection: Connection,
     readable: bool,
-    writable: bool,
+    pub(super) writable: bool,
+    pub(super) stuck: Option<Stuck>,
     /// The client has shut its side down, so a short read isn't the last.
     closing: bool,
     wait: Wait,
@@ -92,11 +94,14 @@ pub struct Nbd {
     shook: bool,
     /// Connections without buffers, in the order they asked.
     pub(super) waiting: VecDeque<u16>,
+    /// Those with parked requests, in turns.
+    pub(super) parked: VecDeque<u16>,
     pub(super) timer: Option<Time>,
+    /// When parked requests are looked at once more, and when the first client is known to be stuck.
+    pub(super) retry_at: Option<Time>,
+    pub(super) stuck_until: Option<Time>,
     /// Timeouts must be looked at in this turn, whatever `timer` says.
     look: bool,
-    /// Buffers were short at the last look.
-    pub(super) short: bool,
     pub(super) stopping: bool,
     full: Full,
     unaccepted: Unaccepted,
@@ -124,9 +129,11 @@ impl Nbd {
             dirty: Vec::new(),
             shook: false,
             waiting: VecDeque::new(),
+            parked: VecDeque::new(),
             timer: None,
+            retry_at: None,
+            stuck_until: None,
             look: false,
-            short: false,
             stopping: false,
             full: Full::default(),
             unaccepted: Unaccepted::default(),
@@ -193,6 +200,7 @@ impl Nbd {
                 connection: Connection::new(index as u16, self.security()),
                 readable: false,
                 writable: true,
+                stuck: None,
                 closing: false,
                 wait: Wait::Input,
                 dirty: false,
@@ -205,7 +213,7 @@ impl Nbd {
         }
     }
 
-    fn mark(&mut self, number: u16) {
+    pub(super) fn mark(&mut self, number: u16) {
         if let Some(peer) = &mut self.peers[usize::from(number)]
             && !peer.dirty
         {
@@ -233,6 +241,10 @@ impl Nbd {
         let mut shakes = false;
         let mut hangup = None;
         loop {
+            if !peer.writable && peer.connection.outbox.here_bytes() >= UNREAD_BYTES_MAX {
+                peer.wait = Wait::Own;
+                break;
+            }
             peer.wait = peer.connection.advance(core, may_alloc);
             if peer.wait != Wait::Input || !peer.readable || bytes >= TURN_BYTES {
                 break;
@@ -278,6 +290,7 @@ impl Nbd {
             None => {}
         }
         self.note_wait(number);
+        self.note_parked(number);
         self.mark(number);
         submitted || more
     }
@@ -287,10 +300,7 @@ impl Nbd {
         let wait = self.peers[usize::from(number)].as_ref().map(|peer| peer.wait);
         let queued = self.waiting.iter().position(|&waiting| waiting == number);
         match (wait, queued) {
-            (Some(Wait::Room), None) => {
-                self.waiting.push_back(number);
-                self.look = true;
-            }
+            (Some(Wait::Room), None) => self.waiting.push_back(number),
             (Some(Wait::Room), Some(_)) | (_, None) => {}
             (_, Some(place)) => drop(self.waiting.remove(place)),
         }
@@ -320,7 +330,7 @@ impl Nbd {
             let sent = if stream.holds_output() {
                 peer.connection.progress += 1;
                 stream.flush()
-            } else if peer.connection.has_output() {
+            } else if peer.connection.outbox.can_send() {
                 let visit = &mut peer.visit;
                 let send = |bytes: &usize| visit.send(*bytes as u64);
                 peer.connection.transmit(core, |from| stream.send(from).inspect(send))
@@ -377,7 +387,8 @@ impl Nbd {
     /// Whether the next turn has something to do for a client without any event.
     fn has_work(&self, number: u16) -> bool {
         self.peers[usize::from(number)].as_ref().is_some_and(|peer| {
-            let can_send = peer.writable && peer.has_output();
+            let holds = peer.stream.as_ref().is_some_and(Stream::holds_output);
+            let can_send = peer.writable && (peer.connection.outbox.can_send() || holds);
             can_send || peer.is_over()
         })
     }
@@ -436,6 +447,15 @@ impl Frontend for Nbd {
         }
     }
 
+    fn refused(&mut self, id: RequestId, core: &mut dyn Core) {
+        let id = PieceId::decode(id);
+        if let Some(peer) = self.peers.get_mut(usize::from(id.connection)).and_then(Option::as_mut) {
+            peer.connection.refused(id, core);
+            self.note_parked(id.connection);
+            self.mark(id.connection);
+        }
+    }
+
     fn room(&mut self, _core: &mut dyn Core) {
         // Those who wait are tried at the end of every turn.
     }
@@ -449,6 +469,9 @@ impl Frontend for Nbd {
                 continue;
             };
             peer.dirty = false;
+            if peer.connection.broken {
+                self.hang_up(number, core);
+            }
             self.transmit(number, core);
             self.enter_tls(number, core);
             let Some(peer) = &self.peers[usize::from(number)] else {
@@ -464,13 +487,16 @@ impl Frontend for Nbd {
         // New ones were marked meanwhile; they are few.
         dirty.append(&mut self.dirty);
         self.dirty = dirty;
+        more |= self.resume_parked(now, core);
+        more |= self.fetch_again(core);
         while let Some(&number) = self.waiting.front() {
             more |= self.take_in(number, core);
             if self.waiting.front() == Some(&number) {
                 break;
             }
         }
-        if self.look || self.short != core.is_short() || self.timer.is_some_and(|timer| now >= timer) {
+        self.make_room(now, core);
+        if self.look || self.timer.is_some_and(|timer| now >= timer) {
             self.look = false;
             self.watch(now, core);
         }
@@ -480,7 +506,7 @@ impl Frontend for Nbd {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        self.timer
+        [self.timer, self.retry_at, self.stuck_until].into_iter().flatten().min()
     }
 
     fn stop(&mut self, registry: &Registry, core: &mut dyn Core) {

@@ -2,12 +2,13 @@
 //! What waits to be sent to one client, in order: header bytes, and payload in its buffers.
 //!
 //! Payload is never copied; one vectored write takes up to [`SLICES_MAX`] pieces of both kinds.
-//! Bounded by what is put in: at most the replies of the requests a connection may have.
+//! Bounded by what is put in: at most the replies of the requests a connection may have. Payload can be taken
+//! back ([`Outbox::take_back`]) as far as it is not sent: it is read once more when the client takes it.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
-use flashfront_engine::{Buf, Memory, Span};
+use flashfront_engine::{BLOCK_BYTES, Buf, Memory, Span};
 
 /// Slices of one write. The kernel takes 1024; 64 are two reads of 32 MiB or 32 small ones.
 const SLICES_MAX: usize = 64;
@@ -18,11 +19,40 @@ const HEAD_KEEP_BYTES: usize = 16 << 10;
 #[derive(Debug)]
 struct Item {
     head: usize,
-    data: Option<Span>,
+    data: Option<Data>,
     /// The buffer of which no later item has a part, and its bytes.
     frees: Option<(Buf, u32)>,
     /// The request that is answered when this is sent.
     answers: Option<u16>,
+}
+
+/// Payload of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Data {
+    pub(super) place: u16,
+    /// First byte on the export, and how many.
+    pub(super) from: u64,
+    pub(super) len: u32,
+    at: At,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Here(Span),
+    /// Taken back.
+    Away,
+    /// And asked for again, under this slot.
+    Asked(u16),
+}
+
+impl Data {
+    pub(super) fn here(place: u16, from: u64, span: Span) -> Self {
+        Self { place, from, len: span.len, at: At::Here(span) }
+    }
+
+    fn span(&self) -> Option<Span> {
+        if let At::Here(span) = self.at { Some(span) } else { None }
+    }
 }
 
 /// What became free by sending.
@@ -43,11 +73,31 @@ pub(super) struct Outbox {
     heads_sent: usize,
     /// Bytes at the front of the first item's data that are sent.
     data_sent: usize,
+    /// Bytes of payload that are here, sent or not.
+    here_bytes: u64,
+    /// Grows whenever the socket takes something.
+    progress: u64,
 }
 
 impl Outbox {
     pub(super) fn is_empty(&self) -> bool {
         self.items.is_empty()
+    }
+
+    /// Whether the first thing to be sent is here.
+    pub(super) fn can_send(&self) -> bool {
+        let ready = |item: &Item| item.head > 0 || item.data.is_none_or(|data| data.span().is_some());
+        self.items.front().is_some_and(ready)
+    }
+
+    /// Bytes of payload that are here for the client.
+    pub(super) fn here_bytes(&self) -> u64 {
+        self.here_bytes
+    }
+
+    /// Grows whenever the socket takes something.
+    pub(super) fn progress(&self) -> u64 {
+        self.progress
     }
 
     /// Header bytes not sent yet.
@@ -65,10 +115,11 @@ impl Outbox {
     pub(super) fn push<T>(
         &mut self,
         fill: impl FnOnce(&mut Vec<u8>) -> T,
-        data: Option<Span>,
+        data: Option<Data>,
         frees: Option<(Buf, u32)>,
         answers: Option<u16>,
     ) -> T {
+        self.here_bytes += data.map_or(0, |data| u64::from(data.len));
         let before = self.heads.len();
         let result = fill(&mut self.heads);
         let head = self.heads.len() - before;
@@ -92,7 +143,9 @@ impl Outbox {
         for item in &self.items {
             // Heads of neighbours without payload are neighbours too, and one slice.
             run.end += item.head;
-            let Some(span) = item.data else { continue };
+            let Some(data) = item.data else { continue };
+            // Nothing behind it can be sent before it.
+            let Some(span) = data.span() else { break };
             if count + 2 > SLICES_MAX {
                 run.end -= item.head;
                 break;
@@ -119,6 +172,7 @@ impl Outbox {
 
     /// Notes that `bytes` more are sent; tells what became free.
     pub(super) fn sent(&mut self, mut bytes: usize, mut freed: impl FnMut(Sent)) {
+        self.progress += bytes as u64;
         while let Some(item) = self.items.front_mut() {
             let head = item.head.min(bytes);
             item.head -= head;
@@ -127,7 +181,8 @@ impl Outbox {
             if item.head > 0 {
                 break;
             }
-            if let Some(span) = item.data {
+            if let Some(data) = item.data {
+                let Some(span) = data.span() else { break };
                 let data = (span.len as usize - self.data_sent).min(bytes);
                 self.data_sent += data;
                 bytes -= data;
@@ -135,6 +190,7 @@ impl Outbox {
                     break;
                 }
                 self.data_sent = 0;
+                self.here_bytes -= u64::from(span.len);
             }
             if let Some((buf, bytes)) = item.frees {
                 freed(Sent::Buf(buf, bytes));
@@ -162,5 +218,71 @@ impl Outbox {
         self.heads.clear();
         self.heads_sent = 0;
         self.data_sent = 0;
+        self.here_bytes = 0;
+    }
+
+    /// Gives up all payload, which must be asked for again. Of a block that is sent in part the rest is kept: a client never gets
+    /// the one half of a block from before a write and the other half from after it.
+    pub(super) fn take_back(&mut self, memory: &dyn Memory, mut freed: impl FnMut(Buf, u32)) {
+        let mut sent = std::mem::take(&mut self.data_sent) as u32;
+        self.here_bytes = 0;
+        for item in &mut self.items {
+            if let Some(data) = &mut item.data
+                && let At::Here(span) = data.at
+            {
+                let at = span.offset() + sent;
+                let block_end = at.next_multiple_of(BLOCK_BYTES as u32);
+                let kept = if sent > 0 { (block_end - at).min(span.len - sent) } else { 0 };
+                if kept > 0 {
+                    debug_assert_eq!(item.head, 0, "payload is sent behind its header");
+                    let rest = memory.bytes(Span::new(span.buf(), at, kept));
+                    self.heads.splice(self.heads_sent..self.heads_sent, rest.iter().copied());
+                    item.head = kept as usize;
+                }
+                let gone = sent + kept;
+                (data.from, data.len, data.at) = (data.from + u64::from(gone), data.len - gone, At::Away);
+                if data.len == 0 {
+                    item.data = None;
+                }
+                sent = 0;
+            }
+            if let Some((buf, bytes)) = item.frees.take() {
+                freed(buf, bytes);
+            }
+        }
+    }
+
+    /// The first payload that was taken back and is not asked for again, if what is sent before it is less than so many bytes.
+    pub(super) fn first_away(&self, within_bytes: u64) -> Option<Data> {
+        let mut before = 0;
+        for data in self.items.iter().filter_map(|item| item.data) {
+            if data.at == At::Away {
+                return (before < within_bytes).then_some(data);
+            }
+            before += u64::from(data.len);
+        }
+        None
+    }
+
+    /// Payload that was taken back is asked for again, under this slot.
+    pub(super) fn ask(&mut self, data: Data, slot: u16) {
+        let same = |it: &&mut Item| it.data == Some(data);
+        if let Some(data) = self.items.iter_mut().find(same).and_then(|item| item.data.as_mut()) {
+            data.at = At::Asked(slot);
+        }
+    }
+
+    /// It is there, in a buffer of so many bytes; or it must be asked for again once more. False: nobody wants it.
+    pub(super) fn arrived(&mut self, place: u16, slot: u16, there: Option<(Span, u32)>) -> bool {
+        let asked = |it: &&mut Item| it.data.is_some_and(|data| data.place == place && data.at == At::Asked(slot));
+        let Some(item) = self.items.iter_mut().find(asked) else { return false };
+        let Some(data) = &mut item.data else { return false };
+        data.at = At::Away;
+        if let Some((span, bytes)) = there {
+            data.at = At::Here(span);
+            item.frees = Some((span.buf(), bytes));
+            self.here_bytes += u64::from(span.len);
+        }
+        true
     }
 }

@@ -13,11 +13,6 @@ use super::{PAYLOAD_BYTES_MAX, REQUESTS_MAX};
 const _: () = assert!(Piece::count_max(PAYLOAD_BYTES_MAX) <= PIECES_MAX);
 const _: () = assert!(REQUESTS_MAX <= PLACES_MAX);
 
-/// The name of a piece at the engine: long writes have more pieces than there are names, and use them again.
-pub(super) const fn slot(index: u16) -> usize {
-    index as usize % PIECES_MAX
-}
-
 /// A buffer of a request, and what of the export it is for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
@@ -48,15 +43,45 @@ pub(super) struct Pending {
     pub(super) window: u32,
     /// Pieces the engine has not answered.
     pub(super) unanswered: u16,
+    /// Of a write or zeroes: reply only when durable.
+    pub(super) fua: bool,
     /// A write whose payload has not come completely.
     pub(super) receiving: bool,
+    /// A piece was refused: all that was asked of the engine for it has to wait.
+    pub(super) refused: bool,
+    /// How often it is among those that are parked.
+    pub(super) parked: u16,
+    /// Parts of a reply that are read again, of which the engine has not answered so many.
+    pub(super) again: u16,
+    /// Its reply is not wanted any more, while some of that is under way.
+    pub(super) orphan: bool,
     /// The first failure, and where it happened.
     pub(super) failed: Option<(Refusal, Option<u64>)>,
     /// The buffers of its pieces by slot, until they are freed or handed to the outbox.
     pub(super) parts: Vec<Option<Part>>,
 }
 
+/// Slots from here on are for parts of a reply that are read again.
+pub(super) const AGAIN_SLOT: usize = 40;
+const _: () = assert!(Piece::count_max(PAYLOAD_BYTES_MAX) <= AGAIN_SLOT);
+
 impl Pending {
+    /// Whether the engine owes nothing for it, nor the client payload, nor does it wait for anything here.
+    pub(super) fn is_done(&self) -> bool {
+        self.unanswered == 0 && !self.receiving && self.parked == 0
+    }
+
+    /// A slot of those from `first` on that is free.
+    pub(super) fn free_slot(&self, first: usize) -> Option<usize> {
+        (first..PIECES_MAX).find(|slot| self.parts.get(*slot).is_none_or(Option::is_none))
+    }
+
+    /// Its parts, but for those that are read again.
+    pub(super) fn first_parts(&mut self) -> &mut [Option<Part>] {
+        let count = if matches!(self.ask, Ask::Read { .. }) { self.parts.len().min(AGAIN_SLOT) } else { self.parts.len() };
+        &mut self.parts[..count]
+    }
+
     /// Notes a failure; the first one is told.
     pub(super) fn fail(&mut self, refusal: Refusal, at: Option<u64>) {
         self.failed.get_or_insert((refusal, at));
@@ -98,7 +123,12 @@ impl Table {
             done: 0,
             window: 0,
             unanswered: 0,
+            fua: false,
             receiving: false,
+            refused: false,
+            parked: 0,
+            again: 0,
+            orphan: false,
             failed: None,
             parts: Vec::new(),
         };

@@ -29,6 +29,9 @@ impl Connection {
     pub(super) fn reply(&mut self, id: PieceId, result: Result<(), RequestError>, core: &mut dyn Core) {
         self.in_flight -= 1;
         self.progress += 1;
+        if self.is_again(id) {
+            return self.got_again(id, result.is_ok(), core);
+        }
         let pending = self.table.get_mut(id.place);
         pending.unanswered -= 1;
         let slot = usize::from(id.piece);
@@ -37,25 +40,17 @@ impl Connection {
             let at = part.map_or(pending.offset, |part| part.at);
             pending.fail(refusal(error), (pending.ask != Ask::Flush).then_some(at));
         }
-        if matches!(pending.ask, Ask::Write | Ask::Zeroes { .. })
-            && let Some(part) = part
-        {
-            pending.parts[slot] = None;
-            self.held_bytes -= u64::from(part.bytes);
-            core.free(part.buf);
+        if matches!(pending.ask, Ask::Write | Ask::Zeroes { .. }) {
+            self.give_back(id, core);
         }
-        let pending = self.table.get_mut(id.place);
-        if pending.unanswered == 0 && !pending.receiving {
-            self.finish(id.place, core);
-        }
+        self.piece_ended(id.place, core);
     }
 
     /// Everything that was asked of the engine for a request is done: queues its reply.
     pub(super) fn finish(&mut self, place: u16, core: &mut dyn Core) {
         if self.dead {
             self.free_bufs(place, core);
-            self.table.remove(place);
-            return;
+            return self.leave(place);
         }
         let pending = self.table.get_mut(place);
         if let Some((refusal, at)) = pending.failed {
@@ -119,10 +114,16 @@ impl Connection {
 
     /// Hangs up in the middle of a reply.
     fn break_off(&mut self, place: u16, core: &mut dyn Core) {
-        self.table.remove(place);
+        self.unpark(place);
+        self.leave(place);
         self.phase = Phase::Ending;
         let (table, held_bytes) = (&mut self.table, &mut self.held_bytes);
         self.outbox.clear(|sent| release(sent, table, held_bytes, core));
+    }
+
+    /// Whether this is the read that is answered alone.
+    pub(super) fn is_long(&self, place: u16) -> bool {
+        matches!(self.phase, Phase::Long(long) if long == place)
     }
 
     /// A read that was answered alone is answered.
@@ -132,14 +133,23 @@ impl Connection {
         }
     }
 
-    /// Frees the buffers that a request still has.
+    /// A request is over, or will be when what is read again of it is there.
+    fn leave(&mut self, place: u16) {
+        if self.table.get_mut(place).again > 0 {
+            self.table.get_mut(place).orphan = true;
+        } else {
+            self.table.remove(place);
+        }
+    }
+
+    /// Frees the buffers that a request still has, but for those of what is read again.
     pub(super) fn free_bufs(&mut self, place: u16, core: &mut dyn Core) {
         self.take_bufs(place, &mut |buf| core.free(buf));
     }
 
     /// Takes a request's buffers from it.
     pub(super) fn take_bufs(&mut self, place: u16, taken: &mut dyn FnMut(Buf)) {
-        for slot in &mut self.table.get_mut(place).parts {
+        for slot in self.table.get_mut(place).first_parts() {
             if let Some(part) = slot.take() {
                 self.held_bytes -= u64::from(part.bytes);
                 taken(part.buf);

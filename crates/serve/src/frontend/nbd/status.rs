@@ -4,12 +4,14 @@
 //! The engine answers with a list of extents, perhaps of less than was asked for: the client asks again for the rest. A
 //! hole is told as one that reads as zeroes, all else as data. A reply has at most [`DESCRIPTORS_MAX`] extents.
 
+use flashfront_device::Share;
 use flashfront_engine::{BLOCK_BYTES, Extent, MAP_BYTES, RequestOp, SECTOR_BYTES, Span, extents};
 
 use super::super::Core;
 use super::check::Ask;
 use super::connection::{Connection, Wait};
 use super::context::ALLOCATION_ID;
+use super::pending::Part;
 use super::wire::{ChunkHeader, Fields, Replies, RequestHeader, chunk, command_flag, state};
 
 /// Extents of one reply: 8 KiB with extended headers.
@@ -43,17 +45,25 @@ impl Connection {
         if wait.is_some() {
             return wait;
         }
-        let size_bytes = self.export.as_ref().map_or(0, |export| export.size_bytes);
         let place = self.table.insert(ask, header.cookie, header.offset, header.len);
-        if !self.take_buf(place, 0, header.offset, MAP_BYTES, MAP_BYTES, core) {
+        if !self.begin_status(place, self.share_for(MAP_BYTES.into()), core) {
             self.table.remove(place);
             return Some(Wait::Room);
         }
-        let buf = self.table.get_mut(place).parts[0].map(|part| part.buf);
-        let start = header.offset / BLOCK_BYTES * BLOCK_BYTES;
-        let end = (header.offset + header.len).next_multiple_of(BLOCK_BYTES).min(size_bytes);
-        self.submit(place, 0, RequestOp::Map, start / SECTOR_BYTES..end / SECTOR_BYTES, buf, false, core);
         None
+    }
+
+    /// Takes the buffer for the list, and asks the engine for it; false if there is none.
+    pub(super) fn begin_status(&mut self, place: u16, share: Option<Share>, core: &mut dyn Core) -> bool {
+        let size_bytes = self.export.as_ref().map_or(0, |export| export.size_bytes);
+        let (offset, len) = (self.table.get_mut(place).offset, self.table.get_mut(place).len);
+        let Some(buf) = self.alloc(share, MAP_BYTES, core) else { return false };
+        self.held_bytes += u64::from(MAP_BYTES);
+        self.table.get_mut(place).put(0, Part { buf, bytes: MAP_BYTES, at: offset, len: MAP_BYTES });
+        let start = offset / BLOCK_BYTES * BLOCK_BYTES;
+        let end = (offset + len).next_multiple_of(BLOCK_BYTES).min(size_bytes);
+        self.submit(place, 0, RequestOp::Map, start / SECTOR_BYTES..end / SECTOR_BYTES, Some(buf), false, core);
+        true
     }
 
     /// The engine's list is there: queues the reply.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Timeouts: who is hung up on for taking too long.
 //!
-//! A client may be as slow as it likes while it is in nobody's way. The clock is the caller's.
+//! A client may be as slow as it likes, but for the beginning and the end. The clock is the caller's.
 
 use flashfront_engine::Time;
 
@@ -10,10 +10,8 @@ use super::listener::Nbd;
 
 /// A client must have chosen an export within this time.
 const HANDSHAKE_NS: u64 = 30_000_000_000;
-/// A client that sits on buffers others wait for must move within this time.
-const STALLED_NS: u64 = 30_000_000_000;
-/// The same while stopping.
-const STALLED_STOPPING_NS: u64 = 5_000_000_000;
+/// While stopping a client must take what it is sent within this time.
+const STALLED_NS: u64 = 5_000_000_000;
 /// How often stalled clients are looked for, while there is a reason.
 const WATCH_NS: u64 = 1_000_000_000;
 
@@ -28,9 +26,6 @@ pub(super) struct Since {
 impl Nbd {
     /// Hangs up on clients that take too long.
     pub(super) fn watch(&mut self, now: Time, core: &mut dyn Core) {
-        self.short = core.is_short();
-        let contended = self.stopping || self.short || !self.waiting.is_empty();
-        let limit_ns = if self.stopping { STALLED_STOPPING_NS } else { STALLED_NS };
         let mut late = Vec::new();
         let mut timer: Option<Time> = None;
         for (number, peer) in self.peers.iter_mut().enumerate() {
@@ -51,12 +46,11 @@ impl Nbd {
             };
             peer.since.moved = Some(moved);
             peer.since.progress = progress;
-            let holds = if self.stopping { peer.has_output() } else { peer.connection.holds_for_client() };
-            if contended && holds && now.since_ns(moved) >= limit_ns {
+            if self.stopping && peer.has_output() && now.since_ns(moved) >= STALLED_NS {
                 late.push(number as u16);
             }
         }
-        if contended || self.acceptable {
+        if self.stopping || self.acceptable {
             let next = now.plus_ns(WATCH_NS);
             timer = Some(timer.map_or(next, |timer| timer.min(next)));
         }

@@ -406,13 +406,17 @@ impl Frontend for Ublk {
         self.table.reply(id, result);
     }
 
+    fn refused(&mut self, id: RequestId, _core: &mut dyn Core) {
+        self.table.refused(id);
+    }
+
     fn room(&mut self, _core: &mut dyn Core) {
         // Who waits is tried at the end of every turn.
     }
 
     fn turn_end(&mut self, now: Time, _registry: &Registry, core: &mut dyn Core) -> bool {
         self.table.answer(core);
-        let (submitted, phase) = (self.take_in(core), self.phase);
+        let (submitted, phase) = (self.table.resume(now, core) | self.take_in(core), self.phase);
         self.give_back(now);
         if self.stop_asked && self.phase == Phase::Live {
             self.begin_stop();
@@ -428,7 +432,7 @@ impl Frontend for Ublk {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        self.again_at
+        [self.again_at, self.table.next_timer()].into_iter().flatten().min()
     }
 
     fn stop(&mut self, _registry: &Registry, _core: &mut dyn Core) {

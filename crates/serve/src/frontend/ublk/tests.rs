@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A device without a driver: what becomes of answers when the kernel refuses them.
 
-use flashfront_engine::{Buf, Memory, Request};
+use flashfront_engine::{Buf, Memory, OriginId, Request};
 
 use super::queue::tests::{accept, ended, refused};
 use super::*;
@@ -18,7 +18,7 @@ impl Core for Nobody {
         unreachable!("no request")
     }
 
-    fn alloc(&mut self, _bytes: u32) -> Option<Buf> {
+    fn alloc(&mut self, _bytes: u32, _origin: OriginId) -> Option<Buf> {
         unreachable!("no request")
     }
 

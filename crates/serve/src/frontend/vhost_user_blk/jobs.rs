@@ -8,7 +8,7 @@
 use flashfront_engine::{Buf, Time};
 use vm_memory::GuestAddress;
 
-use super::super::piece::PLACES_MAX;
+use super::super::piece::{PLACES_MAX, Piece};
 use super::chain::{Chain, Segment};
 use super::request::{Ask, Range, Status};
 
@@ -36,6 +36,8 @@ pub(super) struct Job {
     pub(super) pieces: u16,
     /// Pieces the engine has not answered.
     pub(super) unanswered: u16,
+    /// Pieces that wait for their origin, without a buffer.
+    pub(super) parked: u16,
     pub(super) ended: Status,
     /// The buffers of pieces at the engine.
     pub(super) bufs: Vec<Option<Buf>>,
@@ -56,14 +58,28 @@ impl Job {
             next: 0,
             pieces: 0,
             unanswered: 0,
+            parked: 0,
             ended: Status::Done,
             bufs: Vec::new(),
+        }
+    }
+
+    /// The piece of that number, if it has payload.
+    pub(super) fn piece(&self, index: u16) -> Option<Piece> {
+        match self.ask {
+            Ask::Read { offset, len } | Ask::Write { offset, len } => Some(Piece::of(offset, len, index)),
+            Ask::Flush | Ask::Ranges | Ask::Name => None,
         }
     }
 
     /// Where its payload is.
     pub(super) fn payload(&self) -> &[Segment] {
         if matches!(self.ask, Ask::Write { .. }) { &self.chain.readable } else { &self.chain.writable }
+    }
+
+    /// Whether nobody owes anything for it.
+    pub(super) fn is_done(&self) -> bool {
+        self.unanswered == 0 && self.parked == 0 && self.is_handed_over()
     }
 
     /// Whether the engine has all of it, or will get no more.

@@ -11,6 +11,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use flashfront_device::Share;
 use flashfront_engine::{RequestError, RequestId, Time};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, event::Event};
@@ -43,6 +44,11 @@ const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 
 /// A client must have said something within this time, as with NBD: a place that it keeps is one that a guest lacks.
 const SILENT_NS: u64 = 30_000_000_000;
+
+/// How often requests that wait for an origin without buffers are looked at once more, and how many of a client's: what they ask for may have come
+/// into the cache.
+const RETRY_NS: u64 = 5_000_000;
+const RETRIES: usize = 16;
 
 /// A client.
 struct Peer {
@@ -86,6 +92,8 @@ pub struct VhostUserBlk {
     tell_at: Option<Time>,
     /// When the first of those who have said nothing is hung up on.
     silent_at: Option<Time>,
+    /// When some of the requests that wait for an origin without buffers are looked at once more.
+    retry_at: Option<Time>,
     calls: Calls,
     closing: Closing,
     peers: Vec<Option<Peer>>,
@@ -117,6 +125,7 @@ impl VhostUserBlk {
             accept_at: None,
             tell_at: None,
             silent_at: None,
+            retry_at: None,
             daemon: u64::from_ne_bytes(daemon),
             durable,
             listener: Some(bind(path)?),
@@ -247,6 +256,37 @@ impl VhostUserBlk {
         }
     }
 
+    /// Lets requests go on that wait for an origin without buffers, as far as there are some. True if one does.
+    fn resume_parked(&mut self, now: Time, core: &mut dyn Core) -> bool {
+        let due = self.retry_at.is_some_and(|at| now >= at);
+        let (mut begun, mut any) = (false, false);
+        for peer in self.peers.iter_mut().flatten() {
+            let Peer { talk: Some(talk), work, broken, .. } = peer else { continue };
+            let retries = if due { RETRIES } else { 0 };
+            // All that buffers can be had for; then some that may have become hits, with the others'.
+            let shares = std::iter::repeat_n(Share::Waiting, work.parked());
+            for share in shares.chain(std::iter::repeat_n(Share::Passing, retries.min(work.parked()))) {
+                match work.resume_parked(share, &mut talk.session(), core) {
+                    Ok(true) => begun = true,
+                    Ok(false) if share == Share::Passing => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        broken.get_or_insert(error);
+                        break;
+                    }
+                }
+            }
+            any |= work.parked() > 0;
+        }
+        if due || !any {
+            self.retry_at = None;
+        }
+        if any {
+            self.retry_at.get_or_insert(now.plus_ns(RETRY_NS));
+        }
+        begun
+    }
+
     /// Tells a client what it got back.
     fn tell(&mut self, number: usize) {
         let Some(Peer { talk: Some(talk), work, broken, .. }) = &mut self.peers[number] else {
@@ -344,9 +384,19 @@ impl Frontend for VhostUserBlk {
         }
     }
 
+    fn refused(&mut self, id: RequestId, core: &mut dyn Core) {
+        let id = PieceId::decode(id);
+        if let Some(peer) = self.peers.get_mut(usize::from(id.connection)).and_then(Option::as_mut) {
+            peer.work.refused(id, core);
+            if peer.talk.is_none() {
+                peer.work.abort();
+            }
+        }
+    }
+
     fn replied(&mut self, core: &mut dyn Core) {
         for Peer { talk, work, answers, broken, .. } in self.peers.iter_mut().flatten() {
-            if answers.is_empty() {
+            if answers.is_empty() && !work.has_done() {
                 continue;
             }
             let mut session = talk.as_ref().map(Talk::session);
@@ -398,6 +448,7 @@ impl Frontend for VhostUserBlk {
             }
             self.waiting.pop_front();
         }
+        more |= self.resume_parked(now, core);
         for place in &mut self.peers {
             let Some(peer) = place else { continue };
             if let (true, 0, Some(talk), false) = (self.stopping, peer.work.in_flight(), &peer.talk, peer.settled) {
@@ -423,7 +474,7 @@ impl Frontend for VhostUserBlk {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        [self.accept_at, self.tell_at, self.silent_at].into_iter().flatten().min()
+        [self.accept_at, self.tell_at, self.silent_at, self.retry_at].into_iter().flatten().min()
     }
 
     fn stop(&mut self, registry: &Registry, _core: &mut dyn Core) {

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use flashfront_device::Share;
 use flashfront_engine::{Lba, REQUEST_BYTES_MAX, Request, RequestError, RequestOp, SECTOR_BYTES, Span, Time};
 use virtio_bindings::bindings::virtio_blk::VIRTIO_BLK_ID_BYTES;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
@@ -60,6 +61,8 @@ pub(super) struct Work {
     held_bytes: u64,
     /// Payload that came from the client, and that went to it.
     moved: (u64, u64),
+    /// Pieces that wait for their origin, and for a buffer that may wait first.
+    parked: VecDeque<(u16, u16)>,
 }
 
 impl Work {
@@ -71,6 +74,7 @@ impl Work {
             done: Vec::new(),
             held_bytes: 0,
             moved: (0, 0),
+            parked: VecDeque::new(),
         }
     }
 
@@ -150,7 +154,7 @@ impl Work {
             }
         };
         (job.ring, job.head, job.status) = (Some(ring), head, status);
-        (job.next, job.unanswered, job.fua) = (0, 0, session.writes_through());
+        (job.next, job.unanswered, job.parked, job.fua) = (0, 0, 0, session.writes_through());
         job.since = since;
         (job.ended, job.ask) = match asked {
             Ok(ask) => (Status::Done, ask),
@@ -187,7 +191,7 @@ impl Work {
         let place = self.jobs.take();
         let job = self.jobs.get_mut(place);
         (job.ring, job.ask, job.ended, job.writes) = (None, Ask::Flush, Status::Done, debt.writes());
-        (job.next, job.pieces, job.unanswered, job.fua) = (0, 1, 0, false);
+        (job.next, job.pieces, job.unanswered, job.parked, job.fua) = (0, 1, 0, 0, false);
         job.since = core.now();
         job.bufs.clear();
         job.bufs.push(None);
@@ -203,64 +207,159 @@ impl Work {
         core: &mut dyn Core,
         may_alloc: bool,
     ) -> Result<(), Broken> {
-        let job = self.jobs.get_mut(place);
-        while !job.is_handed_over() {
-            let index = job.next;
-            let (op, lba, sectors, buf) = match job.ask {
-                Ask::Read { offset, len } | Ask::Write { offset, len } => {
-                    let piece = Piece::of(offset, len, index);
-                    let bytes = piece.buf_bytes();
-                    let over = self.held_bytes > 0 && self.held_bytes + u64::from(bytes) > CONNECTION_BYTES_MAX;
-                    let buf = if over || !may_alloc { None } else { core.alloc(bytes) };
-                    let Some(buf) = buf else {
-                        self.stalled.push_back(place);
-                        return Ok(());
-                    };
-                    self.held_bytes += u64::from(bytes);
-                    job.bufs[usize::from(index)] = Some(buf);
-                    let op = if matches!(job.ask, Ask::Read { .. }) { RequestOp::Read } else { RequestOp::Write };
-                    if op == RequestOp::Write {
-                        self.moved.0 += u64::from(piece.len);
-                        let into = core.memory().bytes_mut(Span::new(buf, piece.buf_offset(), piece.len));
-                        let skip = (piece.offset - offset) as u32;
-                        let copied = each(job.payload(), skip, into.len(), |at, range| {
-                            session.guest.memory().read_slice(&mut into[range], at).is_ok()
-                        });
-                        debug_assert!(copied, "the payload was looked at, and memory waits for requests");
-                        // Zeroes stand where memory is gone: nobody wrote those.
-                        if !copied || session.is_hit() {
-                            return self.forsake(place, core);
-                        }
-                    }
-                    (op, Lba(piece.offset / SECTOR_BYTES), u64::from(piece.len) / SECTOR_BYTES, Some(buf))
+        while !self.jobs.get_mut(place).is_handed_over() {
+            let index = self.jobs.get_mut(place).next;
+            let share = if may_alloc { self.share_for(place, index) } else { Err(()) };
+            let begun = match share {
+                Ok(share) => self.begin(place, index, share, session, core)?,
+                Err(()) if self.jobs.get_mut(place).piece(index).is_none() => {
+                    self.begin(place, index, None, session, core)?
                 }
-                Ask::Ranges => {
-                    let Range { op, lba, sectors } = job.ranges[usize::from(index)];
-                    (op, lba, sectors, None)
-                }
-                Ask::Flush | Ask::Name => (RequestOp::Flush, Lba(0), 0, None),
+                Err(()) => false,
             };
-            job.next += 1;
-            job.unanswered += 1;
-            core.submit(Request {
-                id: PieceId { connection: self.connection, place, piece: index }.encode(),
-                origin: session.export.origin,
-                op,
-                lba,
-                sectors,
-                buf,
-                fua: job.fua && !matches!(op, RequestOp::Read | RequestOp::Flush),
-                since: job.since,
-            });
+            if !begun {
+                self.stalled.push_back(place);
+                return Ok(());
+            }
+            self.jobs.get_mut(place).next = index + 1;
         }
-        if job.unanswered == 0 { self.finish(place, session) } else { Ok(()) }
+        if self.jobs.get_mut(place).is_done() { self.finish(place, session) } else { Ok(()) }
+    }
+
+    /// Of which share the buffer of a piece must be; an error: it must wait. Beyond half of what a client may hold only what ends by itself goes on.
+    fn share_for(&mut self, place: u16, index: u16) -> Result<Option<Share>, ()> {
+        let bytes = self.jobs.get_mut(place).piece(index).map_or(0, |piece| u64::from(piece.buf_bytes()));
+        match self.held_bytes + bytes {
+            _ if self.held_bytes == 0 || bytes == 0 => Ok(None),
+            held if held > CONNECTION_BYTES_MAX => Err(()),
+            held => Ok((held > CONNECTION_BYTES_MAX / 2).then_some(Share::Passing)),
+        }
+    }
+
+    /// Hands a piece to the engine; false if there is no buffer of this share for it.
+    fn begin(
+        &mut self,
+        place: u16,
+        index: u16,
+        share: Option<Share>,
+        session: &mut Session,
+        core: &mut dyn Core,
+    ) -> Result<bool, Broken> {
+        let job = self.jobs.get_mut(place);
+        let origin = session.export.origin;
+        let (op, lba, sectors, buf) = match job.ask {
+            Ask::Read { offset, len } | Ask::Write { offset, len } => {
+                let piece = Piece::of(offset, len, index);
+                let bytes = piece.buf_bytes();
+                let buf = match share {
+                    Some(share) => core.alloc_of(share, bytes, origin),
+                    None => core.alloc(bytes, origin),
+                };
+                let Some(buf) = buf else { return Ok(false) };
+                self.held_bytes += u64::from(bytes);
+                job.bufs[usize::from(index)] = Some(buf);
+                let op = if matches!(job.ask, Ask::Read { .. }) { RequestOp::Read } else { RequestOp::Write };
+                if op == RequestOp::Write {
+                    self.moved.0 += u64::from(piece.len);
+                    let into = core.memory().bytes_mut(Span::new(buf, piece.buf_offset(), piece.len));
+                    let skip = (piece.offset - offset) as u32;
+                    let copied = each(job.payload(), skip, into.len(), |at, range| {
+                        session.guest.memory().read_slice(&mut into[range], at).is_ok()
+                    });
+                    debug_assert!(copied, "the payload was looked at, and memory waits for requests");
+                    // Zeroes stand where memory is gone: nobody wrote those.
+                    if !copied || session.is_hit() {
+                        return self.forsake(place, index, core).map(|()| false);
+                    }
+                }
+                (op, Lba(piece.offset / SECTOR_BYTES), u64::from(piece.len) / SECTOR_BYTES, Some(buf))
+            }
+            Ask::Ranges => {
+                let Range { op, lba, sectors } = job.ranges[usize::from(index)];
+                (op, lba, sectors, None)
+            }
+            Ask::Flush | Ask::Name => (RequestOp::Flush, Lba(0), 0, None),
+        };
+        job.unanswered += 1;
+        core.submit(Request {
+            id: PieceId { connection: self.connection, place, piece: index }.encode(),
+            origin,
+            op,
+            lba,
+            sectors,
+            buf,
+            fua: job.fua && !matches!(op, RequestOp::Read | RequestOp::Flush),
+            since: job.since,
+        });
+        Ok(true)
+    }
+
+    /// The engine was not asked for a piece that would have to wait: it waits here, without a buffer.
+    pub(super) fn refused(&mut self, id: PieceId, core: &mut dyn Core) {
+        let job = self.jobs.get_mut(id.place);
+        job.unanswered -= 1;
+        let (piece, buf) = (job.piece(id.piece), job.bufs[usize::from(id.piece)].take());
+        if let (Some(piece), Some(buf)) = (piece, buf) {
+            self.held_bytes -= u64::from(piece.buf_bytes());
+            core.free(buf);
+        }
+        if job.ended == Status::Done {
+            job.parked += 1;
+            self.parked.push_back((id.place, id.piece));
+        } else if job.is_done() {
+            self.done.push(id.place);
+        }
+    }
+
+    /// Whether requests are over that the client is not told of.
+    pub(super) fn has_done(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    /// Pieces that wait here.
+    pub(super) fn parked(&self) -> usize {
+        self.parked.len()
+    }
+
+    /// Tries the first of those that wait here with a buffer of this share; whether the engine has it now.
+    pub(super) fn resume_parked(
+        &mut self,
+        share: Share,
+        session: &mut Session,
+        core: &mut dyn Core,
+    ) -> Result<bool, Broken> {
+        let Some((place, index)) = self.parked.pop_front() else { return Ok(false) };
+        let fits = match self.share_for(place, index) {
+            Ok(None) => true,
+            Ok(Some(only)) => only == share,
+            Err(()) => false,
+        };
+        if fits && self.begin(place, index, Some(share), session, core)? {
+            self.jobs.get_mut(place).parked -= 1;
+            return Ok(true);
+        }
+        match share {
+            // The next one is tried the next time.
+            Share::Passing => self.parked.push_back((place, index)),
+            _ => self.parked.push_front((place, index)),
+        }
+        Ok(false)
+    }
+
+    /// Those of a request that wait here are not wanted any more.
+    fn drop_parked(&mut self, place: u16) {
+        if self.jobs.get_mut(place).parked > 0 {
+            self.parked.retain(|(parked, _)| *parked != place);
+            self.jobs.get_mut(place).parked = 0;
+        }
     }
 
     /// The payload of a request's next piece is gone with its client: no more of it is handed over.
-    fn forsake(&mut self, place: u16, core: &mut dyn Core) -> Result<(), Broken> {
+    fn forsake(&mut self, place: u16, index: u16, core: &mut dyn Core) -> Result<(), Broken> {
+        self.drop_parked(place);
         let job = self.jobs.get_mut(place);
-        if let (Ask::Write { offset, len }, Some(buf)) = (job.ask, job.bufs[usize::from(job.next)].take()) {
-            self.held_bytes -= u64::from(Piece::of(offset, len, job.next).buf_bytes());
+        if let (Some(piece), Some(buf)) = (job.piece(index), job.bufs[usize::from(index)].take()) {
+            self.held_bytes -= u64::from(piece.buf_bytes());
             core.free(buf);
         }
         // Pieces before it may still be answered.
@@ -288,7 +387,9 @@ impl Work {
             if self.stalled.contains(&id.place) {
                 self.stalled.retain(|&stalled| stalled != id.place);
             }
+            self.drop_parked(id.place);
         }
+        let job = self.jobs.get_mut(id.place);
         if let (Ask::Read { offset, len } | Ask::Write { offset, len }, Some(buf)) =
             (job.ask, job.bufs[usize::from(id.piece)].take())
         {
@@ -308,7 +409,7 @@ impl Work {
             self.held_bytes -= u64::from(piece.buf_bytes());
             core.free(buf);
         }
-        if job.unanswered == 0 && job.is_handed_over() {
+        if job.is_done() {
             self.done.push(id.place);
         }
     }
@@ -377,6 +478,14 @@ impl Work {
 
     /// The client is gone: drops all that is not the engine's at the moment.
     pub(super) fn abort(&mut self) {
+        let parked: Vec<u16> = std::mem::take(&mut self.parked).into_iter().map(|(place, _)| place).collect();
+        for place in parked {
+            let job = self.jobs.get_mut(place);
+            job.parked -= 1;
+            if job.is_done() {
+                self.jobs.give_back(place);
+            }
+        }
         for place in std::mem::take(&mut self.stalled) {
             let job = self.jobs.get_mut(place);
             job.next = job.pieces;

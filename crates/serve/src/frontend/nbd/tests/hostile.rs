@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use flashfront_device::Share;
 use proptest::prelude::*;
 
 use super::super::connection::Wait;
@@ -22,16 +23,31 @@ fn ram() -> Ram {
     ram
 }
 
+/// One where a half of it is slow, and what waits for that soon finds no buffers.
+fn slow_ram() -> Ram {
+    let mut ram = ram();
+    (ram.buffers.budget_bytes, ram.buffers.passing_budget_bytes) = (48 << 10, 1 << 20);
+    ram.slow = Some(0..1024);
+    ram
+}
+
 /// Says `bytes` while reading, executing and cutting as `whims` tell; then hangs up.
 fn torment(mut talk: Talk, bytes: &[u8], whims: &[u8]) {
     let mut rest = bytes;
     for &whim in whims.iter().cycle().take(400) {
         let wait = talk.connection.advance(&mut talk.ram, whim & 0x80 == 0);
         assert!(talk.ram.queue.len() <= REQUESTS_MAX * 64);
-        assert!(talk.ram.buffers.held_bytes <= CONNECTION_BYTES_MAX);
+        let buffers = &talk.ram.buffers;
+        assert!(buffers.held_bytes + buffers.passing_bytes <= CONNECTION_BYTES_MAX);
         if whim & 1 == 0 {
             talk.execute(usize::from(whim >> 1));
         }
+        if whim & 16 == 0 {
+            talk.connection.take_back(&mut talk.ram);
+        }
+        let share = if whim & 32 == 0 { Share::Waiting } else { Share::Passing };
+        talk.connection.resume(share, &mut talk.ram);
+        talk.connection.fetch_again(&mut talk.ram);
         if whim & 2 == 0 {
             talk.read(usize::from(whim) * 64, &mut || 1000);
         }
@@ -47,10 +63,14 @@ fn torment(mut talk: Talk, bytes: &[u8], whims: &[u8]) {
         && whim & 4 == 0
     {
         talk.connection.finish_up(&mut talk.ram);
-        talk.execute(usize::MAX);
-        talk.read(usize::MAX, &mut || usize::MAX);
+        for _ in 0..1000 {
+            talk.execute(usize::MAX);
+            talk.read(usize::MAX, &mut || usize::MAX);
+            talk.connection.resume(Share::Waiting, &mut talk.ram);
+            talk.connection.fetch_again(&mut talk.ram);
+        }
         assert!(talk.connection.is_over());
-        assert_eq!(talk.ram.buffers.held_bytes, 0);
+        assert_eq!(talk.ram.buffers.held_bytes + talk.ram.buffers.passing_bytes, 0);
     }
     talk.hang_up();
 }
@@ -131,6 +151,7 @@ proptest! {
         replies in any_replies(),
         sized in any::<bool>(),
         requests in stream(),
+        slow in any::<bool>(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 0..12),
         whims in whims(),
     ) {
@@ -144,7 +165,7 @@ proptest! {
                 _ => {}
             }
         }
-        torment(Talk::new(ram()), &bytes, &whims);
+        torment(Talk::new(if slow { slow_ram() } else { ram() }), &bytes, &whims);
     }
 }
 
@@ -164,6 +185,7 @@ fn say_unread(talk: &mut Talk, mut bytes: &[u8]) -> usize {
 fn hostile_reader_of_nothing_holds_what_it_may() {
     let mut ram = Ram::new(4 << 20, 512);
     ram.disk.fill(7);
+    ram.buffers.passing_budget_bytes = 128 << 20;
     let mut talk = Talk::started(ram, false);
     let all = 1000;
     let bytes = (0..all).flat_map(|cookie| request(command::READ, 0, cookie, 512, 1 << 20));
@@ -171,7 +193,9 @@ fn hostile_reader_of_nothing_holds_what_it_may() {
     let taken = say_unread(&mut talk, &bytes);
     // 63 reads of 1 MiB in two pieces of 1 MiB and 4 KiB: one more would be above 64 MiB.
     assert_eq!(talk.ram.requests, 63 * 2);
-    assert!(talk.ram.buffers.held_bytes_peak <= CONNECTION_BYTES_MAX);
+    let buffers = &talk.ram.buffers;
+    assert!(buffers.held_bytes + buffers.passing_bytes <= CONNECTION_BYTES_MAX);
+    assert!(buffers.held_bytes_peak <= CONNECTION_BYTES_MAX / 2, "the rest is for what waits for nobody");
     // Once it reads, it gets all of them.
     talk.hear(&bytes[taken..]);
     let reads = (0..all).map(|cookie| (cookie, 1 << 20)).collect::<BTreeMap<_, _>>();

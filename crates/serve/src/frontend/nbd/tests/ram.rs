@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use flashfront_device::Share;
 use flashfront_engine::{
     Buf, Extent, MAP_BYTES, Memory, OriginId, Request, RequestError, RequestId, RequestOp, SECTOR_BYTES, Span,
     put_extents,
@@ -18,23 +19,35 @@ pub(super) struct Buffers {
     free: HashMap<usize, Vec<u32>>,
     pub(super) held_bytes: u64,
     pub(super) held_bytes_peak: u64,
+    /// Of [`Share::Waiting`] and of payload.
     pub(super) budget_bytes: u64,
+    /// Of [`Share::Passing`], and what is held of it.
+    pub(super) passing_budget_bytes: u64,
+    pub(super) passing_bytes: u64,
+    passing: Vec<bool>,
 }
 
 impl Buffers {
-    fn try_alloc(&mut self, bytes: u32) -> Option<Buf> {
+    fn try_alloc(&mut self, bytes: u32, share: Share) -> Option<Buf> {
         assert!(bytes > 0 && bytes.is_multiple_of(4096) && bytes <= 1 << 20, "{bytes}");
-        if self.held_bytes + u64::from(bytes) > self.budget_bytes {
+        let passing = share == Share::Passing;
+        let (held, budget) = match passing {
+            true => (&mut self.passing_bytes, self.passing_budget_bytes),
+            false => (&mut self.held_bytes, self.budget_bytes),
+        };
+        if *held + u64::from(bytes) > budget {
             return None;
         }
-        self.held_bytes += u64::from(bytes);
+        *held += u64::from(bytes);
         self.held_bytes_peak = self.held_bytes_peak.max(self.held_bytes);
         let reused = self.free.get_mut(&(bytes as usize)).and_then(Vec::pop);
         let index = reused.unwrap_or_else(|| {
             self.all.push(vec![0xee; bytes as usize]);
             self.used.push(false);
+            self.passing.push(false);
             (self.all.len() - 1) as u32
         });
+        self.passing[index as usize] = passing;
         assert!(!std::mem::replace(&mut self.used[index as usize], true));
         Some(Buf(index))
     }
@@ -42,14 +55,18 @@ impl Buffers {
 
 impl Memory for Buffers {
     fn alloc(&mut self, bytes: u32) -> Buf {
-        self.try_alloc(bytes).expect("within the budget")
+        self.try_alloc(bytes, Share::Waiting).expect("within the budget")
     }
 
     fn free(&mut self, buf: Buf) {
         let used = std::mem::replace(&mut self.used[buf.0 as usize], false);
         assert!(used, "{buf:?} freed twice");
         let bytes = self.all[buf.0 as usize].len();
-        self.held_bytes -= bytes as u64;
+        if self.passing[buf.0 as usize] {
+            self.passing_bytes -= bytes as u64;
+        } else {
+            self.held_bytes -= bytes as u64;
+        }
         self.free.entry(bytes).or_default().push(buf.0);
     }
 
@@ -86,6 +103,8 @@ pub(super) struct Ram {
     pub(super) requests: u64,
     /// Sectors whose reads and writes fail.
     pub(super) bad: Option<std::ops::Range<u64>>,
+    /// Sectors that wait for an origin.
+    pub(super) slow: Option<std::ops::Range<u64>>,
     /// Somebody may have room now.
     pub(super) freed: bool,
     /// Somebody was refused buffers, and none were freed since.
@@ -103,9 +122,18 @@ impl Ram {
             queue: Vec::new(),
             requests: 0,
             bad: None,
+            slow: None,
             freed: false,
             refused: false,
         }
+    }
+
+    /// Whether a request would wait, and may not.
+    pub(super) fn refuses(&self, request: &Request) -> bool {
+        let waits = |slow: &std::ops::Range<u64>| {
+            slow.start < request.lba.0 + request.sectors && request.lba.0 < slow.end
+        };
+        self.slow.as_ref().is_some_and(waits) && request.buf.is_some_and(|buf| !self.may_wait(buf))
     }
 
     /// Carries out one request.
@@ -160,10 +188,28 @@ impl Core for Ram {
         &mut self.buffers
     }
 
-    fn alloc(&mut self, bytes: u32) -> Option<Buf> {
-        let buf = self.buffers.try_alloc(bytes);
+    fn alloc(&mut self, bytes: u32, _origin: OriginId) -> Option<Buf> {
+        let waiting = self.buffers.try_alloc(bytes, Share::Waiting);
+        let buf = waiting.or_else(|| self.buffers.try_alloc(bytes, Share::Passing));
         self.refused |= buf.is_none();
         buf
+    }
+
+    fn alloc_of(&mut self, share: Share, bytes: u32, _origin: OriginId) -> Option<Buf> {
+        let buf = self.buffers.try_alloc(bytes, share);
+        self.refused |= buf.is_none() && share == Share::Waiting;
+        buf
+    }
+
+    fn may_wait(&self, buf: Buf) -> bool {
+        !self.buffers.passing[buf.0 as usize]
+    }
+
+    fn passing_bytes(&self) -> u64 {
+        match self.buffers.passing_budget_bytes {
+            0 => u64::MAX,
+            bytes => bytes,
+        }
     }
 
     fn is_short(&self) -> bool {

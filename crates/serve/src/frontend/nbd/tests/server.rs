@@ -85,7 +85,7 @@ impl Server {
 
     fn join(mut self) -> Ram {
         let ram = self.thread.take().unwrap().join().unwrap();
-        assert_eq!(ram.buffers.held_bytes, 0, "buffers leaked");
+        assert_eq!(ram.buffers.held_bytes + ram.buffers.passing_bytes, 0, "buffers leaked");
         ram
     }
 }
@@ -117,6 +117,10 @@ fn serve(mut ram: Ram, order: Order, mut nbd: Nbd, mut poll: Poll, stop: &Atomic
             ram.queue = batch.split_off(batch.len().div_ceil(2));
         }
         for request in batch {
+            if ram.refuses(&request) {
+                nbd.refused(request.id, &mut ram);
+                continue;
+            }
             let (id, result) = ram.execute(&request);
             nbd.reply(id, result, &mut ram);
         }

@@ -88,6 +88,10 @@ impl Talk {
     pub(super) fn execute(&mut self, count: usize) -> usize {
         let count = count.min(self.ram.queue.len());
         for request in self.ram.queue.drain(..count).collect::<Vec<_>>() {
+            if self.ram.refuses(&request) {
+                self.connection.refused(PieceId::decode(request.id), &mut self.ram);
+                continue;
+            }
             let (id, result) = self.ram.execute(&request);
             self.connection.reply(PieceId::decode(id), result, &mut self.ram);
         }
@@ -97,7 +101,7 @@ impl Talk {
     /// Reads at most `max` bytes of what the server has to say; how many it were.
     pub(super) fn read(&mut self, max: usize, cut: &mut impl FnMut() -> usize) -> usize {
         let mut total = 0;
-        while self.connection.has_output() && total < max {
+        while self.connection.outbox.can_send() && total < max {
             let room = cut().max(1).min(max - total);
             let said = &mut self.said;
             let before = said.len();
@@ -122,7 +126,7 @@ impl Talk {
         self.connection.abort(&mut self.ram);
         self.execute(usize::MAX);
         assert!(self.connection.is_over());
-        assert_eq!(self.ram.buffers.held_bytes, 0, "buffers leaked");
+        assert_eq!(self.ram.buffers.held_bytes + self.ram.buffers.passing_bytes, 0, "buffers leaked");
         self.ram
     }
 }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::super::super::{Frontend, TokenRange};
 use super::super::wire::command;
-use super::super::{BUFFER_BYTES_MIN, Listen, Nbd, NbdOptions};
+use super::super::{LONGEST_READ_BYTES, Listen, Nbd, NbdOptions};
 use super::ram::Ram;
 use super::talk::{hello, request};
 
@@ -59,6 +59,10 @@ impl Turns {
     /// Carries out the first `count` requests of the queue.
     fn execute(&mut self, count: usize) {
         for request in self.ram.queue.drain(..count).collect::<Vec<_>>() {
+            if self.ram.refuses(&request) {
+                self.nbd.refused(request.id, &mut self.ram);
+                continue;
+            }
             let (id, result) = self.ram.execute(&request);
             self.nbd.reply(id, result, &mut self.ram);
         }
@@ -78,7 +82,7 @@ impl Turns {
 #[test]
 fn a_long_read_is_not_overtaken_when_buffers_are_short() {
     let mut ram = Ram::new(64 << 20, 512);
-    ram.buffers.budget_bytes = BUFFER_BYTES_MIN;
+    ram.buffers.budget_bytes = LONGEST_READ_BYTES;
     let mut turns = Turns::new(ram);
     // The first takes 32 of 40 MiB, so the second must wait, and the third behind it, though what
     // it needs is there.
@@ -122,20 +126,18 @@ fn a_wait_for_timeouts_is_asked_for() {
     assert_eq!(turns.nbd.next_timer(), Some(Time(30_000_000_000)));
 }
 
-/// Writes that the engine keeps, as the origin takes nothing and the dirty limit is reached; and one more, for whose payload there is no buffer.
+/// Writes that the engine keeps, as the origin takes nothing and the dirty limit is reached; and one more, which finds no buffer.
 #[test]
-fn who_waits_for_the_engine_is_not_taken_for_one_who_sits_on_buffers() {
+fn a_write_waits_for_a_buffer_as_long_as_it_takes() {
     let mut ram = Ram::new(8 << 20, 512);
     ram.buffers.budget_bytes = 256 << 10;
     let mut turns = Turns::new(ram);
     let write = |cookie| [request(command::WRITE, 0, cookie, 0, 65536), vec![1; 65536]].concat();
     let mut client = turns.client(&[]);
-    for cookie in 0..4 {
+    for cookie in 0..5 {
         client.write_all(&write(cookie)).unwrap();
         turns.settle();
     }
-    client.write_all(&write(4)[..28]).unwrap();
-    turns.settle();
     assert_eq!((turns.ram.queue.len(), turns.nbd.waiting.len()), (4, 1));
     for seconds in [1, 40, 80] {
         turns.now = Time(seconds * 1_000_000_000);
@@ -143,8 +145,7 @@ fn who_waits_for_the_engine_is_not_taken_for_one_who_sits_on_buffers() {
     }
     turns.execute(4);
     turns.settle();
-    client.write_all(&write(4)[28..]).unwrap();
-    turns.settle();
+    assert_eq!((turns.ram.queue.len(), turns.nbd.waiting.len()), (1, 0));
     turns.execute(1);
     turns.settle();
     let mut replies = [0; 1000];
@@ -152,6 +153,83 @@ fn who_waits_for_the_engine_is_not_taken_for_one_who_sits_on_buffers() {
     client.write_all(&request(command::FLUSH, 0, 5, 0, 0)).unwrap();
     turns.settle();
     assert_eq!(turns.ram.queue.len(), 1, "it was hung up on");
+}
+
+/// 200 clients that stop within a long write, 20 of them with as much as the kernel takes.
+#[test]
+fn paused_writers_hold_no_buffers_that_others_need() {
+    let mut ram = Ram::new(8 << 20, 512);
+    (ram.buffers.budget_bytes, ram.buffers.passing_budget_bytes) = (4 << 20, 256 << 10);
+    let options = NbdOptions { connections_max: 201, ..NbdOptions::default() };
+    let mut turns = Turns::with(ram, options);
+    let mut paused = Vec::new();
+    for nth in 0..200 {
+        let mut client = turns.client(&request(command::WRITE, 0, nth, 0, 1 << 20));
+        _ = client.write(&vec![7; if nth % 10 == 0 { 900 << 10 } else { nth as usize * 50 }]);
+        turns.settle();
+        paused.push(client);
+    }
+    // What is complete of the payload is at the engine, which ends by itself.
+    while !turns.ram.queue.is_empty() {
+        turns.execute(turns.ram.queue.len());
+        turns.settle();
+    }
+    assert_eq!(turns.ram.buffers.passing_bytes, 0);
+    let _good = turns.client(&[request(command::WRITE, 0, 1, 0, 65536), vec![1; 65536]].concat());
+    assert_eq!(turns.ram.queue.len(), 1, "a write found no buffer");
+    turns.execute(1);
+    drop(paused);
+    turns.settle();
+    assert_eq!(turns.ram.buffers.held_bytes, 0);
+}
+
+/// Misses of all that waits; then hits, of the same client and of others.
+#[test]
+fn hits_pass_by_reads_that_wait_for_an_origin() {
+    let mut ram = Ram::new(64 << 20, 512);
+    (ram.buffers.budget_bytes, ram.buffers.passing_budget_bytes) = (4 << 20, 1 << 20);
+    ram.slow = Some(0..(32 << 20) / 512);
+    let mut turns = Turns::new(ram);
+    let misses = |client: u64| {
+        let read = move |nth| request(command::READ, 0, nth, (client * 100 + nth) << 16, 64 << 10);
+        (0..100).flat_map(read).collect::<Vec<u8>>()
+    };
+    let mut clients: Vec<_> = (0..3).map(|client| turns.client(&misses(client))).collect();
+    // 64 of them have what may wait; each of the others was refused, and waits without a buffer.
+    for _ in 0..1000 {
+        let queue = std::mem::take(&mut turns.ram.queue);
+        let (refused, kept): (Vec<_>, Vec<_>) = queue.into_iter().partition(|it| turns.ram.refuses(it));
+        turns.ram.queue = kept;
+        refused.iter().for_each(|it| turns.nbd.refused(it.id, &mut turns.ram));
+        turns.settle();
+    }
+    assert_eq!((turns.ram.queue.len(), turns.ram.buffers.passing_bytes), (64, 0));
+    for client in &mut clients {
+        client.write_all(&request(command::READ, 0, 1000, 40 << 20, 4096)).unwrap();
+        turns.settle();
+        assert_eq!(turns.ram.queue.len(), 65, "a hit waits");
+        let hit = turns.ram.queue.pop().unwrap();
+        let (id, result) = turns.ram.execute(&hit);
+        turns.nbd.reply(id, result, &mut turns.ram);
+        turns.settle();
+        let mut reply = vec![0; 1 << 20];
+        let bytes = client.read(&mut reply).unwrap();
+        assert_eq!(reply[bytes - 4096 - 8..][..8], 1000u64.to_be_bytes(), "the reply is that of the hit");
+    }
+    // One of those that wait leaves; the others get theirs when the origin answers.
+    clients.remove(1);
+    let mut answered = 0;
+    while !turns.ram.queue.is_empty() {
+        turns.execute(1);
+        turns.settle();
+        for client in &mut clients {
+            while client.read(&mut vec![0; 1 << 20]).is_ok_and(|bytes| bytes > 0) {}
+        }
+        turns.settle();
+        answered += 1;
+    }
+    assert!(answered >= 200, "{answered}");
+    assert_eq!(turns.ram.buffers.held_bytes + turns.ram.buffers.passing_bytes, 0);
 }
 
 /// Lets two front-ends turn over the same buffers until nothing moves.
@@ -168,9 +246,9 @@ fn settle_both(one: &mut Turns, other: &mut Turns) {
 }
 
 #[test]
-fn who_sits_on_buffers_makes_way_for_clients_of_another_socket() {
+fn what_is_not_read_makes_way_for_clients_of_another_socket() {
     let mut ram = Ram::new(64 << 20, 512);
-    ram.buffers.budget_bytes = BUFFER_BYTES_MIN;
+    ram.buffers.budget_bytes = LONGEST_READ_BYTES;
     let (mut one, mut other) = (Turns::new(ram), Turns::new(Ram::new(1 << 20, 512)));
     let _sitter = one.client(&request(command::READ, 0, 1, 0, 32 << 20));
     one.execute(32);
@@ -179,11 +257,12 @@ fn who_sits_on_buffers_makes_way_for_clients_of_another_socket() {
     let _good = other.client(&request(command::READ, 0, 1, 0, 16 << 20));
     std::mem::swap(&mut one.ram, &mut other.ram);
     assert!(one.ram.queue.is_empty(), "there are no buffers for it");
-    for seconds in [1, 20, 40] {
-        (one.now, other.now) = (Time(seconds * 1_000_000_000), Time(seconds * 1_000_000_000));
+    for milliseconds in [1, 5, 12] {
+        (one.now, other.now) = (Time(milliseconds * 1_000_000), Time(milliseconds * 1_000_000));
         settle_both(&mut one, &mut other);
     }
-    assert_eq!(one.ram.queue.len(), 16, "who sits on them was left alone");
+    assert_eq!(one.ram.queue.len(), 16, "what nobody reads is kept");
+    assert_eq!(one.nbd.connections(), 1, "who doesn't read was hung up on");
 }
 
 #[test]

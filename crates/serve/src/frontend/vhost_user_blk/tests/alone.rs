@@ -40,7 +40,7 @@ impl Core for Slow {
         &mut self.arena
     }
 
-    fn alloc(&mut self, bytes: u32) -> Option<Buf> {
+    fn alloc(&mut self, bytes: u32, _origin: OriginId) -> Option<Buf> {
         self.arena.try_alloc(bytes)
     }
 
