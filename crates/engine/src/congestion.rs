@@ -240,6 +240,8 @@ pub(crate) struct OriginGauge {
     /// No wide reads before: one failed.
     narrow_until: Time,
     pub(crate) detour: Detour,
+    /// Reads that complete blocks: only whether they are answered.
+    pub(crate) merges: Gauge,
     pub(crate) writes: WriteGauge,
 }
 
@@ -263,15 +265,20 @@ impl OriginGauge {
         self.narrow_until = now.plus_ns(REFUSED_NS);
     }
 
-    /// Whether a read that begins now will be answered well before that. One that answers nobody's reads won't answer this one.
+    /// For how long it has answered nothing of what it was asked.
+    fn silent_ns(&self, now: Time) -> u64 {
+        self.reads.silent_ns(now).max(self.merges.silent_ns(now)).max(self.writes.writes.silent_ns(now))
+    }
+
+    /// Whether a read that begins now will be answered well before that. An origin that answers nobody won't answer this read.
     fn answers_sooner_than(&self, cache_ns: u64, now: Time) -> bool {
-        let expected_ns = self.detour.expected_ns(now).max(self.reads.silent_ns(now));
+        let expected_ns = self.detour.expected_ns(now).max(self.silent_ns(now));
         now >= self.detour.refused_until && cache_ns > MARGIN * expected_ns
     }
 
     /// Whether a read should find out how soon it is answered, where the cache device takes so long.
     fn is_to_be_probed(&self, cache_ns: u64, now: Time) -> bool {
-        let answers = now >= self.detour.refused_until && cache_ns > self.reads.silent_ns(now);
+        let answers = now >= self.detour.refused_until && cache_ns > self.silent_ns(now);
         cache_ns >= PROBE_WORTH_NS && answers && self.detour.unknown(now)
     }
 

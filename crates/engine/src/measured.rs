@@ -23,6 +23,8 @@ pub(crate) enum Measured {
     OriginReadBegan { origin: usize, first: u64, end: u64 },
     /// One of so many blocks ended; `None`: it failed.
     OriginReadEnded { origin: usize, blocks: Option<u32> },
+    /// A read of an origin began that completes a block that is written in part.
+    OriginMergeBegan { origin: usize },
     /// A read of what is cached was sent to an origin, where the cache device was expected to take so long.
     DetourBegan { origin: usize, instead_of_ns: u64 },
 }
@@ -51,6 +53,7 @@ impl Shared {
                 self.origins[origin].client_read_began(first, end, now);
             }
             Measured::OriginReadEnded { origin, blocks } => self.origins[origin].client_read_ended(blocks, now),
+            Measured::OriginMergeBegan { origin } => self.origins[origin].gauge.merges.began(now),
             Measured::DetourBegan { origin, instead_of_ns } => {
                 self.origins[origin].gauge.detour.began(instead_of_ns, now);
             }

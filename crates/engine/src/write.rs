@@ -11,6 +11,7 @@ use crate::commit::{Place, Waiter};
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::lane::{Lane, LaneIo};
+use crate::measured::Measured;
 use crate::memory::{Buf, Span};
 use crate::piece::PieceKind;
 use crate::places::Places;
@@ -99,6 +100,8 @@ impl Lane {
 
     fn merge_from_origin(&mut self, flat: Flat, buf: Buf, io: usize, cx: &mut Cx<'_>) {
         let (device, offset, len) = cx.origin_range(flat, 1);
+        let origin = cx.shared.origin_of(flat);
+        cx.shared.measure(Measured::OriginMergeBegan { origin }, cx.now);
         cx.mem.zero(blocks_span(buf, 0, 1));
         cx.io(self.id, io, device, Op::Read, offset, Some(Span::new(buf, 0, len as u32)));
     }
@@ -116,6 +119,10 @@ impl Lane {
     ) {
         let flat = Flat(self.pieces[at].first.0 + u64::from(block));
         let mut failed = result.is_err();
+        if from.is_none() {
+            let origin = cx.shared.origin_of(flat);
+            cx.shared.origins[origin].gauge.merges.ended(cx.now, 0);
+        }
         if let Some((found, device)) = from {
             self.log.segment_of(found.slot).pins -= 1;
             let sum = cx.shared.checksum(cx.mem, flat, blocks_span(buf, 0, 1));

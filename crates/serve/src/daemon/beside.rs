@@ -135,34 +135,6 @@ fn writes_that_need_the_origin_are_in_nobodys_way() {
     beside.come_back(35);
 }
 
-/// More than the dirty limit, which only the origin can lower.
-#[test]
-fn writers_at_the_dirty_limit_are_in_nobodys_way() {
-    let bench = Bench::formatted();
-    let mut beside = Beside::new(&bench, |_| {});
-    let (said, all_said) = std::sync::mpsc::channel();
-    let writers: Vec<_> = (0..40)
-        .map(|nth| {
-            let (mut writer, said) = (beside.connect(), said.clone());
-            std::thread::spawn(move || {
-                // The first part has come, so that the daemon knows of it.
-                said.send(()).unwrap();
-                for round in 0..4 {
-                    writer.write_at(4 * MIB + (nth + round) % 24 * MIB, &vec![7; MIB as usize], false).unwrap();
-                }
-            })
-        })
-        .collect();
-    writers.iter().for_each(|_| all_said.recv().unwrap());
-    while beside.served.status().blocks_dirty < 5 * MIB / BLOCK_BYTES {
-        std::thread::yield_now();
-    }
-    (0..5).for_each(|_| beside.assert_readable());
-    beside.hangs.store(false, Ordering::SeqCst);
-    writers.into_iter().for_each(|writer| writer.join().unwrap());
-    beside.come_back(0);
-}
-
 /// Clients that read none of their answers, and others that don't send the rest of a write.
 #[test]
 fn clients_that_stand_still_are_in_nobodys_way() {

@@ -33,7 +33,11 @@ fn before_silence(mode: Mode, lanes: u32, seed: u64) -> (Client, Rng) {
     let blocks = client.sectors(0) / 8;
     for nth in 0..600 {
         let at = rng.below(blocks / 2) * 8;
-        if nth % 3 == 0 { client.read(0, at, 8) } else { client.write(0, at, 8, false) };
+        if nth % 3 == 0 {
+            client.read(0, at, 8)
+        } else {
+            client.write(0, at, 8, false)
+        };
         client.finish_to(8);
     }
     client.finish();

@@ -231,7 +231,9 @@ impl Client {
     /// Says a write of which only so many bytes come.
     #[cfg(test)]
     pub(crate) fn say_a_part_of_a_write(&mut self, offset: u64, len: u32, bytes: usize) -> Result<(), ClientError> {
-        RequestHeader { flags: 0, command: command::WRITE, cookie: 0, offset, len }.encode(&mut self.output);
+        let len = len.into();
+        let header = RequestHeader { flags: 0, command: command::WRITE, cookie: 0, offset, len };
+        header.encode(Replies::Structured, &mut self.output);
         self.output.resize(self.output.len() + bytes, 7);
         self.send()
     }

@@ -78,7 +78,8 @@ impl Pending {
 
     /// Its parts, but for those that are read again.
     pub(super) fn first_parts(&mut self) -> &mut [Option<Part>] {
-        let count = if matches!(self.ask, Ask::Read { .. }) { self.parts.len().min(AGAIN_SLOT) } else { self.parts.len() };
+        let count =
+            if matches!(self.ask, Ask::Read { .. }) { self.parts.len().min(AGAIN_SLOT) } else { self.parts.len() };
         &mut self.parts[..count]
     }
 

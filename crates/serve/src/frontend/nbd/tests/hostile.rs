@@ -26,7 +26,7 @@ fn ram() -> Ram {
 /// One where a half of it is slow, and what waits for that soon finds no buffers.
 fn slow_ram() -> Ram {
     let mut ram = ram();
-    (ram.buffers.budget_bytes, ram.buffers.passing_budget_bytes) = (48 << 10, 1 << 20);
+    (ram.buffers.budget_bytes, ram.buffers.passing_budget_bytes) = (1 << 20, 2 << 20);
     ram.slow = Some(0..1024);
     ram
 }
@@ -47,7 +47,7 @@ fn torment(mut talk: Talk, bytes: &[u8], whims: &[u8]) {
         }
         let share = if whim & 32 == 0 { Share::Waiting } else { Share::Passing };
         talk.connection.resume(share, &mut talk.ram);
-        talk.connection.fetch_again(&mut talk.ram);
+        talk.connection.fetch_again(None, &mut talk.ram);
         if whim & 2 == 0 {
             talk.read(usize::from(whim) * 64, &mut || 1000);
         }
@@ -67,7 +67,7 @@ fn torment(mut talk: Talk, bytes: &[u8], whims: &[u8]) {
             talk.execute(usize::MAX);
             talk.read(usize::MAX, &mut || usize::MAX);
             talk.connection.resume(Share::Waiting, &mut talk.ram);
-            talk.connection.fetch_again(&mut talk.ram);
+            talk.connection.fetch_again(None, &mut talk.ram);
         }
         assert!(talk.connection.is_over());
         assert_eq!(talk.ram.buffers.held_bytes + talk.ram.buffers.passing_bytes, 0);

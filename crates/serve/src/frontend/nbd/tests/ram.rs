@@ -130,9 +130,8 @@ impl Ram {
 
     /// Whether a request would wait, and may not.
     pub(super) fn refuses(&self, request: &Request) -> bool {
-        let waits = |slow: &std::ops::Range<u64>| {
-            slow.start < request.lba.0 + request.sectors && request.lba.0 < slow.end
-        };
+        let waits =
+            |slow: &std::ops::Range<u64>| slow.start < request.lba.0 + request.sectors && request.lba.0 < slow.end;
         self.slow.as_ref().is_some_and(waits) && request.buf.is_some_and(|buf| !self.may_wait(buf))
     }
 
