@@ -75,11 +75,12 @@ impl Coordinator {
             return false;
         }
         let end_sector = range.lba + range.sectors;
-        let head = range.lba % BLOCK_SECTORS > 0 || range.cut.0 > 0;
+        let head = !range.lba.is_multiple_of(BLOCK_SECTORS) || range.cut.0 > 0;
         // A short last block of the origin counts as whole.
-        let tail = range.cut.1 > 0 || end_sector % BLOCK_SECTORS > 0 && end_sector * SECTOR_BYTES != origin.size_bytes;
+        let tail = range.cut.1 > 0
+            || (!end_sector.is_multiple_of(BLOCK_SECTORS) && end_sector * SECTOR_BYTES != origin.size_bytes);
         let known = |flat: Flat| lanes[self.router.lane_of(flat)].index.get(flat).is_some();
-        if head && !known(first) || tail && !known(Flat(end.0 - 1)) {
+        if (head && !known(first)) || (tail && !known(Flat(end.0 - 1))) {
             return false;
         }
         self.all_parts(range, cx, |lane, first, end| {

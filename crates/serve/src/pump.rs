@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use flashfront_device::real::Reactor;
 use flashfront_device::{Arena, Device, DeviceIo, Done, Hang};
-use flashfront_engine::{Control, DeviceId, Effect, Effects, Engine, Event, Input, OriginId, Request, RequestId, RequestOp, Time};
+use flashfront_engine::{
+    Control, DeviceId, Effect, Effects, Engine, Event, Input, OriginId, Request, RequestId, RequestOp, Time,
+};
 use mio::{Events, Poll, Token};
 
 use crate::control::ControlCall;

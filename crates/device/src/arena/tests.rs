@@ -3,7 +3,7 @@
 
 use flashfront_engine::{Buf, Memory, Span, Time};
 
-use super::{Arena, CHUNK_BYTES, IDLE_LOOKS, LOOK_NS};
+use super::{Arena, CHUNK_BYTES, IDLE_LOOKS, LOOK_NS, Share};
 use crate::Rng;
 
 mod pages;

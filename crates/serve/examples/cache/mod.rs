@@ -109,11 +109,15 @@ impl Frontend for Shared {
         load.failed |= result.is_err();
         load.bufs.push_back(Buf(id.0 as u32));
     }
+    fn refused(&mut self, id: RequestId, _core: &mut dyn Core) {
+        unreachable!("all its buffers may wait: {id:?}");
+    }
+
     fn room(&mut self, _: &mut dyn Core) {}
     fn turn_end(&mut self, _: Time, _: &mio::Registry, core: &mut dyn Core) -> bool {
         let mut load = self.0.borrow_mut();
         while load.bufs.len() + load.in_flight < load.bufs_wanted {
-            let Some(buf) = core.alloc(BLOCK_BYTES as u32) else { break };
+            let Some(buf) = core.alloc(BLOCK_BYTES as u32, OriginId(0)) else { break };
             core.memory().bytes_mut(Span::new(buf, 0, BLOCK_BYTES as u32)).fill(PATTERN);
             load.bufs.push_back(buf);
         }
