@@ -18,7 +18,7 @@ const SAME_STOP: Duration = Duration::from_secs(1);
 /// checkpoint and the origin's flush. A unit's TimeoutStopSec must be longer (docs/operating.md).
 const STOP_MAX: Duration = Duration::from_secs(90);
 /// What an end at once may take to unmount and to remove sockets, if nothing hangs.
-const AT_ONCE_MAX: Duration = Duration::from_millis(500);
+const AT_ONCE_MAX: Duration = Duration::from_millis(1500);
 
 /// What a signal means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
