@@ -61,7 +61,10 @@ pub(super) struct Talk {
 
 impl Talk {
     pub(super) fn new(socket: UnixStream, export: Export, debt: Debt, closing: Closing) -> Result<Self, Broken> {
-        let session = Arc::new(Mutex::new(Session::new(export, debt).map_err(Broken::Message)?));
+        let client = rustix::net::sockopt::socket_peercred(&socket).ok();
+        let client = client.and_then(|it| u32::try_from(it.pid.as_raw_nonzero().get()).ok());
+        let session = Session::new(export, debt).map_err(Broken::Message)?.of(client);
+        let session = Arc::new(Mutex::new(session));
         let handler = BackendReqHandler::from_stream(socket.try_clone()?, Arc::clone(&session));
         Ok(Self { handler, session, socket, readable: true, closed: false, spoke: false, more: false, closing })
     }

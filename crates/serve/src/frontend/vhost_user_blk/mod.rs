@@ -5,7 +5,7 @@
 //! rings in it, eventfds tell both sides that there are new ones. `session` is what the messages of the
 //! protocol set up, `attached` the files that come with them, `guest` the memory, `ring` and `inflight` one queue of requests, `call` how
 //! the guest is told, `debt` what is not durable, `chain` and `request` what one of them says, `jobs` and `work` what becomes of it,
-//! `listener` the sockets, `pace` when to sleep, `closing` what is closed. But for that all of it runs in the pump's thread or a carrier's: `vhost-user-backend` would bring threads of its own, and its workers would have to hand every
+//! `private` whether its memory is shared at all, `listener` the sockets, `pace` when to sleep, `closing` what is closed. But for that all of it runs in the pump's thread or a carrier's: `vhost-user-backend` would bring threads of its own, and its workers would have to hand every
 //! request over. Sources: docs/interop/vhost-user.rst of QEMU, and the virtio 1.2 specification.
 //! Split rings only: `virtio-queue` has no packed ones.
 //!
@@ -25,6 +25,7 @@ mod jobs;
 mod listener;
 mod messages;
 mod pace;
+mod private;
 mod request;
 mod ring;
 mod session;

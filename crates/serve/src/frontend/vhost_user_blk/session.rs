@@ -21,6 +21,7 @@ use super::attached;
 use super::debt::Debt;
 use super::guest::Guest;
 use super::inflight::Inflight;
+use super::private;
 use super::ring::{Addresses, Ring};
 use super::space::{bit, features, space};
 use super::{MEMORY_SLOTS_MAX, QUEUES_MAX};
@@ -39,13 +40,26 @@ pub(super) struct Session {
     debt: Debt,
     /// Kicks that were replaced, to be taken out of the poller before they are closed.
     pub(super) retired: Vec<File>,
+    /// The client's process, if it is known.
+    client: Option<u32>,
 }
 
 impl Session {
     pub(super) fn new(export: Export, debt: Debt) -> Result<Self> {
         let rings = (0..QUEUES_MAX).map(|_| Ring::new()).collect::<Result<_>>()?;
         let (guest, retired) = (Guest::default(), Vec::new());
-        Ok(Self { export, features: 0, guest, rings, inflight: None, debt, retired })
+        Ok(Self { export, features: 0, guest, rings, inflight: None, debt, retired, client: None })
+    }
+
+    /// The session of this process.
+    pub(super) fn of(self, client: Option<u32>) -> Self {
+        Self { client, ..self }
+    }
+
+    /// Refuses memory that the client does not share.
+    fn check_shared(&self, address: u64, file: &File) -> Result<()> {
+        let refused = self.client.map_or(Ok(()), |client| private::refuse(client, address, file));
+        refused.map_err(Error::ReqHandlerError)
     }
 
     /// Whether a write is acknowledged only when it is durable. So it is for a guest that can't say FLUSH
@@ -142,6 +156,7 @@ impl VhostUserBackendReqHandlerMut for Session {
     ) -> Result<Bases> {
         self.guest = Guest::default();
         for (region, file) in regions.iter().zip(files) {
+            self.check_shared(region.user_addr, &file)?;
             self.guest.add(region, file)?;
         }
         self.translate()?;
@@ -268,6 +283,7 @@ impl VhostUserBackendReqHandlerMut for Session {
         file: File,
         _postcopy: Option<bool>,
     ) -> Result<Option<vhost::VhostUserMemoryRegionBase>> {
+        self.check_shared(region.user_addr, &file)?;
         self.guest.add(region, file)?;
         self.translate()?;
         Ok(None)
