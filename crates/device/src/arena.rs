@@ -351,6 +351,16 @@ impl Arena {
         self.chunks_of[used.pool as usize] -= 1;
     }
 
+    /// Whether front-ends have all the chunks of this pool, or of all their pools, that they may have. Chunks in
+    /// quarantine do not count.
+    fn is_full(&self, pool: Pool) -> bool {
+        let kept = self.quarantine.chunks_kept();
+        let fronts = Pool::Passing as usize..POOLS;
+        let all: usize = self.chunks_of[fronts.clone()].iter().sum();
+        let most: usize = self.most[fronts].iter().sum();
+        self.chunks_of[pool as usize] >= self.most[pool as usize] + kept || all >= most + kept
+    }
+
     /// A free buffer of this pool and class: a used one, or from a new or emptied chunk.
     fn take(&mut self, pool: Pool, class: usize) -> Option<Buf> {
         for buf in self.quarantine.returned() {
@@ -381,7 +391,7 @@ impl Arena {
     fn grow(&mut self, pool: Pool, class: usize) -> bool {
         let huge = self.huge || class >= HUGE_CLASS;
         let most = (self.chunks_max + self.quarantine.chunks_kept()).min(self.chunks_most());
-        let at_bound = self.chunks_of[pool as usize] >= self.most[pool as usize];
+        let at_bound = pool != Pool::Engine && self.is_full(pool);
         let number = if !at_bound && self.held() < most {
             let number = if let Some(number) = self.given_back.pop() {
                 self.chunks[number as usize].turn(huge);

@@ -134,14 +134,14 @@ pub(super) fn summary(outcome: &Outcome, kept: Option<&Path>) -> Result<String, 
                 "  cd {dir} && flashfront serve --cache cache.img --origin origin.img \\\n\
                  \x20     --nbd unix:nbd.sock --control control.sock"
             )?;
-            writeln!(out, "  flashfront status --watch --control control.sock    (there, in another terminal)")?;
+            writeln!(out, "  flashfront status --watch --control control.sock   (in another terminal)")?;
             writeln!(out, "  flashfront check cache.img                          (when it is stopped)")?;
         }
         None => {
             writeln!(out, "  flashfront try --keep DIR   the same, and keep the files to play with")?;
         }
     }
-    writeln!(out, "  flashfront format --help    a cache for a device of yours, which keeps its data")?;
+    writeln!(out, "  flashfront format --help    a cache for a disk of yours, which keeps its data")?;
     Ok(out)
 }
 
