@@ -122,6 +122,8 @@ impl Cache {
         let inject = |disk: &RamDisk| flashfront_sim::Disk::new(Inject::new(disk.clone(), Default::default()), None);
         let origins = self.origins.iter().map(inject).collect();
         let mut world = World::on(self.spec.clone(), inject(&self.disk), origins, self.now);
+        // A damaged cache may have older clean blocks: the daemon compares them with the origin, this world does not.
+        world.deceived = true;
         world.mirror = self.mirror.as_ref().map(inject);
         change(&mut world, 0, changed);
         world
