@@ -38,7 +38,7 @@ fn sim_adapt_gives_scripts_one_object_for_each_case_and_policy() {
     let larger = lru("larger");
     let number = |key: &str| larger[key].as_f64().unwrap_or_else(|| panic!("{key} is missing in {larger}"));
     let below = (number("static_optimum") - number("hit_ratio_after_turnover")) * 100.0;
-    assert!((number("points_below_optimum_after_turnover") - below).abs() < 1e-9 && below > 0.0, "{larger}");
+    assert!((number("points_below_optimum_after_turnover") - below).abs() < 1e-3 && below > 0.0, "{larger}");
     assert!(number("hit_ratio_after_turnover") <= number("unlimited_hit_ratio_after_turnover"), "{larger}");
     assert_eq!(must(adapt().args(["--policy", "flashfront,lru,smq", "--json"])), text, "the same seed gives the same");
 }
