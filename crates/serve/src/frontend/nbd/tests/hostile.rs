@@ -23,10 +23,11 @@ fn ram() -> Ram {
     ram
 }
 
-/// One where a half of it is slow, and what waits for that soon finds no buffers.
+/// One where a half of it is slow, and what waits for that soon finds no buffers. As in the daemon each share has room
+/// for the longest request by itself.
 fn slow_ram() -> Ram {
     let mut ram = ram();
-    (ram.buffers.budget_bytes, ram.buffers.passing_budget_bytes) = (1 << 20, 2 << 20);
+    (ram.buffers.budget_bytes, ram.buffers.passing_budget_bytes) = (33 << 20, 2 << 20);
     ram.slow = Some(0..1024);
     ram
 }
