@@ -16,7 +16,7 @@ const LANE_APART_BYTES: u64 = 32 << 20;
 /// What the pump's thread keeps beside the engine's if it has no clients: emulated and faulty devices copy.
 const DEVICE_BUFFER_BYTES: u64 = 4 << 20;
 
-/// For payload that is on its way in. More is of no use: beyond it payload comes in short pieces, which is but a tenth slower.
+/// The most for payload that is on its way in. Beyond it payload comes in short pieces.
 const PAYLOAD_BYTES_MOST: u64 = 32 << 20;
 
 /// For all that the engine may have at once: a chunk serves buffers of one size.
