@@ -51,7 +51,7 @@ impl<K: Eq + Hash, T> Repeats<K, T> {
     /// Whether a line is to be written now. If not, it is counted.
     pub(super) fn take(&mut self, kind: K, line: T, now: Instant) -> bool {
         if self.kinds.len() >= KINDS_MAX {
-            // Those that are over have nothing to tell, or are told soon.
+            // Repeats that have ended have no count to tell, or their count is told soon.
             self.kinds.retain(|_, window| window.left_out > 0 || now.duration_since(window.began) < WINDOW);
             if self.kinds.len() >= KINDS_MAX && !self.kinds.contains_key(&kind) {
                 return true;

@@ -94,7 +94,7 @@ fn hanging(hang: HangReport) -> String {
     format!("no answer to {ios} for {}; new ones fail until these have ended", human::span(hang.silent_s))
 }
 
-/// One volume: what it is, where it comes from, and where clients find it.
+/// Shows a volume: its mode and size, its origin, and its addresses.
 fn volume(out: &mut String, volume: &VolumeReport, without_cache: bool) -> Result {
     let (size, dirty) = (human::bytes(volume.size_bytes), human::blocks(volume.blocks_dirty));
     let dirty = if without_cache { String::new() } else { format!("  {dirty} dirty") };
@@ -365,7 +365,7 @@ last minute        p50         p99     longest      requests
         assert!(!table(&quiet, None).unwrap().contains("last minute"));
     }
 
-    /// Of a volume with all that there is to say of one.
+    /// A report with a volume that has a value in every field.
     fn report() -> StatusReport {
         let volume = VolumeFacts {
             name: "data".to_owned(),

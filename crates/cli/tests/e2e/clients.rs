@@ -86,7 +86,7 @@ fn qemu_sees_a_disk_like_a_plain_file() {
     assert_same(&plain, &volume.origin);
 }
 
-/// One command of qemu-io, of any kind that changes data or reads it: often aligned to 512 bytes, up to
+/// Makes a command of qemu-io that changes data or reads data: often aligned to 512 bytes, up to
 /// 1 MiB, often in the same few MiB so that later ones meet earlier ones.
 fn command(random: &mut Random) -> String {
     let unit = if random.below(2) == 0 { 512 } else { 1 };

@@ -148,7 +148,7 @@ fn a_cache_that_has_rotted_fills_no_log() {
     // Clean, and in the log whatever the devices' pace: in writethrough it depends on that what is cached.
     volume.drain();
     volume.stop();
-    // One byte of each block of payload.
+    // This flips a byte in each block of payload.
     let cache = OpenOptions::new().read(true).write(true).open(&volume.cache).expect("the file is ours");
     let mut block = vec![0; 4096];
     for at in (4 * MIB..32 * MIB).step_by(4096) {
