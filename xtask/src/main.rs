@@ -9,6 +9,7 @@ mod ci;
 mod fuzz;
 mod no_std;
 mod proof;
+mod prose;
 mod run;
 mod tidy;
 mod vm;
@@ -22,7 +23,7 @@ struct Verb {
     run: fn(&[String]) -> Result<(), run::Failed>,
 }
 
-const VERBS: [Verb; 10] = [
+const VERBS: [Verb; 11] = [
     Verb {
         name: "bench",
         summary: "[PART...]: speed (in-process, nbd), threads, huge-pages, vhost-user-blk, engine, memory, recovery; --dir DIR, --json, --keep (in bench/runs)",
@@ -49,6 +50,11 @@ const VERBS: [Verb; 10] = [
         name: "fuzz",
         summary: "hostile bytes: --seconds N (20), --unguided, for each TARGET (all); TARGET INPUT...: again",
         run: fuzz::fuzz,
+    },
+    Verb {
+        name: "prose",
+        summary: "words per sentence of each document: [--check] [--long] [PATH...]",
+        run: prose::prose,
     },
     Verb { name: "tidy", summary: "the rules of the house that no compiler checks", run: tidy::tidy },
     Verb { name: "no-std", summary: "proves that the engine pulls in no std", run: no_std::no_std },
