@@ -56,7 +56,11 @@ const VERBS: [Verb; 11] = [
         summary: "words per sentence of each document: [--check] [--long] [PATH...]",
         run: prose::prose,
     },
-    Verb { name: "tidy", summary: "the rules of the house that no compiler checks", run: tidy::tidy },
+    Verb {
+        name: "tidy",
+        summary: "the rules of the house that no compiler checks; --lower: what is no longer owed (debts.txt)",
+        run: tidy::tidy,
+    },
     Verb { name: "no-std", summary: "proves that the engine pulls in no std", run: no_std::no_std },
     Verb {
         name: "vm",

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo x tidy`: the rules of the house that no compiler checks.
 //!
-//! Looks at every file that git knows or would add. Rules about Rust sources are in `source`,
-//! about what documents promise in `documents`, about dependencies' licences in `licences`.
+//! Looks at every file that git knows or would add. Rules about Rust sources are in `source` and
+//! `comments`, about what documents promise in `documents`, about dependencies' licences in `licences`.
+//! What old files still owe to young rules is in `debts`.
 
+mod comments;
+mod debts;
 mod documents;
 mod licences;
 mod source;
@@ -13,6 +16,9 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::run::{Failed, root, stdout_of};
+
+/// The file with what may still break a rule.
+const LEDGER: &str = "xtask/debts.txt";
 
 /// A file of the repository: its path from the root, and its text.
 pub(crate) struct File {
@@ -51,9 +57,23 @@ impl fmt::Display for Finding {
     }
 }
 
-pub(crate) fn tidy(_args: &[String]) -> Result<(), Failed> {
-    let files = files()?;
+/// Checks all rules; with `--lower` first writes down what files no longer owe.
+pub(crate) fn tidy(args: &[String]) -> Result<(), Failed> {
+    let mut files = files()?;
+    let owed = comments::count(&files);
+    match args {
+        [] => {}
+        [lower] if lower == "--lower" => {
+            let text = debts::lowered(&files, &owed);
+            let path = root().join(LEDGER);
+            std::fs::write(&path, &text).map_err(|error| Failed::File { path, error })?;
+            files.retain(|file| file.path != LEDGER);
+            files.push(File { path: LEDGER.into(), text });
+        }
+        _ => return Err(Failed::Usage(format!("{} is unknown; expected nothing or --lower", args.join(" ")))),
+    }
     let mut findings = source::check(&files);
+    findings.extend(debts::check(&files, &owed));
     findings.extend(documents::check(&files));
     findings.extend(licences::check()?);
     for finding in &findings {

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the tree still owes to a rule that is younger than its files.
+//!
+//! The file [`LEDGER`] has a line for each debt: the rule, a count, a path. More than that is a
+//! failure, less is a reminder to write the lower count down. So the list only shrinks.
+
+use super::{File, Finding, LEDGER};
+
+/// How far one file is from keeping a rule.
+#[derive(Debug, Clone)]
+pub(super) struct Debt {
+    pub(super) rule: &'static str,
+    pub(super) path: String,
+    pub(super) count: usize,
+    /// The count of a file that keeps the rule.
+    pub(super) allowed: usize,
+    /// What was found, for the message.
+    pub(super) what: String,
+}
+
+/// Compares what is found with what the ledger admits.
+pub(super) fn check(files: &[File], debts: &[Debt]) -> Vec<Finding> {
+    let ledger = ledger(files);
+    let mut findings = Vec::new();
+    for debt in debts {
+        let owed = ledger.iter().find(|owed| owed.is(debt)).map_or(debt.allowed, |owed| owed.count);
+        if debt.count > owed {
+            let text = format!("{}: {}, at most {owed} (see {LEDGER})", debt.what, debt.count);
+            findings.push(Finding::new(&debt.path, 0, text));
+        }
+    }
+    for owed in &ledger {
+        let now = debts.iter().find(|debt| owed.is(debt));
+        if now.is_none_or(|debt| debt.count < owed.count) {
+            let left = now.map_or_else(|| "the file is gone".to_owned(), |debt| format!("{} left", debt.count));
+            let text = format!("{} {} {}: {left}; run `cargo x tidy --lower`", owed.rule, owed.count, owed.path);
+            findings.push(Finding { line: owed.line, ..Finding::warning(LEDGER, text) });
+        }
+    }
+    findings
+}
+
+/// The text of the ledger with every count as low as it is now, without what is paid off. No count rises.
+pub(super) fn lowered(files: &[File], debts: &[Debt]) -> String {
+    let text = files.iter().find(|file| file.path == LEDGER).map_or("", |file| file.text.as_str());
+    let mut lines: Vec<String> = text.lines().filter(|line| line.starts_with('#')).map(str::to_owned).collect();
+    for owed in ledger(files) {
+        let Some(debt) = debts.iter().find(|debt| owed.is(debt)) else { continue };
+        let count = debt.count.min(owed.count);
+        if count > debt.allowed {
+            lines.push(format!("{} {count} {}", owed.rule, owed.path));
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// A line of the ledger.
+struct Owed<'a> {
+    line: usize,
+    rule: &'a str,
+    count: usize,
+    path: &'a str,
+}
+
+impl Owed<'_> {
+    fn is(&self, debt: &Debt) -> bool {
+        self.rule == debt.rule && self.path == debt.path
+    }
+}
+
+/// All lines of the ledger. A line that can't be read admits nothing, so its debt is a failure.
+fn ledger(files: &[File]) -> Vec<Owed<'_>> {
+    let text = files.iter().find(|file| file.path == LEDGER).map_or("", |file| file.text.as_str());
+    let lines = (1..).zip(text.lines()).filter(|(_, text)| !text.starts_with('#'));
+    lines
+        .filter_map(|(line, text)| {
+            let mut words = text.splitn(3, ' ');
+            Some(Owed { line, rule: words.next()?, count: words.next()?.parse().ok()?, path: words.next()? })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(ledger: &str) -> [File; 1] {
+        [File { path: LEDGER.into(), text: ledger.into() }]
+    }
+
+    fn debt(path: &str, count: usize) -> Debt {
+        Debt { rule: "wide", path: path.into(), count, allowed: 2, what: "wide".into() }
+    }
+
+    #[test]
+    fn more_than_the_ledger_admits_is_a_failure_and_less_a_reminder() {
+        let files = files("# rule count path\nwide 5 a.rs\nwide 5 b.rs\nwide 5 gone.rs\nother 9 c.rs\n");
+        let found = check(&files, &[debt("a.rs", 6), debt("b.rs", 4), debt("c.rs", 3), debt("d.rs", 2)]);
+        let (warnings, failures): (Vec<_>, Vec<_>) = found.iter().partition(|finding| finding.warning);
+        assert_eq!(failures.iter().map(|finding| finding.path.as_str()).collect::<Vec<_>>(), ["a.rs", "c.rs"]);
+        assert_eq!(warnings.iter().map(|finding| finding.line).collect::<Vec<_>>(), [3, 4, 5]);
+    }
+
+    #[test]
+    fn a_ledger_is_lowered_and_never_raised() {
+        let files = files("# rule count path\nwide 5 a.rs\nwide 5 b.rs\nwide 5 c.rs\nwide 5 gone.rs\n");
+        let debts = [debt("a.rs", 6), debt("b.rs", 4), debt("c.rs", 2), debt("new.rs", 9)];
+        assert_eq!(lowered(&files, &debts), "# rule count path\nwide 5 a.rs\nwide 4 b.rs\n");
+    }
+}
