@@ -8,6 +8,7 @@ mod bench;
 mod ci;
 mod fuzz;
 mod no_std;
+mod picture;
 mod proof;
 mod prose;
 mod run;
@@ -62,6 +63,7 @@ const VERBS: [Verb; 11] = [
         run: tidy::tidy,
     },
     Verb { name: "no-std", summary: "proves that the engine pulls in no std", run: no_std::no_std },
+    Verb { name: "picture", summary: "draws the README's picture from data in bench/runs", run: picture::picture },
     Verb {
         name: "vm",
         summary: "power cuts under SQLite on ext4 in QEMU: --kills N, --seed S, --keep, --canary; also compare, reconnect, ublk",
