@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Power cuts at home: writes to an NBD volume of another machine, remembers what that machine has acknowledged,
-and verifies after a power cut that it is there. docs/testing.md tells how to go about it.
+and verifies after a power cut that it is there. docs/internals/testing.md tells how to go about it.
 
     power-cut.py write  nbd://box/data --state run.json    # then pull the plug
     power-cut.py verify nbd://box/data --state run.json    # when the machine is up again

@@ -2,13 +2,14 @@
 //! `cargo x tidy`: the rules of the house that no compiler checks.
 //!
 //! Looks at every file that git knows or would add. Rules about Rust sources are in `source` and
-//! `comments`, about what documents promise in `documents`, about dependencies' licences in `licences`.
-//! What old files still owe to young rules is in `debts`.
+//! `comments`, about what documents promise in `documents`, about their links in `links`, about
+//! dependencies' licences in `licences`. What old files still owe to young rules is in `debts`.
 
 mod comments;
 mod debts;
 mod documents;
 mod licences;
+mod links;
 mod source;
 
 use std::fmt;
@@ -75,6 +76,7 @@ pub(crate) fn tidy(args: &[String]) -> Result<(), Failed> {
     let mut findings = source::check(&files);
     findings.extend(debts::check(&files, &owed));
     findings.extend(documents::check(&files));
+    findings.extend(links::check(&files));
     findings.extend(licences::check()?);
     for finding in &findings {
         eprintln!("{finding}");

@@ -30,14 +30,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Whether a cache would help: plays a trace to a disk, and to the production engine with caches of several sizes.
 ///
-/// In virtual time, on device models that were calibrated against published measurements (docs/models.md): no data, no devices. The first half of the trace fills the
-/// cache, the second is what is measured; the processor costs nothing. docs/advise.md says what is advised and why.
+/// In virtual time, on device models that were calibrated against published measurements (docs/laboratory/models.md): no data, no devices. The first half of the trace fills the
+/// cache, the second is what is measured; the processor costs nothing. docs/decide/advise.md says what is advised and why.
 #[derive(Debug, Args)]
 pub(crate) struct Advise {
     /// The trace, as from blktrace; its format is found by content, packed or not.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// The disk that it is played to, by its name in docs/models.md.
+    /// The disk that it is played to, by its name in docs/laboratory/models.md.
     #[arg(long, value_name = "DEVICE", default_value = "wd-re-4tb", value_parser = devices())]
     origin: String,
     /// The cache device, likewise.

@@ -15,7 +15,7 @@ use crate::interrupt;
 /// A signal that comes so soon after the first belongs to the same wish.
 const SAME_STOP: Duration = Duration::from_secs(1);
 /// The longest clean stop: 30 s for what is above (`daemon::above`), and 60 s for requests, a
-/// checkpoint and the origin's flush. A unit's TimeoutStopSec must be longer (docs/operating.md).
+/// checkpoint and the origin's flush. A unit's TimeoutStopSec must be longer (docs/guide/stop.md).
 const STOP_MAX: Duration = Duration::from_secs(90);
 /// What an end at once may take to unmount and to remove sockets, if nothing hangs.
 const AT_ONCE_MAX: Duration = Duration::from_millis(1500);

@@ -2,7 +2,7 @@
 //! The log of a lane: blocks are appended to open commits in RAM, which are sealed when they are full and a place in flight is free, written, and
 //! made durable in order.
 //!
-//! Rules, each needed by recovery (docs/format.md):
+//! Rules, each needed by recovery (docs/internals/format.md):
 //! - A commit's number is given when it is sealed; its entries are judged then, so that a block
 //!   superseded in the meantime (perhaps in another stream) is written as dead.
 //! - Each header says where every stream's next commit will start, so that replay can follow the

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every structure on the cache device, and nothing else. docs/format.md describes them in prose; the
+//! Every structure on the cache device, and nothing else. docs/internals/format.md describes them in prose; the
 //! modules below read and write them.
 //!
 //! All numbers are little-endian. Each structure is one 4 KiB block with a CRC-32C over the whole
 //! block (its own field taken as zero), so that a torn or misplaced block is seen. The assumption
 //! about devices: a write of one 4 KiB block may be torn, and then the CRC tells.
-//! A change here raises [`VERSION`] and keeps the reader of the old one (docs/format.md).
+//! A change here raises [`VERSION`] and keeps the reader of the old one (docs/internals/format.md).
 
 use core::mem::{offset_of, size_of};
 

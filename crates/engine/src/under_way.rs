@@ -2,7 +2,7 @@
 //! Reads of an origin under way, and who waits for them instead of reading a block once more.
 //!
 //! Requests that aren't aligned share a block with the next one, and programs ask twice for what they miss: with 16 requests in flight a trace of an unaligned
-//! guest had 19.5 % hits instead of 25.3 while each read went to the disk by itself (`cp_vscsi`, docs/policy.md).
+//! guest had 19.5 % hits instead of 25.3 while each read went to the disk by itself (`cp_vscsi`, docs/laboratory/policy.md).
 //!
 //! Only the ends of what is missed wait: between them it is read as one, which costs a disk less than two reads around what somebody else brings. Who waits has locked the
 //! block, as has who asked first, so nobody changes it meanwhile. Neighbours of a miss aren't locked: what anybody has asked to change

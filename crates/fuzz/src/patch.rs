@@ -99,7 +99,8 @@ fn change_field(block: &mut [u8], what: u8, bytes: &mut Bytes<'_>) {
     field.copy_from_slice(&new.to_le_bytes()[..width]);
 }
 
-/// Makes the checksum of a structure fit. Each has it in its first block, as docs/format.md says.
+/// Makes the checksum of a structure fit. Each has it in its first
+/// block, as docs/internals/format.md says.
 pub(crate) fn fit_checksum(block: &mut [u8], kind: Kind) {
     let at = match kind {
         Kind::Superblock => 12,

@@ -6,7 +6,7 @@
 //! spares us being slowed as a writer; it is inherited by threads, so it is asked for before there are any.
 //! Locking keeps our pages from being swapped, perhaps to that device. Neither is possible without root (or
 //! CAP_SYS_RESOURCE and CAP_IPC_LOCK), and without them all is well until memory is short: so a refusal is logged
-//! and no more. What remains is in docs/operating.md.
+//! and no more. What remains is in docs/guide/same-machine.md.
 
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, configure_io_flusher_behavior, getrlimit};

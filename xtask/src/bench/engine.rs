@@ -3,7 +3,7 @@
 //!
 //! Instructions are callgrind's, the difference between a short run and a longer one, so that the setting up is not
 //! counted; they repeat within a percent. Times are medians; on null devices of runs of a million requests, of the
-//! thread's processor time; of several threads, by the clock, in turns with one. Of the rows with `jobs` each pair of `case` and `jobs` is there once; docs/performance.md
+//! thread's processor time; of several threads, by the clock, in turns with one. Of the rows with `jobs` each pair of `case` and `jobs` is there once; docs/laboratory/performance.md
 //! says what the fields are.
 
 use std::fmt::Write as _;

@@ -5,7 +5,7 @@ use super::{File, Finding};
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const FORMAT_SOURCE: &str = "crates/engine/src/format";
-const FORMAT_DOCUMENT: &str = "docs/format.md";
+const FORMAT_DOCUMENT: &str = "docs/internals/format.md";
 
 /// Paths of the machine that a session happens to work on; a reader of the repository hasn't got them.
 const ELSEWHERE: [&str; 4] =
@@ -88,7 +88,7 @@ fn numbered_items(text: &str, heading: &str) -> Vec<(usize, String)> {
     items
 }
 
-/// docs/format.md describes every struct that lies on the medium.
+/// docs/internals/format.md describes every struct that lies on the medium.
 fn on_media_structs(files: &[File]) -> Vec<Finding> {
     let Some(document) = files.iter().find(|file| file.path == FORMAT_DOCUMENT) else {
         return Vec::new();

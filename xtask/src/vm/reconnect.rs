@@ -121,7 +121,7 @@ impl Run<'_> {
     }
 
     fn daemon(&self) -> Judged<Daemon> {
-        // What is acknowledged is durable, so that a kill takes nothing that the guest counts on (docs/operating.md).
+        // What is acknowledged is durable, so that a kill takes nothing that the guest counts on (docs/guide/vhost-user-blk.md).
         let place = format!("unix:{SOCKET}");
         let words = ["--durability", "always", "--vhost-user-blk", &place];
         let daemon = self.flashfront.start_with(self.place, &words)?;

@@ -22,7 +22,7 @@ pub(super) mod text;
 /// Run a published comparison of caches again: its jobs on models of the caches, and on Flashfront.
 ///
 /// The rivals are models built from what is known of them, on device models that were calibrated against the bare devices of the same
-/// comparisons; each figure stands beside the published one. docs/comparing.md has the results, and what to make of them.
+/// comparisons; each figure stands beside the published one. docs/laboratory/comparing.md has the results, and what to make of them.
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
     /// The comparison.

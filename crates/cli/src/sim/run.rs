@@ -25,7 +25,7 @@ pub(super) mod text;
 /// Run a scenario, or a job file of fio: jobs on the production engine and on bare devices, in virtual time, and judge what must come of it.
 ///
 /// The devices are models that were calibrated against published measurements (`flashfront sim calibrate`); the processor costs nothing.
-/// Scenarios are in bench/scenarios; docs/scenarios.md says how to write one. The command fails if a target is missed.
+/// Scenarios are in bench/scenarios; docs/laboratory/scenarios.md says how to write one. The command fails if a target is missed.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// The scenario, a TOML file.

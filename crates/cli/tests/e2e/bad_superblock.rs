@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Superblocks that are zeroed, flipped, or from the future. There are two; one is enough.
 //!
-//! The few offsets used here are the format's (docs/format.md), written down a second time on
-//! purpose: if the code changes them, these tests see it.
+//! The few offsets used here are the format's (docs/internals/format.md), written down a second
+//! time on purpose: if the code changes them, these tests see it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

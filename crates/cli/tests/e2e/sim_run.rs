@@ -275,7 +275,12 @@ fn a_job_that_can_not_be_run_is_refused_with_file_line_and_option() {
     let place = Place::new();
     let mut table = Table::default();
     for (name, old, new, words) in [
-        ("an unknown option", "gtod_reduce=1", "gtod_reduse=1", &["line 4", "gtod_reduse", "docs/scenarios.md"][..]),
+        (
+            "an unknown option",
+            "gtod_reduce=1",
+            "gtod_reduse=1",
+            &["line 4", "gtod_reduse", "docs/laboratory/scenarios.md"][..],
+        ),
         ("lengths that are none", "bs=128k", "bssplit=4k/60:8k/50", &["line 8", "bssplit", "4k/60:64k/40"]),
         ("a size that is none", "size=16m", "size=many", &["line 5", "`size`", "`many`"]),
         ("a job that doesn't fit", "size=16m", "size=16t", &["line 6", "job `scan`", "behind the volume"]),

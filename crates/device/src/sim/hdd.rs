@@ -11,7 +11,7 @@
 //! full both sides take turns, each as many I/Os long as the drive chooses among (fewer if no more wait), a sequential reader's at least as long as the read-ahead. What was read ahead
 //! stays in the buffer when the head leaves, and is answered from there.
 //!
-//! Calibrated against a WD Re 4 TB (docs/models.md; test: `calibration`). Not modelled: several surfaces (track and
+//! Calibrated against a WD Re 4 TB (docs/laboratory/models.md; test: `calibration`). Not modelled: several surfaces (track and
 //! cylinder switches are within the skew, as sustained rates have them), reads from the write cache, more than one
 //! stream of read-ahead, remapped sectors.
 

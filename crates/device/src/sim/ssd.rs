@@ -5,7 +5,7 @@
 //! a flash unit; a write is done when it is in the buffer, which drains at the speed of programming. On a full disk
 //! programming costs more: the garbage collector moves what is still valid out of the way. How much more is taken from
 //! measurements, not from a flash translation layer: the firmware of the measured disks is unknown, and a greedy
-//! collector would be five times cheaper than what they show (docs/models.md, where the fit is).
+//! collector would be five times cheaper than what they show (the fit: docs/laboratory/models.md).
 //!
 //! Calibrated against a Samsung 850 PRO and an 840 PRO (test: `calibration`). Not modelled: discards (a full disk stays
 //! full), wear, temperature, units by address.

@@ -22,7 +22,7 @@
 //!   blocks have hits of earlier days, fifteen sixteenths copied forward would take the hand round the zone before what is new has been asked for again.
 //!
 //! The idea of a frequency gate before flash: Flashield (NSDI 2019), TinyLFU (ACM TOS 2017); ghosts by zone: ARC, 2Q. Measured beside
-//! others in docs/policy.md. Tried with half and twice (12 traces, 4 sizes, with and without a page cache), the gate's steps and height, the first share and the
+//! others in docs/laboratory/policy.md. Tried with half and twice (12 traces, 4 sizes, with and without a page cache), the gate's steps and height, the first share and the
 //! returns that open the gate moved mean hits by 0.1 points; a largest share of 50 % by -0.3, ghosts for 1 cache full instead of 1.5 by -0.3
 //! (in a throw-away simulator, the last two of an earlier form).
 

@@ -15,7 +15,7 @@
 //!
 //! That may be in vain: a burst that an LRU likes costs blocks that were gathered over a long time. What is run lags behind the gate
 //! then, and the LRU must be ahead by twice as much the next time; by half of that again when holding it open has paid, or when the LRU has had more
-//! hits than the gate by four times of what doing so in vain had cost: else one bad day would be remembered for good (measured: docs/policy.md).
+//! hits than the gate by four times of what doing so in vain had cost: else one bad day would be remembered for good (measured: docs/laboratory/policy.md).
 
 use core::ops::Range;
 

@@ -12,7 +12,7 @@ use flashfront_engine::format::{
 
 use super::reader::{Reader, checksum_of};
 
-/// What is not below is no number of a commit: see docs/format.md.
+/// What is not below is no number of a commit: see docs/internals/format.md.
 const NUMBER_MAX: u64 = 1 << 62;
 
 /// A commit header that is left, without its entries.

@@ -3,7 +3,7 @@
 //!
 //! All is asked of one volume. A `filename` under /dev/ is that volume, or a part of it if jobs name several; other files (one for each clone of a job
 //! that names none, as fio has it) lie on it one after the other. `stonewall` begins a phase. Options without effect, options that the simulation
-//! leaves out, and jobs that ask for nothing are listed, each under its name. docs/scenarios.md lists the options.
+//! leaves out, and jobs that ask for nothing are listed, each under its name. docs/laboratory/scenarios.md lists the options.
 
 mod distribution;
 mod engine;

@@ -2,7 +2,7 @@
 //! Faults at random, of the kinds that a plan allows.
 //!
 //! Each ends by itself (a number of hits, a time), so that nobody waits for ever. What the oracle is told
-//! with each is what the engine may then legitimately do; docs/testing.md has the table.
+//! with each is what the engine may then legitimately do; docs/internals/testing.md has the table.
 
 use flashfront_device::wrap::{ALWAYS_PPM, Fault, Rule};
 use flashfront_device::{Device, Rng};

@@ -11,7 +11,7 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const HDD_BYTES: u64 = 4_000 * GIB;
 const CACHE_BYTES: u64 = GIB;
-/// What docs/destage.md promises: no request waits longer than the bare disk would make it wait, and two seconds (a flush of the disk's write cache, when
+/// What docs/laboratory/destage.md promises: no request waits longer than the bare disk would make it wait, and two seconds (a flush of the disk's write cache, when
 /// direct writes are in it), ...
 const WAIT_MAX_NS: u64 = 2_000_000_000;
 /// ... and, when the dirty limit is reached, as long as the disk needs to take as many scattered blocks as are asked for at a time.

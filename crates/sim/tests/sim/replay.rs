@@ -166,7 +166,7 @@ fn sizes_and_policies_come_in_the_order_asked_for_and_don_t_disturb_each_other()
     }
 }
 
-/// What dm-cache's own code misses on the same trace (docs/policy.md): asked once for each unit of a request.
+/// What dm-cache's own code misses on the same trace (docs/laboratory/policy.md): asked once for each unit of a request.
 #[test]
 fn large_units_are_asked_for_once_a_request() {
     let sizes = [0.01, 0.05, 0.10, 0.25].map(Size::Fraction);

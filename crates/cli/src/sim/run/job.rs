@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `sim run --job`: a job file of fio as a scenario, on devices by name and beside other systems. docs/scenarios.md describes the options.
+//! `sim run --job`: a job file of fio as a scenario, on devices by name and beside other systems. docs/laboratory/scenarios.md describes the options.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub(super) struct JobArgs {
     /// In place of a scenario: a job file of fio, asked of one volume.
     #[arg(long, value_name = "FILE.fio", conflicts_with = "scenario")]
     pub(super) job: Option<PathBuf>,
-    /// The job's disk, by its name in docs/models.md.
+    /// The job's disk, by its name in docs/laboratory/models.md.
     // Here and below clap waives `requires` beside a scenario, with which --job conflicts.
     #[arg(long, value_name = "DEVICE", requires = "job", conflicts_with = "scenario", default_value = "wd-re-4tb")]
     origin: String,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A scenario's outcome as scripts read it: one JSON object. docs/scenarios.md describes it.
+//! A scenario's outcome as scripts read it: one JSON object.
+//! docs/laboratory/scenarios.md describes it.
 
 use flashfront_sim::load::{JobResult, PhaseResult};
 use flashfront_sim::scenario::{Outcome, Ran, Scenario, Verdict};

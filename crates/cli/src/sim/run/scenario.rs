@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Scenario files: TOML into what the simulator runs. docs/scenarios.md describes every key.
+//! Scenario files: TOML into what the simulator runs.
+//! docs/laboratory/scenarios.md describes every key.
 
 use std::path::Path;
 

@@ -381,7 +381,8 @@ fn instead(key: &str) -> String {
     let begins =
         |known: &&(&str, &str)| key == known.0 || key.strip_prefix(known.0).is_some_and(|it| it.starts_with('_'));
     let advice = INSTEAD.iter().find(begins).map(|known| known.1);
-    let advice = advice.unwrap_or("docs/scenarios.md lists what is; leave it out if the job is the same without");
+    let advice =
+        advice.unwrap_or("docs/laboratory/scenarios.md lists what is; leave it out if the job is the same without");
     format!("unknown here; {advice}")
 }
 

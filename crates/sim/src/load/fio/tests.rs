@@ -186,7 +186,7 @@ fn what_would_be_another_load_is_refused_with_line_and_advice() {
         ("[global]\nbs=4k\n", 0, &["no job"]),
         ("bs=4k\n[a]\nsize=1g", 1, &["`bs`", "no section"]),
         ("[a\nsize=1g", 1, &["`[a`", "[NAME]"]),
-        ("[a]\nsize=1g\niodept=4", 3, &["`iodept`", "unknown", "docs/scenarios.md"]),
+        ("[a]\nsize=1g\niodept=4", 3, &["`iodept`", "unknown", "docs/laboratory/scenarios.md"]),
         ("[a]\nsize=1g\nbssplit=4k/60:8k/50", 3, &["`bssplit`", "`4k/60:8k/50`", "4k/60:64k/40"]),
         ("include other.fio\n[a]\nsize=1g", 1, &["`include`", "into this file"]),
         ("[a]\nsize=${BYTES}", 2, &["`size`", "BYTES is not set"]),
