@@ -24,7 +24,7 @@ struct Verb {
     run: fn(&[String]) -> Result<(), run::Failed>,
 }
 
-const VERBS: [Verb; 11] = [
+const VERBS: &[Verb] = &[
     Verb {
         name: "bench",
         summary: "[PART...]: speed (in-process, nbd), threads, huge-pages, vhost-user-blk, engine, memory, recovery; --dir DIR, --json, --keep (in bench/runs)",
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     let rest: Vec<String> = args.collect();
     let Some(verb) = VERBS.iter().find(|verb| verb.name == name) else {
         eprintln!("usage: cargo x VERB\n");
-        for verb in &VERBS {
+        for verb in VERBS {
             eprintln!("  {:8} {}", verb.name, verb.summary);
         }
         let asked_for_help = ["help", "--help", "-h"].contains(&name.as_str());
