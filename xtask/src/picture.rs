@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo x picture`: draws the picture of the README from a comparison that is in the tree.
 //!
-//! The command reads what `flashfront sim compare --suite caches-2015 --csv` printed, and writes an SVG file that suits
-//! light and dark pages. Nothing is simulated here. A test holds the picture in the tree against the data.
+//! The command reads what `flashfront sim compare --suite caches-2015 --csv` printed, and writes an
+//! SVG file that suits light and dark pages. Nothing is simulated here. A test holds the picture in
+//! the tree against the data.
 
 use std::fmt::{self, Write};
 use std::fs;
@@ -55,7 +56,8 @@ struct Speed {
 struct Outcome {
     /// The speeds of each task, in the order of the systems.
     speeds: [[Speed; SYSTEMS.len()]; TASKS.len()],
-    /// How far models of the systems shown are off, of all tasks whose speed was published: the median, as a share.
+    /// How far models of the systems shown are off, of all tasks whose speed was published: the
+    /// median, as a share.
     off_by: f64,
 }
 
@@ -132,7 +134,8 @@ impl Outcome {
     }
 }
 
-/// All lines of a CSV file that have a speed: the task, the system, and the speed, which is in KiB/s there.
+/// All lines of a CSV file that have a speed: the task, the system, and the speed, which is in
+/// KiB/s there.
 fn all(csv: &str) -> impl Iterator<Item = (&str, &str, Speed)> {
     csv.lines().filter_map(|line| {
         let [_, task, system, "kbps", published, modelled] = line.split(',').collect::<Vec<_>>()[..] else {
@@ -187,7 +190,8 @@ const CAPTION: [&str; 5] = [
     "flashfront sim compare --suite caches-2015 (DATE; any machine gives the same figures).",
 ];
 
-/// Colours of Okabe and Ito, lighter ones on dark pages; the same as in reports and on the dashboard.
+/// Colours of Okabe and Ito, lighter ones on dark pages; the same as in reports and on the
+/// dashboard.
 const STYLE: &str = "
 text { font: 14px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif; fill: #1a1a1a; }
 .title { font-size: 18px; font-weight: 700; } .task, .figure { font-weight: 600; } .name { text-anchor: end; }
@@ -214,7 +218,8 @@ mod tests {
     #[test]
     fn the_title_fits() {
         let text = fs::read_to_string(root().join(DATA)).unwrap();
-        // A bold letter of 18 px is 10.7 px wide in DejaVu Sans, which is the widest of the fonts named.
+        // A bold letter of 18 px is 10.7 px wide in DejaVu Sans, which is the widest of the fonts
+        // named.
         assert!(Outcome::read(&text).unwrap().title().chars().count() as f64 * 10.7 < WIDTH - 32.0);
     }
 
