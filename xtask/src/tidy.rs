@@ -16,6 +16,7 @@ use std::fmt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::prose;
 use crate::run::{Failed, root, stdout_of};
 
 /// The file with what may still break a rule.
@@ -61,7 +62,8 @@ impl fmt::Display for Finding {
 /// Checks all rules; with `--lower` first writes down what files no longer owe.
 pub(crate) fn tidy(args: &[String]) -> Result<(), Failed> {
     let mut files = files()?;
-    let owed = comments::count(&files);
+    let mut owed = comments::count(&files);
+    owed.extend(long_sentences(&files));
     match args {
         [] => {}
         [lower] if lower == "--lower" => {
@@ -87,6 +89,21 @@ pub(crate) fn tidy(args: &[String]) -> Result<(), Failed> {
     }
     println!("tidy: {} files", files.len());
     Ok(())
+}
+
+/// How long the sentences of each document are.
+fn long_sentences(files: &[File]) -> Vec<debts::Debt> {
+    let documents = files.iter().filter(|file| prose::is_document(&file.path));
+    let lengths = documents.filter_map(|file| Some((file, prose::lengths(&file.text)?)));
+    lengths
+        .map(|(file, lengths)| debts::Debt {
+            rule: "sentences-p90",
+            path: file.path.clone(),
+            count: lengths.p90,
+            allowed: prose::LIMIT,
+            what: format!("p90 of words per sentence (`cargo x prose --long {}`)", file.path),
+        })
+        .collect()
 }
 
 /// All text files that are in git or would be added to it.

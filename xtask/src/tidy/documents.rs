@@ -7,6 +7,10 @@ const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const FORMAT_SOURCE: &str = "crates/engine/src/format";
 const FORMAT_DOCUMENT: &str = "docs/internals/format.md";
 
+/// The changelog, and the most lines that a release may have in it.
+const CHANGELOG: &str = "CHANGELOG.md";
+const RELEASE_LINES: usize = 40;
+
 /// Paths of the machine that a session happens to work on; a reader of the repository hasn't got them.
 const ELSEWHERE: [&str; 4] =
     [concat!("/wo", "rk/main"), concat!("/wo", "rk/shared"), concat!("../", "shared"), concat!(".libr", "ary/")];
@@ -14,6 +18,7 @@ const ELSEWHERE: [&str; 4] =
 pub(super) fn check(files: &[File]) -> Vec<Finding> {
     let mut findings = invariants(files);
     findings.extend(on_media_structs(files));
+    findings.extend(files.iter().filter(|file| file.path == CHANGELOG).flat_map(long_releases));
     findings.extend(files.iter().flat_map(elsewhere));
     findings
 }
@@ -23,6 +28,25 @@ fn elsewhere(file: &File) -> Vec<Finding> {
     for (number, line) in (1..).zip(file.text.lines()) {
         if let Some(path) = ELSEWHERE.into_iter().find(|path| line.contains(path)) {
             findings.push(Finding::new(&file.path, number, format!("\"{path}\" is not in the repository")));
+        }
+    }
+    findings
+}
+
+/// What users can do is told in few lines for each release. Blank lines don't count.
+fn long_releases(file: &File) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut release = (0, 0);
+    for (number, line) in (1..).zip(file.text.lines().chain(["## end"])) {
+        if line.starts_with("## ") {
+            let (heading, lines) = std::mem::replace(&mut release, (number, 0));
+            if heading > 0 && lines > RELEASE_LINES {
+                let text =
+                    format!("{lines} lines for a release, at most {RELEASE_LINES}: what users can do now, and no more");
+                findings.push(Finding::new(&file.path, heading, text));
+            }
+        } else if !line.trim().is_empty() {
+            release.1 += 1;
         }
     }
     findings
@@ -149,6 +173,14 @@ mod tests {
         let findings = on_media_structs(&files);
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert!(findings[0].text.contains("Untold"), "{findings:?}");
+    }
+
+    #[test]
+    fn a_release_has_few_lines_in_the_changelog() {
+        let release = |lines: usize| format!("## 1.0\n\n{}", "- A thing.\n".repeat(lines));
+        let text = format!("# Changelog\n{}\n{}", release(RELEASE_LINES), release(RELEASE_LINES + 1));
+        let lines: Vec<usize> = long_releases(&file(CHANGELOG, &text)).iter().map(|finding| finding.line).collect();
+        assert_eq!(lines, [RELEASE_LINES + 5]);
     }
 
     #[test]
