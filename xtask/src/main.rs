@@ -12,6 +12,8 @@ mod picture;
 mod proof;
 mod prose;
 mod run;
+mod soak;
+mod test;
 mod tidy;
 mod vm;
 
@@ -32,11 +34,11 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "ci",
-        summary: "everything CI runs once the tools are installed; --quick: what takes some minutes",
+        summary: "everything CI runs once the tools are installed; --quick: what to run between two edits; --list",
         run: ci::ci,
     },
-    Verb { name: "test", summary: "unit, property and conformance tests; not end to end", run: ci::test },
-    Verb { name: "e2e", summary: "end-to-end tests of the release binary; arguments are libtest's", run: ci::e2e },
+    Verb { name: "test", summary: "unit, property and conformance tests; not end to end", run: test::test },
+    Verb { name: "e2e", summary: "end-to-end tests of the release binary; arguments are libtest's", run: test::e2e },
     Verb {
         name: "sweep",
         summary: "a power cut at every event of every workload; --point P: one again",
@@ -51,6 +53,11 @@ const VERBS: &[Verb] = &[
         name: "fuzz",
         summary: "hostile bytes: --seconds N (20), --unguided, for each TARGET (all); TARGET INPUT...: again",
         run: fuzz::fuzz,
+    },
+    Verb {
+        name: "soak",
+        summary: "--hours N: the crash sweep, then rounds of torture, repair and guided fuzzing with fresh seeds",
+        run: soak::soak,
     },
     Verb {
         name: "prose",

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Several damages at once, on caches of many shapes: what a repair says is lost bounds what is lost.
 //!
-//! All that happens follows from a seed. A failure names the seed; `REPAIR_SEED=N` runs that one again, `REPAIR_SEEDS=N` the first N.
+//! All that happens follows from a seed. A failure names the seed; `REPAIR_SEED=N` runs that seed again.
+//! `REPAIR_SEEDS=N` runs the first N seeds, and with `REPAIR_SEED` the N seeds from there.
 
 use std::collections::BTreeSet;
 
@@ -19,10 +20,11 @@ const COPIES: u64 = 6;
 /// Tries all seeds, so that one run tells how many fail.
 pub(super) fn try_seeds() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let seeds = match number("REPAIR_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("REPAIR_SEEDS").unwrap_or(SEEDS),
+    let (first, count) = match number("REPAIR_SEED") {
+        Some(first) => (first, 1),
+        None => (0, SEEDS),
     };
+    let seeds = first..first + number("REPAIR_SEEDS").unwrap_or(count);
     let file = tempfile::NamedTempFile::new_in("/dev/shm").or_else(|_| tempfile::NamedTempFile::new()).unwrap();
     let mut failed = Vec::new();
     for seed in seeds.clone() {
