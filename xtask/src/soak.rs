@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo x soak --hours N`: the long versions of the proofs, in rounds, until the time is over.
 //!
-//! Each round is torture with fresh seeds, repair with fresh seeds, and fuzzing of every target, guided
-//! by coverage where that works. The crash sweep has no seed: it runs once, at the beginning.
-//! A finding is printed with the command that repeats it, and the rounds go on. Ctrl-C ends it at once;
-//! what the fuzzer has learned stays in `target/fuzz/corpus`.
+//! Each round is torture with fresh seeds, repair with fresh seeds, and fuzzing of every
+//! target, guided by coverage where that works. The crash sweep has no seed: it runs once, at
+//! the beginning. A finding is printed with the command that repeats it, and the rounds go on.
+//! Ctrl-C ends the soak at once; what the fuzzer has learned stays in `target/fuzz/corpus`.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo x test` and `cargo x e2e`: the tests that need nothing but cargo, and those of the release binary.
+//! `cargo x test` runs the tests that need nothing but cargo, and `cargo x e2e` those of the
+//! release binary.
 
 use crate::run::{Failed, cargo, flashfront, run};
 
@@ -7,7 +8,8 @@ use crate::run::{Failed, cargo, flashfront, run};
 /// (It leaves out programs of tests altogether, such as those of virtual time.)
 const SLOW: &str = "offline::repair::tests::";
 
-/// Runs unit, property and conformance tests. A crate whose tests fail keeps no other crate's tests from running.
+/// Runs unit, property and conformance tests. A crate whose tests fail keeps no other crate's
+/// tests from running.
 ///
 /// The end-to-end tests are not among them: they want the release binary and other programs, so
 /// crates/cli's manifest keeps them out of `cargo test`.

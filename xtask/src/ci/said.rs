@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a step's output says: which tests failed, which were skipped. It is read line by line, and not kept.
+//! What a step's output says: which tests failed, and which were skipped.
+//! The output is read line by line, and not kept.
 
 use std::collections::BTreeSet;
 

@@ -23,7 +23,7 @@ impl Track {
     }
 }
 
-/// One step: its name, its track, and the arguments of cargo.
+/// A step of CI: its name, its track, and the arguments of cargo.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
     pub(super) name: &'static str,
@@ -41,7 +41,8 @@ const CLIPPY: Step = Step {
 
 /// All steps. The cheap ones come first.
 ///
-/// The release binary is built in the second track, while the first one runs tests that wait for devices.
+/// The release binary is built in the second track, while the first runs tests that wait for
+/// devices.
 /// The end-to-end tests follow it there: they wait for daemons and clients, beside the sweep and
 /// torture, which need processors alone.
 pub(super) const STEPS: [Step; 12] = [

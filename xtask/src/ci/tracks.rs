@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs steps: those that run alone one after the other, then both tracks side by side.
 //!
-//! The first track prints as it goes. A step of the second track prints when it has ended, all at once.
+//! The first track prints as it goes. A step of the second track prints when the step has ended.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
@@ -53,7 +53,7 @@ fn run_one(step: &Step, mut print: impl FnMut(&[u8])) -> Result<Ended, Failed> {
     let mut command = cargo(step.cargo);
     command.stdin(Stdio::null()).stdout(writer.try_clone().map_err(pipe)?).stderr(writer);
     let mut child = spawn(&mut command)?;
-    // The command holds the writing end as well: the pipe ends when only the step's programs have held it.
+    // The command holds the pipe's writing end too. Without it the pipe ends with the step.
     drop(command);
     let mut said = Said::default();
     let mut reader = BufReader::new(reader);
