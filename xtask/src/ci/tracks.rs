@@ -32,7 +32,7 @@ pub(super) fn run(steps: &[Step]) -> Result<Vec<Ended>, Failed> {
 /// Runs `step` and prints each line as it comes.
 fn live(step: &Step) -> Result<Ended, Failed> {
     println!("\n== {}: cargo {}", step.name, step.cargo.join(" "));
-    run_one(step, |line| print_raw(line))
+    run_one(step, print_raw)
 }
 
 /// Runs `step`, and prints its output when it has ended.
