@@ -7,7 +7,7 @@
 //! semicolon ends none. A code span and the text of a link count as a reader sees them: the span is
 //! one word, the link's address none.
 
-/// One sentence, and where its paragraph or list item begins.
+/// A sentence, and where its paragraph or list item begins.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Sentence {
     /// From 1.
