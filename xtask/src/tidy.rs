@@ -3,13 +3,15 @@
 //!
 //! Looks at every file that git knows or would add. Rules about Rust sources are in `source` and
 //! `comments`, about what documents promise in `documents`, about their links in `links`, about
-//! dependencies' licences in `licences`. What old files still owe to young rules is in `debts`.
+//! the entries for the messages of the program in `messages`, about dependencies' licences in
+//! `licences`. What old files still owe to young rules is in `debts`.
 
 mod comments;
 mod debts;
 mod documents;
 mod licences;
 mod links;
+mod messages;
 mod source;
 
 use std::fmt;
@@ -79,6 +81,7 @@ pub(crate) fn tidy(args: &[String]) -> Result<(), Failed> {
     findings.extend(debts::check(&files, &owed));
     findings.extend(documents::check(&files));
     findings.extend(links::check(&files));
+    findings.extend(messages::check(&files));
     findings.extend(licences::check()?);
     for finding in &findings {
         eprintln!("{finding}");
