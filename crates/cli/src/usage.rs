@@ -36,7 +36,10 @@ pub(crate) fn is_wrong(error: &anyhow::Error) -> bool {
     };
     let impossible = matches!(
         error.downcast_ref::<FormatError>(),
-        Some(FormatError::Layout { error: LayoutError::Segment(_) | LayoutError::Lanes(_), .. })
+        Some(
+            FormatError::BadName(_)
+                | FormatError::Layout { error: LayoutError::Segment(_) | LayoutError::Lanes(_), .. }
+        )
     );
     let found_out = |error: &ConfigError| matches!(error, ConfigError::Read { .. } | ConfigError::Resolve { .. });
     error.is::<Usage>() || error.is::<FioError>() || impossible || config.is_some_and(|error| !found_out(error))
@@ -52,6 +55,7 @@ mod tests {
         assert!(!is_wrong(&missing.into()), "it may be there tomorrow");
         assert!(is_wrong(&Usage("--this without --that".to_owned()).into()));
         assert!(is_wrong(&ServeError::from(ConfigError::LaneThreads(0)).into()));
+        assert!(is_wrong(&FormatError::BadName("a b".to_owned()).into()));
         assert!(!is_wrong(&anyhow::anyhow!("no space left")));
     }
 }

@@ -40,6 +40,7 @@ const SPEAKERS: &[&str] = &[
     "crates/serve/src/frontend/vhost_user_blk/attached.rs",
     "crates/serve/src/frontend/vhost_user_blk/private.rs",
     "crates/serve/src/offline/format.rs",
+    "crates/serve/src/superblock.rs",
     "crates/sim/src/load/fio",
 ];
 

@@ -289,7 +289,8 @@ pub enum ServeError {
     },
     /// More RAM than there is.
     #[error(
-        "buffer_bytes and ram_front_bytes are {given} together, but this machine has {most} of RAM; choose less (160 MiB of buffers are enough for most), or fewer threads"
+        "buffer_bytes and ram_front_bytes are {given} together, but this machine has {most} of RAM; choose less (160 MiB of buffers are enough for most), or fewer threads",
+        most = most.told()
     )]
     BufferLarge {
         /// What was asked for.
@@ -368,7 +369,7 @@ fn missing_advice(error: &ServeError) -> &'static str {
             ""
         }
         _ => {
-            ". If it can't be brought back, or the origin is needed before: `flashfront serve --without-cache` serves the origin without it, and says first what may be missing"
+            "; if it can't be brought back, or the origin is needed before: `flashfront serve --without-cache` serves the origin without it, and says first what may be missing"
         }
     }
 }
