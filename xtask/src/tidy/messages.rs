@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Each message that the program can print has an entry in the book, and each entry's message can be printed.
+//! Each message that the program can print has an entry in the book, and each entry's message can
+//! be printed.
 //!
-//! `said` finds the messages in the sources, `told` the entries. What needs no entry is listed here, with the reason.
+//! `said` finds the messages in the sources, `told` the entries. What needs no entry is listed
+//! here, with the reason.
 
 mod said;
 mod told;
@@ -16,7 +18,8 @@ const PAGES: &str = "docs/trouble/messages/";
 const SOURCES: &[&str] =
     &["crates/cli/src/", "crates/device/src/", "crates/engine/src/", "crates/serve/src/", "crates/sim/src/"];
 
-/// Files that put their messages together from texts in variables. There each literal of four words is a message.
+/// Files that put their messages together from texts in variables. There each literal of four words
+/// is a message.
 const SPEAKERS: &[&str] = &[
     "crates/cli/src/check.rs",
     "crates/cli/src/destage.rs",

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The messages that a Rust source can print: errors, their contexts, and warnings.
 //!
-//! Reads tokens, not meaning: a literal is a message because of the place that it stands in. `INSIDE`, `MACROS` and
-//! `CALLS` are these places. Code of tests is left out, and so is what only a bug can print (`expect`, `assert!`).
+//! Reads tokens, not meaning: a literal is a message because of the place that it stands in.
+//! `INSIDE`, `MACROS` and `CALLS` are these places. Code of tests is left out, and so is what only
+//! a bug can print (`expect`, `assert!`).
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
@@ -52,7 +53,8 @@ const UNSAID: &[&str] = &[
     "unreachable",
 ];
 
-/// The messages of a source. With `all`, each literal of four words and more is one, wherever it stands.
+/// The messages of a source. With `all`, each literal of four words and more is one, wherever it
+/// stands.
 pub(super) fn in_source(text: &str, all: bool) -> Result<Vec<Said>, String> {
     let tokens: TokenStream = text.parse().map_err(|error| format!("is no Rust source: {error}"))?;
     let mut said = Vec::new();
@@ -160,8 +162,8 @@ fn display(tokens: &[TokenTree]) -> Option<(&Group, usize)> {
     Some((group(&tokens[body])?, body + 1))
 }
 
-/// What a closure without arguments makes, of which these are the first tokens: a literal, or `format!(...)`. Such a
-/// closure is for `with_context` and the like, and may have a name before.
+/// What a closure without arguments makes, of which these are the first tokens: a literal, or
+/// `format!(...)`. Such a closure is for `with_context` and the like, and may have a name before.
 fn made(tokens: &[TokenTree]) -> Option<Said> {
     match tokens {
         [TokenTree::Ident(name), TokenTree::Punct(_), TokenTree::Group(args), ..] if name == "format" => first(args),
@@ -209,7 +211,8 @@ fn is_sentence(text: &str) -> bool {
     text.split(' ').count() >= 4
 }
 
-/// What a string literal of Rust prints, with [`PART`] for what is filled in; None for other literals.
+/// What a string literal of Rust prints, with [`PART`] for what is filled in; None for other
+/// literals.
 fn text_of(literal: &str) -> Option<String> {
     let plain = match literal.strip_prefix('r') {
         Some(raw) => raw.trim_matches('#').strip_prefix('"')?.strip_suffix('"')?.to_owned(),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The entries of the book's part *When something fails*: which messages each one explains.
 //!
-//! An entry begins with a heading `###`. Below it are the messages, one a line: "- `text`". `…` in the text stands for
-//! what differs each time, or for words that are left out. Then come a paragraph `**Means:**` and a paragraph `**Do:**`.
+//! An entry begins with a heading `###`. Below it are the messages, one a line: "- `text`". `…` in
+//! the text stands for what differs each time, or for words that are left out. Then come a
+//! paragraph `**Means:**` and a paragraph `**Do:**`.
 
 use super::super::{File, Finding};
 use super::said::PART;
@@ -18,8 +19,9 @@ pub(super) struct Quote {
 const LETTERS_MIN: usize = 10;
 
 impl Quote {
-    /// Whether a reader who looks for the message finds this line. A quote may be longer than the message, as most
-    /// messages are printed behind what was being done, with the cause behind them. Or it may be shorter.
+    /// Whether a reader who looks for the message finds this line. A quote may be longer than the
+    /// message, as most messages are printed behind what was being done, with the cause behind
+    /// them. Or it may be shorter.
     pub(super) fn tells(&self, message: &str) -> bool {
         let letters = |text: &str| text.chars().filter(|it| it.is_alphabetic()).count();
         in_order(message, &self.text) || letters(&self.text) >= LETTERS_MIN && in_order(&self.text, message)
@@ -43,7 +45,8 @@ fn in_order(text: &str, other: &str) -> bool {
 /// The quotes of a page, and what is wrong with its entries.
 pub(super) fn on_page(page: &File) -> (Vec<Quote>, Vec<Finding>) {
     let (mut quotes, mut findings) = (Vec::new(), Vec::new());
-    // The line of the entry's heading, how many quotes it has, and whether it says what they mean and what to do.
+    // The line of the entry's heading, how many quotes it has, and whether it says what they mean
+    // and what to do.
     let mut entry: Option<(usize, usize, [bool; 2])> = None;
     let mut end = |entry: &Option<(usize, usize, [bool; 2])>| match entry {
         Some((line, 0, _)) => findings.push(Finding::new(&page.path, *line, "quote the message: a line - `message`")),
