@@ -13,7 +13,7 @@ use crate::run::{Failed, root};
 const DATA: &str = "bench/runs/2026-11-28-models/caches-2015.csv";
 const PICTURE: &str = "docs/pictures/result.svg";
 /// When the data was made.
-const DATE: &str = "2026-11-26";
+const DATE: &str = "2026-11-28";
 
 /// Draws the picture, and prints what it says.
 pub(crate) fn picture(args: &[String]) -> Result<(), Failed> {

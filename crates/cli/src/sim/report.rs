@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `--report FILE`: what was simulated as one HTML page with pictures, which needs nothing else: no network, no script.
 //!
-//! A run may take minutes, so that the page can be written is made sure of before; it is written as a whole or not at all. Only
-//! a report is ever overwritten.
+//! A run may take minutes, so that the page can be written is made sure of before; it is written as
+//! a whole or not at all. Only a report is ever overwritten.
 
 use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Read, Write};
@@ -18,6 +18,8 @@ use crate::usage::misused;
 
 mod adapted;
 mod advised;
+mod axis;
+mod canvas;
 mod chart;
 mod compared;
 mod labels;
@@ -26,6 +28,9 @@ mod page;
 mod pictures;
 mod replayed;
 mod scenario;
+mod style;
+mod table;
+mod time;
 
 pub(super) use adapted::adapted;
 pub(crate) use advised::advised;
@@ -39,7 +44,8 @@ const MARK: &str = "<!DOCTYPE html>\n<!-- flashfront report -->\n";
 /// Whether a report is wanted, and where.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Also write all of it, with pictures, to an HTML page that needs no network; a report that is there is replaced.
+    /// Also write all of it, with pictures, to an HTML page that needs no network; a report that is
+    /// there is replaced.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// And each picture of the report to an SVG file in this folder; made if it is not there.
@@ -93,7 +99,7 @@ impl Report {
         written.with_context(|| format!("--report {}", self.path.display()))?;
         file.persist(&self.path).with_context(|| format!("--report {}", self.path.display()))?;
         tracing::info!("the report is in {}", self.path.display());
-        self.pictures.as_ref().map_or(Ok(()), |pictures| pictures.write(body, &page::picture_style()))
+        self.pictures.as_ref().map_or(Ok(()), |pictures| pictures.write(body, &style::of_picture()))
     }
 
     fn refuse_what_is_no_report(&self) -> anyhow::Result<()> {

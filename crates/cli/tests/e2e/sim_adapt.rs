@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::harness::{Place, flashfront, must, output, show};
-use crate::sim_report::assert_self_contained;
+use crate::sim_report::{assert_self_contained, charts};
 
 /// Small and short: 8 MiB, of which a turnover takes some nine rounds.
 fn adapt() -> Command {
@@ -65,7 +65,7 @@ fn sim_adapt_writes_curves_and_a_report() {
         assert!(page.contains(word), "{word} is missing");
     }
     // Hits and origin reads over time, in both cases.
-    assert_eq!(page.matches("<svg ").count(), 4);
+    assert_eq!(charts(&page), 4);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::harness::{Place, flashfront, must};
 use crate::refusal::{Table, refused};
-use crate::sim_report::assert_self_contained;
+use crate::sim_report::{assert_self_contained, charts};
 
 #[test]
 fn sim_compare_puts_published_and_simulated_figures_side_by_side() {
@@ -37,7 +37,7 @@ fn sim_compare_puts_published_and_simulated_figures_side_by_side() {
     assert!(page.contains("flashfront") && page.contains("173630"), "{page}");
     let names = fs::read_dir(&pictures).expect("pictures").map(|it| it.expect("an entry").path());
     let names: Vec<_> = names.collect();
-    assert_eq!(names.len(), page.matches("<svg").count(), "{names:?}");
+    assert_eq!(names.len(), charts(&page), "{names:?}");
     for name in names {
         let picture = fs::read_to_string(&name).expect("a picture");
         assert!(picture.contains("<svg xmlns=") && picture.trim_end().ends_with("</svg>"), "{picture}");

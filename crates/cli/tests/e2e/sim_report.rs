@@ -28,13 +28,24 @@ pub(crate) fn assert_self_contained(page: &str) {
     for foreign in ["<script", "http", "src=", "@import", "url(", "<link"] {
         assert!(!page.contains(foreign), "{foreign} in the report");
     }
-    for element in ["html", "head", "body", "svg", "table", "thead", "tbody", "tr", "td", "text", "g", "div", "footer"]
-    {
+    for element in ["html", "head", "body", "svg", "table", "thead", "tbody", "tr", "td", "text", "div", "footer"] {
         let begun = page.matches(&format!("<{element} ")).count() + page.matches(&format!("<{element}>")).count();
         assert_eq!(begun, page.matches(&format!("</{element}>")).count(), "{element}");
         assert!(begun > 0, "there is no {element}");
     }
+    assert!(page.contains("prefers-color-scheme: dark"), "no dark mode");
+    assert_eq!(charts(page), page.matches("<svg class=\"for-narrow\"").count(), "a chart that no phone shows");
+    assert_eq!(
+        page.matches("<td").count(),
+        page.matches(" data-column=\"").count(),
+        "a cell that a phone does not name"
+    );
     assert!(!page.contains("NaN") && !page.contains("inf\"") && !page.contains("inf "), "a figure that is none");
+}
+
+/// Charts in a page, each of which is there for wide and for narrow windows.
+pub(crate) fn charts(page: &str) -> usize {
+    page.matches("<svg class=\"for-wide\"").count()
 }
 
 /// A disk that is full, as `| head` would be: the exit code says so, and the report is there all the same.
@@ -69,7 +80,7 @@ fn sim_replay_writes_a_report_that_needs_nothing_else() {
     }
     assert!(!page.contains("<b> & c"), "a name is no markup");
     // Hits over sizes, and hits against writes at four sizes.
-    assert_eq!(page.matches("<svg ").count(), 5);
+    assert_eq!(charts(&page), 5);
 
     // Another time, through a link, with less: it replaces the first, and leaves nothing else there.
     let link = place.file("link.html");
@@ -77,7 +88,7 @@ fn sim_replay_writes_a_report_that_needs_nothing_else() {
     must(replay(&trace, &link).args(["--cache-blocks", "100"]));
     let again = fs::read_to_string(&report).expect("the report is there");
     assert_self_contained(&again);
-    assert_eq!(again.matches("<svg ").count(), 2);
+    assert_eq!(charts(&again), 2);
     assert!(fs::symlink_metadata(&link).is_ok_and(|it| it.is_symlink()));
     assert_eq!(place.hashes().len(), 3, "the trace, the report and the link");
 }
@@ -94,6 +105,23 @@ fn sim_replay_of_several_traces_reports_their_means_and_what_was_done_before_one
     assert!(!output.status.success() && show(&output).contains("can't be opened"), "{}", show(&output));
     let page = fs::read_to_string(&report).expect("the report is there");
     assert!(page.contains("first") && !page.contains("Mean of"), "what was done is reported");
+}
+
+#[test]
+fn of_a_trace_far_down_the_folders_a_report_shows_the_ends_of_the_path() {
+    let place = Place::new();
+    let folder = place.file("a-folder-with-a-name-of-its-own/and-one-in-it/that-holds-traces");
+    fs::create_dir_all(&folder).expect("folders can be made here");
+    let trace = folder.join("some.trace");
+    fs::rename(self::trace(&place, "some.trace"), &trace).expect("within one file system");
+    let report = place.file("out.html");
+    must(&mut replay(&trace, &report));
+    let page = fs::read_to_string(&report).expect("the report is there");
+    let whole = format!("title=\"{}\"", trace.display());
+    assert!(page.contains(&whole), "{whole} is missing");
+    let heading = page.split_once("<h2").and_then(|it| it.1.split_once("</h2>")).expect("a heading").0;
+    let shown = heading.rsplit_once("\">").expect("an element").1;
+    assert!(shown.contains('…') && shown.contains("/some.trace") && shown.chars().count() < 60, "{shown}");
 }
 
 #[test]

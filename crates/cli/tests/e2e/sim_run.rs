@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::harness::{Place, flashfront, must, output, show, tool};
 use crate::refusal::{Table, refused};
-use crate::sim_report::assert_self_contained;
+use crate::sim_report::{assert_self_contained, charts};
 
 /// 16 MiB of random writes and reads of them, beside the disk; phases with names that CSV and HTML have to quote.
 const TINY: &str = r#"
@@ -110,7 +110,7 @@ fn sim_run_writes_csv_and_a_report() {
         assert!(page.contains(word), "{word} is missing");
     }
     // MB/s and what is dirty, in both phases: a second of rest is too short to destage all.
-    assert_eq!(page.matches("<svg ").count(), 4);
+    assert_eq!(charts(&page), 4);
     assert!(page.contains("stroke-dasharray"), "the origin is told from ours without colour too");
 }
 

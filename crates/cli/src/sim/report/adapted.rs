@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The report of `sim adapt`: hits over time, and how much more was read from the origin than had to be.
+//! The report of `sim adapt`: hits over time, and how much more was read from the origin than had
+//! to be.
 
 use std::fmt::{self, Write};
 
 use flashfront_sim::adapt::{Experiment, Outcome, POINTS};
 
-use super::chart::{Axis, Chart, Kind, Point, Scale, Series};
+use super::axis::{Axis, Scale};
+use super::chart::{Chart, Kind, Point, Series};
 use super::look::{self, Look, Marker, OURS, Weight};
+use super::table::Table;
 use crate::human;
 use crate::sim::adapt::text::{shown, turnover};
 
@@ -40,12 +43,12 @@ pub(in crate::sim) fn adapted(outcomes: &[Outcome], experiment: &Experiment) -> 
 /// Ours, LRU and SMQ are what it is about.
 fn look(policy: &str) -> Look {
     match policy {
-        OURS | "lru" | "smq" => look::of(policy),
+        OURS | "lru" | "smq" => look::of_policy(policy),
         _ => look::background(policy),
     }
 }
 
-const UNLIMITED: Look = Look { colour: "#000000", marker: Marker::Circle, dashes: "1.5 3", weight: Weight::Normal };
+const UNLIMITED: Look = Look { colour: "ink", marker: Marker::Circle, dashes: "1.5 3", weight: Weight::Normal };
 
 fn rounds_axis(experiment: &Experiment) -> Axis {
     let eighth = 1.0 / POINTS as f64;
@@ -61,11 +64,12 @@ fn rounds_axis(experiment: &Experiment) -> Axis {
     Axis { label: "rounds".to_owned(), scale: Scale::Log, low: eighth, high: end, ticks }
 }
 
-/// A chart over time of what `value` says of each policy at each point, and of a cache without limits.
+/// A chart over time of what `value` says of each policy at each point, and of a cache without
+/// limits.
 fn over_time(
     outcome: &Outcome,
     experiment: &Experiment,
-    title: String,
+    title: &str,
     unlimited: impl Fn(usize) -> f64,
     value: impl Fn(usize, usize) -> f64,
     axis: impl Fn(f64, f64) -> Axis,
@@ -83,17 +87,9 @@ fn over_time(
     }
     let values = series.iter().flat_map(|it| &it.points).map(|it| it.y);
     let (least, most) = values.fold((f64::MAX, f64::MIN), |(least, most), it| (least.min(it), most.max(it)));
-    let moments = outcome.reads.turnover().map(|at| (at as f64 / POINTS as f64, "turnover".to_owned()));
-    Chart {
-        title,
-        kind: Kind::Curves,
-        x: rounds_axis(experiment),
-        y: axis(least, most),
-        series,
-        levels: Vec::new(),
-        moments: moments.into_iter().collect(),
-        front: Vec::new(),
-    }
+    let moment = outcome.reads.turnover().map(|at| (at as f64 / POINTS as f64, "turnover".to_owned()));
+    let chart = Chart::new(title, Kind::Curves, (rounds_axis(experiment), axis(least, most)), series);
+    Chart { moment, ..chart }
 }
 
 /// A logarithmic axis of `label` around two values, labelled at those of `ticks` that are within.
@@ -106,7 +102,8 @@ fn log_axis(label: &str, low: f64, high: f64, ticks: &[f64], text: impl Fn(f64) 
 /// The fewest misses in percent that the picture shows.
 const MISSES_MIN: f64 = 0.2;
 
-/// Hits, but by the misses that are left: from 98 to 99 % is as far as from 80 to 90 %, as the disk has half as much to do.
+/// Hits, but by the misses that are left: from 98 to 99 % is as far as from 80 to 90 %, as the disk
+/// has half as much to do.
 fn hits_over_time(outcome: &Outcome, experiment: &Experiment) -> Chart {
     let misses = |hits: f64| ((1.0 - hits) * 100.0).max(MISSES_MIN);
     // If all fits, it misses nothing: no place on this axis.
@@ -115,7 +112,7 @@ fn hits_over_time(outcome: &Outcome, experiment: &Experiment) -> Chart {
     let mut chart = over_time(
         outcome,
         experiment,
-        "Hits over time, in each eighth of a round".to_owned(),
+        "Hits over time, in each eighth of a round",
         |point| misses(outcome.unlimited_hit_ratio(point - 1, point)),
         |nth, point| misses(outcome.hit_ratio(&outcome.rows[nth], point - 1, point)),
         |least, most| {
@@ -124,7 +121,7 @@ fn hits_over_time(outcome: &Outcome, experiment: &Experiment) -> Chart {
         },
     );
     if optimum < 1.0 {
-        chart.levels.push((misses(optimum), format!("static optimum, {:.1} %", optimum * 100.0)));
+        chart.level = Some((misses(optimum), format!("static optimum, {:.1} %", optimum * 100.0)));
     }
     chart
 }
@@ -133,7 +130,7 @@ fn reads_over_time(outcome: &Outcome, experiment: &Experiment) -> Chart {
     over_time(
         outcome,
         experiment,
-        "Blocks read from the origin for each that had to be, since the beginning".to_owned(),
+        "Blocks read from the origin for each that had to be, since the beginning",
         |_| 1.0,
         |nth, point| outcome.origin_reads_per_compulsory(&outcome.rows[nth], point),
         |least, most| {
@@ -146,42 +143,41 @@ fn reads_over_time(outcome: &Outcome, experiment: &Experiment) -> Chart {
 fn table(out: &mut String, outcome: &Outcome, experiment: &Experiment) -> fmt::Result {
     let rounds = shown(experiment.rounds);
     let (optimum, last) = (outcome.reads.static_optimum * 100.0, outcome.points());
-    write!(out, "<div class=\"wide\"><table>\n<thead><tr><th class=\"name\">policy</th><th>junk at first</th>")?;
-    rounds.iter().try_for_each(|round| write!(out, "<th>origin read / compulsory after {round}</th>"))?;
-    rounds.iter().try_for_each(|round| write!(out, "<th>hits in round {round}</th>"))?;
     let after = outcome.after_turnover();
+    let mut columns = vec!["junk at first".to_owned()];
+    columns.extend(rounds.iter().map(|round| format!("read / compulsory, {round}")));
+    columns.extend(rounds.iter().map(|round| format!("hits in round {round}")));
     if after.is_some() {
-        write!(out, "<th>hits after a turnover</th><th>points below the optimum</th>")?;
+        columns.extend(["hits after a turnover", "points below the optimum"].map(str::to_owned));
     }
-    writeln!(
-        out,
-        "<th>points below LRU in the worst turnover</th><th>in the worst round</th><th>flash writes</th></tr></thead>\n<tbody>"
-    )?;
+    columns.extend(["below LRU, worst turnover", "below LRU, worst round", "flash writes"].map(str::to_owned));
+    let mut table = Table::new(["policy"], columns);
     for row in &outcome.rows {
-        let class = if row.policy == OURS { " class=\"ours\"" } else { "" };
-        let junk = human::percent(Some(row.junk_blocks as f64 / row.cache_blocks as f64));
-        write!(out, "<tr{class}><td class=\"name\">{}</td><td>{junk}</td>", row.policy)?;
+        let mut cells = vec![row.policy.to_owned()];
+        cells.push(human::percent(Some(row.junk_blocks as f64 / row.cache_blocks as f64)));
         for round in &rounds {
             let read = outcome.origin_reads_per_compulsory(row, outcome.end_of_round(*round));
-            write!(out, "<td>{read:.2}</td>")?;
+            cells.push(format!("{read:.2}"));
         }
         for round in &rounds {
             let (from, to) = (outcome.end_of_round(round - 1), outcome.end_of_round(*round));
-            write!(out, "<td>{:.2} %</td>", outcome.hit_ratio(row, from, to) * 100.0)?;
+            cells.push(format!("{:.2} %", outcome.hit_ratio(row, from, to) * 100.0));
         }
         if let Some((from, to)) = after {
             let hits = outcome.hit_ratio(row, from, to) * 100.0;
-            write!(out, "<td>{hits:.2} %</td><td>{:.2}</td>", optimum - hits)?;
+            cells.extend([format!("{hits:.2} %"), format!("{:.2}", optimum - hits)]);
         }
         let over = outcome.worst_turnover(row).map(|below| format!("{:.2}", below * 100.0));
-        write!(out, "<td>{}</td>", over.unwrap_or("-".to_owned()))?;
         let worst = outcome.worst_round(row).map(|(round, below)| format!("{:.2} in {round}", below * 100.0));
-        write!(out, "<td>{}</td>", worst.unwrap_or("-".to_owned()))?;
-        writeln!(out, "<td>{}</td></tr>", human::blocks(row.points[last].flash_blocks_written()))?;
+        cells.extend([over, worst].map(|it| it.unwrap_or("-".to_owned())));
+        cells.push(human::blocks(row.points[last].flash_blocks_written()));
+        table.row(row.policy == OURS, cells.into_iter().map(|it| it.into()));
     }
+    out.push_str(&table.html());
     writeln!(
         out,
-        "</tbody></table></div>\n<p class=\"small\">Static optimum {optimum:.2} %, {}.</p>",
+        "<p class=\"small\"><b>read / compulsory, N</b>: blocks read from the origin for each that had to be, after N rounds. \
+         <b>below LRU</b>: points of hits. Static optimum {optimum:.2} %, {}.</p>",
         turnover(outcome)
     )
 }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The report of `advise`: what a request takes over the size of the cache, what is hit and what is written to flash, and all figures.
+//! The report of `advise`: what a request takes over the size of the cache, what is hit and what is
+//! written to flash, and all figures.
 
 use std::fmt::{self, Write};
 
 use flashfront_engine::Mode;
 use flashfront_sim::advise::{Advice, Played, Question, Trial};
 
-use super::chart::{Axis, Chart, Kind, Point, Scale, Series};
+use super::axis::{Axis, Scale, plain};
+use super::chart::{Chart, Kind, Point, Series};
 use super::look::{self, OURS};
-use super::page::escaped;
+use super::page::{escaped, path};
+use super::table::Table;
 use crate::advise::told;
 use crate::human;
 
@@ -17,7 +20,7 @@ pub(crate) fn advised(name: &str, question: &Question, advice: &Advice) -> Resul
     writeln!(
         out,
         "<p>{}: {}. Played in virtual time to a model of {} alone, and to the production engine with caches on {}; the first half fills the cache, the second is measured. The processor costs nothing.</p>",
-        escaped(name),
+        path(name),
         escaped(&told::trace(advice)),
         question.origin.name,
         question.cache.name
@@ -26,23 +29,17 @@ pub(crate) fn advised(name: &str, question: &Question, advice: &Advice) -> Resul
         writeln!(out, "<p><b>{}</b></p>", escaped(&line))?;
     }
     let chosen = advice.choice.map(|choice| (choice.cache_bytes as f64, "advised".to_owned()));
-    let chart = |title: &str, y: Axis, of: &dyn Fn(&Played) -> f64, told_as: &dyn Fn(&Played) -> String| Chart {
-        title: title.to_owned(),
-        kind: Kind::Lines,
-        x: sizes_axis(advice),
-        y,
-        series: vec![series(advice, of, told_as)],
-        levels: Vec::new(),
-        moments: chosen.clone().into_iter().collect(),
-        front: Vec::new(),
+    let chart = |title: &str, y: Axis, of: &dyn Fn(&Played) -> f64, told_as: &dyn Fn(&Played) -> String| {
+        let chart = Chart::new(title, Kind::Lines, (sizes_axis(advice), y), vec![series(advice, of, told_as)]);
+        Chart { moment: chosen.clone(), ..chart }
     };
     let alone_ms = ms(&advice.alone.played);
-    let means = advice.sizes.iter().map(|trial| ms(&trial.played)).chain([0.0, alone_ms]);
-    let times = Axis::around("mean of a request, ms", means, plain);
+    let means: Vec<f64> = advice.sizes.iter().map(|trial| ms(&trial.played)).chain([alone_ms]).collect();
+    let times = Axis::from_nothing("mean of a request, ms", &means, plain);
     let mut time = chart("What a request takes over the size of the cache", times, &ms, &|played| {
         human::latency(played.mean_ns())
     });
-    time.levels.push((alone_ms, "disk alone".to_owned()));
+    time.level = Some((alone_ms, format!("disk alone, {}", human::latency(advice.alone.played.mean_ns()))));
     out.push_str(&time.svg()?);
     if advice.survey.reads > 0 {
         let hits = |played: &Played| played.read_hit_ratio().unwrap_or(0.0) * 100.0;
@@ -51,16 +48,12 @@ pub(crate) fn advised(name: &str, question: &Question, advice: &Advice) -> Resul
         out.push_str(&chart("Blocks read that were in the cache", axis, &hits, &told).svg()?);
     }
     let gib = |played: &Played| played.traffic.cache_write_bytes as f64 / (1_u64 << 30) as f64;
-    let all = advice.sizes.iter().map(|trial| gib(&trial.played)).chain([0.0]);
-    let axis = Axis::around("written to flash, GiB", all, plain);
+    let all: Vec<f64> = advice.sizes.iter().map(|trial| gib(&trial.played)).collect();
+    let axis = Axis::from_nothing("written to flash, GiB", &all, plain);
     let told = |played: &Played| human::bytes(played.traffic.cache_write_bytes);
     out.push_str(&chart("What is written to the cache device", axis, &gib, &told).svg()?);
     table(&mut out, advice)?;
     Ok(out)
-}
-
-fn plain(value: f64) -> String {
-    format!("{}", (value * 1000.0).round() / 1000.0)
 }
 
 fn ms(played: &Played) -> f64 {
@@ -86,24 +79,22 @@ fn series(advice: &Advice, of: &dyn Fn(&Played) -> f64, told_as: &dyn Fn(&Played
     };
     Series {
         name: Mode::Writeback.name().to_owned(),
-        look: look::of(OURS),
+        look: look::of_policy(OURS),
         points: advice.sizes.iter().map(point).collect(),
     }
 }
 
 fn table(out: &mut String, advice: &Advice) -> fmt::Result {
-    write!(out, "<div class=\"wide\"><table>\n<thead><tr><th class=\"name\">cache</th><th class=\"name\">mode</th>")?;
-    told::COLUMNS.iter().try_for_each(|column| write!(out, "<th>{column}</th>"))?;
-    writeln!(out, "</tr></thead>\n<tbody>")?;
+    let mut table = Table::new(["cache", "mode"], told::COLUMNS);
     for trial in told::rows(advice) {
         let (size, mode) = told::setup(trial);
-        let class = if told::is_chosen(advice, trial) { " class=\"ours\"" } else { "" };
-        write!(out, "<tr{class}><td class=\"name\">{size}</td><td class=\"name\">{mode}</td>")?;
-        told::cells(advice, trial).iter().try_for_each(|cell| write!(out, "<td>{cell}</td>"))?;
-        writeln!(out, "</tr>")?;
+        let cells = told::cells(advice, trial);
+        let cells = [size, mode.to_owned()].into_iter().chain(cells).map(|it| it.into());
+        table.row(told::is_chosen(advice, trial), cells);
     }
+    out.push_str(&table.html());
     writeln!(
         out,
-        "</tbody></table></div>\n<p class=\"small\"><b>request</b>, <b>read</b>, <b>write</b>: from when it came to its answer, in the mean, and what all but one in a hundred take at most. <b>to flash</b>: written to the cache device. <b>late</b>: by how much the last request came later than in the trace, as at most 128 are in flight.</p>"
+        "<p class=\"small\"><b>request</b>, <b>read</b>, <b>write</b>: from when it came to its answer, in the mean, and what all but one in a hundred take at most. <b>to flash</b>: written to the cache device. <b>late</b>: by how much the last request came later than in the trace, as at most 128 are in flight.</p>"
     )
 }

@@ -1,65 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A picture with two axes, as SVG: lines over a logarithmic or linear axis, or points, with their names beside them.
+//! A chart with two axes, as SVG: lines or points, each with its name.
 //!
-//! Written by hand: of the plotting crates plotters, the best kept, draws shapes only. It has no `<title>`, which is what tells a
-//! figure when one points at it, no labels that keep out of each other's way, and legends that are unreadable with 15 lines.
+//! Each chart is drawn twice, for wide and for narrow windows, since letters of a picture that is
+//! made smaller cannot be read. It is written by hand: plotters, the best kept of the plotting
+//! crates, draws shapes only. It has no `<title>`, which tells a figure when one points at it, and
+//! its labels do not keep out of each other's way.
 
-use std::fmt::{self, Write};
+use std::fmt;
 
+use super::axis::Axis;
+use super::canvas::{Anchor, Canvas, bold_width, width, wrapped};
 use super::labels::{self, LINE_HEIGHT, Place};
 use super::look::{Look, Marker, Weight};
 use super::page::escaped;
 
-/// How an axis counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scale {
-    Linear,
-    Log,
-}
-
-/// An axis.
-#[derive(Clone, Debug)]
-pub(super) struct Axis {
-    pub(super) label: String,
-    pub(super) scale: Scale,
-    /// Its beginning, left or below, and its end. The first may be the larger one.
-    pub(super) low: f64,
-    pub(super) high: f64,
-    /// Where it is labelled, and how; a second line of text may be below.
-    pub(super) ticks: Vec<(f64, String)>,
-}
-
-impl Axis {
-    /// A linear one around all of `values`, labelled at round numbers.
-    pub(super) fn around(label: &str, values: impl Iterator<Item = f64>, text: impl Fn(f64) -> String) -> Self {
-        let (low, high) = values.fold((f64::MAX, f64::MIN), |(low, high), it| (low.min(it), high.max(it)));
-        let (low, high) = if low > high { (0.0, 1.0) } else { (low, high) };
-        let step = round_step((high - low).max(high.abs() * 0.02).max(1e-9) / 4.0);
-        let (first, last) = ((low / step).floor(), (high / step).ceil().max((low / step).floor() + 1.0));
-        let ticks = (0..=(last - first) as u64).map(|nth| (first + nth as f64) * step);
-        Self {
-            label: label.to_owned(),
-            scale: Scale::Linear,
-            low: first * step,
-            high: last * step,
-            ticks: ticks.map(|at| (at, text(at))).collect(),
-        }
-    }
-
-    /// Where a value is, from 0 to 1.
-    fn share(&self, value: f64) -> f64 {
-        match self.scale {
-            Scale::Linear => (value - self.low) / (self.high - self.low),
-            Scale::Log => (value / self.low).ln() / (self.high / self.low).ln(),
-        }
-    }
-}
-
-/// The least of 1, 2, 5, 10, 20, 50, ... that is at least `step`, or of such parts of 1.
-pub(super) fn round_step(step: f64) -> f64 {
-    let power = 10_f64.powf(step.log10().floor());
-    [1.0, 2.0, 5.0, 10.0].iter().map(|it| it * power).find(|it| *it >= step * 0.999).unwrap_or(10.0 * power)
-}
+#[cfg(test)]
+mod tests;
 
 /// One value.
 #[derive(Clone, Debug)]
@@ -81,12 +37,19 @@ pub(super) struct Series {
 /// What a chart shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Lines with a mark at each value, named at their right ends.
+    /// Lines with a mark at each value.
     Lines,
     /// Lines of many values, without marks.
     Curves,
     /// A point each, named beside it.
     Points,
+}
+
+/// The window that a chart is drawn for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Window {
+    Wide,
+    Narrow,
 }
 
 /// A picture.
@@ -97,173 +60,284 @@ pub(super) struct Chart {
     pub(super) x: Axis,
     pub(super) y: Axis,
     pub(super) series: Vec<Series>,
-    /// Values of y with a dashed line and a name.
-    pub(super) levels: Vec<(f64, String)>,
-    /// Values of x with one.
-    pub(super) moments: Vec<(f64, String)>,
+    /// A value of y with a dashed line, and its name.
+    pub(super) level: Option<(f64, String)>,
+    /// A value of x with one.
+    pub(super) moment: Option<(f64, String)>,
     /// The points beyond which there is none, as a line from left to right.
     pub(super) front: Vec<(f64, f64)>,
 }
 
-const TOP: f64 = 34.0;
-const LEFT: f64 = 58.0;
-
 impl Chart {
-    /// Width, height, and room at the right and below.
-    fn size(&self) -> (f64, f64, f64, f64) {
-        let second_line = if self.x.ticks.iter().any(|it| it.1.contains('\n')) { LINE_HEIGHT } else { 0.0 };
-        let (width, height, right) =
-            if self.kind == Kind::Points { (440.0, 350.0, 30.0) } else { (900.0, 430.0, 112.0) };
-        (width, height, right, 50.0 + second_line)
+    /// A chart of series, without any lines beside them.
+    pub(super) fn new(title: &str, kind: Kind, (x, y): (Axis, Axis), series: Vec<Series>) -> Self {
+        Self { title: title.to_owned(), kind, x, y, series, level: None, moment: None, front: Vec::new() }
+    }
+
+    /// The chart as two `svg` elements, of which a window shows the one that suits it.
+    pub(super) fn svg(&self) -> Result<String, fmt::Error> {
+        let draw = |window, class| {
+            let (canvas, size) = Drawing::of(self, window).draw()?;
+            Ok(canvas.svg(class, &self.title, size))
+        };
+        Ok(draw(Window::Wide, "for-wide")? + &draw(Window::Narrow, "for-narrow")?)
+    }
+}
+
+/// A chart for a window: where everything goes.
+struct Drawing<'a> {
+    chart: &'a Chart,
+    /// In the order in which they are drawn: below is what is wider, above what has gaps.
+    series: Vec<&'a Series>,
+    heading: Vec<String>,
+    /// Of the picture.
+    width: f64,
+    height: f64,
+    /// Of the frame with the lines.
+    left: f64,
+    top: f64,
+    right: f64,
+    bottom: f64,
+    /// Where the names of lines are listed, if that is below.
+    legend: Option<Legend>,
+}
+
+/// Names below a chart, in columns.
+struct Legend {
+    column: f64,
+    columns: usize,
+}
+
+impl Legend {
+    /// Room for a piece of the line before its name.
+    const SAMPLE: f64 = 34.0;
+
+    fn of(series: &[&Series], room: f64) -> Self {
+        let longest = series.iter().map(|it| bold_width(&it.name)).fold(0.0, f64::max);
+        let column = Self::SAMPLE + longest + 12.0;
+        Self { column, columns: ((room / column) as usize).max(1) }
+    }
+
+    fn height(&self, names: usize) -> f64 {
+        names.div_ceil(self.columns) as f64 * (LINE_HEIGHT + 3.0) + 6.0
+    }
+}
+
+const HEADING_HEIGHT: f64 = 19.0;
+
+impl<'a> Drawing<'a> {
+    fn of(chart: &'a Chart, window: Window) -> Self {
+        let mut series: Vec<&Series> = chart.series.iter().filter(|it| !it.points.is_empty()).collect();
+        if chart.kind == Kind::Points {
+            // The marks that matter most are on top, and their names choose first.
+            series.sort_by_key(|it| it.look.weight);
+        } else {
+            let gaps = |it: &&Series| !it.look.dashes.is_empty();
+            series.sort_by(|a, b| b.look.width().total_cmp(&a.look.width()).then(gaps(a).cmp(&gaps(b))));
+        }
+        let (full, plot) = match (chart.kind, window) {
+            (Kind::Points, Window::Wide) => (430.0, 260.0),
+            (_, Window::Wide) => (860.0, 320.0),
+            (_, Window::Narrow) => (336.0, 230.0),
+        };
+        let widest = |texts: &mut dyn Iterator<Item = &str>| texts.map(width).fold(0.0, f64::max);
+        let left = widest(&mut chart.y.ticks.iter().map(|it| &*it.1)).max(20.0) + 12.0;
+        let names = series.iter().map(|it| bold_width(&it.name)).fold(0.0, f64::max);
+        let last_tick = chart.x.ticks.last().map_or(0.0, |it| it.1.lines().map(width).fold(0.0, f64::max) / 2.0);
+        let right = match (chart.kind, window) {
+            (Kind::Points, _) | (_, Window::Narrow) => full - last_tick.max(14.0) - 2.0,
+            (_, Window::Wide) => full - (names + 30.0).max(last_tick + 2.0),
+        };
+        let heading = wrapped(&chart.title, full - 8.0);
+        let moment = if chart.moment.is_some() { LINE_HEIGHT } else { 0.0 };
+        let top = 6.0 + heading.len() as f64 * HEADING_HEIGHT + LINE_HEIGHT + moment + 11.0;
+        let bottom = top + plot;
+        let second_line = if chart.x.ticks.iter().any(|it| it.1.contains('\n')) { LINE_HEIGHT } else { 0.0 };
+        let below = 20.0 + second_line + LINE_HEIGHT + 8.0;
+        let is_beside = chart.kind == Kind::Points || window == Window::Wide;
+        let legend = (!is_beside).then(|| Legend::of(&series, full));
+        let height = bottom + below + legend.as_ref().map_or(0.0, |it| it.height(series.len()));
+        Self { chart, series, heading, width: full, height, left, top, right, bottom, legend }
     }
 
     fn x(&self, value: f64) -> f64 {
-        let (width, _, right, _) = self.size();
-        LEFT + self.x.share(value) * (width - LEFT - right)
+        self.left + self.chart.x.share(value) * (self.right - self.left)
     }
 
     fn y(&self, value: f64) -> f64 {
-        let (_, height, _, below) = self.size();
-        height - below - self.y.share(value) * (height - TOP - below)
+        self.bottom - self.chart.y.share(value) * (self.bottom - self.top)
     }
 
-    /// As an `svg` element.
-    pub(super) fn svg(&self) -> Result<String, fmt::Error> {
-        let (width, height, ..) = self.size();
-        let (mut out, title) = (String::new(), escaped(&self.title));
-        writeln!(
-            out,
-            "<svg viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"{title}\">"
-        )?;
-        writeln!(out, "<text class=\"heading\" x=\"{LEFT}\" y=\"18\">{title}</text>")?;
-        self.axes(&mut out)?;
-        self.guides(&mut out)?;
-        let mut series: Vec<&Series> = self.series.iter().filter(|it| !it.points.is_empty()).collect();
-        // Who is drawn last is on top.
-        series.sort_by_key(|it| it.look.weight);
-        let places = self.places(&series);
-        for (it, place) in series.into_iter().zip(places) {
-            self.draw(&mut out, it, &place)?;
+    fn draw(&self) -> Result<(Canvas, (f64, f64)), fmt::Error> {
+        let mut canvas = Canvas::default();
+        for (nth, line) in self.heading.iter().enumerate() {
+            canvas.text("heading", (4.0, 17.0 + nth as f64 * HEADING_HEIGHT), Anchor::Left, line)?;
         }
-        out.push_str("</svg>\n");
-        Ok(out)
+        self.axes(&mut canvas)?;
+        self.guides(&mut canvas)?;
+        if self.chart.kind != Kind::Points {
+            self.series.iter().try_for_each(|series| self.line(&mut canvas, series))?;
+        }
+        if self.chart.kind != Kind::Curves {
+            let mut series = self.series.clone();
+            series.sort_by_key(|it| it.look.weight);
+            series.iter().try_for_each(|series| self.marks(&mut canvas, series))?;
+        }
+        self.names(&mut canvas)?;
+        self.guide_names(&mut canvas)?;
+        Ok((canvas, (self.width, self.height)))
     }
 
-    fn axes(&self, out: &mut String) -> fmt::Result {
-        let (width, height, right, below) = self.size();
-        let (end, floor) = (width - right, height - below);
-        for (at, text) in &self.y.ticks {
-            let (y, text) = (self.y(*at), escaped(text));
-            writeln!(out, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{end}\"/>")?;
-            writeln!(out, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>", LEFT - 7.0, y + 4.0)?;
+    fn axes(&self, canvas: &mut Canvas) -> fmt::Result {
+        let Self { left, top, right, bottom, .. } = *self;
+        let mut ticks: Vec<(f64, &String)> = self.chart.y.ticks.iter().map(|(at, text)| (self.y(*at), text)).collect();
+        ticks.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut free_below = f64::MAX;
+        for (y, text) in ticks {
+            canvas.add(format_args!("<path class=\"grid\" d=\"M{left:.1} {y:.1}H{right:.1}\"/>"))?;
+            if y <= free_below {
+                free_below = y - LINE_HEIGHT;
+                canvas.text("", (left - 7.0, y + 4.0), Anchor::Right, text)?;
+            }
         }
         let mut free_from = f64::MIN;
-        for (at, text) in &self.x.ticks {
+        for (at, text) in &self.chart.x.ticks {
             let x = self.x(*at);
-            writeln!(out, "<path class=\"grid\" d=\"M{x:.1} {TOP}V{floor}\"/>")?;
-            let half = text.lines().map(labels::width).fold(0.0, f64::max) / 2.0;
-            if x - half < free_from {
+            canvas.add(format_args!("<path class=\"grid\" d=\"M{x:.1} {top:.1}V{bottom:.1}\"/>"))?;
+            let half = text.lines().map(width).fold(0.0, f64::max) / 2.0;
+            // A first label that is wider than the labels at the left begins at the edge of the
+            // picture.
+            let middle = x.max(half + 1.0);
+            if middle - half < free_from {
                 continue;
             }
-            free_from = x + half + 8.0;
+            free_from = middle + half + 8.0;
             for (nth, line) in text.lines().enumerate() {
-                let (y, line) = (floor + 17.0 + nth as f64 * LINE_HEIGHT, escaped(line));
-                let class = if nth == 0 { "" } else { " class=\"minor\"" };
-                writeln!(out, "<text{class} x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{line}</text>")?;
+                let y = bottom + 18.0 + nth as f64 * LINE_HEIGHT;
+                canvas.text(if nth == 0 { "" } else { "minor" }, (middle, y), Anchor::Middle, line)?;
             }
         }
-        writeln!(out, "<path class=\"axis\" fill=\"none\" d=\"M{LEFT} {TOP}V{floor}H{end}\"/>")?;
-        let (middle, label) = ((LEFT + end) / 2.0, escaped(&self.x.label));
-        writeln!(out, "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{label}</text>", height - 6.0)?;
-        let (middle, label) = ((TOP + floor) / 2.0, escaped(&self.y.label));
-        writeln!(out, "<text transform=\"translate(14 {middle}) rotate(-90)\" text-anchor=\"middle\">{label}</text>")
+        canvas.add(format_args!("<path class=\"axis\" d=\"M{left:.1} {top:.1}V{bottom:.1}H{right:.1}\"/>"))?;
+        let legend = self.legend.as_ref().map_or(0.0, |it| it.height(self.series.len()));
+        let middle = ((left + right) / 2.0, self.height - legend - 6.0);
+        canvas.text("minor", middle, Anchor::Middle, &self.chart.x.label)?;
+        // Above its axis, so that the letters need not be turned.
+        let above = 6.0 + self.heading.len() as f64 * HEADING_HEIGHT + 12.0;
+        canvas.text("minor", (4.0, above), Anchor::Left, &self.chart.y.label)
     }
 
-    fn guides(&self, out: &mut String) -> fmt::Result {
-        let (width, height, right, below) = self.size();
-        for (at, text) in &self.levels {
-            let (y, end, text) = (self.y(*at), width - right, escaped(text));
-            writeln!(out, "<path class=\"guide\" d=\"M{LEFT} {y:.1}H{end}\"/>")?;
-            writeln!(out, "<text class=\"minor\" x=\"{}\" y=\"{:.1}\">{text}</text>", LEFT + 6.0, y - 5.0)?;
+    /// Lines for a value of y and of x, and the front.
+    fn guides(&self, canvas: &mut Canvas) -> fmt::Result {
+        let Self { left, top, right, bottom, .. } = *self;
+        if let Some((at, _)) = &self.chart.level {
+            let y = self.y(*at);
+            canvas.add(format_args!("<path class=\"guide\" d=\"M{left:.1} {y:.1}H{right:.1}\"/>"))?;
         }
-        for (at, text) in &self.moments {
-            let (x, floor, text) = (self.x(*at), height - below, escaped(text));
-            writeln!(out, "<path class=\"guide\" d=\"M{x:.1} {TOP}V{floor}\"/>")?;
-            // Above the frame, where no line is.
-            let y = TOP - 6.0;
-            writeln!(out, "<text class=\"minor\" x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>")?;
+        if let Some((at, _)) = &self.chart.moment {
+            let x = self.x(*at);
+            canvas.add(format_args!("<path class=\"guide\" d=\"M{x:.1} {top:.1}V{bottom:.1}\"/>"))?;
         }
-        if let Some(((x, y), rest)) = self.front.split_first() {
-            write!(out, "<path class=\"front\" d=\"M{:.1} {:.1}", self.x(*x), self.y(*y))?;
-            for (x, y) in rest {
-                write!(out, "H{:.1}V{:.1}", self.x(*x), self.y(*y))?;
-            }
-            writeln!(out, "H{:.1}\"/>", width - right)?;
+        if let Some(((x, y), rest)) = self.chart.front.split_first() {
+            let steps = rest.iter().map(|(x, y)| format!("H{:.1}V{:.1}", self.x(*x), self.y(*y)));
+            let (x, y, steps) = (self.x(*x), self.y(*y), steps.collect::<String>());
+            canvas.add(format_args!("<path class=\"front\" d=\"M{x:.1} {y:.1}{steps}H{right:.1}\"/>"))?;
         }
         Ok(())
     }
 
-    /// Where the series' names go.
-    fn places(&self, series: &[&Series]) -> Vec<Place> {
-        let (width, height, right, below) = self.size();
-        if self.kind == Kind::Points {
-            let points =
-                series.iter().filter_map(|it| it.points.first().map(|at| (self.x(at.x), self.y(at.y), &*it.name)));
-            labels::around(&points.collect::<Vec<_>>(), (LEFT, TOP, width, height - below))
+    /// The names of these, over the lines.
+    fn guide_names(&self, canvas: &mut Canvas) -> fmt::Result {
+        if let Some((at, text)) = &self.chart.level {
+            let y = self.y(*at);
+            let y = if y - self.top < LINE_HEIGHT { y + LINE_HEIGHT } else { y - 5.0 };
+            canvas.text("over", (self.right - 6.0, y), Anchor::Right, text)?;
+        }
+        if let Some((at, text)) = &self.chart.moment {
+            let half = width(text) / 2.0;
+            let x = self.x(*at).clamp(half + 2.0, self.width - half - 2.0);
+            canvas.text("minor", (x, self.top - 10.0), Anchor::Middle, text)?;
+        }
+        Ok(())
+    }
+
+    fn line(&self, canvas: &mut Canvas, series: &Series) -> fmt::Result {
+        let place = |(nth, point): (usize, &Point)| {
+            format!("{}{:.1} {:.1}", if nth == 0 { 'M' } else { 'L' }, self.x(point.x), self.y(point.y))
+        };
+        let path: String = series.points.iter().enumerate().map(place).collect();
+        let (colour, stroke, name) = (series.look.colour, stroke(series.look), escaped(&series.name));
+        canvas.add(format_args!("<path class=\"line s-{colour}\"{stroke} d=\"{path}\"><title>{name}</title></path>"))
+    }
+
+    fn marks(&self, canvas: &mut Canvas, series: &Series) -> fmt::Result {
+        let (look, colour) = (series.look, series.look.colour);
+        let size = if look.weight == Weight::Ours { 5.6 } else { 4.4 };
+        series.points.iter().try_for_each(|point| {
+            let shape = shape(look.marker, self.x(point.x), self.y(point.y), size);
+            let about = escaped(&point.about);
+            canvas.add(format_args!("<path class=\"mark f-{colour}\" d=\"{shape}\"><title>{about}</title></path>"))
+        })
+    }
+
+    /// The names of all lines or points: beside them, or in a list below.
+    fn names(&self, canvas: &mut Canvas) -> fmt::Result {
+        if let Some(legend) = &self.legend {
+            return self.list(canvas, legend);
+        }
+        for (series, place) in self.series.iter().zip(self.places()) {
+            if let Some(((x1, y1), (x2, y2))) = place.leader {
+                canvas.add(format_args!("<path class=\"leader\" d=\"M{x1:.1} {y1:.1}L{x2:.1} {y2:.1}\"/>"))?;
+            }
+            canvas.text(class(series.look), (place.text.0, place.text.1 + 4.0), Anchor::Left, &series.name)?;
+        }
+        Ok(())
+    }
+
+    /// Where the names go that are beside lines or points.
+    fn places(&self) -> Vec<Place> {
+        if self.chart.kind == Kind::Points {
+            let point =
+                |it: &&'a Series| it.points.first().map(|at| (self.x(at.x), self.y(at.y), bold_width(&it.name)));
+            let points: Vec<_> = self.series.iter().filter_map(point).collect();
+            labels::around(&points, (self.left, self.top, self.width, self.bottom))
         } else {
-            let ends = series.iter().filter_map(|it| it.points.last().map(|at| (self.x(at.x), self.y(at.y))));
-            labels::beside(&ends.collect::<Vec<_>>(), width - right + 18.0, (TOP, height - below))
+            let end = |it: &&Series| it.points.last().map(|at| (self.x(at.x), self.y(at.y)));
+            let ends: Vec<_> = self.series.iter().filter_map(end).collect();
+            labels::beside(&ends, self.right + 20.0, (self.top, self.bottom))
         }
     }
 
-    fn draw(&self, out: &mut String, series: &Series, place: &Place) -> fmt::Result {
-        let (look, name) = (series.look, escaped(&series.name));
-        let colour = look.colour;
-        let width = match look.weight {
-            Weight::Ours => 3.2,
-            Weight::Normal => 1.9,
-            Weight::Background => 1.1,
-        };
-        writeln!(out, "<g class=\"series\"><title>{name}</title>")?;
-        if self.kind != Kind::Points {
-            let dashes =
-                if look.dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{}\"", look.dashes) };
-            write!(
-                out,
-                "<path class=\"line\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"{dashes} stroke-linejoin=\"round\" d=\""
-            )?;
-            for (nth, point) in series.points.iter().enumerate() {
-                let step = if nth == 0 { 'M' } else { 'L' };
-                write!(out, "{step}{:.1} {:.1}", self.x(point.x), self.y(point.y))?;
+    fn list(&self, canvas: &mut Canvas, legend: &Legend) -> fmt::Result {
+        let top = self.height - legend.height(self.series.len()) + LINE_HEIGHT;
+        for (nth, series) in self.series.iter().enumerate() {
+            let x = 4.0 + (nth % legend.columns) as f64 * legend.column;
+            let y = top + (nth / legend.columns) as f64 * (LINE_HEIGHT + 3.0);
+            let (look, colour, middle) = (series.look, series.look.colour, y - 4.0);
+            let stroke = stroke(look);
+            canvas.add(format_args!("<path class=\"sample s-{colour}\"{stroke} d=\"M{x:.1} {middle:.1}h27\"/>"))?;
+            if self.chart.kind == Kind::Lines {
+                let shape = shape(look.marker, x + 13.5, middle, 4.4);
+                canvas.add(format_args!("<path class=\"mark f-{colour}\" d=\"{shape}\"/>"))?;
             }
-            writeln!(out, "\"/>")?;
+            canvas.text(class(look), (x + Legend::SAMPLE, y), Anchor::Left, &series.name)?;
         }
-        if let Some((from, to)) = place.leader {
-            writeln!(out, "<path class=\"leader\" d=\"M{:.1} {:.1}L{:.1} {:.1}\"/>", from.0, from.1, to.0, to.1)?;
-        }
-        if self.kind != Kind::Curves {
-            for point in &series.points {
-                let shape = shape(
-                    look.marker,
-                    self.x(point.x),
-                    self.y(point.y),
-                    if look.weight == Weight::Ours { 5.6 } else { 4.2 },
-                );
-                let about = escaped(&point.about);
-                writeln!(
-                    out,
-                    "<path d=\"{shape}\" fill=\"{colour}\" stroke=\"#fff\" stroke-width=\".8\"><title>{about}</title></path>"
-                )?;
-            }
-        }
-        let class = match look.weight {
-            Weight::Ours => " class=\"ours\"",
-            Weight::Normal => "",
-            Weight::Background => " class=\"minor\"",
-        };
-        let (x, y) = place.text;
-        writeln!(out, "<text{class} x=\"{x:.1}\" y=\"{:.1}\">{name}</text></g>", y + 4.0)
+        Ok(())
     }
+}
+
+/// The class of a name.
+fn class(look: Look) -> &'static str {
+    match look.weight {
+        Weight::Ours => "ours",
+        Weight::Normal => "",
+        Weight::Background => "minor",
+    }
+}
+
+/// Width and dashes of a line, as attributes.
+fn stroke(look: Look) -> String {
+    let dashes = if look.dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{}\"", look.dashes) };
+    format!(" stroke-width=\"{}\"{dashes}", look.width())
 }
 
 /// A mark around a point, as the path of an outline.
@@ -299,37 +373,6 @@ fn shape(marker: Marker, x: f64, y: f64, r: f64) -> String {
                 (-A, -B),
                 (-B, -B),
             ])
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn axes_end_at_round_numbers() {
-        let axis = Axis::around("", [17.2, 53.4].into_iter(), |it| format!("{it:.0}"));
-        assert_eq!((axis.low, axis.high), (10.0, 60.0));
-        let texts: Vec<_> = axis.ticks.iter().map(|it| &*it.1).collect();
-        assert_eq!(texts, ["10", "20", "30", "40", "50", "60"]);
-        for value in [0.0, 1.0, 99.9] {
-            let axis = Axis::around("", [value].into_iter(), |it| it.to_string());
-            assert!(axis.low <= value && value <= axis.high && axis.low < axis.high, "{axis:?}");
-        }
-    }
-
-    #[test]
-    fn a_logarithmic_axis_gives_factors_the_same_room() {
-        let axis = Axis { label: String::new(), scale: Scale::Log, low: 10.0, high: 1000.0, ticks: Vec::new() };
-        assert!((axis.share(100.0) - 0.5).abs() < 1e-12);
-        assert_eq!((axis.share(10.0), axis.share(1000.0)), (0.0, 1.0));
-    }
-
-    #[test]
-    fn steps_are_round() {
-        for (step, round) in [(0.03, 0.05), (0.9, 1.0), (1.0, 1.0), (1.1, 2.0), (7.0, 10.0), (230.0, 500.0)] {
-            assert!((round_step(step) - round).abs() < 1e-9, "{step}: {}", round_step(step));
         }
     }
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the names of lines and points go, so that none covers another.
 
-/// Height of a line of text of 11.5 px.
-pub(super) const LINE_HEIGHT: f64 = 14.0;
+use super::canvas::{Frame, shared};
+
+/// Height of a line of text.
+pub(super) const LINE_HEIGHT: f64 = 15.5;
 
 /// Where a name goes.
 #[derive(Clone, Copy, Debug)]
@@ -13,20 +15,13 @@ pub(super) struct Place {
     pub(super) leader: Option<((f64, f64), (f64, f64))>,
 }
 
-/// Left, top, right, bottom.
-type Frame = (f64, f64, f64, f64);
-
-/// How wide a text is about: no browser is asked, so a little more than most fonts take.
-pub(super) fn width(text: &str) -> f64 {
-    text.chars().count() as f64 * 6.7
-}
-
-/// Names in a column at `x`, each as near as can be to the end of its line, in the order of the ends.
+/// Names in a column at `x`, each as near as can be to the end of its line, in the order of the
+/// ends.
 pub(super) fn beside(ends: &[(f64, f64)], x: f64, (top, bottom): (f64, f64)) -> Vec<Place> {
     let mut order: Vec<usize> = (0..ends.len()).collect();
     order.sort_by(|&a, &b| ends[a].1.total_cmp(&ends[b].1));
-    // Groups of names that touch: what their ends add up to, and how many they are. Each is centred on the mean of its ends, as far
-    // as there is room; those that would overlap become one.
+    // Groups of names that touch: what their ends add up to, and how many they are. Each is centred
+    // on the mean of its ends, as far as there is room; those that would overlap become one.
     let mut groups: Vec<(f64, usize)> = Vec::new();
     let middle = |&(sum, members): &(f64, usize)| {
         let half = members as f64 / 2.0 * LINE_HEIGHT;
@@ -56,16 +51,17 @@ pub(super) fn beside(ends: &[(f64, f64)], x: f64, (top, bottom): (f64, f64)) -> 
     places
 }
 
-/// A name beside each point, inside of the frame, on no other name and no point if that can be.
+/// A name of so many pixels beside each point, inside of the frame, on no other name and no point
+/// if that can be.
 ///
 /// Those that come last choose first, as they are the ones that matter most.
-pub(super) fn around(points: &[(f64, f64, &str)], frame: Frame) -> Vec<Place> {
+pub(super) fn around(points: &[(f64, f64, f64)], frame: Frame) -> Vec<Place> {
     let marks: Vec<Frame> = points.iter().map(|(x, y, _)| (x - 6.0, y - 6.0, x + 6.0, y + 6.0)).collect();
     let mut taken: Vec<Frame> = Vec::new();
     let mut places: Vec<Place> = Vec::with_capacity(points.len());
-    for (nth, &(x, y, name)) in points.iter().enumerate().rev() {
+    for (nth, &(x, y, wide)) in points.iter().enumerate().rev() {
         let others: Vec<Frame> = (0..points.len()).filter(|it| *it != nth).map(|it| marks[it]).collect();
-        let (wide, high) = (width(name), LINE_HEIGHT);
+        let high = LINE_HEIGHT;
         let costs = candidates().map(|(far, (dx, dy))| {
             // The middle of the text: so far off that its edge is `far` from the point.
             let (cx, cy) = (x + dx * (far + wide / 2.0), y + dy * (far + high / 2.0));
@@ -101,18 +97,12 @@ fn candidates() -> impl Iterator<Item = (f64, (f64, f64))> {
         (-1.0, -0.5),
         (-1.0, 0.5),
     ];
-    (0..10).flat_map(|ring| TOWARD.map(|toward| (7.0 + f64::from(ring) * 9.0, toward)))
-}
-
-/// The area that two have in common.
-fn shared(a: Frame, b: Frame) -> f64 {
-    let wide = (a.2.min(b.2) - a.0.max(b.0)).max(0.0);
-    let high = (a.3.min(b.3) - a.1.max(b.1)).max(0.0);
-    wide * high
+    (0..14).flat_map(|ring| TOWARD.map(|toward| (7.0 + f64::from(ring) * 9.0, toward)))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::canvas::width;
     use super::*;
 
     #[test]
@@ -133,7 +123,7 @@ mod tests {
         let points: Vec<_> = names
             .iter()
             .zip(0..)
-            .map(|(name, nth)| (200.0 + f64::from(nth % 3) * 4.0, 150.0 + f64::from(nth), *name))
+            .map(|(name, nth)| (200.0 + f64::from(nth % 3) * 4.0, 150.0 + f64::from(nth), width(name)))
             .collect();
         let places = around(&points, (0.0, 0.0, 400.0, 300.0));
         let area = |nth: usize| {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How policies are told apart in pictures: ours stands out, those that users meet have a colour, the others are grey.
-//!
-//! Colours are those of M. Okabe and K. Ito, "Color Universal Design" (2008), which people who are blind to some still
-//! tell apart; shape and dashes say the same once more.
+//! How policies and systems are told apart in pictures: ours stands out, those that users meet have
+//! a colour, the others are grey. Dashes and marks say what colours say.
 
-use flashfront_sim::policy;
+use flashfront_sim::{policy, rival};
 
-/// Whose cache this is.
+/// The name of our cache among policies and systems.
 pub(super) const OURS: &str = "flashfront";
 
 /// A point's shape.
@@ -31,6 +29,7 @@ pub(super) enum Weight {
 /// How a series looks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
+    /// A name of `style`.
     pub(super) colour: &'static str,
     pub(super) marker: Marker,
     /// As SVG has it; empty for a line without gaps.
@@ -38,51 +37,113 @@ pub(super) struct Look {
     pub(super) weight: Weight,
 }
 
-const GREY: &str = "#8a8a8a";
+impl Look {
+    /// How wide the line is, in pixels.
+    pub(super) fn width(self) -> f64 {
+        match self.weight {
+            Weight::Ours => 3.6,
+            Weight::Normal => 1.9,
+            Weight::Background => 1.2,
+        }
+    }
+}
 
-/// Of a policy.
-pub(super) fn of(policy: &str) -> Look {
-    let coloured = |colour, marker| Look { colour, marker, dashes: "", weight: Weight::Normal };
+/// The look of a policy.
+pub(super) fn of_policy(policy: &str) -> Look {
+    let coloured = |colour, marker, dashes| Look { colour, marker, dashes, weight: Weight::Normal };
     match policy {
-        OURS => Look { weight: Weight::Ours, ..coloured("#d55e00", Marker::Circle) },
-        "belady" => Look { dashes: "2 3", ..coloured("#000000", Marker::Diamond) },
-        "lru" => coloured("#0072b2", Marker::Square),
-        "s3fifo" => coloured("#009e73", Marker::Up),
-        "arc" => coloured("#cc79a7", Marker::Diamond),
-        "wtinylfu" => coloured("#e69f00", Marker::Down),
-        "smq" => coloured("#56b4e9", Marker::Square),
+        OURS => ours(),
+        "belady" => coloured("ink", Marker::Diamond, "2 3"),
+        "lru" => coloured("blue", Marker::Square, ""),
+        "s3fifo" => coloured("green", Marker::Up, "9 3"),
+        "arc" => coloured("purple", Marker::Diamond, "3 2"),
+        "wtinylfu" => coloured("orange", Marker::Down, "8 2 2 2"),
+        "smq" => coloured("sky", Marker::Square, "5 2"),
         _ => background(policy),
     }
 }
 
-/// The same, grey: for pictures that are about others.
+/// A grey look of a policy, for pictures that are about others.
 pub(super) fn background(policy: &str) -> Look {
     const MARKERS: [Marker; 6] =
         [Marker::Circle, Marker::Cross, Marker::Square, Marker::Up, Marker::Diamond, Marker::Down];
-    const DASHES: [&str; 5] = ["", "7 3", "3 2", "8 2 2 2", "1 2.5"];
+    const DASHES: [&str; 5] = ["12 3", "7 3", "3 2", "8 2 2 2", "1 2.5"];
     let nth = policy::ALL.iter().position(|spec| spec.name == policy).unwrap_or(0);
     Look {
-        colour: GREY,
+        colour: "grey",
         marker: MARKERS[nth % MARKERS.len()],
         dashes: DASHES[nth % DASHES.len()],
         weight: Weight::Background,
     }
 }
 
+/// The look of a system: our cache, a device alone, or a model of another cache.
+pub(super) fn of_system(system: &str) -> Look {
+    let line = |colour, dashes| Look { colour, marker: Marker::Circle, dashes, weight: Weight::Normal };
+    match system {
+        OURS => ours(),
+        "origin" | "hdd" => line("ink", "7 3"),
+        "cache" | "ssd" => line("grey", "2 3"),
+        "bound" => line("green", "12 2 2 2"),
+        "bcache" => line("blue", ""),
+        "bcache 4 MiB" => line("blue", "4 2"),
+        "dm-cache" | "lvmcache 4.12" => line("green", "8 2 2 2"),
+        "lvmcache 4.11" => line("purple", "8 2 2 2"),
+        "flashcache" => line("orange", "3 3"),
+        "gflash" => line("purple", "10 3"),
+        _ => {
+            const LOOKS: [(&str, &str); 10] = [
+                ("sky", ""),
+                ("sky", "3 2"),
+                ("sky", "10 3"),
+                ("orange", ""),
+                ("orange", "10 3"),
+                ("purple", ""),
+                ("purple", "3 2"),
+                ("green", ""),
+                ("green", "3 2"),
+                ("blue", "10 3"),
+            ];
+            let nth = rival::ALL.iter().position(|spec| spec.name == system).unwrap_or(0);
+            let (colour, dashes) = LOOKS[nth % LOOKS.len()];
+            line(colour, dashes)
+        }
+    }
+}
+
+fn ours() -> Look {
+    Look { colour: "vermillion", marker: Marker::Circle, dashes: "", weight: Weight::Ours }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn no_two_policies_look_the_same() {
-        for (nth, spec) in policy::ALL.iter().enumerate() {
-            let this = of(spec.name);
-            for other in &policy::ALL[..nth] {
-                let that = of(other.name);
+    #[track_caller]
+    fn differ(looks: &[(&str, Look)]) {
+        for (nth, (name, this)) in looks.iter().enumerate() {
+            for (other, that) in &looks[..nth] {
                 let same = (this.colour, this.marker, this.dashes) == (that.colour, that.marker, that.dashes);
-                assert!(!same, "{} and {}", spec.name, other.name);
+                assert!(!same, "{name} and {other}");
             }
         }
+    }
+
+    #[test]
+    fn no_two_policies_look_the_same() {
+        let looks: Vec<_> = policy::ALL.iter().map(|spec| (spec.name, of_policy(spec.name))).collect();
+        differ(&looks);
         assert!(policy::by_name(OURS).is_some());
+    }
+
+    #[test]
+    fn no_two_systems_of_a_picture_look_the_same() {
+        let mut looks: Vec<_> = rival::ALL.iter().map(|spec| (spec.name, of_system(spec.name))).collect();
+        looks.extend([OURS, "hdd", "ssd", "bound"].map(|name| (name, of_system(name))));
+        differ(&looks);
+        for suite in flashfront_sim::compare::ALL {
+            let systems: Vec<_> = suite.systems.iter().map(|it| (it.name, of_system(it.name))).collect();
+            differ(&systems);
+        }
     }
 }

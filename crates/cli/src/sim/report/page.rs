@@ -1,52 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The frame of a report: how it looks, and how it was made.
+//! The frame of a report: its head, its title, how it was made; and texts as HTML has them.
 
 use std::path::Path;
 
-/// Dark on white, also for who prefers it dark: the colours of the lines are chosen for white, and it can be printed.
-const STYLE: &str = "
-:root { color-scheme: light; }
-body { background: #fff; color: #1a1a1a; font: 15px/1.5 system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif;
-  max-width: 920px; margin: 2em auto; padding: 0 1em; }
-h1 { font-size: 1.7em; margin: 0 0 .3em; } h2 { font-size: 1.25em; margin: 2.2em 0 .3em; overflow-wrap: anywhere; }
-h3 { font-size: 1.02em; margin: 1.4em 0 .2em; }
-p { margin: .5em 0; } .small { color: #444; font-size: .87em; }
-code { font: .9em ui-monospace, 'DejaVu Sans Mono', monospace; overflow-wrap: anywhere; }
-a { color: #0b5394; }
-.panels { display: flex; flex-wrap: wrap; gap: 12px 20px; }
-svg { display: block; max-width: 100%; height: auto; }
-svg text { font: 11.5px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif; fill: #1a1a1a; }
-svg .heading { font-size: 13.5px; font-weight: 600; } svg .minor { fill: #555; } svg .ours { font-weight: 700; }
-svg .grid { stroke: #e4e4e4; } svg .axis { stroke: #777; } svg .leader { stroke: #aaa; stroke-width: .8; }
-svg .front { stroke: #dcdcdc; stroke-width: 4; fill: none; stroke-linejoin: round; }
-svg .guide { stroke: #555; stroke-dasharray: 6 4; }
-svg .series:hover .line { stroke-width: 4.5; } svg .series:hover text { font-weight: 700; }
-table { border-collapse: collapse; font-size: .84em; font-variant-numeric: tabular-nums; margin: .8em 0; }
-th, td { padding: .14em .6em; text-align: right; white-space: nowrap; }
-th { font-weight: 600; vertical-align: bottom; white-space: normal; } thead th { border-bottom: 2px solid #777; }
-.name { text-align: left; } tbody { border-bottom: 1px solid #bbb; } tr.ours td { background: #fdeee2; font-weight: 600; }
-td.best { text-decoration: underline; text-decoration-thickness: 2px; text-underline-offset: 3px; }
-.wide { overflow-x: auto; }
-footer { margin-top: 3em; border-top: 1px solid #bbb; padding-top: .6em; }
-@media print { body { margin: 0; } .panels, table, svg { break-inside: avoid; } }
-";
-
-/// What of the style is for pictures, for one that stands alone.
-pub(super) fn picture_style() -> String {
-    let rules = STYLE.split_inclusive('}').filter(|rule| rule.trim_start().starts_with("svg ."));
-    let rules = rules.chain(STYLE.split_inclusive('}').filter(|rule| rule.trim_start().starts_with("svg text")));
-    rules.map(|rule| rule.trim_start().trim_start_matches("svg ").to_owned() + "\n").collect()
-}
+use super::style;
 
 /// A whole page around `body`.
 pub(super) fn page(mark: &str, title: &str, body: &str) -> String {
     let title = escaped(title);
+    let style = style::of_page();
     let version = env!("CARGO_PKG_VERSION");
     let made_by = escaped(&command_line(std::env::args_os().map(|arg| arg.to_string_lossy().into_owned())));
     format!(
         "{mark}<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{body}\
+         <title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{body}\
          <footer class=\"small\">\n<p>flashfront {version}: <code>{made_by}</code></p>\n</footer>\n</body>\n</html>\n"
     )
 }
@@ -54,6 +22,35 @@ pub(super) fn page(mark: &str, title: &str, body: &str) -> String {
 /// A text that means itself in HTML, inside of elements and of attributes in double quotes.
 pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// The most letters of a file's name in a heading.
+const NAME_MAX: usize = 44;
+
+/// A path as an element: a long one without its middle, whole when one points at it.
+pub(super) fn path(path: &str) -> String {
+    let short = without_middle(path, NAME_MAX);
+    if short == path { escaped(path) } else { format!("<span title=\"{}\">{}</span>", escaped(path), escaped(&short)) }
+}
+
+/// A path of at most so many letters: what is left out is in the middle, and folders are left out
+/// as a whole if that will do.
+fn without_middle(path: &str, most: usize) -> String {
+    let letters: Vec<char> = path.chars().collect();
+    if letters.len() <= most {
+        return path.to_owned();
+    }
+    let room = most - 2;
+    let name: Vec<char> = letters.rsplit(|it| *it == '/').next().unwrap_or_default().to_vec();
+    // The first folder, and as many of the last ones as there is room for.
+    let first = letters.iter().skip(1).position(|it| *it == '/').map_or(0, |at| at + 1);
+    if first > 0 && first + name.len() < room {
+        let cut = |from: &usize| letters[*from] == '/' && letters.len() - from <= room - first;
+        let from = (first..letters.len()).find(cut).unwrap_or(letters.len() - name.len() - 1);
+        return letters[..first].iter().chain(&['/', '…']).chain(&letters[from..]).collect();
+    }
+    let (head, tail) = (room / 2, room - room / 2);
+    letters[..head].iter().chain(&['…']).chain(&letters[letters.len() - tail..]).collect()
 }
 
 /// How the program was called, so that a shell understands it; the program itself without its path.
@@ -76,6 +73,22 @@ mod tests {
     fn a_shell_understands_the_command_line() {
         let words = ["/usr/bin/flashfront", "sim", "my trace", "it's", "", "--x=0.1,2"].map(str::to_owned);
         assert_eq!(command_line(words.into_iter()), r"flashfront sim 'my trace' 'it'\''s' '' --x=0.1,2");
+    }
+
+    #[test]
+    fn of_a_long_path_the_middle_is_left_out() {
+        for (path, short) in [
+            ("traces/a.trace", "traces/a.trace"),
+            ("/srv/a/long/way/down/to/where/traces/are/a.trace", "/srv/…/down/to/where/traces/are/a.trace"),
+            ("/srv/a/long/way/a-name-that-is-long.trace", "/srv/…/way/a-name-that-is-long.trace"),
+            ("a-name-that-is-much-too-long-by-itself-for-that.trace", "a-name-that-is-much…self-for-that.trace"),
+        ] {
+            let found = without_middle(path, 40);
+            assert!(found.chars().count() <= 40, "{found}");
+            assert_eq!(found, short);
+        }
+        let long = "/srv/<a>/long/way/down/to/where/traces/are/kept/for/ever/a.trace";
+        assert!(super::path(long).starts_with("<span title=\"/srv/&lt;a&gt;/long"), "{}", super::path(long));
     }
 
     #[test]

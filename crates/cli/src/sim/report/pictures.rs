@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--pictures FOLDER`: each picture of a report as an SVG file of its own, for a talk or a page of one's own.
+//! `--pictures FOLDER`: writes each chart of a report, as it is in a wide window, to an SVG file of its own.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -18,8 +18,9 @@ pub(super) struct Pictures {
 }
 
 impl Pictures {
-    /// Makes the folder, if it isn't there; refuses one with files of others that may have to give way. What pictures there will be is not known
-    /// before all is simulated, but how they are called.
+    /// Makes the folder, if it isn't there; refuses one with files of others that may have to give
+    /// way. What pictures there will be is not known before all is simulated, but how they are
+    /// called.
     pub(super) fn at(folder: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("--pictures {}", folder.display()))?;
         let about = || format!("--pictures {}", folder.display());
@@ -70,12 +71,13 @@ fn refuse_what_is_no_picture(path: &Path) -> anyhow::Result<()> {
 /// Names and texts: numbered as they come, and called after what they show.
 fn pictures(body: &str, style: &str) -> Vec<(String, String)> {
     let all = body.split("<svg ").skip(1).filter_map(|rest| rest.split_once("</svg>"));
+    let all = all.filter(|(svg, _)| svg.starts_with("class=\"for-wide\""));
     let picture = |(nth, (svg, _)): (usize, (&str, &str))| {
         let label = svg.split_once("aria-label=\"").and_then(|(_, rest)| rest.split_once('"')).map_or("", |it| it.0);
         let (open, content) = svg.split_once('>').unwrap_or((svg, ""));
         let text = format!(
             "{MARK}<svg xmlns=\"http://www.w3.org/2000/svg\" {open}>\n<style>{style}</style>\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>{content}</svg>\n"
+             <rect class=\"ground\" width=\"100%\" height=\"100%\"/>{content}</svg>\n"
         );
         (format!("{:02}-{}.svg", nth + 1, slug(label)), text)
     };
@@ -93,7 +95,9 @@ mod tests {
 
     #[test]
     fn each_picture_is_whole_and_has_a_name() {
-        let body = "<p>a</p><svg width=\"9\" aria-label=\"Dirty, MB\"><text>x</text></svg>b<svg aria-label=\"\"></svg>";
+        let wide = "<p>a</p><svg class=\"for-wide\" width=\"9\" aria-label=\"Dirty, MB\"><text>x</text></svg>b";
+        let body = format!("{wide}<svg class=\"for-narrow\"></svg><svg class=\"for-wide\" aria-label=\"\"></svg>");
+        let body = &body;
         let found = pictures(body, "text {}");
         let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["01-dirty-mb.svg", "02-.svg"]);
@@ -101,7 +105,8 @@ mod tests {
         let text = &found[0].1;
         assert!(text.starts_with(MARK) && text.ends_with("<text>x</text></svg>\n"), "{text}");
         assert!(
-            text.contains("xmlns=\"http://www.w3.org/2000/svg\" width=\"9\"") && text.contains("text {}"),
+            text.contains("xmlns=\"http://www.w3.org/2000/svg\" class=\"for-wide\" width=\"9\"")
+                && text.contains("text {}"),
             "{text}"
         );
     }

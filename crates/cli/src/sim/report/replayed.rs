@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The report of `sim replay`: for each trace what each policy hit, at what cost, in pictures and in figures.
+//! The report of `sim replay`: for each trace what each policy hit, at what cost, in pictures and
+//! in figures.
 
 use std::fmt::{self, Write};
 
 use flashfront_engine::BLOCK_BYTES;
 use flashfront_sim::replay::{Replayed, Row, Size, Totals};
 
-use super::chart::{Axis, Chart, Kind, Point, Scale, Series, round_step};
+use super::axis::{Axis, Scale, round_step};
+use super::chart::{Chart, Kind, Point, Series};
 use super::look::{self, OURS};
-use super::page::escaped;
+use super::page::{escaped, path};
+use super::table::{Cell, Table};
 use crate::human;
 use crate::trace::told::how;
 
@@ -26,13 +29,13 @@ pub(in crate::sim) fn replayed(traces: &[(String, Replayed)]) -> Result<String, 
     if traces.len() > 1 {
         writeln!(out, "<p>")?;
         for (nth, (name, _)) in traces.iter().enumerate() {
-            writeln!(out, "<a href=\"#trace-{nth}\">{}</a><br>", escaped(name))?;
+            writeln!(out, "<a href=\"#trace-{nth}\">{}</a><br>", path(name))?;
         }
         writeln!(out, "</p>")?;
         means(&mut out, traces)?;
     }
     for (nth, (name, replayed)) in traces.iter().enumerate() {
-        writeln!(out, "<h2 id=\"trace-{nth}\">{}</h2>", escaped(name))?;
+        writeln!(out, "<h2 id=\"trace-{nth}\">{}</h2>", path(name))?;
         about(&mut out, replayed)?;
         let sizes = sizes(replayed);
         out.push_str(&hits_over_sizes(&sizes).svg()?);
@@ -49,7 +52,7 @@ pub(in crate::sim) fn replayed(traces: &[(String, Replayed)]) -> Result<String, 
         if sizes.len() > PANELS_MAX {
             writeln!(out, "<p class=\"small\">{PANELS_MAX} of the {} sizes; all are in the table.</p>", sizes.len())?;
         }
-        table(&mut out, &sizes)?;
+        table(&mut out, &sizes);
     }
     Ok(out)
 }
@@ -138,32 +141,26 @@ fn hits_over_sizes(sizes: &[AtSize<'_>]) -> Chart {
             let point = Point { x: size.blocks as f64, y: row.totals.hit_ratio() * 100.0, about };
             match series.iter_mut().find(|it| it.name == row.policy) {
                 Some(it) => it.points.push(point),
-                None => {
-                    series.push(Series { name: row.policy.to_owned(), look: look::of(row.policy), points: vec![point] })
-                }
+                None => series.push(Series {
+                    name: row.policy.to_owned(),
+                    look: look::of_policy(row.policy),
+                    points: vec![point],
+                }),
             }
         }
     }
     let ends = sizes.iter().map(|it| it.blocks as f64);
     let (low, high) = ends.fold((f64::MAX, f64::MIN), |(low, high), it| (low.min(it), high.max(it)));
     let hits = sizes.iter().flat_map(|it| &it.rows).map(|row| row.totals.hit_ratio() * 100.0);
-    Chart {
-        title: "Hits over the size of the cache".to_owned(),
-        kind: Kind::Lines,
-        x: Axis {
-            label: "size of the cache".to_owned(),
-            scale: Scale::Log,
-            // Some room, so that marks don't lie on the axis.
-            low: low / 1.15,
-            high: high * 1.05,
-            ticks: sizes.iter().map(|it| (it.blocks as f64, it.name.clone())).collect(),
-        },
-        y: Axis::around("hits", hits, percents),
-        series,
-        levels: Vec::new(),
-        moments: Vec::new(),
-        front: Vec::new(),
-    }
+    let x = Axis {
+        label: "size of the cache".to_owned(),
+        scale: Scale::Log,
+        // Some room, so that marks don't lie on the axis.
+        low: low / 1.15,
+        high: high * 1.05,
+        ticks: sizes.iter().map(|it| (it.blocks as f64, it.name.clone())).collect(),
+    };
+    Chart::new("Hits over the size of the cache", Kind::Lines, (x, Axis::around("hits", hits, percents)), series)
 }
 
 /// What a policy reaches, and at what cost.
@@ -188,12 +185,10 @@ fn hits_against_writes(title: String, spots: Vec<Spot<'_>>, writes: fn(f64) -> A
     let y = Axis::around("hits", spots.iter().map(|it| it.hits), percents);
     let series = spots.into_iter().map(|it| Series {
         name: it.policy.to_owned(),
-        look: look::of(it.policy),
+        look: look::of_policy(it.policy),
         points: vec![Point { x: it.writes, y: it.hits, about: it.about }],
     });
-    let series = series.collect();
-    let nothing = Vec::new;
-    Chart { title, kind: Kind::Points, x: writes(most), y, series, levels: nothing(), moments: nothing(), front }
+    Chart { front, ..Chart::new(&title, Kind::Points, (writes(most), y), series.collect()) }
 }
 
 /// Those of the points (cost, gain) that no other beats in both, by cost.
@@ -233,42 +228,37 @@ fn spread<T>(all: &[T]) -> impl Iterator<Item = &T> {
 const COLUMNS: [&str; 8] =
     ["hits", "read hits", "flash writes", "fills", "absorbed", "reinserted", "origin read", "origin write"];
 
-fn table(out: &mut String, sizes: &[AtSize<'_>]) -> fmt::Result {
-    write!(out, "<div class=\"wide\"><table>\n<thead><tr><th class=\"name\">cache</th><th class=\"name\">policy</th>")?;
-    for column in COLUMNS {
-        write!(out, "<th>{column}</th>")?;
-    }
-    writeln!(out, "</tr></thead>")?;
+fn table(out: &mut String, sizes: &[AtSize<'_>]) {
+    let mut table = Table::new(["cache", "policy"], COLUMNS);
     for size in sizes {
         let competing = size.rows.iter().filter(|row| row.policy != "belady");
         let most = competing.map(|row| row.totals.hits).max().unwrap_or(0);
-        writeln!(out, "<tbody>")?;
+        table.group();
         for (nth, row) in size.rows.iter().enumerate() {
             let totals = &row.totals;
-            let name = if nth == 0 { escaped(&size.name).replace('\n', ", ") } else { String::new() };
-            let class = if row.policy == OURS { " class=\"ours\"" } else { "" };
-            let best = if totals.hits == most && row.policy != "belady" { " class=\"best\"" } else { "" };
-            write!(out, "<tr{class}><td class=\"name\">{name}</td><td class=\"name\">{}</td>", row.policy)?;
-            write!(out, "<td{best}>{}</td>", human::percent(Some(totals.hit_ratio())))?;
-            write!(out, "<td>{}</td>", human::percent((totals.reads > 0).then(|| totals.read_hit_ratio())))?;
-            for blocks in [
+            let name = if nth == 0 { size.name.replace('\n', ", ") } else { String::new() };
+            let hits = Cell::from(human::percent(Some(totals.hit_ratio())));
+            let hits = if totals.hits == most && row.policy != "belady" { hits.marked() } else { hits };
+            let read_hits = human::percent((totals.reads > 0).then(|| totals.read_hit_ratio()));
+            let blocks = [
                 totals.flash_blocks_written(),
                 totals.fill_blocks,
                 totals.absorbed_blocks,
                 totals.reinserted_blocks,
                 totals.origin_read_blocks,
                 totals.origin_write_blocks,
-            ] {
-                write!(out, "<td title=\"{} blocks\">{}</td>", human::count(blocks), human::blocks(blocks))?;
-            }
-            writeln!(out, "</tr>")?;
+            ];
+            let blocks = blocks.map(|count| Cell::from(human::blocks(count)).titled(&human::counted(count, "block")));
+            let cells = [name.into(), row.policy.into(), hits, read_hits.into()];
+            table.row(row.policy == OURS, cells.into_iter().chain(blocks));
         }
-        writeln!(out, "</tbody>")?;
     }
-    writeln!(out, "</table></div>\n<p class=\"small\">Underlined: the most hits at that size.</p>")
+    out.push_str(&table.html());
+    out.push_str("<p class=\"small\">Underlined: the most hits at that size.</p>\n");
 }
 
-/// What the policies did on average over the traces, each counting alike: the rows of all are in the same order.
+/// What the policies did on average over the traces, each counting alike: the rows of all are in
+/// the same order.
 fn means(out: &mut String, traces: &[(String, Replayed)]) -> fmt::Result {
     let rows = &traces[0].1.rows;
     let mut sizes: Vec<Size> = Vec::new();
@@ -308,20 +298,12 @@ fn means(out: &mut String, traces: &[(String, Replayed)]) -> fmt::Result {
         out.push_str(&chart.svg()?);
     }
     writeln!(out, "</div>")?;
-    write!(out, "<div class=\"wide\"><table>\n<thead><tr><th class=\"name\">policy</th>")?;
-    for size in &sizes {
-        write!(out, "<th>{}</th>", name(size))?;
+    let mut table = Table::new(["policy"], sizes.iter().map(name));
+    for (policy, figures) in cells {
+        table.row(policy == OURS, [policy.to_owned()].into_iter().chain(figures).map(Cell::from));
     }
-    writeln!(out, "</tr></thead>\n<tbody>")?;
-    for (policy, cells) in cells {
-        let class = if policy == OURS { " class=\"ours\"" } else { "" };
-        write!(out, "<tr{class}><td class=\"name\">{policy}</td>")?;
-        for cell in cells {
-            write!(out, "<td>{cell}</td>")?;
-        }
-        writeln!(out, "</tr>")?;
-    }
-    writeln!(out, "</tbody></table></div>\n<p class=\"small\">Hits / blocks written to flash per access.</p>")
+    out.push_str(&table.html());
+    writeln!(out, "<p class=\"small\">Hits / blocks written to flash per access.</p>")
 }
 
 #[cfg(test)]

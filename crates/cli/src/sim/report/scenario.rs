@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The report of `sim run`: what must come of the scenario and what did, and each phase over time, ours beside the others.
+//! The report of `sim run`: what must come of the scenario and what did, and each phase over time,
+//! ours beside the others.
 
 use std::fmt::{self, Write};
 
 use flashfront_sim::load::PhaseResult;
-use flashfront_sim::rival;
 use flashfront_sim::scenario::{Outcome, Scenario};
 
-use super::chart::{Axis, Chart, Kind, Point, Scale, Series};
-use super::look::{self, Look, Marker, OURS, Weight};
+use super::axis::{Axis, plain};
+use super::chart::{Chart, Kind};
+use super::look::OURS;
 use super::page::escaped;
+use super::table::{Cell, Table};
+use super::time::{Course, Time, size_axis};
 use crate::human;
-use crate::sim::run::steps::{Step, steps};
 use crate::sim::run::text::{bound, latency, per_s};
 
 /// A scenario and its outcome.
 pub(in crate::sim) fn ran(scenario: &Scenario, outcome: &Outcome) -> Result<String, fmt::Error> {
     let mut out = format!("<p>{}.</p>\n", escaped(scenario.summary.trim_end_matches('.')));
     out.push_str(ABOUT);
-    targets(&mut out, outcome)?;
+    targets(&mut out, outcome);
     for (nth, phase) in scenario.phases.iter().enumerate() {
         let ran = outcome.systems.iter().filter_map(|ran| Some((ran.system, ran.phases[nth].as_ref()?)));
         let ran: Vec<(&str, &PhaseResult)> = ran.collect();
@@ -31,8 +33,8 @@ pub(in crate::sim) fn ran(scenario: &Scenario, outcome: &Outcome) -> Result<Stri
         if let Some(chart) = ran.iter().find(|it| it.0 == OURS).and_then(|it| dirty(it.1)) {
             out.push_str(&chart.svg()?);
         }
-        jobs(&mut out, &ran)?;
-        traffic(&mut out, &ran)?;
+        jobs(&mut out, &ran);
+        traffic(&mut out, &ran);
     }
     Ok(out)
 }
@@ -46,186 +48,52 @@ fn is_bare(system: &str) -> bool {
     matches!(system, "origin" | "cache" | "bound" | "hdd" | "ssd")
 }
 
-/// Shape and dashes say what colours say.
-fn look(system: &str) -> Look {
-    let line = |colour, dashes| Look { colour, marker: Marker::Circle, dashes, weight: Weight::Normal };
-    match system {
-        OURS => look::of(OURS),
-        "origin" | "hdd" => line("#000000", "7 3"),
-        "cache" | "ssd" => line("#0072b2", "2 3"),
-        "bound" => line("#009e73", "8 2 2 2"),
-        _ => {
-            const LOOKS: [(&str, &str); 10] = [
-                ("#0072b2", ""),
-                ("#009e73", "8 2 2 2"),
-                ("#cc79a7", "10 3"),
-                ("#e69f00", "1 2.5"),
-                ("#56b4e9", "3 2"),
-                ("#0072b2", "4 2"),
-                ("#009e73", ""),
-                ("#cc79a7", "3 2"),
-                ("#e69f00", "10 3"),
-                ("#56b4e9", ""),
-            ];
-            let nth = rival::ALL.iter().position(|spec| spec.name == system).unwrap_or(0);
-            let (colour, dashes) = LOOKS[nth % LOOKS.len()];
-            line(colour, dashes)
-        }
-    }
-}
-
-fn targets(out: &mut String, outcome: &Outcome) -> fmt::Result {
+fn targets(out: &mut String, outcome: &Outcome) {
     if outcome.verdicts.is_empty() {
-        return Ok(());
+        return;
     }
-    writeln!(
-        out,
-        "<div class=\"wide\"><table>\n<thead><tr><th class=\"name\">target</th><th>measured</th><th>target</th><th class=\"name\"></th></tr></thead>\n<tbody>"
-    )?;
+    let mut table = Table::new(["target"], ["measured", "wanted", "verdict"]);
     for verdict in &outcome.verdicts {
         let measured = verdict.measured.map_or_else(|| "not measured".to_owned(), |it| format!("{it:.3}"));
-        let holds = if verdict.holds { "holds" } else { "<b>MISSED</b>" };
-        let (name, target) = (escaped(&verdict.name), escaped(&bound(verdict.target)));
-        writeln!(
-            out,
-            "<tr><td class=\"name\">{name}</td><td>{measured}</td><td>{target}</td><td class=\"name\">{holds}</td></tr>"
-        )?;
+        let holds = if verdict.holds { Cell::text("holds") } else { Cell::text("MISSED").marked() };
+        table.row(false, [(&verdict.name).into(), measured.into(), bound(verdict.target).into(), holds]);
     }
-    writeln!(out, "</tbody></table></div>")
-}
-
-/// A unit of time that suits so many seconds, and how many of them it has.
-pub(super) fn unit_of(end_s: f64) -> (&'static str, f64) {
-    match end_s {
-        7200.0.. => ("h", 3600.0),
-        180.0.. => ("min", 60.0),
-        1.0.. => ("s", 1.0),
-        _ => ("ms", 1e-3),
-    }
-}
-
-/// From the beginning of a phase to its end, in the unit that suits it.
-pub(super) fn time_axis(end_s: f64) -> Axis {
-    let (unit, second) = unit_of(end_s);
-    let round = |value: f64| ((value * 1000.0).round() / 1000.0).to_string();
-    let axis = Axis::around(&format!("time, {unit}"), [0.0, end_s / second].into_iter(), round);
-    // To the end and not beyond, where nothing is.
-    let end = (end_s / second).max(1e-9);
-    let ticks = axis.ticks.into_iter().filter(|it| it.0 <= end).collect();
-    Axis { high: end, ticks, ..axis }
-}
-
-/// The steps, a short last one together with the one before it: what it moved by its time is noise.
-fn even(phase: &PhaseResult) -> Vec<Step> {
-    let mut all = steps(phase);
-    if let [.., before, last] = &mut all[..]
-        && last.end_s - last.begin_s < (before.end_s - before.begin_s) / 2.0
-    {
-        last.begin_s = before.begin_s;
-        last.read_bytes += before.read_bytes;
-        last.write_bytes += before.write_bytes;
-        let merged = *last;
-        all.truncate(all.len() - 2);
-        all.push(merged);
-    }
-    all
-}
-
-fn mb_per_s(step: &Step) -> f64 {
-    (step.read_bytes + step.write_bytes) as f64 / 1e6 / (step.end_s - step.begin_s)
-}
-
-/// MB/s: from nothing on, but by its logarithm if some are 20 times others, which would be flat at the bottom.
-fn rate_axis(rates: &[f64]) -> Axis {
-    const LABEL: &str = "MB/s";
-    let (least, most) = rates.iter().fold((f64::MAX, 0.0_f64), |(least, most), it| (least.min(*it), most.max(*it)));
-    if !(least > 0.0 && most / least > 20.0) {
-        return Axis::around(LABEL, [0.0, most].into_iter(), |it| ((it * 1000.0).round() / 1000.0).to_string());
-    }
-    let powers = (-6..7).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10_f64.powi(power)));
-    let (low, high) = (least / 1.2, most * 1.2);
-    let ticks = powers.filter(|it| (low..=high).contains(it)).map(|it| (it, format!("{it:.6}")));
-    let short = |text: String| text.trim_end_matches('0').trim_end_matches('.').to_owned();
-    Axis { label: LABEL.to_owned(), scale: Scale::Log, low, high, ticks: ticks.map(|it| (it.0, short(it.1))).collect() }
+    out.push_str(&table.html());
 }
 
 fn answered(ran: &[(&str, &PhaseResult)]) -> Chart {
-    let end_s = ran.iter().map(|it| it.1.time_ns as f64 / 1e9).fold(0.0, f64::max);
-    let second = unit_of(end_s).1;
-    let series = |&(system, phase): &(&str, &PhaseResult)| {
-        let flat = |step: Step| [step.begin_s, step.end_s].map(|at| (at / second, mb_per_s(&step)));
-        let points = even(phase).into_iter().flat_map(flat);
-        Series {
-            name: system.to_owned(),
-            look: look(system),
-            points: points.map(|(x, y)| Point { x, y, about: String::new() }).collect(),
-        }
-    };
-    let series: Vec<Series> = ran.iter().map(series).collect();
+    let courses = courses(ran);
+    let time = Time::of(&courses);
+    let series: Vec<_> = courses.iter().map(|it| it.answered(&time, |per_s| per_s / 1e6)).collect();
     let rates: Vec<f64> = series.iter().flat_map(|it| &it.points).map(|it| it.y).collect();
-    Chart {
-        title: "Answered to clients".to_owned(),
-        kind: Kind::Curves,
-        x: time_axis(end_s),
-        y: rate_axis(&rates),
-        series,
-        levels: Vec::new(),
-        moments: Vec::new(),
-        front: Vec::new(),
-    }
+    let rate = Axis::from_nothing("MB/s", &rates, plain);
+    Chart::new("Answered to clients", Kind::Curves, (time.axis, rate), series)
 }
 
-/// From nothing to so many bytes.
-pub(super) fn size_axis(label: &str, top: f64) -> Axis {
-    let size = 1024_f64.powf(top.log(1024.0).floor());
-    let mut axis = Axis::around(label, [0.0, top / size].into_iter(), |it| human::bytes((it * size) as u64));
-    (axis.low, axis.high) = (axis.low * size, axis.high * size);
-    axis.ticks.iter_mut().for_each(|it| it.0 *= size);
-    axis
+fn courses<'a>(ran: &[(&'a str, &'a PhaseResult)]) -> Vec<Course<'a>> {
+    ran.iter().map(|(system, phase)| Course { system, phases: vec![*phase] }).collect()
 }
 
 /// What is dirty over time, if anything ever is.
 fn dirty(phase: &PhaseResult) -> Option<Chart> {
-    let steps = steps(phase);
-    let limit = phase.after.dirty_limit_bytes as f64;
-    let (end_s, before) = (phase.time_ns as f64 / 1e9, phase.before.dirty_bytes as f64);
-    let most = steps.iter().map(|it| it.dirty_bytes as f64).fold(before, f64::max);
+    let course = [Course { system: OURS, phases: vec![phase] }];
+    let time = Time::of(&course);
+    let series = course[0].dirty(&time);
+    let most = series.points.iter().map(|it| it.y).fold(0.0, f64::max);
     if most == 0.0 {
         return None;
     }
-    let second = unit_of(end_s).1;
-    let ends = steps.iter().map(|it| (it.end_s / second, it.dirty_bytes as f64));
-    let points = [(0.0, before)].into_iter().chain(ends).map(|(x, y)| Point { x, y, about: String::new() });
-    let y = size_axis("dirty", most.max(limit));
-    let level = (limit, format!("limit, {}", human::bytes(phase.after.dirty_limit_bytes)));
-    Some(Chart {
-        title: "Dirty data".to_owned(),
-        kind: Kind::Curves,
-        x: time_axis(end_s),
-        y,
-        series: vec![Series { name: OURS.to_owned(), look: look(OURS), points: points.collect() }],
-        levels: if limit > 0.0 { vec![level] } else { Vec::new() },
-        moments: Vec::new(),
-        front: Vec::new(),
-    })
+    let (limit, told) = (phase.after.dirty_limit_bytes as f64, human::bytes(phase.after.dirty_limit_bytes));
+    // Beside a limit that is far away, what is dirty would be flat.
+    let is_near = limit > 0.0 && limit / most <= 5.0;
+    let title =
+        if limit == 0.0 || is_near { "Dirty data".to_owned() } else { format!("Dirty data, of {told} allowed") };
+    let axes = (time.axis, size_axis("dirty", if is_near { most.max(limit) } else { most }));
+    let chart = Chart::new(&title, Kind::Curves, axes, vec![series]);
+    Some(Chart { level: is_near.then(|| (limit, format!("limit, {told}"))), ..chart })
 }
 
-fn row(out: &mut String, system: &str, names: &[&str], cells: &[String]) -> fmt::Result {
-    let class = if system == OURS { " class=\"ours\"" } else { "" };
-    write!(out, "<tr{class}>")?;
-    names.iter().try_for_each(|name| write!(out, "<td class=\"name\">{}</td>", escaped(name)))?;
-    cells.iter().try_for_each(|cell| write!(out, "<td>{cell}</td>"))?;
-    writeln!(out, "</tr>")
-}
-
-fn head(out: &mut String, names: &[&str], columns: &[&str]) -> fmt::Result {
-    write!(out, "<div class=\"wide\"><table>\n<thead><tr>")?;
-    names.iter().try_for_each(|name| write!(out, "<th class=\"name\">{name}</th>"))?;
-    columns.iter().try_for_each(|column| write!(out, "<th>{column}</th>"))?;
-    writeln!(out, "</tr></thead>\n<tbody>")
-}
-
-fn jobs(out: &mut String, ran: &[(&str, &PhaseResult)]) -> fmt::Result {
+fn jobs(out: &mut String, ran: &[(&str, &PhaseResult)]) {
     const COLUMNS: [&str; 11] = [
         "reads/s",
         "writes/s",
@@ -239,26 +107,33 @@ fn jobs(out: &mut String, ran: &[(&str, &PhaseResult)]) -> fmt::Result {
         "longest write",
         "FLUSH p99",
     ];
-    head(out, &["system", "job"], &COLUMNS)?;
+    let mut table = Table::new(["system", "job"], COLUMNS);
     for (system, phase) in ran {
         for job in &phase.jobs {
-            let counts = [job.reads, job.writes, job.flushes].map(|count| format!("{:.0}", per_s(job, count)));
-            let mut cells = counts.to_vec();
+            let counts =
+                [job.reads, job.writes, job.flushes].map(|count| human::count(per_s(job, count).round() as u64));
+            let mut cells = vec![(*system).to_owned(), job.name.clone()];
+            cells.extend(counts);
             cells.push(format!("{:.1}", per_s(job, job.read_bytes + job.write_bytes) / 1e6));
             for histogram in [&job.read_ns, &job.write_ns] {
                 cells.extend([0.5, 0.99, 1.0].map(|quantile| latency(histogram, quantile)));
             }
             cells.push(latency(&job.flush_ns, 0.99));
-            row(out, system, &[system, &job.name], &cells)?;
+            table.row(*system == OURS, cells.into_iter().map(Cell::from));
         }
     }
-    writeln!(out, "</tbody></table></div>")
+    out.push_str(&table.html());
 }
 
 /// What went to and from each device. A device alone is counted as an origin.
-fn traffic(out: &mut String, ran: &[(&str, &PhaseResult)]) -> fmt::Result {
-    head(out, &["system", "device"], &["read", "written", "I/Os", "flushes", "hits of reads", "dirty at the end"])?;
+fn traffic(out: &mut String, ran: &[(&str, &PhaseResult)]) {
+    let mut table =
+        Table::new(["system", "device"], ["read", "written", "I/Os", "flushes", "hits of reads", "dirty at the end"]);
     for (system, phase) in ran {
+        let mut row = |device: &str, figures: [String; 6]| {
+            let cells = [(*system).into(), device.into()].into_iter().chain(figures.map(Cell::from));
+            table.row(*system == OURS, cells);
+        };
         let (before, after) = (&phase.before, &phase.after);
         let dash = || "-".to_owned();
         let origin = [
@@ -270,12 +145,7 @@ fn traffic(out: &mut String, ran: &[(&str, &PhaseResult)]) -> fmt::Result {
             dash(),
         ];
         if is_bare(system) {
-            row(
-                out,
-                system,
-                &[system, if matches!(*system, "cache" | "ssd") { "cache device" } else { "origin" }],
-                &origin,
-            )?;
+            row(if matches!(*system, "cache" | "ssd") { "cache device" } else { "origin" }, origin);
             continue;
         }
         let reads = after.read_blocks - before.read_blocks;
@@ -288,32 +158,8 @@ fn traffic(out: &mut String, ran: &[(&str, &PhaseResult)]) -> fmt::Result {
             human::percent(hits),
             human::bytes(after.dirty_bytes),
         ];
-        row(out, system, &[system, "cache device"], &cache)?;
-        row(out, system, &[system, "origin"], &origin)?;
+        row("cache device", cache);
+        row("origin", origin);
     }
-    writeln!(out, "</tbody></table></div>")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_that_differ_much_are_drawn_by_their_logarithm() {
-        assert_eq!(rate_axis(&[1.0, 19.0]).scale, Scale::Linear);
-        assert_eq!(rate_axis(&[0.0, 190.0]).scale, Scale::Linear, "zero has no logarithm");
-        let axis = rate_axis(&[0.7, 350.0]);
-        assert_eq!(axis.scale, Scale::Log);
-        assert_eq!(axis.ticks.first().map(|it| &*it.1), Some("1"));
-        assert_eq!(axis.ticks.last().map(|it| &*it.1), Some("200"));
-    }
-
-    #[test]
-    fn time_ends_with_the_phase() {
-        for (end_s, label, high) in [(0.25, "time, ms", 250.0), (7.0, "time, s", 7.0), (14_400.0, "time, h", 4.0)] {
-            let axis = time_axis(end_s);
-            assert_eq!((&*axis.label, axis.high), (label, high));
-            assert!(axis.ticks.iter().all(|it| it.0 <= high), "{axis:?}");
-        }
-    }
+    out.push_str(&table.html());
 }

@@ -5,7 +5,7 @@ use flashfront_sim::load::PhaseResult;
 use serde::Serialize;
 
 /// An interval: what moved in it, and what was dirty at its end.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(in crate::sim) struct Step {
     #[serde(skip)]
     pub(in crate::sim) begin_s: f64,
