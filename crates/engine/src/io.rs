@@ -6,7 +6,7 @@ use core::fmt;
 
 use crate::event::Event;
 use crate::memory::{Buf, Span};
-use crate::types::{Lba, Mode, OriginId, Time};
+use crate::types::{Lba, Mode, OriginId, SECTOR_BYTES, Time};
 
 /// The caller's name for a request; comes back in its [`Effect::Reply`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +52,16 @@ impl RequestOp {
     #[must_use]
     pub const fn has_payload(self) -> bool {
         matches!(self, Self::Read | Self::Prefetch) || self.stores()
+    }
+
+    /// Bytes that the client gets or gives with so many sectors. A prefetch gives nothing.
+    pub(crate) const fn payload_bytes(self, sectors: u64) -> u32 {
+        // Requests with a payload have at most 1 MiB.
+        if matches!(self, Self::Read) || self.stores() {
+            (sectors as u32).saturating_mul(SECTOR_BYTES as u32)
+        } else {
+            0
+        }
     }
 
     /// Whether the request stores its buffer.
@@ -112,6 +122,8 @@ pub struct Answered {
     pub kind: AnswerKind,
     /// [`Request::since`].
     pub since: Time,
+    /// Bytes of a read's or a write's payload; 0 for all other requests.
+    pub bytes: u32,
 }
 
 /// Why a request failed.

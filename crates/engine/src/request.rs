@@ -31,6 +31,7 @@ pub(crate) struct Active {
     pub(crate) pending: u32,
     error: Option<RequestError>,
     kind: AnswerKind,
+    bytes: u32,
     since: Time,
     /// Flushes that the origin had failed when the first part was written there, if one was without being flushed.
     pub(crate) failed_flushes: Option<u32>,
@@ -62,7 +63,7 @@ const fn kind_of(op: RequestOp) -> AnswerKind {
 }
 
 fn refuse(request: &Request, error: RequestError, cx: &mut Cx<'_>) {
-    let answered = Answered { origin: request.origin, kind: AnswerKind::Other, since: request.since };
+    let answered = Answered { origin: request.origin, kind: AnswerKind::Other, since: request.since, bytes: 0 };
     cx.out.0.push(Effect::Reply { id: request.id, result: Err(error), answered });
 }
 
@@ -128,6 +129,7 @@ impl Coordinator {
             pending: 1,
             error: None,
             kind: kind_of(request.op),
+            bytes: request.op.payload_bytes(request.sectors),
             since: request.since,
             failed_flushes: None,
             zeroes: None,
@@ -385,7 +387,7 @@ impl Coordinator {
         let error = active.error.or(doubtful.then_some(RequestError::Io));
         let result = error.map_or(Ok(()), Err);
         let origin = cx.shared.superblock.origins[active.origin].id;
-        let answered = Answered { origin, kind: active.kind, since: active.since };
+        let answered = Answered { origin, kind: active.kind, since: active.since, bytes: active.bytes };
         cx.out.0.push(Effect::Reply { id: active.id, result, answered });
     }
 

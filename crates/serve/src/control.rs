@@ -20,7 +20,6 @@ use crate::config::{DirtyLimit, Size, mode_option};
 use crate::report::StatusReport;
 
 mod client;
-mod places;
 mod server;
 mod socket;
 #[cfg(test)]

@@ -22,7 +22,8 @@ use crate::descriptors;
 use crate::failure;
 use crate::frontend::Export;
 use crate::frontend::nbd::Tls;
-use crate::metrics::Http;
+use crate::history::SharedHistory;
+use crate::http::Http;
 use crate::pressure;
 use crate::pump::{Pump, WAKER};
 use crate::report::counted;
@@ -47,6 +48,7 @@ mod mirror;
 mod open;
 mod origin_errors;
 mod reload;
+mod sample;
 mod set;
 mod stop;
 mod tell;
@@ -69,6 +71,7 @@ use open::{Listening, Opened, attach, exports, listen, open, options};
 use origin_errors::AllOriginErrors;
 pub use origin_errors::OriginErrors;
 pub use reload::{Reload, ReloadHandle};
+use sample::Sampler;
 pub use stop::StopHandle;
 
 /// The longest a turn waits when nothing happens.
@@ -140,9 +143,10 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     let roots = Roots::of(config);
     let mut listening = listen(config, tls.as_ref(), &exports, &opened.origins)?;
     let control = Server::start(&config.control, caller.clone())?;
-    let http = config.http.map(|address| Http::start(address, caller)).transpose()?;
+    let history = SharedHistory::default();
+    let http = config.http.map(|address| Http::start(address, caller, history.clone())).transpose()?;
     if let Some(http) = &http {
-        tracing::info!("metrics at http://{}/metrics", http.address());
+        tracing::info!("dashboard at http://{0}/, metrics at http://{0}/metrics", http.address());
     }
 
     let reactor = Reactor::new(Prefer::Auto)?;
@@ -167,6 +171,9 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
         ready(&uris);
     }
     daemon.ready = Some(Instant::now());
+    if http.is_some() {
+        daemon.begin_history(history);
+    }
     let clean = daemon.serve()?;
     drop((control, http));
     daemon.close(clean)
@@ -252,6 +259,7 @@ fn begin<'a>(
         leaving: Leaving::default(),
         left: Left::default(),
         origin_errors: AllOriginErrors::default(),
+        sampler: None,
     })
 }
 
@@ -296,11 +304,13 @@ struct Daemon<'a> {
     leaving: Leaving,
     left: Left,
     origin_errors: AllOriginErrors,
+    /// What fills the history; none without an HTTP port.
+    sampler: Option<Sampler>,
 }
 
 impl Daemon<'_> {
     fn turn(&mut self) -> Result<(), ServeError> {
-        let turned = self.pump.turn(self.patience()).map_err(failed("epoll"));
+        let turned = self.pump.turn(self.patience().min(self.until_sample())).map_err(failed("epoll"));
         self.tell_hangs();
         turned
     }
@@ -396,6 +406,7 @@ impl Daemon<'_> {
                 return Ok(clean);
             }
             self.turn()?;
+            self.sample();
             self.answer_calls();
             let news: Vec<Event> = self.pump.news().collect();
             for event in news {

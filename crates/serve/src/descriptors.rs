@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::config::{Config, Listener};
 use crate::control;
 use crate::frontend::nbd::NbdOptions;
-use crate::metrics;
+use crate::http;
 
 /// What the daemon itself needs: devices, rings, event queues, the log.
 const OWN: u64 = 64;
@@ -33,7 +33,7 @@ fn needed(config: &Config) -> u64 {
         Listener::VhostUserBlk { .. } => VHOST,
         Listener::Fuse(_) | Listener::Ublk(_) => FUSE_OR_UBLK,
     });
-    let http = if config.http.is_some() { metrics::CONNECTIONS_MAX as u64 + OWN / 4 } else { 0 };
+    let http = if config.http.is_some() { http::CONNECTIONS_MAX as u64 + OWN / 4 } else { 0 };
     let operators = OPERATOR * control::CONNECTIONS_MAX as u64;
     OWN + listeners.sum::<u64>() + CARRIER * config.carriers() as u64 + operators + http
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long requests take: by volume, and by what they turned out to be.
+//! How long requests take and how many bytes they bring: by volume, and by what they turned out to
+//! be.
 //!
-//! The pump records each reply. The time runs from the moment at which a front-end has the request to the
-//! moment at which the front-end has the answer. So it holds what the daemon is to blame for: a wait for
-//! buffers too, but no wait for a client that does not read.
-//! RAM: at most 30 KiB for each volume, of which nothing is taken before a volume is used.
+//! The pump records each reply. The time runs from the moment at which a front-end has the request
+//! to the moment at which the front-end has the answer. So it holds what the daemon is to blame
+//! for: a wait for buffers too, but no wait for a client that does not read. RAM: at most 30 KiB
+//! for each volume, of which nothing is taken before a volume is used.
 
 use flashfront_engine::{AnswerKind, Answered, OriginId, Time};
 
@@ -14,9 +15,10 @@ mod recent;
 
 pub use counts::{Counts, Summary};
 pub use cumulative::{BOUNDS_NS, Cumulative};
-pub use recent::Recent;
+pub use recent::{Recent, Seen};
 
-/// Spans of the last minute, and their length: with the one that is running they cover 60 to 70 seconds.
+/// Spans of the last minute, and their length: with the one that is running they cover 60 to 70
+/// seconds.
 const SPANS: usize = 7;
 const SPAN_NS: u64 = 10_000_000_000;
 
@@ -64,11 +66,13 @@ impl Kind {
 struct Measured {
     since_start: Cumulative,
     minute: Recent,
+    /// Of their payload, since the start.
+    bytes: u64,
 }
 
 impl Default for Measured {
     fn default() -> Self {
-        Self { since_start: Cumulative::default(), minute: Recent::new(SPANS, SPAN_NS) }
+        Self { since_start: Cumulative::default(), minute: Recent::new(SPANS, SPAN_NS), bytes: 0 }
     }
 }
 
@@ -79,6 +83,8 @@ pub struct Durations {
     pub since_start: Cumulative,
     /// In the last minute.
     pub minute: Summary,
+    /// Bytes of their payload since the start.
+    pub bytes: u64,
 }
 
 /// All volumes.
@@ -100,12 +106,32 @@ impl Latencies {
         let ns = now.since_ns(answered.since);
         measured.since_start.record(ns);
         measured.minute.record(ns, now);
+        measured.bytes += u64::from(answered.bytes);
+    }
+
+    /// Of each kind: how many requests and bytes there were since the start. Adds to `sums` how
+    /// long those took that the observer has not seen yet.
+    pub(crate) fn observe(
+        &self,
+        OriginId(id): OriginId,
+        seen: &mut [Seen; 4],
+        sums: &mut [Counts; 4],
+    ) -> [(u64, u64); 4] {
+        let Some(Some(kinds)) = self.volumes.get(usize::from(id)) else { return Default::default() };
+        for ((kind, seen), sum) in kinds.iter().zip(seen).zip(sums) {
+            kind.minute.add_unseen(seen, sum);
+        }
+        kinds.each_ref().map(|it| (it.since_start.count(), it.bytes))
     }
 
     /// What was recorded of a volume, in the order of [`Kind::ALL`].
     pub(crate) fn of(&self, OriginId(id): OriginId, now: Time) -> [Durations; 4] {
         let Some(Some(kinds)) = self.volumes.get(usize::from(id)) else { return Default::default() };
-        kinds.each_ref().map(|it| Durations { since_start: it.since_start.clone(), minute: it.minute.summary(now) })
+        kinds.each_ref().map(|it| Durations {
+            since_start: it.since_start.clone(),
+            minute: it.minute.summary(now),
+            bytes: it.bytes,
+        })
     }
 }
 
@@ -121,15 +147,17 @@ mod tests {
             [(2, AnswerKind::Miss), (2, AnswerKind::Miss), (0, AnswerKind::Flush), (0, AnswerKind::Other)]
         {
             let since = Time(now.0 - 1_000_000);
-            latencies.record(Answered { origin: OriginId(origin), kind, since }, now);
+            latencies.record(Answered { origin: OriginId(origin), kind, since, bytes: 4096 }, now);
         }
         let counts = |origin| latencies.of(OriginId(origin), now).map(|it| (it.since_start.count(), it.minute.count));
         assert_eq!(counts(0), [(0, 0), (0, 0), (0, 0), (1, 1)]);
         assert_eq!(counts(1), [(0, 0); 4]);
         assert_eq!(counts(2), [(0, 0), (2, 2), (0, 0), (0, 0)]);
         assert_eq!(latencies.of(OriginId(2), now)[Kind::Miss as usize].minute.max_ns, 1_000_000);
+        assert_eq!(latencies.of(OriginId(2), now).map(|it| it.bytes), [0, 8192, 0, 0]);
         // A clock that was read a moment earlier makes no time of centuries.
-        latencies.record(Answered { origin: OriginId(1), kind: AnswerKind::Hit, since: Time(now.0 + 1) }, now);
+        latencies
+            .record(Answered { origin: OriginId(1), kind: AnswerKind::Hit, since: Time(now.0 + 1), bytes: 0 }, now);
         assert_eq!(latencies.of(OriginId(1), now)[Kind::Hit as usize].minute.max_ns, 0);
     }
 

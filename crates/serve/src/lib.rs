@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The daemon as a library: the pump between engine, devices and front-ends, and the operator's side.
+//! The daemon as a library: the pump between engine, devices and front-ends, and the operator's
+//! side.
 //!
-//! `daemon` is the life of a daemon from config to clean stop, `pump` its thread of I/O and decisions, `frontend`
-//! how clients reach it, `carrier` threads for that, `latency` how long their requests take, `control` and `metrics`
-//! how operators do, `superblock` and `stale` what is read and written before and after, `state` the folder for what
-//! devices can't carry themselves, `descriptors` what a process may have open, `storage`
-//! tells paths apart that lead to the same.
+//! `daemon` is the life of a daemon from config to clean stop, `pump` its thread of I/O and
+//! decisions, `frontend` how clients reach it, `carrier` threads for that, `latency` how long their
+//! requests take, `history` the figures of the last day. Operators reach it by `control` and `http`
+//! (`places`: how many at a time); `metrics` is what Prometheus gets. `superblock` and `stale` are
+//! read and written before and after, `state` is the folder for what devices can't carry
+//! themselves, `descriptors` what a process may have open, `storage` tells paths apart that lead to
+//! the same.
 
 pub mod carrier;
 pub mod config;
@@ -14,10 +17,13 @@ pub mod daemon;
 mod descriptors;
 pub mod failure;
 pub mod frontend;
+pub mod history;
+pub mod http;
 pub mod latency;
 pub mod metrics;
 mod mounts;
 pub mod offline;
+mod places;
 mod pressure;
 pub mod pump;
 pub mod report;

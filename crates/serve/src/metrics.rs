@@ -1,23 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The status for Prometheus: `/metrics` and `/healthz` on an optional HTTP port.
+//! The status for Prometheus, in the OpenMetrics text format.
 //!
-//! A thread of its own with a tokio runtime of one thread, so that no scrape touches the I/O
-//! path beyond one [`Command::Status`]. Names: `flashfront_` + the key of `status --json`, units
-//! last, counters with `_total`. At most [`SCRAPES_MAX`] requests are worked on at a time; the rest wait. Connections have
-//! bounds of their own (`port`).
+//! Names: `flashfront_` + the key of `status --json`, units last, counters with `_total`. What is there is a contract
+//! with dashboards and alarms; those of `contrib/` are checked against it.
 
-use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::thread::JoinHandle;
-use std::time::Duration;
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response as HttpResponse};
-use axum::routing::get;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -25,134 +13,12 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use tokio::sync::{Semaphore, oneshot};
 
-use crate::control::{Caller, Command, Response};
 use crate::report::{StatusReport, WhatIfReport};
 
 #[cfg(test)]
 mod format;
-mod port;
 mod volumes;
-
-pub(crate) use port::CONNECTIONS_MAX;
-use port::{PATIENCE, Port};
-
-/// Requests worked on at a time.
-pub const SCRAPES_MAX: usize = 4;
-/// The media type of OpenMetrics 1.0, which Prometheus asks for and everybody can read.
-const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// Why there are no metrics.
-#[derive(Debug, thiserror::Error)]
-#[error("http {address}: can't listen: {source}; choose another --http address")]
-pub struct HttpError {
-    /// Where.
-    pub address: SocketAddr,
-    /// Why.
-    pub source: io::Error,
-}
-
-/// A running HTTP port; dropping it closes it.
-#[derive(Debug)]
-pub struct Http {
-    address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Http {
-    /// Listens at `address`; the caller has made sure that it may ([`crate::config::Config::check`]).
-    ///
-    /// # Errors
-    /// The port is taken, or the kernel refuses.
-    pub fn start(address: SocketAddr, caller: Caller) -> Result<Self, HttpError> {
-        Self::with_patience(address, caller, PATIENCE)
-    }
-
-    /// As [`Http::start`], with another patience.
-    fn with_patience(address: SocketAddr, caller: Caller, patience: Duration) -> Result<Self, HttpError> {
-        let fail = |source| HttpError { address, source };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().map_err(fail)?;
-        let listener = runtime.block_on(tokio::net::TcpListener::bind(address)).map_err(fail)?;
-        let address = listener.local_addr().map_err(fail)?;
-        let (stop, stopped) = oneshot::channel::<()>();
-        let serve = move || {
-            runtime.block_on(async move {
-                tokio::select! {
-                    ended = axum::serve(Port::new(listener, patience), router(caller)).into_future() => {
-                        if let Err(error) = ended {
-                            tracing::error!("http {address}: {error}");
-                        }
-                    }
-                    _ = stopped => {}
-                }
-            });
-            // A scrape that waits for the pump must not hold up the stop.
-            runtime.shutdown_background();
-        };
-        let thread = std::thread::Builder::new().name("http".to_owned()).spawn(serve).map_err(fail)?;
-        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
-    }
-
-    /// Where it listens; tells the port if 0 was asked for.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
-
-impl Drop for Http {
-    fn drop(&mut self) {
-        self.stop.take();
-        if let Some(thread) = self.thread.take() {
-            // A panic there was reported by the panic hook.
-            let _ = thread.join();
-        }
-    }
-}
-
-#[derive(Clone)]
-struct Scraped {
-    caller: Caller,
-    places: Arc<Semaphore>,
-}
-
-fn router(caller: Caller) -> Router {
-    Router::new()
-        .route("/metrics", get(metrics))
-        .route("/healthz", get(healthz))
-        .with_state(Scraped { caller, places: Arc::new(Semaphore::new(SCRAPES_MAX)) })
-}
-
-/// Asks the pump without blocking the runtime.
-async fn ask(scraped: Scraped) -> Result<Box<StatusReport>, String> {
-    let Ok(_place) = scraped.places.acquire().await else {
-        return Err("the daemon is stopping".to_owned());
-    };
-    let caller = scraped.caller.clone();
-    match tokio::task::spawn_blocking(move || caller.call(Command::Status)).await {
-        Ok(Response::Status(report)) => Ok(report),
-        Ok(Response::Error { message }) => Err(message),
-        Ok(Response::Done) | Err(_) => Err("no status".to_owned()),
-    }
-}
-
-async fn metrics(State(scraped): State<Scraped>) -> HttpResponse {
-    match ask(scraped).await {
-        Ok(report) => ([(header::CONTENT_TYPE, OPENMETRICS)], encode(&report)).into_response(),
-        Err(message) => (StatusCode::SERVICE_UNAVAILABLE, message + "\n").into_response(),
-    }
-}
-
-/// Whether the I/O loop turns. Lost blocks are not ill health: restarting would not help.
-async fn healthz(State(scraped): State<Scraped>) -> HttpResponse {
-    match ask(scraped).await {
-        Ok(report) if report.opening => (StatusCode::SERVICE_UNAVAILABLE, "replaying the cache\n").into_response(),
-        Ok(_) => "ok\n".into_response(),
-        Err(message) => (StatusCode::SERVICE_UNAVAILABLE, message + "\n").into_response(),
-    }
-}
 
 /// The report in the OpenMetrics text format.
 #[must_use]
@@ -240,6 +106,7 @@ impl Collector for Numbers {
             ("segments", "All segments", report.segments),
             ("lanes", "Independent logs of the cache", report.lanes),
             ("lost_blocks", "Blocks whose only copy is corrupt", report.lost_blocks),
+            ("opening", "Whether the log is being replayed and requests wait", u64::from(report.opening)),
             ("draining", "Whether a drain is going on", u64::from(report.draining)),
             ("cache_failed", "Whether the cache device failed", u64::from(report.cache_failed)),
             ("without_cache", "Whether the origins are served without their cache", u64::from(report.without_cache)),
@@ -282,7 +149,6 @@ impl Collector for Numbers {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::io::{Read, Write};
 
     use flashfront_engine::shadow::{Totals, WhatIf};
     use flashfront_engine::{Counters, Mode, OriginId, OriginStatus, Status};
@@ -363,69 +229,5 @@ mod tests {
                 assert!(text.contains(&format!("flashfront_{key}")), "{key} is missing");
             }
         }
-    }
-
-    /// A port, and the pump behind it.
-    fn port(patience: Duration) -> (Http, JoinHandle<()>) {
-        let poll = mio::Poll::new().unwrap();
-        let waker = Arc::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
-        let (caller, calls) = Caller::new(waker);
-        let pump = std::thread::spawn(move || {
-            let _poll = poll;
-            for call in calls {
-                let _ = call.reply.send(Response::Status(Box::new(report())));
-            }
-        });
-        (Http::with_patience(([127, 0, 0, 1], 0).into(), caller, patience).unwrap(), pump)
-    }
-
-    #[test]
-    fn who_asks_for_nothing_is_left() {
-        let (http, _) = port(Duration::from_millis(50));
-        let ask = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
-        // Nothing, half of it, or no second time.
-        for said in ["", &ask[..20], ask] {
-            let mut stream = std::net::TcpStream::connect(http.address()).unwrap();
-            // A test that would hang fails instead.
-            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-            // It may have left before it is asked.
-            let _ = stream.write_all(said.as_bytes());
-            if let Err(error) = stream.read_to_string(&mut String::new()) {
-                assert!(matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe), "{error}");
-            }
-        }
-    }
-
-    #[test]
-    fn more_clients_than_places_wait_for_one() {
-        let (http, _) = port(PATIENCE);
-        let connect = || std::net::TcpStream::connect(http.address()).unwrap();
-        let crowd: Vec<_> = (0..3 * port::CONNECTIONS_MAX).map(|_| connect()).collect();
-        let mut late = connect();
-        write!(late, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        drop(crowd);
-        let mut answer = String::new();
-        late.read_to_string(&mut answer).unwrap();
-        assert!(answer.ends_with("ok\n"), "{answer}");
-    }
-
-    #[test]
-    fn the_port_answers_and_closes() {
-        let (http, pump) = port(PATIENCE);
-        let get = |path: &str| {
-            let mut stream = std::net::TcpStream::connect(http.address()).unwrap();
-            write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-            let mut text = String::new();
-            stream.read_to_string(&mut text).unwrap();
-            text
-        };
-        assert!(get("/healthz").ends_with("ok\n"));
-        let text = get("/metrics");
-        assert!(text.contains("openmetrics-text") && text.contains("flashfront_writes_total 7"));
-        assert!(get("/nothing").starts_with("HTTP/1.1 404"));
-        let address = http.address();
-        drop(http);
-        std::net::TcpListener::bind(address).unwrap();
-        pump.join().unwrap();
     }
 }

@@ -245,6 +245,11 @@ impl Pump {
         self.latencies.of(origin, self.now)
     }
 
+    /// How long requests of all origins took.
+    pub(crate) const fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+
     /// Takes what the engine has told since the last time.
     pub fn news(&mut self) -> impl Iterator<Item = Event> + '_ {
         self.news.drain(..)

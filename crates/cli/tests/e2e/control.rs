@@ -391,7 +391,7 @@ fn tcp_on_loopback_and_metrics() {
     drop(client);
 
     let mut scraper = TcpStream::connect(("127.0.0.1", http)).expect("the daemon listens");
-    scraper.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("it listens");
+    scraper.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("it listens");
     let mut answer = String::new();
     scraper.read_to_string(&mut answer).expect("it answers");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");

@@ -111,7 +111,7 @@ fn the_limit_of_descriptors_is_raised_or_told() {
 fn prober(http: u16) -> TcpStream {
     let mut prober = TcpStream::connect(("127.0.0.1", http)).expect("the daemon listens");
     prober.set_read_timeout(Some(LIMIT)).expect("a socket has timeouts");
-    prober.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("it listens");
+    prober.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("it listens");
     prober
 }
 

@@ -14,6 +14,7 @@ mod cache_failure;
 mod clients;
 mod control;
 mod crashed_stale;
+mod dashboard;
 mod descriptors;
 mod emulate;
 mod errors;

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token, Waker};
 
-use super::places::Places;
 use super::socket::{BindError, SocketFile, bind};
 use super::{CONNECTIONS_MAX, Caller, LINE_BYTES_MAX, LINE_TIMEOUT, Response};
 use crate::descriptors::{self, Unaccepted};
+use crate::places::Places;
 
 const SOCKET: Token = Token(0);
 const STOP: Token = Token(1);
@@ -84,7 +84,7 @@ struct Clients {
 
 #[derive(Debug, Default)]
 struct List {
-    places: Places,
+    places: Places<UnixStream>,
     closed: bool,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the operator asks of a running daemon, over the control socket and the metrics port.
+//! What the operator asks of a running daemon, over the control socket and the HTTP port.
 
 use std::path::Path;
 use std::sync::mpsc::Sender;
@@ -10,12 +10,12 @@ use super::open::member_id;
 use super::set::Changes;
 use super::{Daemon, OriginErrors};
 use crate::control::{CONNECTIONS_MAX, Command, Response};
-use crate::metrics::SCRAPES_MAX;
+use crate::http::ASKING_MAX;
 use crate::report::{Facts, StatusReport, VolumeFacts, counted};
 
 /// Calls answered in a turn: all who can be there, as each has one at a time. Who asks again at once waits until clients
 /// have had their turn.
-const CALLS_MAX: usize = CONNECTIONS_MAX + SCRAPES_MAX;
+const CALLS_MAX: usize = CONNECTIONS_MAX + ASKING_MAX;
 
 impl Daemon<'_> {
     pub(super) fn answer_calls(&mut self) {

@@ -15,7 +15,7 @@ use crate::config::{ConfigError, Size};
 use crate::control::BindError;
 use crate::failure::FailureReadError;
 use crate::frontend::nbd::{BindError as NbdBindError, TlsError};
-use crate::metrics::HttpError;
+use crate::http::HttpError;
 use crate::report::counted;
 use crate::stale::ChangeError;
 use crate::superblock::{CopyError, SuperblockReadError};

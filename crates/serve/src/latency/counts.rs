@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counts of durations, in buckets whose width grows with what they hold.
 //!
-//! Eight buckets of equal width for each power of two: a percentile, the middle of its bucket, is wrong by a
-//! sixteenth (6.25 %) at most (test: `percentiles_are_near_the_exact_ones`), below 256 ns by 16 ns. Durations
-//! beyond 550 s fall into the last bucket. The longest one is kept as it is.
+//! Eight buckets of equal width for each power of two: a percentile, the middle of its bucket, is
+//! wrong by a sixteenth (6.25 %) at most (test: `percentiles_are_near_the_exact_ones`), below 256
+//! ns by 16 ns. Durations beyond 550 s fall into the last bucket. The longest one is kept as it is.
 
 /// Buckets: from 0 to 2^39 ns.
 const BUCKETS: usize = 256;
@@ -52,6 +52,26 @@ impl Counts {
     pub fn record(&mut self, ns: u64) {
         self.buckets[bucket_of(ns)] += 1;
         self.max_ns = self.max_ns.max(ns);
+    }
+
+    /// Adds the durations of another span.
+    pub fn add(&mut self, other: &Self) {
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|(sum, count)| *sum = sum.saturating_add(*count));
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
+    /// Adds what a span has counted since it was `before`. If its longest duration is older than
+    /// that, the end of the last bucket stands for the longest one of these.
+    pub fn add_since(&mut self, now: &Self, before: &Self) {
+        let mut last = None;
+        for (at, sum) in self.buckets.iter_mut().enumerate() {
+            let counted = now.buckets[at] - before.buckets[at];
+            *sum = sum.saturating_add(counted);
+            last = if counted > 0 { Some(at) } else { last };
+        }
+        let Some(last) = last else { return };
+        let longest = if now.max_ns > before.max_ns { now.max_ns } else { begin_of(last + 1).min(now.max_ns) };
+        self.max_ns = self.max_ns.max(longest);
     }
 }
 
@@ -130,6 +150,25 @@ mod tests {
             }
             prop_assert_eq!((summary.max_ns, summary.count), (*all.last().unwrap(), all.len() as u64));
         }
+    }
+
+    #[test]
+    fn what_a_span_has_counted_since_a_moment_is_told_apart() {
+        let (mut span, mut since) = (Counts::default(), Counts::default());
+        span.record(1_000_000);
+        let before = span.clone();
+        span.record(2_000);
+        since.add_since(&span, &before);
+        let summary = Summary::of([&since].into_iter());
+        assert_eq!(summary.count, 1);
+        assert!(summary.max_ns >= 2_000 && summary.max_ns < 2_300, "{summary:?}");
+        let before = span.clone();
+        span.record(5_000_000);
+        since.add_since(&span, &before);
+        assert_eq!(Summary::of([&since].into_iter()).max_ns, 5_000_000);
+        let nothing = since.clone();
+        since.add_since(&span, &span);
+        assert_eq!(Summary::of([&since].into_iter()), Summary::of([&nothing].into_iter()));
     }
 
     #[test]

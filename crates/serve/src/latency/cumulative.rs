@@ -28,7 +28,8 @@ pub const BOUNDS_NS: [u64; 21] = [
     30_000_000_000,
 ];
 
-/// Of each fine bucket: the first of ours that may hold what is in it. No fine one lies in more than two of ours.
+/// Of each fine bucket: the first of ours that may hold what is in it. No fine one lies in more
+/// than two of ours.
 const FIRST: [u8; 256] = {
     let mut first = [0; 256];
     let (mut fine, mut at) = (0, 0);
@@ -72,7 +73,8 @@ impl Cumulative {
         self.sum_ns as f64 / 1e9
     }
 
-    /// The longest duration of each bucket in seconds, and how many are in it; the last one has no bound.
+    /// The longest duration of each bucket in seconds, and how many are in it; the last one has no
+    /// bound.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         let bounds = BOUNDS_NS.iter().map(|ns| *ns as f64 / 1e9).chain([f64::INFINITY]);
         bounds.zip(self.buckets.iter().copied())

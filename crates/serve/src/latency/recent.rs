@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Durations of a rolling span of time, such as the last minute: a ring of shorter spans.
 //!
-//! RAM is taken for a span when its first duration comes, and serves again when the ring has turned.
+//! RAM is taken for a span when its first duration comes, and serves again when the ring has
+//! turned.
 
 use flashfront_engine::Time;
 
@@ -16,6 +17,15 @@ pub struct Recent {
     /// The place of the newest span, and when it is over.
     newest: usize,
     ends: Time,
+}
+
+/// What an observer of a ring has counted already.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// The newest span at that time.
+    number: u64,
+    /// What the span had counted.
+    counts: Box<Counts>,
 }
 
 #[derive(Debug)]
@@ -60,6 +70,24 @@ impl Recent {
         }
     }
 
+    /// Adds to `sum` all durations since the observer last looked. The ring still has them if that
+    /// was less than a whole turn ago.
+    pub fn add_unseen(&self, seen: &mut Seen, sum: &mut Counts) {
+        let mut newest = None::<&Span>;
+        for span in self.ring.iter().flatten().filter(|span| span.number >= seen.number) {
+            if span.number == seen.number {
+                sum.add_since(&span.counts, &seen.counts);
+            } else {
+                sum.add(&span.counts);
+            }
+            newest = newest.filter(|it| it.number > span.number).or(Some(span));
+        }
+        if let Some(span) = newest {
+            seen.number = span.number;
+            seen.counts.clone_from(&span.counts);
+        }
+    }
+
     /// What ended in the spans up to `now` that the ring holds.
     #[must_use]
     pub fn summary(&self, now: Time) -> Summary {
@@ -90,6 +118,25 @@ mod tests {
         // After a long silence nothing old is mistaken for new.
         recent.record(1, Time(7_000_000));
         assert_eq!(found(&recent, 7_000_000), (1, 1));
+    }
+
+    #[test]
+    fn an_observer_counts_each_duration_once() {
+        let (mut recent, mut seen) = (Recent::new(7, 10), Seen::default());
+        let mut unseen = |recent: &Recent| {
+            let mut sum = Counts::default();
+            recent.add_unseen(&mut seen, &mut sum);
+            Summary::of([&sum].into_iter()).count
+        };
+        assert_eq!(unseen(&recent), 0);
+        recent.record(1, Time(5));
+        assert_eq!((unseen(&recent), unseen(&recent)), (1, 0));
+        // Some more of the same span, and of the next two.
+        [6, 9, 12, 23, 24].into_iter().for_each(|now| recent.record(1, Time(now)));
+        assert_eq!((unseen(&recent), unseen(&recent)), (5, 0));
+        // A span that serves again is another one.
+        recent.record(1, Time(95));
+        assert_eq!((unseen(&recent), unseen(&recent)), (1, 0));
     }
 
     #[test]

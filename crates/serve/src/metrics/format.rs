@@ -122,7 +122,7 @@ fn the_text_is_openmetrics_and_its_histograms_add_up() {
     let mut latencies = Latencies::default();
     let now = Time(1_000_000_000_000);
     for (kind, ns) in [(AnswerKind::Hit, 10_000), (AnswerKind::Hit, 10_001), (AnswerKind::Hit, 31_000_000_000)] {
-        latencies.record(Answered { origin: OriginId(1), kind, since: Time(now.0 - ns) }, now);
+        latencies.record(Answered { origin: OriginId(1), kind, since: Time(now.0 - ns), bytes: 512 }, now);
     }
     let names = ["a", "b \"\\\n"];
     let volume = |(id, name): (u16, &str)| VolumeFacts {

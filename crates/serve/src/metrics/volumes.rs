@@ -32,23 +32,40 @@ pub(super) fn register(report: &StatusReport, registry: &mut Registry) {
     registry.register("volume_blocks_dirty", "Dirty blocks of the volume", dirty);
     registry.register("volume_size_bytes", "Size of the volume", size);
     registry.register("volume_mode", "1 for the mode that the volume is in, 0 for the others", mode);
+    payload(report, registry);
     origin_errors(report, registry);
     let durations = report.volumes.iter().map(|volume| (volume.name.clone(), volume.durations.clone()));
     registry.register_collector(Box::new(Requests(durations.collect())));
 }
 
-/// I/Os that origins failed to carry out.
+/// Bytes that clients read and wrote.
+fn payload(report: &StatusReport, registry: &mut Registry) {
+    let read = Family::<[(&str, String); 1], Counter>::default();
+    let written = Family::<[(&str, String); 1], Counter>::default();
+    for volume in &report.volumes {
+        let labels = [("volume", volume.name.clone())];
+        read.get_or_create(&labels).inc_by(volume.read_bytes);
+        written.get_or_create(&labels).inc_by(volume.written_bytes);
+    }
+    registry.register("volume_read_bytes", "Bytes that clients read from the volume", read);
+    registry.register("volume_written_bytes", "Bytes that clients wrote to the volume", written);
+}
+
+/// I/Os that origins failed to carry out, and whether one refuses dirty data.
 fn origin_errors(report: &StatusReport, registry: &mut Registry) {
     let reads = Family::<[(&str, String); 1], Counter>::default();
     let writes = Family::<[(&str, String); 1], Counter>::default();
+    let refuses = Family::<[(&str, String); 1], Gauge>::default();
     for volume in &report.volumes {
         let labels = [("volume", volume.name.clone())];
         reads.get_or_create(&labels).inc_by(volume.origin_read_errors);
         writes.get_or_create(&labels).inc_by(volume.origin_write_errors);
+        refuses.get_or_create(&labels).set(i64::from(volume.origin_error.is_some()));
     }
     registry.register("volume_origin_read_errors", "Reads of the volume's origin that failed", reads);
     let help = "Writes, zeroes, discards and flushes of the volume's origin that failed";
     registry.register("volume_origin_write_errors", help, writes);
+    registry.register("volume_origin_refuses", "Whether the volume's origin refuses its dirty data", refuses);
 }
 
 /// The histograms of all volumes, by name.

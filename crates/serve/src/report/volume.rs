@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{HangReport, LatencyReport};
 use crate::daemon::OriginErrors;
-use crate::latency::{Cumulative, Durations};
+use crate::latency::{Cumulative, Durations, Kind};
 
 /// What the daemon knows of a volume and the engine does not.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +66,12 @@ pub struct VolumeReport {
     /// Writes, zeroes, discards and flushes of its origin that failed, since the start.
     #[serde(default)]
     pub origin_write_errors: u64,
+    /// Bytes that clients read from it, since the start.
+    #[serde(default)]
+    pub read_bytes: u64,
+    /// Bytes that clients wrote to it, since the start; zeroes without a payload are not counted.
+    #[serde(default)]
+    pub written_bytes: u64,
     /// How long its requests took in the last minute.
     #[serde(default)]
     pub latency_us: LatencyReport,
@@ -91,6 +97,8 @@ impl VolumeReport {
             origin_hang,
             origin_read_errors: failed.reads,
             origin_write_errors: failed.writes,
+            read_bytes: durations[Kind::Hit as usize].bytes + durations[Kind::Miss as usize].bytes,
+            written_bytes: durations[Kind::Write as usize].bytes,
             latency_us: LatencyReport::new(&durations),
             durations: durations.map(|it| it.since_start),
         }

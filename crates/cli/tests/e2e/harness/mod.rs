@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What all end-to-end tests share: places for files, daemons, volumes, other programs.
 
+mod browser;
 mod daemon;
 mod place;
 mod program;
 mod volume;
 
+pub(crate) use browser::{Browser, LEFT, RIGHT, TAB};
 pub(crate) use daemon::Daemon;
 pub(crate) use place::Place;
 pub(crate) use program::{flashfront, is_root, must, output, show, skip, skip_without, tool};

@@ -1,27 +1,46 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The clients of the control socket: what each is doing since when, and which of them must go.
+//! The clients of a socket for operators: what each is doing since when, and which of them must go.
 //!
-//! A client is idle while the server waits for it: for a whole line, or for it to read its answer.
-//! An idle client goes after a while, and at once when its place is needed. The clock is the
-//! caller's, so that tests have one of their own.
+//! A client is idle while the server waits for it: for a whole question, or for it to read its
+//! answer. An idle client goes after a while, and at once when its place is needed. The clock is
+//! the caller's, so that tests have one of their own.
 
 use std::collections::HashMap;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+/// A connection that can be closed from outside.
+pub(crate) trait Close {
+    /// Wakes whoever reads or writes there; nothing more is sent.
+    fn close(&mut self);
+}
+
+impl Close for UnixStream {
+    fn close(&mut self) {
+        // A client that has gone is no error.
+        let _ = self.shutdown(Shutdown::Both);
+    }
+}
+
 /// The connected clients.
-#[derive(Debug, Default)]
-pub(super) struct Places {
-    all: HashMap<u64, Place>,
+#[derive(Debug)]
+pub(crate) struct Places<S> {
+    all: HashMap<u64, Place<S>>,
     last: u64,
 }
 
+impl<S> Default for Places<S> {
+    fn default() -> Self {
+        Self { all: HashMap::new(), last: 0 }
+    }
+}
+
 #[derive(Debug)]
-struct Place {
-    stream: UnixStream,
+struct Place<S> {
+    stream: S,
     doing: Doing,
-    /// The client has sent a whole line at least once.
+    /// The client has sent a whole question at least once.
     has_asked: bool,
 }
 
@@ -29,30 +48,30 @@ struct Place {
 enum Doing {
     /// The server has waited for the client since then.
     Idle(Instant),
-    /// The daemon is working on the client's command.
+    /// The daemon is working on the client's question.
     Asking,
-    /// The connection was closed; its thread is about to see that.
+    /// The connection was closed; whoever serves it is about to see that.
     Leaving,
 }
 
-impl Places {
-    pub(super) fn len(&self) -> usize {
+impl<S: Close> Places<S> {
+    pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
     /// Takes a client in, and returns its number.
-    pub(super) fn add(&mut self, stream: UnixStream, now: Instant) -> u64 {
+    pub(crate) fn add(&mut self, stream: S, now: Instant) -> u64 {
         self.last += 1;
         self.all.insert(self.last, Place { stream, doing: Doing::Idle(now), has_asked: false });
         self.last
     }
 
-    pub(super) fn remove(&mut self, id: u64) {
+    pub(crate) fn remove(&mut self, id: u64) {
         self.all.remove(&id);
     }
 
-    /// A whole line came. Returns false if the client was told to go meanwhile.
-    pub(super) fn asks(&mut self, id: u64) -> bool {
+    /// A whole question came. Returns false if the client was told to go meanwhile.
+    pub(crate) fn asks(&mut self, id: u64) -> bool {
         let place = self.all.get_mut(&id).filter(|place| place.doing != Doing::Leaving);
         place.is_some_and(|place| {
             (place.doing, place.has_asked) = (Doing::Asking, true);
@@ -61,22 +80,22 @@ impl Places {
     }
 
     /// The server waits for the client from now on.
-    pub(super) fn idles(&mut self, id: u64, now: Instant) {
+    pub(crate) fn idles(&mut self, id: u64, now: Instant) {
         if let Some(place) = self.all.get_mut(&id).filter(|place| place.doing != Doing::Leaving) {
             place.doing = Doing::Idle(now);
         }
     }
 
     /// Closes the connections of all clients that have been idle for `patience`; returns how many.
-    pub(super) fn close_overdue(&mut self, now: Instant, patience: Duration) -> usize {
-        let overdue = |place: &&mut Place| matches!(place.doing, Doing::Idle(since) if now.saturating_duration_since(since) >= patience);
+    pub(crate) fn close_overdue(&mut self, now: Instant, patience: Duration) -> usize {
+        let overdue = |place: &&mut Place<S>| matches!(place.doing, Doing::Idle(since) if now.saturating_duration_since(since) >= patience);
         self.all.values_mut().filter(overdue).map(Place::close).count()
     }
 
     /// When the next client may be overdue. A client that is asking now can't be before `now +
     /// patience`.
-    pub(super) fn next_overdue(&self, now: Instant, patience: Duration) -> Option<Instant> {
-        let due = |place: &Place| match place.doing {
+    pub(crate) fn next_overdue(&self, now: Instant, patience: Duration) -> Option<Instant> {
+        let due = |place: &Place<S>| match place.doing {
             Doing::Idle(since) => Some(since + patience),
             Doing::Asking => Some(now + patience),
             Doing::Leaving => None,
@@ -85,13 +104,13 @@ impl Places {
     }
 
     /// Closes a connection for the sake of a new client, unless one is closing already: that of a
-    /// client that never sent a whole line if there is one, else of any idle client; the one that
-    /// has been idle for longest. Returns whether a place will be free soon.
-    pub(super) fn make_room(&mut self) -> bool {
+    /// client that never sent a whole question if there is one, else of any idle client; the one
+    /// that has been idle for longest. Returns whether a place will be free soon.
+    pub(crate) fn make_room(&mut self) -> bool {
         if self.all.values().any(|place| place.doing == Doing::Leaving) {
             return true;
         }
-        let idle_since = |place: &Place| match place.doing {
+        let idle_since = |place: &Place<S>| match place.doing {
             Doing::Idle(since) => Some(since),
             Doing::Asking | Doing::Leaving => None,
         };
@@ -101,26 +120,26 @@ impl Places {
         longest.map(|(_, _, place)| place.close()).is_some()
     }
 
+    /// Closes all connections.
+    pub(crate) fn close_all(&mut self) {
+        self.all.values_mut().for_each(Place::close);
+    }
+}
+
+impl Places<UnixStream> {
     /// The server ends: nothing more is read. An answer under way still gets out.
-    pub(super) fn stop_reading(&self) {
+    pub(crate) fn stop_reading(&self) {
         for place in self.all.values() {
             // A client that has gone is no error.
             let _ = place.stream.shutdown(Shutdown::Read);
         }
     }
-
-    /// Closes all connections.
-    pub(super) fn close_all(&mut self) {
-        self.all.values_mut().for_each(Place::close);
-    }
 }
 
-impl Place {
-    /// Wakes the client's thread, whether it is reading or writing.
+impl<S: Close> Place<S> {
     fn close(&mut self) {
         self.doing = Doing::Leaving;
-        // A client that has gone is no error.
-        let _ = self.stream.shutdown(Shutdown::Both);
+        self.stream.close();
     }
 }
 
@@ -137,7 +156,7 @@ mod tests {
         start + Duration::from_secs(seconds)
     }
 
-    fn client(places: &mut Places, now: Instant) -> (u64, UnixStream) {
+    fn client(places: &mut Places<UnixStream>, now: Instant) -> (u64, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
         (places.add(ours, now), theirs)

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The history of a daemon's figures: the last 24 hours, at a resolution that falls with age.
+//!
+//! Once a second the daemon hands over a [`Moment`], which it copies from counters that it keeps
+//! anyway. Requests are not slower for it. The history knows neither the engine nor the clock. Its
+//! RAM has a bound that does not depend on how long the daemon runs: [`BYTES_MAX`] (test:
+//! `ram_has_a_bound`). A restart begins a new history.
+
+use std::time::Duration;
+
+use flashfront_engine::Time;
+use serde::Serialize;
+
+use crate::latency::{Counts, Seen};
+
+mod read;
+mod ring;
+mod series;
+mod shared;
+#[cfg(test)]
+mod tests;
+
+pub use read::{HistoryReport, Query, Refused};
+use ring::Ring;
+pub use series::{Moment, Traffic, Whole};
+pub use shared::SharedHistory;
+
+/// What the resolutions are, and for how long each is kept: seconds of a step, and steps.
+const RINGS: [(u64, usize); 3] = [(1, 600), (10, 720), (60, 1440)];
+/// The longest time that the history covers.
+pub const RANGE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// The volumes that have a history of their own: the first ones of the configuration.
+pub const VOLUMES_MAX: usize = 32;
+/// The most RAM that a history takes, with [`VOLUMES_MAX`] volumes.
+pub const BYTES_MAX: usize = 9 << 20;
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// What was counted since the last look, by kind of request.
+pub(crate) type Fresh = [Counts; 4];
+/// What an observer has seen of a volume, by kind of request.
+pub(crate) type SeenKinds = [Seen; 4];
+
+/// The history.
+#[derive(Debug)]
+pub struct History {
+    volumes: Vec<String>,
+    rings: Vec<Ring>,
+}
+
+impl History {
+    /// An empty history of these volumes, of which at most [`VOLUMES_MAX`] are followed. `first` is
+    /// how it is when it begins.
+    #[must_use]
+    pub fn new(volumes: &[String], now: Time, first: &Moment) -> Self {
+        let volumes: Vec<String> = volumes.iter().take(VOLUMES_MAX).cloned().collect();
+        let ring = |(step_s, steps)| Ring::new(step_s * NS_PER_S, steps, now, first.clone());
+        Self { rings: RINGS.into_iter().map(ring).collect(), volumes }
+    }
+
+    /// When the next moment is wanted: at the end of the second that is running.
+    #[must_use]
+    pub fn due(&self) -> Time {
+        self.rings.first().map_or(Time(u64::MAX), Ring::ends)
+    }
+
+    /// Takes how it is now, and how long the requests of each followed volume took since the last
+    /// time.
+    pub(crate) fn record(&mut self, now: Time, moment: &Moment, fresh: &[Fresh]) {
+        for ring in &mut self.rings {
+            ring.record(now, moment, fresh);
+        }
+    }
+
+    /// Bytes of RAM.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.rings.iter().map(Ring::bytes).sum()
+    }
+}
+
+/// A number of the history: none where nothing was recorded, or nothing happened that has such a
+/// number.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(transparent)]
+pub struct Value(
+    /// Not a number stands for none, and is written as null.
+    pub f32,
+);
+
+impl Value {
+    const NONE: Self = Self(f32::NAN);
+
+    fn of(value: f64) -> Self {
+        Self(value as f32)
+    }
+}
