@@ -24,6 +24,7 @@ const MACROS: &[&str] = &["anyhow", "bail", "ensure", "eprintln", "error", "misu
 const CALLS: &[&str] = &[
     "Err",
     "InvalidOperation",
+    "Refusal",
     "Refused",
     "Usage",
     "context",

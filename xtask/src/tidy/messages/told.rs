@@ -19,13 +19,26 @@ pub(super) struct Quote {
 const LETTERS_MIN: usize = 10;
 
 impl Quote {
-    /// Whether a reader who looks for the message finds this line. A quote may be longer than the
-    /// message, as most messages are printed behind what was being done, with the cause behind
-    /// them. Or it may be shorter.
-    pub(super) fn tells(&self, message: &str) -> bool {
-        let letters = |text: &str| text.chars().filter(|it| it.is_alphabetic()).count();
-        in_order(message, &self.text) || letters(&self.text) >= LETTERS_MIN && in_order(&self.text, message)
+    /// Whether a reader who looks for the message finds this line: if so, how many letters of the
+    /// line are the message's. A quote may be longer than the message, as most messages are printed
+    /// behind what was being done, with the cause behind them. Or it may be shorter.
+    pub(super) fn tells(&self, message: &str) -> Option<usize> {
+        let own = letters(&self.text);
+        if own >= LETTERS_MIN && in_order(&self.text, message) {
+            return Some(own);
+        }
+        in_order(message, &self.text).then(|| letters(message))
     }
+
+    /// Whether a line of which so many letters are in messages is still what the program prints.
+    /// The rest of a line may come from the kernel, or be filled in.
+    pub(super) fn is_printed(&self, told: usize) -> bool {
+        told > 0 && 2 * told >= letters(&self.text)
+    }
+}
+
+fn letters(text: &str) -> usize {
+    text.chars().filter(|it| it.is_alphabetic()).count()
 }
 
 /// Whether the words of `text` between its parts that differ are in `other`, one after another.
@@ -93,12 +106,15 @@ mod tests {
     fn a_quote_tells_a_message_that_is_longer_or_shorter() {
         let quote = |text: &str| Quote { path: String::new(), line: 1, text: text.into() };
         let whole = quote("can't open … : it is damaged; restore it");
-        assert!(whole.tells("it is damaged") && whole.tells("can't open …: …; restore it"));
-        assert!(!whole.tells("it is damaged by …, restore") && !whole.tells("restore it: it is damaged"));
+        assert_eq!(whole.tells("it is damaged"), Some(11));
+        assert!(whole.tells("can't open …: …; restore it").is_some());
+        assert_eq!(whole.tells("it is damaged by …, restore"), None);
+        assert_eq!(whole.tells("restore it: it is damaged"), None);
+        assert!(whole.is_printed(18) && !whole.is_printed(11), "half of it was changed");
         let short = quote("device busy: … stop it…");
-        assert!(short.tells("device busy: … is in use by …; stop it or unmount it first"));
-        assert!(!short.tells("device busy: … is in use"));
-        assert!(!quote("…: …").tells("any thing at all: yes"));
+        assert!(short.tells("device busy: … is in use by …; stop it or unmount it first").is_some());
+        assert_eq!(short.tells("device busy: … is in use"), None);
+        assert_eq!(quote("…: …").tells("any thing at all: yes"), None);
     }
 
     #[test]

@@ -31,7 +31,7 @@ fn about_certificate(error: &CertificateError) -> &'static str {
         }
         CertificateError::UnknownIssuer => {
             "its certificate is not of the authority in ca-cert.pem: sign it with that one, or add its authority's \
-             certificate to ca-cert.pem and start anew"
+             certificate to ca-cert.pem and reload the daemon (SIGHUP)"
         }
         CertificateError::BadSignature => {
             "its authority has the name of the one in ca-cert.pem and another key: put the right ca-cert.pem there"
@@ -78,7 +78,7 @@ fn about_alert(alert: AlertDescription) -> &'static str {
         AlertDescription::ProtocolVersion
         | AlertDescription::HandshakeFailure
         | AlertDescription::InsufficientSecurity => "the client must allow TLS 1.2 or 1.3, with the ciphers of those",
-        _ => "the client says why",
+        _ => "look at the client's own message, which says why",
     }
 }
 
