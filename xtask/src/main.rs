@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo x VERB`: the house's own tasks, one file per verb.
 //!
-//! Nothing but the standard library and serde_json, so that it builds in seconds on a bare machine and CI needs
-//! nothing but rustup.
+//! It needs few crates, so that it builds in seconds on a bare machine, and CI needs nothing but
+//! rustup.
 
 mod bench;
 mod ci;
