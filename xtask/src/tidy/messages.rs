@@ -141,9 +141,12 @@ pub(super) fn check(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// All messages of the program, each with the places in the sources that print it.
-fn messages(files: &[File]) -> (BTreeMap<String, Vec<(&str, usize)>>, Vec<Finding>) {
-    let mut messages: BTreeMap<String, Vec<(&str, usize)>> = BTreeMap::new();
+/// Messages, each with the files and lines that print it.
+type Messages<'a> = BTreeMap<String, Vec<(&'a str, usize)>>;
+
+/// All messages of the program, and what is wrong with the lists of files.
+fn messages(files: &[File]) -> (Messages<'_>, Vec<Finding>) {
+    let mut messages = Messages::new();
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| speaks(&file.path)) {
         let all = SPEAKERS.iter().any(|it| file.path.starts_with(it));
