@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo x bench [PART]`: what is promised of speed and memory, measured on this machine.
 //!
-//! Parts: `in-process` and `nbd` (speed, as ratios in one run: the default), `threads`, `huge-pages`, `vhost-user-blk`, `engine`, `memory`, `recovery`. Medians;
-//! losing rows stay. Results go to bench/runs/DATE-PROCESSOR/ with `--keep`, else to the screen only; `--json`: only the JSON.
+//! Parts: `in-process` and `nbd` (speed, as ratios in one run: the default), `threads`,
+//! `huge-pages`, `vhost-user-blk`, `engine`, `memory`, `recovery`. Medians; losing rows stay.
+//! Results go to bench/runs/DATE-PROCESSOR/ with `--keep`, else to the screen only; `--json`: only
+//! the JSON.
 
 mod engine;
 mod memory;
@@ -127,7 +129,8 @@ pub(crate) fn parse(text: &str) -> Result<Value, Failed> {
     serde_json::from_str(text).map_err(|error| Failed::Usage(format!("no JSON ({error}): {text}")))
 }
 
-/// How long full caches of several sizes take to open, on a device model, by one thread and by as many as there are processors.
+/// How long full caches of several sizes take to open, on a device model, by one thread and by as
+/// many as there are processors.
 fn recovery(_: &Path) -> Result<Found, Failed> {
     run(&mut cargo(["build", "--release", "-p", "flashfront-sim", "--example", "recovery"]))?;
     let program = target().join("release/examples/recovery");

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo x ci`: every step of CI, and at the end what each took, what was skipped, what failed.
 //!
-//! `./test` installs the tools that tests need, and then calls this. A step that fails keeps no other
-//! step from running. `--quick` is for a contributor between two edits: it builds no release binary.
+//! `./test` installs the tools that tests need, and then calls this. A step that fails keeps no
+//! other step from running. `--quick` is for a contributor between two edits: it builds no release
+//! binary.
 //!
 //! Many tests wait for devices and clients, while others use every processor they get. So steps of
-//! the two tracks run side by side (`ci/tracks.rs`); what each prints is never mixed with the other's.
+//! the two tracks run side by side (`ci/tracks.rs`); what each prints is never mixed with the
+//! other's.
 
 mod said;
 mod steps;

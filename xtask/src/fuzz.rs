@@ -2,11 +2,12 @@
 //! `cargo x fuzz [--seconds N] [--unguided] [TARGET...]`: hostile bytes, guided by coverage; and
 //! `cargo x fuzz TARGET INPUT...`: those inputs again.
 //!
-//! libFuzzer with the stable compiler: the coverage that it is guided by is a pass of LLVM, which rustc takes
-//! as an option of code generation. It is C++, so it needs a C++ compiler. Where there is none, or where
-//! the compiler does not take the option, that is said aloud, and the same targets run with random mutations
-//! of their corpora. So they do with `--unguided`, which CI takes: to compile everything a second time, with
-//! coverage, would take it longer than to fuzz. What libFuzzer finds of use stays in `target/fuzz/corpus`, and it goes on from there.
+//! libFuzzer with the stable compiler: the coverage that it is guided by is a pass of LLVM, which
+//! rustc takes as an option of code generation. It is C++, so it needs a C++ compiler. Where there
+//! is none, or where the compiler does not take the option, that is said aloud, and the same
+//! targets run with random mutations of their corpora. So they do with `--unguided`, which CI
+//! takes: to compile everything a second time, with coverage, would take it longer than to fuzz.
+//! What libFuzzer finds of use stays in `target/fuzz/corpus`, and it goes on from there.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,7 +15,8 @@ use std::sync::Mutex;
 
 use crate::run::{Failed, cargo, host, program, root, run};
 
-/// Counters for every edge of the program, and the operands of its comparisons: what cargo-fuzz asks of LLVM.
+/// Counters for every edge of the program, and the operands of its comparisons: what cargo-fuzz
+/// asks of LLVM.
 const COVERAGE: [&str; 5] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",

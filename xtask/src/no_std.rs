@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo x no-std`: proves that the engine has no std, hence no clock, thread, file or random hasher,
-//! and that the program's engine has no planted bugs.
+//! `cargo x no-std`: proves that the engine has no std, hence no clock, thread, file or random
+//! hasher, and that the program's engine has no planted bugs.
 //!
 //! The proof is a build against a sysroot that holds core and alloc only: with it `extern crate
 //! std` is an error, in the engine and in everything it depends on. It needs no other target than

@@ -30,8 +30,8 @@ fn become_sim(features: &[&str], proof: &str, args: &[String]) -> Result<(), Fai
     Err(Failed::Start { program: program.display().to_string(), error })
 }
 
-/// What is wrong if the program that is shipped could have planted bugs: its engine must have no feature
-/// at all. (The engine itself refuses the feature in a release build.)
+/// What is wrong if the program that is shipped could have planted bugs: its engine must have no
+/// feature at all. (The engine itself refuses the feature in a release build.)
 pub(crate) fn no_canaries() -> Result<Vec<String>, Failed> {
     let tree = ["tree", "--package", "flashfront-cli", "--edges", "normal", "--prefix", "none", "--format", "{p}|{f}|"];
     Ok(planted(&stdout_of(&mut cargo(tree))?))

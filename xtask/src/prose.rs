@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo x prose` measures how long the sentences of the documents are.
 //!
-//! A stranger who reads English as a second language loses the thread in a long sentence. So nine of
-//! ten sentences of a document have at most [`LIMIT`] words. [`sentences`] says what a sentence is.
+//! A stranger who reads English as a second language loses the thread in a long sentence. So nine
+//! of ten sentences of a document have at most [`LIMIT`] words. [`sentences`] says what a sentence
+//! is.
 
 pub(crate) mod sentences;
 
@@ -24,8 +25,8 @@ pub(crate) struct Lengths {
     pub(crate) p90: usize,
 }
 
-/// Prints p50 and p90 of each document. `--check` fails if a p90 is above [`LIMIT`]; `--long` prints
-/// the sentences above it. Paths after the options choose documents.
+/// Prints p50 and p90 of each document. `--check` fails if a p90 is above [`LIMIT`]; `--long`
+/// prints the sentences above it. Paths after the options choose documents.
 pub(crate) fn prose(args: &[String]) -> Result<(), Failed> {
     let (options, wanted): (Vec<&String>, Vec<&String>) = args.iter().partition(|arg| arg.starts_with("--"));
     if let Some(unknown) = options.iter().find(|option| !["--check", "--long"].contains(&option.as_str())) {

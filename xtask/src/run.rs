@@ -62,7 +62,8 @@ pub(crate) fn flashfront() -> Result<PathBuf, Failed> {
     Ok(target().join("release/flashfront"))
 }
 
-/// A program of the workspace's own, freshly built as tests are. With the features of the whole workspace: it shares what tests have built.
+/// A program of the workspace's own, freshly built as tests are. With the features of the whole
+/// workspace: it shares what tests have built.
 pub(crate) fn program(name: &str, features: &[&str]) -> Result<PathBuf, Failed> {
     run(cargo(["build", "--quiet", "--workspace", "--bin", name]).args(features))?;
     Ok(target().join("debug").join(name))

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo x vm`: power cuts under a database, with programs that others wrote on both sides of ours.
+//! `cargo x vm`: power cuts under a database, with programs that others wrote on both sides of
+//! ours.
 //!
-//! A Debian kernel with ext4 and SQLite in QEMU (`vm/guest.rs`) on our NBD export, which lies on disks with a
-//! volatile write cache (`vm/disk.rs`). Each life ends by `kill -9` of the guest, the daemon and the disks; the
-//! next one begins with replay, fsck and a check of the whole database: every commit that the guest
-//! had said to be done must be there. At the end the bare origin must pass the same, without us.
+//! A Debian kernel with ext4 and SQLite in QEMU (`vm/guest.rs`) on our NBD export, which lies on
+//! disks with a volatile write cache (`vm/disk.rs`). Each life ends by `kill -9` of the guest, the
+//! daemon and the disks; the next one begins with replay, fsck and a check of the whole database:
+//! every commit that the guest had said to be done must be there. At the end the bare origin must
+//! pass the same, without us.
 
 mod compare;
 mod daemon;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `flashfront advise`: before one buys, whether a cache would help, how large it must be, and in which mode.
+//! `flashfront advise`: before one buys, whether a cache would help, how large it must be, and in
+//! which mode.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,10 +29,13 @@ pub(crate) mod told;
 /// Between two looks at how far it is.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Whether a cache would help: plays a trace to a disk, and to the production engine with caches of several sizes.
+/// Whether a cache would help: plays a trace to a disk, and to the production engine with caches of
+/// several sizes.
 ///
-/// In virtual time, on device models that were calibrated against published measurements (docs/laboratory/models.md): no data, no devices. The first half of the trace fills the
-/// cache, the second is what is measured; the processor costs nothing. docs/decide/advise.md says what is advised and why.
+/// In virtual time, on device models that were calibrated against published measurements
+/// (docs/laboratory/models.md): no data, no devices. The first half of the trace fills the cache,
+/// the second is what is measured; the processor costs nothing. docs/decide/advise.md says what is
+/// advised and why.
 #[derive(Debug, Args)]
 pub(crate) struct Advise {
     /// The trace, as from blktrace; its format is found by content, packed or not.
@@ -43,7 +47,8 @@ pub(crate) struct Advise {
     /// The cache device, likewise.
     #[arg(long, value_name = "DEVICE", default_value = "samsung-850-pro", value_parser = devices())]
     cache: String,
-    /// Sizes of the cache, separated by commas [default: powers of two up to what the trace touches, eight at most].
+    /// Sizes of the cache, separated by commas [default: powers of two up to what the trace
+    /// touches, eight at most].
     #[arg(long, value_name = "SIZE", value_delimiter = ',')]
     cache_size: Vec<Size>,
     #[command(flatten)]

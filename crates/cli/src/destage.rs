@@ -15,8 +15,9 @@ use crate::{human, progress, stopping};
 
 /// Write everything dirty of a stopped cache to its origin, without serving anybody.
 ///
-/// Checks what `serve` checks, replays the log, writes, stops cleanly. Ctrl-C stops it: what has been
-/// written stays written, the rest stays dirty in the cache, and the next destage (or `serve`) goes on.
+/// Checks what `serve` checks, replays the log, writes, stops cleanly. Ctrl-C stops it: what has
+/// been written stays written, the rest stays dirty in the cache, and the next destage (or `serve`)
+/// goes on.
 ///
 /// Exit code 0: the origin is complete. 1: something is still dirty, or it could not be begun.
 #[derive(Debug, Args)]
@@ -37,10 +38,12 @@ pub(crate) struct Destage {
     /// Its origin.
     #[arg(long, value_name = "PATH")]
     origin: PathBuf,
-    /// Write over an origin that was changed behind the cache's back, or replay a cache whose device failed.
+    /// Write over an origin that was changed behind the cache's back, or replay a cache whose
+    /// device failed.
     #[arg(long)]
     accept_changed_origin: bool,
-    /// Folder that remembers failed caches and changed origins: that of `serve` [default: as for `serve`].
+    /// Folder that remembers failed caches and changed origins: that of `serve` [default: as for
+    /// `serve`].
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// RAM for payload [default: 160 MiB, or as much as lanes need].

@@ -20,13 +20,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Write everything dirty to the origin, and wait until it is there.
 ///
-/// Ctrl-C and --timeout stop it; what has been written stays written, and the next drain goes on. While it lasts
-/// new writes go through to the origin. Afterwards the mode is what it was.
+/// Ctrl-C and --timeout stop it; what has been written stays written, and the next drain goes on.
+/// While it lasts new writes go through to the origin. Afterwards the mode is what it was.
 #[derive(Debug, Args)]
 pub(crate) struct Drain {
     #[command(flatten)]
     socket: Socket,
-    /// Stop the drain after this time, with exit code 1 if anything is left [default: wait until it ends].
+    /// Stop the drain after this time, with exit code 1 if anything is left [default: wait until it
+    /// ends].
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Age>,
     /// Print the result as JSON.
@@ -108,8 +109,8 @@ impl Drain {
 impl Outcome {
     fn new(before: &StatusReport, after: &StatusReport, time: Duration) -> Self {
         Self {
-            // The daemon counts the moments at which nothing was dirty: on a busy volume none of them lasts
-            // until somebody looks.
+            // The daemon counts the moments at which nothing was dirty: on a busy volume none of
+            // them lasts until somebody looks.
             drained: after.counters.drains > before.counters.drains || after.blocks_dirty == 0,
             timed_out: false,
             blocks_written: after.counters.destaged_blocks.saturating_sub(before.counters.destaged_blocks),

@@ -21,7 +21,8 @@ pub(crate) struct Format {
     /// The cache device: a block device or a file on something fast.
     #[arg(long, value_name = "PATH")]
     cache: PathBuf,
-    /// A second cache device, on other hardware: it gets a copy of what is dirty, so that either may die.
+    /// A second cache device, on other hardware: it gets a copy of what is dirty, so that either
+    /// may die.
     #[arg(long, value_name = "PATH")]
     mirror: Option<PathBuf>,
     /// The origin: the block device or file to be cached.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How numbers and errors look to people (12.3 MiB, 1,234,567, 97.1 %, a bar, 1 h 2 min), and how they get to stdout.
+//! How numbers and errors look to people (12.3 MiB, 1,234,567, 97.1 %, a bar, 1 h 2 min), and how
+//! they get to stdout.
 
 use std::fmt;
 use std::io;
@@ -46,7 +47,7 @@ pub(crate) fn count(count: u64) -> String {
     text
 }
 
-/// The same with what is counted, as in "1 place", "2 places".
+/// A number with what is counted, as in "1 place", "2 places".
 pub(crate) fn counted(number: u64, what: &str) -> String {
     format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `serve --inject DEVICE:FAULTS`: faults ordered for the daemon's devices, so that operators see their
-//! alarms ring before they need them.
+//! `serve --inject DEVICE:FAULTS`: faults ordered for the daemon's devices, so that operators see
+//! their alarms ring before they need them.
 //!
-//! Off unless asked for, and said aloud at the start. The superblock is read before and written past the
-//! faults; replay goes through them.
+//! Off unless asked for, and said aloud at the start. The superblock is read before and written
+//! past the faults; replay goes through them.
 
 use std::str::FromStr;
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ctrl-C, SIGTERM and SIGHUP as a value that can be waited for.
 //!
-//! SIGHUP is the end of the terminal, which ends a program in its foreground: cleanly, as Ctrl-C does. To a daemon it
-//! says that the configuration was changed.
-//! What was ignored when the program was started stays ignored (`nohup`, and Ctrl-C for a script's
-//! background jobs), but for SIGTERM.
+//! SIGHUP is the end of the terminal, which ends a program in its foreground: cleanly, as Ctrl-C
+//! does. To a daemon it says that the configuration was changed. What was ignored when the program
+//! was started stays ignored (`nohup`, and Ctrl-C for a script's background jobs), but for SIGTERM.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +31,8 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// The exit code of a command that failed after a signal, as shells have it: 130 after Ctrl-C, 143 after SIGTERM.
+/// The exit code of a command that failed after a signal, as shells have it: 130 after Ctrl-C, 143
+/// after SIGTERM.
 pub(crate) fn exit_code() -> Option<u8> {
     Some(SIGNAL.load(Ordering::Relaxed)).filter(|signal| *signal > 0).map(|signal| 128 + signal)
 }
@@ -42,7 +42,8 @@ pub(crate) fn on_signal(mut heard: impl FnMut() + Send + 'static) -> anyhow::Res
     listen(&unless_ignored(&[SIGINT, SIGHUP]), move |_| heard())
 }
 
-/// Calls `stop` for Ctrl-C and SIGTERM, and `hang_up` for SIGHUP, which a daemon also hears if it was ignored before.
+/// Calls `stop` for Ctrl-C and SIGTERM, and `hang_up` for SIGHUP, which a daemon also hears if it
+/// was ignored before.
 pub(crate) fn of_a_daemon(
     mut stop: impl FnMut() + Send + 'static,
     mut hang_up: impl FnMut() + Send + 'static,
@@ -70,13 +71,15 @@ fn listen(wanted: &[i32], mut heard: impl FnMut(i32) + Send + 'static) -> anyhow
             }
         })
         .context("can't start a thread")?;
-    // The kernel gives a signal to this thread if it may, and would wait for it when it sleeps beside a device that hangs. Threads that
-    // are started from now on take none either; programs are started without this.
+    // The kernel gives a signal to this thread if it may, and would wait for it when it sleeps
+    // beside a device that hangs. Threads that are started from now on take none either; programs
+    // are started without this.
     let wanted: SigSet = wanted.into_iter().filter_map(|signal| Signal::try_from(signal).ok()).collect();
     wanted.thread_block().context("can't leave signals to another thread")
 }
 
-/// A flag that the first signal sets. Who asks twice does not wait for what may never come, as through a pipe.
+/// A flag that the first signal sets. Who asks twice does not wait for what may never come, as
+/// through a pipe.
 pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let heard = Arc::clone(&stop);
@@ -88,7 +91,8 @@ pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Whether /proc/PID/status says that the process ignores the signal. Where /proc is not mounted none is.
+/// Whether /proc/PID/status says that the process ignores the signal. Where /proc is not mounted
+/// none is.
 fn is_ignored(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The operator's log on stderr: a line per event, nothing on the path of an I/O.
 //!
-//! Warnings and errors that repeat are left out and counted (`repeats`): a cache device that has rotted has as many
-//! corrupt blocks as it has blocks. With `-v` nothing is left out. Two lines are of one kind if the same place in the
-//! program writes them, about the same thing: what stands before the first `: `, as a path or `volume NAME`.
+//! Warnings and errors that repeat are left out and counted (`repeats`): a cache device that has
+//! rotted has as many corrupt blocks as it has blocks. With `-v` nothing is left out. Two lines are
+//! of one kind if the same place in the program writes them, about the same thing: what stands
+//! before the first `: `, as a path or `volume NAME`.
 
 use std::fmt::{Debug, Write};
 use std::io::IsTerminal;
@@ -40,8 +41,8 @@ pub(crate) fn level_of(level: i8) -> LogLevel {
     }
 }
 
-/// Starts it. What is returned tells of the lines left out when it is dropped. `stamped`: lines begin with the time,
-/// unless the journal adds it.
+/// Starts it. What is returned tells of the lines left out when it is dropped. `stamped`: lines
+/// begin with the time, unless the journal adds it.
 pub(crate) fn start(level: i8, stamped: bool) -> Log {
     let shared = Arc::<Shared>::default();
     shared.max.store(level_of(level) as u8, Ordering::Relaxed);
@@ -140,7 +141,8 @@ impl Shared {
         let mut repeats = self.lock();
         loop {
             let now = Instant::now();
-            // With the lock, so that the process does not end before it is told. The lines themselves need none.
+            // With the lock, so that the process does not end before it is told. The lines
+            // themselves need none.
             repeats.over(now).into_iter().for_each(tell);
             repeats = match repeats.next() {
                 Some(at) => {

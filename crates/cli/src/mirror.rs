@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `flashfront mirror add`: gives a running cache a second device, or another in place of one that failed.
+//! `flashfront mirror add`: gives a running cache a second device, or another in place of one that
+//! failed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,8 +32,9 @@ enum Verb {
 
 /// Make a device the mirror of a running cache, or put it in the place of one that failed.
 ///
-/// What is dirty is copied while clients go on; the mirror counts when all of it is there. Ctrl-C ends the waiting
-/// and not the copying. Name both devices at the next start (`serve --cache A --mirror B`).
+/// What is dirty is copied while clients go on; the mirror counts when all of it is there. Ctrl-C
+/// ends the waiting and not the copying. Name both devices at the next start (`serve --cache A
+/// --mirror B`).
 #[derive(Debug, Args)]
 struct Add {
     /// The device: at least as large as the cache, and on other hardware.

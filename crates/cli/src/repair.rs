@@ -14,15 +14,17 @@ use crate::{human, progress};
 
 /// Make a damaged cache sound again: keep all that verifies, and list what is lost.
 ///
-/// Reads everything, says what is damaged and what would become of it, and asks before it changes anything.
-/// What is lost is listed by volume and sector: from then on the origin's older data is read there. A sound
-/// cache is left alone. The origin is not needed, and not touched.
+/// Reads everything, says what is damaged and what would become of it, and asks before it changes
+/// anything. What is lost is listed by volume and sector: from then on the origin's older data is
+/// read there. A sound cache is left alone. The origin is not needed, and not touched.
 ///
-/// If a commit of the log is gone, nobody knows which blocks it wrote. Dirty blocks that are older than it are
-/// then either still the newest version, or superseded by it, and perhaps newer on the origin. Only you can
-/// decide: --keep-older or --drop-older. The same goes for all dirty blocks of a cache whose device failed.
+/// If a commit of the log is gone, nobody knows which blocks it wrote. Dirty blocks that are older
+/// than it are then either still the newest version, or superseded by it, and perhaps newer on the
+/// origin. Only you can decide: --keep-older or --drop-older. The same goes for all dirty blocks of
+/// a cache whose device failed.
 ///
-/// Exit code 0: nothing to repair, or repaired. 1: not repaired (with --dry-run: there is something to repair).
+/// Exit code 0: nothing to repair, or repaired. 1: not repaired (with --dry-run: there is something
+/// to repair).
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("unasked").args(["yes", "dry_run"])), after_help = "\
 Before: stop using the origin, and copy the cache device if you can (dd if=CACHE of=COPY bs=1M).
@@ -37,7 +39,8 @@ pub(crate) struct Repair {
     /// Show what a repair would do, and change nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Folder that remembers changed origins and failed caches: that of `serve` [default: as for `serve`].
+    /// Folder that remembers changed origins and failed caches: that of `serve` [default: as for
+    /// `serve`].
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Don't ask.

@@ -24,7 +24,8 @@ use crate::log::Dial;
 use crate::usage::misused;
 use crate::{choice, emulate, human, service, stopping};
 
-/// Serve a cached volume until stopped (SIGTERM: cleanly; another one later: at once, replayed at the next start).
+/// Serve a cached volume until stopped (SIGTERM: cleanly; another one later: at once, replayed at
+/// the next start).
 ///
 /// Prints one line `ready URI` on stdout when clients may connect. The log goes to stderr.
 #[derive(Clone, Debug, Args)]
@@ -42,13 +43,15 @@ pub(crate) struct Serve {
     /// The cache device, made by `flashfront format`.
     #[arg(long, value_name = "PATH", required_unless_present_any = ["config", "print_config", "without_cache"])]
     cache: Option<PathBuf>,
-    /// The second cache device, which has copies of what is dirty; the order of the two does not matter.
+    /// The second cache device, which has copies of what is dirty; the order of the two does not
+    /// matter.
     #[arg(long, value_name = "PATH", conflicts_with = "without_cache")]
     mirror: Option<PathBuf>,
     /// Your word that the other cache device will not come back: serve --cache alone.
     ///
-    /// What only the other one holds is lost, and from now on it counts as old. Not needed after a failure that
-    /// the daemon saw: then this one knows that it is complete. With --config the file's mirror is left alone.
+    /// What only the other one holds is lost, and from now on it counts as old. Not needed after a
+    /// failure that the daemon saw: then this one knows that it is complete. With --config the
+    /// file's mirror is left alone.
     #[arg(long, conflicts_with_all = ["mirror", "without_cache"])]
     without_mirror: bool,
     /// The origin that the cache was made for.
@@ -57,26 +60,32 @@ pub(crate) struct Serve {
     /// Where NBD clients connect: unix:PATH or tcp:HOST:PORT; may be given several times.
     #[arg(long, value_name = "PLACE", value_parser = Listen::parse)]
     nbd: Vec<Listen>,
-    /// Where a virtual machine (vhost-user-blk) connects for its disk: unix:PATH; may be given several times.
+    /// Where a virtual machine (vhost-user-blk) connects for its disk: unix:PATH; may be given
+    /// several times.
     #[arg(long, value_name = "PLACE", value_parser = vhost_user_blk)]
     vhost_user_blk: Vec<Listener>,
-    /// Empty folder to show the volumes in, as files that `losetup --direct-io=on` makes block devices of.
+    /// Empty folder to show the volumes in, as files that `losetup --direct-io=on` makes block
+    /// devices of.
     #[arg(long, value_name = "DIR")]
     fuse: Option<PathBuf>,
-    /// Make the volume /dev/ublkbN (root; the kernel's module ublk_drv). With --durability always it outlives a killed daemon.
+    /// Make the volume /dev/ublkbN (root; the kernel's module ublk_drv). With --durability always
+    /// it outlives a killed daemon.
     #[arg(long, value_name = "N")]
     ublk: Option<u32>,
-    /// Control socket for status, set and drain [default: $XDG_RUNTIME_DIR/flashfront.sock, or /run/flashfront.sock].
+    /// Control socket for status, set and drain [default: $XDG_RUNTIME_DIR/flashfront.sock, or
+    /// /run/flashfront.sock].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
-    /// Folder that remembers failures of cache devices that can't be marked any more, and origins that were served
-    /// without their cache [default: /var/lib/flashfront for root, else ~/.local/state/flashfront].
+    /// Folder that remembers failures of cache devices that can't be marked any more, and origins
+    /// that were served without their cache [default: /var/lib/flashfront for root, else
+    /// ~/.local/state/flashfront].
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// Address of /metrics (Prometheus) and /healthz [default: none].
     #[arg(long, value_name = "ADDR:PORT", value_parser = http_address)]
     http: Option<SocketAddr>,
-    /// Serve NBD with TLS: folder of server-cert.pem and server-key.pem. TCP clients must then use it.
+    /// Serve NBD with TLS: folder of server-cert.pem and server-key.pem. TCP clients must then use
+    /// it.
     #[arg(long, value_name = "DIR")]
     tls_certificates: Option<PathBuf>,
     /// Serve only clients with a certificate of the authority in ca-cert.pem, in the same folder.
@@ -97,20 +106,26 @@ pub(crate) struct Serve {
     /// Print a config file with every key explained, and end.
     #[arg(long, exclusive = true)]
     print_config: bool,
-    /// Serve an origin that was changed behind the cache's back: clean data is dropped, dirty data is kept.
+    /// Serve an origin that was changed behind the cache's back: clean data is dropped, dirty data
+    /// is kept.
     #[arg(long)]
     accept_changed_origin: bool,
-    /// Serve the origin although its cache device is missing: in mode passthrough, at the origin's speed.
+    /// Serve the origin although its cache device is missing: in mode passthrough, at the origin's
+    /// speed.
     ///
-    /// If the cache held dirty data, the origin lacks it. The cache will notice when it is back: its clean data
-    /// is dropped then, and its dirty data refused. With --config the file's cache is left alone.
+    /// If the cache held dirty data, the origin lacks it. The cache will notice when it is back:
+    /// its clean data is dropped then, and its dirty data refused. With --config the file's cache
+    /// is left alone.
     #[arg(long, conflicts_with_all = ["cache", "mode", "accept_changed_origin"])]
     without_cache: bool,
-    /// Your word, for --without-cache: nothing was dirty in the cache, or you would rather lose it than wait.
-    // clap waives `requires` when what is required conflicts with something given, so --cache is named too.
+    /// Your word, for --without-cache: nothing was dirty in the cache, or you would rather lose it
+    /// than wait.
+    // clap waives `requires` when what is required conflicts with something given, so --cache is
+    // named too.
     #[arg(long, requires = "without_cache", conflicts_with = "cache")]
     accept_missing_dirty_data: bool,
-    /// What may be written to the cache device in a day, a size or "0.5 DWPD"; beyond it reads are not cached [default: none].
+    /// What may be written to the cache device in a day, a size or "0.5 DWPD"; beyond it reads are
+    /// not cached [default: none].
     #[arg(long, value_name = "BUDGET")]
     flash_writes_per_day: Option<FlashBudget>,
     /// The most that may be dirty, a share or a size [default: 50%].
@@ -119,24 +134,29 @@ pub(crate) struct Serve {
     /// Streams longer than this bypass the cache; 0B = never [default: 4 MiB].
     #[arg(long, value_name = "SIZE")]
     sequential_bypass: Option<Size>,
-    /// What is read at once from a slow origin, if a part of it is missed; 0B = only what is asked for [default: 64 KiB].
+    /// What is read at once from a slow origin, if a part of it is missed; 0B = only what is asked
+    /// for [default: 64 KiB].
     #[arg(long, value_name = "SIZE")]
     read_around: Option<Size>,
     /// When a write in writeback mode is acknowledged [default: flush].
     #[arg(long, value_parser = choice::durability())]
     durability: Option<Durability>,
-    /// Data should not stay dirty longer than this; from half of it on destage hurries [default: 10min].
+    /// Data should not stay dirty longer than this; from half of it on destage hurries [default:
+    /// 10min].
     #[arg(long, value_name = "TIME")]
     max_dirty_age: Option<Age>,
     /// How the cache chooses the blocks that it keeps [default: the first of the list].
     ///
-    /// Leave this alone unless you have compared: `flashfront sim replay TRACE --policy all` shows what each policy makes of a trace of yours.
+    /// Leave this alone unless you have compared: `flashfront sim replay TRACE --policy all` shows
+    /// what each policy makes of a trace of yours.
     #[arg(long, value_parser = choice::policy())]
     policy: Option<String>,
-    /// Threads: one for the engine, and the rest for NBD's and vhost-user-blk's clients [default: 1, which does it all].
+    /// Threads: one for the engine, and the rest for NBD's and vhost-user-blk's clients [default:
+    /// 1, which does it all].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Threads that do the work of the cache's lanes, the engine's among them; at most as many as it has lanes [default: 1].
+    /// Threads that do the work of the cache's lanes, the engine's among them; at most as many as
+    /// it has lanes [default: 1].
     #[arg(long, value_name = "N")]
     lane_threads: Option<usize>,
     /// RAM for payload [default: 160 MiB, or as much as lanes and threads need].
@@ -145,38 +165,45 @@ pub(crate) struct Serve {
     /// RAM for copies of blocks read from the cache device, on top of the buffers [default: 0B].
     #[arg(long, value_name = "SIZE")]
     ram_front_bytes: Option<Size>,
-    /// Take all RAM for payload in pages of 2 MiB, not only large buffers: more RAM for a daemon with little to do.
+    /// Take all RAM for payload in pages of 2 MiB, not only large buffers: more RAM for a daemon
+    /// with little to do.
     #[arg(long)]
     huge_pages: bool,
-    /// How long each device may take for a read, write or flush before it counts as hanging; 0s = for ever
-    /// [default: 35s for cache devices, 120s for origins].
+    /// How long each device may take for a read, write or flush before it counts as hanging; 0s =
+    /// for ever [default: 35s for cache devices, 120s for origins].
     ///
-    /// A cache device that hangs fails, or is left out of a mirrored cache. What is asked of an origin that hangs is
-    /// answered with an error, until it answers again. For all devices, whatever times the file has for them.
+    /// A cache device that hangs fails, or is left out of a mirrored cache. What is asked of an
+    /// origin that hangs is answered with an error, until it answers again. For all devices,
+    /// whatever times the file has for them.
     #[arg(long, value_name = "TIME")]
     device_timeout: Option<Age>,
-    /// Make a device faulty, to test alarms: cache:FAULTS, mirror:FAULTS or origin:FAULTS, as in "cache:eio,op=read,p=0.001".
+    /// Make a device faulty, to test alarms: cache:FAULTS, mirror:FAULTS or origin:FAULTS, as in
+    /// "cache:eio,op=read,p=0.001".
     ///
-    /// FAULTS are rules separated by `;`. A rule is one of eio, nospace, unsupported, gone, timeout, stall, hang, short,
-    /// flip, rot, misdirect, lost, and conditions separated by `,`: op=read|write|flush|discard|zero,
-    /// at=BYTES..BYTES, p=PROBABILITY, after=N, times=N, hold=TIME (timeout, stall, hang), for=TIME (from the first
-    /// hit on; then the device is well again). A rule seed=N makes chance repeatable. Once for each device. NEVER for
-    /// data that you need.
+    /// FAULTS are rules separated by `;`. A rule is one of eio, nospace, unsupported, gone,
+    /// timeout, stall, hang, short, flip, rot, misdirect, lost, and conditions separated by `,`:
+    /// op=read|write|flush|discard|zero, at=BYTES..BYTES, p=PROBABILITY, after=N, times=N,
+    /// hold=TIME (timeout, stall, hang), for=TIME (from the first hit on; then the device is well
+    /// again). A rule seed=N makes chance repeatable. Once for each device. NEVER for data that you
+    /// need.
     #[arg(long, value_name = "DEVICE:FAULTS")]
     inject: Vec<Injection>,
-    /// Slow the cache devices down to the pace of a device that `flashfront sim` knows, for measurements.
+    /// Slow the cache devices down to the pace of a device that `flashfront sim` knows, for
+    /// measurements.
     ///
-    /// Only time changes, never data. A file smaller than that device counts as its beginning; what the real device
-    /// takes longer for takes longer.
+    /// Only time changes, never data. A file smaller than that device counts as its beginning; what
+    /// the real device takes longer for takes longer.
     #[arg(long, value_name = "DEVICE", value_parser = emulate::name(), conflicts_with_all = ["inject", "without_cache"])]
     emulate_cache: Option<Known>,
-    /// The same for the origins, as in "wd-re-4tb": also with --without-cache, to measure that disk alone.
+    /// Slow the origins down to the pace of this device, as in "wd-re-4tb": also with
+    /// --without-cache, to measure that disk alone.
     #[arg(long, value_name = "DEVICE", value_parser = emulate::name(), conflicts_with = "inject")]
     emulate_origin: Option<Known>,
 }
 
 impl Serve {
-    /// `level`: what the log is to tell, if that was said on the command line; else the file says it, by `dial`.
+    /// `level`: what the log is to tell, if that was said on the command line; else the file says
+    /// it, by `dial`.
     pub(crate) fn run(mut self, level: Option<LogLevel>, dial: Dial) -> anyhow::Result<ExitCode> {
         if self.print_config {
             human::print(config::REFERENCE)?;

@@ -21,7 +21,8 @@ use table::table;
 /// How to reach a daemon.
 #[derive(Debug, Args)]
 pub(crate) struct Socket {
-    /// The daemon's control socket [default: $XDG_RUNTIME_DIR/flashfront.sock if it is there, else /run/flashfront.sock].
+    /// The daemon's control socket [default: $XDG_RUNTIME_DIR/flashfront.sock if it is there, else
+    /// /run/flashfront.sock].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 }
@@ -111,7 +112,8 @@ fn window() -> Option<Window> {
     )
 }
 
-/// One in place of the one before, as much of it as the window has room for; below it where the cursor can't be moved.
+/// A picture in place of the one before, as much of it as the window has room for; below it where
+/// the cursor can't be moved.
 fn next_picture(text: &str, window: Option<Window>) -> String {
     let Some(Window { rows, columns }) = window else { return format!("{text}\n") };
     let mut lines: Vec<&str> = text.lines().collect();

@@ -52,8 +52,8 @@ pub(crate) fn on_signals(stop: &StopHandle) -> anyhow::Result<()> {
     interrupt::on_signal(asker(stop, || {})?)
 }
 
-/// Watches the signals of a daemon that serves: `stopping` is called at the first such signal, and `hang_up`
-/// for every SIGHUP.
+/// Watches the signals of a daemon that serves: `stopping` is called at the first such signal, and
+/// `hang_up` for every SIGHUP.
 pub(crate) fn on_signals_of_a_daemon(
     stop: &StopHandle,
     stopping: impl FnMut() + Send + 'static,

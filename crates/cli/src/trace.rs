@@ -15,7 +15,8 @@ pub(crate) struct TraceArgs {
     /// The trace's format, if it can't be told from what is in it.
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(Format::all().map(|it| it.name)))]
     format: Option<String>,
-    /// Which events of blktrace and blkparse are requests: queue (Q, as asked for), issue (D, as the disk got it) or complete (C).
+    /// Which events of blktrace and blkparse are requests: queue (Q, as asked for), issue (D, as
+    /// the disk got it) or complete (C).
     #[arg(long, value_name = "A", default_value = Action::default().name(), value_parser = PossibleValuesParser::new(Action::ALL.map(Action::name)))]
     action: String,
     /// Stop at the first bad line instead of counting them.
@@ -24,7 +25,8 @@ pub(crate) struct TraceArgs {
     /// Let each disk's blocks begin where most requests to it do, instead of at multiples of 4 KiB.
     #[arg(long)]
     shift_grid: bool,
-    /// Drop requests that repeat an equal one within so many milliseconds, for traces with each request of several layers.
+    /// Drop requests that repeat an equal one within so many milliseconds, for traces with each
+    /// request of several layers.
     #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     drop_echoes: Option<u64>,
 }

@@ -40,19 +40,21 @@ pub(crate) struct Try {
     /// Keep the files in this folder, which must be new or empty.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// Seconds of workload in all: a third without the cache, a third while the cache warms up, a third with it.
+    /// Seconds of workload in all: a third without the cache, a third while the cache warms up, a
+    /// third with it.
     #[arg(long, value_name = "N", default_value_t = 36, value_parser = clap::value_parser!(u64).range(4..=3600))]
     seconds: u64,
 }
 
-/// One phase, measured.
+/// A phase, measured.
 #[derive(Debug, Serialize)]
 struct Phase {
     iops: f64,
     p50_us: f64,
     p99_us: f64,
     hit_ratio: f64,
-    /// Blocks read that RAM answered: they were on their way to the cache device, or read just before.
+    /// Blocks read that RAM answered: they were on their way to the cache device, or read just
+    /// before.
     ram_hit_blocks: u64,
     /// Blocks read.
     read_blocks: u64,
@@ -117,7 +119,8 @@ impl Try {
         stage.control.set_mode(Mode::Writeback)?;
         // Long enough for the origin to have read what is popular: it reads 150 blocks a second.
         stage.phase("warming up", third, WARMING_SEED)?;
-        // The requests are those of the first phase, in the same order, and then others: equal work for equal time.
+        // The requests are those of the first phase, in the same order, and then others: equal work
+        // for equal time.
         let (with, saved) = stage.phase("with cache", third, MEASURED_SEED)?;
         let dirty_blocks = stage.control.status()?.blocks_dirty;
         let reads_verified = stage.load.verified;

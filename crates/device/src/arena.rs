@@ -14,11 +14,12 @@
 //! and says so ([`Chunk::pin`]) of those whose very pages the kernel holds. Those are never given
 //! back: the kernel would go on with pages that aren't ours any more.
 //!
-//! Chunks of buffers of 1 MiB and more are asked for in pages of 2 MiB, of which the processor and the kernel's I/O need fewer; with
-//! [`Arena::in_huge_pages`] all are. The kernel gives them if its setting allows, else small ones.
+//! Chunks of buffers of 1 MiB and more are asked for in pages of 2 MiB, of which the processor and
+//! the kernel's I/O need fewer; with [`Arena::in_huge_pages`] all are. The kernel gives them if its
+//! setting allows, else small ones.
 //!
-//! An arena may lend its buffers ([`Arena::lending`]): another thread's arena reads and writes them then, under the same
-//! names, while only the owner takes and frees them (`lending`).
+//! An arena may lend its buffers ([`Arena::lending`]): another thread's arena reads and writes them
+//! then, under the same names, while only the owner takes and frees them (`lending`).
 //!
 //! Soundness: payload is reached through raw pointers, and a reference lives only as long as one
 //! call. The rule that the bytes of an I/O in flight aren't changed (write) or looked at (read)
@@ -59,13 +60,14 @@ const NO_NUMBER: u32 = u32::MAX;
 const CHUNK_NUMBERS: usize = 1 << (32 - UNIT_BITS);
 /// Size classes: 4 KiB << 0 to 4 KiB << 10.
 const CLASSES: usize = UNIT_BITS as usize + 1;
-/// From this class on chunks are in huge pages: 1 MiB, which commits have. Such buffers are filled as a whole, so that
-/// it costs no RAM but the rest of a page, 2 MiB for a size of buffers at most; in process on a file (EPYC) a write took
-/// 1.21 us instead of 1.75.
+/// From this class on chunks are in huge pages: 1 MiB, which commits have. Such buffers are filled
+/// as a whole, so that it costs no RAM but the rest of a page, 2 MiB for a size of buffers at most;
+/// in process on a file (EPYC) a write took 1.21 us instead of 1.75.
 const HUGE_CLASS: usize = 8;
-/// How often [`Arena::trim`] looks, and how many looks must find a chunk idle before it is given back: 0.3 ms
-/// of work, and 2.5 ms of page faults when all of it is used again (2 shared cores, Linux 6.18). After ten
-/// seconds without use that is nothing; shorter pauses of a load cost nothing at all.
+/// How often [`Arena::trim`] looks, and how many looks must find a chunk idle before it is given
+/// back: 0.3 ms of work, and 2.5 ms of page faults when all of it is used again (2 shared cores,
+/// Linux 6.18). After ten seconds without use that is nothing; shorter pauses of a load cost
+/// nothing at all.
 const LOOK_NS: u64 = 1_000_000_000;
 const IDLE_LOOKS: u8 = 10;
 
@@ -119,7 +121,7 @@ pub struct Arena {
     lent_to_lanes: Option<Loan>,
     /// What its lanes work with at the same time.
     apart: Option<Box<Apart>>,
-    /// It is a lane's, and goes from thread to thread with its work.
+    /// Whether the arena is a lane's, and goes from thread to thread with its work.
     by_turns: bool,
     /// Buffers that a lane has freed and that aren't its own, until it is their owner's turn.
     strays: Vec<Buf>,
@@ -180,7 +182,8 @@ impl Arena {
         }
     }
 
-    /// The same with all its chunks in huge pages, or only those of large buffers. Then each takes RAM 2 MiB at a time.
+    /// An arena with all its chunks in huge pages, or only those of large buffers. Then each takes
+    /// RAM 2 MiB at a time.
     #[must_use]
     pub fn in_huge_pages(self, huge: bool) -> Self {
         Self { huge, ..self }
@@ -220,7 +223,8 @@ impl Arena {
         self.chunks_max as u64 * u64::from(CHUNK_BYTES)
     }
 
-    /// The chunk that a buffer is in, and its number: to be registered. Who reads or writes there asks for the address ([`Arena::ptr`]).
+    /// The chunk that a buffer is in, and its number: to be registered. Who reads or writes there
+    /// asks for the address ([`Arena::ptr`]).
     #[must_use]
     pub fn chunk_of(&self, buf: Buf) -> (u32, Arc<Chunk>) {
         let own = self.chunks.get(self.place_of(buf));
@@ -247,15 +251,16 @@ impl Arena {
         number_of(buf).wrapping_sub(self.first)
     }
 
-    /// The address of a range. Asserts that the range is inside its buffer; of a borrowed one, that it is inside its chunk.
-    /// Whoever looks there, also the kernel or another thread, sees what was copied so far.
+    /// The address of a range. Asserts that the range is inside its buffer; of a borrowed one, that
+    /// it is inside its chunk. Whoever looks there, also the kernel or another thread, sees what
+    /// was copied so far.
     #[must_use]
     pub fn ptr(&self, span: Span) -> NonNull<u8> {
         self.unfenced.end(span.buf());
         self.address(span)
     }
 
-    /// The same, for what is streamed there.
+    /// The address of a range, for what is streamed there.
     fn address(&self, span: Span) -> NonNull<u8> {
         let at = ((span.buf().0 as usize % UNITS) << UNIT_SHIFT) + span.offset() as usize;
         let Some(used) = self.uses.get(self.place_of(span.buf())) else {
@@ -274,7 +279,8 @@ impl Arena {
         if let Some(stand_in) = self.quarantine.stand_in(span.buf()) {
             return stood_in(&stand_in, span);
         }
-        // SAFETY: unit < 1024 and the range ends within a buffer of the chunk, so `at` is within the mapping.
+        // SAFETY: unit < 1024 and the range ends within a buffer of the chunk, so `at` is within
+        // the mapping.
         unsafe { used.base.add(at) }
     }
 
@@ -288,7 +294,8 @@ impl Arena {
         (source, target)
     }
 
-    /// When [`Arena::trim`] should be called at the latest; `None` while there is nothing to give back.
+    /// When [`Arena::trim`] should be called at the latest; `None` while there is nothing to give
+    /// back.
     #[must_use]
     pub fn next_timer(&self) -> Option<Time> {
         let own = (self.empty_chunks > 0).then_some(self.look_at);
@@ -296,9 +303,10 @@ impl Arena {
         own.into_iter().chain(of_lanes).min()
     }
 
-    /// Once a second looks for chunks of which nothing was in use, and gives one back that was found idle
-    /// ten times in a row: one at a call, which then is due again at once, so that nobody waits for
-    /// many. `unpin` makes a backend let go of the chunk of this number; what one keeps is asked for again later.
+    /// Once a second looks for chunks of which nothing was in use, and gives one back that was
+    /// found idle ten times in a row: one at a call, which then is due again at once, so that
+    /// nobody waits for many. `unpin` makes a backend let go of the chunk of this number; what one
+    /// keeps is asked for again later.
     pub fn trim(&mut self, now: Time, unpin: impl FnOnce(usize, &Arc<Chunk>)) {
         if let Some(apart) = &mut self.apart {
             apart.trim(now);
@@ -314,7 +322,8 @@ impl Arena {
         for used in &mut self.uses {
             used.idle = if used.live == 0 && used.pool != Pool::Nobody { used.idle + 1 } else { 0 };
         }
-        // Free buffers of the first chunks are used first, so that what little is in use gathers there.
+        // Free buffers of the first chunks are used first, so that what little is in use gathers
+        // there.
         for (class, list) in self.free.iter_mut().flat_map(|lists| lists.iter_mut().enumerate()) {
             if list.len() > UNITS >> class {
                 list.sort_unstable_by(|a, b| b.cmp(a));
@@ -351,8 +360,8 @@ impl Arena {
         self.chunks_of[used.pool as usize] -= 1;
     }
 
-    /// Whether front-ends have all the chunks of this pool, or of all their pools, that they may have. Chunks in
-    /// quarantine do not count.
+    /// Whether front-ends have all the chunks of this pool, or of all their pools, that they may
+    /// have. Chunks in quarantine do not count.
     fn is_full(&self, pool: Pool) -> bool {
         let kept = self.quarantine.chunks_kept();
         let fronts = Pool::Passing as usize..POOLS;

@@ -10,7 +10,7 @@ use flashfront_engine::{DeviceError, Op, Span, Time, Token};
 
 use crate::Arena;
 
-/// One I/O, without saying on which device.
+/// An I/O, without saying on which device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceIo {
     /// Comes back in [`Done`]. Unique among the I/Os in flight on this device.
@@ -26,7 +26,7 @@ pub struct DeviceIo {
     pub span: Option<Span>,
 }
 
-/// One I/O has ended.
+/// Tells that an I/O has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     /// Which.

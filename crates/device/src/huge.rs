@@ -11,7 +11,8 @@ pub(crate) const BYTES: usize = 2 << 20;
 
 /// Zero-filled memory at such an address; `None` if there are no addresses or no memory left.
 pub(crate) fn map(bytes: usize) -> Option<NonNull<u8>> {
-    // Linux begins such mappings there by itself since 6.7, one beside the other; else what is too much is given back.
+    // Linux begins such mappings there by itself since 6.7, one beside the other; else what is too
+    // much is given back.
     let at = map_anywhere(bytes)?;
     if at.as_ptr().align_offset(BYTES) == 0 {
         return Some(at);
@@ -21,8 +22,8 @@ pub(crate) fn map(bytes: usize) -> Option<NonNull<u8>> {
     map_aligned(bytes)
 }
 
-/// The pages of memory of [`map`] are to be huge from now on, or small: those that it has none of yet. A kernel that is told to give no
-/// huge ones, or can't, serves small ones.
+/// The pages of memory of [`map`] are to be huge from now on, or small: those that it has none of
+/// yet. A kernel that is told to give no huge ones, or can't, serves small ones.
 pub(crate) fn advise(at: NonNull<u8>, bytes: usize, huge: bool) {
     let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
     // SAFETY: whatever is there, advice changes none of its bytes.
@@ -34,8 +35,8 @@ pub(crate) fn map_aligned(bytes: usize) -> Option<NonNull<u8>> {
     let bytes = bytes.next_multiple_of(rustix::param::page_size());
     let whole = map_anywhere(bytes.checked_add(BYTES)?)?;
     let before = whole.as_ptr().align_offset(BYTES);
-    // SAFETY: `before` is less than BYTES, so this and the memory behind it lie within the mapping; of it only what is
-    // outside of that is unmapped.
+    // SAFETY: `before` is less than BYTES, so this and the memory behind it lie within the mapping;
+    // of it only what is outside of that is unmapped.
     unsafe {
         let wanted = whole.add(before);
         for (at, bytes) in [(whole, before), (wanted.add(bytes), BYTES - before)] {

@@ -26,7 +26,8 @@ impl Rng {
 
     /// A number in `0..bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        // Multiply-shift instead of a remainder: no division, and a bias below 2^-32 for our bounds.
+        // Multiply-shift instead of a remainder: no division, and a bias below 2^-32 for our
+        // bounds.
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An allocator that asks for pages of 2 MiB for large tables.
 //!
-//! The engine's tables are hashed: each look-up is in another page, and of pages of 4 KiB the processor knows the places of too few. On an EPYC in a
-//! virtual machine asking for the next look-ups' lines took 9 % of a write, and 3 % with them. What is smaller than 4 MiB is the system's
-//! allocator's. A program names this one by `#[global_allocator]`.
-//! Cost: a table takes RAM 2 MiB at a time where it is touched, so a hashed one all of its at once; and one that grows is copied.
-//! Invariant: large memory begins as zeroes, and belongs to one owner (`large_memory_is_zeroed_aligned_and_given_back`).
+//! The engine's tables are hashed: each look-up is in another page, and of pages of 4 KiB the
+//! processor knows the places of too few. On an EPYC in a virtual machine asking for the next
+//! look-ups' lines took 9 % of a write, and 3 % with them. What is smaller than 4 MiB is the
+//! system's allocator's. A program names this one by `#[global_allocator]`. Cost: a table takes RAM
+//! 2 MiB at a time where it is touched, so a hashed one all of its at once; and one that grows is
+//! copied. Invariant: large memory begins as zeroes, and belongs to one owner
+//! (`large_memory_is_zeroed_aligned_and_given_back`).
 #![expect(unsafe_code, reason = "an allocator")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -23,8 +25,9 @@ fn is_large(bytes: usize) -> bool {
     bytes >= LARGE_BYTES
 }
 
-// SAFETY: large memory is a mapping of its own, zeroed and aligned to 2 MiB, which is more than any type asks for here (checked); it is
-// unmapped by its size, which says whose it is. All else is `System`'s.
+// SAFETY: large memory is a mapping of its own, zeroed and aligned to 2 MiB, which is more than any
+// type asks for here (checked); it is unmapped by its size, which says whose it is. All else is
+// `System`'s.
 unsafe impl GlobalAlloc for Tables {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_large(layout.size()) {
@@ -44,7 +47,8 @@ unsafe impl GlobalAlloc for Tables {
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         if is_large(layout.size()) {
-            // SAFETY: `large` made it of this size, and the caller has no more use for it. If the kernel can't, it stays: a leak.
+            // SAFETY: `large` made it of this size, and the caller has no more use for it. If the
+            // kernel can't, it stays: a leak.
             let _ = unsafe { rustix::mm::munmap(at.cast(), layout.size()) };
         } else {
             // SAFETY: the caller's promises.
@@ -91,7 +95,8 @@ mod tests {
         for bytes in [LARGE_BYTES, LARGE_BYTES + 1, (9 << 20) + 4097] {
             let layout = Layout::from_size_align(bytes, 64).expect("a layout");
             for _ in 0..3 {
-                // SAFETY: the size is not 0; all accesses are within it, and before it is given back.
+                // SAFETY: the size is not 0; all accesses are within it, and before it is given
+                // back.
                 unsafe {
                     let at = Tables.alloc(layout);
                     assert_eq!(at.align_offset(huge::BYTES), 0);

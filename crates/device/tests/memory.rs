@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory of a process that was busy and is idle: RAM and pinned pages are the kernel's again, and what is
-//! read later arrives. Alone in its program, because it looks at the whole process.
+//! The memory of a process that was busy and is idle: RAM and pinned pages are the kernel's again,
+//! and what is read later arrives. Alone in its program, because it looks at the whole process.
 
 use flashfront_device::real::{Access, Prefer, Reactor, RealDevice};
 use flashfront_device::{Arena, CHUNK_BYTES, Device, DeviceIo};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decisions made of an input: small numbers in their order, so that a changed byte changes one of them.
+//! Decisions made of an input: small numbers in their order, so that a changed byte changes one of
+//! them.
 //!
 //! Behind the end all are 0: every input means something, and a cut one a prefix of it.
 
@@ -36,7 +37,7 @@ impl<'a> Bytes<'a> {
         self.number(bytes).checked_rem(end).unwrap_or(0)
     }
 
-    /// One of these.
+    /// Picks one of these.
     pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real caches to be damaged: what the engine itself left on its virtual devices after a short life.
+//! Real caches to be damaged: what the engine itself left on its virtual devices after a short
+//! life.
 //!
-//! Made once for each process, always the same. Small, so that a run is short: 24 segments of 8 blocks.
+//! Made once for each process, always the same. Small, so that a run is short: 24 segments of 8
+//! blocks.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -35,7 +37,7 @@ pub(crate) struct Cache {
     /// The other member, of a mirrored one.
     mirror: Option<RamDisk>,
     origins: Vec<RamDisk>,
-    /// The same disk, byte for byte.
+    /// The disk's content, byte for byte.
     pub(crate) bytes: Vec<u8>,
     /// All blocks by what they are; of data only a few.
     pub(crate) blocks: Vec<(Kind, usize)>,
@@ -122,15 +124,17 @@ impl Cache {
         let inject = |disk: &RamDisk| flashfront_sim::Disk::new(Inject::new(disk.clone(), Default::default()), None);
         let origins = self.origins.iter().map(inject).collect();
         let mut world = World::on(self.spec.clone(), inject(&self.disk), origins, self.now);
-        // A damaged cache may have older clean blocks: the daemon compares them with the origin, this world does not.
+        // A damaged cache may have older clean blocks: the daemon compares them with the origin,
+        // this world does not.
         world.deceived = true;
         world.mirror = self.mirror.as_ref().map(inject);
         change(&mut world, 0, changed);
         world
     }
 
-    /// Whether an entry in a changed block makes garbage pass for a block: a checksum that the engine
-    /// never gave to it, but that fits what is there. Whoever can forge that can write what he likes.
+    /// Whether an entry in a changed block makes garbage pass for a block: a checksum that the
+    /// engine never gave to it, but that fits what is there. Whoever can forge that can write what
+    /// he likes.
     pub(crate) fn is_forged(&self, block: &[u8], generation: u64) -> bool {
         if let Some(commit) = CommitHeader::decode(block) {
             return commit.entries.iter().filter_map(claim).any(|claim| !self.known.contains(&claim));
@@ -196,7 +200,8 @@ fn fresh() -> Cache {
     Cache::of(World::format(spec(Mode::Writeback)), 0)
 }
 
-/// A log behind an empty checkpoint, cut off by a crash: dirty, clean and destaged blocks, some flushed.
+/// A log behind an empty checkpoint, cut off by a crash: dirty, clean and destaged blocks, some
+/// flushed.
 fn crashed() -> Cache {
     let (mut world, mut writes) = (opened(spec(Mode::Writeback)), 0);
     read(&mut world, 0, 40, 6);
@@ -211,7 +216,7 @@ fn crashed() -> Cache {
     Cache::of(world, writes)
 }
 
-/// The same on two devices.
+/// A cache on two devices.
 fn mirrored() -> Cache {
     let (mut world, mut writes) = (opened(WorldSpec { mirrored: true, ..spec(Mode::Writeback) }), 0);
     read(&mut world, 0, 40, 6);

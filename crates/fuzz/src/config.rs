@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What people write: the config file, the values that are flags too, and job files of fio.
 //!
-//! Each reader gets the same text. What can be read can be printed, and what is printed reads the same.
+//! Each reader gets the same text. What can be read can be printed, and what is printed reads the
+//! same.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;

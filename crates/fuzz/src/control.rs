@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The control protocol: lines of JSON, to the real socket, and to the decoders of both ends.
 //!
-//! Each line is answered with one line that a client understands; a line that is too long ends it. The
-//! next client is served as if nothing had been.
+//! Each line is answered with one line that a client understands; a line that is too long ends it.
+//! The next client is served as if nothing had been.
 
 use std::cell::RefCell;
 use std::io::{Read, Write};

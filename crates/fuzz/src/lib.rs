@@ -2,9 +2,10 @@
 //! What hostile bytes must not do: the bodies of the fuzz targets.
 //!
 //! A target takes any bytes, gives them to the production code as a client, an operator or a cache
-//! device would, and panics if that code panics, hangs, takes memory without bound, or lies. The same
-//! bodies run in three places: under libFuzzer (`/fuzz`, `cargo x fuzz`), with random mutations where
-//! no C++ compiler is (`main`), and over the kept corpus in every `cargo test` (`tests/corpus.rs`).
+//! device would, and panics if that code panics, hangs, takes memory without bound, or lies. The
+//! same bodies run in three places: under libFuzzer (`/fuzz`, `cargo x fuzz`), with random
+//! mutations where no C++ compiler is (`main`), and over the kept corpus in every `cargo test`
+//! (`tests/corpus.rs`).
 
 #![deny(unsafe_code)]
 
@@ -58,7 +59,8 @@ pub static TARGETS: [Target; 8] = [
 pub fn run(name: &str, data: &[u8]) {
     static PIPES: Once = Once::new();
     PIPES.call_once(|| {
-        // libFuzzer has the `main`, so Rust's own has not told the kernel that nobody wants this signal.
+        // libFuzzer has the `main`, so Rust's own has not told the kernel that nobody wants this
+        // signal.
         let handled = signal_hook::flag::register(signal_hook::consts::SIGPIPE, Arc::default());
         handled.expect("a signal can be handled");
     });

@@ -90,7 +90,7 @@ fn read_all(folder: &Path) -> Result<Vec<Vec<u8>>, String> {
     paths.iter().map(|path| std::fs::read(path).map_err(fail)).collect()
 }
 
-/// One of the corpus with a few changes; some with the tail of another.
+/// An input of the corpus with a few changes; some with the tail of another.
 fn mutated(corpus: &[Vec<u8>], most: usize, rng: &mut Rng) -> Vec<u8> {
     let one = |rng: &mut Rng| corpus.get(rng.below(corpus.len().max(1) as u64) as usize).cloned().unwrap_or_default();
     let mut input = one(rng);

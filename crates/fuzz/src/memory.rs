@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How much heap a target takes, at its peak.
 //!
-//! The resident size would not do: a vector of a billion zeroes costs nothing until it is touched, and
-//! is a bug all the same. Counted for each thread by itself, so that tests can run side by side.
+//! The resident size would not do: a vector of a billion zeroes costs nothing until it is touched,
+//! and is a bug all the same. Counted for each thread by itself, so that tests can run side by
+//! side.
 #![expect(unsafe_code, reason = "an allocator can't be written without")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -26,7 +27,8 @@ fn count(bytes: isize) {
     });
 }
 
-// SAFETY: everything is passed on to the system's allocator as it is; `Layout` never exceeds `isize::MAX`.
+// SAFETY: everything is passed on to the system's allocator as it is; `Layout` never exceeds
+// `isize::MAX`.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The NBD server and its clients: any bytes, in any pieces, from several at a time, who don't read, leave
-//! in the middle, or wait.
+//! The NBD server and its clients: any bytes, in any pieces, from several at a time, who don't
+//! read, leave in the middle, or wait.
 //!
-//! The server may hang up on them. It may not pass on what is not in order, keep buffers or places of those
-//! who have left, be busy for nobody, or serve the next client badly.
+//! The server may hang up on them. It may not pass on what is not in order, keep buffers or places
+//! of those who have left, be busy for nobody, or serve the next client badly.
 
 mod server;
 
@@ -120,7 +120,8 @@ impl Run {
         self.server.turn();
     }
 
-    /// A request with a sound magic, and often with sound places; of a write the payload, or a part of it.
+    /// A request with a sound magic, and often with sound places; of a write the payload, or a part
+    /// of it.
     fn request(&mut self, bytes: &mut Bytes<'_>) {
         let extended = bytes.below(3) == 0;
         let command = bytes.pick(&[0_u16, 1, 1, 0, 3, 4, 6, 5, 7, 7, 2, 0x0101]);

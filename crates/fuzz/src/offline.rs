@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tools for a stopped cache, on one that holds anything: `check`, `dump`, `repair`.
 //!
-//! The first two, and a repair that is not carried out, change nothing. What repair has written `check`
-//! finds sound, and the engine opens.
+//! The first two, and a repair that is not carried out, change nothing. What repair has written
+//! `check` finds sound, and the engine opens.
 
 use flashfront_serve::offline::{self, Older, Repair, RepairError};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Damage to a cache: fields changed, blocks copied, zeroed, rotten; with the checksum made to fit, if
-//! the input says so, since no mutation would hit on a fitting one by itself.
+//! Damage to a cache: fields changed, blocks copied, zeroed, rotten; with the checksum made to fit,
+//! if the input says so, since no mutation would hit on a fitting one by itself.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +83,8 @@ fn content(cache: &Cache, blocks: &BTreeMap<usize, Vec<u8>>, at: usize) -> Vec<u
 /// Changes a number of 1, 2, 4 or 8 bytes: to another one, or a little up or down.
 fn change_field(block: &mut [u8], what: u8, bytes: &mut Bytes<'_>) {
     let width = 1 << (what >> 4 & 3);
-    // The fixed parts of all structures are at the beginning; the superblock's is the longest, with 104 bytes.
+    // The fixed parts of all structures are at the beginning; the superblock's is the longest, with
+    // 104 bytes.
     let at = if what >> 6 & 1 == 0 { usize::from(bytes.u8()) } else { usize::from(bytes.u16()) };
     let at = at % (BLOCK / width) * width;
     let field = &mut block[at..at + width];

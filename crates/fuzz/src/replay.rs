@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opening a cache whose device holds anything, and then using it.
 //!
-//! The engine may refuse to open, and it may fail requests. It may not panic, ask a device for what is not
-//! there, hang, or return bytes that were never written to the place that was read.
+//! The engine may refuse to open, and it may fail requests. It may not panic, ask a device for what
+//! is not there, hang, or return bytes that were never written to the place that was read.
 
 use flashfront_device::Device;
 use flashfront_engine::format::Superblock;
@@ -55,7 +55,8 @@ fn pair(world: &mut World, damaged: &Damaged, bytes: &mut Bytes<'_>) {
     }
 }
 
-/// Whether a daemon with these devices would come to open it: it compares them with the superblock first.
+/// Whether a daemon with these devices would come to open it: it compares them with the superblock
+/// first.
 pub(crate) fn is_servable(world: &World, cache: &Cache) -> bool {
     let Some(Ok(superblock)) = world.chosen() else { return false };
     let first = Superblock::decode(&cache.bytes[..BLOCK]).expect("it is sound there");
@@ -129,7 +130,8 @@ impl Run {
         }
     }
 
-    /// Gives the cache its other member again, if it has lost it: the same device, or one full of garbage.
+    /// Gives the cache its other member again, if it has lost it: the same device, or one full of
+    /// garbage.
     fn add_mirror(&mut self, same: bool) {
         let MirrorStatus::Alone { member } = self.world.engine().status().mirror else { return };
         let idle = self.world.member_mut(1 - member).is_some_and(|disk| disk.next_event().is_none());

@@ -82,7 +82,8 @@ fn body(data: &[u8]) {
 fn decoded(superblock: &Superblock) {
     let again = Superblock::decode(&superblock.encode());
     let again = again.expect("what is decoded can be encoded");
-    // Names that are no text are mended by the first decoding, perhaps to more bytes than there is room for.
+    // Names that are no text are mended by the first decoding, perhaps to more bytes than there is
+    // room for.
     let mended = superblock.origins.iter().any(|it| (it.name.clone() + &it.identity).contains('\u{fffd}'));
     let places = |it: &Superblock| Superblock { origins: Vec::new(), ..it.clone() };
     if mended {
@@ -129,7 +130,8 @@ fn opened(file: &Scratch, device: &[u8]) {
         superblock::read(&file)
     };
     if let Ok(stored) = &found {
-        // As large as its device, or smaller if the other member is: only then is its layout believed.
+        // As large as its device, or smaller if the other member is: only then is its layout
+        // believed.
         let (cache_bytes, device_bytes) = (stored.superblock.cache_bytes, device.len() as u64);
         assert!(cache_bytes <= device_bytes, "the cache is larger than its device");
         let alone = stored.superblock.pairing.mirror == Mirror::None;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Block traces, packed or not: the first byte says in which format they are read, or that it is to be found out.
+//! Block traces, packed or not: the first byte says in which format they are read, or that it is to
+//! be found out.
 //!
-//! Every record is one that can be simulated, everything that was read is accounted for, and a short trace takes no
-//! more RAM than a long one.
+//! Every record is one that can be simulated, everything that was read is accounted for, and a
+//! short trace takes no more RAM than a long one.
 
 use std::io::Cursor;
 

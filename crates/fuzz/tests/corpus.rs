@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kept inputs of every target, once each: what was a bug stays mended, also where nobody fuzzes.
+//! The kept inputs of every target, once each: what was a bug stays mended, also where nobody
+//! fuzzes.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The limit of the socket: NBD spoken by one thread that has nothing behind it. Reads are answered with the same bytes, writes
-//! are thrown away where they arrived.
+//! The limit of the socket: NBD spoken by one thread that has nothing behind it. Reads are answered
+//! with the same bytes, writes are thrown away where they arrived.
 //!
-//! `cargo x bench nbd` measures the daemon beside it. It has the daemon's shape: one thread, one poller, as many requests and replies
-//! with one system call as there are; but it trusts its clients, and looks at their requests only as far as it must. It is a bound for many
-//! requests of 4 KiB in flight: with one, it sleeps where the daemon looks out for the next (ADR 0016); the payload of large reads it
-//! fills each time.
+//! `cargo x bench nbd` measures the daemon beside it. It has the daemon's shape: one thread, one
+//! poller, as many requests and replies with one system call as there are; but it trusts its
+//! clients, and looks at their requests only as far as it must. It is a bound for many requests of
+//! 4 KiB in flight: with one, it sleeps where the daemon looks out for the next (ADR 0016); the
+//! payload of large reads it fills each time.
 //!
 //! echo SOCKET: serves 8 GiB there until it is killed.
 
@@ -79,7 +80,8 @@ fn shake_hands(socket: &mut UnixStream) -> io::Result<bool> {
         match number {
             // NBD_OPT_ABORT
             2 => return answer(1, &[]).map(|()| false),
-            // NBD_OPT_INFO, NBD_OPT_GO; NBD_INFO_EXPORT with flags for FLUSH, FUA and several connections.
+            // NBD_OPT_INFO, NBD_OPT_GO; NBD_INFO_EXPORT with flags for FLUSH, FUA and several
+            // connections.
             6 | 7 => {
                 let flags: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 8;
                 answer(3, &[&[0; 2][..], &SIZE_BYTES.to_be_bytes(), &flags.to_be_bytes()].concat())?;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Measures what front-ends cost: the same load in process, over vhost-user-blk and over NBD, in one run.
+//! Measures what front-ends cost: the same load in process, over vhost-user-blk and over NBD, in
+//! one run.
 //!
-//! `cargo x bench vhost-user-blk` runs it. Two caches of the same kind: one driven in process, one served by a
-//! daemon in a thread of its own, whose clients are libblkio's driver in this process and fio's NBD engine.
-//! Each round measures all three one after the other, so that a machine that changes its speed changes all.
+//! `cargo x bench vhost-user-blk` runs it. Two caches of the same kind: one driven in process, one
+//! served by a daemon in a thread of its own, whose clients are libblkio's driver in this process
+//! and fio's NBD engine. Each round measures all three one after the other, so that a machine that
+//! changes its speed changes all.
 //!
-//! front_ends DIR ROUNDS RAM_FRONT_MIB: makes its files in DIR (10 GiB), prints one JSON object, removes them.
+//! front_ends DIR ROUNDS RAM_FRONT_MIB: makes its files in DIR (10 GiB), prints one JSON object,
+//! removes them.
 
 mod cache;
 
@@ -30,7 +33,8 @@ use cache::{Outcome, Places, QUEUE_DEPTH, Shared, drive, fill_buffers, make_cach
 
 const CACHE_BYTES: u64 = 4 << 30;
 const ORIGIN_BYTES: u64 = 1 << 30;
-/// What is read and written: a sixteenth of the cache, so that destage keeps out, and reclaim finds segments with nothing left in them.
+/// What is read and written: a sixteenth of the cache, so that destage keeps out, and reclaim finds
+/// segments with nothing left in them.
 const HOT_BLOCKS: u64 = (256 << 20) / BLOCK_BYTES;
 const FIO_SECONDS: u64 = 3;
 const DAEMON: &str = "served-daemon";
@@ -86,7 +90,8 @@ fn config(dir: &Path, cache: &Path, origin: &Path, ram_front_bytes: u64) -> Conf
 /// Requests by libblkio's driver, as a virtual machine would make them.
 struct Guest {
     blkio: Blkio,
-    /// One by which it sleeps until it is told of answers, and one by which it looks out for them.
+    /// The queue by which the guest sleeps until it is told of answers, and the queue by which it
+    /// looks out for them.
     queues: [Blkioq; 2],
     region: MemoryRegion,
     places: Places,
@@ -153,7 +158,7 @@ impl Guest {
     }
 }
 
-/// The same by fio's NBD engine.
+/// Measures the load by fio's NBD engine.
 fn fio(socket: &Path, op: RequestOp) -> Outcome<f64> {
     let (rw, field) = if op == RequestOp::Read { ("randread", 7) } else { ("randwrite", 48) };
     let output = Command::new("fio")
@@ -172,8 +177,8 @@ fn fio(socket: &Path, op: RequestOp) -> Outcome<f64> {
     Ok(line.split(';').nth(field).ok_or("fio's output is not what was expected")?.parse()?)
 }
 
-/// Processor time of this process' thread of that name, in nanoseconds: it says what a front-end costs also where others
-/// use the machine.
+/// Processor time of this process' thread of that name, in nanoseconds: it says what a front-end
+/// costs also where others use the machine.
 fn cpu_ns(thread: &str) -> Outcome<u64> {
     for task in std::fs::read_dir("/proc/self/task")? {
         let task = task?.path();
@@ -185,7 +190,8 @@ fn cpu_ns(thread: &str) -> Outcome<u64> {
     Err(format!("no thread {thread}").into())
 }
 
-/// Runs `load`; what it returns, and the microseconds of the thread's processor time for each of `count` requests.
+/// Runs `load`; what it returns, and the microseconds of the thread's processor time for each of
+/// `count` requests.
 fn with_cpu<T>(thread: &str, count: u64, load: impl FnOnce() -> Outcome<T>) -> Outcome<(T, f64)> {
     let before = cpu_ns(thread)?;
     let value = load()?;
@@ -219,8 +225,8 @@ fn measure(dir: &Path, paths: &[PathBuf; 4], rounds: usize, front: u64) -> Outco
         return Err("the daemon did not start".into());
     }
     let mut guest = Guest::connect(&dir.join("served.guest"))?;
-    // Everything is in the caches, each block: a hundredth of misses would be all that is measured. Then at random places of the log; and what there is of
-    // RAM fronts is warm.
+    // Everything is in the caches, each block: a hundredth of misses would be all that is measured.
+    // Then at random places of the log; and what there is of RAM fronts is warm.
     for (op, places) in [
         (RequestOp::Write, Places::InOrder(0)),
         (RequestOp::Write, Places::Random(1)),

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Measures the cache in process, beside its own cache file, with the same driver in one run.
 //!
-//! `cargo x bench` runs it. No sockets: a front-end that makes up requests takes the place of clients.
-//! Each round measures the raw file, the cache, the cache again and the raw file again, so that a machine that
-//! changes its speed changes both; figures are medians of the rounds' ratios, times those of both samples together.
-//! The raw sequential writes are 8 MiB in flight, from pages of 2 MiB: faster than from small ones
-//! (2.7 instead of 2.0 GB/s on the Xeon), so the stricter of two yardsticks. What was written is flushed, here and there.
-//! They write the same 8 MiB again and again; the copied ones first copy, as a cache has to, which shows what a disk that shares the memory
-//! with the processor can do then.
+//! `cargo x bench` runs it. No sockets: a front-end that makes up requests takes the place of
+//! clients. Each round measures the raw file, the cache, the cache again and the raw file again, so
+//! that a machine that changes its speed changes both; figures are medians of the rounds' ratios,
+//! times those of both samples together. The raw sequential writes are 8 MiB in flight, from pages
+//! of 2 MiB: faster than from small ones (2.7 instead of 2.0 GB/s on the Xeon), so the stricter of
+//! two yardsticks. What was written is flushed, here and there. They write the same 8 MiB again and
+//! again; the copied ones first copy, as a cache has to, which shows what a disk that shares the
+//! memory with the processor can do then.
 //!
-//! in_process DIR ROUNDS: makes its files in DIR (8.3 GiB), prints one JSON object, removes them. Each round measures
-//! one, two and four jobs; a job keeps 32 requests in flight.
+//! in_process DIR ROUNDS: makes its files in DIR (8.3 GiB), prints one JSON object, removes them.
+//! Each round measures one, two and four jobs; a job keeps 32 requests in flight.
 
 mod cache;
 
@@ -32,23 +33,26 @@ use cache::{Outcome, PATTERN, Places, QUEUE_DEPTH, Shared, drive, fill_buffers, 
 #[global_allocator]
 static TABLES: flashfront_device::Tables = flashfront_device::Tables;
 
-/// Destage begins at 30 % of the dirty limit, which is seven eighths of this: beyond one sample of writes.
+/// Destage begins at 30 % of the dirty limit, which is seven eighths of this: beyond one sample of
+/// writes.
 const CACHE_BYTES: u64 = 8 << 30;
 const ORIGIN_BYTES: u64 = 32 << 30;
-/// One sample of what takes 0.4 to 1 us a block: a second or more.
+/// The bytes of a sample of what takes 0.4 to 1 us a block: a second or more.
 const WRITE_BYTES: u64 = 2 << 30;
-/// One sample of what takes 10 to 20 us a block.
+/// The bytes of a sample of what takes 10 to 20 us a block.
 const RANDOM_BYTES: u64 = 256 << 20;
 /// Where reads go, raw ones too.
 const HOT_BYTES: u64 = 256 << 20;
 const JOBS: [usize; 3] = [1, 2, 4];
-/// Commits are of about this size, and as many are in flight or more, up to 32: more raw writes in flight are no faster.
+/// Commits are of about this size, and as many are in flight or more, up to 32: more raw writes in
+/// flight are no faster.
 const RAW_WRITE_BYTES: u64 = 1 << 20;
 const RAW_WRITE_DEPTH: usize = 8;
-/// Buffers that copied raw writes take in turn, as many as a cache of one lane has commits in flight at most.
+/// Buffers that copied raw writes take in turn, as many as a cache of one lane has commits in
+/// flight at most.
 const COPIED_BUFFERS: usize = 32;
-/// Payload from 64 MiB in turn is in no processor's caches, as if a device had brought it; that of as few buffers as are in
-/// flight is, as if a socket had.
+/// Payload from 64 MiB in turn is in no processor's caches, as if a device had brought it; that of
+/// as few buffers as are in flight is, as if a socket had.
 const COLD_BUFFERS: usize = 16 << 10;
 
 /// What samples of one thing took.
@@ -281,7 +285,7 @@ fn pass(cache: &Path, origin: &Path, jobs: usize, seed: u64) -> Outcome<Pass> {
     Ok(pass)
 }
 
-/// One sample of writes, to a new cache.
+/// Takes a sample of writes, to a new cache.
 fn write(cache: &Path, origin: &Path, depth: usize, bufs: usize, seed: u64, pass: &mut Pass) -> Outcome<()> {
     make_cache(cache, origin, false)?;
     let load = Shared::new(depth);

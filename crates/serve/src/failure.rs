@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Remembers, outside of the cache device, that it failed and could not be marked.
 //!
-//! A cache device that failed must not be replayed when it comes back, say after a power cycle: its log
-//! holds blocks that clients have written to the origin since. The mark is in its superblock, if that can
-//! still be written; else there is a file named by the cache's UUID in the state folder.
+//! A cache device that failed must not be replayed when it comes back, say after a power cycle: its
+//! log holds blocks that clients have written to the origin since. The mark is in its superblock,
+//! if that can still be written; else there is a file named by the cache's UUID in the state
+//! folder.
 
 use std::fs::{self, File};
 use std::io;
@@ -80,12 +81,14 @@ pub(crate) fn recorded(state: Option<&Path>, superblock: &Superblock) -> Result<
     }
 }
 
-/// Marks a superblock that could not be marked on the device: what is done with the cache offline depends on it as well.
+/// Marks a superblock that could not be marked on the device: what is done with the cache offline
+/// depends on it as well.
 ///
 /// # Errors
 /// As of [`recorded`].
 pub(crate) fn mark(state: Option<&Path>, superblock: &mut Superblock) -> Result<(), FailureReadError> {
-    // Also if it is marked: the record is of the end of that run, the mark may be of its failure, before more was destaged.
+    // Also if it is marked: the record is of the end of that run, the mark may be of its failure,
+    // before more was destaged.
     if let Some(dirty) = recorded(state, superblock)? {
         (superblock.clean, superblock.failed, superblock.dirty_blocks) = (false, true, dirty);
     }

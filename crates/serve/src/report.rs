@@ -54,7 +54,8 @@ pub struct Facts {
     pub member_hangs: [Option<HangReport>; 2],
 }
 
-/// A device that hangs: it has I/O that it did not answer in time ([`crate::config::Config::device_timeout`]).
+/// A device that hangs: it has I/O that it did not answer in time
+/// ([`crate::config::Config::device_timeout`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HangReport {
     /// Seconds since it was given the oldest of these I/Os.
@@ -65,12 +66,13 @@ pub struct HangReport {
     pub buffer_bytes: u64,
 }
 
-/// One cache device.
+/// A cache device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheDeviceReport {
     /// By which path it was opened.
     pub path: String,
-    /// `lead` (holds everything), `mirror` (holds what is dirty), `filling`, or `left out` (failed).
+    /// `lead` (holds everything), `mirror` (holds what is dirty), `filling`, or `left out`
+    /// (failed).
     pub role: String,
     /// How it hangs, if it does.
     #[serde(default)]
@@ -111,8 +113,8 @@ pub struct StatusReport {
     /// Whether the origins are served without their cache. All that is about a cache is 0 then.
     #[serde(default)]
     pub without_cache: bool,
-    /// How it stands with the mirror: `none`, `whole` (both cache devices hold what is dirty), `syncing` (a new one
-    /// is being filled), or `alone` (one failed or was left out).
+    /// How it stands with the mirror: `none`, `whole` (both cache devices hold what is dirty),
+    /// `syncing` (a new one is being filled), or `alone` (one failed or was left out).
     #[serde(default)]
     pub mirror: String,
     /// The path of the cache device that holds everything; null without a cache.
@@ -130,7 +132,8 @@ pub struct StatusReport {
     /// Of so many.
     #[serde(default)]
     pub mirror_of_blocks: u64,
-    /// Dirty blocks that only one of both cache devices has, as far as is known: they could not be read while the other one was filled.
+    /// Dirty blocks that only one of both cache devices has, as far as is known: they could not be
+    /// read while the other one was filled.
     #[serde(default)]
     pub mirror_lacks_blocks: u64,
     /// Blocks in the cache.
@@ -166,7 +169,8 @@ pub struct StatusReport {
     /// Bytes that may be written to the cache device in a day; 0 if that has no limit.
     #[serde(default)]
     pub flash_writes_per_day_bytes: u64,
-    /// What was saved up of these when the last request came, a quarter of a day's at most; from 0 down nothing is cached because it was read.
+    /// What was saved up of these when the last request came, a quarter of a day's at most; from 0
+    /// down nothing is cached because it was read.
     #[serde(default)]
     pub flash_writes_left_bytes: i64,
     /// Bytes of blocks that wait in RAM to be seen again.
@@ -175,7 +179,8 @@ pub struct StatusReport {
     /// Bytes of the models of caches of other sizes.
     #[serde(default)]
     pub shadow_bytes: u64,
-    /// What would be with a cache of half, the same, twice and four times the size; empty while it is not known.
+    /// What would be with a cache of half, the same, twice and four times the size; empty while it
+    /// is not known.
     #[serde(default)]
     pub what_if: Vec<WhatIfReport>,
     /// Bytes of buffers held for clients' requests.
@@ -184,7 +189,8 @@ pub struct StatusReport {
     pub requests_in_flight: u64,
     /// Clients connected now.
     pub clients: u64,
-    /// One for the engine, and the rest for the clients' bytes; 0: a daemon that doesn't say.
+    /// Threads: one for the engine, and the rest for the clients' bytes; 0: a daemon that doesn't
+    /// say.
     #[serde(default)]
     pub threads: u64,
     /// Threads that do lanes' work, the engine's among them; 0: a daemon that doesn't say.
@@ -253,7 +259,8 @@ impl StatusReport {
         }
     }
 
-    /// How many times of what it is with the present size a count would be with another; `None` if the present one is 0.
+    /// How many times of what it is with the present size a count would be with another; `None` if
+    /// the present one is 0.
     #[must_use]
     pub fn times_present(&self, it: &WhatIfReport, count: fn(&WhatIfReport) -> u64) -> Option<f64> {
         let present = self.what_if.iter().find(|it| it.size_percent == 100)?;
@@ -333,14 +340,16 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Resident memory of this process, without what it shares with others: a guest's memory is the guest's, and mapped here as
-/// far as requests went through it (with a guest of 1 GiB 1012 MiB were told for 13). 0 where /proc is not mounted.
+/// Resident memory of this process, without what it shares with others: a guest's memory is the
+/// guest's, and mapped here as far as requests went through it (with a guest of 1 GiB 1012 MiB were
+/// told for 13). 0 where /proc is not mounted.
 #[must_use]
 pub fn rss_bytes() -> u64 {
     std::fs::read_to_string("/proc/self/status").ok().and_then(|text| own_kib(&text)).map_or(0, |kib| kib * 1024)
 }
 
-/// What VmRSS of /proc/self/status counts but for RssShmem; in KiB, which needs no page size, unlike statm.
+/// What VmRSS of /proc/self/status counts but for RssShmem; in KiB, which needs no page size,
+/// unlike statm.
 fn own_kib(status: &str) -> Option<u64> {
     let kib = |name| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;

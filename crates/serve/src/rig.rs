@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What tests of whole daemons share: two files, a daemon over them in a thread, devices that break.
+//! What tests of whole daemons share: two files, a daemon over them in a thread, devices that
+//! break.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -65,7 +66,8 @@ impl Device for Freezing {
     }
 }
 
-/// Makes devices that answer nothing while the switch is on. What they were asked for meanwhile is done when it is off.
+/// Makes devices that answer nothing while the switch is on. What they were asked for meanwhile is
+/// done when it is off.
 pub(crate) fn hanging(switch: &Arc<AtomicBool>) -> Wrap {
     let hangs = Arc::clone(switch);
     Box::new(move |inner| Box::new(Hanging { inner, hangs: Arc::clone(&hangs), asked: Vec::new() }))
@@ -116,7 +118,8 @@ pub(crate) struct Served {
 
 impl Bench {
     pub(crate) fn new() -> Self {
-        // In RAM where there is any: on a disk the flushes of all that repair is tried with take four times as long as the rest.
+        // In RAM where there is any: on a disk the flushes of all that repair is tried with take
+        // four times as long as the rest.
         let bench = Self { dir: tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap() };
         File::create(bench.origin()).unwrap().set_len(ORIGIN_BYTES).unwrap();
         File::create(bench.cache()).unwrap().set_len(CACHE_BYTES).unwrap();

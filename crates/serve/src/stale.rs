@@ -2,9 +2,10 @@
 //! The stale guard: was an origin changed behind the cache's back?
 //!
 //! Origins are never marked, so their size, serial number and a hash of samples are kept in the
-//! superblock at a clean stop and compared at the next start. After a crash the daemon's own last writes are not in
-//! that hash: then a record of what sampled places may hold is compared ([`Watch`]), and when the log is replayed what
-//! the cache has of clean blocks (`daemon::compare`). What is known of a change by other means, [`Change`] remembers.
+//! superblock at a clean stop and compared at the next start. After a crash the daemon's own last
+//! writes are not in that hash: then a record of what sampled places may hold is compared
+//! ([`Watch`]), and when the log is replayed what the cache has of clean blocks
+//! (`daemon::compare`). What is known of a change by other means, [`Change`] remembers.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -33,18 +34,18 @@ const START_BYTES: usize = IDENTITY_BYTES - 17;
 /// What the guard found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is as it was.
+    /// The origin is as it was.
     Unchanged,
     /// The last stop wasn't clean; the content can't be compared.
     Unknown,
-    /// The same device, with other content.
+    /// The origin is the device that it was, with other content.
     Changed,
     /// Another device.
     Other,
 }
 
-/// What tells an origin from others and survives a restart: the serial number of a block device, the
-/// inode of a file.
+/// What tells an origin from others and survives a restart: the serial number of a block device,
+/// the inode of a file.
 ///
 /// # Errors
 /// When the device can't be asked.
@@ -58,9 +59,10 @@ pub fn identity(device: &DeviceFile) -> io::Result<String> {
     Ok(format!("inode {}", device.file().metadata()?.ino()))
 }
 
-/// A serial number as it fits into a record. Of a long one the start is kept for people, and a hash of it all, since
-/// what tells it from others is at its end: an NVMe disk without an id of its own is called by vendor, serial number,
-/// model and then the namespace, behind which a partition has its number.
+/// A serial number as it fits into a record. Of a long one the start is kept for people, and a hash
+/// of it all, since what tells it from others is at its end: an NVMe disk without an id of its own
+/// is called by vendor, serial number, model and then the namespace, behind which a partition has
+/// its number.
 fn fitted(serial: &str) -> String {
     if serial.len() <= IDENTITY_BYTES {
         return serial.to_owned();
@@ -70,18 +72,21 @@ fn fitted(serial: &str) -> String {
     format!("{start}~{hash:016x}")
 }
 
-/// The same as it was recorded before: cut, so that all partitions of a disk could look alike.
+/// The serial number as it was recorded before: cut, so that all partitions of a disk could look
+/// alike.
 fn cut(serial: &str) -> String {
     serial.chars().take(IDENTITY_BYTES).collect()
 }
 
-/// Whether the recorded identity may be that of the device, which has `serial` as its number, if it has one.
+/// Whether the recorded identity may be that of the device, which has `serial` as its number, if it
+/// has one.
 fn is_recorded(identity: &str, serial: Option<&str>, recorded: &str) -> bool {
     let unknown = identity.is_empty() || recorded.is_empty();
     unknown || identity == recorded || serial.is_some_and(|serial| cut(serial) == recorded)
 }
 
-/// Whether two recorded identities may be of one device, in doubt: one may be cut, and the other have a hash.
+/// Whether two recorded identities may be of one device, in doubt: one may be cut, and the other
+/// have a hash.
 fn may_be_same(one: &str, other: &str) -> bool {
     let is_hashed = |it: &str| it.len() == IDENTITY_BYTES && it.as_bytes()[START_BYTES] == b'~';
     let is_cut = |it: &str| it.chars().count() == IDENTITY_BYTES && !is_hashed(it);
@@ -152,7 +157,8 @@ pub(crate) fn compare_samples(
         Ok(None) => return unknown("the state folder has no record of its samples"),
         Ok(Some(record)) => record,
     };
-    // The record comes before the superblock: the next opening may have been cut off between the two.
+    // The record comes before the superblock: the next opening may have been cut off between the
+    // two.
     if ![epoch, epoch + 1].contains(&record.epoch) {
         return unknown("the state folder has a record of its samples of another opening only");
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two paths to the same bytes, where each is to be a device of its own: a cache and its origin, two origins.
+//! Two paths to the same bytes, where each is to be a device of its own: a cache and its origin,
+//! two origins.
 //!
 //! Asked before the devices are opened, whose locks would only say "busy".
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads and writes the superblocks of a stopped cache.
 //!
-//! Two copies, each whole by itself: the newer sound one counts. A copy that is damaged or can't be read is
-//! reported, and mended by the next write. Writing does the last copy first, so that one is whole at every moment.
-//! A member of a mirrored cache may be larger than the cache: its last copy lies where the cache ends, as the first
-//! copy says, also if it is damaged elsewhere.
+//! Two copies, each whole by itself: the newer sound one counts. A copy that is damaged or can't be
+//! read is reported, and mended by the next write. Writing does the last copy first, so that one is
+//! whole at every moment. A member of a mirrored cache may be larger than the cache: its last copy
+//! lies where the cache ends, as the first copy says, also if it is damaged elsewhere.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,8 @@ pub enum SuperblockReadError {
 pub struct Stored {
     /// The newer sound copy.
     pub superblock: Superblock,
-    /// Where a copy can't be used, and why. One that is whole and older is none: a crash leaves that.
+    /// Where a copy can't be used, and why. One that is whole and older is none: a crash leaves
+    /// that.
     pub damaged: Option<(u64, CopyError)>,
 }
 
@@ -83,7 +84,8 @@ pub fn read(device: &DeviceFile) -> Result<Stored, SuperblockReadError> {
     read_with(device.path(), device.geometry().size_bytes, |offset, block| device.read_at(offset, block))
 }
 
-/// The same of any bytes: one bad sector must not take the other copy along (test: `either_copy_may_be_unreadable`).
+/// Reads the copies from any bytes: one bad sector must not take the other copy along (test:
+/// `either_copy_may_be_unreadable`).
 fn read_with(
     path: &Path,
     size: u64,
@@ -116,7 +118,8 @@ fn read_with(
             && matches!(copies[0], Err(CopyError::Unusable(SuperblockError::Damaged { .. })))
             && let Some(bytes) = Superblock::size_said(&block).filter(|it| (2 * BLOCK_BYTES..size).contains(it))
         {
-            // Where the cache ends only the damaged copy says; that it is true the other one has to say.
+            // Where the cache ends only the damaged copy says; that it is true the other one has to
+            // say.
             let mut last = vec![0; BLOCK_BYTES as usize];
             let read = read_at(Superblock::offsets(bytes)[1], &mut last);
             let is_copy = |it: Superblock| may_be_larger(&it) && it.cache_bytes == bytes;
@@ -135,7 +138,8 @@ fn read_with(
         return Err(SuperblockReadError::Read { path: path(), source: refused.swap_remove(0) });
     }
     let stored = match copies {
-        // A newer program may have written one of them: that one is not damaged, this program is old.
+        // A newer program may have written one of them: that one is not damaged, this program is
+        // old.
         [Err(first @ CopyError::Unusable(SuperblockError::Newer { .. })), last] => {
             return Err(unusable(path(), first, last, offsets[1]));
         }
@@ -157,8 +161,9 @@ fn read_with(
     Ok(stored)
 }
 
-/// Whether a device begins with the superblock of a cache, so that it is no origin: that it is written, or that a cache
-/// is made for it, would destroy what only it holds. One whose last copy alone is left has been put to another use.
+/// Whether a device begins with the superblock of a cache, so that it is no origin: that it is
+/// written, or that a cache is made for it, would destroy what only it holds. One whose last copy
+/// alone is left has been put to another use.
 ///
 /// # Errors
 /// When the device refuses.

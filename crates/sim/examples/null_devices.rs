@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the engine itself costs: devices that are done at once, no pump, no sockets.
 //!
-//! `cargo x bench engine` runs it. The null devices keep only what the engine reads again: headers of commits and checkpoints.
-//! All payload is the same pattern, so that what a null device "reads" is what its checksum says.
+//! `cargo x bench engine` runs it. The null devices keep only what the engine reads again: headers
+//! of commits and checkpoints. All payload is the same pattern, so that what a null device "reads"
+//! is what its checksum says.
 //!
-//! null_devices CASE (payload|bare) JOBS REQUESTS [THREADS]: prints one JSON object with ns per request of 4 KiB, of the thread's time on
-//! a processor: there is nothing to wait for, and what others take of a shared machine is no cost of ours. CASE: write_null,
-//! read_hit_null, read_miss_null; copy_null is the payload's part of a write alone: a copy and its checksum. A job has 32
-//! requests in flight. The cache has 16 GiB (an index of 40 MiB, beyond the processor's caches); requests go to random blocks of
-//! 2 GiB: an eighth of it, so that destage, which begins at 30 % of the dirty limit, keeps out.
+//! null_devices CASE (payload|bare) JOBS REQUESTS [THREADS]: prints one JSON object with ns per
+//! request of 4 KiB, of the thread's time on a processor: there is nothing to wait for, and what
+//! others take of a shared machine is no cost of ours. CASE: write_null, read_hit_null,
+//! read_miss_null; copy_null is the payload's part of a write alone: a copy and its checksum. A job
+//! has 32 requests in flight. The cache has 16 GiB (an index of 40 MiB, beyond the processor's
+//! caches); requests go to random blocks of 2 GiB: an eighth of it, so that destage, which begins
+//! at 30 % of the dirty limit, keeps out.
 //!
-//! null_devices memory GIB: what a cache of that size takes of RAM per cached block, filled with reads in no order, and
-//! when a tenth of it is dirty, scattered over the origin.
+//! null_devices memory GIB: what a cache of that size takes of RAM per cached block, filled with
+//! reads in no order, and when a tenth of it is dirty, scattered over the origin.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -80,11 +83,11 @@ impl Memory for Bare {
     }
 }
 
-/// The blocks of the cache device that the engine reads again: the first of each write, and what was formatted. In a file without a
-/// name, so that they don't count as memory.
+/// The blocks of the cache device that the engine reads again: the first of each write, and what
+/// was formatted. In a file without a name, so that they don't count as memory.
 struct Headers {
     file: File,
-    /// One bit a block: most reads find none, and should not pay for a look.
+    /// A bit for each block: most reads find none, and should not pay for a look.
     present: Vec<u64>,
 }
 

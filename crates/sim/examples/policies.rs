@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Miss ratios of the policies on traces, and how fast they decide, in CPU time: a line for each trace, size and policy, tabs between.
+//! Miss ratios of the policies on traces, and how fast they decide, in CPU time: a line for each
+//! trace, size and policy, tabs between.
 //!
-//! `cargo run --release -p flashfront-sim --example policies -- [--policy P]... [--fraction X]... [--format F] [--shifted] [--echoes MS] FILE...`
+//! `cargo run --release -p flashfront-sim --example policies -- [--policy P]... [--fraction X]...
+//! [--format F] [--shifted] [--echoes MS] FILE...`
 //!
-//! The size is that fraction of the blocks that the trace asks for, rounded down; 0.01, 0.05, 0.1 and 0.25 unless chosen otherwise. A request
-//! is an access to each of its blocks, or to each unit of a policy that has larger ones, which counts as many blocks as it is of. Traces
-//! without times get a request each millisecond. It holds the trace in RAM, 40 bytes an access.
+//! The size is that fraction of the blocks that the trace asks for, rounded down; 0.01, 0.05, 0.1
+//! and 0.25 unless chosen otherwise. A request is an access to each of its blocks, or to each unit
+//! of a policy that has larger ones, which counts as many blocks as it is of. Traces without times
+//! get a request each millisecond. It holds the trace in RAM, 40 bytes an access.
 
 use std::collections::HashMap;
 use std::fs::File;

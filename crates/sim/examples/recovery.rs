@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How long a full cache takes to open after a power cut, by size.
 //!
-//! A device model in virtual time (3 GB/s, 80 us) holds a cache of one origin four times its size: three
-//! quarters of it are in the checkpoint, the last quarter, the most that may be, is in the log behind it.
-//! Its blocks are made up when they are read, in an order of keys that has nothing to do with the index's:
-//! the worst there is. Prints how long it takes, by a clock on the wall, until replay is over and until clients may come, and memory.
+//! A device model in virtual time (3 GB/s, 80 us) holds a cache of one origin four times its size:
+//! three quarters of it are in the checkpoint, the last quarter, the most that may be, is in the
+//! log behind it. Its blocks are made up when they are read, in an order of keys that has nothing
+//! to do with the index's: the worst there is. Prints how long it takes, by a clock on the wall,
+//! until replay is over and until clients may come, and memory.
 //!
-//! recovery [--threads N,...] GIB...: threads for lanes, 1 by default; cache sizes, 64 256 1024 by default. The tables need 11.7 bytes of RAM per block.
+//! recovery [--threads N,...] GIB...: threads for lanes, 1 by default; cache sizes, 64 256 1024 by
+//! default. The tables need 11.7 bytes of RAM per block.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -192,8 +194,9 @@ struct Clocks {
     engine_ns: u64,
 }
 
-/// Opens the cache with so many threads for its lanes. The device goes on while the engine computes; what has ended by then is taken together, as by
-/// a daemon's pump. Making the blocks up takes no time.
+/// Opens the cache with so many threads for its lanes. The device goes on while the engine
+/// computes; what has ended by then is taken together, as by a daemon's pump. Making the blocks up
+/// takes no time.
 fn open(media: &Media, threads: usize) -> Took {
     let mut arena = Arena::new(512 << 20);
     let lanes = media.superblock.lanes as usize;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far the shadow is from a full simulation: what it says at the end of a trace, beside what a replay of each size counts.
+//! How far the shadow is from a full simulation: what it says at the end of a trace, beside what a
+//! replay of each size counts.
 //!
-//! `cargo run --release -p flashfront-sim --example shadow -- [--disk] [--fraction X] [--page-cache BLOCKS] [--shifted] [--echoes MS] FILE...`
+//! `cargo run --release -p flashfront-sim --example shadow -- [--disk] [--fraction X] [--page-cache
+//! BLOCKS] [--shifted] [--echoes MS] FILE...`
 //!
-//! A line for each size of each trace, tabs between; X is the present size as a share of the blocks that the trace asks for, 0.1 unless
-//! given. Hits in percent of the accesses, origin reads in times of those of the present size, the rest in blocks for each access; what is so, then what
+//! A line for each size of each trace, tabs between; X is the present size as a share of the blocks
+//! that the trace asks for, 0.1 unless given. Hits in percent of the accesses, origin reads in
+//! times of those of the present size, the rest in blocks for each access; what is so, then what
 //! the shadow says.
 
 use std::ops::Range;

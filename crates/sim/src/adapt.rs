@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How soon a cache that is full of what nobody wants any more holds what is wanted: the experiment on lvmcache of BitFolk's blog, 2017.
+//! How soon a cache that is full of what nobody wants any more holds what is wanted: the experiment
+//! on lvmcache of BitFolk's blog, 2017.
 //!
-//! A cache full of junk, then random reads of 4 KiB after Zipf's law with exponent 1.2, of data that would fit into the cache, or is twelve
-//! times as large. Junk are blocks that are never asked for again; before, each was read twice at once, 64 KiB at a time, so that
-//! policies that want a second miss take it too, and by policies that were not full of it then all of it again. Then a read each
-//! millisecond, as in replays of traces without times. Popular blocks lie scattered, as fio has them.
+//! A cache full of junk, then random reads of 4 KiB after Zipf's law with exponent 1.2, of data
+//! that would fit into the cache, or is twelve times as large. Junk are blocks that are never asked
+//! for again; before, each was read twice at once, 64 KiB at a time, so that policies that want a
+//! second miss take it too, and by policies that were not full of it then all of it again. Then a
+//! read each millisecond, as in replays of traces without times. Popular blocks lie scattered, as
+//! fio has them.
 //!
 //! Beside it, [loads](load) that are made to hurt.
 //!
-//! Time is counted in rounds: as many reads as the cache has blocks. A turnover is longer: until as many *different* blocks
-//! were asked for as the cache has. Before that no cache that takes what is asked for can hold what it should. The same reads for all
-//! policies, from a seed.
+//! Time is counted in rounds: as many reads as the cache has blocks. A turnover is longer: until as
+//! many *different* blocks were asked for as the cache has. Before that no cache that takes what is
+//! asked for can hold what it should. The same reads for all policies, from a seed.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -35,7 +38,8 @@ pub const SKEW: f64 = 1.2;
 /// Points of the curve over time in a round.
 pub const POINTS: u64 = 8;
 
-/// Caches that the experiment can be made with: below, policies with large units have too few; above, the reads take too much RAM.
+/// Caches that the experiment can be made with: below, policies with large units have too few;
+/// above, the reads take too much RAM.
 pub const CACHE_BLOCKS: RangeInclusive<u64> = 1 << 10..=1 << 24;
 
 /// Rounds that it can have: above, the numbers of reads take too much RAM.
@@ -44,7 +48,8 @@ pub const ROUNDS: RangeInclusive<u64> = 1..=64;
 /// Where junk lies: beyond all data, at the beginning of any unit.
 const JUNK: u64 = 1 << 40;
 
-/// How often all of it is read at most. Most policies are full of it after one time, SMQ with blocks of 4 KiB after some ten.
+/// How often all of it is read at most. Most policies are full of it after one time, SMQ with
+/// blocks of 4 KiB after some ten.
 const JUNK_PASSES: u32 = 16;
 
 /// What is to be done.
@@ -63,13 +68,14 @@ pub struct Experiment {
 pub struct Reads {
     /// Different blocks that can be asked for.
     pub data_blocks: u64,
-    /// The hit ratio of a cache that always holds the most popular blocks, as many as it has room for: after Zipf's law alone by the
-    /// law, else by the reads.
+    /// The hit ratio of a cache that always holds the most popular blocks, as many as it has room
+    /// for: after Zipf's law alone by the law, else by the reads.
     pub static_optimum: f64,
-    /// Different blocks that were asked for up to each point: what any cache must read from the origin, however large it is.
+    /// Different blocks that were asked for up to each point: what any cache must read from the
+    /// origin, however large it is.
     pub compulsory_blocks: Vec<u64>,
-    /// For each point the one at which as many different blocks were asked for since as the cache has: a turnover later. Shorter, as the
-    /// last ones have none.
+    /// For each point the one at which as many different blocks were asked for since as the cache
+    /// has: a turnover later. Shorter, as the last ones have none.
     pub turnovers: Vec<usize>,
 }
 
@@ -126,15 +132,16 @@ impl Outcome {
         (row.points[to].hits - row.points[from].hits) as f64 / ((to - from) as u64 * self.step) as f64
     }
 
-    /// The same of a cache that has room for everything: no other that takes what is asked for can do better.
+    /// The hit ratio of a cache that has room for everything: no other that takes what is asked for
+    /// can do better.
     #[must_use]
     pub fn unlimited_hit_ratio(&self, from: usize, to: usize) -> f64 {
         let all = &self.reads.compulsory_blocks;
         1.0 - (all[to] - all[from]) as f64 / ((to - from) as u64 * self.step) as f64
     }
 
-    /// The round in which a policy had the fewest hits compared with LRU, from 1 on, and by how much of all reads fewer those were; `None`
-    /// without an LRU.
+    /// The round in which a policy had the fewest hits compared with LRU, from 1 on, and by how
+    /// much of all reads fewer those were; `None` without an LRU.
     #[must_use]
     pub fn worst_round(&self, row: &Adapted) -> Option<(u64, f64)> {
         let lru = self.rows.iter().find(|row| row.policy == "lru")?;
@@ -145,7 +152,8 @@ impl Outcome {
         (1..=self.points() as u64 / POINTS).map(below).max_by(|one, other| one.1.total_cmp(&other.1))
     }
 
-    /// By how much fewer those were in the turnover, from any point on, with the fewest; `None` if there is no turnover either.
+    /// By how much fewer those were in the turnover, from any point on, with the fewest; `None` if
+    /// there is no turnover either.
     #[must_use]
     pub fn worst_turnover(&self, row: &Adapted) -> Option<f64> {
         let lru = self.rows.iter().find(|row| row.policy == "lru")?;
@@ -287,8 +295,8 @@ impl Experiment {
         Adapted { policy: spec.name, cache_blocks: ledger.cache_blocks(), junk_blocks, points }
     }
 
-    /// Reads as many blocks as the cache has, in order, each request twice, and all of it again until the cache is full; the time when
-    /// that is done.
+    /// Reads as many blocks as the cache has, in order, each request twice, and all of it again
+    /// until the cache is full; the time when that is done.
     fn fill_with_junk(&self, ledger: &mut Ledger, unit_blocks: u64) -> u64 {
         let (mut time_ns, mut nth) = (0, 0);
         for _ in 0..JUNK_PASSES {
@@ -314,7 +322,8 @@ impl Experiment {
                     }
                 }
             }
-            // A log is never full to the last block. What was read oftener than need be would be harder to leave behind.
+            // A log is never full to the last block. What was read oftener than need be would be
+            // harder to leave behind.
             let cached = ledger.cached_blocks();
             let no_more = cached < before + self.cache_blocks / 64 && cached > self.cache_blocks / 2;
             if cached * 100 >= self.cache_blocks * 95 || no_more {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether a cache would help whoever made a trace, how large it has to be, and in which mode.
 //!
-//! The trace is played, in virtual time, to a model of the disk alone, and to the production engine on models of both devices with caches of
-//! several sizes; what a request takes is what counts. Requests come when they came in the trace, a hundred and twenty-eight at once at most (`play`). The first half of
-//! them fills the cache, the second is measured. What is decided from that is in `choose`, on figures alone.
+//! The trace is played, in virtual time, to a model of the disk alone, and to the production engine
+//! on models of both devices with caches of several sizes; what a request takes is what counts.
+//! Requests come when they came in the trace, a hundred and twenty-eight at once at most (`play`).
+//! The first half of them fills the cache, the second is measured. What is decided from that is in
+//! `choose`, on figures alone.
 //!
-//! Left out: payload, FLUSHes and discards; what the processor does; clients that would have asked faster of a faster disk.
+//! Left out: payload, FLUSHes and discards; what the processor does; clients that would have asked
+//! faster of a faster disk.
 
 mod choose;
 mod play;
@@ -43,7 +46,7 @@ pub struct Question {
     pub sizes: Vec<u64>,
 }
 
-/// One run of the trace.
+/// A run of the trace.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// Size and mode of the cache; without one it is the disk alone.
@@ -83,7 +86,8 @@ pub struct Progress {
 /// Finds out.
 ///
 /// # Errors
-/// If the trace can't be read to its end, twice and more, has no reads and writes, reaches further than any disk, or is to be stopped.
+/// If the trace can't be read to its end, twice and more, has no reads and writes, reaches further
+/// than any disk, or is to be stopped.
 pub fn advise(question: &Question, progress: &Progress) -> Result<Advice, SourceError> {
     let (reading, survey) = survey::survey(&question.source, &progress.reading)?;
     let sizes = match &*question.sizes {
@@ -105,8 +109,8 @@ pub fn advise(question: &Question, progress: &Progress) -> Result<Advice, Source
     Ok(Advice { reading, survey, alone, sizes: trials, modes, choice })
 }
 
-/// The sizes that are tried of a trace that touches so many bytes: powers of two up to the first that holds all of it, eight at most, and no
-/// more than the device has.
+/// The sizes that are tried of a trace that touches so many bytes: powers of two up to the first
+/// that holds all of it, eight at most, and no more than the device has.
 fn sizes(touched_bytes: u64, most: u64) -> Vec<u64> {
     // A tenth is for the log to breathe.
     let all = (touched_bytes + touched_bytes / 10).max(CACHE_BYTES_MIN).next_power_of_two();

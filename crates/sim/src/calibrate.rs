@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The device models beside the measurements that they stand for: each published row of a bare device, run on the model.
+//! The device models beside the measurements that they stand for: each published row of a bare
+//! device, run on the model.
 //!
-//! Published: the raw-device rows of the 2015 comparison of bcache, dm-cache, flashcache and gflash (geomflash's `test_cache` logs: WD Re 4 TB and
-//! Samsung 850 PRO 256 GB, fio 2.1.11 libaio on Linux 3.16), the baselines of the dm-writeboost mail of 2013 (Samsung 840 PRO) and the
-//! one baseline with a figure of the lvmcache posts of 2017 (two Samsung SM863 as RAID-10, here as one 850 PRO: the cable decides).
+//! Published: the raw-device rows of the 2015 comparison of bcache, dm-cache, flashcache and gflash
+//! (geomflash's `test_cache` logs: WD Re 4 TB and Samsung 850 PRO 256 GB, fio 2.1.11 libaio on
+//! Linux 3.16), the baselines of the dm-writeboost mail of 2013 (Samsung 840 PRO) and the one
+//! baseline with a figure of the lvmcache posts of 2017 (two Samsung SM863 as RAID-10, here as one
+//! 850 PRO: the cable decides).
 
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 use flashfront_engine::Time;
@@ -29,7 +32,7 @@ pub struct Row {
     pub job: String,
     /// What is measured: KiB/s of reads and writes together.
     pub published: f64,
-    /// The same by the model.
+    /// The figure by the model.
     pub simulated: f64,
 }
 
@@ -42,7 +45,8 @@ struct Series {
 }
 
 #[expect(clippy::too_many_arguments, reason = "one line of the published table; a struct would hide it")]
-/// A job of fio: percent of reads, KiB of a block, depth, first and end GiB, GiB in all, KiB/s published.
+/// A job of fio: percent of reads, KiB of a block, depth, first and end GiB, GiB in all, KiB/s
+/// published.
 fn fio(random: bool, reads: u32, kib: u64, depth: u32, from: u64, to: u64, total: u64, kib_per_s: f64) -> (Job, f64) {
     let kind = match (random, reads) {
         (false, 100) => "read",
@@ -137,8 +141,8 @@ pub fn total_bytes() -> u64 {
     all().iter().flat_map(|series| &series.jobs).map(|(job, _)| job.total_bytes).sum()
 }
 
-/// Runs every published row on its model; `progress` hears of bytes answered. Where rows belong to one run of a device they run one after the
-/// other, as they did.
+/// Runs every published row on its model; `progress` hears of bytes answered. Where rows belong to
+/// one run of a device they run one after the other, as they did.
 pub fn rows(progress: &mut dyn FnMut(u64)) -> Vec<Row> {
     let mut one = |series: Series| {
         let mut bare = Bare::new(series.spec, series.size_bytes);

@@ -200,7 +200,8 @@ impl Client {
         self.judge_origins();
     }
 
-    /// The same, where devices have failed: of blocks that are reported as lost the origin may hold anything.
+    /// Leaves where devices have failed: of blocks that are reported as lost the origin may hold
+    /// anything.
     ///
     /// # Panics
     /// If the origins lack anything else.
@@ -235,14 +236,15 @@ impl Client {
         self.stop_at_once();
     }
 
-    /// The same with requests in flight, which the engine answers before it has stopped.
+    /// Stops with requests in flight, which the engine answers before it has stopped.
     pub fn stop_at_once(&mut self) {
         self.world.stop();
         self.judge();
         self.oracle.stop();
     }
 
-    /// Cuts the power; the world is not open then. [`Fate::Killed`], which is for all or none: kills the daemon.
+    /// Cuts the power; the world is not open then. [`Fate::Killed`], which is for all or none:
+    /// kills the daemon.
     pub fn crash(&mut self, seed: u64, cache: Fate, origins: Fate) {
         self.judge();
         *self = self.crashed(seed, cache, origins);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Virtual time: the production engine over virtual disks, and what must be true of it.
 //!
-//! [`World`] joins one engine with its disks and a clock that jumps from event to event;
-//! [`Oracle`] knows what every read may return, [`Client`] asks and lets it judge; [`torture`] makes a whole random life of a cache
-//! out of one seed, [`sweep`] cuts the power at every event of a workload. [`trace`] reads what clients once asked of real disks, [`policy`] decides
-//! which blocks a cache would have held, [`replay`] and [`adapt`] count what comes of it, [`advise`] asks what that is worth. No threads, no clock, no files: the same seed gives the same run.
+//! [`World`] joins one engine with its disks and a clock that jumps from event to event; [`Oracle`]
+//! knows what every read may return, [`Client`] asks and lets it judge; [`torture`] makes a whole
+//! random life of a cache out of one seed, [`sweep`] cuts the power at every event of a workload.
+//! [`trace`] reads what clients once asked of real disks, [`policy`] decides which blocks a cache
+//! would have held, [`replay`] and [`adapt`] count what comes of it, [`advise`] asks what that is
+//! worth. No threads, no clock, no files: the same seed gives the same run.
 #![forbid(unsafe_code)]
 
 pub mod adapt;

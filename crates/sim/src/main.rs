@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The proofs as a program, for `cargo x sweep` and `cargo x torture`: all cores, progress on stderr, one line
-//! at the end on stdout, and for each violation a line that reproduces it.
+//! The proofs as a program, for `cargo x sweep` and `cargo x torture`: all cores, progress on
+//! stderr, one line at the end on stdout, and for each violation a line that reproduces it.
 #![forbid(unsafe_code)]
 
 mod prove;

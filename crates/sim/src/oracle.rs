@@ -4,9 +4,9 @@
 //! A sector is a register: a read returns what was there at some moment between its submission and
 //! its answer. So a write is out of the question for a read if another one began after it had ended
 //! and ended before the read began. A write also *has ended* once a read has returned it. After a
-//! crash a sector holds any write that no durable write has replaced in this sense; which one, the first
-//! read tells for good. The rule never blames an innocent engine; it overlooks a few
-//! exotic orders of writes that overlap.
+//! crash a sector holds any write that no durable write has replaced in this sense; which one, the
+//! first read tells for good. The rule never blames an innocent engine; it overlooks a few exotic
+//! orders of writes that overlap.
 
 use std::fmt;
 
@@ -33,12 +33,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// One write, discard or write-zeroes.
+/// A write, discard or write-zeroes.
 #[derive(Clone, Copy, Debug)]
 struct Op {
     start: u64,
     end: Option<u64>,
-    /// It failed: perhaps it happened, perhaps not.
+    /// Whether the request failed: perhaps it happened, perhaps not.
     failed: bool,
     /// The moment from which it must survive a crash.
     durable: bool,
@@ -58,7 +58,8 @@ struct Sector {
     /// What it may have held in the beginning or after the last crash.
     base: Vec<Content>,
     entries: Vec<Entry>,
-    /// After the daemon was killed: what a power cut may bring up until the origin has been flushed.
+    /// After the daemon was killed: what a power cut may bring up until the origin has been
+    /// flushed.
     killed: Option<Vec<Content>>,
     /// All that was ever written here; kept only if asked for.
     past: Vec<Content>,
@@ -106,7 +107,8 @@ impl Oracle {
         self.now
     }
 
-    /// A write (its number is its stamp), discard ([`Content::Any`]) or write-zeroes begins; returns its number.
+    /// A write (its number is its stamp), discard ([`Content::Any`]) or write-zeroes begins;
+    /// returns its number.
     pub fn begin_write(&mut self, origin: usize, sector: u64, sectors: u64, special: Option<Content>) -> u32 {
         let start = self.tick();
         let op = self.ops.len() as u32;
@@ -189,7 +191,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// A map that began at `start` tells of these sectors that they are a hole, or not: a hole is a read of zeroes.
+    /// A map that began at `start` tells of these sectors that they are a hole, or not: a hole is a
+    /// read of zeroes.
     ///
     /// # Errors
     /// The first sector that can't be so.
@@ -215,7 +218,8 @@ impl Oracle {
         self.forgiving = true;
     }
 
-    /// From now on origins drop what they fail to flush: once a FLUSH has failed, no later one makes sure of what came before it.
+    /// From now on origins drop what they fail to flush: once a FLUSH has failed, no later one
+    /// makes sure of what came before it.
     pub fn expect_fickle_origins(&mut self) {
         self.fickle = true;
     }
@@ -225,8 +229,8 @@ impl Oracle {
         self.remembering = true;
     }
 
-    /// The cache device lies: after the next crash a sector may hold anything that was ever written there,
-    /// though never anything else.
+    /// The cache device lies: after the next crash a sector may hold anything that was ever written
+    /// there, though never anything else.
     ///
     /// # Panics
     /// If nothing was kept in mind.
@@ -252,8 +256,8 @@ impl Oracle {
         self.origins.iter_mut().flatten().for_each(|cell| cell.killed = None);
     }
 
-    /// The daemon was killed. What it had in RAM is gone, as after a power cut; what the devices have in their volatile caches is not, until
-    /// the power is cut.
+    /// The daemon was killed. What it had in RAM is gone, as after a power cut; what the devices
+    /// have in their volatile caches is not, until the power is cut.
     pub fn kill(&mut self) {
         self.crash();
         self.origins.iter_mut().flatten().for_each(|cell| cell.killed = Some(cell.base.clone()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a panic said: the oracle and the engine's own checks speak by panics, which a proof catches,
-//! counts and reports in one line.
+//! What a panic said: the oracle and the engine's own checks speak by panics, which a proof
+//! catches, counts and reports in one line.
 
 use std::cell::RefCell;
 use std::panic;
@@ -37,7 +37,8 @@ pub fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
 mod tests {
     use super::*;
 
-    /// The hook is the whole process's: each test has one of its own (nextest), and threads keep their own words (cargo test).
+    /// The hook is the whole process's: each test has one of its own (nextest), and threads keep
+    /// their own words (cargo test).
     #[test]
     fn a_helpers_panic_says_what_it_said() {
         keep();

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Replays a trace against policies: which blocks each would have kept, and what that costs. No data, no devices.
+//! Replays a trace against policies: which blocks each would have kept, and what that costs. No
+//! data, no devices.
 //!
-//! A trace is read once (twice, if sizes are shares of its footprint or a policy foresees) and handed in batches to threads,
-//! each of which runs some of the policies at some of the sizes. Memory is in proportion to the caches, all of them, as far as the trace fills
-//! them, not to the trace: some 30 to 100 bytes for each block in each (`wtinylfu` 8 to 16 bytes more for each that fits, filled or not). Two things do grow
-//! with the trace: counting the footprint takes 2 bits a block where blocks are neighbours, some 20 bytes where none are; a policy that foresees
-//! takes 8 bytes for each access and 20 to 60 for each block until the first reading is over.
+//! A trace is read once (twice, if sizes are shares of its footprint or a policy foresees) and
+//! handed in batches to threads, each of which runs some of the policies at some of the sizes.
+//! Memory is in proportion to the caches, all of them, as far as the trace fills them, not to the
+//! trace: some 30 to 100 bytes for each block in each (`wtinylfu` 8 to 16 bytes more for each that
+//! fits, filled or not). Two things do grow with the trace: counting the footprint takes 2 bits a
+//! block where blocks are neighbours, some 20 bytes where none are; a policy that foresees takes 8
+//! bytes for each access and 20 to 60 for each block until the first reading is over.
 
 pub(crate) mod blocks;
 pub(crate) mod clock;
@@ -69,7 +72,8 @@ pub struct Row {
     pub size: Size,
     /// The cache's size in blocks: whole units of the policy, at least one.
     pub cache_blocks: u64,
-    /// Bytes that might be written to flash in a day; none if that wasn't bounded, or the policy knows no such bound.
+    /// Bytes that might be written to flash in a day; none if that wasn't bounded, or the policy
+    /// knows no such bound.
     pub flash_writes_per_day_bytes: Option<u64>,
     /// What was counted.
     pub totals: Totals,
@@ -92,7 +96,8 @@ pub struct Reading {
     pub flushes: u64,
     /// Requests that repeated one, and were dropped.
     pub echoes_dropped: u64,
-    /// How often its times went back by more than jitter, and were taken to go on from where they were.
+    /// How often its times went back by more than jitter, and were taken to go on from where they
+    /// were.
     pub times_back: u64,
     /// Whether its requests have times.
     pub timed: bool,
@@ -157,7 +162,7 @@ impl Reading {
 /// How far a replay is, and whether it is to go on.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
-    /// It is to end as soon as it can, without figures.
+    /// Whether the replay is to end as soon as it can, without figures.
     pub stop: Arc<AtomicBool>,
     /// Bytes of RAM that what a policy foresees takes so far; 0 if none does.
     pub foresight_bytes: Arc<AtomicU64>,
@@ -167,8 +172,9 @@ pub struct Progress {
     pub readings: Arc<AtomicU64>,
 }
 
-/// Replays a trace against each policy at each size; tells `progress` where it is. `budget`: the bytes that may be written to flash in a day of
-/// the trace, of a cache of so many bytes, if that is bounded.
+/// Replays a trace against each policy at each size; tells `progress` where it is. `budget`: the
+/// bytes that may be written to flash in a day of the trace, of a cache of so many bytes, if that
+/// is bounded.
 ///
 /// # Errors
 /// If the trace can't be read to its end, has no reads and writes, or is to be stopped.
@@ -216,7 +222,8 @@ const WAITING: usize = 4;
 fn run(runs: Vec<Run>, mut blocks: Blocks, survey: &Survey) -> Result<(Vec<Row>, Blocks, u64), SourceError> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(runs.len()).max(1);
     let mut shares: Vec<Vec<(usize, Run)>> = (0..threads).map(|_| Vec::new()).collect();
-    // A slow policy comes once for each size: dealt in turns that shift with the size, no thread gets all of it.
+    // A slow policy comes once for each size: dealt in turns that shift with the size, no thread
+    // gets all of it.
     let policies = runs.iter().filter(|run| run.0.size == runs[0].0.size).count().max(1);
     for (nth, run) in runs.into_iter().enumerate() {
         shares[(nth + nth / policies) % threads].push((nth, run));

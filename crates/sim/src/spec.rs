@@ -5,7 +5,7 @@ use flashfront_device::sim::RamSpec;
 use flashfront_engine::format::{Mirror, OriginRecord, Pairing, Superblock, checkpoint_blocks};
 use flashfront_engine::{BLOCK_BYTES, Mode, Options, OriginId};
 
-/// One origin of a world.
+/// An origin of a world.
 #[derive(Clone, Copy, Debug)]
 pub struct OriginSpec {
     /// Its size, a multiple of its logical block.
@@ -39,11 +39,12 @@ pub struct WorldSpec {
     pub origin_ns: u64,
     /// What a member of the cache may take for an I/O before it hangs; `None` = for ever.
     pub cache_limit_ns: Option<u64>,
-    /// The same, of an origin.
+    /// How long an origin may take for an I/O before it hangs; `None` = for ever.
     pub origin_limit_ns: Option<u64>,
     /// The engine's options; `origin_block_bytes` is filled in from the origins.
     pub options: Options,
-    /// Every other input is taken together with the next one, as a daemon does with what comes together.
+    /// Every other input is taken together with the next one, as a daemon does with what comes
+    /// together.
     pub batches: bool,
     /// Lanes work apart wherever two have anything to do, with so many helpers.
     pub apart: Option<usize>,
@@ -54,7 +55,8 @@ pub struct WorldSpec {
 }
 
 impl Default for WorldSpec {
-    /// One lane of 48 segments of 16 blocks (3 MiB) before one origin of 8 MiB, writeback.
+    /// A world with a lane of 48 segments of 16 blocks (3 MiB) before one origin of 8 MiB,
+    /// writeback.
     fn default() -> Self {
         Self {
             seed: 0,

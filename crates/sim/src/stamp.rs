@@ -42,7 +42,8 @@ pub fn stamp(origin: usize, sector: u64, write: u32, bytes: &mut [u8]) {
     }
 }
 
-/// What the bytes of one sector are; [`Content::Any`] if they are neither zeroes nor a stamp of this place.
+/// What the bytes of one sector are; [`Content::Any`] if they are neither zeroes nor a stamp of
+/// this place.
 #[must_use]
 pub fn identify(origin: usize, sector: u64, bytes: &[u8]) -> Content {
     let words = |nth: usize| u64::from_le_bytes(bytes[nth * 8..nth * 8 + 8].try_into().expect("8 bytes"));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The crash sweep: each [`Workload`] is run once, and after every event of it (an I/O begun or ended, a
-//! timer, an order) the power is cut in every way that makes a difference; what replay brings back is
-//! judged by the oracle.
+//! The crash sweep: each [`Workload`] is run once, and after every event of it (an I/O begun or
+//! ended, a timer, an order) the power is cut in every way that makes a difference; what replay
+//! brings back is judged by the oracle.
 //!
-//! All points, no samples: the world is cloned at each event, so a sweep takes one run of the workload and
-//! one replay for each way of dying. Ways: each [`Fate`] of the cache device times each of the origins; a
-//! device that has nothing unflushed has but one. Workloads marked `again` are cut a second time, at
-//! every event of each replay.
+//! All points, no samples: the world is cloned at each event, so a sweep takes one run of the
+//! workload and one replay for each way of dying. Ways: each [`Fate`] of the cache device times
+//! each of the origins; a device that has nothing unflushed has but one. Workloads marked `again`
+//! are cut a second time, at every event of each replay.
 
 mod stage;
 mod workloads;
@@ -50,7 +50,7 @@ pub struct Cut {
     pub fates: (usize, usize),
 }
 
-/// One way of dying: reproduces itself.
+/// A way of dying: reproduces itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Point {
     /// The workload's name.
@@ -130,7 +130,8 @@ pub fn events(workload: &Workload) -> u64 {
     events
 }
 
-/// Sweeps a workload. `ended` is shown what was found so far after each event's cuts; [`ControlFlow::Break`] ends the sweep.
+/// Sweeps a workload. `ended` is shown what was found so far after each event's cuts;
+/// [`ControlFlow::Break`] ends the sweep.
 pub fn sweep(workload: &Workload, share: Share, ended: &mut dyn FnMut(&Outcome) -> ControlFlow<()>) -> Outcome {
     let mut outcome = Outcome::default();
     stage::play(workload, &mut |client, event| {

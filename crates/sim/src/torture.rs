@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One seed = one whole life of a cache: geometry, options, clients, mode switches, faulty devices, power
-//! cuts, all at random, every answer judged by the oracle.
+//! A seed is one whole life of a cache: geometry, options, clients, mode switches, faulty devices,
+//! power cuts, all at random, every answer judged by the oracle.
 
 mod extra;
 mod life;
@@ -23,8 +23,8 @@ pub fn live(seed: u64, changes: &[Change]) -> Result<Outcome, String> {
     panics::caught(|| run(plan, seed))
 }
 
-/// Makes a failing life smaller: halves and drops what can be, as long as something still fails. Returns
-/// the changes, and how the smallest life fails.
+/// Makes a failing life smaller: halves and drops what can be, as long as something still fails.
+/// Returns the changes, and how the smallest life fails.
 #[must_use]
 pub fn shrink(seed: u64, mut changes: Vec<Change>, mut failure: String) -> (Vec<Change>, String) {
     loop {

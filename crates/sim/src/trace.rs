@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Block traces: what clients once asked of real disks, read as a stream of [`Record`]s.
 //!
-//! A [`Reader`] unpacks what is compressed, knows or is told the [`Format`], and never holds more than its buffers: a trace
-//! may be longer than RAM. What it can't read it counts and shows ([`Report`]), what it leaves out on purpose too: requests
-//! read, lines skipped and lines that are bad add up to the file. [`Grid`] cuts a record into blocks, [`Phases`] finds where
-//! the blocks of the traced disk begin, [`Echoes`] drops requests that were traced twice.
+//! A [`Reader`] unpacks what is compressed, knows or is told the [`Format`], and never holds more
+//! than its buffers: a trace may be longer than RAM. What it can't read it counts and shows
+//! ([`Report`]), what it leaves out on purpose too: requests read, lines skipped and lines that are
+//! bad add up to the file. [`Grid`] cuts a record into blocks, [`Phases`] finds where the blocks of
+//! the traced disk begin, [`Echoes`] drops requests that were traced twice.
 
 mod buffer;
 mod compressed;
@@ -30,7 +31,8 @@ pub use split::{Access, Accesses, Grid};
 /// Bytes of a sector, whatever unit a trace counts in.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// Reads and writes longer than this are no requests but garbage: 1 GiB. The block layer's longest is some MiB.
+/// Reads and writes longer than this are no requests but garbage: 1 GiB. The block layer's longest
+/// is some MiB.
 pub const DATA_SECTORS_MAX: u64 = 1 << 21;
 
 /// No record ends behind this sector, so that sums of places don't overflow.
@@ -49,15 +51,15 @@ pub enum Op {
     Flush,
 }
 
-/// One request of a trace.
+/// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// When, by the trace's own clock; from boot, 1970, 1601 or the start of the trace.
     pub time_ns: Option<u64>,
     /// What.
     pub op: Op,
-    /// On which disk of the trace: its number there (`major << 20 | minor` for those of Linux), or else the how-manieth
-    /// name it was.
+    /// On which disk of the trace: its number there (`major << 20 | minor` for those of Linux), or
+    /// else the how-manieth name it was.
     pub device: u32,
     /// From which sector of 512 bytes on.
     pub sector: u64,

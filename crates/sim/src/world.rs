@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One engine, its disks, and a clock that jumps from event to event.
+//! An engine, its disks, and a clock that jumps from event to event.
 //!
 //! The world carries out what the engine wants, as a daemon does, and watches that the engine keeps
-//! its side of the contract: buffers in flight aren't changed, timers aren't in the past, counters only
-//! grow, `check()` holds after each input.
+//! its side of the contract: buffers in flight aren't changed, timers aren't in the past, counters
+//! only grow, `check()` holds after each input.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -84,13 +84,16 @@ pub struct World {
     pub events: Vec<Event>,
     /// Inputs since the beginning.
     pub steps: u64,
-    /// It is remembered outside of the cache device that this cache must not be replayed.
+    /// Whether it is remembered outside of the cache device that this cache must not be replayed.
     pub recorded_failure: bool,
-    /// An origin whose flush fails drops what it should have flushed, and says nothing of that the next time.
+    /// An origin whose flush fails drops what it should have flushed, and says nothing of that the
+    /// next time.
     pub fickle: bool,
-    /// Nothing can be remembered outside the cache: the failure of a cache that can't be marked is recorded nowhere.
+    /// Nothing can be remembered outside the cache: the failure of a cache that can't be marked is
+    /// recorded nowhere.
     pub forgetful: bool,
-    /// What the next power cut leaves of the other member of a mirrored cache, if that has a fate of its own.
+    /// What the next power cut leaves of the other member of a mirrored cache, if that has a fate
+    /// of its own.
     pub mirror_fate: Option<Fate>,
     /// The cache device may have lied, so that what it has of clean blocks proves nothing.
     pub deceived: bool,
@@ -220,7 +223,8 @@ impl World {
         &self.counters
     }
 
-    /// Submits a request. A write is stamped with `write`, or zeroes for `None`; one in bytes has that number in each byte.
+    /// Submits a request. A write is stamped with `write`, or zeroes for `None`; one in bytes has
+    /// that number in each byte.
     pub fn submit(
         &mut self,
         op: RequestOp,
@@ -401,8 +405,8 @@ impl World {
         self.hash.finish()
     }
 
-    /// Gives the engine an input and carries out what it wants; with [`WorldSpec::batches`] sometimes together
-    /// with the next one.
+    /// Gives the engine an input and carries out what it wants; with [`WorldSpec::batches`]
+    /// sometimes together with the next one.
     pub fn input(&mut self, input: Input) {
         self.steps += 1;
         let engine = self.engine.as_mut().expect("an opened world");

@@ -101,8 +101,8 @@ impl Scatter {
     /// Where rank `x`, less than n, goes.
     #[must_use]
     pub fn place(&self, x: u64) -> u64 {
-        // A permutation of the numbers below a power of two; what falls out of ours goes round once more, and comes back at the latest
-        // where it began.
+        // A permutation of the numbers below a power of two; what falls out of ours goes round once
+        // more, and comes back at the latest where it began.
         let mut x = self.step(x);
         while x >= self.n {
             x = self.step(x);

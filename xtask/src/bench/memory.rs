@@ -12,7 +12,8 @@ use crate::run::{Failed, flashfront, stdout_of};
 
 /// Sparse files; this many bytes are written.
 const CACHE_GIB: u64 = 16;
-/// Seconds without a change that are rest: a daemon gives buffers back ten seconds after their last use.
+/// Seconds without a change that are rest: a daemon gives buffers back ten seconds after their last
+/// use.
 const REST_S: u32 = 15;
 
 pub(super) fn memory(dir: &Path) -> Result<Found, Failed> {

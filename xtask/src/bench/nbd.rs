@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The daemon beside `nbdkit file` on a file of the same size: the same fio jobs, in turns (A B A B), so that
-//! a machine that changes its speed changes both.
+//! The daemon beside `nbdkit file` on a file of the same size: the same fio jobs, in turns (A B A
+//! B), so that a machine that changes its speed changes both.
 //!
-//! nbdkit answers from the page cache, that is from as much RAM as there is. So ours runs twice: as it is by
-//! default, and with a RAM front that holds the data; and beside `qemu-nbd --cache=none`, whose bytes come from
-//! the device each time, as ours do by default. (nbdkit has a `cache=none`, too, but reads from the page cache all the
-//! same: it is there to show that.) And beside a server with nothing behind its socket: with many
-//! requests of 4 KiB in flight, what remains between that one and ours is ours to save.
+//! nbdkit answers from the page cache, that is from as much RAM as there is. So ours runs twice: as
+//! it is by default, and with a RAM front that holds the data; and beside `qemu-nbd --cache=none`,
+//! whose bytes come from the device each time, as ours do by default. (nbdkit has a `cache=none`,
+//! too, but reads from the page cache all the same: it is there to show that.) And beside a server
+//! with nothing behind its socket: with many requests of 4 KiB in flight, what remains between that
+//! one and ours is ours to save.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -23,8 +24,8 @@ const RAM_FRONT: &str = "768 MiB";
 const FILE_BYTES: u64 = 1 << 30;
 const CACHE_BYTES: u64 = 2 << 30;
 
-/// What fio is asked for: name, options, and where its IOPS are in the terse output (version 3). In this order:
-/// random writes scatter the blocks in the log.
+/// What fio is asked for: name, options, and where its IOPS are in the terse output (version 3). In
+/// this order: random writes scatter the blocks in the log.
 const JOBS: [(&str, &[&str], usize); 8] = [
     ("1 MiB sequential read of data written in order, 8 in flight", &["--rw=read", "--bs=1m", "--iodepth=8"], 7),
     ("4 KiB random read hits, 32 in flight", &["--rw=randread", "--bs=4k", "--iodepth=32"], 7),
@@ -67,7 +68,8 @@ pub(super) fn nbd(dir: &Path) -> Result<Found, Failed> {
         qemu_nbd(dir, &paths[6])?,
         echo(dir)?,
     ];
-    // Everything that is read later is in the cache, and in nbdkit's page cache, and what fits in the RAM front.
+    // Everything that is read later is in the cache, and in nbdkit's page cache, and what fits in
+    // the RAM front.
     for server in &servers {
         fio(server, DATA, &["--rw=write", "--bs=256k", "--iodepth=8"], 48)?;
         fio(server, DATA, &["--rw=read", "--bs=256k", "--iodepth=8"], 7)?;

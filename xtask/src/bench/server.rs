@@ -29,8 +29,8 @@ impl Drop for Server {
     }
 }
 
-/// Formats a cache and serves it, with sequential bypass off and these options. The cache's name tells
-/// servers apart.
+/// Formats a cache and serves it, with sequential bypass off and these options. The cache's name
+/// tells servers apart.
 pub(super) fn ours(dir: &Path, cache: &Path, origin: &Path, more: &[&str]) -> Result<Server, Failed> {
     let flashfront = flashfront()?;
     let paths = ["--cache".as_ref(), cache.as_os_str(), "--origin".as_ref(), origin.as_os_str()];
@@ -71,7 +71,8 @@ pub(super) fn nbdkit(file: &Path, more: &[&str]) -> Result<Server, Failed> {
     Ok(server)
 }
 
-/// Nothing behind the socket: as fast as a server of our shape can be with many small requests in flight.
+/// Nothing behind the socket: as fast as a server of our shape can be with many small requests in
+/// flight.
 pub(super) fn echo(dir: &Path) -> Result<Server, Failed> {
     run(&mut cargo(["build", "--release", "-p", "flashfront-serve", "--example", "echo"]))?;
     let socket = dir.join("echo.sock");
@@ -102,7 +103,8 @@ fn started(program: &str, child: std::io::Result<Child>) -> Result<Child, Failed
     child.map_err(|error| Failed::Start { program: program.into(), error })
 }
 
-/// Runs a job on a server; the field of fio's terse output (version 3) that is asked for, of all its clients together.
+/// Runs a job on a server; the field of fio's terse output (version 3) that is asked for, of all
+/// its clients together.
 pub(super) fn fio(server: &Server, size: &str, job: &[&str], field: usize) -> Result<f64, Failed> {
     let mut command = Command::new("fio");
     command

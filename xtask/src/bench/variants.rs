@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an option of the daemon brings: the same daemon with and without it, the same fio jobs, in turns. Threads for clients, and
-//! huge pages.
+//! What an option of the daemon brings: the same daemon with and without it, the same fio jobs, in
+//! turns. Threads for clients, and huge pages.
 //!
-//! With few processors clients and daemon share them, and little can be gained. So it is measured, too, how much
-//! processor time a request costs the engine's thread: its inverse is what that thread could do with processors enough.
+//! With few processors clients and daemon share them, and little can be gained. So it is measured,
+//! too, how much processor time a request costs the engine's thread: its inverse is what that
+//! thread could do with processors enough.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -97,7 +98,8 @@ fn joined(figures: &[f64], between: &str, digits: usize) -> String {
 fn engine_ticks(server: &Server) -> Result<f64, Failed> {
     let path = PathBuf::from(format!("/proc/{0}/task/{0}/stat", server.id()));
     let stat = std::fs::read_to_string(&path).map_err(|error| Failed::File { path, error })?;
-    // The name is in brackets, and may hold anything; after it utime and stime are the 12th and 13th field (proc(5)).
+    // The name is in brackets, and may hold anything; after it utime and stime are the 12th and
+    // 13th field (proc(5)).
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     Ok(fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum())
 }

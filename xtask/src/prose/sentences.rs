@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sentences of a Markdown text.
 //!
-//! Prose is what stands in paragraphs, quotations and list items. Headings, tables, code blocks, HTML
-//! and mdBook's directives are left out. A sentence ends at a full stop, a question mark or an
+//! Prose is what stands in paragraphs, quotations and list items. Headings, tables, code blocks,
+//! HTML and mdBook's directives are left out. A sentence ends at a full stop, a question mark or an
 //! exclamation mark before a space, and at the end of its paragraph or list item; a colon or a
 //! semicolon ends none. A code span and the text of a link count as a reader sees them: the span is
 //! one word, the link's address none.
@@ -104,7 +104,8 @@ fn visible(text: &str) -> String {
             let inside = from.get(ticks.len()..).unwrap_or_default();
             match inside.split_once(ticks.as_str()) {
                 Some((code, after)) => {
-                    // A full stop inside the span must not end the sentence: any blank becomes a sign.
+                    // A full stop inside the span must not end the sentence: any blank becomes a
+                    // sign.
                     shown.push_str(&code.trim().replace(char::is_whitespace, "\u{b7}"));
                     rest = after;
                 }

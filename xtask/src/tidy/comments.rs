@@ -8,7 +8,8 @@ use super::{File, debts::Debt};
 /// The most columns of a line that is a comment.
 const COLUMNS: usize = 100;
 
-/// A doc comment that begins with one of these can't be read alone: it has no subject, or it leans on its neighbour.
+/// A doc comment that begins with one of these can't be read alone: it has no subject, or it leans
+/// on its neighbour.
 const LEANING: [&str; 5] = ["The same", "Or", "It", "One", "Nor"];
 
 pub(super) const WIDE: &str = "wide-comments";

@@ -40,7 +40,8 @@ pub(super) fn check(files: &[File], debts: &[Debt]) -> Vec<Finding> {
     findings
 }
 
-/// The text of the ledger with every count as low as it is now, without what is paid off. No count rises.
+/// The text of the ledger with every count as low as it is now, without what is paid off. No count
+/// rises.
 pub(super) fn lowered(files: &[File], debts: &[Debt]) -> String {
     let text = files.iter().find(|file| file.path == LEDGER).map_or("", |file| file.text.as_str());
     let mut lines: Vec<String> = text.lines().filter(|line| line.starts_with('#')).map(str::to_owned).collect();

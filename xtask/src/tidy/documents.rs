@@ -11,7 +11,8 @@ const FORMAT_DOCUMENT: &str = "docs/internals/format.md";
 const CHANGELOG: &str = "CHANGELOG.md";
 const RELEASE_LINES: usize = 40;
 
-/// Paths of the machine that a session happens to work on; a reader of the repository hasn't got them.
+/// Paths of the machine that a session happens to work on; a reader of the repository hasn't got
+/// them.
 const ELSEWHERE: [&str; 4] =
     [concat!("/wo", "rk/main"), concat!("/wo", "rk/shared"), concat!("../", "shared"), concat!(".libr", "ary/")];
 

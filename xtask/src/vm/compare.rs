@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo x vm compare`: the kernel's own caches and ours on the same emulated devices, and beside each what the simulator's model says.
+//! `cargo x vm compare`: the kernel's own caches and ours on the same emulated devices, and beside
+//! each what the simulator's model says.
 //!
-//! A Debian kernel in QEMU (`compare/kernel.sh`, `compare/peers.sh`) has two disks, which are files behind `flashfront serve
-//! --emulate-origin`, that gives them the pace of an SSD and of a disk; the guest makes a cache of them and runs fio's job. For Flashfront the
-//! cache is outside, and its export is the guest's disk. `flashfront sim run --job` runs the same on the models. The guest's processor
-//! is emulated and slow: what counts is what was read and written where, not how fast.
+//! A Debian kernel in QEMU (`compare/kernel.sh`, `compare/peers.sh`) has two disks, which are files
+//! behind `flashfront serve --emulate-origin`, that gives them the pace of an SSD and of a disk;
+//! the guest makes a cache of them and runs fio's job. For Flashfront the cache is outside, and its
+//! export is the guest's disk. `flashfront sim run --job` runs the same on the models. The guest's
+//! processor is emulated and slow: what counts is what was read and written where, not how fast.
 
 mod counted;
 mod simulated;
@@ -124,7 +126,7 @@ fn simulate(program: &Path, job: &str, place: &Place, systems: &[&str]) -> Resul
     Ok(simulated)
 }
 
-/// One system on fresh devices.
+/// A system on fresh devices.
 struct Bench<'a> {
     place: &'a Place,
     program: &'a PathBuf,

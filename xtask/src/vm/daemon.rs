@@ -51,7 +51,7 @@ impl Flashfront {
         self.start_with(place, &[])
     }
 
-    /// The same with more words.
+    /// Starts the daemon with more words.
     pub(super) fn start_with(&self, place: &Place, more: &[&str]) -> Result<Daemon, Failed> {
         let mut serve = self.verb(place, "serve");
         serve.args(&self.devices).args(["--nbd", &format!("unix:{SOCKET}"), "--control", "control.sock"]);

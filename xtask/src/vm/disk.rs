@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A disk with a volatile write cache, out of programs that others wrote: `nbdkit --filter=cache` keeps what was
-//! written in a file that is its own until a FLUSH, `nbdfuse` makes it a file that the daemon can open.
+//! A disk with a volatile write cache, out of programs that others wrote: `nbdkit --filter=cache`
+//! keeps what was written in a file that is its own until a FLUSH, `nbdfuse` makes it a file that
+//! the daemon can open.
 //!
-//! Killed, it has lost all that was not flushed; killed during a FLUSH, all but the part that was done by
-//! then. It loses in units of 4 KiB. A kill of the daemon alone would lose nothing: the kernel would keep it.
+//! Killed, it has lost all that was not flushed; killed during a FLUSH, all but the part that was
+//! done by then. It loses in units of 4 KiB. A kill of the daemon alone would lose nothing: the
+//! kernel would keep it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -49,7 +51,8 @@ impl Disk {
         let mut nbdkit = place.command("nbdkit");
         nbdkit.args(["--foreground", "--exit-with-parent", "--unix", &socket, "--pidfile", &ready, "--filter=cache"]);
         nbdkit.arg("file").arg(format!("{name}.img")).args(["cache=writeback", "cache-min-block-size=4k"]);
-        // Where it keeps what was not flushed. Errors of a client that was killed are nothing to tell.
+        // Where it keeps what was not flushed. Errors of a client that was killed are nothing to
+        // tell.
         nbdkit.env("TMPDIR", place.path("")).stderr(place.log("disks.log")?);
         self.start(place, &mut nbdkit, place.path(&ready))?;
         let mut nbdfuse = place.command("nbdfuse");

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The folder of a run, and the processes in it. Nothing outlives the run, however it ends.
 //!
-//! A shell script, the janitor, holds the other end of a pipe: when this process ends, by Ctrl-C or `kill -9`
-//! too, it kills what still runs, unmounts, and removes the folder. The ordinary end goes the same way.
+//! A shell script, the janitor, holds the other end of a pipe: when this process ends, by Ctrl-C or
+//! `kill -9` too, it kills what still runs, unmounts, and removes the folder. The ordinary end goes
+//! the same way.
 
 use std::cell::RefCell;
 use std::fs;
@@ -21,7 +22,8 @@ pub(super) struct Place {
     orders: Rc<Orders>,
 }
 
-/// What the janitor is told; it may be gone only if somebody killed it, and then there is nothing to do.
+/// What the janitor is told; it may be gone only if somebody killed it, and then there is nothing
+/// to do.
 struct Orders(RefCell<Option<ChildStdin>>);
 
 impl Orders {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is drawn from the seed: when things die, and which. The moment itself is the real machine's.
+//! What is drawn from the seed: when things die, and which. The moment itself is the real
+//! machine's.
 
 use std::fmt;
 use std::time::Duration;
@@ -29,9 +30,10 @@ impl fmt::Display for Death {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) journal: &'static str,
-    /// The power is cut once before this, so long after the start of the daemon: in its replay, mostly.
+    /// The power is cut once before this, so long after the start of the daemon: in its replay,
+    /// mostly.
     pub(super) replay_cut: Option<Duration>,
-    /// It dies after so many commits; nothing: while it mounts and checks.
+    /// The daemon dies after so many commits; nothing: while it mounts and checks.
     pub(super) goal: Option<u64>,
     /// And so long after that.
     pub(super) wait: Duration,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo x vm reconnect`: the daemon is killed again and again under a guest that goes on.
 //!
-//! The same guest and database as `cargo x vm`, on vhost-user-blk, in memory that QEMU shares. After each `kill -9` a new
-//! daemon is started, QEMU comes back to it with what was in flight, and the guest must not notice but for
-//! the time it took: no error, and commit after commit. At the end the whole database is checked, through the
-//! cache and then on the bare origin.
+//! The same guest and database as `cargo x vm`, on vhost-user-blk, in memory that QEMU shares.
+//! After each `kill -9` a new daemon is started, QEMU comes back to it with what was in flight, and
+//! the guest must not notice but for the time it took: no error, and commit after commit. At the
+//! end the whole database is checked, through the cache and then on the bare origin.
 
 use std::fs::File;
 use std::time::Duration;
@@ -121,7 +121,8 @@ impl Run<'_> {
     }
 
     fn daemon(&self) -> Judged<Daemon> {
-        // What is acknowledged is durable, so that a kill takes nothing that the guest counts on (docs/guide/vhost-user-blk.md).
+        // What is acknowledged is durable, so that a kill takes nothing that the guest counts on
+        // (docs/guide/vhost-user-blk.md).
         let place = format!("unix:{SOCKET}");
         let words = ["--durability", "always", "--vhost-user-blk", &place];
         let daemon = self.flashfront.start_with(self.place, &words)?;

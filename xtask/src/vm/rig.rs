@@ -102,7 +102,7 @@ impl Rig {
         violation(format!("the daemon does not start:\n{}", self.place.tail("daemon.log")))
     }
 
-    /// One life, up to its death; what there was to see.
+    /// Lives a life, up to its death; says what there was to see.
     fn live(&mut self, life: u64, plan: Plan) -> Result<String, Trouble> {
         let mut seen = String::new();
         if let Some(wait) = plan.replay_cut {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo x vm ublk`: the volume as a block device of the machine that serves it, with the daemon inside the guest.
+//! `cargo x vm ublk`: the volume as a block device of the machine that serves it, with the daemon
+//! inside the guest.
 //!
-//! The kernel that runs the tests may have no ublk driver, so Debian's (`ublk/kernel.sh`, 6.12 or later) does in QEMU. The guest's
-//! script (`ublk/guest.sh`) says "ok WHAT" for each thing that it has seen; here the list must be complete.
+//! The kernel that runs the tests may have no ublk driver, so Debian's (`ublk/kernel.sh`, 6.12 or
+//! later) does in QEMU. The guest's script (`ublk/guest.sh`) says "ok WHAT" for each thing that it
+//! has seen; here the list must be complete.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is advised, as scripts read it: one object. The names are a contract: fields are added, never renamed or removed.
+//! What is advised, as scripts read it: one object. The names are a contract: fields are added,
+//! never renamed or removed.
 
 use flashfront_sim::advise::{Advice, Question, Times, Trial};
 use serde::Serialize;
@@ -24,12 +25,13 @@ pub(super) struct Object<'a> {
     damaged: bool,
     origin: &'static str,
     cache: &'static str,
-    /// The disk alone first, then caches in writeback mode, then those of the chosen size in others.
+    /// The disk alone first, then caches in writeback mode, then those of the chosen size in
+    /// others.
     trials: Vec<Line>,
     advice: Conclusion,
 }
 
-/// One run; figures of the second half of the requests.
+/// A run of the trace. Figures are of the second half of the requests.
 #[derive(Debug, Serialize)]
 struct Line {
     /// Null for the disk alone.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is advised, as people read it: the figures of all that was tried, then what follows from them.
+//! What is advised, as people read it: the figures of all that was tried, then what follows from
+//! them.
 
 use std::fmt::{Error, Write};
 
@@ -108,7 +109,8 @@ fn table(out: &mut String, advice: &Advice) -> Result<(), Error> {
     writeln!(out, "Of the second half of the requests; `late`: by how much the last one came later than in the trace.")
 }
 
-/// Whether a row is of what is advised. Without writes all modes are one, and only writeback was tried.
+/// Whether a row is of what is advised. Without writes all modes are one, and only writeback was
+/// tried.
 pub(crate) fn is_chosen(advice: &Advice, trial: &Trial) -> bool {
     let same = |choice: Choice, (bytes, mode)| {
         bytes == choice.cache_bytes && (mode == choice.mode || advice.survey.writes == 0)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The hooks that `serve` gives to the daemon, in virtual time: the devices behind have no latency of their own.
+//! The hooks that `serve` gives to the daemon, in virtual time: the devices behind have no latency
+//! of their own.
 
 use flashfront_device::sim::{ModelIo, RamDisk, RamSpec};
 use flashfront_device::{Arena, DeviceIo};
@@ -42,7 +43,7 @@ fn served(wrap: &Wrap) -> Vec<u64> {
     (0..200).map(read).collect()
 }
 
-/// The same of the whole device, without a file.
+/// The times of the whole device, without a file.
 fn expected(known: Known) -> Vec<u64> {
     let mut model = known.model.build(known.size_bytes);
     let (mut now, mut done) = (Time(0), Vec::new());
@@ -66,7 +67,8 @@ fn the_daemons_devices_have_the_pace_of_the_whole_device_that_the_file_begins() 
     assert_eq!(served(&hooks.wrap_origin.unwrap()), expected(hdd));
     assert_eq!(served(&hooks.wrap_cache.unwrap()), expected(ssd));
     assert_eq!(served(&hooks.wrap_mirror.unwrap()), expected(ssd));
-    // Half a turn and the settling, hardly any way: a disk of this size would be no slower, the whole of a large one 12.7 ms.
+    // Half a turn and the settling, hardly any way: a disk of this size would be no slower, the
+    // whole of a large one 12.7 ms.
     let mean_ms = expected(hdd)[199] / 200 / 1_000_000;
     assert!((4..8).contains(&mean_ms), "{mean_ms}");
 }

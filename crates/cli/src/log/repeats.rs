@@ -2,8 +2,9 @@
 //! Which lines of a log that repeats itself are written, and how many are left out.
 //!
 //! Lines are of one kind if the same place in the program says them of the same thing. Of each kind
-//! [`FIRST`] lines in [`WINDOW`] are written at once. What comes then is counted, and told as one line when the
-//! window is over: as long as a kind goes on, it has one line in each window. The clock is the caller's.
+//! [`FIRST`] lines in [`WINDOW`] are written at once. What comes then is counted, and told as one
+//! line when the window is over: as long as a kind goes on, it has one line in each window. The
+//! clock is the caller's.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -75,8 +76,8 @@ impl<K: Eq + Hash, T> Repeats<K, T> {
         self.kinds.values().filter(|window| window.left_out > 0).map(|window| window.began + WINDOW).min()
     }
 
-    /// What was left out in windows that are over by now. A kind of which anything was left out begins its next window
-    /// with all its lines used up: until it is silent for a whole one.
+    /// What was left out in windows that are over by now. A kind of which anything was left out
+    /// begins its next window with all its lines used up: until it is silent for a whole one.
     pub(super) fn over(&mut self, now: Instant) -> Vec<LeftOut<T>> {
         let mut told = Vec::new();
         self.kinds.retain(|_, window| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `flashfront sim adapt`: a cache full of junk meets new data; how soon each policy holds what is wanted.
+//! `flashfront sim adapt`: a cache full of junk meets new data; how soon each policy holds what is
+//! wanted.
 
 use std::fmt::{self, Write};
 use std::process::ExitCode;
@@ -22,9 +23,10 @@ pub(super) mod text;
 
 /// Fill a cache with junk, then ask for something else: how soon each policy holds what is wanted.
 ///
-/// Only the policies run. Unless told otherwise by `--load`: random reads of 4 KiB after Zipf's law with exponent 1.2, of as much data as the cache
-/// holds and of twelve times as much. It is the experiment that lvmcache was known to fail: full of data that nobody asked for any
-/// more, it kept that. The other loads are made to hurt policies that think twice before they cache something.
+/// Only the policies run. Unless told otherwise by `--load`: random reads of 4 KiB after Zipf's law
+/// with exponent 1.2, of as much data as the cache holds and of twelve times as much. It is the
+/// experiment that lvmcache was known to fail: full of data that nobody asked for any more, it kept
+/// that. The other loads are made to hurt policies that think twice before they cache something.
 #[derive(Debug, Args)]
 pub(crate) struct Adapt {
     /// What is asked for, separated by commas, or `all`.
@@ -45,7 +47,8 @@ pub(crate) struct Adapt {
     /// Print one JSON object for each case and policy, a line each.
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print the curves as CSV: a line for each case, policy and eighth of a round, with the turnover and how far below others in each.
+    /// Print the curves as CSV: a line for each case, policy and eighth of a round, with the
+    /// turnover and how far below others in each.
     #[arg(long)]
     csv: bool,
     #[command(flatten)]
@@ -63,7 +66,7 @@ fn load_names() -> PossibleValuesParser {
     PossibleValuesParser::new(load::ALL.iter().map(load).chain([PossibleValue::new("all").help("each of them")]))
 }
 
-/// One policy in one case, as scripts read it.
+/// The result of a policy in a case, as scripts read it.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     case: &'a str,
@@ -80,7 +83,8 @@ struct Line<'a> {
     hit_ratio: f64,
     hit_ratio_last_round: f64,
     static_optimum: f64,
-    /// Reads until as many different blocks were asked for as the cache has; null if they never were.
+    /// Reads until as many different blocks were asked for as the cache has; null if they never
+    /// were.
     turnover_reads: Option<u64>,
     /// In the eighth of a round after that.
     hit_ratio_after_turnover: Option<f64>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `flashfront sim compare`: the published comparisons of caches, run again, with Flashfront in the same table.
+//! `flashfront sim compare`: the published comparisons of caches, run again, with Flashfront in the
+//! same table.
 
 use std::fmt::{self, Write};
 use std::process::ExitCode;
@@ -21,8 +22,9 @@ pub(super) mod text;
 
 /// Run a published comparison of caches again: its jobs on models of the caches, and on Flashfront.
 ///
-/// The rivals are models built from what is known of them, on device models that were calibrated against the bare devices of the same
-/// comparisons; each figure stands beside the published one. docs/laboratory/comparing.md has the results, and what to make of them.
+/// The rivals are models built from what is known of them, on device models that were calibrated
+/// against the bare devices of the same comparisons; each figure stands beside the published one.
+/// docs/laboratory/comparing.md has the results, and what to make of them.
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
     /// The comparison.

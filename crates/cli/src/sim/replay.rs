@@ -28,13 +28,15 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Replay block traces against cache policies: what each would have kept, and what that costs.
 ///
-/// Only the policies run, the daemon's own among them; no data, no devices. The traces' format is found by content, packed or not. A trace
-/// may be longer than RAM: what is needed grows with the caches, and little with the trace (up to 24 bytes for each block that has no
-/// neighbours), but for belady, which takes 8 bytes for each access and up to 60 for each block. Ctrl-C ends it; what was replayed before is printed and in
-/// the report.
+/// Only the policies run, the daemon's own among them; no data, no devices. The traces' format is
+/// found by content, packed or not. A trace may be longer than RAM: what is needed grows with the
+/// caches, and little with the trace (up to 24 bytes for each block that has no neighbours), but
+/// for belady, which takes 8 bytes for each access and up to 60 for each block. Ctrl-C ends it;
+/// what was replayed before is printed and in the report.
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
-    /// Traces, or a pipe as /dev/stdin if they need not be read twice; each is replayed from an empty cache.
+    /// Traces, or a pipe as /dev/stdin if they need not be read twice; each is replayed from an
+    /// empty cache.
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
     /// Policies, separated by commas, or `all`.
@@ -43,15 +45,17 @@ pub(crate) struct Replay {
     /// Sizes of the cache in blocks of 4 KiB, separated by commas.
     #[arg(long, value_name = "N", value_delimiter = ',', allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=BLOCKS_MAX))]
     cache_blocks: Vec<u64>,
-    /// Sizes of the cache as shares of the blocks that the trace touches: 0.01,0.1 for 1 % and 10 %, rounded down, and one block at least. The
-    /// trace is read twice.
+    /// Sizes of the cache as shares of the blocks that the trace touches: 0.01,0.1 for 1 % and 10
+    /// %, rounded down, and one block at least. The trace is read twice.
     #[arg(long, value_name = "X", value_delimiter = ',', allow_negative_numbers = true, value_parser = fraction, conflicts_with = "cache_blocks")]
     cache_fraction: Vec<f64>,
-    /// A page cache of so many blocks in front, which answers reads of what was read or written a short time ago.
+    /// A page cache of so many blocks in front, which answers reads of what was read or written a
+    /// short time ago.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(..=1 << 32))]
     page_cache_blocks: u64,
-    /// What may be written to flash in a day of the trace, a size or "0.5 DWPD": beyond it `flashfront` and `flashfront_disk` don't cache what is read, as
-    /// `serve` with the same option. The others know no such bound.
+    /// What may be written to flash in a day of the trace, a size or "0.5 DWPD": beyond it
+    /// `flashfront` and `flashfront_disk` don't cache what is read, as `serve` with the same
+    /// option. The others know no such bound.
     #[arg(long, value_name = "BUDGET", default_value = "none", allow_negative_numbers = true)]
     flash_writes_per_day: FlashBudget,
     #[command(flatten)]
@@ -121,7 +125,8 @@ impl Replay {
             printed
         });
         if let Some(report) = report.filter(|_| !done.is_empty()) {
-            // Also if a later trace can't be read, or nobody reads what is printed any more: what is done took its time.
+            // Also if a later trace can't be read, or nobody reads what is printed any more: what
+            // is done took its time.
             report.write("Cache policies on block traces", &report::replayed(&done)?)?;
             if done.len() < self.traces.len() {
                 tracing::warn!("the report has only the first {} of {} traces", done.len(), self.traces.len());

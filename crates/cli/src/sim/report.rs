@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--report FILE`: what was simulated as one HTML page with pictures, which needs nothing else: no network, no script.
+//! `--report FILE`: what was simulated as one HTML page with pictures, which needs nothing else: no
+//! network, no script.
 //!
 //! A run may take minutes, so that the page can be written is made sure of before; it is written as
 //! a whole or not at all. Only a report is ever overwritten.

@@ -44,7 +44,7 @@ impl BlockDevice {
         Self { path: losetup(&fuse.file(), block_bytes), _fuse: Some(fuse) }
     }
 
-    /// The same of a file that is one already.
+    /// Makes a block device of a file that is there already.
     #[track_caller]
     pub(crate) fn of_file(file: &Path, block_bytes: u32) -> Self {
         Self { path: losetup(file, block_bytes), _fuse: None }

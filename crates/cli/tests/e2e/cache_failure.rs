@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A cache device that runs out of space under a daemon: a sparse file in a full file system.
 //!
-//! The same with other failures, and with dirty data left over, is tested in crates/serve (daemon::tests).
+//! The same with other failures, and with dirty data left over, is tested in crates/serve
+//! (daemon::tests).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -52,7 +53,8 @@ fn a_cache_device_that_fails_is_told_marked_and_refused() {
     daemon.ready();
     assert_eq!(volume.status()["cache_failed"], false);
 
-    // Long after the file system is full: no client sees an error, and each block is durable somewhere.
+    // Long after the file system is full: no client sees an error, and each block is durable
+    // somewhere.
     let mut client = volume.connect();
     let block = |nth: u64| [nth as u8 | 1; 4096];
     let acknowledged = 4000;
@@ -97,8 +99,8 @@ fn a_cache_device_that_fails_is_told_marked_and_refused() {
     must(flashfront().arg("detach").arg("--cache").arg(&volume.cache).arg("--origin").arg(&volume.origin));
 }
 
-/// The cache device takes no writes any more, not even its mark, and the daemon is killed: the state folder
-/// remembers, and what was acknowledged as durable is on the origin.
+/// The cache device takes no writes any more, not even its mark, and the daemon is killed: the
+/// state folder remembers, and what was acknowledged as durable is on the origin.
 #[test]
 fn a_failure_that_cannot_be_marked_is_remembered() {
     let volume = Volume::new(32, 64);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An origin that was used by itself after its daemon had died: dirty data is refused, and clean data forgotten. What
-//! only the daemon has written is no change (`kill` asks that after each of many kills, in all modes).
+//! An origin that was used by itself after its daemon had died: dirty data is refused, and clean
+//! data forgotten. What only the daemon has written is no change (`kill` asks that after each of
+//! many kills, in all modes).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -107,7 +108,8 @@ fn a_block_that_the_cache_has_is_compared() {
     volume.assert_sound();
 }
 
-/// A superblock that clients write through the daemon, in each way that there is, and that is destaged again and again.
+/// A superblock that clients write through the daemon, in each way that there is, and that is
+/// destaged again and again.
 #[test]
 fn a_superblock_that_the_daemon_writes_is_no_change() {
     const MODES: [&str; 4] = ["--mode=writeback", "--mode=writethrough", "--mode=writearound", "--mode=passthrough"];
@@ -121,7 +123,8 @@ fn a_superblock_that_the_daemon_writes_is_no_change() {
             volume.start();
             let mut client = volume.connect();
             for nth in 0..8 {
-                // Sectors of ext4's and btrfs's superblock, one that a discard leaves undefined, and the last one.
+                // Sectors of ext4's and btrfs's superblock, one that a discard leaves undefined,
+                // and the last one.
                 for at in [1024, 65536 + 512, 2 * MIB, 64 * MIB - 512] {
                     let sector = random.bytes(512);
                     client.write_at(at, &sector, random.below(3) == 0).expect("the daemon serves");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `serve --emulate-cache`, `--emulate-origin`: nobody can miss that it is on, and the data is what was written. That the pace
-//! is that of the device is tested in virtual time, in the command's own tests.
+//! `serve --emulate-cache`, `--emulate-origin`: nobody can miss that it is on, and the data is what
+//! was written. That the pace is that of the device is tested in virtual time, in the command's own
+//! tests.
 
 use crate::harness::{Daemon, MIB, Volume, flashfront, must, output, show};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an origin says arrives: at clients as its own error, at the operator as a line and a count; and what repeats is not
-//! a line each time.
+//! What an origin says arrives: at clients as its own error, at the operator as a line and a count;
+//! and what repeats is not a line each time.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -96,7 +96,8 @@ fn a_full_origin_is_no_space_for_clients_of_nbd_and_fuse() {
     drop(ram);
 }
 
-/// In writeback the origin needs space only when it is destaged to: who writes on is told then, and not left waiting.
+/// In writeback the origin needs space only when it is destaged to: who writes on is told then, and
+/// not left waiting.
 #[test]
 fn a_full_origin_is_told_to_who_waits_at_the_dirty_limit() {
     let mut volume = Volume::new(32, 64);
@@ -145,7 +146,8 @@ fn a_cache_that_has_rotted_fills_no_log() {
     }
     client.flush().expect("it is durable");
     client.disconnect().expect("the daemon is there");
-    // Clean, and in the log whatever the devices' pace: in writethrough it depends on that what is cached.
+    // Clean, and in the log whatever the devices' pace: in writethrough it depends on that what is
+    // cached.
     volume.drain();
     volume.stop();
     // This flips a byte in each block of payload.

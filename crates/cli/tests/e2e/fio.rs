@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! fio writes 8 times what the cache holds, in pieces of 512 bytes to 1 MiB, 32 at a time, and
-//! verifies every one by its checksum: in each mode, random and sequential, with threads for clients, and for lanes.
+//! verifies every one by its checksum: in each mode, random and sequential, with threads for
+//! clients, and for lanes.
 
 use std::fs::File;
 

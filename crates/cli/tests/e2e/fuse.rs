@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The volume as a file of the daemon's own, by FUSE: read and written past the page cache, and as a loop
-//! device with a file system on it, over the death of the daemon.
+//! The volume as a file of the daemon's own, by FUSE: read and written past the page cache, and as
+//! a loop device with a file system on it, over the death of the daemon.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -187,7 +187,8 @@ fn the_file_holds_what_was_written() {
     assert_same(&shown.volume.origin, &model_path);
 }
 
-/// Whether holes can be made in the file; says so if not: the origin's file system is one that isn't known to make them.
+/// Whether holes can be made in the file; says so if not: the origin's file system is one that
+/// isn't known to make them.
 fn has_holes(shown: &Shown) -> bool {
     let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match fallocate(shown.open(OFlags::empty()), hole, 0, 512) {

@@ -47,7 +47,8 @@ fn an_origin_that_hangs_harms_only_what_needs_it_and_comes_back() {
     volume.start();
     let mut client = volume.connect();
     client.write_at(0, &[1; 4096], true).expect("all is well");
-    // With it ends the flush of the start: if that failed, the stop would say that something may be lost.
+    // With it ends the flush of the start: if that failed, the stop would say that something may be
+    // lost.
     volume.drain();
 
     hanging.daemon.signal(Signal::STOP);
@@ -97,7 +98,8 @@ fn a_start_names_the_device_that_does_not_answer() {
     volume.stop();
 }
 
-/// The cache device is the file: what is clean is read from the origin, and this cache is not served again.
+/// The cache device is the file: what is clean is read from the origin, and this cache is not
+/// served again.
 #[test]
 fn a_cache_device_that_hangs_is_a_failed_one() {
     if skip_without_fuse() {

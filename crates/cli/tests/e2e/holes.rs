@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Clients of other makers ask which parts of a volume are holes, skip them, and write single bytes.
+//! Clients of other makers ask which parts of a volume are holes, skip them, and write single
+//! bytes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -34,7 +35,8 @@ fn map(volume: &Volume) -> Vec<(u64, u64, u64)> {
     extents.map(|it| (number(it, "offset"), number(it, "length"), number(it, "type"))).collect()
 }
 
-/// Whether a byte is in a hole that reads as zeroes. A file system may have larger blocks than ours.
+/// Whether a byte is in a hole that reads as zeroes. A file system may have larger blocks than
+/// ours.
 fn is_hole(map: &[(u64, u64, u64)], at: u64) -> bool {
     let extent = map.iter().find(|(offset, len, _)| (*offset..offset + len).contains(&at));
     extent.expect("all of the volume is told of").2 == 3

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `serve --inject`: the faults that were ordered come, no others, and nobody can miss that they were ordered.
+//! `serve --inject`: the faults that were ordered come, no others, and nobody can miss that they
+//! were ordered.
 
 use crate::harness::{Daemon, MIB, Volume, must, output, show};
 

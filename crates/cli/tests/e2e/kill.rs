@@ -21,7 +21,8 @@ const PART_SECTORS: u64 = 16 * MIB / SECTOR as u64;
 const CACHE_MIB: u64 = 32;
 const ORIGIN_MIB: u64 = 64;
 
-/// What the daemon may be started with, each as often as not: a cache must come back whatever it was served with before.
+/// What the daemon may be started with, each as often as not: a cache must come back whatever it
+/// was served with before.
 const OPTIONS: [&[&str]; 7] = [
     &["--mode=writeback", "--mode=writeback", "--mode=writethrough", "--mode=writearound", "--mode=passthrough"],
     &["--policy=fifo", "--policy=reinsert"],

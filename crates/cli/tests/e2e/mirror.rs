@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A cache on two devices: either may die, be left out, and be replaced, and clients notice nothing.
+//! A cache on two devices: either may die, be left out, and be replaced, and clients notice
+//! nothing.
 //!
-//! The origin refuses writes wherever dirty data has to stay dirty. What happens at each single I/O is tested in
-//! crates/sim (tests/sim/mirror.rs, sweep and torture).
+//! The origin refuses writes wherever dirty data has to stay dirty. What happens at each single I/O
+//! is tested in crates/sim (tests/sim/mirror.rs, sweep and torture).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The script for power cuts at home (`contrib/power-cut`), with `kill -9` for want of a plug: it must
-//! pass when nothing is lost, and must notice when something is.
+//! The script for power cuts at home (`contrib/power-cut`), with `kill -9` for want of a plug: it
+//! must pass when nothing is lost, and must notice when something is.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

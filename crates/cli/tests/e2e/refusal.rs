@@ -14,7 +14,7 @@ pub(crate) fn assert_refused(place: &Place, command: &mut Command, words: &[&str
     }
 }
 
-/// The same, for tables of cases: what was wrong, if anything.
+/// What was wrong with a refusal, if anything: for tables of cases.
 pub(crate) fn refused(place: &Place, command: &mut Command, words: &[&str]) -> Result<(), String> {
     let before = place.hashes();
     let line = format!("{command:?}");

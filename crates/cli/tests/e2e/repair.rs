@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `check` and `repair` of caches that a killed daemon has left and that were damaged since.
 //!
-//! Damage is placed by what users can know: where `dump` says a structure is, and where the content of a block
-//! lies on the device. What every kind of damage does to repair is tested in crates/serve (offline::repair).
+//! Damage is placed by what users can know: where `dump` says a structure is, and where the content
+//! of a block lies on the device. What every kind of damage does to repair is tested in
+//! crates/serve (offline::repair).
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -25,7 +26,8 @@ fn content(block: u64, version: u64) -> Vec<u8> {
     Random::new(block << 8 | version).bytes(BLOCK)
 }
 
-/// The blocks up to an FUA: apart from each other, so that none is lost together with its neighbour.
+/// The blocks up to an FUA: apart from each other, so that none is lost together with its
+/// neighbour.
 fn up_to_fua(nth: u64) -> impl Iterator<Item = u64> {
     (0..IN_COMMIT).map(move |at| nth * 20 + at * 3)
 }
@@ -113,7 +115,8 @@ impl Killed {
         (at * BLOCK) as u64
     }
 
-    /// The log since the start, as `dump` tells it. One that waits for nobody may share a commit, or be cut in two.
+    /// The log since the start, as `dump` tells it. One that waits for nobody may share a commit,
+    /// or be cut in two.
     fn commits(&self) -> Vec<Commit> {
         let dump = self.dump();
         let number = |it: &Value, key: &str| it[key].as_u64().expect("dump lists numbers");
@@ -250,7 +253,8 @@ fn repair_of_a_lost_commit_leaves_older_blocks_to_the_operator() {
     for keep in [true, false] {
         killed.damage(&[*header + 70]);
         killed.assert_found("log");
-        // It has noted a new opening in the superblock before it reads the log; repair must bear that.
+        // It has noted a new opening in the superblock before it reads the log; repair must bear
+        // that.
         let refusal = show(&output(&mut killed.volume.serve()));
         assert!(refusal.contains("damaged or missing") && refusal.contains("flashfront repair"), "{refusal}");
         let dry = killed.dry_run();

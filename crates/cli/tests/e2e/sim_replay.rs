@@ -161,7 +161,8 @@ fn sim_replay_is_interrupted_also_where_there_is_no_request() {
     assert!(show(&output).contains("interrupted"), "{}", show(&output));
 }
 
-/// Traces one behind the other, each of which begins at the same time: what the second asks for is no echo of the first, however many times it goes back.
+/// Traces one behind the other, each of which begins at the same time: what the second asks for is
+/// no echo of the first, however many times it goes back.
 #[test]
 fn sim_replay_takes_joined_traces_one_behind_the_other() {
     let place = Place::new();

@@ -48,7 +48,8 @@ pub(crate) fn charts(page: &str) -> usize {
     page.matches("<svg class=\"for-wide\"").count()
 }
 
-/// A disk that is full, as `| head` would be: the exit code says so, and the report is there all the same.
+/// A disk that is full, as `| head` would be: the exit code says so, and the report is there all
+/// the same.
 #[test]
 fn a_report_is_written_also_if_nothing_can_be_printed() {
     let place = Place::new();
@@ -82,7 +83,8 @@ fn sim_replay_writes_a_report_that_needs_nothing_else() {
     // Hits over sizes, and hits against writes at four sizes.
     assert_eq!(charts(&page), 5);
 
-    // Another time, through a link, with less: it replaces the first, and leaves nothing else there.
+    // Another time, through a link, with less: it replaces the first, and leaves nothing else
+    // there.
     let link = place.file("link.html");
     symlink(&report, &link).expect("a link can be made here");
     must(replay(&trace, &link).args(["--cache-blocks", "100"]));

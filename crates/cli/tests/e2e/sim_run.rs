@@ -13,7 +13,8 @@ use crate::harness::{Place, flashfront, must, output, show, tool};
 use crate::refusal::{Table, refused};
 use crate::sim_report::{assert_self_contained, charts};
 
-/// 16 MiB of random writes and reads of them, beside the disk; phases with names that CSV and HTML have to quote.
+/// 16 MiB of random writes and reads of them, beside the disk; phases with names that CSV and HTML
+/// have to quote.
 const TINY: &str = r#"
 summary = "a <tiny> one"
 origin = "wd-re-4tb"

@@ -88,7 +88,8 @@ impl Record {
         self.wrong(sector, bytes, |known, version| version == known.acknowledged)
     }
 
-    /// The same, read after a crash: something written, no older than what was durable.
+    /// What is wrong with a sector after a crash: it must be something written, no older than what
+    /// was durable.
     pub(crate) fn wrong_after_crash(&self, sector: u64, bytes: &[u8]) -> Option<String> {
         self.wrong(sector, bytes, Known::may_survive)
     }

@@ -82,8 +82,8 @@ fn try_leaves_nothing_behind_when_the_terminal_ends() {
         demo.args(["try", "--seconds", "60"]).env("TMPDIR", place.dir());
         let mut child = demo.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let child = child.as_mut().expect("flashfront can be started");
-        // Its introduction comes when signals are heard already; in the middle of making the files is as
-        // good a moment as any.
+        // Its introduction comes when signals are heard already; in the middle of making the files
+        // is as good a moment as any.
         let mut line = String::new();
         let stdout = child.stdout.take().expect("the pipe was asked for");
         BufReader::new(stdout).read_line(&mut line).expect("a pipe can be read");

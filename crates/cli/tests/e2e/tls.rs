@@ -12,7 +12,8 @@ use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, 
 use crate::harness::{Daemon, MIB, Random, Volume, assert_same, must, output, show, skip_without, tool};
 use crate::refusal::{Table, refused};
 
-/// The folder of a server, of a client with a certificate, and of one that only knows the authority.
+/// The folder of a server, of a client with a certificate, and of one that only knows the
+/// authority.
 struct Pki {
     server: PathBuf,
     client: PathBuf,
@@ -178,7 +179,8 @@ fn by_openssl(place: &Path, name: &str, key: &str, x509: &[&str]) -> PathBuf {
     dir
 }
 
-/// Certificates as people make them: what can't be used is refused with what is expected, and a line to copy.
+/// Certificates as people make them: what can't be used is refused with what is expected, and a
+/// line to copy.
 #[test]
 fn certificates_of_openssl_are_served_or_refused_with_what_to_do() {
     if skip_without(&["openssl"]) {

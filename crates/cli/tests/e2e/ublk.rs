@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The volume as /dev/ublkbN of this machine. Few machines of tests have the driver: `cargo x vm ublk` does far more, in a guest.
+//! The volume as /dev/ublkbN of this machine. Few machines of tests have the driver: `cargo x vm
+//! ublk` does far more, in a guest.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! vhost-user-blk under `kill -9`: a guest's driver in this process, whose requests the next daemon finishes.
+//! vhost-user-blk under `kill -9`: a guest's driver in this process, whose requests the next daemon
+//! finishes.
 //!
-//! With durability "always" the guest must not notice anything. Whole virtual machines do the same in
-//! `cargo x vm reconnect`.
+//! With durability "always" the guest must not notice anything. Whole virtual machines do the same
+//! in `cargo x vm reconnect`.
 
 use crate::harness::{Daemon, MIB, Random, Volume, must};
 

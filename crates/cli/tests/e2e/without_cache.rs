@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An origin whose cache device is missing: refused, served alone by the operator's word, and never stale or
-//! overwritten in silence when the cache is back.
+//! An origin whose cache device is missing: refused, served alone by the operator's word, and never
+//! stale or overwritten in silence when the cache is back.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -11,8 +11,8 @@ use crate::harness::{Daemon, MIB, Random, Volume, assert_same, flashfront, must,
 use crate::refusal::assert_refused;
 
 const ORIGIN_MIB: u64 = 64;
-/// Where the tests write without the cache: past the first MiB, so that not every sample of the stale guard
-/// would see it.
+/// Where the tests write without the cache: past the first MiB, so that not every sample of the
+/// stale guard would see it.
 const WRITTEN: [u64; 3] = [4 * MIB + 512, 20 * MIB, 41 * MIB + 4096];
 
 /// A formatted volume over noise.
@@ -177,7 +177,8 @@ fn clean_data_of_a_cache_that_comes_back_is_dropped() {
         assert!(volume.gauge("blocks_cached") > 0);
         volume.stop();
         if cache_killed {
-            // The opening's checkpoint says what is clean; the end of a log that is cut off could lack it.
+            // The opening's checkpoint says what is clean; the end of a log that is cut off could
+            // lack it.
             volume.start();
             volume.kill9();
         }

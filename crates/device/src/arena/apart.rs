@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory for lanes that work at the same time: an arena for each, so that taking a buffer takes no lock.
+//! Memory for lanes that work at the same time: an arena for each, so that taking a buffer takes no
+//! lock.
 //!
-//! A lane's arena goes with its work from thread to thread ([`super::hands`]); it knows the buffers of all others. In between all are
-//! here, and whoever frees a buffer here frees it where it belongs. Copies that are still on their way end before work
-//! changes hands (`Unfenced::end_all`). Which buffer a lane gets depends on the lane alone, not on the thread
-//! (test: `threads_change_no_effect` of the simulation).
+//! A lane's arena goes with its work from thread to thread ([`super::hands`]); it knows the buffers
+//! of all others. In between all are here, and whoever frees a buffer here frees it where it
+//! belongs. Copies that are still on their way end before work changes hands (`Unfenced::end_all`).
+//! Which buffer a lane gets depends on the lane alone, not on the thread (test:
+//! `threads_change_no_effect` of the simulation).
 
 use std::io;
 
@@ -14,13 +16,14 @@ use super::hands::{Hands, Work};
 use super::lending::NUMBERS;
 use super::{Arena, CHUNK_NUMBERS, Unfenced, number_of};
 
-/// From so many blocks on for each of two lanes their work is done apart: that costs 0.5 to 1 us, as much as two or three blocks.
+/// From so many blocks on for each of two lanes their work is done apart: that costs 0.5 to 1 us,
+/// as much as two or three blocks.
 const LEAST_BLOCKS: u64 = 4;
 
 /// The lanes' arenas, and who works with them.
 #[derive(Debug)]
 pub(super) struct Apart {
-    /// One for each lane; none while lanes are at work.
+    /// An arena for each lane; none while lanes are at work.
     #[expect(clippy::vec_box, reason = "an arena goes to another thread and comes back with each turn")]
     arenas: Vec<Box<Arena>>,
     /// None when lanes work one after the other again.
@@ -57,7 +60,8 @@ impl Apart {
         self.hands.is_some().then_some(self.least_blocks)
     }
 
-    /// The engine's and the helpers; as many as there are lanes if lanes always work apart, whoever does it.
+    /// The engine's and the helpers; as many as there are lanes if lanes always work apart, whoever
+    /// does it.
     pub(super) fn threads(&self) -> usize {
         match &self.hands {
             Some(hands) if self.least_blocks > 1 => 1 + hands.helpers(),
@@ -88,8 +92,9 @@ impl Apart {
 }
 
 impl Arena {
-    /// Lets so many lanes work at the same time, in this thread and so many helpers; each has an arena of at most
-    /// `limit_bytes` for that (32 GiB at most). To be called after all else was borrowed.
+    /// Lets so many lanes work at the same time, in this thread and so many helpers; each has an
+    /// arena of at most `limit_bytes` for that (32 GiB at most). To be called after all else was
+    /// borrowed.
     ///
     /// # Errors
     /// When the kernel refuses a thread.
@@ -113,7 +118,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Lets lanes work one after the other from now on; the helpers end. What lanes have taken for themselves is freed where it belongs, as before.
+    /// Lets lanes work one after the other from now on; the helpers end. What lanes have taken for
+    /// themselves is freed where it belongs, as before.
     pub fn end_apart(&mut self) {
         if let Some(apart) = &mut self.apart {
             apart.hands = None;
@@ -126,7 +132,8 @@ impl Arena {
         self.apart.as_ref().map_or(0, |apart| apart.turns)
     }
 
-    /// The same from less work on, and helpers do all of it if there are any: for tests.
+    /// Lets lanes work apart from less work on, and helpers do all of it if there are any: for
+    /// tests.
     ///
     /// # Errors
     /// When the kernel refuses a thread.

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the processor's caches are told: a line to fetch, and a copy to leave them alone.
 //!
-//! An ordinary store first fetches the line that it changes. A commit's buffer is 1 MiB that a device has had since it
-//! was written last, so each line would come from far away only to be overwritten whole. A streaming store doesn't ask for it.
+//! An ordinary store first fetches the line that it changes. A commit's buffer is 1 MiB that a
+//! device has had since it was written last, so each line would come from far away only to be
+//! overwritten whole. A streaming store doesn't ask for it.
 //!
-//! Others see what was streamed only after a fence, at which the thread waits for it: one for each block took 300 ns of a write's 1,340 (EPYC, in
-//! process on a file). So there is one when a buffer is looked at again, which a commit is when it becomes an I/O ([`Unfenced`]).
-//! Invariants: `copy_past` leaves the same bytes as an ordinary copy, at any place (`a_summed_copy_is_a_copy_and_its_sum`); nobody gets
-//! the address of a buffer with stores on their way (`whoever_asks_for_what_was_streamed_comes_after_the_fence`).
+//! Others see what was streamed only after a fence, at which the thread waits for it: one for each
+//! block took 300 ns of a write's 1,340 (EPYC, in process on a file). So there is one when a buffer
+//! is looked at again, which a commit is when it becomes an I/O ([`Unfenced`]). Invariants:
+//! `copy_past` leaves the same bytes as an ordinary copy, at any place
+//! (`a_summed_copy_is_a_copy_and_its_sum`); nobody gets the address of a buffer with stores on
+//! their way (`whoever_asks_for_what_was_streamed_comes_after_the_fence`).
 #![expect(unsafe_code, reason = "raw memory, and instructions that the language has no other words for")]
 
 use std::cell::Cell;
@@ -17,10 +20,12 @@ use flashfront_engine::{Buf, Span};
 
 const LINE: usize = 64;
 
-/// Asks the processor to fetch the cache line at an address that will be read soon. Any address will do: it is a hint.
+/// Asks the processor to fetch the cache line at an address that will be read soon. Any address
+/// will do: it is a hint.
 pub fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: without effect on anything but caches; an address where nothing is mapped is left alone.
+    // SAFETY: without effect on anything but caches; an address where nothing is mapped is left
+    // alone.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch(at.cast(), _MM_HINT_T0);
@@ -30,7 +35,8 @@ pub fn prefetch<T>(at: *const T) {
     let _ = at;
 }
 
-/// Lines of payload that are asked for ahead. The processor goes on by itself: of reads from the RAM front more of them brought no more (ADR 0014).
+/// Lines of payload that are asked for ahead. The processor goes on by itself: of reads from the
+/// RAM front more of them brought no more (ADR 0014).
 const LINES: usize = 8;
 
 /// Asks for the first lines of payload.
@@ -47,8 +53,8 @@ pub(super) struct Unfenced {
 }
 
 impl Unfenced {
-    /// `to` will be streamed to. What is on its way elsewhere, or to the same place, comes first: of two stores to one place none
-    /// may overtake the other.
+    /// `to` will be streamed to. What is on its way elsewhere, or to the same place, comes first:
+    /// of two stores to one place none may overtake the other.
     pub(super) fn begin(&mut self, to: Span) {
         let goes_on = self.buf.get() == Some(to.buf()) && to.offset() >= self.end;
         if !goes_on {
@@ -85,7 +91,8 @@ impl Unfenced {
     }
 }
 
-/// What this thread has streamed is seen by others, the kernel and devices too, before all that it stores later.
+/// What this thread has streamed is seen by others, the kernel and devices too, before all that it
+/// stores later.
 fn fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: an instruction without operands, part of x86-64.
@@ -97,12 +104,13 @@ fn fence() {
 /// Copies without fetching the target, for what a device reads next.
 ///
 /// # Safety
-/// `source` can be read and `target` written for `bytes` bytes, and the two ranges don't overlap. Before the target is accessed again,
-/// by whomever, this thread calls [`fence`].
+/// `source` can be read and `target` written for `bytes` bytes, and the two ranges don't overlap.
+/// Before the target is accessed again, by whomever, this thread calls [`fence`].
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn copy_past(source: *const u8, target: *mut u8, bytes: usize) {
     let done = if target.addr().is_multiple_of(LINE) { bytes / LINE * LINE } else { 0 };
-    // SAFETY: `done` is a number of whole lines within both ranges, the target's begin is a multiple of a line, and the processor was asked.
+    // SAFETY: `done` is a number of whole lines within both ranges, the target's begin is a
+    // multiple of a line, and the processor was asked.
     unsafe {
         if std::arch::is_x86_feature_detected!("avx512f") {
             stream_lines(source, target, done);
@@ -114,8 +122,9 @@ pub(super) unsafe fn copy_past(source: *const u8, target: *mut u8, bytes: usize)
     unsafe { target.add(done).copy_from_nonoverlapping(source.add(done), bytes - done) };
 }
 
-/// One store a line. The thread goes on when the last has its place among the processor's stores that wait, of which there are some 64: so many
-/// lines are a block. In process on a file a write took 3 % less than with four stores a line.
+/// Streams a line with each store. The thread goes on when the last has its place among the
+/// processor's stores that wait, of which there are some 64: so many lines are a block. In process
+/// on a file a write took 3 % less than with four stores a line.
 ///
 /// # Safety
 /// As `copy_past`, of whole lines and with AVX-512F.

@@ -30,7 +30,8 @@ unsafe impl Send for Chunk {}
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
-    /// A chunk in huge pages, or as the kernel likes; `None` if there are no addresses or no memory left.
+    /// A chunk in huge pages, or as the kernel likes; `None` if there are no addresses or no memory
+    /// left.
     pub(super) fn map(huge: bool) -> Option<Self> {
         let bytes = CHUNK_BYTES as usize;
         let chunk = Self::at(if huge { huge::map(bytes) } else { huge::map_anywhere(bytes) }?);
@@ -49,7 +50,8 @@ impl Chunk {
         Self { base, pins: AtomicU32::new(0), class: AtomicU8::new(0) }
     }
 
-    /// What its buffers are as large as. Whoever has a buffer of it was told of that by the one who took it.
+    /// What its buffers are as large as. Whoever has a buffer of it was told of that by the one who
+    /// took it.
     pub(super) fn class(&self) -> u8 {
         self.class.load(Ordering::Relaxed)
     }
@@ -70,12 +72,14 @@ impl Chunk {
         Pin(self.clone())
     }
 
-    /// Gives its pages back, if the kernel holds none of them; says whether. They read as zeroes until written.
+    /// Gives its pages back, if the kernel holds none of them; says whether. They read as zeroes
+    /// until written.
     pub(super) fn discard(&self) -> bool {
-        // SAFETY: the mapping of `map`; nothing of it is in use (the arena's count), and no reference
-        // into it lives. A late access would be to a fresh page of the same mapping.
+        // SAFETY: the mapping of `map`; nothing of it is in use (the arena's count), and no
+        // reference into it lives. A late access would be to a fresh page of the same mapping.
         let give = |advice| unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), CHUNK_BYTES as usize, advice) };
-        // The second is for a process that has locked its memory (Linux 5.18; before, it keeps the pages).
+        // The second is for a process that has locked its memory (Linux 5.18; before, it keeps the
+        // pages).
         self.pins.load(Ordering::Acquire) == 0
             && (give(Advice::LinuxDontNeed).is_ok() || give(Advice::LinuxDontneedLocked).is_ok())
     }

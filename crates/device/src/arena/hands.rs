@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Threads that lend the engine's thread a hand: each takes what nobody has begun.
 //!
-//! Work goes over by value, so that no two threads ever have the same: a list of places, one for each lane, where work is put down, claimed by
-//! one atomic exchange, and taken back when it is done. The engine's thread does what no helper has begun, so it never
-//! waits for one that sleeps. Helpers look out for a while before they sleep; waking one costs the engine's thread several microseconds.
+//! Work goes over by value, so that no two threads ever have the same: a list of places, one for
+//! each lane, where work is put down, claimed by one atomic exchange, and taken back when it is
+//! done. The engine's thread does what no helper has begun, so it never waits for one that sleeps.
+//! Helpers look out for a while before they sleep; waking one costs the engine's thread several
+//! microseconds.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -15,12 +17,14 @@ use flashfront_engine::LaneJob;
 
 use super::Arena;
 
-/// How often a helper looks for work before it sleeps: some 30 us, longer than a turn of a busy engine.
+/// How often a helper looks for work before it sleeps: some 30 us, longer than a turn of a busy
+/// engine.
 const LOOKS: u32 = 4000;
-/// Blocks of work, beside what the engine's thread does meanwhile, that a sleeping helper is woken for: 10 us and more, by the 0.3 to 0.6 us of
-/// a block (`cargo x bench engine`).
+/// Blocks of work, beside what the engine's thread does meanwhile, that a sleeping helper is woken
+/// for: 10 us and more, by the 0.3 to 0.6 us of a block (`cargo x bench engine`).
 const WAKE_BLOCKS: u64 = 8;
-/// How often the engine's thread looks whether a helper is done before it lets others have the processor: a helper that was pushed off may need it.
+/// How often the engine's thread looks whether a helper is done before it lets others have the
+/// processor: a helper that was pushed off may need it.
 const WAITS: u32 = 2000;
 
 /// States of a place.
@@ -33,7 +37,7 @@ const DONE: u8 = 3;
 pub(super) struct Work {
     pub(super) job: LaneJob,
     pub(super) arena: Box<Arena>,
-    /// It ended by a panic.
+    /// The panic by which the work ended.
     panicked: Option<Box<dyn Any + Send>>,
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Buffers of one thread that another one reads and writes.
 //!
-//! A thread that carries clients' bytes has an arena of its own, so that taking a buffer takes no lock; the engine's
-//! thread borrows it. Of the numbers of chunks each lending arena has a range, counted from the upper end, so that a `Buf`
-//! says whose it is. A list of chunks only grows, and an entry is set once: finding a chunk takes no lock either.
-//! Who hands a buffer over says when the other may look at it, as with any buffer.
+//! A thread that carries clients' bytes has an arena of its own, so that taking a buffer takes no
+//! lock; the engine's thread borrows it. Of the numbers of chunks each lending arena has a range,
+//! counted from the upper end, so that a `Buf` says whose it is. A list of chunks only grows, and
+//! an entry is set once: finding a chunk takes no lock either. Who hands a buffer over says when
+//! the other may look at it, as with any buffer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -77,8 +78,8 @@ impl Borrowed {
 }
 
 impl Arena {
-    /// Lending arena number `number` (from 0, below 320), of at most `limit_bytes` (rounded up to whole chunks, 32 GiB at
-    /// most), all of it for front-ends; and what another arena borrows.
+    /// Lending arena number `number` (from 0, below 320), of at most `limit_bytes` (rounded up to
+    /// whole chunks, 32 GiB at most), all of it for front-ends; and what another arena borrows.
     ///
     /// # Panics
     /// If there is no such number.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Buffers whose memory the kernel may still use although their I/O was given up.
 //!
-//! From then on the buffer has other memory under the same name, a *stand-in* with the same bytes: whoever has the buffer
-//! goes on with it, and what the kernel reads or writes late meets nobody (test: `a_late_read_changes_no_buffer`).
-//! Its own memory serves nobody before the last such I/O has really ended: a buffer that is freed earlier is
-//! kept until then. What is kept doesn't count to the arena's bound, up to as much again.
+//! From then on the buffer has other memory under the same name, a *stand-in* with the same bytes:
+//! whoever has the buffer goes on with it, and what the kernel reads or writes late meets nobody
+//! (test: `a_late_read_changes_no_buffer`). Its own memory serves nobody before the last such I/O
+//! has really ended: a buffer that is freed earlier is kept until then. What is kept doesn't count
+//! to the arena's bound, up to as much again.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -33,7 +34,8 @@ pub(super) struct Quarantine {
 }
 
 impl Quarantine {
-    /// Whoever is handed a buffer is handed it after it was put here, so no order of memory is needed.
+    /// Whoever is handed a buffer is handed it after it was put here, so no order of memory is
+    /// needed.
     pub(super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
@@ -58,7 +60,7 @@ impl Quarantine {
         self.count.store(entries.len(), Ordering::Relaxed);
     }
 
-    /// One of its I/Os has ended; says whether the buffer waits to be freed.
+    /// Notes that an I/O of the buffer has ended; says whether the buffer waits to be freed.
     fn release(&self, buf: Buf) -> bool {
         let mut entries = self.entries();
         let entry = entries.get_mut(&buf.0).expect("bug: an I/O ends late whose buffer is in no quarantine");
@@ -112,8 +114,9 @@ impl Arena {
         if self.place_of(buf) < self.uses.len() { &self.quarantine } else { self.borrowed.quarantine(number_of(buf)) }
     }
 
-    /// The kernel may go on to use the memory of a buffer, of which an I/O was given up: gives the buffer other memory,
-    /// with the same bytes. To be called once for each such I/O; [`Arena::release`] tells of its end.
+    /// The kernel may go on to use the memory of a buffer, of which an I/O was given up: gives the
+    /// buffer other memory, with the same bytes. To be called once for each such I/O;
+    /// [`Arena::release`] tells of its end.
     ///
     /// # Panics
     /// If there is no memory at all.
@@ -123,8 +126,8 @@ impl Arena {
         let stand_in = Arc::new(Chunk::map(false).expect("4 MiB of addresses"));
         stand_in.set_class(class);
         let old = self.ptr(Span::new(buf, 0, bytes as u32));
-        // SAFETY: the buffer's memory and a new mapping that is at least as long. The kernel may be writing to the
-        // former: what is copied there is read by nobody before it was written anew.
+        // SAFETY: the buffer's memory and a new mapping that is at least as long. The kernel may be
+        // writing to the former: what is copied there is read by nobody before it was written anew.
         unsafe { stand_in.ptr().copy_from_nonoverlapping(old, bytes) };
         self.quarantine_of(buf).put(buf, stand_in);
     }

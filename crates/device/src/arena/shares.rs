@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The shares of front-ends: what one share holds for long, another one never lacks.
 //!
-//! A chunk belongs to one share, so that a buffer that is held for ever keeps no chunk from another share.
-//! What goes into which share is the caller's affair. Invariant: no share has more chunks than it may
-//! (test: `a_full_share_leaves_the_others_theirs`).
+//! A chunk belongs to one share, so that a buffer that is held for ever keeps no chunk from another
+//! share. What goes into which share is the caller's affair. Invariant: no share has more chunks
+//! than it may (test: `a_full_share_leaves_the_others_theirs`).
 
 use flashfront_engine::Buf;
 
@@ -31,7 +31,8 @@ impl Share {
 }
 
 impl Arena {
-    /// Takes so many bytes of what front-ends may have for two of the shares, in whole chunks; the rest is [`Share::Passing`].
+    /// Takes so many bytes of what front-ends may have for two of the shares, in whole chunks; the
+    /// rest is [`Share::Passing`].
     ///
     /// # Panics
     /// If that is more than there is, or some of it is in use: a bug.
@@ -48,7 +49,8 @@ impl Arena {
         self
     }
 
-    /// A buffer of at least `bytes` bytes of a share; `None` at its bound. The content is undefined.
+    /// A buffer of at least `bytes` bytes of a share; `None` at its bound. The content is
+    /// undefined.
     pub fn try_alloc_of(&mut self, share: Share, bytes: u32) -> Option<Buf> {
         self.take(share.pool(), class_of(bytes))
     }

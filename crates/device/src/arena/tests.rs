@@ -128,7 +128,8 @@ fn a_full_share_leaves_the_others_theirs() {
             assert!(bufs.iter().all(|buf| arena.may_wait(*buf) == (share != Share::Passing)));
             bufs
         };
-        // One share is taken whole in one size, of which one buffer in each chunk is kept; the others still have all of theirs, in any size.
+        // One share is taken whole in one size, of which one buffer in each chunk is kept; the
+        // others still have all of theirs, in any size.
         let (hog, bytes) = (shares[round % 3], 4096 << rng.below(9));
         for (nth, buf) in all(&mut arena, hog, bytes).into_iter().enumerate() {
             if !nth.is_multiple_of((CHUNK_BYTES / bytes) as usize) {
@@ -202,7 +203,8 @@ fn a_summed_copy_is_a_copy_and_its_sum() {
     let all = |buf| Span::new(buf, 0, 16 << 10);
     let mut rng = Rng::new(7);
     arena.bytes_mut(all(from)).fill_with(|| rng.below(256) as u8);
-    // Whole blocks as commits have them, and what no commit has: places and lengths that fit no cache line.
+    // Whole blocks as commits have them, and what no commit has: places and lengths that fit no
+    // cache line.
     for (at, offset) in [(0, 0), (4096, 8192), (64, 128), (1, 64), (64, 16), (3, 7), (4095, 1)] {
         for len in [0, 1, 63, 64, 65, 127, 512, 4096, 4097, 8000] {
             arena.bytes_mut(all(plain)).fill(0xee);
@@ -289,7 +291,7 @@ fn what_was_idle_for_ten_seconds_is_the_kernels_again() {
     assert_eq!(arena.next_timer(), None, "an idle arena wakes nobody");
 }
 
-/// One chunk at a call: a request that comes meanwhile doesn't wait for all.
+/// A call gives back a single chunk: a request that comes meanwhile doesn't wait for all.
 #[test]
 fn chunks_are_given_back_one_by_one() {
     let mut arena = Arena::new(64 << 20);

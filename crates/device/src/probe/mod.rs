@@ -44,8 +44,8 @@ pub fn probe_device(device: &DeviceFile) -> Vec<Found> {
     look(device.geometry().size_bytes, |offset, out| device.read_at(offset, out))
 }
 
-/// What can't be read may be anything, so it is found, too: a bad sector must not keep an operator who knows from
-/// destroying what is there.
+/// What can't be read may be anything, so it is found, too: a bad sector must not keep an operator
+/// who knows from destroying what is there.
 fn look(size: u64, read: impl Fn(u64, &mut [u8]) -> io::Result<()>) -> Vec<Found> {
     let mut found = Vec::new();
     let mut window = |start: u64, end: u64| -> Vec<u8> {

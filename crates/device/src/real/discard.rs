@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! BLKDISCARD: tells a block device that nothing in a range is needed any more (TRIM, UNMAP).
 //!
-//! What the range reads as afterwards is the device's affair. The one ioctl that rustix doesn't have.
+//! What the range reads as afterwards is the device's affair. The one ioctl that rustix doesn't
+//! have.
 #![expect(unsafe_code, reason = "an ioctl")]
 
 use std::fs::File;

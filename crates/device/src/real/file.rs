@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One open device: a regular file or a block device, with its geometry, lock and identity.
+//! An open device: a regular file or a block device, with its geometry, lock and identity.
 //!
 //! O_DIRECT wherever the file system can, so that the page cache neither doubles the cache nor
 //! hides what a device really does; where it can't (tmpfs), buffered I/O and a notice. The
@@ -53,7 +53,8 @@ impl DeviceFile {
     /// Opens and locks a regular file or block device.
     ///
     /// # Errors
-    /// [`OpenError`]: absent, in use by this path or another one, not a device, of a size that isn't whole sectors.
+    /// [`OpenError`]: absent, in use by this path or another one, not a device, of a size that
+    /// isn't whole sectors.
     pub fn open(path: &Path, access: Access) -> Result<Self, OpenError> {
         asking(path, || Self::open_now(path, access))
     }
@@ -126,7 +127,8 @@ impl DeviceFile {
         self.placement.places
     }
 
-    /// Whether its I/O may sleep in the system call that starts it, so that threads of its own do it.
+    /// Whether its I/O may sleep in the system call that starts it, so that threads of its own do
+    /// it.
     pub(super) fn is_by_threads(&self) -> bool {
         self.placement.by_threads
     }
@@ -218,7 +220,8 @@ impl DeviceFile {
         asking(&self.path, || self.file.sync_data())
     }
 
-    /// The same, and a file's time of change with it, which `fdatasync` may leave behind (fsync(2)).
+    /// Flushes as `fsync` does, and a file's time of change with it, which `fdatasync` may leave
+    /// behind (fsync(2)).
     ///
     /// # Errors
     /// As `fsync`.

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Has an origin been changed behind our back? A hash of samples of its content tells, mostly.
 //!
-//! Sampled: the size, the first and the last MiB (partition table, superblocks and their copies), 64 blocks spread
-//! over the rest, and where file systems have their superblocks if they are not at the start: at the first partitions,
-//! at 1 MiB (LVM's first extent, most first partitions), at 16 MiB (LUKS2's data), and a block of each of the
-//! first 32 MiB. A file system that was mounted and written to changes its superblock, so the usual accident is
-//! seen (tests: `a_fingerprint_notices_changes`, `partitions_are_found_wherever_they_begin`); a change of one block far inside is found with
-//! probability 64 / blocks only, and so is a file system on a logical volume further back. About 1 s on an HDD, by calculation.
+//! Sampled: the size, the first and the last MiB (partition table, superblocks and their copies),
+//! 64 blocks spread over the rest, and where file systems have their superblocks if they are not at
+//! the start: at the first partitions, at 1 MiB (LVM's first extent, most first partitions), at 16
+//! MiB (LUKS2's data), and a block of each of the first 32 MiB. A file system that was mounted and
+//! written to changes its superblock, so the usual accident is seen (tests:
+//! `a_fingerprint_notices_changes`, `partitions_are_found_wherever_they_begin`); a change of one
+//! block far inside is found with probability 64 / blocks only, and so is a file system on a
+//! logical volume further back. About 1 s on an HDD, by calculation.
 
 use std::io;
 
@@ -19,9 +21,11 @@ const SAMPLES: u64 = 64;
 const SAMPLE_BYTES: u64 = 4096;
 /// So far there is a sample in each MiB.
 const SPARSE_BYTES: u64 = 32 * MIB;
-/// Looked at where partitions and other data begin: btrfs has its superblock at 64 KiB, all others before.
+/// Looked at where partitions and other data begin: btrfs has its superblock at 64 KiB, all others
+/// before.
 const DATA_BYTES: u64 = 128 << 10;
-/// Labels and superblocks of all but btrfs: LVM, md 1.2, GPT, ext4, XFS with its first headers of free space.
+/// Labels and superblocks of all but btrfs: LVM, md 1.2, GPT, ext4, XFS with its first headers of
+/// free space.
 const LABELS_BYTES: u64 = 8 << 10;
 /// Where btrfs has its superblock.
 const BTRFS_AT: u64 = 64 << 10;
@@ -38,15 +42,15 @@ const SEED: u64 = 0x666c_6173_6866_726f;
 pub struct Fingerprint {
     /// CRC-64/NVME of the size and the samples.
     pub content: u64,
-    /// The same of the ends and the 64 blocks alone, as it was recorded before.
+    /// The checksum of the ends and the 64 blocks alone, as it was recorded before.
     pub content_before: u64,
     /// When a regular file was last changed; `None` for block devices, which don't say.
     pub changed_ns: Option<u64>,
 }
 
 impl Fingerprint {
-    /// Whether this content was recorded. A record of before has the hash of fewer samples, which no content has as its
-    /// hash now but by chance, so it needs no mark.
+    /// Whether this content was recorded. A record of before has the hash of fewer samples, which
+    /// no content has as its hash now but by chance, so it needs no mark.
     #[must_use]
     pub fn is_content(&self, recorded: u64) -> bool {
         [self.content, self.content_before].contains(&recorded)
@@ -100,10 +104,12 @@ fn spread(size: u64) -> Vec<u64> {
     places
 }
 
-/// What a fingerprint samples, in two kinds: ranges of bytes, sorted, each byte in one of them at most.
+/// What a fingerprint samples, in two kinds: ranges of bytes, sorted, each byte in one of them at
+/// most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sampled {
-    /// Where superblocks and labels are that are written whenever a file system is mounted or a volume is used.
+    /// Where superblocks and labels are that are written whenever a file system is mounted or a
+    /// volume is used.
     pub vital: Vec<(u64, u64)>,
     /// All others.
     pub others: Vec<(u64, u64)>,
@@ -170,9 +176,9 @@ fn apart(mut places: Vec<(u64, u64)>, size: u64) -> Vec<(u64, u64)> {
     apart
 }
 
-/// First bytes of partitions, by what a partition table at the start says; of nonsense it says nonsense, and only
-/// what is read depends on that. As a copy of a disk may be read in other sectors, both sizes are tried. Of an
-/// extended partition the first logical one is not looked for.
+/// First bytes of partitions, by what a partition table at the start says; of nonsense it says
+/// nonsense, and only what is read depends on that. As a copy of a disk may be read in other
+/// sectors, both sizes are tried. Of an extended partition the first logical one is not looked for.
 fn partitions(head: &[u8]) -> impl Iterator<Item = u64> + '_ {
     [512, 4096].into_iter().flat_map(move |sector: u64| {
         let sectors: Vec<u64> = if bytes(head, sector, 8) == Some(b"EFI PART") {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes and mounts that use a file or block device, for messages, and to reach a file without a path.
+//! Processes and mounts that use a file or block device, for messages, and to reach a file without
+//! a path.
 //!
-//! What a user may not see of other users' processes is left out. No file system is asked: a process that has a
-//! file of a hung one open must not hold up this one.
+//! What a user may not see of other users' processes is left out. No file system is asked: a
+//! process that has a file of a hung one open must not hold up this one.
 
 use std::fs;
 use std::path::PathBuf;
@@ -56,10 +57,12 @@ fn store_of(link: &std::path::Path) -> Option<Store> {
     })
 }
 
-/// Who uses a file or block device, as far as can be seen: `process 12 (flashfront)`, `the mount at /home`.
+/// Who uses a file or block device, as far as can be seen: `process 12 (flashfront)`, `the mount at
+/// /home`.
 pub(super) fn who_has(store: Store) -> Option<String> {
     let mut found = openers(store);
-    // One with a lock is the one; of a block device, the kernel's users come before a process that only reads.
+    // One with a lock is the one; of a block device, the kernel's users come before a process that
+    // only reads.
     found.sort_by_key(|it| !it.locks);
     let process = |it: &Opener| {
         let name = fs::read_to_string(format!("/proc/{}/comm", it.pid)).unwrap_or_default();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One I/O on its way through the kernel, as a state machine that both backends drive.
+//! An I/O on its way through the kernel, as a state machine that both backends drive.
 //!
-//! A backend carries out [`Job::step`] and passes the outcome to [`Job::advance`], until that
-//! says how it ended. Everything the kernel may do short of success is handled here, once: short
-//! transfers go on with the rest, EINTR and EAGAIN are tried again. Zeroes that keep their space fall back
-//! from ZERO_RANGE to writing zeroes; zeroes that need none try a hole before that. A discard falls back from
-//! a hole to BLKDISCARD.
+//! A backend carries out [`Job::step`] and passes the outcome to [`Job::advance`], until that says
+//! how it ended. Everything the kernel may do short of success is handled here, once: short
+//! transfers go on with the rest, EINTR and EAGAIN are tried again. Zeroes that keep their space
+//! fall back from ZERO_RANGE to writing zeroes; zeroes that need none try a hole before that. A
+//! discard falls back from a hole to BLKDISCARD.
 //!
 //! A job owns what the kernel uses (file and memory chunk), so dropping devices, arena or reactor
 //! in any order leaves the kernel nothing dangling.
@@ -25,11 +25,11 @@ use crate::{Arena, Chunk, DeviceIo};
 
 /// EINTR and EAGAIN are tried again so many times; a device that goes on is broken.
 const RETRIES_MAX: u32 = 1000;
-/// One write of zeroes at most; one read or write by the engine is no longer than a buffer.
+/// The most that a write of zeroes has; one read or write by the engine is no longer than a buffer.
 const ZERO_BYTES: u64 = 1 << 20;
 static ZEROES: LazyLock<AlignedBuf> = LazyLock::new(|| AlignedBuf::new(ZERO_BYTES as usize));
 
-/// One system call's worth of work.
+/// The work of a single system call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     Read {
@@ -158,8 +158,9 @@ impl Job {
                 None
             }
             Err(errno) => {
-                // EINVAL: a kernel or file system that knows fallocate but not this mode of it. EREMOTEIO: a disk that
-                // does not know the command, which the kernel learns by that.
+                // EINVAL: a kernel or file system that knows fallocate but not this mode of it.
+                // EREMOTEIO: a disk that does not know the command, which the kernel learns by
+                // that.
                 let unknown = matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::REMOTEIO);
                 let next = match self.way {
                     Way::PunchZero if unknown => Way::ZeroRange,

@@ -2,9 +2,9 @@
 //! Who a device is, and that nobody else uses it.
 //!
 //! Three guards: `O_EXCL` on block devices (the kernel refuses if it is mounted, a swap area, or
-//! part of a device-mapper table), `flock` on everything, which stops a second daemon and is
-//! what udev honours on block devices, and on files a lock of all bytes, which those meet who use a part of the
-//! file through a loop device (`storage::guard`). All end with the process, however it ends.
+//! part of a device-mapper table), `flock` on everything, which stops a second daemon and is what
+//! udev honours on block devices, and on files a lock of all bytes, which those meet who use a part
+//! of the file through a loop device (`storage::guard`). All end with the process, however it ends.
 #![expect(
     unsafe_code,
     reason = "a lock of a range that belongs to the open file; rustix has those of the process only"
@@ -29,7 +29,8 @@ pub enum Access {
     ReadOnly,
 }
 
-/// Locks the file for as long as it is open; false if this file system has no locks. `WOULDBLOCK` if somebody else has it.
+/// Locks the file for as long as it is open; false if this file system has no locks. `WOULDBLOCK`
+/// if somebody else has it.
 pub(super) fn lock(file: &File, is_block: bool, access: Access) -> Result<bool, Errno> {
     let operation = match access {
         Access::Exclusive => FlockOperation::NonBlockingLockExclusive,
@@ -47,8 +48,8 @@ pub(super) fn flocked(file: impl AsFd, operation: FlockOperation) -> Result<bool
     locked(flock(file, operation))
 }
 
-/// Locks bytes of a file for as long as it is open (fcntl(2), "open file description locks"); false if this file
-/// system has no such locks. `BADF` if the file isn't open for what the lock is for.
+/// Locks bytes of a file for as long as it is open (fcntl(2), "open file description locks"); false
+/// if this file system has no such locks. `BADF` if the file isn't open for what the lock is for.
 pub(super) fn range_locked(file: &File, exclusive: bool, from: u64, to: u64) -> Result<bool, Errno> {
     // SAFETY: all fields are numbers, for which zeroes are a value.
     let mut range: libc::flock = unsafe { std::mem::zeroed() };

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which I/O may sleep in the system call that starts it, and how many a device takes at a time without that.
+//! Which I/O may sleep in the system call that starts it, and how many a device takes at a time
+//! without that.
 //!
-//! io_uring starts I/O in the thread that submits it, and leaves to workers what says that it would sleep. Local file systems
-//! and most drivers of block devices say so. FUSE does not (Linux 6.18: from the 13th request on it sleeps until the file
-//! system answers), nor do network file systems, and drivers that speak to a network while they take a request. Such devices
-//! get threads of their own. A block device whose tags are all in use has the rest wait for one, so it gets fewer at a time.
+//! io_uring starts I/O in the thread that submits it, and leaves to workers what says that it would
+//! sleep. Local file systems and most drivers of block devices say so. FUSE does not (Linux 6.18:
+//! from the 13th request on it sleeps until the file system answers), nor do network file systems,
+//! and drivers that speak to a network while they take a request. Such devices get threads of their
+//! own. A block device whose tags are all in use has the rest wait for one, so it gets fewer at a
+//! time.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -15,13 +18,13 @@ use rustix::fs::fstatfs;
 use super::lock::sysfs;
 use super::threads::WORKERS;
 
-/// File systems that start direct I/O without sleeping, or say that they would: ext2 to ext4, XFS, Btrfs, F2FS, bcachefs,
-/// tmpfs, ramfs (linux/magic.h, and the sources of bcachefs).
+/// File systems that start direct I/O without sleeping, or say that they would: ext2 to ext4, XFS,
+/// Btrfs, F2FS, bcachefs, tmpfs, ramfs (linux/magic.h, and the sources of bcachefs).
 const PROMPT_FILE_SYSTEMS: [u32; 7] =
     [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x0102_1994, 0x8584_58f6];
 const OVERLAY: u32 = 0x794c_7630;
-/// Block devices whose drivers sleep while they take a request (BLK_MQ_F_BLOCKING in Linux 6.18), as their names begin. The loop
-/// driver has the flag too, and leaves all work to a thread.
+/// Block devices whose drivers sleep while they take a request (BLK_MQ_F_BLOCKING in Linux 6.18),
+/// as their names begin. The loop driver has the flag too, and leaves all work to a thread.
 const SLEEPING_DRIVERS: [&str; 4] = ["nbd", "mmcblk", "ubiblock", "drbd"];
 /// More at a time bring no SSD any more.
 const PLACES_MAX: usize = 256;
@@ -104,7 +107,7 @@ fn layers(file: &File) -> Option<Vec<PathBuf>> {
     layers_of(line)
 }
 
-/// The same, of a line of mountinfo.
+/// The layers that a line of mountinfo names.
 fn layers_of(line: &str) -> Option<Vec<PathBuf>> {
     let options = line.split(' ').next_back()?;
     let values = options.split(',').filter_map(|option| option.split_once('='));

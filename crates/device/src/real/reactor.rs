@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One thread's way to the kernel, shared by its devices.
+//! A thread's way to the kernel, shared by its devices.
 
 use std::fmt;
 use std::io;
@@ -71,7 +71,7 @@ struct Shared {
     ended: Vec<Option<Vec<Done>>>,
 }
 
-/// One thread's way to the kernel.
+/// A thread's way to the kernel.
 #[derive(Debug)]
 pub struct Reactor {
     shared: Arc<Mutex<Shared>>,
@@ -129,7 +129,8 @@ impl Reactor {
         Ok(self.attach(DeviceFile::open(path, access)?))
     }
 
-    /// Takes an open device, for I/O through this reactor. The lock is given up when nobody has the file any more.
+    /// Takes an open device, for I/O through this reactor. The lock is given up when nobody has the
+    /// file any more.
     #[must_use]
     pub fn attach(&self, file: impl Into<Arc<DeviceFile>>) -> RealDevice {
         let file = file.into();
@@ -192,7 +193,8 @@ impl Reactor {
         }
     }
 
-    /// Waits for so long until nothing is in flight, and says whether that is so; what is then is abandoned.
+    /// Waits for so long until nothing is in flight, and says whether that is so; what is then is
+    /// abandoned.
     #[must_use]
     pub fn finish(&self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
@@ -225,8 +227,9 @@ impl Reactor {
         Ok(())
     }
 
-    /// From now on nobody waits for what is in flight: not when a device or this is dropped. For an end beside a device that
-    /// hangs; memory and files of such I/O are kept until the process has ended.
+    /// From now on nobody waits for what is in flight: not when a device or this is dropped. For an
+    /// end beside a device that hangs; memory and files of such I/O are kept until the process has
+    /// ended.
     pub fn abandon(&self) {
         match &mut locked(&self.shared).backend {
             Backend::Uring(uring) => uring.abandon(),

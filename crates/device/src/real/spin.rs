@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How long a thread looks out for work before it sleeps.
 //!
-//! To sleep and to be woken is half of the time of a client that waits for each answer (ADR 0016). So a wait that
-//! is likely to be short is spent looking out, and others may run meanwhile (`sched_yield`). How long adapts as KVM's halt polling
-//! does (`halt_poll_ns` in Linux): it grows while waits end soon, and is given up when they don't, so an idle daemon
-//! takes no processor time.
+//! To sleep and to be woken is half of the time of a client that waits for each answer (ADR 0016).
+//! So a wait that is likely to be short is spent looking out, and others may run meanwhile
+//! (`sched_yield`). How long adapts as KVM's halt polling does (`halt_poll_ns` in Linux): it grows
+//! while waits end soon, and is given up when they don't, so an idle daemon takes no processor
+//! time.
 
 use std::time::{Duration, Instant};
 
-/// The longest, and what begins to be worth it. A read of a fast SSD takes longer than that: nobody looks out for it.
+/// The longest, and what begins to be worth it. A read of a fast SSD takes longer than that: nobody
+/// looks out for it.
 const MOST: Duration = Duration::from_micros(50);
 const LEAST: Duration = Duration::from_micros(10);
 
-/// What one thread has learnt of its waits: it calls [`Spin::waited`] after each, and before one that [`Spin::is_worth_it`]
-/// [`Spin::look_out`].
+/// What one thread has learnt of its waits: it calls [`Spin::waited`] after each, and before one
+/// that [`Spin::is_worth_it`] [`Spin::look_out`].
 #[derive(Debug, Default)]
 pub struct Spin {
     allowed: Duration,

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Storage that lies behind a device: the device itself, and each file, disk and partition below it.
+//! Storage that lies behind a device: the device itself, and each file, disk and partition below
+//! it.
 //!
-//! Two paths can lead to the same bytes: a file and a loop device on it, a disk and its partition, two loop
-//! devices on one file. [`Storage`] lists all levels, down to the file or disk at the bottom, and which bytes of
-//! each level the device uses. `below` finds the levels, `guard` keeps others away from them.
+//! Two paths can lead to the same bytes: a file and a loop device on it, a disk and its partition,
+//! two loop devices on one file. [`Storage`] lists all levels, down to the file or disk at the
+//! bottom, and which bytes of each level the device uses. `below` finds the levels, `guard` keeps
+//! others away from them.
 //!
-//! Limits: the kernel does not tell what lies below a file on a network file system, on FUSE or on overlayfs. Of
-//! device-mapper and md devices sysfs tells the devices below, and not which bytes of them.
+//! Limits: the kernel does not tell what lies below a file on a network file system, on FUSE or on
+//! overlayfs. Of device-mapper and md devices sysfs tells the devices below, and not which bytes of
+//! them.
 
 use std::fmt;
 use std::fs::File;
@@ -42,7 +45,7 @@ impl Store {
     }
 }
 
-/// One level of what lies behind a device.
+/// A level of what lies behind a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Level {
     store: Store,
@@ -93,7 +96,8 @@ impl Storage {
         Some(Shared { ways: [way(self, one), way(other, two)] })
     }
 
-    /// The disk or file that this and the other device both lie on, though on different bytes of it.
+    /// The disk or file that this and the other device both lie on, though on different bytes of
+    /// it.
     #[must_use]
     pub fn neighbour_of(&self, other: &Self) -> Option<&Path> {
         let is_of_other = |level: &&Level| other.levels.iter().any(|it| it.store == level.store);

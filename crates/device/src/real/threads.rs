@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! I/O by threads: for where io_uring is forbidden (containers' seccomp profiles), and for devices whose I/O may sleep in
-//! the system call that starts it, with io_uring too ([`super::placement`]).
+//! I/O by threads: for where io_uring is forbidden (containers' seccomp profiles), and for devices
+//! whose I/O may sleep in the system call that starts it, with io_uring too ([`super::placement`]).
 //!
-//! Each device has workers of its own, so that one that hangs keeps nobody else waiting. They are started as they are
-//! wanted. Each does one job at a time with plain system calls. An eventfd tells the pump that something has ended.
-//! Slower than io_uring by two context switches per I/O, same results.
+//! Each device has workers of its own, so that one that hangs keeps nobody else waiting. They are
+//! started as they are wanted. Each does one job at a time with plain system calls. An eventfd
+//! tells the pump that something has ended. Slower than io_uring by two context switches per I/O,
+//! same results.
 #![expect(unsafe_code, reason = "I/O on the arena's memory")]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,8 +23,8 @@ use super::extents;
 use super::job::{Job, Step};
 use crate::Done;
 
-/// Workers of a device, at most. Enough to keep an SSD busy (they saturate at 16 to 32 I/Os in flight); each costs 128 KiB of
-/// stack address space.
+/// Workers of a device, at most. Enough to keep an SSD busy (they saturate at 16 to 32 I/Os in
+/// flight); each costs 128 KiB of stack address space.
 pub(super) const WORKERS: usize = 32;
 const STACK_BYTES: usize = 128 << 10;
 
@@ -66,7 +67,8 @@ struct Todo {
     stopping: bool,
 }
 
-/// A worker that panicked while holding a lock left the data whole: all changes are single pushes and pops.
+/// A worker that panicked while holding a lock left the data whole: all changes are single pushes
+/// and pops.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -126,7 +128,8 @@ impl Threads {
     /// `watched` is readable.
     pub(super) fn wait(&self, watched: Option<RawFd>, timeout: Option<Duration>) -> io::Result<bool> {
         let mut fds = Vec::from([PollFd::from_borrowed_fd(self.wake_fd(), PollFlags::IN)]);
-        // SAFETY: the kernel is asked about the descriptor and nothing else; of a closed one it says so.
+        // SAFETY: the kernel is asked about the descriptor and nothing else; of a closed one it
+        // says so.
         let watched = watched.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
         fds.extend(watched.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         // Longer than a timespec can say is for ever.
@@ -249,7 +252,8 @@ fn perform(job: &Job) -> Result<u32, Errno> {
     let file = job.file.file();
     match job.step() {
         Step::Read { offset, len, to } => {
-            // SAFETY: `len` bytes at `to` are in the job's chunk; until the job is done they are the kernel's alone.
+            // SAFETY: `len` bytes at `to` are in the job's chunk; until the job is done they are
+            // the kernel's alone.
             let to = unsafe { std::slice::from_raw_parts_mut(to.as_ptr(), len as usize) };
             rustix::io::pread(file, to, offset).map(|bytes| bytes as u32)
         }

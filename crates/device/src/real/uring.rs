@@ -39,12 +39,13 @@ const WATCH_SIDE: u64 = u64::MAX - 1;
 /// Chunks that can be registered: 16 GiB of arena. What lies beyond uses the plain opcodes.
 const CHUNKS_MAX: u32 = 4096;
 const FILES_MAX: u32 = 64;
-/// Workers of the kernel's, for what can't be done while it is submitted: flushes, and whatever would sleep. All devices share them, so there
-/// are as many as there can be jobs: one that hangs leaves some to the others. The kernel starts them as they are wanted.
+/// Workers of the kernel's, for what can't be done while it is submitted: flushes, and whatever
+/// would sleep. All devices share them, so there are as many as there can be jobs: one that hangs
+/// leaves some to the others. The kernel starts them as they are wanted.
 const IO_WORKERS_MAX: u32 = JOBS_MAX as u32;
-/// Bytes of I/O after which a chunk is registered. That pins all of it, touched or not, and takes up to 1.9 ms;
-/// until then each I/O pins its own pages, which is as much for 16 MiB (0.3 us for 4 KiB, 37 us for 1 MiB; 2
-/// shared cores, Linux 6.18). So a daemon with little to do stays small.
+/// Bytes of I/O after which a chunk is registered. That pins all of it, touched or not, and takes
+/// up to 1.9 ms; until then each I/O pins its own pages, which is as much for 16 MiB (0.3 us for 4
+/// KiB, 37 us for 1 MiB; 2 shared cores, Linux 6.18). So a daemon with little to do stays small.
 const REGISTER_BYTES: u64 = 4 * CHUNK_BYTES as u64;
 
 /// What the ring knows of a chunk.
@@ -71,7 +72,8 @@ pub(super) struct Uring {
     buffers: bool,
     /// Chunks by number.
     chunks: Vec<Known>,
-    /// For what only a thread can wait for: BLKDISCARD, where there are holes, and devices whose I/O may sleep while it is started.
+    /// For what only a thread can wait for: BLKDISCARD, where there are holes, and devices whose
+    /// I/O may sleep while it is started.
     side: Threads,
     side_in_flight: usize,
     watching_side: bool,
@@ -183,7 +185,8 @@ impl Uring {
         }
     }
 
-    /// The number of a chunk in the kernel's table, if it is there. One that is used much is put there.
+    /// The number of a chunk in the kernel's table, if it is there. One that is used much is put
+    /// there.
     fn registered(&mut self, number: u32, chunk: &Arc<Chunk>, bytes: u64) -> Option<u16> {
         match self.chunks.get_mut(number as usize) {
             // Another arena's chunk of the same number is not the registered one.
@@ -235,7 +238,8 @@ impl Uring {
     /// Puts memory into the kernel's table; none takes out what was there.
     fn update_chunk(&self, number: u32, base: *mut libc::c_void, bytes: usize) -> bool {
         let memory = libc::iovec { iov_base: base, iov_len: bytes };
-        // SAFETY: nothing, or a chunk whose pin goes into `chunks`: it stays mapped as long as it is registered.
+        // SAFETY: nothing, or a chunk whose pin goes into `chunks`: it stays mapped as long as it
+        // is registered.
         unsafe { self.ring.submitter().register_buffers_update(number, &[memory], None) }.is_ok()
     }
 
@@ -259,7 +263,8 @@ impl Uring {
         }
         self.enter(timeout);
         self.reap(end);
-        // Follow-up steps, and jobs that waited for a slot: the kernel's before the caller turns to other things.
+        // Follow-up steps, and jobs that waited for a slot: the kernel's before the caller turns to
+        // other things.
         self.fill();
         if !self.ring.submission().is_empty() {
             self.submit();
@@ -327,7 +332,8 @@ impl Uring {
     fn enable(&mut self) {
         if !std::mem::replace(&mut self.enabled, true) {
             self.ring.submitter().register_enable_rings().expect("a ring made disabled can be enabled");
-            // Before Linux 5.15 there are four for each processor, and a device that hangs may have them all.
+            // Before Linux 5.15 there are four for each processor, and a device that hangs may have
+            // them all.
             let _ = self.ring.submitter().register_iowq_max_workers(&mut [IO_WORKERS_MAX, 0]);
         }
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Work on devices by plain system calls, which sleep as long as a device does not answer: done by a thread that is left
-//! behind then.
+//! Work on devices by plain system calls, which sleep as long as a device does not answer: done by
+//! a thread that is left behind then.
 //!
-//! For starts, stops and whatever else is rare; the pump's I/O has [`crate::wrap::Patience`]. The calls of
-//! [`super::DeviceFile`] say which device they ask ([`asking`]), so that the one that hangs can be named.
+//! For starts, stops and whatever else is rare; the pump's I/O has [`crate::wrap::Patience`]. The
+//! calls of [`super::DeviceFile`] say which device they ask ([`asking`]), so that the one that
+//! hangs can be named.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -46,11 +47,12 @@ pub fn asking<T>(path: &Path, ask: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// Does this in a thread of its own, and leaves that behind if a device does not answer in the time that `limit` has for
-/// it; `None` = for ever.
+/// Does this in a thread of its own, and leaves that behind if a device does not answer in the time
+/// that `limit` has for it; `None` = for ever.
 ///
 /// # Errors
-/// [`Silent`]. The thread is there still, with all that it was given, and goes on when the device answers.
+/// [`Silent`]. The thread is there still, with all that it was given, and goes on when the device
+/// answers.
 ///
 /// # Panics
 /// If the work does, or the kernel has no thread to give.

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A hard disk: one arm, a turning platter, a queue and a write cache.
 //!
-//! Places lie on one spiral from the outermost track inwards; a place has an angle, and the platter's angle is the
-//! time. To get somewhere costs the arm's way and the rest of the turn; what lies ahead on the track costs just the
-//! turning until it comes by, so that sorted writes with small gaps run at the speed of the platter (this is what
-//! destage lives on). The drive chooses the I/O that it can reach first of the oldest few that it holds. A flush is no queued command
+//! Places lie on one spiral from the outermost track inwards; a place has an angle, and the
+//! platter's angle is the time. To get somewhere costs the arm's way and the rest of the turn; what
+//! lies ahead on the track costs just the turning until it comes by, so that sorted writes with
+//! small gaps run at the speed of the platter (this is what destage lives on). The drive chooses
+//! the I/O that it can reach first of the oldest few that it holds. A flush is no queued command
 //! (ATA FLUSH CACHE EXT): what comes after it waits until the write cache is empty.
 //!
-//! Clients come first, and cached writes when there is nothing else to do. Behind a sequential reader there is: to read on. Once the cache is half
-//! full both sides take turns, each as many I/Os long as the drive chooses among (fewer if no more wait), a sequential reader's at least as long as the read-ahead. What was read ahead
-//! stays in the buffer when the head leaves, and is answered from there.
+//! Clients come first, and cached writes when there is nothing else to do. Behind a sequential
+//! reader there is: to read on. Once the cache is half full both sides take turns, each as many
+//! I/Os long as the drive chooses among (fewer if no more wait), a sequential reader's at least as
+//! long as the read-ahead. What was read ahead stays in the buffer when the head leaves, and is
+//! answered from there.
 //!
-//! Calibrated against a WD Re 4 TB (docs/laboratory/models.md; test: `calibration`). Not modelled: several surfaces (track and
-//! cylinder switches are within the skew, as sustained rates have them), reads from the write cache, more than one
-//! stream of read-ahead, remapped sectors.
+//! Calibrated against a WD Re 4 TB (docs/laboratory/models.md; test: `calibration`). Not modelled:
+//! several surfaces (track and cylinder switches are within the skew, as sustained rates have
+//! them), reads from the write cache, more than one stream of read-ahead, remapped sectors.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -24,31 +27,39 @@ use super::model::{Model, ModelIo};
 /// A hard disk. The default is the WD Re 4 TB (WD4000FYYZ, 7200 rpm, SATA) of the 2015 comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HddSpec {
-    /// One turn (8.33 ms at 7200 rpm).
+    /// The time of a turn (8.33 ms at 7200 rpm).
     pub turn_ns: u64,
     /// Bytes per second under the head at the outermost track (178 MB/s: the sequential rows).
     pub outer_bytes_per_s: u64,
-    /// The innermost track's part of that, in percent (50: data sheets and public scans of such disks).
+    /// The innermost track's part of that, in percent (50: data sheets and public scans of such
+    /// disks).
     pub inner_percent: u32,
-    /// The shortest seek and the settling after any (fitted to random reads within 8 GiB, one at a time).
+    /// The shortest seek and the settling after any (fitted to random reads within 8 GiB, one at a
+    /// time).
     pub settle_ns: u64,
-    /// A seek over the whole disk. In between the time grows with the square root of the distance, the head
-    /// accelerating half the way and braking half (Ruemmler and Wilkes 1994). 15 ms make a mean of 8.6, what such disks' sheets say.
+    /// A seek over the whole disk. In between the time grows with the square root of the distance,
+    /// the head accelerating half the way and braking half (Ruemmler and Wilkes 1994). 15 ms make a
+    /// mean of 8.6, what such disks' sheets say.
     pub full_seek_ns: u64,
     /// A command's way through controller and cable (0.1 ms).
     pub command_ns: u64,
     /// What the cable carries (SATA 6 Gbit/s, 550 MB/s).
     pub cable_bytes_per_s: u64,
-    /// Of how many waiting I/Os the drive chooses (fitted to random reads, 32 at a time, and to cached random writes), and how many make a turn.
+    /// Of how many waiting I/Os the drive chooses (fitted to random reads, 32 at a time, and to
+    /// cached random writes), and how many make a turn.
     pub choice: u32,
-    /// Size of the volatile write cache; 0 = off: writes end when they are on the platter. (64 MiB.)
+    /// Size of the volatile write cache; 0 = off: writes end when they are on the platter. (64
+    /// MiB.)
     pub write_cache_bytes: u64,
-    /// How far the drive reads on when nothing else is asked; behind a sequential reader also before it turns to its write cache. (2 MiB, fitted to
-    /// sequential reads beside writes: tasks 6 and 14 of the comparison of 2015.)
+    /// How far the drive reads on when nothing else is asked; behind a sequential reader also
+    /// before it turns to its write cache. (2 MiB, fitted to sequential reads beside writes: tasks
+    /// 6 and 14 of the comparison of 2015.)
     pub read_ahead_bytes: u64,
-    /// The oldest I/O is passed over by so many others of its side at most (128: a quarter of a second of random I/O).
+    /// The oldest I/O is passed over by so many others of its side at most (128: a quarter of a
+    /// second of random I/O).
     pub passes_max: u32,
-    /// It is the beginning of a disk of this size, if that's larger: seeks go by their share of the whole one. (0.)
+    /// The device is the beginning of a disk of this size, if that's larger: seeks go by their
+    /// share of the whole one. (0.)
     pub whole_bytes: u64,
 }
 
@@ -71,7 +82,8 @@ impl Default for HddSpec {
     }
 }
 
-/// Nearer than this behind the head is under the head: what a float may be off, and the gap between two sectors.
+/// Nearer than this behind the head is under the head: what a float may be off, and the gap between
+/// two sectors.
 const SLACK_TURNS: f64 = 1e-3;
 
 #[derive(Clone, Copy, Debug)]
@@ -152,8 +164,9 @@ impl Hdd {
         }
     }
 
-    /// Turns of the platter from the beginning of the disk to a place, along the spiral. With constant density a track
-    /// holds as much as it is long, and the radius falls with the root of what lies outside of it.
+    /// Turns of the platter from the beginning of the disk to a place, along the spiral. With
+    /// constant density a track holds as much as it is long, and the radius falls with the root of
+    /// what lies outside of it.
     fn turns(&self, offset: u64) -> f64 {
         let inner = f64::from(self.spec.inner_percent) / 100.0;
         let lost = 1.0 - inner * inner;
@@ -207,7 +220,8 @@ impl Hdd {
         let far = self.spec.read_ahead_bytes;
         let before = self.ahead;
         let follows = before.is_some_and(|it| offset.checked_sub(it.from).is_some_and(|gap| gap < far));
-        // While the cache is more than half full a stay isn't made longer by those who profit from it.
+        // While the cache is more than half full a stay isn't made longer by those who profit from
+        // it.
         let stays = before.filter(|it| it.until.is_none() && self.over_half());
         let stays_to = follows.then(|| stays.and_then(|it| it.stays_to).unwrap_or(from + far));
         let (since, until) = match (before, self.read_ahead_end(offset, len)) {
@@ -240,8 +254,9 @@ impl Hdd {
         self.cached_bytes * 2 > self.spec.write_cache_bytes
     }
 
-    /// Whether the head goes to a cached write next. They are the drive's own business while nobody waits for anything else; once they fill half
-    /// of the cache both sides have it in turn. None: it stays where it reads, or there is nothing to do.
+    /// Whether the head goes to a cached write next. They are the drive's own business while nobody
+    /// waits for anything else; once they fill half of the cache both sides have it in turn. None:
+    /// it stays where it reads, or there is nothing to do.
     fn turn(&self, start: Time) -> Option<bool> {
         let stays = self.stays_until().is_some_and(|until| start < until);
         match (self.waited.is_empty(), self.cached.is_empty()) {
@@ -253,8 +268,8 @@ impl Hdd {
         }
     }
 
-    /// Cached writes that follow one another are written from the first on, wherever the head comes upon them: else those before it would
-    /// stay behind, and cost a turn later.
+    /// Cached writes that follow one another are written from the first on, wherever the head comes
+    /// upon them: else those before it would stay behind, and cost a turn later.
     fn chain_start(&self, mut nth: usize, share: usize) -> usize {
         let before = |nth: usize| {
             let mut there = self.cached.iter().take(share);
@@ -334,7 +349,8 @@ impl Hdd {
         }
     }
 
-    /// Ends the flush if nothing before it is left, and begins what came after it, up to the next flush.
+    /// Ends the flush if nothing before it is left, and begins what came after it, up to the next
+    /// flush.
     fn end_flush(&mut self, now: Time) {
         while let Some((number, at)) = self.flush {
             if !self.unwritten.is_empty() || !self.waited.is_empty() || self.serving.is_some() {

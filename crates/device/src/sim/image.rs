@@ -30,8 +30,8 @@ impl Content {
     }
 }
 
-/// A disk's bytes. A sorted map: equal histories give equal images, byte for byte. A clone shares the
-/// pages until one of the two writes them, so that a crash sweep can clone at every event.
+/// A disk's bytes. A sorted map: equal histories give equal images, byte for byte. A clone shares
+/// the pages until one of the two writes them, so that a crash sweep can clone at every event.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Image {
     pages: BTreeMap<u64, Arc<[u8; PAGE_BYTES]>>,

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! When a device of a kind would be done with its I/Os: the models' common face.
 //!
-//! A model carries no bytes. [`crate::wrap::Delay`] puts one on a real or virtual device, in whatever time its caller lives;
-//! the simulation without payload asks models directly. No randomness: same calls, same times.
+//! A model carries no bytes. [`crate::wrap::Delay`] puts one on a real or virtual device, in
+//! whatever time its caller lives; the simulation without payload asks models directly. No
+//! randomness: same calls, same times.
 
 use flashfront_engine::{Op, Time};
 
-/// One I/O, as a model sees it.
+/// An I/O, as a model sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelIo {
     /// Grows from one submission to the next.

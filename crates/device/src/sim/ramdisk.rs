@@ -60,8 +60,9 @@ pub enum Fate {
     Torn,
     /// Each is kept, lost or torn on its own; those in flight also in any order.
     Mixed,
-    /// The power stays, and the volatile cache with it: they are as unflushed as they were. Only who wrote them is gone. Of those in flight each is
-    /// there, or not, or its beginning is, in any order.
+    /// The power stays, and the volatile cache with it: they are as unflushed as they were. Only
+    /// who wrote them is gone. Of those in flight each is there, or not, or its beginning is, in
+    /// any order.
     Killed,
 }
 
@@ -149,8 +150,8 @@ impl RamDisk {
         }
     }
 
-    /// Drops what was completed and not flushed, as a disk or a page cache does that can't write it: it is read still, but never on the medium,
-    /// whatever is flushed later.
+    /// Drops what was completed and not flushed, as a disk or a page cache does that can't write
+    /// it: it is read still, but never on the medium, whatever is flushed later.
     pub fn drop_unflushed(&mut self) {
         self.flushed += self.unflushed.len() as u64;
         self.unflushed.clear();
@@ -192,8 +193,8 @@ impl RamDisk {
         self.unflushed.len()
     }
 
-    /// The disk after a power cut now: nothing in flight, everything on it durable (but with [`Fate::Killed`]). The seed
-    /// decides what the fate leaves open.
+    /// The disk after a power cut now: nothing in flight, everything on it durable (but with
+    /// [`Fate::Killed`]). The seed decides what the fate leaves open.
     #[must_use]
     pub fn crash(&self, seed: u64, fate: Fate) -> Self {
         let mut rng = Rng::new(seed);

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A solid-state disk: a cable, a controller with a write buffer, flash units, and garbage collection.
+//! A solid-state disk: a cable, a controller with a write buffer, flash units, and garbage
+//! collection.
 //!
-//! Each I/O holds the cable for a command and its bytes. A read that doesn't go on where the last one ended then holds
-//! a flash unit; a write is done when it is in the buffer, which drains at the speed of programming. On a full disk
-//! programming costs more: the garbage collector moves what is still valid out of the way. How much more is taken from
-//! measurements, not from a flash translation layer: the firmware of the measured disks is unknown, and a greedy
-//! collector would be five times cheaper than what they show (the fit: docs/laboratory/models.md).
+//! Each I/O holds the cable for a command and its bytes. A read that doesn't go on where the last
+//! one ended then holds a flash unit; a write is done when it is in the buffer, which drains at the
+//! speed of programming. On a full disk programming costs more: the garbage collector moves what is
+//! still valid out of the way. How much more is taken from measurements, not from a flash
+//! translation layer: the firmware of the measured disks is unknown, and a greedy collector would
+//! be five times cheaper than what they show (the fit: docs/laboratory/models.md).
 //!
-//! Calibrated against a Samsung 850 PRO and an 840 PRO (test: `calibration`). Not modelled: discards (a full disk stays
-//! full), wear, temperature, units by address.
+//! Calibrated against a Samsung 850 PRO and an 840 PRO (test: `calibration`). Not modelled:
+//! discards (a full disk stays full), wear, temperature, units by address.
 
 use std::collections::VecDeque;
 
@@ -36,7 +38,7 @@ pub struct SsdSpec {
     pub program_ns: u64,
     /// Latency of controller and host beside that, of a read.
     pub read_command_ns: u64,
-    /// The same of a write.
+    /// Latency of controller and host beside that, of a write.
     pub write_command_ns: u64,
     /// What a command holds the cable for, without its bytes.
     pub link_command_ns: u64,
@@ -56,15 +58,17 @@ pub struct SsdSpec {
     pub fill: Fill,
     /// Bytes programmed for one byte written to a random place of a full disk.
     pub random_cost: f64,
-    /// The same for a sequential write while old data lies mixed. As sequential writes replace that it falls to 1.
+    /// Bytes programmed for one byte of a sequential write while old data lies mixed. As sequential
+    /// writes replace that it falls to 1.
     pub sequential_cost: f64,
     /// Erased flash that a full disk keeps, and makes anew when idle.
     pub reserve_bytes: u64,
 }
 
 impl SsdSpec {
-    /// Samsung 850 PRO 256 GB (SATA 6 Gbit/s, MLC), the cache device of the 2015 comparison. Fitted to its sixteen raw rows but for
-    /// `flush_ns` (a consumer SSD that does 574 synchronous writes a second: Samsung 980, public fio figure) and `program_ns` (MLC, usual).
+    /// Samsung 850 PRO 256 GB (SATA 6 Gbit/s, MLC), the cache device of the 2015 comparison. Fitted
+    /// to its sixteen raw rows but for `flush_ns` (a consumer SSD that does 574 synchronous writes
+    /// a second: Samsung 980, public fio figure) and `program_ns` (MLC, usual).
     #[must_use]
     pub const fn samsung_850_pro(fill: Fill) -> Self {
         Self {
@@ -87,7 +91,8 @@ impl SsdSpec {
         }
     }
 
-    /// Samsung 840 PRO 256 GB on a SATA 3 Gbit/s port, the cache device of the dm-writeboost mail of 2013: like the 850 PRO but for the cable.
+    /// Samsung 840 PRO 256 GB on a SATA 3 Gbit/s port, the cache device of the dm-writeboost mail
+    /// of 2013: like the 850 PRO but for the cable.
     #[must_use]
     pub const fn samsung_840_pro() -> Self {
         Self {
@@ -98,8 +103,8 @@ impl SsdSpec {
         }
     }
 
-    /// Intel P4500 2 TB (NVMe, PCIe 3.0 x4, power-loss protection), after its data sheet: 3.2 GB/s, 490,000 random reads/s, 85 us; 1.05 GB/s,
-    /// 38,000 sustained random writes/s, 20 us.
+    /// Intel P4500 2 TB (NVMe, PCIe 3.0 x4, power-loss protection), after its data sheet: 3.2 GB/s,
+    /// 490,000 random reads/s, 85 us; 1.05 GB/s, 38,000 sustained random writes/s, 20 us.
     #[must_use]
     pub const fn intel_p4500(fill: Fill) -> Self {
         Self {
@@ -231,7 +236,8 @@ impl Ssd {
         let cost = self.cost(now, io);
         let ns_per_byte = 1e9 / self.spec.program_bytes_per_s as f64;
         self.programmed_at = self.programmed_at.max(now).plus_ns((cost * ns_per_byte) as u64);
-        // There is room when as much as the buffer holds is left to program, at the cost of this write.
+        // There is room when as much as the buffer holds is left to program, at the cost of this
+        // write.
         let room_ns = self.spec.buffer_bytes as f64 * ns_per_byte * cost / io.len as f64;
         let room_at = Time(self.programmed_at.0.saturating_sub(room_ns as u64));
         let answered = arrived.max(room_at).plus_ns(self.spec.write_command_ns);

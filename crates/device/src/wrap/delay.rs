@@ -39,8 +39,9 @@ impl<D: Device> Delay<D> {
         Self::beginning_of(inner, spec, 0)
     }
 
-    /// The same, as if the device were the beginning of one of `size_bytes`: a seek's time goes by its share of the whole disk,
-    /// so a small file as a disk of its own would have seeks as long as a large one. A larger device counts with its own size.
+    /// Delays as if the device were the beginning of one of `size_bytes`: a seek's time goes by its
+    /// share of the whole disk, so a small file as a disk of its own would have seeks as long as a
+    /// large one. A larger device counts with its own size.
     #[must_use]
     pub fn beginning_of(inner: D, spec: ModelSpec, size_bytes: u64) -> Self {
         let size_bytes = inner.geometry().size_bytes.max(size_bytes);

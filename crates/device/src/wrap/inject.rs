@@ -83,7 +83,7 @@ impl<D> Inject<D> {
         &mut self.inner
     }
 
-    /// The same faults around another device, with nothing in flight: after a power cut, say.
+    /// Puts these faults around another device, with nothing in flight: after a power cut, say.
     #[must_use]
     pub fn around(&self, inner: D) -> Self {
         Self { back: self.back, ..Self::new(inner, self.faults.clone()) }
@@ -178,7 +178,8 @@ impl<D: Device> Inject<D> {
         }
     }
 
-    /// Begins what has hung for long enough: with a copy, since the caller may have given it up and its buffer away.
+    /// Begins what has hung for long enough: with a copy, since the caller may have given it up and
+    /// its buffer away.
     fn begin_hung(&mut self, now: Time, arena: &mut Arena) {
         let over: Vec<_> = self.hung.extract_if(.., |hung| hung.due <= now).collect();
         for Hung { io, memory, .. } in over {

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gives up I/O that a device does not end in time.
 //!
-//! An I/O that was given up fails with [`DeviceError::TimedOut`], but the kernel still has it: a read may fill its memory
-//! later, and a write may land on the device later. So from the first one on the device *hangs*:
-//! - The buffers of what was given up are in quarantine ([`Arena::quarantine`]) until that has really ended.
-//! - Nothing new is passed on; it fails at once. Only when all that was given up has ended does the device live again. So
-//!   no write ever lands on top of a newer one (test: `a_late_write_never_lands_on_a_newer_one`), and whatever was
-//!   reported as failed counts as failed, however it ended.
+//! An I/O that was given up fails with [`DeviceError::TimedOut`], but the kernel still has it: a
+//! read may fill its memory later, and a write may land on the device later. So from the first one
+//! on the device *hangs*:
+//! - The buffers of what was given up are in quarantine ([`Arena::quarantine`]) until that has
+//!   really ended.
+//! - Nothing new is passed on; it fails at once. Only when all that was given up has ended does the
+//!   device live again. So no write ever lands on top of a newer one (test:
+//!   `a_late_write_never_lands_on_a_newer_one`), and whatever was reported as failed counts as
+//!   failed, however it ended.
 //!
-//! The device gets no more I/Os at a time than it has places, and the time runs from when it got one: what waits here for
-//! a place is not the device's fault. Time in which nobody looked does not count either: a daemon that was itself
-//! stopped for an hour accuses no device.
+//! The device gets no more I/Os at a time than it has places, and the time runs from when it got
+//! one: what waits here for a place is not the device's fault. Time in which nobody looked does not
+//! count either: a daemon that was itself stopped for an hour accuses no device.
 
 use std::collections::VecDeque;
 
@@ -18,14 +21,14 @@ use flashfront_engine::{DeviceError, Op, Time, Token};
 
 use crate::{Arena, Device, DeviceIo, Done, Geometry, Hang};
 
-/// From submission to the error of an I/O that is refused: as long as an SSD takes, so that whoever tries again at once
-/// does not keep a processor busy.
+/// From submission to the error of an I/O that is refused: as long as an SSD takes, so that whoever
+/// tries again at once does not keep a processor busy.
 const REFUSAL_NS: u64 = 100_000;
-/// A look that comes so much later than it was due was held up by something else than the device, and the time of all
-/// that is in flight begins anew.
+/// A look that comes so much later than it was due was held up by something else than the device,
+/// and the time of all that is in flight begins anew.
 const LATE_LOOK_NS: u64 = 1_000_000_000;
-/// Discards and zeroes have no bound, and a device may write zeroes: it gets a second more for each 32 MiB, a third of
-/// what a disk writes in that time.
+/// Discards and zeroes have no bound, and a device may write zeroes: it gets a second more for each
+/// 32 MiB, a third of what a disk writes in that time.
 const RANGE_BYTES_PER_SECOND: u64 = 32 << 20;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -61,7 +64,8 @@ pub struct Patience<D> {
 }
 
 impl<D> Patience<D> {
-    /// A device that gets `places` I/Os at a time, and `limit_ns` for each; `None`: all the time in the world.
+    /// A device that gets `places` I/Os at a time, and `limit_ns` for each; `None`: all the time in
+    /// the world.
     ///
     /// # Panics
     /// If there is no place at all.

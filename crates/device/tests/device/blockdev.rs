@@ -107,7 +107,8 @@ fn read_only_devices_are_refused() {
     open(Access::Exclusive).unwrap();
 }
 
-/// Calls `test` with the folder of a file system made on the device; says aloud if that can't be had.
+/// Calls `test` with the folder of a file system made on the device; says aloud if that can't be
+/// had.
 fn with_ext4(device: &Loop, test: impl FnOnce(&Path)) {
     let place = folder();
     let (path, place) = (device.path.to_str().unwrap(), place.path());
@@ -137,8 +138,8 @@ fn mounted_devices_are_refused() {
     open(Access::Exclusive).unwrap();
 }
 
-/// A file on a disk of 4 KiB sectors can be written in whole sectors only: its geometry says so. A file
-/// whose last sector is cut off can't be written directly at all.
+/// A file on a disk of 4 KiB sectors can be written in whole sectors only: its geometry says so. A
+/// file whose last sector is cut off can't be written directly at all.
 #[test]
 fn files_on_4096_byte_sectors() {
     let Some(device) = Loop::new(4096) else { return };

@@ -105,7 +105,8 @@ fn discarded_space_reads_zero_and_is_given_back() {
     }
 }
 
-/// Zeroes of a thin file take no space if the client allows that, whether there was data or a hole; else they take it.
+/// Zeroes of a thin file take no space if the client allows that, whether there was data or a hole;
+/// else they take it.
 #[test]
 fn zeroes_take_space_only_if_they_must() {
     use std::os::unix::fs::MetadataExt;

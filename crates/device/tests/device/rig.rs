@@ -69,7 +69,7 @@ impl Rig {
         }
     }
 
-    /// One I/O, start to end.
+    /// Carries out an I/O, start to end.
     pub(crate) fn run(&mut self, op: Op, offset: u64, len: u64, span: Option<Span>) -> Result<(), DeviceError> {
         let token = self.submit(op, offset, len, span);
         let done = self.wait();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One storage by two ways: who has it by one of them keeps others from it by the other, in both orders. Loop devices
-//! take root; a test says aloud if it can't have them.
+//! A storage has two ways to it: who has it by one of them keeps others from it by the other, in
+//! both orders. Loop devices take root; a test says aloud if it can't have them.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -172,7 +172,8 @@ fn a_file_that_is_mounted_is_refused() {
     open(&device.0).unwrap();
 }
 
-/// The path that the loop driver tells leads nowhere, as in another mount namespace: what counts is the inode.
+/// The path that the loop driver tells leads nowhere, as in another mount namespace: what counts is
+/// the inode.
 #[test]
 fn a_file_without_a_path_is_guarded() {
     let folder = folder();

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The real NBD front-end on a real unix socket, before a disk that carries requests out when told to.
+//! The real NBD front-end on a real unix socket, before a disk that carries requests out when told
+//! to.
 //!
-//! One thread, no clock: what happens is decided by the input alone. Kept from run to run, as a daemon is.
+//! One thread, no clock: what happens is decided by the input alone. Kept from run to run, as a
+//! daemon is.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -156,7 +158,7 @@ impl Server {
         Ok(client)
     }
 
-    /// One turn of the loop; whether something happened in it, or there is more to do.
+    /// Takes a turn of the loop; says whether something happened in it, or there is more to do.
     pub(super) fn turn(&mut self) -> bool {
         match self.poll.poll(&mut self.events, Some(Duration::ZERO)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A cache in process: engine, pump and devices, with a front-end that makes up requests in the place of clients.
+//! A cache in process: engine, pump and devices, with a front-end that makes up requests in the
+//! place of clients.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,8 +25,8 @@ use flashfront_serve::superblock;
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 pub(crate) const QUEUE_DEPTH: usize = 32;
-/// What payload consists of. Pages that nobody has written to are all one page of zeroes, which is always in the
-/// processor's caches.
+/// What payload consists of. Pages that nobody has written to are all one page of zeroes, which is
+/// always in the processor's caches.
 pub(crate) const PATTERN: u8 = 0x5a;
 
 /// Makes up requests as fast as they are answered.
@@ -34,7 +35,8 @@ pub(crate) struct Load {
     left: u64,
     depth: usize,
     in_flight: usize,
-    /// Those of no request in flight, with payload in them; taken in turn, the one longest idle first.
+    /// Those of no request in flight, with payload in them; taken in turn, the one longest idle
+    /// first.
     bufs: VecDeque<Buf>,
     /// As many as there shall be.
     bufs_wanted: usize,
@@ -133,8 +135,8 @@ impl Frontend for Shared {
             let since = core.now();
             core.submit(Request { id, origin: OriginId(0), op, lba, sectors: 8, buf: Some(buf), fua: false, since });
         }
-        // Writes are answered from RAM, within the call, and so are reads if there is a front: then there is nothing
-        // to wait for.
+        // Writes are answered from RAM, within the call, and so are reads if there is a front: then
+        // there is nothing to wait for.
         sent && (load.op == RequestOp::Write || load.has_front)
     }
     fn next_timer(&self) -> Option<Time> {
@@ -149,7 +151,8 @@ impl Frontend for Shared {
     }
 }
 
-/// Formats a cache, whatever the files hold; `discard`: the cache file's old content is given up first.
+/// Formats a cache, whatever the files hold; `discard`: the cache file's old content is given up
+/// first.
 pub(crate) fn make_cache(cache: &Path, origin: &Path, discard: bool) -> Outcome<FormatReport> {
     Ok(format(&FormatOptions {
         mirror: None,
@@ -164,9 +167,9 @@ pub(crate) fn make_cache(cache: &Path, origin: &Path, discard: bool) -> Outcome<
     })?)
 }
 
-/// Opens a cache; `ram_front_bytes`: RAM for copies of what is read. Its origin has the pace of a disk: one as fast as the
-/// cache file would be sent what the file is too busy for. The dirty limit is the highest, so that destage, which begins
-/// at 30 % of it, keeps out.
+/// Opens a cache; `ram_front_bytes`: RAM for copies of what is read. Its origin has the pace of a
+/// disk: one as fast as the cache file would be sent what the file is too busy for. The dirty limit
+/// is the highest, so that destage, which begins at 30 % of it, keeps out.
 pub(crate) fn open_cache(cache: &Path, origin: &Path, load: &Shared, ram_front_bytes: u64) -> Outcome<Pump> {
     let file = DeviceFile::open(cache, Access::Exclusive)?;
     let mut superblock = superblock::read(&file)?.superblock;
@@ -213,8 +216,8 @@ pub(crate) fn wait_for(pump: &mut Pump, wanted: impl Fn(&Event) -> bool) -> Outc
     }
 }
 
-/// Has so many buffers filled with payload, from which requests are made in turn: as many as are in flight, and the
-/// processor has them in its caches; more than these hold, and it hasn't.
+/// Has so many buffers filled with payload, from which requests are made in turn: as many as are in
+/// flight, and the processor has them in its caches; more than these hold, and it hasn't.
 pub(crate) fn fill_buffers(pump: &mut Pump, load: &Shared, count: usize) -> Outcome<()> {
     load.0.borrow_mut().bufs_wanted = count;
     pump.turn(Duration::ZERO)?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What stands for a front-end in the pump while a carrier has it: passes requests in and replies out.
+//! What stands for a front-end in the pump while a carrier has it: passes requests in and replies
+//! out.
 
 use std::io;
 use std::sync::Arc;
@@ -112,7 +113,8 @@ impl Frontend for Carried {
         }
     }
 
-    /// What it has asked for before its end has been answered, so none of that is left in the channel.
+    /// What it has asked for before its end has been answered, so none of that is left in the
+    /// channel.
     fn idle(&self) -> bool {
         if self.stopping { self.seen.ended.load(Ordering::Acquire) } else { self.clients() == 0 }
     }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Carriers: threads beside the pump's that move clients' bytes, each with front-ends, a poller and buffers of its own.
+//! Carriers: threads beside the pump's that move clients' bytes, each with front-ends, a poller and
+//! buffers of its own.
 //!
-//! The engine decides in one thread, and that costs little; what takes time of a request is its way through a socket, and TLS.
-//! So front-ends may be given to carriers: there they run as they would in the pump, by the same two traits
-//! ([`Frontend`], [`Core`](crate::frontend::Core)). Requests and replies go through channels,
-//! payload stays where it is: the pump's arena borrows the carrier's. No lock is taken on the way (ADR 0017).
+//! The engine decides in one thread, and that costs little; what takes time of a request is its way
+//! through a socket, and TLS. So front-ends may be given to carriers: there they run as they would
+//! in the pump, by the same two traits ([`Frontend`], [`Core`](crate::frontend::Core)). Requests
+//! and replies go through channels, payload stays where it is: the pump's arena borrows the
+//! carrier's. No lock is taken on the way (ADR 0017).
 //!
 //! `thread` is the carrier, `carried` stands for a front-end in the pump.
 
@@ -47,11 +49,12 @@ type Asked = (Request, bool);
 #[derive(Debug, Default)]
 struct Seen {
     clients: AtomicUsize,
-    /// It was told to stop, and has nothing left to do.
+    /// Whether the carrier was told to stop, and has nothing left to do.
     ended: AtomicBool,
 }
 
-/// A carrier's thread; it ends when nobody can give it orders any more, and the last of those waits for that.
+/// A carrier's thread; it ends when nobody can give it orders any more, and the last of those waits
+/// for that.
 #[derive(Debug)]
 struct Life {
     bell: Arc<Bell>,
@@ -68,8 +71,9 @@ impl Drop for Life {
     }
 }
 
-/// Gives front-ends to a new carrier, with the pump's clock; returns what stands for each of them in the pump, whose arena has borrowed
-/// `arena`. The thread ends when the last of these is dropped.
+/// Gives front-ends to a new carrier, with the pump's clock; returns what stands for each of them
+/// in the pump, whose arena has borrowed `arena`. The thread ends when the last of these is
+/// dropped.
 ///
 /// # Errors
 /// When the kernel refuses a poller, an eventfd or a thread.

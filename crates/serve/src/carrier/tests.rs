@@ -84,7 +84,8 @@ fn clients_of_several_threads_see_one_disk() {
         client.read_at(nth as u64 * (8 << 20) + 512, &mut found).unwrap();
         assert!(found.iter().all(|byte| *byte == nth as u8 + 1));
     }
-    // Those who have left are gone when their threads have seen it. Three clients, and the rig's own, are left.
+    // Those who have left are gone when their threads have seen it. Three clients, and the rig's
+    // own, are left.
     until(|| {
         let status = served.status();
         (status.threads, status.clients, status.request_buffer_bytes) == (3, 4, 0)

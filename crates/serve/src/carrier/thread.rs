@@ -169,7 +169,8 @@ impl Carrier {
         busy || self.freed || self.shortage.is_news()
     }
 
-    /// How long to wait; there is nothing else to do, so memory is given back first. None = until something happens.
+    /// How long to wait; there is nothing else to do, so memory is given back first. None = until
+    /// something happens.
     fn patience(&mut self) -> Option<Duration> {
         let now = self.clock.now();
         // No ring has its chunks registered: the pump's registers none of these numbers.

@@ -82,7 +82,7 @@ pub enum ConfigError {
         "{0} is reachable from other machines and the traffic is not encrypted; set up TLS with --tls-certificates DIR, or listen on 127.0.0.1 or a unix socket, or say --insecure if the network is trusted"
     )]
     NotLoopback(Listen),
-    /// The same of the metrics, which have no TLS.
+    /// Metrics are reachable from other machines, and have no TLS.
     #[error(
         "http {0} is reachable from other machines and is never encrypted; listen on 127.0.0.1, or say --insecure if the network is trusted"
     )]

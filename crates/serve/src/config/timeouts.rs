@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use super::{Age, Config, Volume};
 
-/// For cache devices. Linux gives a command of an NVMe or SCSI device 30 s, aborts it then, and tries again: 5 s more
-/// are for that.
+/// For cache devices. Linux gives a command of an NVMe or SCSI device 30 s, aborts it then, and
+/// tries again: 5 s more are for that.
 pub const CACHE_TIMEOUT: Duration = Duration::from_secs(35);
-/// For origins: nobody else has their data, so their clients rather wait than get an error. A disk takes 15 s to spin up;
-/// SCSI tries three times in 90 s; iSCSI waits 120 s for a connection that was lost.
+/// For origins: nobody else has their data, so their clients rather wait than get an error. A disk
+/// takes 15 s to spin up; SCSI tries three times in 90 s; iSCSI waits 120 s for a connection that
+/// was lost.
 pub const ORIGIN_TIMEOUT: Duration = Duration::from_secs(120);
 
 impl Config {
@@ -38,7 +39,7 @@ impl Config {
         (!asked.is_zero()).then_some(asked)
     }
 
-    /// One time for all devices, whatever they had of their own.
+    /// Sets a time for all devices, whatever they had of their own.
     pub fn set_device_timeout(&mut self, timeout: Age) {
         (self.device_timeout, self.cache_device_timeout, self.mirror_device_timeout) = (Some(timeout), None, None);
         self.volumes.iter_mut().for_each(|volume| volume.device_timeout = None);

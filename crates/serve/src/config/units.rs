@@ -73,7 +73,8 @@ impl FromStr for Size {
             return Err(error());
         }
         let size = spelled.parse::<bytesize::ByteSize>().map_err(|_| error())?.0;
-        // What no file can have as its size; bytesize makes the largest number of all that is larger.
+        // What no file can have as its size; bytesize makes the largest number of all that is
+        // larger.
         if i64::try_from(size).is_ok() { Ok(Self(size)) } else { Err(error()) }
     }
 }
@@ -90,7 +91,8 @@ impl fmt::Display for Size {
 }
 
 impl Size {
-    /// The size for people: three digits with a unit, and the bytes behind them where that is not exact.
+    /// The size for people: three digits with a unit, and the bytes behind them where that is not
+    /// exact.
     #[must_use]
     pub fn told(self) -> String {
         let exact = self.to_string();

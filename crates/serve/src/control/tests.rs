@@ -150,7 +150,8 @@ fn a_slow_client_is_left() {
 
 const STOP: &str = "{\"command\":\"stop\"}\n";
 
-/// A monitoring script that leaks its connections must not keep the operator out, whatever they have sent.
+/// A monitoring script that leaks its connections must not keep the operator out, whatever they
+/// have sent.
 #[test]
 fn silent_clients_hold_up_nobody() {
     for half in ["", "{\"comm"] {
@@ -175,7 +176,8 @@ fn clients_that_read_no_answers_hold_up_nobody() {
     let crowd: Vec<_> = (0..CONNECTIONS_MAX).map(|_| world.raw()).collect();
     let flood = |stream: &UnixStream| {
         let writer = stream.try_clone().unwrap();
-        // It ends when the server has closed the connection: before that it waits for room, as the server does.
+        // It ends when the server has closed the connection: before that it waits for room, as the
+        // server does.
         std::thread::spawn(move || while (&writer).write_all(STOP.as_bytes()).is_ok() {})
     };
     let floods: Vec<_> = crowd.iter().map(flood).collect();
@@ -230,7 +232,8 @@ fn a_live_socket_is_refused_and_a_stale_one_replaced() {
     assert!(!path.exists());
 }
 
-/// A daemon that replays takes no clients yet, and one that was stopped by a signal takes none for long.
+/// A daemon that replays takes no clients yet, and one that was stopped by a signal takes none for
+/// long.
 #[test]
 fn a_live_socket_with_a_full_queue_is_refused_at_once() {
     let dir = tempfile::tempdir().unwrap();

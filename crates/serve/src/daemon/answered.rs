@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Work on devices at a start and at a stop, for which each device has the time that the config gives it.
+//! Work on devices at a start and at a stop, for which each device has the time that the config
+//! gives it.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +17,8 @@ impl From<Silent> for ServeError {
     }
 }
 
-/// Does this, unless a device of the config does not answer in time. The log goes where this thread's goes.
+/// Does this, unless a device of the config does not answer in time. The log goes where this
+/// thread's goes.
 pub(super) fn answered<T: Send + 'static>(
     config: &Config,
     work: impl FnOnce(&Config) -> T + Send + 'static,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of what goes on beside an origin that hangs, and beside clients that stand still: all that doesn't need them.
+//! Tests of what goes on beside an origin that hangs, and beside clients that stand still: all that
+//! doesn't need them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

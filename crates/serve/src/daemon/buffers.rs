@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How RAM for payload is divided: so much for the engine, and the rest in equal parts for the clients of each thread.
+//! How RAM for payload is divided: so much for the engine, and the rest in equal parts for the
+//! clients of each thread.
 
 use std::io;
 
@@ -11,9 +12,11 @@ use super::ServeError;
 use crate::config::{BUFFER_BYTES_DEFAULT, Config, Listener, Size};
 use crate::frontend::nbd::{BUFFER_BYTES_MIN, LONGEST_READ_BYTES};
 
-/// What a lane that has an arena of its own takes beside the engine's: a chunk of 4 MiB for each size, of commits five (of two lanes; three or four if there are more), and one to spare.
+/// What a lane that has an arena of its own takes beside the engine's: a chunk of 4 MiB for each
+/// size, of commits five (of two lanes; three or four if there are more), and one to spare.
 const LANE_APART_BYTES: u64 = 32 << 20;
-/// What the pump's thread keeps beside the engine's if it has no clients: emulated and faulty devices copy.
+/// What the pump's thread keeps beside the engine's if it has no clients: emulated and faulty
+/// devices copy.
 const DEVICE_BUFFER_BYTES: u64 = 4 << 20;
 
 /// The most for payload that is on its way in. Beyond it payload comes in short pieces.
@@ -42,8 +45,9 @@ fn apart_bytes(config: &Config, lanes: u32) -> u64 {
     if config.lane_helpers() > 0 { u64::from(lanes) * LANE_APART_BYTES } else { 0 }
 }
 
-/// What a part of the clients' is divided in: for requests that may wait for an origin, at least what the longest read takes; for payload that
-/// is on its way in; and the rest, two chunks at least, for what ends by itself.
+/// What a part of the clients' is divided in: for requests that may wait for an origin, at least
+/// what the longest read takes; for payload that is on its way in; and the rest, two chunks at
+/// least, for what ends by itself.
 fn in_shares(arena: Arena, part: u64) -> Arena {
     let waiting = (part / 2).max(LONGEST_READ_BYTES);
     let payload = (part / 8).max(u64::from(CHUNK_BYTES)).min(PAYLOAD_BYTES_MOST);
@@ -96,7 +100,7 @@ pub(super) fn check(config: &Config, lanes: u32) -> Result<(), ServeError> {
 
 /// What the kernel gives huge pages for: to everybody, to who asks, or never.
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-/// The same for this size alone, since Linux 6.8; may say `inherit`.
+/// Whether pages of this size alone are given, since Linux 6.8; may say `inherit`.
 const HUGE_PAGES_2M: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";
 
 /// Where the kernel says that it gives none.
@@ -112,8 +116,9 @@ fn ram_bytes() -> u64 {
     u64::from(info.mem_unit).saturating_mul(info.totalram)
 }
 
-/// Threads that help to open a cache of so many lanes, if none are asked for: nobody is served yet, and with one thread a full cache of 1 TiB takes a
-/// minute. Lanes take a chunk each for their checkpoints meanwhile.
+/// Threads that help to open a cache of so many lanes, if none are asked for: nobody is served yet,
+/// and with one thread a full cache of 1 TiB takes a minute. Lanes take a chunk each for their
+/// checkpoints meanwhile.
 fn opening_helpers(lanes: u32) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     processors.min(lanes as usize) - 1
@@ -199,7 +204,8 @@ mod tests {
         }
     }
 
-    /// Clients have all that they may, in small pieces, so that none of their memory serves anybody else; and the engine all that it may, of each size.
+    /// Clients have all that they may, in small pieces, so that none of their memory serves anybody
+    /// else; and the engine all that it may, of each size.
     #[test]
     fn the_engine_and_clients_have_room_for_all_they_may_ask_for() {
         for (lanes, threads) in [(1, 1), (2, 1), (4, 1), (5, 1), (16, 1), (4, 3)] {
@@ -215,7 +221,8 @@ mod tests {
         }
     }
 
-    /// What lanes take for themselves when they are at work at the same time: commits, merges, and reads around misses.
+    /// What lanes take for themselves when they are at work at the same time: commits, merges, and
+    /// reads around misses.
     #[test]
     fn lanes_at_work_have_room_for_all_they_may_ask_for() {
         for lanes in [2_u32, 4, 5, 16] {

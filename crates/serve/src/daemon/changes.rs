@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Origins that are known to have changed: what a start makes of that, and when it is settled.
 //!
-//! Clean data is dropped, and dirty data a reason to refuse. That an origin has changed is durable before the
-//! first write or request, and settled for a cache when what it held is durably dropped: a crash in between,
-//! however often, changes nothing (tests: `daemon::without_cache::tests`).
+//! Clean data is dropped, and dirty data a reason to refuse. That an origin has changed is durable
+//! before the first write or request, and settled for a cache when what it held is durably dropped:
+//! a crash in between, however often, changes nothing (tests: `daemon::without_cache::tests`).
 
 use std::io;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub(super) fn how(change: &Change) -> String {
     format!("{how} (as {}, {})", change.origin, change.at)
 }
 
-/// The same of a later opening.
+/// How a later opening served the origin.
 pub(super) fn how_later(served: &Served) -> String {
     format!("was served with a newer copy of this cache (as {}, {})", served.origin, served.at)
 }
@@ -98,7 +98,8 @@ pub(super) fn remember(config: &Config, opened: &Opened) -> Result<Vec<Change>, 
             );
         }
     } else if opened.drop_clean && changes.is_empty() {
-        // From the next write on the superblock no longer tells, and the clean data is not dropped yet.
+        // From the next write on the superblock no longer tells, and the clean data is not dropped
+        // yet.
         for origin in &opened.origins {
             let change = stale::remember(state, origin, How::Seen, Vec::new());
             changes.push(change.map_err(unremembered(origin, "may be newer than its cache"))?);
@@ -107,8 +108,8 @@ pub(super) fn remember(config: &Config, opened: &Opened) -> Result<Vec<Change>, 
     for origin in opened.origins.iter().filter(|_| !opened.members.is_empty()) {
         let before = stale::served_by(state, origin)?;
         if before.is_some_and(|it| it.cache != uuid) {
-            // That one, and all others that may come back, are older from now on. What this one has to drop it has yet
-            // to drop: the record of that may be the one that is replaced.
+            // That one, and all others that may come back, are older from now on. What this one has
+            // to drop it has yet to drop: the record of that may be the one that is replaced.
             let settled = if changes.is_empty() { vec![uuid.clone()] } else { Vec::new() };
             let change = stale::remember(state, origin, How::ServedWithAnotherCache, settled)
                 .map_err(unremembered(origin, "is newer than the cache that it was served with before"))?;
@@ -118,8 +119,9 @@ pub(super) fn remember(config: &Config, opened: &Opened) -> Result<Vec<Change>, 
     Ok(changes)
 }
 
-/// Makes durable by which cache the origins are served, and in which of its openings: after replay, since a start that fails serves
-/// nothing (and the operator may put back what he had copied before it), and before the first request.
+/// Makes durable by which cache the origins are served, and in which of its openings: after replay,
+/// since a start that fails serves nothing (and the operator may put back what he had copied before
+/// it), and before the first request.
 pub(super) fn remember_served(config: &Config, origins: &[Arc<DeviceFile>], superblock: &Superblock) {
     for origin in origins {
         let uuid = uuid_text(&superblock.uuid);
@@ -141,7 +143,8 @@ fn folder(config: &Config) -> String {
         .map_or_else(|| "no state folder (HOME is not set)".to_owned(), |path| path.display().to_string())
 }
 
-/// Then nothing is begun: cut off before it is ready, it would leave a cache that no later start doubts.
+/// Then nothing is begun: cut off before it is ready, it would leave a cache that no later start
+/// doubts.
 pub(super) fn unremembered(origin: &DeviceFile, how: &'static str) -> impl FnOnce(io::Error) -> ServeError {
     let origin = origin.path().to_owned();
     move |source| ServeError::Unremembered { origin, how, source }

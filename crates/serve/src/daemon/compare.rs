@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! After a crash: whether the origins are as the last daemon left them.
 //!
-//! Two things are known of what an origin must hold. The state folder has a record of sampled places, superblocks
-//! above all, which is compared before anything is written. The cache has clean blocks, which are compared when the
-//! log is replayed, and before it begins anew: first those at sampled places, then as many as [`PATIENCE`] allows. A
-//! difference is treated as after a clean stop: dirty data is refused, else all clean data is dropped (tests: end to
-//! end `crashed_stale`).
+//! Two things are known of what an origin must hold. The state folder has a record of sampled
+//! places, superblocks above all, which is compared before anything is written. The cache has clean
+//! blocks, which are compared when the log is replayed, and before it begins anew: first those at
+//! sampled places, then as many as [`PATIENCE`] allows. A difference is treated as after a clean
+//! stop: dirty data is refused, else all clean data is dropped (tests: end to end `crashed_stale`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,17 +20,19 @@ use crate::config::Config;
 use crate::report::counted;
 use crate::stale::{self, How, Sampled, Watch};
 
-/// As long as that a start after a crash may read its origins: some hundred blocks of a disk, all of a small cache on an
-/// SSD.
+/// As long as that a start after a crash may read its origins: some hundred blocks of a disk, all
+/// of a small cache on an SSD.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// As many clean blocks are chosen to be compared: more take more than [`PATIENCE`] on any device.
 const CHOSEN_MAX: usize = 1 << 18;
 /// Neighbours are read at once, so many at most.
 const RUN_BLOCKS: usize = 256;
-/// The runs are read in so many sweeps over the device, so that the time that there is covers all of it.
+/// The runs are read in so many sweeps over the device, so that the time that there is covers all
+/// of it.
 const SWEEPS: usize = 16;
 
-/// What has become of the origin since its last daemon died, by the record of its samples; for people.
+/// What has become of the origin since its last daemon died, by the record of its samples; for
+/// people.
 pub(super) fn samples(config: &Config, origin: &DeviceFile, superblock: &Superblock, at: usize) -> Option<String> {
     let (state, shown) = (config.state.as_deref(), origin.path().display());
     let id = superblock.origins[at].id;

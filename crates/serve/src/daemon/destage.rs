@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A daemon that serves nobody: replays the log, destages everything, stops cleanly.
 //!
-//! The same guards, locks and marks as for one that serves, since it is the same code. An origin that
-//! keeps refusing its writes ends it, with the rest still dirty: nobody waits here who would want them
-//! tried for ever (test: `an_origin_that_refuses_writes_ends_it`).
+//! The same guards, locks and marks as for one that serves, since it is the same code. An origin
+//! that keeps refusing its writes ends it, with the rest still dirty: nobody waits here who would
+//! want them tried for ever (test: `an_origin_that_refuses_writes_ends_it`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ use crate::report::{LostRange, lost_ranges};
 #[cfg(test)]
 mod tests;
 
-/// Writes are refused for so long before it is given up: three tries, with the engine's pauses of 1 and
-/// 2 s between them.
+/// Writes are refused for so long before it is given up: three tries, with the engine's pauses of 1
+/// and 2 s between them.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(3);
 
 /// How a destage ended.
@@ -39,9 +39,9 @@ pub struct DestageReport {
     pub blocks_left: u64,
     /// Dirty blocks that can't be read from the cache device, or are corrupt there.
     pub lost_blocks: u64,
-    /// The same by place.
+    /// The lost blocks by place.
     pub lost: Vec<LostRange>,
-    /// It was interrupted.
+    /// Whether the destage was interrupted.
     pub interrupted: bool,
     /// The cache device failed; the cache is marked, and not to be used again.
     pub cache_failed: bool,
@@ -96,8 +96,8 @@ pub fn destage(
 }
 
 impl Daemon<'_> {
-    /// Drains, then stops the engine; whether it stopped cleanly, and what the origin refused last if
-    /// that ended it.
+    /// Drains, then stops the engine; whether it stopped cleanly, and what the origin refused last
+    /// if that ended it.
     fn drain(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<(bool, Option<DeviceError>), ServeError> {
         let all = self.pump.engine().status().blocks_dirty;
         let mut left = all;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A daemon's end: leaves the stale guard's data, or a mark if the cache device failed.
 //!
-//! A cache that failed is marked however the daemon was stopped, because its log may hold blocks that
-//! are older than the origin (tests: `daemon::tests`, and end to end `cache_failure`).
+//! A cache that failed is marked however the daemon was stopped, because its log may hold blocks
+//! that are older than the origin (tests: `daemon::tests`, and end to end `cache_failure`).
 //!
-//! Nothing is opened here: by its path another device could be found, which would be written to, or be taken for
-//! the origin by the next start (tests: `what_took_the_place_of_..`).
+//! Nothing is opened here: by its path another device could be found, which would be written to, or
+//! be taken for the origin by the next start (tests: `what_took_the_place_of_..`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,8 @@ use super::{Daemon, Ended, ServeError};
 use crate::config::Config;
 use crate::{failure, stale};
 
-/// What an end at once waits for I/O that is in flight: most devices answer in that time, and free their locks with it.
+/// What an end at once waits for I/O that is in flight: most devices answer in that time, and free
+/// their locks with it.
 const LAST_IO: Duration = Duration::from_secs(1);
 
 impl Daemon<'_> {
@@ -38,10 +39,12 @@ impl Daemon<'_> {
         let doubtful: Vec<_> = doubtful.into_iter().map(|(origin, _)| origin.path().display().to_string()).collect();
         let certain = || if doubtful.is_empty() { Ok(()) } else { Err(ServeError::Doubtful(doubtful.join(", "))) };
         if !clean {
-            // First, as devices may hang: then this process ends before they are closed, and a folder would be left behind.
+            // First, as devices may hang: then this process ends before they are closed, and a
+            // folder would be left behind.
             self.pump.drop_frontends();
         }
-        // What a device that hangs has in flight is not waited for, nor anything else at an end at once.
+        // What a device that hangs has in flight is not waited for, nor anything else at an end at
+        // once.
         let hangs = |id| self.pump.hang(id).is_some();
         let silent: Vec<_> = used.iter().filter(|(number, _)| hangs(member_id(*number))).cloned().collect();
         let silent_origin = self.origins.iter().zip(&status.origins).find(|(_, it)| hangs(DeviceId::Origin(it.id)));
@@ -81,8 +84,9 @@ impl Daemon<'_> {
             let what = || failed(format!("{}: reading samples", origin.path().display()));
             let (origin, mut sampled) = (Arc::clone(origin), record.clone());
             *record = answered(config, move |_| {
-                // The superblock is durable at once. A time of change that it has and the file's inode has not yet would be
-                // another one after a power cut, and the origin taken for changed.
+                // The superblock is durable at once. A time of change that it has and the file's
+                // inode has not yet would be another one after a power cut, and the origin taken
+                // for changed.
                 origin.sync_all()?;
                 stale::record(&origin, &mut sampled).map(|()| sampled)
             })?
@@ -93,9 +97,10 @@ impl Daemon<'_> {
         certain().map(|()| Ended::Clean { blocks_dirty, left })
     }
 
-    /// Says again that the last stop was a clean one, after a start that was cut off before anything was served: only
-    /// then does the next start compare the origin, which may be changed until it comes. The records are still those of
-    /// that stop, so that a change that this start saw is seen again.
+    /// Says again that the last stop was a clean one, after a start that was cut off before
+    /// anything was served: only then does the next start compare the origin, which may be changed
+    /// until it comes. The records are still those of that stop, so that a change that this start
+    /// saw is seen again.
     pub(super) fn undo(self) {
         let (engine, used) = (self.pump.engine(), self.members());
         let (mut superblock, failed) = (engine.superblock().clone(), engine.status().cache_failed);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Devices that hang, as the operator is told of them: one warning when it begins, one line when it is over.
+//! Devices that hang, as the operator is told of them: one warning when it begins, one line when it
+//! is over.
 
 use std::time::Duration;
 

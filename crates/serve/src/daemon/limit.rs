@@ -18,7 +18,7 @@ use crate::config::{DirtyLimit, Policy, Size};
 pub struct LimitError {
     /// What was asked for.
     pub asked: DirtyLimit,
-    /// The same in blocks.
+    /// The limit in blocks.
     pub blocks: u64,
     /// The least: one request of 1 MiB must fit.
     pub least: u64,
@@ -37,7 +37,8 @@ pub fn blocks(asked: DirtyLimit, superblock: &Superblock) -> Result<u64, LimitEr
     if (least..=most).contains(&blocks) { Ok(blocks) } else { Err(LimitError { asked, blocks, least, most }) }
 }
 
-/// The same at the start. The default is too low for the smallest caches: that is raised, aloud.
+/// The limit in blocks at the start. The default is too low for the smallest caches: that is
+/// raised, aloud.
 pub(super) fn blocks_at_start(asked: DirtyLimit, superblock: &Superblock) -> Result<u64, LimitError> {
     match blocks(asked, superblock) {
         Err(LimitError { blocks, least, .. }) if asked == Policy::default().dirty_limit && blocks < least => {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cache devices of a start: one, or the two members of a mirrored cache.
 //!
-//! Which superblock counts is the engine's to say (`format::choose`). What is served here is never older
-//! than what any member held, but by the operator's word, `--without-mirror` (tests: end to end `mirror`).
+//! Which superblock counts is the engine's to say (`format::choose`). What is served here is never
+//! older than what any member held, but by the operator's word, `--without-mirror` (tests: end to
+//! end `mirror`).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -101,7 +102,7 @@ fn one(config: &Config) -> Result<(Members, Superblock), ServeError> {
     Ok((Vec::from([(chosen.pairing.member, Arc::new(file))]), chosen))
 }
 
-/// One of two can't be had: it isn't needed if it was left out before.
+/// Opens with one of two members: the other isn't needed if it was left out before.
 fn alone(found: (DeviceFile, Superblock), error: ServeError) -> Result<(Members, Superblock), ServeError> {
     let (file, stored) = found;
     let other = file.path().to_owned();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A new mirror for a running cache: `flashfront mirror add`.
 //!
-//! Opening a device, looking at what it holds and wiping that can take seconds, so a thread does it and clients
-//! notice nothing. The engine hears of the device when nothing on it looks like a cache any more, and nothing is in
-//! flight to the one that it replaces.
+//! Opening a device, looking at what it holds and wiping that can take seconds, so a thread does it
+//! and clients notice nothing. The engine hears of the device when nothing on it looks like a cache
+//! any more, and nothing is in flight to the one that it replaces.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -170,7 +170,7 @@ pub(super) fn options(config: &Config, opened: &Opened) -> Result<Options, Serve
 /// The front-ends, each listening.
 #[derive(Default)]
 pub(super) struct Listening {
-    /// One of each front-end, for whoever waits for the daemon to be ready.
+    /// An address of each front-end, for whoever waits for the daemon to be ready.
     pub(super) uris: Vec<String>,
     /// All of each volume, in their order.
     pub(super) uris_of_volumes: Vec<Vec<String>>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `flashfront set`: changes a running daemon, and says so in the log with the old value and the new one.
+//! `flashfront set`: changes a running daemon, and says so in the log with the old value and the
+//! new one.
 
 use flashfront_engine::{BLOCK_BYTES, Control, Input, Mode};
 

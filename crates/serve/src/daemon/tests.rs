@@ -25,8 +25,8 @@ fn superblock(bench: &Bench) -> Superblock {
     superblock::read(&cache).unwrap().superblock
 }
 
-/// A served volume with ten dirty blocks that stay dirty as long as `origin` is on, whose cache device
-/// has failed since.
+/// A served volume with ten dirty blocks that stay dirty as long as `origin` is on, whose cache
+/// device has failed since.
 fn failed_while_dirty(bench: &Bench, origin: &Arc<AtomicBool>) -> Served {
     let cache = Arc::new(AtomicBool::new(false));
     let (wrap_cache, wrap_origin) = (Some(freezing(&cache)), Some(freezing(origin)));
@@ -125,8 +125,8 @@ fn a_failure_that_cannot_be_read_is_not_taken_for_none() {
     bench.serve().stop();
 }
 
-/// The device took no mark, so only the state folder knows of the failure, and that all had been destaged after it. What the log
-/// calls dirty is older than the origin.
+/// The device took no mark, so only the state folder knows of the failure, and that all had been
+/// destaged after it. What the log calls dirty is older than the origin.
 #[test]
 fn a_failure_that_only_the_state_folder_knows_counts_offline_too() {
     let failed = || {
@@ -157,7 +157,8 @@ fn a_failure_that_only_the_state_folder_knows_counts_offline_too() {
     served.stop();
 }
 
-/// It took the mark when it failed, and not the one of the stop, by when all had been destaged.
+/// The cache took the mark when it failed, and not the one of the stop, by when all had been
+/// destaged.
 #[test]
 fn the_record_of_the_stop_counts_and_not_the_mark_before_it() {
     let bench = Bench::formatted();
@@ -251,7 +252,8 @@ fn a_stop_at_once_marks_a_failed_cache_too() {
     assert!(superblock(&bench).failed);
 }
 
-/// A flush of the origin fails, the one of the start, and the next ones succeed: whoever flushes is told, else whoever stops the daemon.
+/// A flush of the origin fails, the one of the start, and the next ones succeed: whoever flushes is
+/// told, else whoever stops the daemon.
 #[test]
 fn a_flush_that_failed_is_told_by_the_next_flush_or_the_stop() {
     for flushes in [false, true] {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A start without the cache device: the origins alone, by the same engine, in passthrough mode.
 //!
-//! The engine gets an empty cache in RAM, which stays empty: the mode can't be changed, so nothing is ever dirty.
-//! That the origins change without their caches is remembered before the first request (`changes`).
+//! The engine gets an empty cache in RAM, which stays empty: the mode can't be changed, so nothing
+//! is ever dirty. That the origins change without their caches is remembered before the first
+//! request (`changes`).
 
 use std::sync::Arc;
 

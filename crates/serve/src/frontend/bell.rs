@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Wakes a thread from another one: an eventfd in the sleeper's poller, rung once until it is heard.
+//! Wakes a thread from another one: an eventfd in the sleeper's poller, rung once until it is
+//! heard.
 //!
-//! mio's own waker is one per poller, and belongs to the daemon. While the sleeper has not come to look, a
-//! second ring says nothing new and costs no system call.
+//! mio's own waker is one per poller, and belongs to the daemon. While the sleeper has not come to
+//! look, a second ring says nothing new and costs no system call.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,8 +26,8 @@ impl Bell {
         Ok(Self { fd, rung: AtomicBool::new(false) })
     }
 
-    /// The poller is edge-triggered, and each ring is an edge: the count is never read, and overflows in
-    /// some centuries.
+    /// The poller is edge-triggered, and each ring is an edge: the count is never read, and
+    /// overflows in some centuries.
     pub(crate) fn register(&self, registry: &Registry, token: Token) -> io::Result<()> {
         registry.register(&mut SourceFd(&self.fd.as_raw_fd()), token, Interest::READABLE)
     }

@@ -9,7 +9,8 @@ use flashfront_engine::{Buf, Memory, OriginId, Request, Time};
 use super::waiting::Waiting;
 use super::{Core, Export};
 
-/// The parts of a pump or a carrier that its front-ends use; `submit` takes their requests, and whether each may wait for an origin.
+/// The parts of a pump or a carrier that its front-ends use; `submit` takes their requests, and
+/// whether each may wait for an origin.
 pub(crate) struct Desk<'a, S> {
     pub(crate) arena: &'a mut Arena,
     pub(crate) exports: &'a [Export],
@@ -45,7 +46,8 @@ impl Clock {
     }
 }
 
-/// Whether front-ends find no buffers. Those who wait try again at the end of every turn, so that it is known anew after each.
+/// Whether front-ends find no buffers. Those who wait try again at the end of every turn, so that
+/// it is known anew after each.
 #[derive(Debug, Default)]
 pub(crate) struct Shortage {
     /// Somebody was refused since the end of the last turn began.

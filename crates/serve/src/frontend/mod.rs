@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Front-ends: how clients reach the cache. And what a front-end may ask of the pump.
 //!
-//! A front-end runs in the pump's thread or in a [carrier](crate::carrier)'s, which it can't tell apart; some protocols have threads
-//! of their own besides (`inlet`). A front-end owns its sockets and its protocol; it turns
-//! what clients say into [`Request`]s and replies into bytes, and decides nothing about caching.
-//! The pump calls [`Frontend`], the front-end calls back through [`Core`]. After any number of
-//! `ready`, `reply`, `replied` and `room` the pump calls `turn_end` once, before it waits again.
+//! A front-end runs in the pump's thread or in a [carrier](crate::carrier)'s, which it can't tell
+//! apart; some protocols have threads of their own besides (`inlet`). A front-end owns its sockets
+//! and its protocol; it turns what clients say into [`Request`]s and replies into bytes, and
+//! decides nothing about caching. The pump calls [`Frontend`], the front-end calls back through
+//! [`Core`]. After any number of `ready`, `reply`, `replied` and `room` the pump calls `turn_end`
+//! once, before it waits again.
 
 use std::io;
 use std::time::Instant;
@@ -54,9 +55,9 @@ pub trait Core {
     /// The payload bytes of the buffers given out by [`Core::alloc`].
     fn memory(&mut self) -> &mut dyn Memory;
 
-    /// A buffer of at least `bytes` (a multiple of 4096, at most 1 MiB) for a request to this origin: one that may wait for
-    /// it, else one for a request that ends by itself. `None` when the budget of the front-ends is used up: then
-    /// [`Frontend::room`] is called later.
+    /// A buffer of at least `bytes` (a multiple of 4096, at most 1 MiB) for a request to this
+    /// origin: one that may wait for it, else one for a request that ends by itself. `None` when
+    /// the budget of the front-ends is used up: then [`Frontend::room`] is called later.
     fn alloc(&mut self, bytes: u32, origin: OriginId) -> Option<Buf>;
 
     /// A buffer of one share only; of any, where there are no shares.
@@ -64,12 +65,14 @@ pub trait Core {
         self.alloc(bytes, origin)
     }
 
-    /// Whether a request with this buffer may wait for an origin. Of one that may not the answer can be [`Frontend::refused`].
+    /// Whether a request with this buffer may wait for an origin. Of one that may not the answer
+    /// can be [`Frontend::refused`].
     fn may_wait(&self, _buf: Buf) -> bool {
         true
     }
 
-    /// Bytes of the buffers for requests that end by themselves. One that needs more of them can't be such a request.
+    /// Bytes of the buffers for requests that end by themselves. One that needs more of them can't
+    /// be such a request.
     fn passing_bytes(&self) -> u64 {
         u64::MAX
     }
@@ -77,18 +80,21 @@ pub trait Core {
     /// Gives a buffer of [`Core::alloc`] back; whoever waits for one is called.
     fn free(&mut self, buf: Buf);
 
-    /// Gives one back that was of no use, as others with it were not to be had. Nobody is called: there is no more room than before, and
-    /// who waits for all of them would call himself for ever.
+    /// Gives one back that was of no use, as others with it were not to be had. Nobody is called:
+    /// there is no more room than before, and who waits for all of them would call himself for
+    /// ever.
     fn put_back(&mut self, buf: Buf) {
         self.free(buf);
     }
 
-    /// Whether somebody waits for buffers, of whatever front-end: then who holds some without need is in the way.
+    /// Whether somebody waits for buffers, of whatever front-end: then who holds some without need
+    /// is in the way.
     fn is_short(&self) -> bool {
         false
     }
 
-    /// The time of the turn, of the clock that [`Request::since`] is of: when the turn's events were found.
+    /// The time of the turn, of the clock that [`Request::since`] is of: when the turn's events
+    /// were found.
     fn now(&self) -> Time {
         Time(0)
     }
@@ -103,7 +109,8 @@ pub trait Core {
     /// half to tell its front-ends apart.
     fn submit(&mut self, request: Request);
 
-    /// Hands on a request of a front-end in another thread, whose arena the buffer is of, and whether it may wait for an origin.
+    /// Hands on a request of a front-end in another thread, whose arena the buffer is of, and
+    /// whether it may wait for an origin.
     fn submit_carried(&mut self, request: Request, _may_wait: bool) {
         self.submit(request);
     }
@@ -151,7 +158,8 @@ pub trait Frontend {
     /// When the poller refuses, or `tokens` has fewer than [`Frontend::tokens_max`].
     fn register(&mut self, registry: &Registry, tokens: TokenRange) -> io::Result<()>;
 
-    /// Whether clients can't be served yet, though everything was registered: then turns go on until they can.
+    /// Whether clients can't be served yet, though everything was registered: then turns go on
+    /// until they can.
     ///
     /// # Errors
     /// They never will.
@@ -165,21 +173,22 @@ pub trait Frontend {
     /// The engine has answered. Does not submit.
     fn reply(&mut self, id: RequestId, result: Result<(), RequestError>, core: &mut dyn Core);
 
-    /// A request that would wait for its origin was not handed to the engine, as its buffer is for requests that end by themselves. It holds
-    /// nothing from here on until it has a buffer of [`Share::Waiting`]. Does not submit.
+    /// A request that would wait for its origin was not handed to the engine, as its buffer is for
+    /// requests that end by themselves. It holds nothing from here on until it has a buffer of
+    /// [`Share::Waiting`]. Does not submit.
     fn refused(&mut self, id: RequestId, core: &mut dyn Core);
 
-    /// That was all that the engine has answered for now: a front-end that does better to see several answers together acts on them here. Does not
-    /// submit.
+    /// That was all that the engine has answered for now: a front-end that does better to see
+    /// several answers together acts on them here. Does not submit.
     fn replied(&mut self, _core: &mut dyn Core) {}
 
     /// Buffers were freed by somebody else: [`Core::alloc`] may succeed again.
     fn room(&mut self, core: &mut dyn Core);
 
-    /// The end of a turn of the loop: sends what is queued (one system call per connection), goes on
-    /// with clients that had to wait, which may submit, and watches timeouts.
-    /// `true`: there is more to do, or something was submitted, or what [`Frontend::starting`] says has changed; don't wait for
-    /// events before the next `turn_end`.
+    /// The end of a turn of the loop: sends what is queued (one system call per connection), goes
+    /// on with clients that had to wait, which may submit, and watches timeouts. `true`: there is
+    /// more to do, or something was submitted, or what [`Frontend::starting`] says has changed;
+    /// don't wait for events before the next `turn_end`.
     fn turn_end(&mut self, now: Time, registry: &Registry, core: &mut dyn Core) -> bool;
 
     /// When `turn_end` wants to be called at the latest.

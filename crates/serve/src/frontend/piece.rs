@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How front-ends cut long requests, and what they call the pieces.
 //!
-//! A request is cut at multiples of 1 MiB from the start of its first block, so that each piece
-//! has a buffer of at most 1 MiB and no block is in two pieces. An id is the piece's connection, its
+//! A request is cut at multiples of 1 MiB from the start of its first block, so that each piece has
+//! a buffer of at most 1 MiB and no block is in two pieces. An id is the piece's connection, its
 //! request's place there, and its number; [`super::Core::submit`] leaves it 32 bits.
 
 use flashfront_engine::{BLOCK_BYTES, REQUEST_BYTES_MAX, RequestId};

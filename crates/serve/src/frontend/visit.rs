@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A client's stay, for the log of `flashfront -v serve`: who comes, to which volume, for how long, with how much.
+//! A client's stay, for the log of `flashfront -v serve`: who comes, to which volume, for how long,
+//! with how much.
 //!
 //! The end is told when a [`Visit`] is dropped, so that no way to part with a client can forget it.
 
@@ -7,7 +8,7 @@ use std::fmt;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// One client.
+/// A client.
 #[derive(Debug)]
 pub(in crate::frontend) struct Visit {
     /// The front-end and its address.

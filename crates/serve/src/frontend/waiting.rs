@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What each origin has of the buffers for requests that may wait, and for which of them such requests wait.
+//! What each origin has of the buffers for requests that may wait, and for which of them such
+//! requests wait.
 //!
-//! An origin that answers nothing leaves buffers for the others: its first always, and an eighth of all of them for all others together. One
-//! that is alone has all. (A larger part would be too much for the longest read, which takes five sixths of the smallest share.)
+//! An origin that answers nothing leaves buffers for the others: its first always, and an eighth of
+//! all of them for all others together. One that is alone has all. (A larger part would be too much
+//! for the longest read, which takes five sixths of the smallest share.)
 
 use std::collections::HashMap;
 
@@ -16,7 +18,8 @@ const ORIGINS_MAX: usize = 64;
 pub(super) struct Waiting {
     bytes: HashMap<OriginId, u64>,
     owners: HashMap<Buf, (OriginId, u32)>,
-    /// Origins, as bits, for which somebody was refused since the end of the last turn began, and before.
+    /// Origins, as bits, for which somebody was refused since the end of the last turn began, and
+    /// before.
     refused: u64,
     was: u64,
 }
@@ -40,7 +43,8 @@ impl Waiting {
         (self.refused | self.was) & bit(origin) != 0
     }
 
-    /// Whether an origin may have so many bytes more, where all together may have `most`, and there are so many others.
+    /// Whether an origin may have so many bytes more, where all together may have `most`, and there
+    /// are so many others.
     pub(super) fn is_left(&self, origin: OriginId, bytes: u32, most: u64, others: u64) -> bool {
         let own = self.bytes.get(&origin).copied().unwrap_or(0);
         let kept = most / 8 / others.max(1);

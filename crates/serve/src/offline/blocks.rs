@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which block is in which slot of a lane, compact enough for caches of terabytes.
 //!
-//! [`Slots`] is a table by slot, of 12 bytes each; [`Blocks`] finds its blocks by their keys too, with 6 to 17 bytes
-//! more for each that is there. (In trees, as this was, a block took 73 bytes, and those of all lanes were in RAM at once: 18 GiB for a
-//! full cache of 1 TiB.)
+//! [`Slots`] is a table by slot, of 12 bytes each; [`Blocks`] finds its blocks by their keys too,
+//! with 6 to 17 bytes more for each that is there. (In trees, as this was, a block took 73 bytes,
+//! and those of all lanes were in RAM at once: 18 GiB for a full cache of 1 TiB.)
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -37,7 +37,8 @@ pub(super) struct Live {
 pub(super) struct Slots {
     /// The packed key with its flags, low and high half, and the checksum; 0 where nothing is.
     slots: Vec<[u32; 3]>,
-    /// The mask of checksums that are not whole: those of the checkpoint's entries, all of one length.
+    /// The mask of checksums that are not whole: those of the checkpoint's entries, all of one
+    /// length.
     short_mask: u32,
 }
 
@@ -108,8 +109,9 @@ pub(super) struct Blocks {
     /// The slots of all blocks but the displaced ones.
     by_key: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// Blocks in whose slots others were found, though nothing says that they left the cache. A checkpoint may have both, as it is written while
-    /// the cache is used; then the log says that the segment was freed. In the end there is none unless something is damaged.
+    /// Blocks in whose slots others were found, though nothing says that they left the cache. A
+    /// checkpoint may have both, as it is written while the cache is used; then the log says that
+    /// the segment was freed. In the end there is none unless something is damaged.
     displaced: BTreeMap<Key, Live>,
 }
 
@@ -131,7 +133,8 @@ impl Blocks {
         found.map_or_else(|| self.displaced.get(&key).copied(), |slot| self.slots.get(*slot))
     }
 
-    /// This is where the block was, for all that is known; what is known to be in its slot stays there.
+    /// This is where the block was, for all that is known; what is known to be in its slot stays
+    /// there.
     pub(super) fn insert_displaced(&mut self, live: Live) {
         match self.slots.get(live.slot) {
             Some(_) => _ = self.displaced.insert(live.key, live),

@@ -2,8 +2,9 @@
 //! The headers of a segment, as they must be for the blocks that are kept in it.
 //!
 //! Reclaim and `check` go from header to header. Where one is damaged, or does not describe what is
-//! behind it, another is written in its place: what is kept by its entry, the rest as dead. Its number is
-//! between those of its neighbours, and its epoch 0 is no opening's, so that no replay takes it.
+//! behind it, another is written in its place: what is kept by its entry, the rest as dead. Its
+//! number is between those of its neighbours, and its epoch 0 is no opening's, so that no replay
+//! takes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +38,8 @@ impl Reader<'_> {
         let mut slot = first;
         while held.range(slot..end).next().is_some() {
             if held.get(slot).is_some() {
-                // The header before leads into the middle of data: it isn't the one that belongs there.
+                // The header before leads into the middle of data: it isn't the one that belongs
+                // there.
                 let Some(link) = links.pop() else { break };
                 unfit.insert(link.slot);
                 slot = link.slot;
@@ -60,8 +62,8 @@ impl Reader<'_> {
         Chain { rebuilt, last_seq }
     }
 
-    /// The slot where the commit behind a header at `slot` ends: at the next header, or behind the last
-    /// kept block, but never at a kept block.
+    /// The slot where the commit behind a header at `slot` ends: at the next header, or behind the
+    /// last kept block, but never at a kept block.
     fn rebuilt_end(&self, lane: u32, slot: u32, end: u32, held: &Slots, unfit: &BTreeSet<u32>) -> u32 {
         let most = end.min(slot + 1 + COMMIT_ENTRIES_MAX as u32);
         let free = |at: &u32| held.get(*at).is_none();

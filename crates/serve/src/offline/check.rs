@@ -2,8 +2,8 @@
 //! Is the cache what it should be? Reads every live structure and every cached block.
 //!
 //! Both superblocks, checkpoint heads and bodies, the log since, the header of each commit that
-//! holds a live block, and the data of each live block, in the order of the device. A flipped bit in
-//! any of them is found (test: `any_flipped_bit_is_found`). Nothing is written.
+//! holds a live block, and the data of each live block, in the order of the device. A flipped bit
+//! in any of them is found (test: `any_flipped_bit_is_found`). Nothing is written.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,7 +25,7 @@ use crate::superblock::{self, CopyError, SuperblockReadError};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DamageKind {
-    /// One copy of the superblock; the other is used, and mends it at the next start.
+    /// A copy of the superblock; the other is used, and mends it at the next start.
     Superblock,
     /// A checkpoint: the cache can't be opened, or not in its newest state.
     Checkpoint,
@@ -37,7 +37,7 @@ pub enum DamageKind {
     DirtyData,
 }
 
-/// One damaged place.
+/// A damaged place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Damage {
     /// What is damaged.
@@ -68,8 +68,8 @@ pub struct CheckReport {
     pub uuid: Option<String>,
     /// Whether the last daemon stopped cleanly.
     pub clean_stop: bool,
-    /// Whether the cache device failed in the last run; then `blocks_dirty` may count blocks that have
-    /// reached the origin.
+    /// Whether the cache device failed in the last run; then `blocks_dirty` may count blocks that
+    /// have reached the origin.
     pub cache_failed: bool,
     /// Blocks in the cache.
     pub blocks_cached: u64,
@@ -92,7 +92,7 @@ pub enum CheckError {
     /// The device can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// It is no cache that this program knows.
+    /// The device is no cache that this program knows.
     #[error(transparent)]
     Superblock(#[from] SuperblockReadError),
     /// The device can't be read.
@@ -106,8 +106,8 @@ pub enum CheckError {
 }
 
 impl CheckError {
-    /// The same as a report, if it speaks of what the device holds: for scripts, which want one form for
-    /// all that a check can find. `None` if the device could not be opened at all.
+    /// The error as a report, if it speaks of what the device holds: for scripts, which want one
+    /// form for all that a check can find. `None` if the device could not be opened at all.
     #[must_use]
     pub fn report(&self, cache: &Path) -> Option<CheckReport> {
         let damage = match self {
@@ -145,7 +145,7 @@ pub(super) struct Checked {
     pub(super) open: Vec<Vec<u32>>,
 }
 
-/// The same for a device that is open.
+/// Checks a device that is open.
 pub(super) fn check_open(device: &DeviceFile, progress: &mut dyn FnMut(u64, u64)) -> Result<Checked, CheckError> {
     let path = device.path();
     let mut report = CheckReport { cache: path.to_owned(), ..CheckReport::default() };
@@ -200,8 +200,8 @@ fn damage_at_0(expected: String, found: String) -> Damage {
     Damage { kind: DamageKind::Superblock, offset: 0, origin: None, lba: None, expected, found }
 }
 
-/// A copy that is whole but older than the other is what a crash between the two writes leaves. After
-/// a clean stop both are the same.
+/// A copy that is whole but older than the other is what a crash between the two writes leaves.
+/// After a clean stop both are the same.
 fn older_copy(reader: &mut Reader<'_>) {
     let [first, last] = Superblock::offsets(reader.superblock.cache_bytes);
     let [first_block, last_block] = [first, last].map(|at| reader.sound_block(DamageKind::Superblock, at));
@@ -212,7 +212,8 @@ fn older_copy(reader: &mut Reader<'_>) {
     }
 }
 
-/// Verifies headers and data of all live blocks of a lane, segment by segment, and says how many they were.
+/// Verifies headers and data of all live blocks of a lane, segment by segment, and says how many
+/// they were.
 fn verify_lane(reader: &mut Reader<'_>, walk: &LaneWalk, looked: &mut dyn FnMut()) -> u64 {
     for it in walk.live.displaced() {
         let offset = reader.superblock.slot_offset(walk.lane, it.slot);
@@ -234,7 +235,8 @@ fn verify_lane(reader: &mut Reader<'_>, walk: &LaneWalk, looked: &mut dyn FnMut(
     verified
 }
 
-/// What the headers of a segment say of its slots; headers that should be there and are not are damage.
+/// What the headers of a segment say of its slots; headers that should be there and are not are
+/// damage.
 fn headers(reader: &mut Reader<'_>, walk: &LaneWalk, segment: &Segment, last_live: u32) -> BTreeMap<u32, (Key, u32)> {
     let number = segment.first_slot / reader.superblock.segment_blocks;
     let last_seq = walk.last_seq.get(number as usize).copied().unwrap_or(0);
@@ -245,7 +247,8 @@ fn headers(reader: &mut Reader<'_>, walk: &LaneWalk, segment: &Segment, last_liv
         let header = segment.block(slot).ok().and_then(|block| reader.decode(walk.lane, slot, block));
         let Some(header) = header.filter(|header| header.seq <= last_seq) else {
             let offset = reader.superblock.slot_offset(walk.lane, slot);
-            // A device that was filled as a mirror has the blocks of older commits, and not their headers.
+            // A device that was filled as a mirror has the blocks of older commits, and not their
+            // headers.
             if reader.superblock.pairing.paired == 0 {
                 let expected = format!("the header of a commit up to {last_seq} of lane {}", walk.lane);
                 let found = segment.block(slot).err().unwrap_or("a damaged or foreign block").to_owned();

@@ -2,8 +2,8 @@
 //! Takes a cache off its origin, so that what it holds can never come back.
 //!
 //! Dirty data is a refusal: it is counted by reading checkpoint and log, and not believed from the
-//! superblock (but for a device that failed). Then both superblocks are wiped; the origin is opened to be sure which one it is, and is
-//! not written (invariant 10).
+//! superblock (but for a device that failed). Then both superblocks are wiped; the origin is opened
+//! to be sure which one it is, and is not written (invariant 10).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ pub enum DetachError {
     /// A device can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// It is no cache.
+    /// The device is no cache.
     #[error(transparent)]
     Superblock(#[from] SuperblockReadError),
     /// Half of a mirrored cache, or no pair.
@@ -129,8 +129,9 @@ pub enum DetachError {
     },
 }
 
-/// Detaches; `force` gives up dirty data. `state`: the folder that remembers failures of caches that could not be marked. `progress` hears
-/// of segments looked at, and of all segments, for each of two devices.
+/// Detaches; `force` gives up dirty data. `state`: the folder that remembers failures of caches
+/// that could not be marked. `progress` hears of segments looked at, and of all segments, for each
+/// of two devices.
 ///
 /// # Errors
 /// [`DetachError`].
@@ -200,11 +201,12 @@ pub fn detach(
     })
 }
 
-/// Dirty blocks, and damaged places that may hide more. The log of a device that failed ends
-/// at the failure and doesn't know what was destaged after it; there the last daemon's count is better.
+/// Dirty blocks, and damaged places that may hide more. The log of a device that failed ends at the
+/// failure and doesn't know what was destaged after it; there the last daemon's count is better.
 ///
-/// Counted as a start would find them that drops clean data, which goes on where only such data is torn; and on both
-/// members of a mirrored cache, as where the log has decayed on one the other has it.
+/// Counted as a start would find them that drops clean data, which goes on where only such data is
+/// torn; and on both members of a mirrored cache, as where the log has decayed on one the other has
+/// it.
 pub(crate) fn dirty<'a>(
     members: impl IntoIterator<Item = &'a DeviceFile>,
     superblock: &Superblock,

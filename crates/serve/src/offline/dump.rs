@@ -64,7 +64,7 @@ pub struct DumpReport {
     pub damage: Vec<Damage>,
 }
 
-/// One origin.
+/// An origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OriginDump {
     /// Its id.
@@ -85,7 +85,7 @@ pub struct OriginDump {
     pub blocks_dirty: u64,
 }
 
-/// One lane.
+/// A lane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LaneDump {
     /// Its number.
@@ -130,7 +130,8 @@ pub struct CommitDump {
     pub blocks: u32,
 }
 
-/// Reads a stopped cache. `progress` hears of segments whose headers were looked at, and of all segments.
+/// Reads a stopped cache. `progress` hears of segments whose headers were looked at, and of all
+/// segments.
 ///
 /// # Errors
 /// [`CheckError`] if it is no cache, or in use.

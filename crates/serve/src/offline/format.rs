@@ -2,8 +2,8 @@
 //! Makes a cache: divides the cache device and remembers which origin it belongs to.
 //!
 //! The origin is only read. Nothing is written before everything that can be refused has been
-//! checked: anything recognisable on the cache device is a refusal that names it, and `force` is the
-//! operator's word that it may go. The superblocks are written last, so that a power cut on the
+//! checked: anything recognisable on the cache device is a refusal that names it, and `force` is
+//! the operator's word that it may go. The superblocks are written last, so that a power cut on the
 //! way leaves no cache that looks whole.
 
 use std::io;
@@ -372,7 +372,8 @@ fn index_bytes(superblock: &Superblock) -> Result<u64, flashfront_engine::OpenEr
     Ok(engine.status().index_bytes)
 }
 
-/// Wipes the signatures of what was there, so that a power cut from here on leaves nothing that looks whole.
+/// Wipes the signatures of what was there, so that a power cut from here on leaves nothing that
+/// looks whole.
 pub(crate) fn wipe(cache: &DeviceFile) -> io::Result<()> {
     let zeroes = vec![0; WIPE_BYTES as usize];
     cache.write_at(0, &zeroes)?;
@@ -380,8 +381,9 @@ pub(crate) fn wipe(cache: &DeviceFile) -> io::Result<()> {
     cache.sync()
 }
 
-/// Discards all between the superblocks, if it is a block device that can: an SSD writes faster and wears
-/// less when it knows what is free. How many bytes, and what went wrong, which is no reason to stop.
+/// Discards all between the superblocks, if it is a block device that can: an SSD writes faster and
+/// wears less when it knows what is free. How many bytes, and what went wrong, which is no reason
+/// to stop.
 ///
 /// A file stays as it is, since a cache that was made whole (`fallocate`) must not become sparse.
 fn discard_log(cache: &DeviceFile, superblock: &Superblock) -> (u64, Option<String>) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Damages caches for tests: every kind of structure, flipped, zeroed or swapped.
 //!
-//! The one place where tests plan damage. It knows what a crash may do as well: a harm to a commit that
-//! nothing calls durable is no damage but a torn tail.
+//! The one place where tests plan damage. It knows what a crash may do as well: a harm to a commit
+//! that nothing calls durable is no damage but a torn tail.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -46,11 +46,11 @@ pub(super) enum Target {
     LostWrites,
 }
 
-/// One damage.
+/// A damage.
 #[derive(Clone, Debug)]
 pub(super) struct Harm {
     pub(super) target: Target,
-    /// It looks as what a power cut leaves.
+    /// Whether the damage looks as what a power cut leaves.
     pub(super) tail: bool,
     /// Of the commit whose `LogHeader` is hit.
     pub(super) commit: Commit,
@@ -60,7 +60,7 @@ pub(super) struct Harm {
 /// What a commit brought.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Commit {
-    /// It is of the stream `Writes`.
+    /// Whether the commit is of the stream `Writes`.
     pub(super) writes: bool,
     /// None, if the engine had only something to say: a segment freed, say.
     pub(super) blocks: u32,
@@ -190,8 +190,8 @@ fn known_durable(reader: &Reader<'_>, walk: &LaneWalk) -> u64 {
     durable.unwrap_or(0).max(proven(reader, walk))
 }
 
-/// Whether losing this header or block looks as if the log had ended before it: nothing *behind* it says
-/// that it was durable.
+/// Whether losing this header or block looks as if the log had ended before it: nothing *behind* it
+/// says that it was durable.
 fn is_tail(reader: &Reader<'_>, walk: &LaneWalk, seq: u64) -> bool {
     let behind =
         walk.commits.iter().filter(|(it, ..)| *it > seq).filter_map(|(_, slot, _)| reader.header(walk.lane, *slot));
@@ -204,7 +204,8 @@ fn is_in_tail(reader: &Reader<'_>, walk: &LaneWalk, slot: u32) -> bool {
     walk.commits.iter().any(|(seq, first, blocks)| *seq > durable && (*first..=first + blocks).contains(&slot))
 }
 
-/// Whether losing this segment looks as if the log had ended before it: whatever says that its commits were durable is in it.
+/// Whether losing this segment looks as if the log had ended before it: whatever says that its
+/// commits were durable is in it.
 fn takes_its_proof_along(reader: &Reader<'_>, walk: &LaneWalk, segment: u32) -> bool {
     let inside = |slot: &u32| slot / reader.superblock.segment_blocks == segment;
     let Some(first) = walk.commits.iter().filter(|(_, slot, _)| inside(slot)).map(|(seq, ..)| *seq).min() else {

@@ -16,7 +16,8 @@ pub const SEGMENT_BYTES_DEFAULT: u64 = 1 << 20;
 /// Least segments of a lane: six are open (two for each of three streams), eight to sixteen are
 /// kept free by reclaim, and some should hold data.
 const SEGMENTS_PER_LANE_MIN: u64 = 24;
-/// Most lanes: each keeps 15 MiB of buffers in RAM, and one thread drives them all unless the operator gives them more.
+/// Most lanes: each keeps 15 MiB of buffers in RAM, and one thread drives them all unless the
+/// operator gives them more.
 pub const LANES_MAX: u32 = 16;
 /// A stripe: runs of 16 MiB stay in one lane, long enough for any merged write.
 pub(super) const STRIPE_BLOCKS: u32 = 4096;
@@ -74,7 +75,8 @@ impl Layout {
         let segment = segment_bytes / BLOCK_BYTES;
         // One superblock at each end; the first lane starts at the second segment.
         let room = (cache_bytes / BLOCK_BYTES).saturating_sub(segment + 1) / u64::from(lanes);
-        // A checkpoint entry takes 1/255 of a block per slot, in two areas: start a little too high.
+        // A checkpoint entry takes 1/255 of a block per slot, in two areas: start a little too
+        // high.
         let mut segments = (room / segment).min(SLOTS_PER_LANE_MAX / segment);
         while segments >= SEGMENTS_PER_LANE_MIN && 2 * area(segments, segment) + segments * segment > room {
             segments -= 1;
@@ -114,8 +116,9 @@ fn default_segment(cache_bytes: u64) -> u64 {
     segment
 }
 
-/// One lane below 64 GiB, then four. Each lane has its own open segments and its own part in every
-/// FLUSH, and gains only by threads (`--lane-threads`); but the number is fixed at format.
+/// A cache has one lane below 64 GiB, then four. Each lane has its own open segments and its own
+/// part in every FLUSH, and gains only by threads (`--lane-threads`); but the number is fixed at
+/// format.
 fn default_lanes(cache_bytes: u64) -> u32 {
     if cache_bytes < 64 << 30 { 1 } else { 4 }
 }

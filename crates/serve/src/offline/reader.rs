@@ -143,7 +143,8 @@ impl Segment {
     }
 }
 
-/// Whether this device has no data of clean blocks, as a mirror, or what it has is dropped: nothing is damaged then.
+/// Whether this device has no data of clean blocks, as a mirror, or what it has is dropped: nothing
+/// is damaged then.
 pub(super) fn lacks_clean_data(superblock: &Superblock) -> bool {
     superblock.pairing.member != superblock.pairing.lead || superblock.pairing.clean_lost
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes of a damaged cache a sound one that holds what can be trusted, and says what is lost.
 //!
-//! Two steps, with the operator's decision between them: [`Repair::plan`] reads and verifies, and changes
-//! nothing; [`Repair::write`] does what the plan says. A sound cache is left alone.
+//! Two steps, with the operator's decision between them: [`Repair::plan`] reads and verifies, and
+//! changes nothing; [`Repair::write`] does what the plan says. A sound cache is left alone.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -43,7 +43,8 @@ pub enum Older {
     Drop,
 }
 
-/// Commits that are gone, or that nothing speaks for any more: their headers are lost, and the checkpoint's entries of their blocks.
+/// Commits that are gone, or that nothing speaks for any more: their headers are lost, and the
+/// checkpoint's entries of their blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct UnknownLoss {
     /// The lane.
@@ -66,7 +67,7 @@ pub struct RepairReport {
     pub uuid: String,
     /// Something is to be repaired.
     pub needed: bool,
-    /// It has been.
+    /// Whether the cache has been repaired.
     pub repaired: bool,
     /// What is damaged, as `check` finds it.
     pub damage: Vec<Damage>,
@@ -91,11 +92,12 @@ pub struct RepairReport {
     pub older_decision: Option<Older>,
     /// Commits that are gone, with blocks that nobody can name.
     pub unknown: Vec<UnknownLoss>,
-    /// Origins that were changed without this cache, as far as it was looked up: all that is dirty is older.
+    /// Origins that were changed without this cache, as far as it was looked up: all that is dirty
+    /// is older.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub origins_changed: Vec<Change>,
-    /// Entries of a checkpoint that are gone. The blocks of those that were dirty are among the older ones, or counted as unknown where their
-    /// commit's header is gone too.
+    /// Entries of a checkpoint that are gone. The blocks of those that were dirty are among the
+    /// older ones, or counted as unknown where their commit's header is gone too.
     pub unknown_entries: u64,
 }
 
@@ -191,7 +193,9 @@ pub struct Repair {
 
 impl Repair {
     /// Reads and verifies a stopped cache, and says what a repair would do. `writable`: it may be
-    /// written later. `state` is the folder that remembers failures of caches that could not be marked. `progress` hears of steps done and all steps, twice: of the check, and of the salvage.
+    /// written later. `state` is the folder that remembers failures of caches that could not be
+    /// marked. `progress` hears of steps done and all steps, twice: of the check, and of the
+    /// salvage.
     ///
     /// # Errors
     /// [`RepairError`]; nothing is changed.
@@ -231,8 +235,9 @@ impl Repair {
         Ok(it)
     }
 
-    /// Looks up whether an origin of this cache was changed without it; [`RepairReport::origins_changed`] tells.
-    /// Nothing that is repaired depends on it: the next start asks again.
+    /// Looks up whether an origin of this cache was changed without it;
+    /// [`RepairReport::origins_changed`] tells. Nothing that is repaired depends on it: the next
+    /// start asks again.
     ///
     /// # Errors
     /// When what is remembered can't be read.
@@ -293,8 +298,8 @@ impl Repair {
     }
 }
 
-/// The blocks of a lane that are worth keeping and whose data is what it should be; dirty ones that are
-/// not go to `lost`.
+/// The blocks of a lane that are worth keeping and whose data is what it should be; dirty ones that
+/// are not go to `lost`.
 fn verified(reader: &Reader<'_>, salvage: &Salvage, lost: &mut Vec<Key>, looked: &mut dyn FnMut()) -> Slots {
     let walk = &salvage.walk;
     let slots = reader.superblock.segment_blocks;
@@ -316,7 +321,8 @@ fn verified(reader: &Reader<'_>, salvage: &Salvage, lost: &mut Vec<Key>, looked:
             let block = bytes.as_ref().and_then(|bytes| bytes.block(live.slot).ok());
             let found = block.map(|block| checksum_of(block, live.key, reader.superblock));
             match found.filter(|found| found & live.checksum_mask == live.checksum) {
-                // The first slot of a segment is a header's. Of two whose data is alike what is known to be there comes first.
+                // The first slot of a segment is a header's. Of two whose data is alike what is
+                // known to be there comes first.
                 Some(checksum) if live.slot != first && held.get(live.slot).is_none() => {
                     held.put(Live { checksum, checksum_mask: u32::MAX, ..live });
                 }
@@ -329,7 +335,8 @@ fn verified(reader: &Reader<'_>, salvage: &Salvage, lost: &mut Vec<Key>, looked:
     held
 }
 
-/// Drops clean blocks, a segment's at a time and the fewest first, until there is room to open the lane.
+/// Drops clean blocks, a segment's at a time and the fewest first, until there is room to open the
+/// lane.
 fn make_room(held: &mut Slots, superblock: &Superblock) {
     let slots = superblock.segment_blocks;
     let mut used = 0;

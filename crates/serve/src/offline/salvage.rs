@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can still be known of a damaged lane: every header that is left, and what follows from them.
+//! What can still be known of a damaged lane: every header that is left, and what follows from
+//! them.
 //!
 //! A checkpoint with all commits after it says exactly what is in the cache, as in replay. Where a
-//! commit of the stream `Writes` is missing, nobody knows which blocks it wrote: whatever is dirty and
-//! older is from then on `older`: it may have been superseded, or be newer on the origin. The same
-//! goes for blocks that only their commit's header speaks for, because the checkpoint is damaged.
-//! Never is a block taken for current that something lost may have replaced
-//! (test: `repair_of_any_damage_serves_only_what_is_right`).
+//! commit of the stream `Writes` is missing, nobody knows which blocks it wrote: whatever is dirty
+//! and older is from then on `older`: it may have been superseded, or be newer on the origin. The
+//! same goes for blocks that only their commit's header speaks for, because the checkpoint is
+//! damaged. Never is a block taken for current that something lost may have replaced (test:
+//! `repair_of_any_damage_serves_only_what_is_right`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,8 +57,9 @@ impl Salvage {
 }
 
 impl Reader<'_> {
-    /// Salvages a lane, in whose segments `open` the log was to go on. What it comes upon is reported as damage once more; `check` has told already.
-    /// `looked` hears of each segment whose headers were looked at.
+    /// Salvages a lane, in whose segments `open` the log was to go on. What it comes upon is
+    /// reported as damage once more; `check` has told already. `looked` hears of each segment whose
+    /// headers were looked at.
     pub(super) fn salvage(&mut self, lane: u32, open: &[u32], looked: &mut dyn FnMut()) -> Salvage {
         let headers = self.headers(lane, open, looked);
         let areas = [0, 1].map(|area| self.area(lane, area));
@@ -190,8 +192,8 @@ impl Reader<'_> {
         it
     }
 
-    /// Replays the commits of an opening after which there was another one, whose first commit is `start`, if that is known, and not
-    /// after `later`.
+    /// Replays the commits of an opening after which there was another one, whose first commit is
+    /// `start`, if that is known, and not after `later`.
     fn replay_ended(
         &mut self,
         it: &mut Salvage,
@@ -211,7 +213,8 @@ impl Reader<'_> {
             self.gap(it, replay, end, None);
         }
         if replay.next < later && start.is_none() {
-            // The next opening may have found those torn, or whole; or have written others of these numbers, which are gone.
+            // The next opening may have found those torn, or whole; or have written others of these
+            // numbers, which are gone.
             for (&seq, &slot) in commits.range(replay.next..later) {
                 let whole =
                     self.header(it.walk.lane, slot).filter(|it_is| self.data_is_whole(it_is, it.walk.lane, slot));
@@ -223,7 +226,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Replays the commits of the last opening of which there are any; those from `ended` on another one may have found or not.
+    /// Replays the commits of the last opening of which there are any; those from `ended` on
+    /// another one may have found or not.
     fn replay_last(
         &mut self,
         it: &mut Salvage,
@@ -292,7 +296,8 @@ impl Reader<'_> {
         (replay.next, replay.heads) = (to, None);
     }
 
-    /// If the last commits of the stream `Writes` are gone, then perhaps more are that were behind them in their segment: nothing could tell.
+    /// If the last commits of the stream `Writes` are gone, then perhaps more are that were behind
+    /// them in their segment: nothing could tell.
     fn end_of_log(&self, it: &mut Salvage, replay: &Replay) {
         let slots = self.superblock.segment_blocks;
         let behind = replay.heads.map_or(slots, |heads| slots - heads[WRITES] % slots);

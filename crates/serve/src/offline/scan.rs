@@ -48,7 +48,8 @@ impl Area {
     }
 }
 
-/// What is known of the log from another checkpoint than the one that is loaded, and from its own ages.
+/// What is known of the log from another checkpoint than the one that is loaded, and from its own
+/// ages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Beyond {
     /// All commits before this one were durable.
@@ -84,7 +85,8 @@ impl Beyond {
     }
 }
 
-/// Whether a checkpoint with this head has no other one beside it: format and repair leave such ones.
+/// Whether a checkpoint with this head has no other one beside it: format and repair leave such
+/// ones.
 pub(super) fn is_alone(head: &CheckpointHeader) -> bool {
     head.seq == 0 || head.heads == [NO_SLOT; STREAMS]
 }
@@ -113,7 +115,8 @@ impl Reader<'_> {
         sound.then_some((generation, ages))
     }
 
-    /// Finds all headers of a lane, in whose segments `open` the log was to go on. `looked` hears of each segment.
+    /// Finds all headers of a lane, in whose segments `open` the log was to go on. `looked` hears
+    /// of each segment.
     pub(super) fn headers(&self, lane: u32, open: &[u32], looked: &mut dyn FnMut()) -> Headers {
         let mut headers = Headers::new();
         for segment in 0..self.superblock.segments_per_lane {
@@ -123,8 +126,9 @@ impl Reader<'_> {
         headers
     }
 
-    /// Finds the headers of a segment: one behind the other, and where one is missing, block by block. Of one in which the log was to go on,
-    /// every block is looked at: in the place of a commit that is missing may be an older one, whose data is commits now.
+    /// Finds the headers of a segment: one behind the other, and where one is missing, block by
+    /// block. Of one in which the log was to go on, every block is looked at: in the place of a
+    /// commit that is missing may be an older one, whose data is commits now.
     fn scan(&self, lane: u32, segment: u32, is_open: bool, headers: &mut Headers) {
         let slots = self.superblock.segment_blocks;
         let (mut slot, end) = (segment * slots, (segment + 1) * slots);
@@ -135,8 +139,8 @@ impl Reader<'_> {
                 None => self.header(lane, slot),
                 Some(bytes) => bytes.block(slot).ok().and_then(|block| self.decode(lane, slot, block)),
             };
-            // A lower number, or one of an earlier opening, is left over from an earlier use of the segment. Those that a repair made
-            // are of no opening.
+            // A lower number, or one of an earlier opening, is left over from an earlier use of the
+            // segment. Those that a repair made are of no opening.
             let is_next = |it: &CommitHeader| if it.epoch == 0 { it.seq > last.1 } else { (it.epoch, it.seq) > last };
             let Some(header) = header.filter(is_next) else {
                 bytes.get_or_insert_with(|| self.segment(lane, segment));
@@ -147,8 +151,8 @@ impl Reader<'_> {
             let CommitHeader { epoch, seq, durable_seq, heads, stream, .. } = header;
             let stream = usize::from(stream);
             headers.insert(slot, Placed { epoch, seq, durable_seq, heads, stream, is_sound });
-            // One that describes none of its blocks may have come here by accident: it proves nothing
-            // about what follows.
+            // One that describes none of its blocks may have come here by accident: it proves
+            // nothing about what follows.
             if is_sound {
                 last = (last.0.max(header.epoch), header.seq);
                 slot += if is_open { 1 } else { header.data_blocks() + 1 };

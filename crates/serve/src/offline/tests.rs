@@ -314,7 +314,8 @@ fn detach_refuses_dirty_data_and_other_origins() {
     assert_eq!(content(bench.origin()), origin);
 }
 
-/// A mirror has no data of clean blocks, and where the log has decayed on one device the other has it.
+/// A mirror has no data of clean blocks, and where the log has decayed on one device the other has
+/// it.
 #[test]
 fn what_is_dirty_on_either_of_two_devices_counts() {
     let (bench, config) = Bench::mirrored();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How many blocks may be in a lane of which nothing that is left can say which they are.
 //!
-//! A block is known by an entry of the checkpoint, or by the header of its commit. Where entries of a checkpoint are lost and a header
-//! too, only the slots can be counted (test: `repair_of_several_damages_serves_only_what_is_right`).
+//! A block is known by an entry of the checkpoint, or by the header of its commit. Where entries of
+//! a checkpoint are lost and a header too, only the slots can be counted (test:
+//! `repair_of_several_damages_serves_only_what_is_right`).
 
 use flashfront_engine::format::Entry;
 
@@ -11,8 +12,9 @@ use super::reader::{Reader, checksum_of};
 use super::scan::Headers;
 
 impl Reader<'_> {
-    /// Slots for which neither a header nor an entry in `known` speaks. `ages` are those of the segments in the checkpoint
-    /// whose entries are lost, if they are known: behind the last commit of a segment there was nothing.
+    /// Slots for which neither a header nor an entry in `known` speaks. `ages` are those of the
+    /// segments in the checkpoint whose entries are lost, if they are known: behind the last commit
+    /// of a segment there was nothing.
     pub(super) fn unspoken(&self, lane: u32, headers: &Headers, ages: Option<&[u64]>, known: &Blocks) -> u64 {
         let segments = 0..self.superblock.segments_per_lane;
         segments.map(|segment| self.unspoken_in(lane, segment, headers, ages, known)).sum()

@@ -3,7 +3,8 @@
 //!
 //! The result is what the next start would find: which block is in which slot, dirty or clean, and
 //! where the log ends. Everything that should be whole and is not becomes a [`Damage`]. A log that
-//! ends in a torn commit is not damage: that is what a crash looks like (test: `a_crash_is_not_damage`).
+//! ends in a torn commit is not damage: that is what a crash looks like (test:
+//! `a_crash_is_not_damage`).
 
 use std::collections::VecDeque;
 
@@ -96,7 +97,8 @@ impl Reader<'_> {
                 self.body(&mut walk, area, head);
                 self.replay(&mut walk, head, looked);
             }
-            // Never opened, unless there are commits: then what counted is gone, and an old head has come to light.
+            // Never opened, unless there are commits: then what counted is gone, and an old head
+            // has come to light.
             Some((_, head)) => self.look_behind(&mut walk, head, 1, looked),
             None => (0..self.superblock.segments_per_lane).for_each(|_| looked()),
         }
@@ -111,7 +113,8 @@ impl Reader<'_> {
             let Some(block) = self.sound_block(DamageKind::Checkpoint, offset) else { continue };
             match self.decode_head(lane, area, &block) {
                 Some(head) => found.push((area, head)),
-                // Never written since the format, or void: an opening of a mirrored cache was cut off.
+                // Never written since the format, or void: an opening of a mirrored cache was cut
+                // off.
                 None if block.iter().all(|byte| *byte == 0) => void = Some(offset),
                 None => self.report(DamageKind::Checkpoint, offset, "a checkpoint head", "a damaged or foreign block"),
             }
@@ -242,7 +245,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether the slots up to `end` seem never to have been written: zeroes are in the first, the second and the last of them.
+    /// Whether the slots up to `end` seem never to have been written: zeroes are in the first, the
+    /// second and the last of them.
     fn is_blank(&self, lane: u32, slot: u32, end: u32) -> bool {
         let blank = |slot| {
             let block = self.blocks(self.superblock.slot_offset(lane, slot), 1);
@@ -252,8 +256,8 @@ impl Reader<'_> {
     }
 
     /// The log ended before commit `end`. If a later commit says that `end` was durable, it was not
-    /// torn by a crash but damaged since. In the segments that were open all is looked at, and behind
-    /// a damaged header, since those that follow can't be found otherwise.
+    /// torn by a crash but damaged since. In the segments that were open all is looked at, and
+    /// behind a damaged header, since those that follow can't be found otherwise.
     fn look_behind(&mut self, walk: &mut LaneWalk, head: CheckpointHeader, end: u64, looked: &mut dyn FnMut()) {
         let segment_slots = self.superblock.segment_blocks;
         let mut proof: Option<(u64, u32)> = None;
@@ -278,7 +282,8 @@ impl Reader<'_> {
                     _ => {}
                 }
                 slot = match header {
-                    // Where a commit is missing there may be an older one, whose data had its place once.
+                    // Where a commit is missing there may be an older one, whose data had its place
+                    // once.
                     _ if is_open => slot + 1,
                     Some(header) => slot + header.data_blocks() + 1,
                     // A segment that was never used is left at once.
@@ -307,8 +312,8 @@ impl Reader<'_> {
     }
 }
 
-/// Tells `progress` each time one more segment was looked at; of all in the cache, each so many times. (Headers and data are a look each: from a fast
-/// device both take about as long.)
+/// Tells `progress` each time one more segment was looked at; of all in the cache, each so many
+/// times. (Headers and data are a look each: from a fast device both take about as long.)
 pub(super) fn looks(superblock: &Superblock, times: u64, progress: &mut dyn FnMut(u64, u64)) -> impl FnMut() {
     let all = times * u64::from(superblock.lanes) * u64::from(superblock.segments_per_lane);
     let mut done = 0;

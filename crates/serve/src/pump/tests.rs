@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of what the pump does when there is nothing to do, and of what it tells front-ends of each other.
+//! Tests of what the pump does when there is nothing to do, and of what it tells front-ends of each
+//! other.
 
 use std::cell::Cell;
 use std::io;

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::share;
 
-/// What would be with a cache of another size, as counted in recent times; the one of 100 % is there for comparison.
+/// What would be with a cache of another size, as counted in recent times; the one of 100 % is
+/// there for comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhatIfReport {
     /// The size, of which 100 is the present one.

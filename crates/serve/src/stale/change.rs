@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Remembers, in the state folder, that an origin was changed behind the backs of its caches.
 //!
-//! The stale guard sees samples, and after a crash not even these. When it is known that an origin changes
-//! (it is served without its cache), or when a start has seen it and is about to drop clean data, that is
-//! written down first, and stays in force for each cache until this cache has durably dropped what it held.
+//! The stale guard sees samples, and after a crash not even these. When it is known that an origin
+//! changes (it is served without its cache), or when a start has seen it and is about to drop clean
+//! data, that is written down first, and stays in force for each cache until this cache has durably
+//! dropped what it held.
 //!
-//! When it isn't certain that a record is about an origin, it is taken to be: an origin without a serial number
-//! could be any of its size. That costs a cache its clean data once; the other way old data would be served. But for
-//! what another cache has served: see `served`.
+//! When it isn't certain that a record is about an origin, it is taken to be: an origin without a
+//! serial number could be any of its size. That costs a cache its clean data once; the other way
+//! old data would be served. But for what another cache has served: see `served`.
 
 use std::fs;
 use std::io;
@@ -27,11 +28,11 @@ const EXTENSION: &str = "changed";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
-    /// It was served without its cache.
+    /// The origin was served without its cache.
     ServedWithoutCache,
     /// A start saw it, and was to drop clean data.
     Seen,
-    /// It was served with another cache.
+    /// The origin was served with another cache.
     ServedWithAnotherCache,
 }
 
@@ -66,10 +67,12 @@ pub struct ChangeError {
 }
 
 impl Change {
-    /// Whether this may be about an origin with one of these identities, at this path if that is known.
+    /// Whether this may be about an origin with one of these identities, at this path if that is
+    /// known.
     fn is_about(&self, size_bytes: u64, identities: [&str; 2], path: Option<&str>) -> bool {
         let may_be = |identity: &str| match self.how {
-            // Each new cache leaves one of these, so two origins that look alike must not make each other's caches old.
+            // Each new cache leaves one of these, so two origins that look alike must not make each
+            // other's caches old.
             How::ServedWithAnotherCache if self.identity.is_empty() => path.is_none_or(|path| path == self.origin),
             How::ServedWithAnotherCache => may_be_same(identity, &self.identity),
             _ => identity.is_empty() || self.identity.is_empty() || may_be_same(identity, &self.identity),
@@ -105,8 +108,9 @@ pub(crate) fn remember(
     Ok(Change { file, ..change })
 }
 
-/// The changes of an origin that this cache knows nothing of. `now`: the origin's identity; the one in its
-/// record may be another, since a copy has another inode. `path`: where it is, without links.
+/// The changes of an origin that this cache knows nothing of. `now`: the origin's identity; the one
+/// in its record may be another, since a copy has another inode. `path`: where it is, without
+/// links.
 pub(crate) fn remembered(
     state: Option<&Path>,
     now: &str,
@@ -223,7 +227,8 @@ mod tests {
         assert!(!change("a").is_about(8192, ["a", "a"], None));
     }
 
-    /// A cache that has not heard of the first one yet must still hear of it, also if the origin has no number now.
+    /// A cache that has not heard of the first one yet must still hear of it, also if the origin
+    /// has no number now.
     #[test]
     fn a_certain_record_does_not_replace_one_that_counts_in_doubt() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The record of an origin's samples: a file in the state folder, written again and again while a daemon runs.
+//! The record of an origin's samples: a file in the state folder, written again and again while a
+//! daemon runs.
 //!
-//! The file has two halves, used in turn. The one with the higher number counts if its checksum is right, so a power
-//! cut while one is written leaves the other. Its size is fixed, so that to make it durable takes one `fdatasync`, and
-//! none of the file system's own structures. A record is of one opening of one cache (`epoch`): what was done to the
-//! origin elsewhere since, or with another state folder, makes it count no more.
+//! The file has two halves, used in turn. The one with the higher number counts if its checksum is
+//! right, so a power cut while one is written leaves the other. Its size is fixed, so that to make
+//! it durable takes one `fdatasync`, and none of the file system's own structures. A record is of
+//! one opening of one cache (`epoch`): what was done to the origin elsewhere since, or with another
+//! state folder, makes it count no more.
 
 use std::fs::File;
 use std::io;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an origin may hold at sampled places, at every moment of a daemon's life.
 //!
-//! After a crash an origin holds what it held, but for what the daemon has written. So before a write touches a sampled
-//! place, what it brings is added to what the place may hold, durably; when the origin has flushed the write, it is all
-//! that the place may hold. Where superblocks are (`vital`), this goes on for ever. Elsewhere the first write
-//! ends it: the place may hold anything from then on, so that busy blocks cost nothing.
+//! After a crash an origin holds what it held, but for what the daemon has written. So before a
+//! write touches a sampled place, what it brings is added to what the place may hold, durably; when
+//! the origin has flushed the write, it is all that the place may hold. Where superblocks are
+//! (`vital`), this goes on for ever. Elsewhere the first write ends it: the place may hold anything
+//! from then on, so that busy blocks cost nothing.
 //!
-//! Vital places are sectors, since a power cut may tear a write between two of them, and leave the old one or the new
-//! one in each. This file knows neither files nor devices (test: `what_a_crash_leaves_is_never_refused`).
+//! Vital places are sectors, since a power cut may tear a write between two of them, and leave the
+//! old one or the new one in each. This file knows neither files nor devices (test:
+//! `what_a_crash_leaves_is_never_refused`).
 
 use super::record::Sample;
 
@@ -19,7 +21,7 @@ const VERSIONS_MAX: usize = 8;
 pub(super) enum Change {
     /// Its content becomes this one; the hashes are asked for by range.
     Content,
-    /// It may hold anything afterwards.
+    /// The place may hold anything afterwards.
     Undefined,
 }
 
@@ -74,7 +76,8 @@ impl Samples {
         from..to.max(from)
     }
 
-    /// A write is to begin; `hash` tells what it brings to a range. Says whether a record must be durable first.
+    /// A write is to begin; `hash` tells what it brings to a range. Says whether a record must be
+    /// durable first.
     pub(super) fn begin(
         &mut self,
         range: (u64, u64),
@@ -136,7 +139,8 @@ impl Samples {
             let place = &mut places[at];
             match place.left {
                 None => false,
-                // The origin may have dropped it, and the next flush say nothing of that (ADR 0022).
+                // The origin may have dropped it, and the next flush say nothing of that (ADR
+                // 0022).
                 Some(_) if !ok => {
                     place.left = None;
                     false

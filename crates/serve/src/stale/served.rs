@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Remembers, in the state folder, by which cache an origin was served last, and in which of its openings.
+//! Remembers, in the state folder, by which cache an origin was served last, and in which of its
+//! openings.
 //!
-//! A cache that comes back after another one was made for its origin can't know that: after a crash it compares no
-//! content. Nor can a copy of a cache after the cache itself was served on: it has the same name, and a lower epoch
-//! (test: `an_older_copy_of_a_cache_is_not_believed`). A record is found by the origin's serial number and size, or else by its path too, so that nobody is
-//! taken for another: here that would be a false alarm at each start of two caches (see `change` for the opposite).
+//! A cache that comes back after another one was made for its origin can't know that: after a crash
+//! it compares no content. Nor can a copy of a cache after the cache itself was served on: it has
+//! the same name, and a lower epoch (test: `an_older_copy_of_a_cache_is_not_believed`). A record is
+//! found by the origin's serial number and size, or else by its path too, so that nobody is taken
+//! for another: here that would be a false alarm at each start of two caches (see `change` for the
+//! opposite).
 
 use std::fs;
 use std::io;

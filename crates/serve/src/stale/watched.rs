@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An origin whose samples are recorded: holds back a write to a sampled place until the record allows for it.
+//! An origin whose samples are recorded: holds back a write to a sampled place until the record
+//! allows for it.
 //!
-//! All other I/O passes at once. The record is written by a thread, so that a slow state folder holds up nothing but
-//! such writes, which are destage, or go past the cache. A record that can't be written is removed, and nothing is
-//! held back any more: then clean blocks of the cache are all that a start after a crash can compare.
+//! All other I/O passes at once. The record is written by a thread, so that a slow state folder
+//! holds up nothing but such writes, which are destage, or go past the cache. A record that can't
+//! be written is removed, and nothing is held back any more: then clean blocks of the cache are all
+//! that a start after a crash can compare.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -42,7 +44,8 @@ impl Watch {
         uuid: [u8; 16],
         epoch: u64,
     ) -> io::Result<Self> {
-        // What a daemon before this one has written may be in a volatile cache, and older after a power cut.
+        // What a daemon before this one has written may be in a volatile cache, and older after a
+        // power cut.
         origin.sync()?;
         let found = take(origin)?;
         let mut samples = Samples::new(found);
@@ -257,7 +260,8 @@ impl Device for Watched {
             let result = self.link.as_ref().map_or(Ok(false), |link| link.results.try_recv());
             match result {
                 Ok(ok) => self.saved(now, ok, arena),
-                // A thread that is gone without an answer: a bug, which must not hold up writes for ever.
+                // A thread that is gone without an answer: a bug, which must not hold up writes for
+                // ever.
                 Err(TryRecvError::Disconnected) => self.saved(now, false, arena),
                 Err(TryRecvError::Empty) => break,
             }

@@ -16,8 +16,9 @@ fn all() -> Vec<&'static str> {
     policy::ALL.iter().map(|spec| spec.name).collect()
 }
 
-/// The hit ratio of an LRU in the long run: H. Che, Y. Tung, Z. Wang, "Hierarchical Web caching systems", 2002. A block is there if it was
-/// asked for within the time in which as many different blocks are asked for as there is room for.
+/// The hit ratio of an LRU in the long run: H. Che, Y. Tung, Z. Wang, "Hierarchical Web caching
+/// systems", 2002. A block is there if it was asked for within the time in which as many different
+/// blocks are asked for as there is room for.
 fn che(blocks: u64, data_blocks: u64) -> f64 {
     let weights: Vec<f64> = (1..=data_blocks).map(|rank| (rank as f64).powf(-SKEW)).collect();
     let sum: f64 = weights.iter().sum();

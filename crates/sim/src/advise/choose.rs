@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What to advise, from what the runs of a trace took.
 //!
-//! Time is what a cache is bought for: the size is the smallest that saves nearly all of it that a larger one would, and the mode the safest that
-//! isn't much slower.
+//! Time is what a cache is bought for: the size is the smallest that saves nearly all of it that a
+//! larger one would, and the mode the safest that isn't much slower.
 
 use flashfront_engine::Mode;
 
@@ -12,7 +12,8 @@ use super::Trial;
 const HELPS: f64 = 0.8;
 /// A size is enough if it saves this part of the time that the best one saves.
 pub const ENOUGH: f64 = 0.9;
-/// A mode in which less can be lost, or less is written to flash, may take this much of the other's time.
+/// A mode in which less can be lost, or less is written to flash, may take this much of the other's
+/// time.
 const SLOWER: f64 = 1.1;
 /// Less is written to flash: this part of what it was at most.
 const FEWER_WRITES: f64 = 0.8;
@@ -53,7 +54,8 @@ pub(super) fn size(alone: &Trial, trials: &[Trial]) -> Option<Choice> {
     enough.and_then(Choice::of)
 }
 
-/// The mode: writeback, or one of the others that were tried with that size; `writes` are in the trace.
+/// The mode: writeback, or one of the others that were tried with that size; `writes` are in the
+/// trace.
 pub(super) fn mode(alone: &Trial, writeback: Choice, others: &[Trial], writes: u64) -> Choice {
     if writes == 0 {
         // Without writes there is no difference, and nothing can be lost.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Plays a trace to a system in virtual time.
 //!
-//! Requests come when they came in the trace, as long as fewer than [`IN_FLIGHT_MAX`] are in flight: a disk that can't keep up has as many waiting as
-//! Linux queues for it, and clients that ask later. How much later is told. (A. Anderson et al., "Buttress", FAST 2004, on what a replay that asks late is worth.) In a trace without times each
-//! answer brings the next request.
+//! Requests come when they came in the trace, as long as fewer than [`IN_FLIGHT_MAX`] are in
+//! flight: a disk that can't keep up has as many waiting as Linux queues for it, and clients that
+//! ask later. How much later is told. (A. Anderson et al., "Buttress", FAST 2004, on what a replay
+//! that asks late is worth.) In a trace without times each answer brings the next request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::vec;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Published comparisons, run again: each of their jobs on Flashfront, on models of the caches that were compared, and on bare devices; beside what
-//! was published.
+//! Published comparisons, run again: each of their jobs on Flashfront, on models of the caches that
+//! were compared, and on bare devices; beside what was published.
 
 mod published;
 mod suite;
@@ -20,15 +20,15 @@ use crate::load::{PhaseResult, idle, run, work_bytes};
 use crate::rival::{self, Geometry};
 use crate::system::{Bare, Flashfront, FlashfrontSpec, System};
 
-/// One figure.
+/// A figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
     /// The task that it is of.
     pub task: String,
     /// The system, by its name in the suite.
     pub system: &'static str,
-    /// `kbps` (KiB/s: of reads where there are any, else of writes), `kbps_write`, `cache_read_kb`, `cache_write_kb`, `data_read_kb`,
-    /// `data_write_kb`, `dirty_mb`, `hit_ratio` or `iops`.
+    /// `kbps` (KiB/s: of reads where there are any, else of writes), `kbps_write`, `cache_read_kb`,
+    /// `cache_write_kb`, `data_read_kb`, `data_write_kb`, `dirty_mb`, `hit_ratio` or `iops`.
     pub metric: &'static str,
     /// What the source has, if it has this figure.
     pub published: Option<f64>,
@@ -101,7 +101,8 @@ impl Comparison {
         self.lines.iter().map(Line::work_bytes).sum::<u64>() * self.systems.len() as u64
     }
 
-    /// Runs all systems through all lines, several at a time; `watch` hears of work done, from any thread, and stops all with false.
+    /// Runs all systems through all lines, several at a time; `watch` hears of work done, from any
+    /// thread, and stops all with false.
     pub fn run(&self, watch: &(dyn Fn(u64) -> bool + Sync)) -> Option<Vec<Compared>> {
         let (lines, systems) = (&self.lines, &self.systems);
         let under: Vec<&Under> = self.suite.systems.iter().filter(|under| systems.contains(&under.name)).collect();
@@ -224,7 +225,8 @@ impl Under {
                 cache: geometry.cache,
                 cache_bytes: geometry.cache_bytes,
                 mode: Mode::Writeback,
-                // As the others in these comparisons: nothing goes past the cache because of its length.
+                // As the others in these comparisons: nothing goes past the cache because of its
+                // length.
                 options: Options { sequential_bypass_bytes: 0, ..Options::default() },
             })),
             name => {
@@ -244,7 +246,8 @@ fn run_line(
     let (mut now, mut number) = (Time(0), 0);
     let mut results = Vec::new();
     for task in &line.tasks {
-        // Counters were read after each task: what moves before the next one begins is the next one's.
+        // Counters were read after each task: what moves before the next one begins is the next
+        // one's.
         let before = system.traffic();
         idle(system, &mut now, task.idle_before_ns, &mut |work| watch(work))?;
         let interval_ns = task.interval_ns();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the suites: that they ask for what was asked for then, and that all published figures have their cell.
+//! Tests of the suites: that they ask for what was asked for then, and that all published figures
+//! have their cell.
 
 use std::collections::BTreeSet;
 
@@ -100,7 +101,8 @@ fn errors_are_parts_of_what_was_published() {
         cell("1", "kbps", 100.0, 110.0),
         cell("2", "kbps", 100.0, 80.0),
         cell("1", "cache_read_kb", 8388608.0, 8388608.0),
-        // A hundredth of 8 GiB are 83,886 KiB: this is a tenth of that, and none of it was published.
+        // A hundredth of 8 GiB are 83,886 KiB: this is a tenth of that, and none of it was
+        // published.
         cell("2", "data_write_kb", 0.0, 8388.608),
     ];
     let errors = |kind, system| suite.errors(&cells, kind, system).map(|it| (it.cells, it.median, it.nine_of_ten));

@@ -38,7 +38,8 @@ impl Cell {
 }
 
 impl Suite {
-    /// The errors of a system's cells of a kind, or of all rivals together; `None` if nothing was published.
+    /// The errors of a system's cells of a kind, or of all rivals together; `None` if nothing was
+    /// published.
     #[must_use]
     pub fn errors(&self, cells: &[Cell], kind: Kind, system: Option<&str>) -> Option<Errors> {
         let ours = |cell: &&Cell| match system {
@@ -52,7 +53,8 @@ impl Suite {
         (!errors.is_empty()).then(|| Errors { cells: errors.len(), median: at(0.5), nine_of_ten: at(0.9) })
     }
 
-    /// Of bytes, less than a hundredth of what the task asks for is taken for that much: it is metadata, and what a counter rounds.
+    /// Of bytes, less than a hundredth of what the task asks for is taken for that much: it is
+    /// metadata, and what a counter rounds.
     fn error(&self, cell: &Cell, published: f64) -> f64 {
         let floor = match (cell.kind(), cell.metric) {
             (Kind::Bytes, "dirty_mb") => self.asked_bytes(&cell.task) / 100.0 / f64::from(1 << 20),

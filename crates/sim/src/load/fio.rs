@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! fio's job files, read into phases of jobs: the options that published comparisons of caches use, with fio's meaning.
+//! fio's job files, read into phases of jobs: the options that published comparisons of caches use,
+//! with fio's meaning.
 //!
-//! All is asked of one volume. A `filename` under /dev/ is that volume, or a part of it if jobs name several; other files (one for each clone of a job
-//! that names none, as fio has it) lie on it one after the other. `stonewall` begins a phase. Options without effect, options that the simulation
-//! leaves out, and jobs that ask for nothing are listed, each under its name. docs/laboratory/scenarios.md lists the options.
+//! All is asked of one volume. A `filename` under /dev/ is that volume, or a part of it if jobs
+//! name several; other files (one for each clone of a job that names none, as fio has it) lie on it
+//! one after the other. `stonewall` begins a phase. Options without effect, options that the
+//! simulation leaves out, and jobs that ask for nothing are listed, each under its name.
+//! docs/laboratory/scenarios.md lists the options.
 
 mod distribution;
 mod engine;
@@ -26,7 +29,7 @@ use super::Job;
 /// The jobs of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobFile {
-    /// One after the other.
+    /// The phases, one after the other.
     pub phases: Vec<JobPhase>,
     /// Options that have no effect here, in their order.
     pub without_effect: Vec<String>,
@@ -71,13 +74,15 @@ impl fmt::Display for FioError {
 
 impl std::error::Error for FioError {}
 
-/// All clones of all jobs are no more than that: each is a stream of its own in every event of a run.
+/// All clones of all jobs are no more than that: each is a stream of its own in every event of a
+/// run.
 const CLONES_MAX: u64 = 512;
 
 /// The longest request. Longer ones are hardly ever meant.
 const REQUEST_BYTES_MOST: u64 = 128 << 20;
 
-/// Reads a job file for a volume of so many bytes. `variable` knows the variables that `${NAME}` stands for.
+/// Reads a job file for a volume of so many bytes. `variable` knows the variables that `${NAME}`
+/// stands for.
 ///
 /// # Errors
 /// [`FioError`] says where the file is wrong, or what of it can't be simulated.
@@ -140,7 +145,8 @@ pub fn read(text: &str, volume_bytes: u64, variable: &dyn Fn(&str) -> Option<Str
     Ok(file)
 }
 
-/// Nobody asks for anything before the first job of a phase; the others begin later by the difference.
+/// Nobody asks for anything before the first job of a phase; the others begin later by the
+/// difference.
 fn begin_with_the_first(phase: &mut JobPhase) {
     phase.idle_ns = phase.jobs.iter().map(|job| job.start_ns).min().unwrap_or(0);
     for job in &mut phase.jobs {
@@ -190,7 +196,8 @@ fn lay_out(
     share: u64,
     volume_bytes: u64,
 ) -> Result<Vec<Vec<Place>>, FioError> {
-    // A named file is as long as the longest job on it, also for jobs that don't say how long they are.
+    // A named file is as long as the longest job on it, also for jobs that don't say how long they
+    // are.
     let mut lengths: HashMap<&str, u64> = HashMap::new();
     for (_, section) in sections {
         if let Some(name) = section.file_name().filter(|_| section.has_size()) {
@@ -306,8 +313,9 @@ impl Section {
         self.options.offset.checked_add(self.options.offset_increment.checked_mul(own)?)
     }
 
-    /// Where a clone ends within its file; all is checked here that a job has to keep. Without `filesize` a job is `size` bytes long; with it
-    /// goes from its offset to there, and `size` is only how much is asked for.
+    /// Where a clone ends within its file; all is checked here that a job has to keep. Without
+    /// `filesize` a job is `size` bytes long; with it goes from its offset to there, and `size` is
+    /// only how much is asked for.
     fn end(&self, own: u64, volume_bytes: Option<u64>) -> Result<u64, FioError> {
         let options = &self.options;
         let (block, reads, writes) = options.lengths();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long the requests of a job are: one length for all, a range of lengths, or a choice by percent.
+//! How long the requests of a job are: one length for all, a range of lengths, or a choice by
+//! percent.
 
 use flashfront_device::Rng;
 
@@ -9,7 +10,8 @@ pub enum Lengths {
     /// Every request is as long as the job's `block_bytes`.
     #[default]
     Block,
-    /// Every multiple of `step` from `least` to `most` is as likely as the others (fio's `bsrange`).
+    /// Every multiple of `step` from `least` to `most` is as likely as the others (fio's
+    /// `bsrange`).
     Range {
         /// The shortest request, in bytes.
         least: u64,
@@ -18,7 +20,8 @@ pub enum Lengths {
         /// The distance of two lengths, in bytes.
         step: u64,
     },
-    /// Each length has a weight; the likelihood is the weight by the sum of all weights (fio's `bssplit`).
+    /// Each length has a weight; the likelihood is the weight by the sum of all weights (fio's
+    /// `bssplit`).
     Split(Vec<(u64, u32)>),
 }
 

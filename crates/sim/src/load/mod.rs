@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Jobs: what clients ask for, as fio describes it, in virtual time.
 //!
-//! A job is a number of workers, each with at most one request in flight (fio's `iodepth` x `numjobs`). It is closed (each answer
-//! brings the next request) or open (requests come at a rate, whether the last ones are answered or not).
+//! A job is a number of workers, each with at most one request in flight (fio's `iodepth` x
+//! `numjobs`). It is closed (each answer brings the next request) or open (requests come at a rate,
+//! whether the last ones are answered or not).
 
 pub mod fio;
 mod lengths;
@@ -20,19 +21,22 @@ use flashfront_device::Rng;
 /// Where requests go.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pattern {
-    /// One after the other from the first place; from there again at the end.
+    /// Places come one after the other from the first; from there again at the end.
     Sequential,
     /// Each place once in random order, then once more in another.
     Random,
     /// Any place at any time (fio's `norandommap`).
     Uniform,
-    /// Upwards with random gaps of so many places in the mean, as an ideal elevator goes over random dirty blocks.
+    /// Upwards with random gaps of so many places in the mean, as an ideal elevator goes over
+    /// random dirty blocks.
     Ascending(f64),
     /// Random places, their ranks after fio's zipf with this exponent, which is not 1.
     Zipf(f64),
-    /// Random places, after fio's Pareto distribution: a part h of the places takes all but h of the requests, and so do they among themselves.
+    /// Random places, after fio's Pareto distribution: a part h of the places takes all but h of
+    /// the requests, and so do they among themselves.
     Pareto(f64),
-    /// Random places, normally distributed around the middle before they are scattered; the deviation is in percent of all places.
+    /// Random places, normally distributed around the middle before they are scattered; the
+    /// deviation is in percent of all places.
     Normal(f64),
     /// Random places in the job's `zones`.
     Zoned,
@@ -56,7 +60,8 @@ pub struct Job {
     pub pattern: Pattern,
     /// How many of a hundred requests are reads.
     pub read_percent: u32,
-    /// The length of each request, and the unit of places. If lengths differ, requests begin at multiples of it.
+    /// The length of each request, and the unit of places. If lengths differ, requests begin at
+    /// multiples of it.
     pub block_bytes: u64,
     /// The lengths of reads.
     pub read_lengths: Lengths,
@@ -66,25 +71,28 @@ pub struct Job {
     pub zones: Vec<Zone>,
     /// How many requests follow one another at each random place (fio's `rw=randread:N`).
     pub run_requests: u32,
-    /// How many of a hundred requests of a random pattern go to a new place; the others follow the request before them.
+    /// How many of a hundred requests of a random pattern go to a new place; the others follow the
+    /// request before them.
     pub random_percent: u32,
-    /// What a sequential job leaves out after each request, in bytes; negative: it goes back (fio's `rw=read:-8k`).
+    /// What a sequential job leaves out after each request, in bytes; negative: it goes back (fio's
+    /// `rw=read:-8k`).
     pub gap_bytes: i64,
     /// First byte of its range.
     pub offset_bytes: u64,
     /// Length of its range.
     pub span_bytes: u64,
-    /// It ends when so much has been asked for; 0 = by time.
+    /// The job ends when so much has been asked for; 0 = by time.
     pub total_bytes: u64,
     /// The job ends when it has asked so many requests; 0 = it doesn't count them.
     pub total_requests: u64,
     /// After the last write all that was written is read once, in the same order (fio's `verify`).
     pub rereads: bool,
-    /// It ends after so long; 0 = by bytes.
+    /// The job ends after so long; 0 = by bytes.
     pub time_ns: u64,
     /// The job begins so long after its phase.
     pub start_ns: u64,
-    /// The job's first part, which no figure counts; `time_ns` includes it, `total_bytes` doesn't (fio's `ramp_time`).
+    /// The job's first part, which no figure counts; `time_ns` includes it, `total_bytes` doesn't
+    /// (fio's `ramp_time`).
     pub ramp_ns: u64,
     /// The job asks for nothing for so long after every `think_requests` answers.
     pub think_ns: u64,
@@ -92,7 +100,8 @@ pub struct Job {
     pub think_requests: u32,
     /// Requests in flight.
     pub depth: u32,
-    /// Split into so many streams, each with its part of the range, of the total and of the depth (fio's `numjobs`, with `offset_increment`).
+    /// Split into so many streams, each with its part of the range, of the total and of the depth
+    /// (fio's `numjobs`, with `offset_increment`).
     pub streams: u32,
     /// A FLUSH after so many writes of a worker; 0 = never.
     pub writes_per_flush: u32,
@@ -104,15 +113,16 @@ pub struct Job {
     pub on_ns: u64,
     /// ... and so long they don't. 0 = always on.
     pub off_ns: u64,
-    /// It doesn't keep the phase going: it ends with the others.
+    /// Whether the job doesn't keep the phase going: it ends with the others.
     pub background: bool,
-    /// It ends by time, and earlier when nothing changes any more: for three times [`SETTLED`] intervals bytes were the same to one in a hundred, and
-    /// 999 of 1000 blocks were hits, or there is no cache.
+    /// Whether the job ends by time, and earlier when nothing changes any more: for three times
+    /// [`SETTLED`] intervals bytes were the same to one in a hundred, and 999 of 1000 blocks were
+    /// hits, or there is no cache.
     pub settles: bool,
     /// Of its random numbers.
     pub seed: u64,
-    /// Which sequence of random requests with this seed, at the same popular places: a job that follows another one like it doesn't ask for
-    /// the same once more.
+    /// Which sequence of random requests with this seed, at the same popular places: a job that
+    /// follows another one like it doesn't ask for the same once more.
     pub sequence: u64,
 }
 

@@ -15,7 +15,7 @@ pub(super) enum Ask {
     Flush,
 }
 
-/// One stream of a job.
+/// A stream of a job.
 struct Stream {
     first: u64,
     /// The next place of a sequential job; of a random one how many requests this round has had.
@@ -101,7 +101,8 @@ impl Requests {
             || (job.total_requests > 0 && asked.requests >= job.total_requests)
     }
 
-    /// When the next request arrives, in nanoseconds after the beginning; `None`: the job is closed.
+    /// When the next request arrives, in nanoseconds after the beginning; `None`: the job is
+    /// closed.
     pub(super) fn arrival_ns(&self) -> Option<u64> {
         let (job, arrivals) = (&self.job, &self.arrivals);
         if job.rate_per_s <= 0.0 {

@@ -10,7 +10,8 @@ use super::requests::{Ask, Requests};
 use super::settled::has_settled;
 use crate::system::{self, System, SystemRequest, Traffic};
 
-/// As often as this many bytes were answered, or an interval is over, `watch` is asked: some hundredths of a second.
+/// As often as this many bytes were answered, or an interval is over, `watch` is asked: some
+/// hundredths of a second.
 const WATCH_BYTES: u64 = 64 << 20;
 /// What a second of a job that ends by time counts for, in bytes of one that ends by bytes.
 const WORK_BYTES_PER_S: u64 = 64 << 20;
@@ -121,7 +122,8 @@ struct Run<'a> {
     settled: bool,
 }
 
-/// The work of a phase, for a progress bar: the bytes of jobs that end by bytes, and something like it of those that end by time.
+/// The work of a phase, for a progress bar: the bytes of jobs that end by bytes, and something like
+/// it of those that end by time.
 #[must_use]
 pub fn work_bytes(jobs: &[Job]) -> u64 {
     let all_background = jobs.iter().all(|job| job.background);
@@ -144,9 +146,10 @@ fn is_awaited(job: &Job, all_background: bool) -> bool {
     all_background || !job.background
 }
 
-/// Runs jobs on a system from `now` on until all that aren't in the background are over and answered; then `now` is that moment.
-/// `next_number` goes on from one phase of a system to the next. Every now and then `watch` hears of the work done meanwhile, [`work_bytes`]
-/// in all; `None` if it says to stop.
+/// Runs jobs on a system from `now` on until all that aren't in the background are over and
+/// answered; then `now` is that moment. `next_number` goes on from one phase of a system to the
+/// next. Every now and then `watch` hears of the work done meanwhile, [`work_bytes`] in all; `None`
+/// if it says to stop.
 pub fn run(
     system: &mut dyn System,
     now: &mut Time,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Long jobs in which nothing changes any more need not be simulated to their end: a day of hits at the SSD's speed is 9 billion requests, all
-//! alike.
+//! Long jobs in which nothing changes any more need not be simulated to their end: a day of hits at
+//! the SSD's speed is 9 billion requests, all alike.
 
 use super::run::{Interval, PhaseResult};
 

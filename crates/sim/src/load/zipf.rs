@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Places by popularity as fio's `random_distribution=zipf` has them.
 //!
-//! The law: J. Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994. It follows Zipf's, but is not that exactly: with the
-//! exponent 1.2 the hundred most popular of 65,536 places have 73.8 % instead of 72.7, and a job that asks for half as many places as
-//! there are reads 3 % fewer different ones. (`crate::zipf` is exact; here a job of fio has to ask for what fio asks for.)
-//! Popular places are scattered by a multiplication, and moved as a whole by the seed.
+//! The law: J. Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994.
+//! It follows Zipf's, but is not that exactly: with the exponent 1.2 the hundred most popular of
+//! 65,536 places have 73.8 % instead of 72.7, and a job that asks for half as many places as there
+//! are reads 3 % fewer different ones. (`crate::zipf` is exact; here a job of fio has to ask for
+//! what fio asks for.) Popular places are scattered by a multiplication, and moved as a whole by
+//! the seed.
 
 use flashfront_device::Rng;
 
 /// Weights beyond so many places don't count (as in fio: 10 million).
 const COUNTED_MAX: u64 = 10_000_000;
-/// So many are summed up one by one; the others by their integral, which is off by less than one in 10^8 of the sum.
+/// So many are summed up one by one; the others by their integral, which is off by less than one in
+/// 10^8 of the sum.
 const SUMMED_MAX: u64 = 1000;
 /// The multiplier of fio's hash: 2^64 divided by the square of the golden ratio, as an odd number.
 const SCATTER: u64 = 0x61c8_8646_80b5_83eb;
@@ -60,8 +63,8 @@ impl Popular {
 mod tests {
     use super::*;
 
-    /// The iologs of five runs of fio 3.33, 16,384 reads over 65,536 places after zipf:1.2, have 2,756 to 2,861 different ones; the exact law would
-    /// give 2,940.
+    /// The iologs of five runs of fio 3.33, 16,384 reads over 65,536 places after zipf:1.2, have
+    /// 2,756 to 2,861 different ones; the exact law would give 2,940.
     #[test]
     fn as_many_different_places_as_fio_asks_for() {
         for seed in 1..6 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Belady's MIN: throws out what is asked for again last. No policy that admits every miss has fewer misses.
+//! Belady's MIN: throws out what is asked for again last. No policy that admits every miss has
+//! fewer misses.
 //!
-//! Like libCacheSim's it admits every miss, also what is never asked for again. One that may decline can do a little better: never
-//! more than this one with room for one block more.
+//! Like libCacheSim's it admits every miss, also what is never asked for again. One that may
+//! decline can do a little better: never more than this one with room for one block more.
 
 use std::collections::BinaryHeap;
 
@@ -22,7 +23,8 @@ struct Belady {
     capacity: usize,
     /// When it is asked for again.
     table: Table<u64>,
-    /// By that. A block that was asked for since is there again with its new time; the old one, in the past, sinks to the bottom.
+    /// By that. A block that was asked for since is there again with its new time; the old one, in
+    /// the past, sinks to the bottom.
     heap: BinaryHeap<(u64, Slot)>,
     /// Those that are never asked for again: no order among them, so no need for the heap.
     never: Vec<Slot>,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! CLOCK: FIFO, but what was asked for since it came gets a second round.
 //!
-//! One bit for each block, clear when it comes. The hand goes round a FIFO here: what it passes becomes the newest.
+//! One bit for each block, clear when it comes. The hand goes round a FIFO here: what it passes
+//! becomes the newest.
 
 use flashfront_engine::policy::Spec;
 

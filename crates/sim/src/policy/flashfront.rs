@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flashfront's own: the policy that the daemon runs by default, over a log like the engine's. Both are of the same crate
-//! ([`flashfront_engine::shadow::Model`], [`Duel`]); here is how large its parts are.
+//! Flashfront's own: the policy that the daemon runs by default, over a log like the engine's. Both
+//! are of the same crate ([`flashfront_engine::shadow::Model`], [`Duel`]); here is how large its
+//! parts are.
 //!
-//! The window is part of the cache's size, though it is RAM. Unlike the engine's, segments of a small cache are small, as a
-//! cache of 300 blocks has else no two of them.
+//! The window is part of the cache's size, though it is RAM. Unlike the engine's, segments of a
+//! small cache are small, as a cache of 300 blocks has else no two of them.
 
 use flashfront_engine::Time;
 use flashfront_engine::policy::{self, Spec, Window};
@@ -34,8 +35,8 @@ pub(super) const SPEC_DISK: Spec<Build> = Spec {
 const SEGMENTS: usize = 256;
 /// Blocks of a segment of a large one: 1 MiB, as `format` makes it.
 const SEGMENT_BLOCKS_MAX: usize = 256;
-/// Free ones that reclaim keeps: for both zones, and one more. Free room of up to this many blocks is not charged to
-/// a cache whose segments are blocks.
+/// Free ones that reclaim keeps: for both zones, and one more. Free room of up to this many blocks
+/// is not charged to a cache whose segments are blocks.
 const FREE_SEGMENTS: usize = 3;
 /// A cache of fewer blocks copies none forward, and keeps one free.
 const BLOCKS_MIN: usize = 16;
@@ -60,7 +61,7 @@ pub fn shape(capacity: usize) -> Shape {
     }
 }
 
-/// The same before a disk, with the daemon's default of what is read around a miss.
+/// The shape before a disk, with the daemon's default of what is read around a miss.
 #[must_use]
 pub fn shape_before_disk(capacity: usize) -> Shape {
     Shape { read_around_blocks: READ_AROUND_BLOCKS, ..shape(capacity) }
@@ -81,7 +82,7 @@ impl Flashfront {
         Self::of(shape(capacity))
     }
 
-    /// One before a disk.
+    /// The policy before a disk.
     #[must_use]
     pub fn before_disk(capacity: usize) -> Self {
         Self::of(shape_before_disk(capacity))

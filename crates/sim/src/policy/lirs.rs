@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! LIRS: ranks blocks by the time between their last two uses, not since the last one.
 //!
-//! 99 % of the cache hold the blocks that were used twice at the shortest distance (LIR). The others (HIR) pass through the last 1 %,
-//! a FIFO. The stack has the LIR blocks and all that were used since the last use of the oldest of them: who is used again while on the stack
-//! has a shorter distance than that one, and takes its place. As the paper has no bound for keys of blocks that are gone, at most two caches
-//! full are on the stack here, as in libCacheSim; the one that is gone longest is forgotten first.
+//! 99 % of the cache hold the blocks that were used twice at the shortest distance (LIR). The
+//! others (HIR) pass through the last 1 %, a FIFO. The stack has the LIR blocks and all that were
+//! used since the last use of the oldest of them: who is used again while on the stack has a
+//! shorter distance than that one, and takes its place. As the paper has no bound for keys of
+//! blocks that are gone, at most two caches full are on the stack here, as in libCacheSim; the one
+//! that is gone longest is forgotten first.
 //!
-//! libCacheSim differs from the paper in one thing: at a hit on a HIR block that is not on the stack it turns the oldest LIR block into a HIR one, and
-//! the next newcomer into a LIR one. Done so here, its miss ratios come out to the last digit (of two traces, two sizes each); as it is they
-//! differ by up to 0.1 points.
+//! libCacheSim differs from the paper in one thing: at a hit on a HIR block that is not on the
+//! stack it turns the oldest LIR block into a HIR one, and the next newcomer into a LIR one. Done
+//! so here, its miss ratios come out to the last digit (of two traces, two sizes each); as it is
+//! they differ by up to 0.1 points.
 
 use flashfront_engine::policy::Spec;
 
@@ -73,7 +76,8 @@ impl Lirs {
         }
     }
 
-    /// A block on the stack, in neither of the other lists, becomes hot, in exchange for the oldest hot one.
+    /// A block on the stack, in neither of the other lists, becomes hot, in exchange for the oldest
+    /// hot one.
     fn heat(&mut self, slot: Slot) {
         self.table[slot].state = State::Hot;
         self.raise(slot);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which blocks a cache holds, as policies decide it: ours, and those it is measured against.
 //!
-//! A policy sees keys, directions and times of a trace, never data. It answers whether a block was there and says what it
-//! did ([`Changes`]); what that costs in flash and origin I/O is counted for all of them alike, outside.
-//! One file a policy, one line in the registry below.
+//! A policy sees keys, directions and times of a trace, never data. It answers whether a block was
+//! there and says what it did ([`Changes`]); what that costs in flash and origin I/O is counted for
+//! all of them alike, outside. One file a policy, one line in the registry below.
 
 mod arc;
 mod belady;
@@ -52,7 +52,7 @@ pub fn by_name(name: &str) -> Option<&'static Spec<Build>> {
 /// Blocks of 4 KiB in a unit, the most that a policy may have.
 pub const UNIT_BLOCKS_MAX: u64 = 16;
 
-/// One unit of the cache is asked for.
+/// An access: a unit of the cache is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Which: a block of 4 KiB, or whatever the policy's unit is.
@@ -61,10 +61,10 @@ pub struct Access {
     pub write: bool,
     /// When, from any start on; never backwards.
     pub time_ns: u64,
-    /// It is the first of its request.
+    /// Whether the access is the first of its request.
     pub first: bool,
-    /// The number of the access that asks for it next, counted from 0 over the whole trace; `u64::MAX` for never. Only for a
-    /// policy that needs it.
+    /// The number of the access that asks for it next, counted from 0 over the whole trace;
+    /// `u64::MAX` for never. Only for a policy that needs it.
     pub next: u64,
 }
 
@@ -77,19 +77,22 @@ pub struct Changes {
     pub waited: bool,
     /// These no longer are. May include the one asked for, if it was thrown out at once.
     pub evicted: Vec<u64>,
-    /// So many units more were read from the origin, beside what was missed before; those that weren't there wait in RAM.
+    /// So many units more were read from the origin, beside what was missed before; those that
+    /// weren't there wait in RAM.
     pub brought: u64,
-    /// So many units go to the end of a queue once more. Only of policies whose queues are logs themselves.
+    /// So many units go to the end of a queue once more. Only of policies whose queues are logs
+    /// themselves.
     pub reinserted: u64,
 }
 
 /// A cache of some units, as a policy runs it.
 pub trait Policy: Send {
-    /// A unit is asked for. Adds to `changes`, which come empty; returns whether the unit was there.
-    /// Never more units are there than the capacity it was built for.
+    /// A unit is asked for. Adds to `changes`, which come empty; returns whether the unit was
+    /// there. Never more units are there than the capacity it was built for.
     fn access(&mut self, access: &Access, changes: &mut Changes) -> bool;
 
-    /// No more bytes may be written to flash in a day, as far as reads can be declined; whether it knows how to keep that.
+    /// No more bytes may be written to flash in a day, as far as reads can be declined; whether it
+    /// knows how to keep that.
     fn limit_flash_writes(&mut self, _bytes_per_day: u64) -> bool {
         false
     }
@@ -102,15 +105,16 @@ pub struct Build {
     pub new: fn(capacity: usize) -> Box<dyn Policy>,
     /// Blocks of 4 KiB in a unit: what is filled and written back at once. A power of two.
     pub unit_blocks: u64,
-    /// It must know the future.
+    /// Whether the policy must know the future.
     pub foresees: bool,
-    /// Its queues are logs: what it writes once more is what it puts at their ends again. For others that is counted in a
-    /// log beside it.
+    /// Its queues are logs: what it writes once more is what it puts at their ends again. For
+    /// others that is counted in a log beside it.
     pub is_log: bool,
 }
 
 impl Build {
-    /// Whether it keeps a budget of flash writes: a small one is asked, so that no list of those who do can be wrong.
+    /// Whether it keeps a budget of flash writes: a small one is asked, so that no list of those
+    /// who do can be wrong.
     #[must_use]
     pub fn keeps_budget(&self) -> bool {
         (self.new)(1).limit_flash_writes(u64::MAX)

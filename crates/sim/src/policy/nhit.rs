@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! OCF's promotion policy `nhit` (Open CAS) with its defaults, over an LRU: from 80 % full on, a block gets in at the third time that it is asked for.
+//! OCF's promotion policy `nhit` (Open CAS) with its defaults, over an LRU: from 80 % full on, a
+//! block gets in at the third time that it is asked for.
 //!
-//! The times are counted for the last 2 x cache newly seen blocks, in a ring: an entry is overwritten when the ring comes round, however
-//! often it was used. A block that got in starts at 0 again. Unlike OCF this looks at blocks, not requests: there all blocks of a
-//! request get in if one of them is in the cache already, and none does unless all have come often enough. OCF's LRU moves a
-//! block only if it is in the older half and throws out clean blocks first; here it is an LRU.
+//! The times are counted for the last 2 x cache newly seen blocks, in a ring: an entry is
+//! overwritten when the ring comes round, however often it was used. A block that got in starts at
+//! 0 again. Unlike OCF this looks at blocks, not requests: there all blocks of a request get in if
+//! one of them is in the cache already, and none does unless all have come often enough. OCF's LRU
+//! moves a block only if it is in the older half and throws out clean blocks first; here it is an
+//! LRU.
 
 use flashfront_engine::policy::Spec;
 

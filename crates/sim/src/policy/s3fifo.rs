@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! S3-FIFO: a small FIFO for newcomers, a main one with CLOCK, and the keys of whom the small one threw out.
+//! S3-FIFO: a small FIFO for newcomers, a main one with CLOCK, and the keys of whom the small one
+//! threw out.
 //!
-//! A tenth of the cache is the small one. Who was hit twice there goes on to the main one; so does who comes back while
-//! remembered. This is the authors' present version (libCacheSim's `S3FIFO`, not `S3FIFOv0`): as long as nothing was thrown out, newcomers
-//! go to the main one once the small one is full.
+//! A tenth of the cache is the small one. Who was hit twice there goes on to the main one; so does
+//! who comes back while remembered. This is the authors' present version (libCacheSim's `S3FIFO`,
+//! not `S3FIFOv0`): as long as nothing was thrown out, newcomers go to the main one once the small
+//! one is full.
 
 use flashfront_engine::policy::Spec;
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SIEVE: a hand goes from the oldest to the newest and throws out the first that was not asked for since it came by.
+//! SIEVE: a hand goes from the oldest to the newest and throws out the first that was not asked for
+//! since it came by.
 //!
-//! Unlike CLOCK it moves nothing: what survives stays in its place, so that the hand soon is among what came lately.
+//! Unlike CLOCK it moves nothing: what survives stays in its place, so that the hand soon is among
+//! what came lately.
 
 use flashfront_engine::policy::Spec;
 

@@ -1,25 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! dm-cache's policy SMQ as it is in Linux since 4.12, in mode writeback.
 //!
-//! From `drivers/md/dm-cache-policy-smq.c` and `dm-cache-target.c`, which lvmcache uses. What counts for what it keeps:
+//! From `drivers/md/dm-cache-policy-smq.c` and `dm-cache-target.c`, which lvmcache uses. What
+//! counts for what it keeps:
 //!
-//! - A miss goes to the origin and moves its region of 16 units up in the queue of regions, by 1, 2 or 4 levels, once a tick. It is
-//!   promoted if the region is on the promote level or above. Promoted blocks start at the top level.
-//! - The promote level is 0 if of the misses of the last second an eighth fell on regions in the top quarter of levels; 32 if a sixteenth
-//!   did; else 48. The table that should raise it by the cache's own hit ratio has no effect: since 4.12 its result, at most 32, is used as
+//! - A miss goes to the origin and moves its region of 16 units up in the queue of regions, by 1, 2
+//!   or 4 levels, once a tick. It is promoted if the region is on the promote level or above.
+//!   Promoted blocks start at the top level.
+//! - The promote level is 0 if of the misses of the last second an eighth fell on regions in the
+//!   top quarter of levels; 32 if a sixteenth did; else 48. The table that should raise it by the
+//!   cache's own hit ratio has no effect: since 4.12 its result, at most 32, is used as
 //!   `max(result, 64)`.
-//! - If the cache is full, a miss that should be promoted is not: it only has the oldest clean unit of the lower 32 levels thrown out, or
-//!   without one has a dirty one copied to the origin that has been dirty for 10 to 20 seconds. So of misses in the steady state at most every second
-//!   one is promoted, and with many dirty units fewer.
+//! - If the cache is full, a miss that should be promoted is not: it only has the oldest clean unit
+//!   of the lower 32 levels thrown out, or without one has a dirty one copied to the origin that
+//!   has been dirty for 10 to 20 seconds. So of misses in the steady state at most every second one
+//!   is promoted, and with many dirty units fewer.
 //! - Hits count once a minute: then the unit goes up one level, in exchange for one that goes down.
 //! - Once nothing was asked for a second, all dirty units are copied to the origin.
 //!
-//! Ticks come each second and whenever a chosen request completes, then the next one is chosen. Here: each millisecond in which something
-//! is asked for, and after 32 accesses without time (as many as a SATA disk takes at once).
+//! Ticks come each second and whenever a chosen request completes, then the next one is chosen.
+//! Here: each millisecond in which something is asked for, and after 32 accesses without time (as
+//! many as a SATA disk takes at once).
 //!
-//! Kinder than the kernel: copying takes no time and is never throttled (`migration_threshold`), so that what is promoted is there at the next
-//! access. Not modelled: discards; writes of a whole unit, which are promoted without a copy while there is room, are known only for units of 4 KiB;
-//! here regions smaller than 16 units, which the kernel has if all of them would cover more than the origin.
+//! Kinder than the kernel: copying takes no time and is never throttled (`migration_threshold`), so
+//! that what is promoted is there at the next access. Not modelled: discards; writes of a whole
+//! unit, which are promoted without a copy while there is room, are known only for units of 4 KiB;
+//! here regions smaller than 16 units, which the kernel has if all of them would cover more than
+//! the origin.
 
 pub(crate) mod queue;
 
@@ -66,7 +73,8 @@ const TOP_LEVELS: usize = 8;
 /// While so much is free nothing is thrown out; as nothing is, in a cache of less than 4 units.
 const FREE_PERCENT: usize = 25;
 
-/// The policy's state and its rules, without the clock that policies of the replay get from the times of a trace.
+/// The policy's state and its rules, without the clock that policies of the replay get from the
+/// times of a trace.
 pub(crate) struct Smq {
     pub(crate) capacity: usize,
     /// A write is of the whole unit.
@@ -87,7 +95,8 @@ pub(crate) struct Smq {
     /// The period in which a hit on a unit counts once, and its length.
     pub(crate) hits_period: u32,
     pub(crate) hits_period_ns: u64,
-    /// The period of the last hit on the unit that was thrown out last: the kernel's mark belongs to the place in the cache, not to what is there.
+    /// The period of the last hit on the unit that was thrown out last: the kernel's mark belongs
+    /// to the place in the cache, not to what is there.
     pub(crate) vacated_hit: u32,
 }
 
@@ -117,7 +126,8 @@ impl Smq {
         Self { writes_whole, ..Self::of_origin(capacity, u64::MAX) }
     }
 
-    /// For an origin of so many units: all regions together never cover more, unless they are of one unit.
+    /// For an origin of so many units: all regions together never cover more, unless they are of
+    /// one unit.
     pub(crate) fn of_origin(capacity: usize, origin_units: u64) -> Self {
         let regions_max = (capacity / 4).max(REGIONS_MIN);
         let mut region_units = REGION_UNITS;

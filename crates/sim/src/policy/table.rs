@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What policies keep their state in: entries by key, and lists through them.
 //!
-//! One slab, a hash index over it, and doubly linked lists whose links are in the entries: to find, move and remove costs the same
-//! however many there are, and nothing is allocated for each. An entry is in at most one list of each set of links; who
-//! moves it names the list that it is in.
+//! One slab, a hash index over it, and doubly linked lists whose links are in the entries: to find,
+//! move and remove costs the same however many there are, and nothing is allocated for each. An
+//! entry is in at most one list of each set of links; who moves it names the list that it is in.
 
 use std::ops::{Index, IndexMut};
 
@@ -69,7 +69,8 @@ impl List {
     }
 }
 
-/// One multiplication whose halves are folded, as foldhash does it. Not seeded by chance: runs repeat.
+/// A multiplication whose halves are folded, as foldhash does it. Not seeded by chance: runs
+/// repeat.
 pub(crate) fn hash(key: u64) -> u64 {
     let product = u128::from(key ^ 0x243f_6a88_85a3_08d3) * 0x9e37_79b9_7f4a_7c15;
     (product >> 64) as u64 ^ product as u64

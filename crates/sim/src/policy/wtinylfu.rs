@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! W-TinyLFU as in Caffeine: an LRU window for newcomers, behind it a segmented LRU that lets in whom it was asked for more often than its victim.
+//! W-TinyLFU as in Caffeine: an LRU window for newcomers, behind it a segmented LRU that lets in
+//! whom it was asked for more often than its victim.
 //!
-//! As users meet it: the window begins with 1 % of the cache, and a hill climber changes its size by what the last ten caches full of
-//! accesses were hit. Probation and protected segment share the rest 1 : 4. Caffeine does this work in batches behind its accesses;
-//! here it is done at each.
+//! As users meet it: the window begins with 1 % of the cache, and a hill climber changes its size
+//! by what the last ten caches full of accesses were hit. Probation and protected segment share the
+//! rest 1 : 4. Caffeine does this work in batches behind its accesses; here it is done at each.
 //!
-//! libCacheSim's `WTinyLFU` is another thing, and its miss ratios differ by more than those of other policies: its window stays as it is,
-//! its filter counts a miss and what leaves the window, but hits only in the main part, and is halved after 32 caches full of them.
+//! libCacheSim's `WTinyLFU` is another thing, and its miss ratios differ by more than those of
+//! other policies: its window stays as it is, its filter counts a miss and what leaves the window,
+//! but hits only in the main part, and is halved after 32 caches full of them.
 
 mod sketch;
 
@@ -35,8 +37,8 @@ const STEP_DECAY: f64 = 0.98;
 const RESTART_CHANGE: f64 = 0.05;
 /// Most blocks that change their list for the climber at one access.
 const MOVES_MAX: usize = 1000;
-/// As often as this one must have been asked for to be let in by chance (1 in 128) if it isn't by right: against those
-/// who would use collisions in the sketch.
+/// As often as this one must have been asked for to be let in by chance (1 in 128) if it isn't by
+/// right: against those who would use collisions in the sketch.
 const CHANCE_FROM: u64 = 6;
 
 struct WTinyLfu {
@@ -113,7 +115,7 @@ impl WTinyLfu {
         self.table.push(&mut self.lists[place as usize], slot);
     }
 
-    /// One of the two that are to be compared must go, if the cache is over its capacity.
+    /// Evicts one of the two that are to be compared, if the cache is over its capacity.
     fn evict(&mut self, changes: &mut Changes) {
         let mut candidate = None;
         while self.list(Window).len() > self.window_max

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Plants each of the engine's canaries and demands that it is caught: by the sweep of the workload made for it, if it has
-//! one, else by torture of the first seeds, or else by the whole crash sweep. With `--all` both look for each, to see who
-//! catches what.
+//! Plants each of the engine's canaries and demands that it is caught: by the sweep of the workload
+//! made for it, if it has one, else by torture of the first seeds, or else by the whole crash
+//! sweep. With `--all` both look for each, to see who catches what.
 
 #[cfg(not(feature = "canary"))]
 pub(crate) fn main(_: &[&str]) -> Result<bool, String> {
@@ -35,7 +35,8 @@ mod with {
     /// Seeds that torture may take: what it lives in two minutes, about; most need a few.
     const SEEDS_MAX: u64 = 400;
 
-    /// The bugs that hardly any random life meets (one in some hundred), and the workload that is made to meet them.
+    /// The bugs that hardly any random life meets (one in some hundred), and the workload that is
+    /// made to meet them.
     const MADE_FOR: [(Canary, &str); 5] = [
         (Canary::OriginAhead, "modes"),
         (Canary::MirrorUnrecorded, "mirror-lead"),

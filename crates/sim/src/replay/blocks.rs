@@ -16,13 +16,16 @@ use super::page_cache::PageCache;
 use crate::policy::Access;
 use crate::trace::{Ahead, DiskPhase, Echoes, Format, Grid, Op, Options, Phases, ReadError, Reader, Record, Report};
 
-/// Accesses in a batch: 2.5 MiB of them, so that handing a batch to a thread costs nothing against what is done with it.
+/// Accesses in a batch: 2.5 MiB of them, so that handing a batch to a thread costs nothing against
+/// what is done with it.
 const BATCH: usize = 64 << 10;
 
-/// Blocks of almost any request: the last one of a batch has room too, so that what is there need not be copied.
+/// Blocks of almost any request: the last one of a batch has room too, so that what is there need
+/// not be copied.
 const REQUEST: usize = 256;
 
-/// Blocks of a disk that keys number together; a larger disk is several to them. 2^44 blocks are 64 PiB.
+/// Blocks of a disk that keys number together; a larger disk is several to them. 2^44 blocks are 64
+/// PiB.
 pub(crate) const STRETCH_BITS: u32 = 44;
 
 /// Of a key: which block of its stretch it is.
@@ -98,7 +101,8 @@ impl Source {
         if found.is_file() || found.is_dir() { Ok(()) } else { Err(SourceError::Once { path: self.path.clone() }) }
     }
 
-    /// Opens it, from its beginning; adds the bytes that are read of it to what `progress` has, and reads no more of it once that says stop.
+    /// Opens it, from its beginning; adds the bytes that are read of it to what `progress` has, and
+    /// reads no more of it once that says stop.
     ///
     /// # Errors
     /// If the file can't be read, its format isn't known, or it is to be stopped.
@@ -156,7 +160,8 @@ impl Blocks {
         &self.disks
     }
 
-    /// How often its times went back by more than jitter, and were taken to go on from where they were.
+    /// How often its times went back by more than jitter, and were taken to go on from where they
+    /// were.
     #[must_use]
     pub const fn times_back(&self) -> u64 {
         self.clock.anew
@@ -171,7 +176,8 @@ impl Blocks {
     /// The next accesses, none at the end.
     ///
     /// # Errors
-    /// If the file can't be read on, has a bad line where that ends a trace, or too many disks, or if it is to be stopped.
+    /// If the file can't be read on, has a bad line where that ends a trace, or too many disks, or
+    /// if it is to be stopped.
     pub fn batch(&mut self) -> Result<Vec<Access>, SourceError> {
         let mut batch = Vec::with_capacity(BATCH + REQUEST);
         let read = self.fill(&mut batch);
@@ -238,7 +244,8 @@ impl Blocks {
     }
 }
 
-/// A file whose reader is watched, and may be told to stop: however much of it is no request, that is soon.
+/// A file whose reader is watched, and may be told to stop: however much of it is no request, that
+/// is soon.
 struct Watched {
     file: File,
     read: Arc<AtomicU64>,

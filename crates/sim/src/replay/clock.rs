@@ -4,10 +4,12 @@
 /// Between requests of a trace without times.
 pub(crate) const UNTIMED_NS: u64 = 1_000_000;
 
-/// Times that go back by no more are of several processors or in whole seconds, and stand still. What goes back by more is another trace behind the first.
+/// Times that go back by no more are of several processors or in whole seconds, and stand still.
+/// What goes back by more is another trace behind the first.
 const BACK_MAX_NS: u64 = 10_000_000_000;
 
-/// No time is later, so that policies can add what they like to it: what a trace says beyond stands still there. A garbled line may say anything.
+/// No time is later, so that policies can add what they like to it: what a trace says beyond stands
+/// still there. A garbled line may say anything.
 const LATEST_NS: u64 = u64::MAX - 86_400_000_000_000;
 
 /// Follows the times of records.

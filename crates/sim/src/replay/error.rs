@@ -19,26 +19,26 @@ pub enum SourceError {
         /// Why.
         error: io::Error,
     },
-    /// It is no trace that we know.
+    /// The file is no trace that we know.
     Format {
         /// Which.
         path: PathBuf,
         /// Why.
         error: OpenError,
     },
-    /// It ends too early.
+    /// The trace ends too early.
     Read {
         /// Which.
         path: PathBuf,
         /// Why.
         error: ReadError,
     },
-    /// It can be read only once, but must be read twice.
+    /// The trace can be read only once, but must be read twice.
     Once {
         /// Which.
         path: PathBuf,
     },
-    /// It asks for no block.
+    /// The trace asks for no block.
     Empty {
         /// Which.
         path: PathBuf,
@@ -49,7 +49,7 @@ pub enum SourceError {
         /// What was left out on purpose, by kind.
         skipped: Vec<(&'static str, u64)>,
     },
-    /// It was to be stopped.
+    /// The replay was to be stopped.
     Stopped {
         /// Which.
         path: PathBuf,
@@ -61,7 +61,7 @@ pub enum SourceError {
         /// As what it is read.
         format: &'static str,
     },
-    /// It has more disks than keys can tell apart.
+    /// The trace has more disks than keys can tell apart.
     Disks {
         /// Which.
         path: PathBuf,

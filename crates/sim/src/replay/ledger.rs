@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a policy's decisions cost: hits, origin I/O and flash writes, counted alike for all of them.
+//! What a policy's decisions cost: hits, origin I/O and flash writes, counted alike for all of
+//! them.
 //!
-//! In blocks of 4 KiB, in writeback mode. A write that the policy takes is absorbed: one block of flash now, and one of origin I/O
-//! when it leaves the cache or the trace ends. One that it declines goes to the origin. A read that misses costs one origin read,
-//! and one flash write if it is taken. What a policy has come along unasked costs origin reads at once, and a flash write each if it is taken when it is asked for. A policy with larger units is asked once for the blocks of a request that are in one; a miss
-//! is answered by the origin, and the unit copied in beside it, which thus starts clean; it is written back and moved in the log as a
-//! whole, and what is rewritten in it takes no new place there (dm-cache).
+//! In blocks of 4 KiB, in writeback mode. A write that the policy takes is absorbed: one block of
+//! flash now, and one of origin I/O when it leaves the cache or the trace ends. One that it
+//! declines goes to the origin. A read that misses costs one origin read, and one flash write if it
+//! is taken. What a policy has come along unasked costs origin reads at once, and a flash write
+//! each if it is taken when it is asked for. A policy with larger units is asked once for the
+//! blocks of a request that are in one; a miss is answered by the origin, and the unit copied in
+//! beside it, which thus starts clean; it is written back and moved in the log as a whole, and what
+//! is rewritten in it takes no new place there (dm-cache).
 
 use flashfront_engine::shadow::Totals;
 use hashbrown::HashSet;
@@ -13,7 +17,7 @@ use hashbrown::HashSet;
 use super::log::Log;
 use crate::policy::{Access, Build, Changes, Policy};
 
-/// One policy at work.
+/// A policy at work.
 pub(crate) struct Ledger {
     policy: Box<dyn Policy>,
     cache_blocks: u64,
@@ -79,7 +83,8 @@ impl Ledger {
         totals.hits += found;
         totals.reinserted_blocks += self.changes.reinserted * unit;
         totals.origin_read_blocks += self.changes.brought * unit;
-        // Thrown out at once it was never there, but for a policy that is the log: that has written it.
+        // Thrown out at once it was never there, but for a policy that is the log: that has written
+        // it.
         let was_there = self.log.is_none() || !self.changes.evicted.contains(&access.key);
         let taken = (hit && !self.changes.waited || self.changes.admitted) && was_there;
         let copied = taken && !hit && unit > 1;

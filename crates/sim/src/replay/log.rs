@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a policy's blocks cost in a log: how many must be written once more so that segments become free.
+//! What a policy's blocks cost in a log: how many must be written once more so that segments become
+//! free.
 //!
-//! A cache on flash writes in order. What a policy drops or a client rewrites leaves a hole, and the segment with the least
-//! in it is cleaned: what is left of it is written anew, into segments of its own, since what has lived long will live longer
-//! (greedy cleaning, hot and cold apart; Rosenblum and Ousterhout, SOSP 1991). A policy whose queue is the log, like
-//! ours, has its own way and counts for itself.
+//! A cache on flash writes in order. What a policy drops or a client rewrites leaves a hole, and
+//! the segment with the least in it is cleaned: what is left of it is written anew, into segments
+//! of its own, since what has lived long will live longer (greedy cleaning, hot and cold apart;
+//! Rosenblum and Ousterhout, SOSP 1991). A policy whose queue is the log, like ours, has its own
+//! way and counts for itself.
 
 use hashbrown::HashMap;
 
-/// Room beyond the policy's capacity, in parts of it, that a log needs so as not to clean all the time: an eighth, as
-/// SSDs of the better kind have. It is not charged to the policies.
+/// Room beyond the policy's capacity, in parts of it, that a log needs so as not to clean all the
+/// time: an eighth, as SSDs of the better kind have. It is not charged to the policies.
 const SPARE: usize = 8;
 
 /// Units of a segment: 1 MiB of blocks, but a 64th of a small cache.
@@ -32,7 +34,8 @@ pub(super) struct Log {
     /// Segments that were used at all: memory is for these.
     begun: u32,
     segments: u32,
-    /// The open segment for what comes and the one for what is cleaned, and how much of each is used.
+    /// The open segment for what comes and the one for what is cleaned, and how much of each is
+    /// used.
     open: [Option<(u32, usize)>; 2],
     segment: usize,
     /// Units that cleaning wrote.
@@ -45,14 +48,17 @@ pub(super) struct Log {
 #[derive(Clone, Copy, Debug)]
 struct Place {
     slot: u32,
-    /// Here, since there is room for it: a set of its own would be one more look into RAM at each access.
+    /// Here, since there is room for it: a set of its own would be one more look into RAM at each
+    /// access.
     dirty: bool,
 }
 
-/// Segments that are full, and how many holes they have: a tournament, as a hole more rarely changes who has the most of even a few.
+/// Segments that are full, and how many holes they have: a tournament, as a hole more rarely
+/// changes who has the most of even a few.
 #[derive(Debug)]
 struct Full {
-    /// From `segments` on one more than the holes of each segment, 0 for those that are not full; before, the most of each pair.
+    /// From `segments` on one more than the holes of each segment, 0 for those that are not full;
+    /// before, the most of each pair.
     most: Vec<u32>,
     segments: usize,
 }
@@ -266,7 +272,8 @@ mod tests {
             let live: u32 = log.live.iter().sum();
             assert_eq!(live as usize, log.places.len(), "{capacity}");
             if capacity == 20_000 {
-                // Greedy cleaning of a log 8/9 full that is rewritten uniformly copies about three for each written.
+                // Greedy cleaning of a log 8/9 full that is rewritten uniformly copies about three
+                // for each written.
                 assert!((1..5).contains(&(log.copied / (20 * capacity as u64))), "{}", log.copied);
             }
         }

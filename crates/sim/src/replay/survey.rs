@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What must be known of a trace before it is replayed: how many blocks it touches, and, for a policy that foresees, when each
-//! access is repeated.
+//! What must be known of a trace before it is replayed: how many blocks it touches, and, for a
+//! policy that foresees, when each access is repeated.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,8 @@ use super::{Progress, SourceError};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Survey {
     pub(super) unique_blocks: u64,
-    /// For each access the number of the one that asks for the same unit next; empty unless asked for.
+    /// For each access the number of the one that asks for the same unit next; empty unless asked
+    /// for.
     pub(super) next: Arc<Vec<u64>>,
 }
 
@@ -46,8 +47,9 @@ impl Survey {
     }
 }
 
-/// A set of blocks as bits, 64 of them where there is one: 2 bits a block for dense traces, 16 bytes and some for one that is far from
-/// all others. A hash table of the words alone took up to 58: it is half empty after it has grown, and while it grows there are two.
+/// A set of blocks as bits, 64 of them where there is one: 2 bits a block for dense traces, 16
+/// bytes and some for one that is far from all others. A hash table of the words alone took up to
+/// 58: it is half empty after it has grown, and while it grows there are two.
 #[derive(Default)]
 pub(crate) struct Unique {
     /// Number and bits of each word, in order.
@@ -56,8 +58,8 @@ pub(crate) struct Unique {
     fresh: HashMap<u64, u64>,
 }
 
-/// Words before they are put in order, for the first time; an eighth of what is there later, so that all words are passed once for
-/// each eighth of them.
+/// Words before they are put in order, for the first time; an eighth of what is there later, so
+/// that all words are passed once for each eighth of them.
 const FRESH_WORDS: usize = 1 << 16;
 
 impl Unique {

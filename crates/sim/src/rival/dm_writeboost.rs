@@ -1,21 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! dm-writeboost 2.2 (Akira Hayakawa): writes gather in RAM by 127 blocks and go to a ring of segments in one piece.
+//! dm-writeboost 2.2 (Akira Hayakawa): writes gather in RAM by 127 blocks and go to a ring of
+//! segments in one piece.
 //!
-//! - Modes: write-back; with `read_cache_threshold`, what is read is cached too (`dm-writeboost-readcache`).
-//! - Admission: every write. Reads: blocks that are missed are staged, 2048 of them, then written all together (`cells`).
-//! - Placement: a ring, first in, first out; reads don't keep anything. A block that is written again in the open segment stays where it is.
-//! - Reads: what is in the open segment is read from the origin, and the dirty of it laid over that; what is in one that waits to be written, from
-//!   the cache device when it is there (`process_read`).
+//! - Modes: write-back; with `read_cache_threshold`, what is read is cached too
+//!   (`dm-writeboost-readcache`).
+//! - Admission: every write. Reads: blocks that are missed are staged, 2048 of them, then written
+//!   all together (`cells`).
+//! - Placement: a ring, first in, first out; reads don't keep anything. A block that is written
+//!   again in the open segment stays where it is.
+//! - Reads: what is in the open segment is read from the origin, and the dirty of it laid over
+//!   that; what is in one that waits to be written, from the cache device when it is there
+//!   (`process_read`).
 //! - Metadata I/O: none but the segment's own first block.
-//! - Destage: oldest segments first, up to 32 in a batch, but no more than there are empty ones and one. Each is read whole, even if nothing in it is
-//!   dirty; what is dirty is written sorted within the batch, then the origin is flushed. While the origin was busy for less than
-//!   `writeback_threshold` of the last second (70 %: the documentation's), or a writer waits. The thread looks once a second if it finds nothing.
-//! - FLUSH: the open segment is closed as it is, and has its slot; then a flush of the cache device. FLUSHes that come meanwhile share the next one.
-//! - Bypass: none. Memory: eight segments (4 MiB), and about 1 % of the cache for its tables (the author's figure).
+//! - Destage: oldest segments first, up to 32 in a batch, but no more than there are empty ones and
+//!   one. Each is read whole, even if nothing in it is dirty; what is dirty is written sorted
+//!   within the batch, then the origin is flushed. While the origin was busy for less than
+//!   `writeback_threshold` of the last second (70 %: the documentation's), or a writer waits. The
+//!   thread looks once a second if it finds nothing.
+//! - FLUSH: the open segment is closed as it is, and has its slot; then a flush of the cache
+//!   device. FLUSHes that come meanwhile share the next one.
+//! - Bypass: none. Memory: eight segments (4 MiB), and about 1 % of the cache for its tables (the
+//!   author's figure).
 //!
-//! Not modelled: that who reads what is in the open segment submits nothing else meanwhile (`fill_payload_by_backing` waits), so
-//! such reads are too fast here; the empty first segment; parts of blocks (everything is whole 4 KiB here); `sync_data_interval`; the superblock's
-//! record; replay; errors.
+//! Not modelled: that who reads what is in the open segment submits nothing else meanwhile
+//! (`fill_payload_by_backing` waits), so such reads are too fast here; the empty first segment;
+//! parts of blocks (everything is whole 4 KiB here); `sync_data_interval`; the superblock's record;
+//! replay; errors.
 
 use std::collections::VecDeque;
 
@@ -33,17 +43,20 @@ mod tests;
 use cells::Cells;
 use table::{SEGMENT_BLOCKS, Table};
 
-/// A block's way under the one lock. Fitted to random writes on a RAM disk by one job (1458.7 MB/s, 2013).
+/// A block's way under the one lock. Fitted to random writes on a RAM disk by one job (1458.7 MB/s,
+/// 2013).
 const LOCK_NS: u64 = 2_700;
-/// The same when several jobs wait for it and sleep. Fitted to four jobs (370.7 MB/s).
+/// Time under the lock when several jobs wait for it and sleep. Fitted to four jobs (370.7 MB/s).
 const CONTENDED_NS: u64 = 10_700;
-/// More requests than that wait only if they come from several jobs: the depth of one in those runs.
+/// More requests than that wait only if they come from several jobs: the depth of one in those
+/// runs.
 const ONE_JOB: u32 = 32;
 /// `NR_RAMBUF_POOL`: segments in RAM.
 const BUFFERS: u64 = 8;
 /// `nr_max_batched_writeback`.
 const BATCH_MAX: u64 = 32;
-/// `writeback_threshold`, in percent: what the documentation shows. By default it is 0, and nothing is written back before the ring is full.
+/// `writeback_threshold`, in percent: what the documentation shows. By default it is 0, and nothing
+/// is written back before the ring is full.
 const THRESHOLD: u64 = 70;
 const SECOND_NS: u64 = 1_000_000_000;
 /// The longest write to the origin that neighbours are merged to.
@@ -121,7 +134,8 @@ struct Writeboost {
     writeback_threshold: u64,
     lock_free_at: Time,
     queued: u32,
-    /// Numbers of segments since the beginning: the open one, the last on the cache device, the last on the origin.
+    /// Numbers of segments since the beginning: the open one, the last on the cache device, the
+    /// last on the origin.
     open: u64,
     flushed: u64,
     written_back: u64,
@@ -133,7 +147,8 @@ struct Writeboost {
     segment_under_way: bool,
     /// Writes that wait for a segment: number, next block, blocks.
     writers: VecDeque<(u64, u32, u32)>,
-    /// FLUSHes: those that wait for their turn; those of this turn, and the segment that they wait for.
+    /// FLUSHes: those that wait for their turn; those of this turn, and the segment that they wait
+    /// for.
     barriers: Vec<u64>,
     barrier: Vec<u64>,
     barrier_segment: u64,
@@ -141,7 +156,8 @@ struct Writeboost {
     allowed: bool,
     /// How often the thread went to sleep.
     naps: u64,
-    /// When the origin began to be busy, with how many I/Os, and for how long before in this second.
+    /// When the origin began to be busy, with how many I/Os, and for how long before in this
+    /// second.
     busy_since: Time,
     busy_ios: u32,
     busy_ns: u64,
@@ -320,7 +336,7 @@ impl Writeboost {
         true
     }
 
-    /// One segment after the other goes to the cache device.
+    /// Segments go one after the other to the cache device.
     fn write_segment(&mut self, io: &mut Io<Tag>) {
         if !self.segment_under_way
             && let Some(filled) = self.closed.pop_front()
@@ -338,7 +354,8 @@ impl Writeboost {
         waits && (self.open + 1).saturating_sub(self.table.segments()) > self.written_back
     }
 
-    /// The thread looks whether there is reason to begin a batch; if not, it sleeps a second, or until a writer waits.
+    /// The thread looks whether there is reason to begin a batch; if not, it sleeps a second, or
+    /// until a writer waits.
     fn destage(&mut self, io: &mut Io<Tag>) {
         if self.batch.is_some() {
             return;

@@ -1,21 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! flashcache in mode writeback: blocks of 4 KiB in sets, in place, and each change of a block's state written before the answer.
+//! flashcache in mode writeback: blocks of 4 KiB in sets, in place, and each change of a block's
+//! state written before the answer.
 //!
-//! From Facebook's documentation, the behaviour of its code, and the counters in the logs of the comparison of 2015:
+//! From Facebook's documentation, the behaviour of its code, and the counters in the logs of the
+//! comparison of 2015:
 //!
-//! - 256 KiB of the origin (64 blocks) belong into one of the sets of 512 blocks, which a hash chooses: some sets overflow while others are half
-//!   empty. Within a set: free places first, then the next clean one in turn (FIFO).
-//! - Requests are cut into blocks, which neighbours become one I/O again in the device's queue, but for the copies of what was read, which are written
-//!   to the cache device one by one before the answer. All that was read is cached, if its set has a place that is not dirty.
-//! - A write goes to the block's place, or to one that is free or clean; without one to the origin ("no room"). What wasn't dirty is answered only
-//!   when that it is dirty was written: one block of metadata for 256 places, with all changes that came while the one before was written.
-//! - A set that is dirty by more than 20 % is cleaned when a write or a read some of which misses comes to it, or when some of it was cleaned, or once a
-//!   second: two blocks in turn, and what lies beside them on the origin. Not while 2 blocks of the set or 4 of the cache are being cleaned, so that in effect one
-//!   piece of at most 256 KiB is at a time; nothing slows down writers, and dirty blocks are no part of what limits them.
-//! - A request for a block that is being written, filled or cleaned waits. FLUSH does nothing (the real one refuses it).
+//! - 256 KiB of the origin (64 blocks) belong into one of the sets of 512 blocks, which a hash
+//!   chooses: some sets overflow while others are half empty. Within a set: free places first, then
+//!   the next clean one in turn (FIFO).
+//! - Requests are cut into blocks, which neighbours become one I/O again in the device's queue, but
+//!   for the copies of what was read, which are written to the cache device one by one before the
+//!   answer. All that was read is cached, if its set has a place that is not dirty.
+//! - A write goes to the block's place, or to one that is free or clean; without one to the origin
+//!   ("no room"). What wasn't dirty is answered only when that it is dirty was written: one block
+//!   of metadata for 256 places, with all changes that came while the one before was written.
+//! - A set that is dirty by more than 20 % is cleaned when a write or a read some of which misses
+//!   comes to it, or when some of it was cleaned, or once a second: two blocks in turn, and what
+//!   lies beside them on the origin. Not while 2 blocks of the set or 4 of the cache are being
+//!   cleaned, so that in effect one piece of at most 256 KiB is at a time; nothing slows down
+//!   writers, and dirty blocks are no part of what limits them.
+//! - A request for a block that is being written, filled or cleaned waits. FLUSH does nothing (the
+//!   real one refuses it).
 //!
-//! Not modelled: writethrough and writearound, LRU, cleaning of blocks that were not touched for 15 minutes (1 % of what was cleaned), requests that are
-//! no whole blocks, sequential bypass (off), lists of processes, Linux's elevator.
+//! Not modelled: writethrough and writearound, LRU, cleaning of blocks that were not touched for 15
+//! minutes (1 % of what was cleaned), requests that are no whole blocks, sequential bypass (off),
+//! lists of processes, Linux's elevator.
 
 mod clean;
 
@@ -49,12 +58,14 @@ const CLEANING_IN_SET: u32 = 2;
 const CLEANING_IN_ALL: u32 = 4;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What a block costs under the one lock there is: fitted to reads from the cache, random ones of 4 KiB (8,538 a second, the SSD alone 8,969) and
-/// sequential ones of 128 KiB (270 MB/s, the SSD alone 448): 5.6 and 5.9 us.
+/// What a block costs under the one lock there is: fitted to reads from the cache, random ones of 4
+/// KiB (8,538 a second, the SSD alone 8,969) and sequential ones of 128 KiB (270 MB/s, the SSD
+/// alone 448): 5.6 and 5.9 us.
 const BLOCK_NS: u64 = 5_800;
-/// What cleaning a block costs under the lock for each dirty block of its set, as the set is searched after each of them; and what it takes beside that
-/// (a copy for each block of 4 KiB by another thread, each read and written by itself). Both fitted to how fast writers and cleaning were in tasks 7
-/// to 9 of the comparison of 2015.
+/// What cleaning a block costs under the lock for each dirty block of its set, as the set is
+/// searched after each of them; and what it takes beside that (a copy for each block of 4 KiB by
+/// another thread, each read and written by itself). Both fitted to how fast writers and cleaning
+/// were in tasks 7 to 9 of the comparison of 2015.
 const CLEAN_DIRTY_NS: u64 = 150;
 const CLEAN_NS: u64 = 45_000;
 
@@ -232,7 +243,8 @@ impl Flashcache {
         let mut hint = usize::MAX;
         let mut fate = self.fate(next, hint);
         while next < blocks.end {
-            // As many neighbours as have the same fate, and are neighbours in the cache as well if that matters.
+            // As many neighbours as have the same fate, and are neighbours in the cache as well if
+            // that matters.
             let mut run = Run { number, block: next, count: 0 };
             let first = fate;
             loop {

@@ -1,24 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A model of gflash v14 (geomflash, FreeBSD, 2015): a write buffer mirrored in RAM and on the SSD, and a read cache by second read.
+//! A model of gflash v14 (geomflash, FreeBSD, 2015): a write buffer mirrored in RAM and on the SSD,
+//! and a read cache by second read.
 //!
 //! Facts from its user guide ("UG") and from its logs of the 2015 comparison ("logs"):
-//! - writes go to RAM and, in the background, to the SSD; they are acknowledged from RAM, and up to four may be lost (UG);
-//! - metadata is 1 KiB for each request, of 4 KiB as of 128 KiB (logs: 8,454,144 KB written for 65,536 reads of 128 KiB that were admitted,
-//!   1.25 bytes a byte for writes of 4 KiB, 1.125 for 8 KiB): here a record of 4 KiB for every four requests, which is also why four are at risk;
-//! - destage takes the copy in RAM, in an "optimised" order (here: upwards over all that is dirty, and from the beginning again), and counts
-//!   after a FLUSH of the disk; in the background while nobody reads the disk, whatever comes when RAM is full (UG). The logs
-//!   show a third condition: 39 MiB were destaged while 4 GiB were written at the SSD's speed, but 100 MiB in half the time beside slower
-//!   writes. Here: the background yields while four writes are at risk;
-//! - a first read leaves bookkeeping in RAM, the second puts the block on the SSD, the third comes from there (UG, logs);
+//! - writes go to RAM and, in the background, to the SSD; they are acknowledged from RAM, and up to
+//!   four may be lost (UG);
+//! - metadata is 1 KiB for each request, of 4 KiB as of 128 KiB (logs: 8,454,144 KB written for
+//!   65,536 reads of 128 KiB that were admitted, 1.25 bytes a byte for writes of 4 KiB, 1.125 for 8
+//!   KiB): here a record of 4 KiB for every four requests, which is also why four are at risk;
+//! - destage takes the copy in RAM, in an "optimised" order (here: upwards over all that is dirty,
+//!   and from the beginning again), and counts after a FLUSH of the disk; in the background while
+//!   nobody reads the disk, whatever comes when RAM is full (UG). The logs show a third condition:
+//!   39 MiB were destaged while 4 GiB were written at the SSD's speed, but 100 MiB in half the time
+//!   beside slower writes. Here: the background yields while four writes are at risk;
+//! - a first read leaves bookkeeping in RAM, the second puts the block on the SSD, the third comes
+//!   from there (UG, logs);
 //! - 4 KiB blocks; 37.6 bytes of RAM for each beside the buffer (logs: 2.2 GiB for 256 GB).
 //!
-//! No source says how blocks are replaced; here all of the SSD is one space for what was read and what was written, with second chances
-//! (`slots`). In the comparison 512 GiB of writes evicted what had been read, and so they do here. Nor does one say how many first reads
-//! are remembered: here as many as the SSD has blocks, or half of that.
+//! No source says how blocks are replaced; here all of the SSD is one space for what was read and
+//! what was written, with second chances (`slots`). In the comparison 512 GiB of writes evicted
+//! what had been read, and so they do here. Nor does one say how many first reads are remembered:
+//! here as many as the SSD has blocks, or half of that.
 //!
-//! Not modelled: the built-in mirror of several disks, TRIM of freed blocks (the models of SSDs know none; a "clean" SSD stays clean), CACHE_OFF,
-//! changing components, the check at the start, RAM given back to the system. The host is not FreeBSD but that of the device models, calibrated on Linux:
-//! its SSD reads at 90 % of what FreeBSD's did, so that no constant here makes reads as fast as they were.
+//! Not modelled: the built-in mirror of several disks, TRIM of freed blocks (the models of SSDs
+//! know none; a "clean" SSD stays clean), CACHE_OFF, changing components, the check at the start,
+//! RAM given back to the system. The host is not FreeBSD but that of the device models, calibrated
+//! on Linux: its SSD reads at 90 % of what FreeBSD's did, so that no constant here makes reads as
+//! fast as they were.
 
 mod blocks;
 mod slots;
@@ -45,7 +53,8 @@ const BLOCK_BYTES: u64 = 4096;
 const RAM_BYTES: u64 = 4 << 30;
 /// RAM comes in steps of that (UG).
 const RAM_STEP_BYTES: u64 = 128 << 20;
-/// Writes that may be lost (UG): acknowledged, and not on the SSD. What comes while there are so many waits until one is.
+/// Writes that may be lost (UG): acknowledged, and not on the SSD. What comes while there are so
+/// many waits until one is.
 const AT_RISK: u64 = 4;
 /// Requests that share a record of metadata (logs).
 const REQUESTS_PER_RECORD: u32 = 4;
@@ -55,15 +64,20 @@ const RECORDS_PART: u64 = 128;
 const DESTAGE_IO_BLOCKS: u64 = 32;
 /// Writes to the disk at a time; no source. The disk's cache takes more than the disk can.
 const DESTAGE_DEPTH: u32 = 8;
-/// A FLUSH of the disk comes after this part of RAM: 32 MiB of 4 GiB. Fitted to what was dirty after tasks 7 to 13: 20 to 48 MiB less than RAM.
+/// A FLUSH of the disk comes after this part of RAM: 32 MiB of 4 GiB. Fitted to what was dirty
+/// after tasks 7 to 13: 20 to 48 MiB less than RAM.
 const FLUSH_PART: u64 = 128;
-/// So long after the last read of the disk destage goes on; no source. A sequential reader leaves no such gap.
+/// So long after the last read of the disk destage goes on; no source. A sequential reader leaves
+/// no such gap.
 const CALM_NS: u64 = 10_000_000;
-/// The work of a request that RAM answers; writes one after the other. Fitted to task 20: 49,228 writes a second.
+/// The work of a request that RAM answers; writes one after the other. Fitted to task 20: 49,228
+/// writes a second.
 const REQUEST_NS: u64 = 20_300;
-/// The same of a write while another waits: no more than 37,151 a second went to the bare SSD from 32 threads of that FreeBSD (Linux: 90,754).
+/// Time of a write while another waits: no more than 37,151 a second went to the bare SSD from 32
+/// threads of that FreeBSD (Linux: 90,754).
 const CONTENDED_NS: u64 = 26_900;
-/// The work of a block that the SSD gives. Fitted to task 3: 390,458 KB/s, where the model of the SSD alone does 450,000.
+/// The work of a block that the SSD gives. Fitted to task 3: 390,458 KB/s, where the model of the
+/// SSD alone does 450,000.
 const SSD_READ_BLOCK_NS: u64 = 1_370;
 
 enum Tag {
@@ -385,7 +399,8 @@ impl Gflash {
     }
 
     fn may_destage(&self, io: &Io<Tag>) -> bool {
-        // With two batches free RAM is as good as full: one is on its way to the disk, and one in the disk's cache.
+        // With two batches free RAM is as good as full: one is on its way to the disk, and one in
+        // the disk's cache.
         let full = self.ram_used() + 2 * self.flush_blocks() > self.ram_blocks;
         full || (self.at_risk < AT_RISK && self.reads_of_data == 0 && io.now().0 >= self.calm_at_ns)
     }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Models of the caches that people compare with, one file each, on the same device models and under the same jobs as Flashfront.
+//! Models of the caches that people compare with, one file each, on the same device models and
+//! under the same jobs as Flashfront.
 //!
-//! A rival decides what I/O a request becomes; [`Rig`] carries it out on the devices, counts it, and is the [`System`] that jobs run on.
-//! To add one: a file that implements [`Rival`] and exports a `SPEC` for each way to run it, and a line in [`ALL`].
+//! A rival decides what I/O a request becomes; [`Rig`] carries it out on the devices, counts it,
+//! and is the [`System`] that jobs run on. To add one: a file that implements [`Rival`] and exports
+//! a `SPEC` for each way to run it, and a line in [`ALL`].
 
 use flashfront_device::sim::ModelSpec;
 

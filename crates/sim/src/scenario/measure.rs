@@ -4,10 +4,12 @@
 use super::{Outcome, Scenario};
 use crate::load::{Interval, PhaseResult};
 
-/// At this part of its limit dirty data is taken to have reached it: from nine tenths on writers are slowed.
+/// At this part of its limit dirty data is taken to have reached it: from nine tenths on writers
+/// are slowed.
 const AT_LIMIT: f64 = 0.9;
 
-/// What is measured. Phases are numbers in the scenario's order; ratios are Flashfront's figure by the other's.
+/// What is measured. Phases are numbers in the scenario's order; ratios are Flashfront's figure by
+/// the other's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Bytes a second of a phase, by those of a system beside it.
@@ -19,7 +21,8 @@ pub enum Measure {
         /// Only from when the dirty limit was reached.
         at_limit: bool,
     },
-    /// Bytes a second of a phase from when the dirty limit was reached, by those of another phase on a system beside it.
+    /// Bytes a second of a phase from when the dirty limit was reached, by those of another phase
+    /// on a system beside it.
     RateOfPhase {
         /// Which.
         phase: usize,
@@ -28,7 +31,8 @@ pub enum Measure {
         /// `origin` or `cache`.
         by: &'static str,
     },
-    /// The slowest whole interval of a phase (from when the dirty limit was reached), by the mean of a system beside it.
+    /// The slowest whole interval of a phase (from when the dirty limit was reached), by the mean
+    /// of a system beside it.
     WorstInterval {
         /// Which.
         phase: usize,
@@ -107,7 +111,8 @@ pub struct Target {
     pub bound: Bound,
 }
 
-/// What came of a target. Nothing measured (a phase that did not run, nothing written) holds nothing.
+/// What came of a target. Nothing measured (a phase that did not run, nothing written) holds
+/// nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// Its name.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Scenarios: devices, a cache, phases of jobs, and what must come of it.
 //!
-//! Flashfront runs all phases one after the other; what is beside it runs those that are to be compared, each in the same order.
+//! Flashfront runs all phases one after the other; what is beside it runs those that are to be
+//! compared, each in the same order.
 
 mod measure;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A client of a system that asks for one thing after the other, so many at once, as fast as it is answered.
+//! A client of a system that asks for one thing after the other, so many at once, as fast as it is
+//! answered.
 
 use flashfront_engine::Time;
 
@@ -19,7 +20,7 @@ pub struct Asker<S> {
 }
 
 impl<S: System> Asker<S> {
-    /// One that has so many requests in flight.
+    /// An asker that has so many requests in flight.
     pub const fn new(system: S, in_flight_max: usize) -> Self {
         Self { system, now: Time(0), in_flight_max, in_flight: 0, asked: 0, answered: Vec::new() }
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flashfront on device models: the production engine, without payload.
 //!
-//! The processor costs nothing here; what it costs is measured on real machines (docs/laboratory/performance.md).
+//! The processor costs nothing here; what it costs is measured on real machines
+//! (docs/laboratory/performance.md).
 
 use flashfront_device::sim::{Model, ModelIo, ModelSpec};
 use flashfront_engine::format::{OriginRecord, Pairing, Superblock, checkpoint_blocks};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a job can be run on: a bare device, Flashfront, or a model of another cache, all in virtual time and without payload.
+//! What a job can be run on: a bare device, Flashfront, or a model of another cache, all in virtual
+//! time and without payload.
 
 use flashfront_engine::Time;
 
@@ -90,7 +91,8 @@ pub trait System {
     /// The next moment at which something happens; time must not jump over it.
     fn next_event(&self) -> Option<Time>;
 
-    /// Moves on to `now`, which is the next event or earlier; appends the numbers of what is answered then.
+    /// Moves on to `now`, which is the next event or earlier; appends the numbers of what is
+    /// answered then.
     fn advance(&mut self, now: Time, answered: &mut Vec<u64>);
 
     /// What has moved so far.

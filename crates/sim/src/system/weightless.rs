@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory and a cache device without payload: only the log's headers, which the engine reads again, have bytes.
+//! Memory and a cache device without payload: only the log's headers, which the engine reads again,
+//! have bytes.
 //!
-//! All payload has the same checksum, so that the engine's verification holds. What the engine itself puts into a buffer
-//! (headers, checkpoints) is kept from the buffer's start on; of that the device keeps what lies in the log.
+//! All payload has the same checksum, so that the engine's verification holds. What the engine
+//! itself puts into a buffer (headers, checkpoints) is kept from the buffer's start on; of that the
+//! device keeps what lies in the log.
 
 use flashfront_engine::format::Superblock;
 use flashfront_engine::{BLOCK_BYTES, Buf, Memory, Span};

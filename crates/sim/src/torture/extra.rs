@@ -30,7 +30,7 @@ pub enum Extra {
     MirrorLater,
     /// Each origin begins in a mode of its own.
     Modes,
-    /// One to three small origins more.
+    /// There are one to three small origins more.
     Origins,
     /// The cache device is slower than the origins, as one that wears out or does other work.
     SlowCache,
@@ -57,8 +57,9 @@ impl Extra {
         (Self::ManyLanes, "many-lanes"),
     ];
 
-    /// What this seed's life has: in three of five nothing, so that most lives remain what they were, else half of all, of what makes a
-    /// cache large an eighth, since the engine's checks after each input walk all of it.
+    /// What this seed's life has: in three of five nothing, so that most lives remain what they
+    /// were, else half of all, of what makes a cache large an eighth, since the engine's checks
+    /// after each input walk all of it.
     pub(super) fn draw(rng: &mut Rng) -> Vec<Self> {
         let any = rng.below(5) < 2;
         let odds = |extra: Self| if matches!(extra, Self::LargeSegments | Self::ManyLanes) { 8 } else { 2 };
@@ -85,7 +86,8 @@ pub(super) fn slow_cache(rng: &mut Rng, spec: &mut WorldSpec) {
     spec.cache_ns = spec.origin_ns * pick(rng, &[2, 10, 100]);
 }
 
-/// Gives the cache segments of half a MiB or one, as few as there may be, and the origins room for twice as much.
+/// Gives the cache segments of half a MiB or one, as few as there may be, and the origins room for
+/// twice as much.
 pub(super) fn enlarge_segments(rng: &mut Rng, spec: &mut WorldSpec) {
     (spec.segment_blocks, spec.segments_per_lane) = (pick(rng, &[128, 256]), SEGMENTS_MIN);
     grow_origins(spec);
@@ -97,7 +99,8 @@ pub(super) fn add_lanes(rng: &mut Rng, spec: &mut WorldSpec) {
     grow_origins(spec);
 }
 
-/// Makes the origins at least twice as large as the cache, if that is not too much memory for one life.
+/// Makes the origins at least twice as large as the cache, if that is not too much memory for one
+/// life.
 fn grow_origins(spec: &mut WorldSpec) {
     let cache_bytes = u64::from(spec.lanes * spec.segment_blocks * spec.segments_per_lane) * 4096;
     let each_bytes = (2 * cache_bytes / spec.origins.len() as u64 / 4096 * 4096).min(ORIGIN_BYTES_MAX);

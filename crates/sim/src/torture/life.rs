@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lives a plan: clients, faults, power cuts, and at the end a drain, a stop and a look at the bare origins.
+//! Lives a plan: clients, faults, power cuts, and at the end a drain, a stop and a look at the bare
+//! origins.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +45,8 @@ pub struct Outcome {
 
 struct Life {
     plan: Plan,
-    /// One source for each concern, so that a plan without faults asks for the same.
+    /// Sources of random numbers, one for each concern, so that a plan without faults asks for the
+    /// same.
     rng: Rng,
     mirror_rng: Rng,
     fault_rng: Rng,
@@ -64,7 +66,8 @@ struct Life {
     whole: bool,
     /// The member of a mirrored cache that has had faults since both were well.
     victim: Option<u8>,
-    /// The largest dirty limit since the opening; `None`: what replay found may exceed it, or blocks were lost.
+    /// The largest dirty limit since the opening; `None`: what replay found may exceed it, or
+    /// blocks were lost.
     limit: Option<u64>,
 }
 
@@ -118,7 +121,8 @@ fn first_client(plan: &Plan) -> Client {
     }
     if plan.fickle && matches!(plan.trouble, Trouble::Errors | Trouble::CacheDies) {
         client.make_origins_fickle();
-        // What is read of an origin that has dropped it may be cached, and be older again when it is read from there after a power cut.
+        // What is read of an origin that has dropped it may be cached, and be older again when it
+        // is read from there after a power cut.
         client.oracle.forgive_time_travel();
     }
     client.world.forgetful = plan.has(Extra::Forgetful);
@@ -153,7 +157,7 @@ impl Life {
         }
     }
 
-    /// One opening's requests.
+    /// Serves the requests of an opening.
     fn serve(&mut self) {
         for _ in 0..self.plan.requests {
             let who = self.rng.below(self.plan.clients.len() as u64) as usize;
@@ -177,7 +181,8 @@ impl Life {
         }
     }
 
-    /// Whether both members are in use. A cache is called whole until it is recorded that one is out, and the other must not die meanwhile.
+    /// Whether both members are in use. A cache is called whole until it is recorded that one is
+    /// out, and the other must not die meanwhile.
     fn both_are_well(&self) -> bool {
         let engine = self.client.world.engine();
         engine.status().mirror == MirrorStatus::Whole && engine.superblock().pairing.mirror == Mirror::Whole
@@ -207,14 +212,16 @@ impl Life {
             // As where a cache on one device dies.
             self.client.oracle.forgive_time_travel();
             let member = self.extra_rng.below(2) as u8;
-            // What rots without another copy may be taken for the end of the log: it is for the lives whose cache lies.
+            // What rots without another copy may be taken for the end of the log: it is for the
+            // lives whose cache lies.
             trouble::order_on(member, false, &mut self.fault_rng, &mut self.client);
         } else {
             trouble::order(self.plan.trouble, &mut self.fault_rng, &mut self.client);
         }
     }
 
-    /// Cuts the power just when a member fails: what was acknowledged since must be on the other one.
+    /// Cuts the power just when a member fails: what was acknowledged since must be on the other
+    /// one.
     fn crash_at_failure(&mut self, victim: u8) {
         let disk = self.client.world.member_mut(victim).expect("a mirrored world");
         disk.faults.fail_nth(0, Some(Op::Write), DeviceError::Io);
@@ -234,7 +241,8 @@ impl Life {
         assert!(self.reopen(), "one member alone opens");
     }
 
-    /// What an operator does when one member is out: gives the cache another one; or, rashly, the same again.
+    /// What an operator does when one member is out: gives the cache another one; or, rashly, the
+    /// same again.
     fn add_mirror(&mut self) {
         let status = self.client.world.engine().status();
         let world = &mut self.client.world;
@@ -254,8 +262,8 @@ impl Life {
                 world.control(Control::AddMirror);
             }
             MirrorStatus::Whole if self.victim.is_some() && self.both_are_well() && self.mirror_rng.below(4) == 0 => {
-                // All is well again: next time it may hit the other one. But what rotted stays, found or not, and an
-                // I/O that is held back will fail yet.
+                // All is well again: next time it may hit the other one. But what rotted stays,
+                // found or not, and an I/O that is held back will fail yet.
                 self.client.world.heal();
                 let disk = self.victim.and_then(|victim| self.client.world.member_mut(victim));
                 let ill = disk.is_some_and(|disk| disk.faults.any_rotten() || disk.next_event().is_some());
@@ -265,8 +273,9 @@ impl Life {
         }
     }
 
-    /// What an operator does when several blocks are listed as lost: restores them, from a backup say. A
-    /// lost block holds its segment, and a cache all of whose segments are held takes no writes.
+    /// What an operator does when several blocks are listed as lost: restores them, from a backup
+    /// say. A lost block holds its segment, and a cache all of whose segments are held takes no
+    /// writes.
     fn restore(&mut self) {
         let lost = self.client.world.engine().status().lost;
         // The last try may be waiting for room yet.
@@ -408,11 +417,13 @@ impl Life {
         self.limit = self.limit.map(|limit| limit.max(now));
     }
 
-    /// Reads everything, drains, stops; then the origins alone must hold all but what is reported as lost.
+    /// Reads everything, drains, stops; then the origins alone must hold all but what is reported
+    /// as lost.
     fn end(&mut self) -> bool {
         self.client.world.heal();
         if self.plan.spec.origin_limit_ns.is_some() {
-            // What is late may still be given up, and a device that hangs is not well before it has answered all.
+            // What is late may still be given up, and a device that hangs is not well before it has
+            // answered all.
             self.client.world.pass(trouble::LONG_NS);
             assert!(self.client.world.drive_until(|world| world.hung().is_empty()), "a device hangs for ever");
         }
@@ -420,7 +431,8 @@ impl Life {
         self.judge_failures();
         self.client.read_all();
         if !self.client.take_failed().is_empty() && self.client.world.engine().status().lost.is_empty() {
-            // A block that was destaged from RAM right then: its rotten copy failed a read, and is clean now.
+            // A block that was destaged from RAM right then: its rotten copy failed a read, and is
+            // clean now.
             self.client.read_all();
         }
         let failed = self.client.take_failed();

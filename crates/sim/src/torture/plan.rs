@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a seed decides before anything runs, and what of it can be taken away to make a failure smaller.
+//! What a seed decides before anything runs, and what of it can be taken away to make a failure
+//! smaller.
 
 use std::fmt;
 
@@ -14,16 +15,17 @@ use crate::spec::{OriginSpec, WorldSpec};
 pub enum Trouble {
     /// Nothing.
     None,
-    /// The origins and the reads of the cache device fail, with an error: now and then, in ranges, late, in
-    /// part; an origin is gone for a while.
+    /// The origins and the reads of the cache device fail, with an error: now and then, in ranges,
+    /// late, in part; an origin is gone for a while.
     Errors,
     /// The cache device's writes and flushes fail too, or it is gone for good.
     CacheDies,
-    /// The cache device lies: rot, flipped bits, lost and misdirected writes, flushes that do nothing.
+    /// The cache device lies: rot, flipped bits, lost and misdirected writes, flushes that do
+    /// nothing.
     CacheLies,
 }
 
-/// One client: what it asks for.
+/// A client: what it asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientPlan {
     /// Requests in flight at most.
@@ -34,11 +36,11 @@ pub struct ClientPlan {
     pub sectors_max: u64,
     /// Requests go to this many sectors at the start of each origin most of the time.
     pub hot_sectors: u64,
-    /// One request in so many is a FLUSH.
+    /// How many requests come to one FLUSH.
     pub flush_every: u64,
-    /// One write in so many has FUA; 0 = none.
+    /// How many writes come to one with FUA; 0 = none.
     pub fua_every: u64,
-    /// One request in so many is a discard or write-zeroes; 0 = none.
+    /// How many requests come to one discard or write-zeroes; 0 = none.
     pub special_every: u64,
     /// Goes on where its last request ended.
     pub sequential: bool,
@@ -55,7 +57,7 @@ pub struct Plan {
     pub requests: u64,
     /// Who asks.
     pub clients: Vec<ClientPlan>,
-    /// One request in so many is followed by a control command; 0 = none.
+    /// How many requests come to one control command; 0 = none.
     pub control_every: u64,
     /// The daemon is killed at times where else the power fails.
     pub kills: bool,
@@ -63,9 +65,9 @@ pub struct Plan {
     pub trouble: Trouble,
     /// Origins whose flush fails drop what it should have flushed.
     pub fickle: bool,
-    /// One request in so many comes with a fault that is ordered.
+    /// How many requests come to one fault that is ordered.
     pub faults_every: u64,
-    /// One request in so many is followed by a pause; 0 = none.
+    /// How many requests come to one pause; 0 = none.
     pub pause_every: u64,
     /// The longest pause.
     pub pause_ns: u64,
@@ -73,7 +75,8 @@ pub struct Plan {
     pub extras: Vec<Extra>,
 }
 
-/// In half of the lives an origin may take so long for an I/O; those of `trouble` take up to twice as long.
+/// In half of the lives an origin may take so long for an I/O; those of `trouble` take up to twice
+/// as long.
 const HANGS_AFTER_NS: u64 = 30_000_000_000;
 
 pub(super) fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
@@ -95,7 +98,8 @@ impl Plan {
         spec.options.ram_front_bytes = pick(&mut Rng::new(seed ^ 0xf207), &[0, 64 << 10, 1 << 20]);
         spec.mirrored = Rng::new(seed ^ 0x3177).below(3) == 0;
         spec.options.read_around_blocks = pick(&mut Rng::new(seed ^ 0xa209), &[0, 16, 16, 64]);
-        // None; one that is used up at once, and back after a pause; one that is used up now and then.
+        // None; one that is used up at once, and back after a pause; one that is used up now and
+        // then.
         let budgets = [None, None, Some(16 << 20), Some(100 << 30)];
         spec.options.flash_writes_per_day_bytes = pick(&mut Rng::new(seed ^ 0xb0d9), &budgets);
         if spec.lanes > 1 {
@@ -103,7 +107,8 @@ impl Plan {
             spec.apart = pick(&mut rng, &[None, Some(0), Some(0), Some(2)]);
             spec.apart_while_opening = rng.below(3) == 0;
         }
-        // What is late on a device that can only fail in part is waited for: it must not fail as a whole.
+        // What is late on a device that can only fail in part is waited for: it must not fail as a
+        // whole.
         spec.origin_limit_ns = pick(&mut Rng::new(seed ^ 0x4a_96), &[None, Some(HANGS_AFTER_NS)]);
         let extra_rng = &mut Rng::new(seed ^ 0xe87a);
         let extras = Extra::draw(extra_rng);
@@ -155,7 +160,8 @@ impl Plan {
         self.spec.mirrored && dies
     }
 
-    /// Makes the world what the extras say: at the last moment, so that a [`Change`] can take them away.
+    /// Makes the world what the extras say: at the last moment, so that a [`Change`] can take them
+    /// away.
     pub(super) fn add_extras(&mut self, seed: u64) {
         if self.has(Extra::Origins) {
             extra::add_origins(&mut Rng::new(seed ^ 0x4191e5), &mut self.spec);
@@ -261,13 +267,13 @@ pub enum What {
     Budget,
     /// All of [`Plan::extras`]; like the next one, only 0 makes a difference.
     Extras,
-    /// One of them.
+    /// An extra of the life.
     Extra(Extra),
     /// [`Plan::faults_every`]; 0 = no trouble at all.
     Faults,
 }
 
-/// One change of a plan, as it is written: `requests=20`.
+/// A change of a plan, as it is written: `requests=20`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     what: What,

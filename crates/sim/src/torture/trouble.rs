@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Faults at random, of the kinds that a plan allows.
 //!
-//! Each ends by itself (a number of hits, a time), so that nobody waits for ever. What the oracle is told
-//! with each is what the engine may then legitimately do; docs/internals/testing.md has the table.
+//! Each ends by itself (a number of hits, a time), so that nobody waits for ever. What the oracle
+//! is told with each is what the engine may then legitimately do; docs/internals/testing.md has the
+//! table.
 
 use flashfront_device::wrap::{ALWAYS_PPM, Fault, Rule};
 use flashfront_device::{Device, Rng};
@@ -14,7 +15,8 @@ use crate::client::Client;
 /// Up to so long an origin is gone, or an I/O held back: longer than a SCSI timeout.
 pub(super) const LONG_NS: u64 = 60_000_000_000;
 
-/// Orders a fault on this member of a mirrored cache; while the other one is well no client may notice anything, also if this one rots.
+/// Orders a fault on this member of a mirrored cache; while the other one is well no client may
+/// notice anything, also if this one rots.
 pub(super) fn order_on(member: u8, may_rot: bool, rng: &mut Rng, client: &mut Client) {
     let size_bytes = client.world.cache.geometry().size_bytes;
     let rule = match rng.below(8) {

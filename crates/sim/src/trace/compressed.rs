@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Unpacks gzip, xz and zstd, known by their first bytes, members and frames one after the other as one.
+//! Unpacks gzip, xz and zstd, known by their first bytes, members and frames one after the other as
+//! one.
 //!
-//! Streaming: what is unpacked is never held as a whole, so a small file that unpacks to terabytes takes time, not RAM. The windows
-//! that the formats let a file ask for are limited to [`WINDOW_BYTES_MAX`], what `zstd --ultra -22` and twice what `xz -9` uses.
+//! Streaming: what is unpacked is never held as a whole, so a small file that unpacks to terabytes
+//! takes time, not RAM. The windows that the formats let a file ask for are limited to
+//! [`WINDOW_BYTES_MAX`], what `zstd --ultra -22` and twice what `xz -9` uses.
 
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
 use std::sync::Arc;
@@ -39,7 +41,7 @@ struct Input {
 pub(super) enum UnpackError {
     /// The file can't be read.
     Io(io::Error),
-    /// It can, but not be unpacked.
+    /// The file is compressed, and can't be unpacked.
     Damaged(String),
 }
 
@@ -129,7 +131,8 @@ fn is_skipped(magic: [u8; 4]) -> bool {
     u32::from_le_bytes(magic) & !0xf == ZSTD_SKIPPED
 }
 
-/// All members of a file. Zeros behind one are padding, as of tapes and of copies in whole blocks; gzip(1) passes them too.
+/// All members of a file. Zeros behind one are padding, as of tapes and of copies in whole blocks;
+/// gzip(1) passes them too.
 struct Gzip<R> {
     /// None once there is no other.
     member: Option<GzDecoder<R>>,
@@ -167,7 +170,8 @@ impl<R: BufRead> Read for Gzip<R> {
     }
 }
 
-/// All streams of a file. Of one that is cut all comes that is there; the crate's own reader gives nothing of the last 64 KiB.
+/// All streams of a file. Of one that is cut all comes that is there; the crate's own reader gives
+/// nothing of the last 64 KiB.
 struct Xz<R> {
     source: R,
     stream: XzStream,
@@ -246,7 +250,8 @@ impl<R: BufRead> Zstd<R> {
         }
     }
 
-    /// Unpacks some more. The decoder holds the last window of a frame back until that ends: so does one that is cut, at once.
+    /// Unpacks some more. The decoder holds the last window of a frame back until that ends: so
+    /// does one that is cut, at once.
     fn decode(&mut self) {
         let one = BlockDecodingStrategy::UptoBlocks(1);
         if let Err(error) = self.decoder.decode_blocks(&mut self.source, one) {

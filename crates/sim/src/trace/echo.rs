@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds requests that were traced twice, because two stacked layers were traced.
 //!
-//! The upper layer's request is repeated by the lower one's within microseconds: an equal one that comes within the window is its echo,
-//! and the next equal one is new. A client that really asks twice within the window is taken for an echo too; so this is only for
-//! traces that are known to be doubled.
+//! The upper layer's request is repeated by the lower one's within microseconds: an equal one that
+//! comes within the window is its echo, and the next equal one is new. A client that really asks
+//! twice within the window is taken for an echo too; so this is only for traces that are known to
+//! be doubled.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -26,7 +27,8 @@ impl Echoes {
         Self { window_ns, heard: HashMap::new(), order: VecDeque::new() }
     }
 
-    /// Whether this record repeats one within the window; those without time never do. `now`: its time, so that it never goes back.
+    /// Whether this record repeats one within the window; those without time never do. `now`: its
+    /// time, so that it never goes back.
     pub fn is_echo(&mut self, record: &Record, now: u64) -> bool {
         if record.time_ns.is_none() {
             return false;

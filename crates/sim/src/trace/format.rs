@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The formats: how one describes itself, the registry that lists them, and which of them a trace has.
+//! The formats: how one describes itself, the registry that lists them, and which of them a trace
+//! has.
 //!
-//! A format is one file with `FORMATS` (its variants) and one word in `formats!`. That word gives `--format` its name, the
-//! help its line, detection a candidate, and the conformance tests a case.
+//! A format is one file with `FORMATS` (its variants) and one word in `formats!`. That word gives
+//! `--format` its name, the help its line, detection a candidate, and the conformance tests a case.
 
 use super::head::{Fit, Head};
 use super::report::Reason;
 use super::{DATA_SECTORS_MAX, Op, Options, Record, SECTOR_BYTES, SECTOR_MAX};
 
-/// Of events that one request causes, the one that counts as the request (blktrace and blkparse only).
+/// Of events that one request causes, the one that counts as the request (blktrace and blkparse
+/// only).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {
     /// Q: as it was asked for. What a cache would see.
@@ -27,7 +29,8 @@ pub struct Format {
     pub name: &'static str,
     /// What it is, in one line.
     pub summary: &'static str,
-    /// Formats of the same shape in other units, itself among them: which of them a trace has is a guess. None if the trace tells.
+    /// Formats of the same shape in other units, itself among them: which of them a trace has is a
+    /// guess. None if the trace tells.
     pub lookalikes: &'static [&'static str],
     /// How well it fits these first bytes.
     pub(super) fit: fn(&Head<'_>) -> Fit,
@@ -57,8 +60,8 @@ pub(super) trait Lines {
 
 /// Reads binary records.
 pub(super) trait Binary {
-    /// What the first record is, and how many bytes it has (above 0); nothing if it isn't there in full. Never more than
-    /// [`RECORD_BYTES_MAX`].
+    /// What the first record is, and how many bytes it has (above 0); nothing if it isn't there in
+    /// full. Never more than [`RECORD_BYTES_MAX`].
     fn item(&mut self, bytes: &[u8]) -> Option<(usize, Result<Item, Reason>)>;
 }
 

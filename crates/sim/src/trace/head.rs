@@ -8,13 +8,14 @@ use super::format::{Binary, Item, Lines};
 /// Lines or records that are tried.
 const TRIED: usize = 1000;
 
-/// Of so many lines one may be bad: cut downloads begin in the middle of a line, and archives with a header.
+/// Of so many lines one may be bad: cut downloads begin in the middle of a line, and archives with
+/// a header.
 pub(super) const LINES_PER_BAD: usize = 10;
 
 /// How well a format fits. The best counts, if only one is that good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fit {
-    /// It is another one.
+    /// The file has another format.
     No,
     /// All can be read, and makes sense.
     Shape,
@@ -47,7 +48,8 @@ impl<'a> Head<'a> {
         self.bytes[..end].split(|it| *it == b'\n').take(TRIED)
     }
 
-    /// Whether this parser reads the lines, but for one in ten (of few lines: one, if it reads two), and finds requests in them.
+    /// Whether this parser reads the lines, but for one in ten (of few lines: one, if it reads
+    /// two), and finds requests in them.
     pub(super) fn has_lines_of(&self, mut parser: impl Lines) -> bool {
         let (mut records, mut bad) = (0, 0);
         for line in self.lines() {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads a trace as a stream of records, in one buffer, whatever its length.
 //!
-//! Everything that is read becomes a record, is skipped by kind, or is bad with place and reason: nothing is dropped in silence.
-//! Bad lines don't end a trace, unless that is asked for; a damaged file ends where its damage begins.
+//! Everything that is read becomes a record, is skipped by kind, or is bad with place and reason:
+//! nothing is dropped in silence. Bad lines don't end a trace, unless that is asked for; a damaged
+//! file ends where its damage begins.
 
 use std::fmt::{self, Display};
 use std::io::{self, Read};
@@ -42,7 +43,7 @@ pub struct Options {
 pub enum OpenError {
     /// The file can't be read.
     Io(io::Error),
-    /// It is compressed, and damaged from its beginning.
+    /// The trace is compressed, and damaged from its beginning.
     Damaged(String),
     /// Its format is not known.
     Format(FormatError),
@@ -196,8 +197,8 @@ impl Reader {
         }
     }
 
-    /// What is left when nothing more comes: half a record at most. If that is for a bad reason it is half a line perhaps,
-    /// which is not read: half a number is a number.
+    /// What is left when nothing more comes: half a record at most. If that is for a bad reason it
+    /// is half a line perhaps, which is not read: half a number is a number.
     fn finish(&mut self) -> Option<Result<Record, ReadError>> {
         self.over = true;
         let place = Place::Byte(self.buffer.passed);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a reader did with every line or record of its trace: read, left out on purpose, or not understood.
+//! What a reader did with every line or record of its trace: read, left out on purpose, or not
+//! understood.
 
 use std::fmt::{self, Display};
 
@@ -107,10 +108,11 @@ pub struct Report {
     pub bad: u64,
     /// The first [`BAD_SHOWN`] of these.
     pub first_bad: Vec<Bad>,
-    /// Where compressed data turned out to be cut or damaged, however many bad lines were before: with a wrong checksum nothing that
-    /// was unpacked can be trusted.
+    /// Where compressed data turned out to be cut or damaged, however many bad lines were before:
+    /// with a wrong checksum nothing that was unpacked can be trusted.
     pub damage: Option<Bad>,
-    /// What was left out on purpose, by kind, in order of appearance: comments, completions, requests without data.
+    /// What was left out on purpose, by kind, in order of appearance: comments, completions,
+    /// requests without data.
     pub skipped: Vec<(&'static str, u64)>,
 }
 

@@ -13,10 +13,11 @@ pub struct Grid {
     phase: u8,
 }
 
-/// One block that a record touches.
+/// A block that a record touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Its number on the grid. On a shifted one block 0 is the part of a block before the first whole one.
+    /// Its number on the grid. On a shifted one block 0 is the part of a block before the first
+    /// whole one.
     pub block: u64,
     /// Not all of it: the cache would have to complete it.
     pub partial: bool,

@@ -202,7 +202,8 @@ fn a_short_trace_may_have_a_bad_line_and_comments() {
     }
 }
 
-/// Objects may be empty or huge, and the clock of those that were logged may jump back: what counts is the most.
+/// Objects may be empty or huge, and the clock of those that were logged may jump back: what counts
+/// is the most.
 #[test]
 fn objects_of_any_size_are_recognised() {
     let trace = |size: fn(u32) -> u32| -> Vec<u8> {
@@ -235,7 +236,8 @@ fn one_request_of_vscsi_is_no_object() {
     }
 }
 
-/// `blkparse -t` puts the time since a request was queued before the name of the process, or the error.
+/// `blkparse -t` puts the time since a request was queued before the name of the process, or the
+/// error.
 #[test]
 fn flushes_that_were_timed_are_flushes() {
     let line = |rest: &str| format!("8,0 0 1 1.5 9 {rest}\n");
@@ -249,7 +251,8 @@ fn flushes_that_were_timed_are_flushes() {
     }
 }
 
-/// `blkparse -s` has totals of each process before the others; what looks like a name among the requests is none.
+/// `blkparse -s` has totals of each process before the others; what looks like a name among the
+/// requests is none.
 #[test]
 fn totals_of_processes_are_no_bad_lines() {
     let line = "8,0 0 1 1.5 9 Q W 8 + 8 [x]\n";
@@ -264,7 +267,8 @@ fn totals_of_processes_are_no_bad_lines() {
     assert_eq!(read(text.as_bytes(), &Options::default()).unwrap().1.bad, 1);
 }
 
-/// What goes up and down in the fourth column is no number of a request; joined traces begin again once.
+/// What goes up and down in the fourth column is no number of a request; joined traces begin again
+/// once.
 #[test]
 fn four_columns_of_something_else_are_not_the_arc_paper_s() {
     let text: String = (0..50).map(|nth| format!("{} {} 8 {}\n", 1000 + nth, nth * 8, nth % 2)).collect();
@@ -380,7 +384,8 @@ fn a_cut_file_is_bad_where_it_ends() {
     }
 }
 
-/// As long as the window, 128 KiB a block, and a checksum: what a decoder must hold back until it knows how the frame goes on.
+/// As long as the window, 128 KiB a block, and a checksum: what a decoder must hold back until it
+/// knows how the frame goes on.
 #[test]
 fn what_a_cut_frame_of_zstd_has_unpacked_is_read() {
     let block = |last: u32, bytes: &[u8]| [&(last | (bytes.len() as u32) << 3).to_le_bytes()[..3], bytes].concat();
@@ -411,7 +416,8 @@ fn of_a_small_file_that_is_cut_what_is_there_is_read() {
     }
 }
 
-/// gzip goes on after a wrong byte, and its checksum comes last: what follows are thousands of bad lines.
+/// gzip goes on after a wrong byte, and its checksum comes last: what follows are thousands of bad
+/// lines.
 #[test]
 fn damage_is_told_however_many_bad_lines_came_before() {
     let lines: Vec<u8> = (0..20_000_u64).flat_map(|it| format!("{}\n", it * it % 10_007).into_bytes()).collect();

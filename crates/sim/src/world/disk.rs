@@ -19,7 +19,7 @@ impl Disk {
         Self(Patience::new(disk, limit_ns, usize::MAX))
     }
 
-    /// The same faults and as much time around another disk, with nothing in flight.
+    /// Puts these faults and as much time around another disk, with nothing in flight.
     #[must_use]
     pub fn around(&self, disk: RamDisk) -> Self {
         Self(self.0.with(self.0.device().around(disk)))

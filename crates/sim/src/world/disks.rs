@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The disks of a world: made, found again after a power cut, taken away and replaced.
 //!
-//! What a daemon looks up before it opens a cache (which superblock counts, whether the cache failed) is looked
-//! up here in the same way.
+//! What a daemon looks up before it opens a cache (which superblock counts, whether the cache
+//! failed) is looked up here in the same way.
 
 use flashfront_device::sim::{Fate, RamDisk, RamSpec};
 use flashfront_device::wrap::{Faults, Inject};
@@ -14,7 +14,8 @@ use super::{BLOCK, Disk, World};
 use crate::spec::WorldSpec;
 use crate::stamp::{SECTOR, stamp};
 
-/// Tells the mirror's faults from those of the other devices: 1 is the cache device, origins count from 2.
+/// Tells the mirror's faults from those of the other devices: 1 is the cache device, origins count
+/// from 2.
 const MIRROR: u64 = 9;
 
 impl World {
@@ -40,8 +41,8 @@ impl World {
         Self { mirror, ..Self::on(spec, cache, origins, Time(0)) }
     }
 
-    /// The superblock that counts, as a daemon chooses it; `None`: there is none to begin with. One that names
-    /// another place than its own is not looked at: a daemon would exchange the devices.
+    /// The superblock that counts, as a daemon chooses it; `None`: there is none to begin with. One
+    /// that names another place than its own is not looked at: a daemon would exchange the devices.
     #[must_use]
     pub fn chosen(&self) -> Option<Result<Superblock, PairingError>> {
         let disks = [(0, Some(&self.cache)), (1, self.mirror.as_ref())];
@@ -94,7 +95,8 @@ impl World {
             .collect()
     }
 
-    /// Waits until nothing is in flight that was given up: a daemon that is started anew opens no device before.
+    /// Waits until nothing is in flight that was given up: a daemon that is started anew opens no
+    /// device before.
     pub(super) fn await_answers(&mut self) {
         while !self.hung().is_empty()
             && let Some(next) = self.next_event()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What of the reads is cached, seen from outside: the window, and the budget of writes to the cache device.
+//! What of the reads is cached, seen from outside: the window, and the budget of writes to the
+//! cache device.
 
 use flashfront_device::Rng;
 use flashfront_engine::{BLOCK_BYTES, Counters, Mode, Options, policy};
@@ -75,7 +76,8 @@ fn a_scan_over_a_full_cache_writes_next_to_nothing_to_flash() {
     assert!(promoted <= 20, "{promoted} of 2,048 blocks were written to flash");
 }
 
-/// Random reads, three days long, more of them than the budget can cache; returns what was counted, by day.
+/// Random reads, three days long, more of them than the budget can cache; returns what was counted,
+/// by day.
 fn three_days(policy: &str, budget: Option<u64>, write_every: u64) -> [Counters; 3] {
     let policy = policy::by_name(policy).expect("a policy");
     let mut client = client(Options { policy, flash_writes_per_day_bytes: budget, ..Options::default() });
@@ -118,7 +120,8 @@ fn fills_stay_within_the_budget_of_writes_a_day() {
     }
 }
 
-/// The daemon's policy admits less by itself, so that a smaller budget is what ends it; and `status` tells what is left.
+/// The daemon's policy admits less by itself, so that a smaller budget is what ends it; and
+/// `status` tells what is left.
 #[test]
 fn the_daemons_own_policy_keeps_to_the_budget() {
     let own = Options::default().policy.name;
@@ -169,7 +172,8 @@ fn a_burst_of_writes_takes_clean_segments_before_dirty_ones() {
     };
     let mut client = Client::fresh(spec);
     (0..1024).for_each(|block| read(&mut client, block));
-    // Two fifths of the cache: more than the zone of writes may have at first, less than may be dirty.
+    // Two fifths of the cache: more than the zone of writes may have at first, less than may be
+    // dirty.
     for nth in 0..400 {
         client.write(0, (2000 + nth * 5) * 8, 8, false);
         client.finish();

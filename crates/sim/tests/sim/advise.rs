@@ -35,7 +35,8 @@ fn advised(question: &Question) -> Advice {
     advise(question, &Progress::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// So many requests of one block at random places below `blocks`, far apart on the disk, one each 10 ms.
+/// So many requests of one block at random places below `blocks`, far apart on the disk, one each
+/// 10 ms.
 fn random(op: char, count: u64, blocks: u64) -> impl Iterator<Item = (f64, char, u64, u64)> {
     let mut rng = Rng::new(7);
     (0..count).map(move |nth| (nth as f64 * 10.0, op, rng.below(blocks) * 64, 1))

@@ -14,7 +14,8 @@ const REQUESTS: u64 = 600_000;
 const COUNTED_FROM: u64 = 200_000;
 const IN_FLIGHT: usize = 16;
 
-/// A block, the n-th most wanted with a probability of about 1/n, and whether it is written: one in five is.
+/// A block, the n-th most wanted with a probability of about 1/n, and whether it is written: one in
+/// five is.
 fn asked(rng: &mut Rng) -> (u64, bool) {
     let rank = 2_f64.powf(rng.below(18_000_000) as f64 / 1e6) as u64;
     (rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % BLOCKS, rng.below(5) == 0)
@@ -67,8 +68,9 @@ fn replayed(segments: u64) -> f64 {
     percent(counted.read_hits, counted.reads)
 }
 
-/// As long as clean segments were taken before any with dirty blocks, writes kept twice the place of what was live in them, and what was read had the rest:
-/// 72.3 % hits instead of 78.3, with 48 % of the cache holding anything.
+/// As long as clean segments were taken before any with dirty blocks, writes kept twice the place
+/// of what was live in them, and what was read had the rest: 72.3 % hits instead of 78.3, with 48 %
+/// of the cache holding anything.
 #[test]
 fn the_engine_holds_what_the_model_says() {
     let (engine, cached) = engine(160);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes of any bytes: what is beside them in their sectors stays, whoever writes there at the same time.
+//! Writes of any bytes: what is beside them in their sectors stays, whoever writes there at the
+//! same time.
 
 use flashfront_device::sim::Fate;
 use flashfront_engine::{Mode, Options, RequestOp};
@@ -52,7 +53,8 @@ fn life(mode: Mode, logical_block_bytes: u32, seed: u64) {
     let mut model = read_all(&mut world, disk_bytes);
     let mut random = Random(seed);
     for _ in 0..8 {
-        // Neighbours that share sectors and blocks, in flight together; the last bytes of the disk among them.
+        // Neighbours that share sectors and blocks, in flight together; the last bytes of the disk
+        // among them.
         let mut places = vec![(disk_bytes - 300, 300), (disk_bytes - 400, 99)];
         let mut at = random.below(disk_bytes / 2);
         for _ in 0..24 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Commits in flight: a device that says of all that it was given at once that it is done has the next at once.
+//! Commits in flight: a device that says of all that it was given at once that it is done has the
+//! next at once.
 
 use flashfront_device::Arena;
 use flashfront_engine::{
@@ -123,7 +124,8 @@ fn there_are_as_many_as_are_written_soon() {
     assert_eq!(in_flight.iter().max(), Some(&32), "{in_flight:?}");
 }
 
-/// A full commit has no room for what is to be noted beside its blocks, and writers fill the next at once.
+/// A full commit has no room for what is to be noted beside its blocks, and writers fill the next
+/// at once.
 #[test]
 fn what_is_to_be_noted_does_not_wait_for_writers_to_pause() {
     let mut held = Held::opened();

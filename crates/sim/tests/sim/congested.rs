@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A cache device that is slower than its origin, or is slow at the moment, does not make its clients wait.
+//! A cache device that is slower than its origin, or is slow at the moment, does not make its
+//! clients wait.
 
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 use flashfront_engine::{Mode, Options, Time};
@@ -62,7 +63,8 @@ fn cached_data_is_read_from_a_faster_origin() {
     assert!(ours > 0.95 * origin, "{ours}, the bare origin {origin}");
 }
 
-/// A burst of writes that the log takes more slowly than the origin would: most of it goes past the cache.
+/// A burst of writes that the log takes more slowly than the origin would: most of it goes past the
+/// cache.
 #[test]
 fn new_data_is_written_to_a_faster_origin() {
     let spec = FlashfrontSpec { cache: ModelSpec::Hdd(HddSpec::default()), ..spec() };
@@ -83,7 +85,8 @@ fn new_data_is_written_to_a_faster_origin() {
     assert!(ours > 0.8 * origin, "{ours}, the bare origin {origin}");
 }
 
-/// A disk acknowledges writes into its own cache in no time; that must not make it look faster than the SSD's log.
+/// A disk acknowledges writes into its own cache in no time; that must not make it look faster than
+/// the SSD's log.
 #[test]
 fn a_disk_is_not_taken_for_fast() {
     let spec = FlashfrontSpec { origin: ModelSpec::Hdd(HddSpec::default()), ..spec() };
@@ -132,7 +135,8 @@ fn hits_leave_a_stream_of_the_disk_alone() {
     assert!(longest_ms < 50, "a hit took {longest_ms} ms");
 }
 
-/// Who waits for FLUSHes before a disk waits for the cache device only, also beside bursts of long writes.
+/// Who waits for FLUSHes before a disk waits for the cache device only, also beside bursts of long
+/// writes.
 #[test]
 fn flushes_do_not_wait_for_a_disk() {
     let spec = FlashfrontSpec {

@@ -50,7 +50,8 @@ fn a_small_gap_is_bridged_if_it_is_cached() {
     client.judge_origins();
 }
 
-/// What was written again since the last sweep came by is left for the next: it may be written again. When nobody asks for anything it goes.
+/// What was written again since the last sweep came by is left for the next: it may be written
+/// again. When nobody asks for anything it goes.
 #[test]
 fn rewritten_blocks_are_passed_over_once() {
     let mut client = client();
@@ -72,7 +73,8 @@ fn rewritten_blocks_are_passed_over_once() {
     client.judge_origins();
 }
 
-/// The origin's flush that destage waits for takes a disk a quarter of a second; what a client flushes is durable in the cache.
+/// The origin's flush that destage waits for takes a disk a quarter of a second; what a client
+/// flushes is durable in the cache.
 #[test]
 fn a_flush_does_not_wait_for_destages_own() {
     let mut client = client();
@@ -114,7 +116,8 @@ fn what_is_left_after_a_pause_is_destaged_when_idle() {
     client.judge_origins();
 }
 
-/// What was cached before the opening may be stale, if the origin was changed meanwhile: it must not be written there.
+/// What was cached before the opening may be stale, if the origin was changed meanwhile: it must
+/// not be written there.
 #[test]
 fn what_was_cached_before_the_opening_is_not_bridged() {
     let mut client = client();

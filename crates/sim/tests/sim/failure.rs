@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cache device fails: what clients see, what the origin has, what the next start does (invariant 7).
+//! The cache device fails: what clients see, what the origin has, what the next start does
+//! (invariant 7).
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
@@ -45,7 +46,8 @@ fn fail(client: &mut Client, how: u64, nth: u64) {
     }
 }
 
-/// After the end: the bare origin has everything, and this cache is never replayed; a new one takes over.
+/// After the end: the bare origin has everything, and this cache is never replayed; a new one takes
+/// over.
 fn end(client: &mut Client, seed: u64) {
     assert!(client.world.must_not_open());
     client.judge_origins();
@@ -85,7 +87,8 @@ fn outside_writeback_nobody_notices() {
     assert!(failures >= 20, "{failures} of 48 caches failed");
 }
 
-/// The power goes at any moment after the failure: either the cache is marked, or replaying it is right.
+/// The power goes at any moment after the failure: either the cache is marked, or replaying it is
+/// right.
 #[test]
 fn no_power_cut_brings_old_data_back_after_a_failure() {
     let (mut marked, mut replayed) = (0, 0);
@@ -117,8 +120,8 @@ fn no_power_cut_brings_old_data_back_after_a_failure() {
     assert!(marked >= 40 && replayed >= 40, "{marked} marked, {replayed} replayed");
 }
 
-/// Writeback, and the device takes no more writes but can be read: nothing is lost, nobody sees an error,
-/// and FLUSH means that it is on the origin.
+/// Writeback, and the device takes no more writes but can be read: nothing is lost, nobody sees an
+/// error, and FLUSH means that it is on the origin.
 #[test]
 fn a_cache_that_takes_no_writes_loses_nothing() {
     let mut failures = 0;
@@ -150,8 +153,9 @@ fn a_cache_that_takes_no_writes_loses_nothing() {
     assert!(failures >= 12, "{failures} of 24 caches failed");
 }
 
-/// Writeback, and the flush that would make the mark durable times out: what a FLUSH was acknowledged for before the power goes is
-/// there, though the log, which is replayed if there is no mark, has something older of it.
+/// Writeback, and the flush that would make the mark durable times out: what a FLUSH was
+/// acknowledged for before the power goes is there, though the log, which is replayed if there is
+/// no mark, has something older of it.
 #[test]
 fn flush_waits_for_the_record_of_the_failure() {
     let (mut marked, mut replayed) = (0, 0);
@@ -199,8 +203,8 @@ fn flush_waits_for_the_record_of_the_failure() {
     assert!(marked >= 20 && replayed >= 10, "{marked} marked, {replayed} replayed");
 }
 
-/// Neither the cache nor the state folder can remember the failure: then a replay may undo what is written now, so nothing
-/// of what it knows is promised. Reads go on, and so does the stop.
+/// Neither the cache nor the state folder can remember the failure: then a replay may undo what is
+/// written now, so nothing of what it knows is promised. Reads go on, and so does the stop.
 #[test]
 fn flush_fails_where_the_failure_can_t_be_recorded() {
     for seed in 0..8 {
@@ -227,8 +231,8 @@ fn flush_fails_where_the_failure_can_t_be_recorded() {
     }
 }
 
-/// Writeback, and the device is gone: what was dirty there is lost, listed, and an error to read; the rest is
-/// served. What no FLUSH had covered makes the next FLUSH fail, once.
+/// Writeback, and the device is gone: what was dirty there is lost, listed, and an error to read;
+/// the rest is served. What no FLUSH had covered makes the next FLUSH fail, once.
 #[test]
 fn a_cache_that_is_gone_loses_what_was_dirty_and_says_so() {
     let mut client = client(0, Mode::Writeback);
@@ -272,7 +276,8 @@ fn a_cache_that_is_gone_loses_what_was_dirty_and_says_so() {
     end(&mut client, 1);
 }
 
-/// The cache device fails while it is opened, at any write or flush: it opens all the same, and what replay has found is served.
+/// The cache device fails while it is opened, at any write or flush: it opens all the same, and
+/// what replay has found is served.
 #[test]
 fn a_cache_that_fails_during_its_opening_opens() {
     let mut failed = 0;
@@ -294,7 +299,8 @@ fn a_cache_that_fails_during_its_opening_opens() {
     assert!(failed > 8, "only {failed} failed: the test proves little");
 }
 
-/// A block that was written through and waits in the open commit while a flush of its origin fails is one that the origin may have dropped.
+/// A block that was written through and waits in the open commit while a flush of its origin fails
+/// is one that the origin may have dropped.
 #[test]
 fn what_a_failed_flush_dropped_is_not_committed_as_clean() {
     let origins = vec![OriginSpec { size_bytes: 2 << 20, logical_block_bytes: 512, mode: Mode::Writethrough }];
@@ -325,7 +331,8 @@ fn what_a_failed_flush_dropped_is_not_committed_as_clean() {
     client.finish();
 }
 
-/// What the policy declined waits in RAM for its next reader, who may have it committed: after a failed flush the origin is asked what it has.
+/// What the policy declined waits in RAM for its next reader, who may have it committed: after a
+/// failed flush the origin is asked what it has.
 #[test]
 fn what_a_failed_flush_may_have_dropped_leaves_the_window() {
     for fails in [false, true] {

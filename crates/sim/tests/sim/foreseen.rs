@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the engine says of a request before it takes that: whether it ends without an answer of an origin.
+//! What the engine says of a request before it takes that: whether it ends without an answer of an
+//! origin.
 
 use flashfront_device::Rng;
 use flashfront_device::wrap::{Fault, Rule};

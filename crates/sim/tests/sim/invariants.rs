@@ -22,7 +22,7 @@ fn opened(spec: WorldSpec) -> World {
     world
 }
 
-/// One request, to its end.
+/// Carries out a request, to its end.
 fn ask(world: &mut World, op: RequestOp, block: u64, blocks: u64, fua: bool, write: Option<u32>) -> Answer {
     let id = world.submit(op, 0, block * 8, blocks * 8, fua, write);
     world.finish_requests();
@@ -120,8 +120,8 @@ fn nothing_old_comes_back() {
     }
 }
 
-/// A clean block is what its origin holds, whatever the crash: the world compares them all after each replay. So what
-/// somebody else writes there is seen.
+/// A clean block is what its origin holds, whatever the crash: the world compares them all after
+/// each replay. So what somebody else writes there is seen.
 #[test]
 fn a_clean_block_is_what_the_origin_holds() {
     for (seed, fate) in FATES.into_iter().enumerate() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads of what is being read from the origin for somebody else: they wait for it, and it is not read once more. The client's oracle judges
-//! what each is answered. That nobody gets what has been written since is for torture to show, too (canary `joined-void`).
+//! Reads of what is being read from the origin for somebody else: they wait for it, and it is not
+//! read once more. The client's oracle judges what each is answered. That nobody gets what has been
+//! written since is for torture to show, too (canary `joined-void`).
 
 use flashfront_device::wrap::{Fault, Rule};
 use flashfront_engine::{BLOCK_BYTES, Counters, DeviceError, Mode, Op, Options};
@@ -35,7 +36,8 @@ fn counters(client: &Client) -> Counters {
     client.world.engine().status().counters
 }
 
-/// What these reads, all at once, asked of the origin, and how many blocks they joined. In sectors: first, how many.
+/// What these reads, all at once, asked of the origin, and how many blocks they joined. In sectors:
+/// first, how many.
 fn at_once(client: &mut Client, reads: &[(u64, u64)]) -> (u64, u64, u64) {
     let before = counters(client);
     for &(sector, sectors) in reads {
@@ -60,7 +62,8 @@ fn what_is_asked_for_by_several_at_once_is_read_once() {
     client.leave();
 }
 
-/// As an unaligned guest reads: each request shares a block with the next one, and adds what is its own.
+/// As an unaligned guest reads: each request shares a block with the next one, and adds what is its
+/// own.
 #[test]
 fn requests_that_overlap_read_each_block_once() {
     let mut client = client(FAST_NS, Mode::Writeback);
@@ -95,7 +98,8 @@ fn a_neighbour_under_way_is_waited_for() {
     client.leave();
 }
 
-/// A piece that misses both sides of a hole waits for its own read: the second side was asked for, and is neither a hit nor a neighbour.
+/// A piece that misses both sides of a hole waits for its own read: the second side was asked for,
+/// and is neither a hit nor a neighbour.
 #[test]
 fn who_waits_for_his_own_read_has_missed() {
     let mut client = client(SLOW_NS, Mode::Writeback);
@@ -127,7 +131,8 @@ fn nobody_joins_past_the_cache() {
     client.leave();
 }
 
-/// It is what a second look is: what is asked for by two at once is in a full cache as soon as what is asked for twice.
+/// A joined read counts as a second look: what is asked for by two at once is in a full cache as
+/// soon as what is asked for twice.
 #[test]
 fn who_joins_counts_as_a_second_look() {
     let fill = |client: &mut Client| {
@@ -198,8 +203,8 @@ fn nobody_joins_a_read_from_before_a_write() {
     }
 }
 
-/// Neighbours aren't locked: one that is written past the cache while a read around it is held up is not in the index when it ends. Who asks for it
-/// meanwhile must not get what that read brings.
+/// Neighbours aren't locked: one that is written past the cache while a read around it is held up
+/// is not in the index when it ends. Who asks for it meanwhile must not get what that read brings.
 #[test]
 fn a_neighbour_written_since_is_not_joined() {
     let mut client = client(SLOW_NS, Mode::Writearound);
@@ -216,7 +221,8 @@ fn a_neighbour_written_since_is_not_joined() {
     client.leave();
 }
 
-/// The other way round: who joined before the write came has the block locked, and gets what was there.
+/// The other way round: who joined before the write came has the block locked, and gets what was
+/// there.
 #[test]
 fn a_write_of_a_neighbour_waits_for_who_joined() {
     let mut client = client(SLOW_NS, Mode::Writearound);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors of an origin keep their meaning: who asks is told that there is no space, or that nothing may be written, and the
-//! operator is told what failed where.
+//! Errors of an origin keep their meaning: who asks is told that there is no space, or that nothing
+//! may be written, and the operator is told what failed where.
 
 use flashfront_device::Rng;
 use flashfront_device::wrap::{Fault, Rule};
@@ -58,7 +58,8 @@ fn what_goes_to_the_origin_fails_as_the_origin_does() {
     }
 }
 
-/// In writeback long zeroes and streams go past the log, and what is dirty where they go has to be destaged before.
+/// In writeback long zeroes and streams go past the log, and what is dirty where they go has to be
+/// destaged before.
 #[test]
 fn what_goes_past_the_log_fails_as_the_origin_does() {
     let mut client = client(Mode::Writeback, Options { sequential_bypass_bytes: 1 << 20, ..Options::default() });
@@ -80,8 +81,8 @@ fn what_goes_past_the_log_fails_as_the_origin_does() {
     client.leave();
 }
 
-/// Writes wait at the dirty limit for room that the origin refuses to make. They are told why, and need not wait for long; and when there is
-/// space again, they are taken.
+/// Writes wait at the dirty limit for room that the origin refuses to make. They are told why, and
+/// need not wait for long; and when there is space again, they are taken.
 #[test]
 fn who_waits_for_a_full_origin_is_told() {
     for (error, told, dirty_limit_blocks) in [
@@ -135,7 +136,8 @@ fn who_waits_for_a_broken_origin_goes_on_waiting() {
     client.leave();
 }
 
-/// FLUSH after a failed one says nothing, so its error must not be one after which a client asks again and believes the answer.
+/// FLUSH after a failed one says nothing, so its error must not be one after which a client asks
+/// again and believes the answer.
 #[test]
 fn a_failed_flush_is_an_error_whatever_the_reason() {
     let mut client = client(Mode::Passthrough, Options::default());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whatever the load, the cache is not worse than the disk alone: random loads from a small grammar, on the calibrated device models.
+//! Whatever the load, the cache is not worse than the disk alone: random loads from a small
+//! grammar, on the calibrated device models.
 
 use flashfront_device::Rng;
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
@@ -11,10 +12,11 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const HDD_BYTES: u64 = 4_000 * GIB;
 const CACHE_BYTES: u64 = GIB;
-/// What docs/laboratory/destage.md promises: no request waits longer than the bare disk would make it wait, and two seconds (a flush of the disk's write cache, when
-/// direct writes are in it), ...
+/// What docs/laboratory/destage.md promises: no request waits longer than the bare disk would make
+/// it wait, and two seconds (a flush of the disk's write cache, when direct writes are in it), ...
 const WAIT_MAX_NS: u64 = 2_000_000_000;
-/// ... and, when the dirty limit is reached, as long as the disk needs to take as many scattered blocks as are asked for at a time.
+/// ... and, when the dirty limit is reached, as long as the disk needs to take as many scattered
+/// blocks as are asked for at a time.
 const NS_PER_BLOCK_MAX: u64 = 2_500_000;
 /// Loads that are tried; 400 were, on 2026-11-22.
 const LOADS: u64 = 60;
@@ -31,7 +33,8 @@ fn one_of<T: Copy>(rng: &mut Rng, all: &[T]) -> T {
     all[rng.below(all.len() as u64) as usize]
 }
 
-/// load := phase+ flush ; phase := job | job job ; job := pattern block depth share-of-reads flushes place size
+/// load := phase+ flush ; phase := job | job job ; job := pattern block depth share-of-reads
+/// flushes place size
 fn job(rng: &mut Rng) -> Job {
     let pattern = match rng.below(4) {
         0 => Pattern::Sequential,
@@ -83,7 +86,8 @@ fn blocks_at_a_time(load: &[Vec<Job>]) -> u64 {
     load.iter().map(of).max().unwrap_or(0)
 }
 
-/// Point by point: dirty data within its limit, no wait beyond the promised one, and nine tenths of the bare disk's speed at least.
+/// Point by point: dirty data within its limit, no wait beyond the promised one, and nine tenths of
+/// the bare disk's speed at least.
 #[test]
 fn never_worse_than_the_disk_alone() {
     for seed in 0..LOADS {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The engine in worlds of virtual time, the policies on traces, and the models of devices. One program, and not one for each file: they are linked once, and run side by side.
+//! The engine in worlds of virtual time, the policies on traces, and the models of devices. One
+//! program, and not one for each file: they are linked once, and run side by side.
 
 mod admission;
 mod adversarial;

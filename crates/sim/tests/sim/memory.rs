@@ -8,8 +8,8 @@ use flashfront_sim::{Client, OriginSpec, World, WorldSpec};
 const SECOND: u64 = 1_000_000_000;
 const BLOCKS: u64 = 64;
 
-/// Writers that always wait for room in the log, and destage that keeps up with them: each commit would be full of their
-/// blocks, and what was destaged would wait for ever to be recorded.
+/// Writers that always wait for room in the log, and destage that keeps up with them: each commit
+/// would be full of their blocks, and what was destaged would wait for ever to be recorded.
 #[test]
 fn what_was_destaged_is_recorded_beside_the_writes_of_a_full_log() {
     let origin = OriginSpec { size_bytes: 128 << 20, logical_block_bytes: 512, mode: Mode::Writeback };
@@ -35,7 +35,8 @@ fn what_was_destaged_is_recorded_beside_the_writes_of_a_full_log() {
         world.answers.clear();
         most = most.max(world.engine().status().index_bytes - before);
     }
-    // The dirty set, and entries of 16 bytes for the 8192 blocks and more that one flush of the origin makes clean.
+    // The dirty set, and entries of 16 bytes for the 8192 blocks and more that one flush of the
+    // origin makes clean.
     assert!(most < 300_000, "{most} bytes under load");
     world.finish_requests();
     world.pass(60 * SECOND);
@@ -46,7 +47,8 @@ fn what_was_destaged_is_recorded_beside_the_writes_of_a_full_log() {
     assert_eq!(after.open().expect("it opens").blocks_dirty, 0, "all of it was recorded");
 }
 
-/// Thousands of short requests at once, in a cache before a slow origin from which their blocks have to be completed.
+/// Thousands of short requests at once, in a cache before a slow origin from which their blocks
+/// have to be completed.
 fn buffers_of_many(op: RequestOp, bound: u64) {
     let origin = OriginSpec { size_bytes: 16 << 20, logical_block_bytes: 512, mode: Mode::Writeback };
     let spec =
@@ -69,7 +71,8 @@ fn buffers_of_many(op: RequestOp, bound: u64) {
 
 #[test]
 fn zeroes_have_a_bound() {
-    // 1 MiB of ragged ends, 1 MiB of old content, 3 of commits, 16 of destage; without bounds 12 more.
+    // 1 MiB of ragged ends, 1 MiB of old content, 3 of commits, 16 of destage; without bounds 12
+    // more.
     buffers_of_many(RequestOp::WriteZeroes { may_discard: false }, 22 << 20);
 }
 
@@ -79,7 +82,8 @@ fn merges_have_a_bound() {
     buffers_of_many(RequestOp::Write, 22 << 20);
 }
 
-/// Zeroes (and discards) of whole disks are cut bit by bit, and a short one between them has its turn.
+/// Zeroes (and discards) of whole disks are cut bit by bit, and a short one between them has its
+/// turn.
 #[test]
 fn long_ranges_have_a_bound() {
     let origin = OriginSpec { size_bytes: 512 << 20, logical_block_bytes: 512, mode: Mode::Writeback };
@@ -133,7 +137,8 @@ fn reads_around_misses_have_a_bound() {
     assert!(most < 3 << 20, "{most} bytes of buffers");
 }
 
-/// A segment of 16 MiB whose blocks are copied forward has thousands of them, and four are reclaimed at once.
+/// A segment of 16 MiB whose blocks are copied forward has thousands of them, and four are
+/// reclaimed at once.
 #[test]
 fn survivors_have_a_bound() {
     let origin = OriginSpec { size_bytes: 1 << 30, logical_block_bytes: 512, mode: Mode::Writeback };
@@ -155,7 +160,8 @@ fn survivors_have_a_bound() {
         }
         world.answers.clear();
     };
-    // Three quarters of the cache are asked for twice and again; then others come, three times each, so that they get in.
+    // Three quarters of the cache are asked for twice and again; then others come, three times
+    // each, so that they get in.
     let hot = 3 * 24 * 4096 / 4;
     for round in 0..2 {
         (0..hot / BLOCKS).for_each(|run| read(&mut world, (run * 7919 + round) % (hot / BLOCKS) * BLOCKS));

@@ -19,8 +19,8 @@ fn spec() -> WorldSpec {
     WorldSpec { origins: vec![origin], mirrored: true, options, ..WorldSpec::default() }
 }
 
-/// With blocks that are dirty and durable, and clean ones behind them. The origin takes no writes for now, so what
-/// is dirty stays dirty.
+/// With blocks that are dirty and durable, and clean ones behind them. The origin takes no writes
+/// for now, so what is dirty stays dirty.
 fn client() -> Client {
     let mut client = Client::fresh(spec());
     client.world.origins[0].faults.fail_range(0..u64::MAX, Some(Op::Write), DeviceError::Io);
@@ -123,7 +123,8 @@ fn a_member_may_die_during_the_opening() {
     }
 }
 
-/// A member takes nothing more once the cache is being opened, and several commits at the log's end wait to be verified.
+/// A member takes nothing more once the cache is being opened, and several commits at the log's end
+/// wait to be verified.
 #[test]
 fn a_member_may_die_while_replay_verifies() {
     for (member, lanes, fate) in [(0, 1, Fate::Kept), (1, 1, Fate::Torn), (1, 1, Fate::Kept), (0, 2, Fate::Mixed)] {
@@ -153,7 +154,8 @@ fn a_member_may_die_while_replay_verifies() {
     }
 }
 
-/// At every moment of a member's failure: a power cut, then both members are there, the failed one as well.
+/// At every moment of a member's failure: a power cut, then both members are there, the failed one
+/// as well.
 #[test]
 fn a_power_cut_while_a_member_is_left_out() {
     for member in 0..2 {
@@ -171,7 +173,8 @@ fn a_power_cut_while_a_member_is_left_out() {
     }
 }
 
-/// An operator who hears that a device is out takes it away. Whenever the power fails then, the cache opens without him.
+/// An operator who hears that a device is out takes it away. Whenever the power fails then, the
+/// cache opens without him.
 #[test]
 fn nobody_is_left_out_before_that_is_recorded() {
     for member in 0..2 {
@@ -252,7 +255,8 @@ fn a_mirror_that_is_whole_has_all_that_is_dirty() {
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A cache on one device, with another one beside it, and a dirty block that is taken for lost since it couldn't be read.
+/// A cache on one device, with another one beside it, and a dirty block that is taken for lost
+/// since it couldn't be read.
 fn lost() -> Client {
     let mut client = Client::fresh(WorldSpec { mirrored: false, ..spec() });
     client.world.origins[0].faults.fail_range(0..u64::MAX, Some(Op::Write), DeviceError::Io);
@@ -270,7 +274,8 @@ fn await_mirror(client: &mut Client, lacking: u64) {
     assert_eq!(client.world.engine().status().mirror_lacks_blocks, lacking);
 }
 
-/// That a dirty block was taken for lost is no proof that it is: a mirror is not whole without it while it may still be read (torture, seed 1795802398347).
+/// That a dirty block was taken for lost is no proof that it is: a mirror is not whole without it
+/// while it may still be read (torture, seed 1795802398347).
 #[test]
 fn a_mirror_that_is_whole_has_what_was_taken_for_lost() {
     for seconds in [0, 2, 10] {
@@ -288,7 +293,8 @@ fn a_mirror_that_is_whole_has_what_was_taken_for_lost() {
     }
 }
 
-/// A block that was copied, and couldn't be read by destage afterwards, is on both devices, or on the new one at least: it is not lost.
+/// A block that was copied, and couldn't be read by destage afterwards, is on both devices, or on
+/// the new one at least: it is not lost.
 #[test]
 fn what_a_mirror_has_is_not_lost() {
     for heals in [true, false] {
@@ -316,7 +322,8 @@ fn what_a_mirror_has_is_not_lost() {
     }
 }
 
-/// The lost block is being replaced on the origin when it can be read again: destage must not bring it back there.
+/// The lost block is being replaced on the origin when it can be read again: destage must not bring
+/// it back there.
 #[test]
 fn what_is_being_replaced_is_not_found_again_for_a_mirror() {
     let mut client = lost();
@@ -370,8 +377,9 @@ fn a_mirror_lacks_nothing_that_was_written_anew() {
     leave(client);
 }
 
-/// A dirty block that couldn't be read while a mirror was filled is on one device only, and the other has something else in its place. That it can't be
-/// read once more is no proof that it is lost.
+/// A dirty block that couldn't be read while a mirror was filled is on one device only, and the
+/// other has something else in its place. That it can't be read once more is no proof that it is
+/// lost.
 #[test]
 fn a_mirror_that_lacks_a_block_does_not_hide_it() {
     for (readers, destaged) in [(1, false), (2, false), (1, true), (2, true)] {
@@ -439,8 +447,8 @@ fn a_power_cut_while_a_mirror_is_filled() {
     }
 }
 
-/// A checkpoint's head that reached one device before the power was cut counts from then on, and the next opening overwrites the area of the one before it
-/// (torture, seed 1795808960690).
+/// A checkpoint's head that reached one device before the power was cut counts from then on, and
+/// the next opening overwrites the area of the one before it (torture, seed 1795808960690).
 #[test]
 fn power_cuts_while_it_opens_leave_a_checkpoint_on_either_device() {
     let origin = spec().origins[0];
@@ -467,8 +475,8 @@ fn power_cuts_while_it_opens_leave_a_checkpoint_on_either_device() {
     assert!(reached_head > 100, "{reached_head}");
 }
 
-/// A commit that had reached one device when the power was cut is in the log, though it was never acknowledged. From
-/// then on clients see it, so the other device must have it too.
+/// A commit that had reached one device when the power was cut is in the log, though it was never
+/// acknowledged. From then on clients see it, so the other device must have it too.
 #[test]
 fn what_replay_found_on_one_device_is_on_both() {
     for events in 0..24 {
@@ -488,7 +496,8 @@ fn what_replay_found_on_one_device_is_on_both() {
     }
 }
 
-/// The end of the log decays on one device: the commits there were acknowledged, and the other device has them.
+/// The end of the log decays on one device: the commits there were acknowledged, and the other
+/// device has them.
 #[test]
 fn the_end_of_the_log_is_read_from_either_device() {
     for member in 0..2 {
@@ -506,14 +515,16 @@ fn the_end_of_the_log_is_read_from_either_device() {
                     nobody_noticed(&mut client);
                     leave(client);
                 }
-                // Refused aloud: what was durable and can't be told from a torn checkpoint is no end of the log.
+                // Refused aloud: what was durable and can't be told from a torn checkpoint is no
+                // end of the log.
                 Err(error) => assert!(matches!(error, OpenError::CheckpointDamaged { .. }), "{error}"),
             }
         }
     }
 }
 
-/// Both fail at once, as behind one controller: what is asked for then is on the origin before it is acknowledged.
+/// Both fail at once, as behind one controller: what is asked for then is on the origin before it
+/// is acknowledged.
 #[test]
 fn nothing_counts_that_both_have_refused() {
     for (op, events) in [Op::Flush, Op::Write].into_iter().flat_map(|op| (0..20).map(move |events| (op, events))) {
@@ -537,7 +548,8 @@ fn nothing_counts_that_both_have_refused() {
     }
 }
 
-/// A block of the checkpoints rots on the lead, or the head of one or of both: the other member has them whole.
+/// A block of the checkpoints rots on the lead, or the head of one or of both: the other member has
+/// them whole.
 #[test]
 fn a_checkpoint_that_rots_on_one_is_read_from_the_other() {
     let spec = WorldSpec { mirrored: true, ..WorldSpec::default() };
@@ -557,7 +569,8 @@ fn a_checkpoint_that_rots_on_one_is_read_from_the_other() {
     }
 }
 
-/// A part of the checkpoint has rotted on the lead, and the log on the other member: each is read where it is whole.
+/// A part of the checkpoint has rotted on the lead, and the log on the other member: each is read
+/// where it is whole.
 #[test]
 fn a_log_is_read_from_the_lead_though_its_checkpoint_is_not() {
     let spec = WorldSpec { mirrored: true, ..WorldSpec::default() };
@@ -581,8 +594,8 @@ fn a_log_is_read_from_the_lead_though_its_checkpoint_is_not() {
     }
 }
 
-/// The member that replay reads fails while another lane is done: what only that one had of the log's end is no part of it, since nobody else has its data
-/// (torture, seed 1795810602588).
+/// The member that replay reads fails while another lane is done: what only that one had of the
+/// log's end is no part of it, since nobody else has its data (torture, seed 1795810602588).
 #[test]
 fn a_commit_of_a_member_that_fails_during_replay_is_not_taken() {
     const DURABLE: u64 = 32;
@@ -643,8 +656,8 @@ fn a_lead_that_fails_beside_a_new_mirror_is_known_as_failed() {
     assert!(failed_then > 5, "{failed_then}");
 }
 
-/// Both members fail, one after the other, while the cache opens, and then the power: what was whole before is whole after, or it is known that the
-/// cache failed.
+/// Both members fail, one after the other, while the cache opens, and then the power: what was
+/// whole before is whole after, or it is known that the cache failed.
 #[test]
 fn both_members_may_fail_while_it_opens() {
     let origin = OriginSpec { size_bytes: 64 << 10, ..spec().origins[0] };

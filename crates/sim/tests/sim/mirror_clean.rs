@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Clean data is on the lead of a mirrored cache only: what the other member lacks is forgotten, and never looked for there. Of a
-//! checksum the index keeps 16 bits at least, which is enough for rot and not for thousands of blocks that were never written.
+//! Clean data is on the lead of a mirrored cache only: what the other member lacks is forgotten,
+//! and never looked for there. Of a checksum the index keeps 16 bits at least, which is enough for
+//! rot and not for thousands of blocks that were never written.
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
@@ -16,7 +17,8 @@ fn client(seed: u64) -> Client {
 /// Blocks that their origin refuses for now are behind this one.
 const REFUSED: u64 = 220;
 
-/// A second member that came when the lead alone held blocks that had been dirty, beside others that still are.
+/// A second member that came when the lead alone held blocks that had been dirty, beside others
+/// that still are.
 fn with_a_new_mirror() -> Client {
     let mut client = client(0);
     client.world.member_mut(1).expect("a mirrored world").faults.lose_device();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading around a miss, seen from outside: neighbours come along from a slow origin, into the cache while there is room and else into the window, and nobody
-//! is worse off for it. That none of them is ever old is for torture to show (canary `stale-neighbour`).
+//! Reading around a miss, seen from outside: neighbours come along from a slow origin, into the
+//! cache while there is room and else into the window, and nobody is worse off for it. That none of
+//! them is ever old is for torture to show (canary `stale-neighbour`).
 
 use flashfront_device::sim::Fate;
 use flashfront_engine::{BLOCK_BYTES, Counters, DeviceError, Mode, Op, Options};
@@ -15,12 +16,13 @@ fn world(origin_ns: u64, options: Options) -> WorldSpec {
     WorldSpec { segments_per_lane: 64, origin_ns, origins: vec![origin], options, ..WorldSpec::default() }
 }
 
-/// A client of a cache of 1,024 blocks, before an origin that takes 1 to 2 ms and of which that is known.
+/// A client of a cache of 1,024 blocks, before an origin that takes 1 to 2 ms and of which that is
+/// known.
 fn client(options: Options) -> Client {
     client_of(world(1_000_000, options))
 }
 
-/// The same, whose writes go past the cache.
+/// A client whose writes go past the cache.
 fn client_past_the_cache() -> Client {
     let mut spec = world(1_000_000, Options::default());
     spec.origins[0].mode = Mode::Writearound;
@@ -107,7 +109,8 @@ fn it_can_be_switched_off_and_a_budget_buys_only_what_was_asked_for() {
     }
 }
 
-/// A write of a neighbour is acknowledged while the read around it is at the origin, and is what is read from then on.
+/// A write of a neighbour is acknowledged while the read around it is at the origin, and is what is
+/// read from then on.
 #[test]
 fn a_write_does_not_wait_for_the_read_around_it() {
     let mut client = client(Options::default());
@@ -120,7 +123,7 @@ fn a_write_does_not_wait_for_the_read_around_it() {
     client.leave();
 }
 
-/// The same past the cache: when the read ends, nothing is in the index that could tell.
+/// Writes go past the cache here: when the read ends, nothing is in the index that could tell.
 #[test]
 fn what_was_written_past_the_cache_is_not_taken_from_the_read_around_it() {
     let mut client = client_past_the_cache();
@@ -136,7 +139,8 @@ fn what_was_written_past_the_cache_is_not_taken_from_the_read_around_it() {
     assert_eq!(counters(&client).read_misses - before, 1, "all but the written one had come along");
 }
 
-/// They wait for the proof of the origin's next flush, as all that is promoted beside such writes does.
+/// They wait for the proof of the origin's next flush, as all that is promoted beside such writes
+/// does.
 #[test]
 fn neighbours_come_to_the_log_beside_writes_that_no_flush_has_covered() {
     let mut client = client_past_the_cache();
@@ -154,7 +158,8 @@ fn neighbours_come_to_the_log_beside_writes_that_no_flush_has_covered() {
     client.leave();
 }
 
-/// A bad sector is an error for whoever reads it, not for its neighbours; and a disk may try for long, so it is tried once.
+/// A bad sector is an error for whoever reads it, not for its neighbours; and a disk may try for
+/// long, so it is tried once.
 #[test]
 fn an_error_beside_a_block_is_not_its_own() {
     let mut client = client(Options::default());
@@ -179,7 +184,8 @@ fn fill(client: &mut Client) {
     (900..2000).for_each(|block| read(client, block));
 }
 
-/// They wait in the window then, which is RAM: read once in order, a block is a hit fifteen times of sixteen and costs no flash.
+/// They wait in the window then, which is RAM: read once in order, a block is a hit fifteen times
+/// of sixteen and costs no flash.
 #[test]
 fn neighbours_wait_beside_a_full_cache() {
     let mut client = client(Options::default());
@@ -192,12 +198,14 @@ fn neighbours_wait_beside_a_full_cache() {
     assert!(after.promoted_blocks - before.promoted_blocks + brought <= UNIT, "a scan went to flash");
 }
 
-/// They don't, but for one unit in 32 that is to show whether it has changed, when nobody asks for them.
+/// They don't, but for one unit in 32 that is to show whether it has changed, when nobody asks for
+/// them.
 #[test]
 fn neighbours_that_nobody_asks_for_stay_away() {
     let mut client = client(Options::default());
     fill(&mut client);
-    // One block of each of 125 units, each time another one: what waits of the others leaves unread.
+    // One block of each of 125 units, each time another one: what waits of the others leaves
+    // unread.
     let turn = |client: &mut Client, nth: u64| {
         let blocks = (0..125).map(|unit| 2000 + unit * UNIT + nth);
         blocks.map(|block| origin_blocks(client, block..block + 1)).sum::<u64>()
@@ -212,7 +220,8 @@ fn neighbours_that_nobody_asks_for_stay_away() {
     assert!(asked <= misses + 125 / 16 * UNIT, "{asked} blocks for {misses} misses");
 }
 
-/// A neighbour that waits is a block like any other once somebody has asked for it: asked for again and again it is cached.
+/// A neighbour that waits is a block like any other once somebody has asked for it: asked for again
+/// and again it is cached.
 #[test]
 fn a_neighbour_that_is_asked_for_is_cached_like_any_other() {
     let mut client = client(Options::default());
@@ -233,7 +242,8 @@ fn a_neighbour_that_is_asked_for_is_cached_like_any_other() {
     client.leave();
 }
 
-/// What is written while it waits is read as it was written, also if it is written past the cache: then no index hides the old copy.
+/// What is written while it waits is read as it was written, also if it is written past the cache:
+/// then no index hides the old copy.
 #[test]
 fn a_neighbour_that_waits_is_forgotten_when_it_is_written() {
     for mode in [Mode::Writeback, Mode::Writearound, Mode::Writethrough] {
@@ -253,7 +263,8 @@ fn a_neighbour_that_waits_is_forgotten_when_it_is_written() {
     }
 }
 
-/// Of a cache full of what is read again and again, a scan takes no more away than one that brings nothing along.
+/// Of a cache full of what is read again and again, a scan takes no more away than one that brings
+/// nothing along.
 #[test]
 fn a_full_cache_takes_no_neighbours() {
     let pushed_out = |options: Options| {
@@ -271,7 +282,8 @@ fn a_full_cache_takes_no_neighbours() {
     assert!(ours <= alone + 2 * UNIT, "{ours} blocks were pushed out, {alone} without neighbours");
 }
 
-/// A cache full of neighbours that nobody read has room for what is missed at first sight, and takes no more of them.
+/// A cache full of neighbours that nobody read has room for what is missed at first sight, and
+/// takes no more of them.
 #[test]
 fn neighbours_in_vain_make_way() {
     let mut client = client(Options::default());
@@ -314,7 +326,8 @@ fn what_if_of_the_present_size_counts_what_came_along() {
     assert!(hits > 0.7, "{hits}");
     for it in &what_if {
         let more = it.totals.read_hit_ratio() - hits;
-        // Of a sample of 288 blocks, and not quite of the same reads. Without neighbours none of what is read would be a hit but with four times the cache.
+        // Of a sample of 288 blocks, and not quite of the same reads. Without neighbours none of
+        // what is read would be a hit but with four times the cache.
         let known = match it.size_percent {
             50 => more.abs() < 0.1,
             100 => more.abs() < 0.05,

@@ -119,10 +119,11 @@ fn names_are_found() {
     assert!(policy::by_name("").is_none());
 }
 
-/// Miss ratios on `windows-mssql.load.gz`, 267,596 accesses to 154,742 blocks, with 1, 5, 10 and 25 % of them, and how near ours must be:
-/// libCacheSim 0.3.5's (PyPI) with its defaults; for `wtinylfu` those of the Caffeine in openapi-generator 7.26.0, which differ from run to run
-/// by some tenths of a point, as it admits by chance; for `smq` those of Linux 6.1.192's dm-cache-policy-smq.c, compiled for user space, with the same ticks
-/// and its work done at once.
+/// Miss ratios on `windows-mssql.load.gz`, 267,596 accesses to 154,742 blocks, with 1, 5, 10 and 25
+/// % of them, and how near ours must be: libCacheSim 0.3.5's (PyPI) with its defaults; for
+/// `wtinylfu` those of the Caffeine in openapi-generator 7.26.0, which differ from run to run by
+/// some tenths of a point, as it admits by chance; for `smq` those of Linux 6.1.192's
+/// dm-cache-policy-smq.c, compiled for user space, with the same ticks and its work done at once.
 const ORIGINALS: [(&str, [f64; 4], f64); 12] = [
     ("lru", [0.92677, 0.76921, 0.67537, 0.65136], 1e-5),
     ("fifo", [0.92795, 0.69639, 0.66566, 0.65142], 1e-5),
@@ -233,7 +234,8 @@ fn smq_promotes_every_other_miss_when_it_is_full() {
 
 #[test]
 fn smq_keeps_what_is_dirty_until_it_was_idle() {
-    // Writes of whole units are let in while there is room, for 8; then others miss for 8 seconds without a pause.
+    // Writes of whole units are let in while there is room, for 8; then others miss for 8 seconds
+    // without a pause.
     let writes = (0..8).map(|key| (key, true, 0));
     let busy = (0..800).map(|number| (8 + number % 8, false, 10 * MS));
     let spec = named("smq_4k");

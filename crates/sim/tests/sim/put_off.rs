@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A disk writes what destage gave it in the pauses of who reads from it: it is not made to do all of it at once.
+//! A disk writes what destage gave it in the pauses of who reads from it: it is not made to do all
+//! of it at once.
 
 use flashfront_device::Rng;
 use flashfront_device::sim::known;
@@ -16,7 +17,8 @@ const READS: u64 = 1000;
 /// Of a batch, far apart.
 const RUNS: u64 = 40;
 
-/// Reads at random places that nobody has read before, each after a pause of 20 to 80 ms: ms that one takes in the mean.
+/// Reads at random places that nobody has read before, each after a pause of 20 to 80 ms: ms that
+/// one takes in the mean.
 fn reads_ms(client: &mut Asker<impl System>) -> f64 {
     let mut rng = Rng::new(5);
     let mut took_ns = 0;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The RAM front, seen from outside: what a client reads again costs the cache device nothing, within the
-//! bound, and a scan does not push it out. That it never serves old bytes is for torture to show.
+//! The RAM front, seen from outside: what a client reads again costs the cache device nothing,
+//! within the bound, and a scan does not push it out. That it never serves old bytes is for torture
+//! to show.
 
 use flashfront_engine::{BLOCK_BYTES, Options};
 use flashfront_sim::{Client, OriginSpec, WorldSpec};
 
-/// A client of a cache with 256 blocks of origin, all dirty and durable on the cache device, and a RAM
-/// front of that many blocks.
+/// A client of a cache with 256 blocks of origin, all dirty and durable on the cache device, and a
+/// RAM front of that many blocks.
 fn client(front_blocks: u64) -> Client {
     let origin = OriginSpec { size_bytes: 1 << 20, logical_block_bytes: 512, mode: flashfront_engine::Mode::Writeback };
     let options = Options {
@@ -23,7 +24,8 @@ fn client(front_blocks: u64) -> Client {
     client
 }
 
-/// Reads these blocks one after the other; returns (blocks that were in RAM, blocks read from the cache device).
+/// Reads these blocks one after the other; returns (blocks that were in RAM, blocks read from the
+/// cache device).
 fn read(client: &mut Client, blocks: impl Iterator<Item = u64>) -> (u64, u64) {
     let before = client.world.engine().status().counters;
     for block in blocks {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who reads cached data is not slowed by the destage of long runs, which could take as much of the cache device as a disk takes.
+//! Who reads cached data is not slowed by the destage of long runs, which could take as much of the
+//! cache device as a disk takes.
 
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 use flashfront_engine::{Mode, Options, Time};
@@ -10,7 +11,8 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const S: u64 = 1_000_000_000;
 
-/// Reads of a job on the bare SSD, and on a cache with much to destage; blocks destaged meanwhile, and left.
+/// Reads of a job on the bare SSD, and on a cache with much to destage; blocks destaged meanwhile,
+/// and left.
 struct Beside {
     ssd: u64,
     ours: u64,
@@ -61,13 +63,14 @@ fn reads() -> Job {
 fn hits_have_the_cache_device_beside_long_runs_of_destage() {
     let Beside { ssd, ours, destaged, left } = beside(Options::default().dirty_age_max_ns, &[sequential()], &reads());
     assert!(ours * 100 > ssd * 93, "{ours} reads, {ssd} of the bare SSD");
-    // It goes on, a fortieth of what is read and what was begun before; and as fast as it can when nobody reads.
+    // It goes on, a fortieth of what is read and what was begun before; and as fast as it can when
+    // nobody reads.
     assert!((20_000..90_000).contains(&destaged), "{destaged} blocks beside {ours} reads of 32");
     assert_eq!(left, 0, "after ten seconds in which nobody read");
 }
 
-/// Who reads and writes cached data needs room for what becomes dirty, and no more: with destage at a disk's full speed it had 86 % of the
-/// bare SSD's requests, now 93 %.
+/// Who reads and writes cached data needs room for what becomes dirty, and no more: with destage at
+/// a disk's full speed it had 86 % of the bare SSD's requests, now 93 %.
 #[test]
 fn a_mix_of_reads_and_writes_has_the_cache_device_too() {
     let mix = Job { read_percent: 67, ..reads() };
@@ -76,7 +79,8 @@ fn a_mix_of_reads_and_writes_has_the_cache_device_too() {
     assert_eq!(left, 0, "after ten seconds in which nobody read");
 }
 
-/// The disk has time for these bursts, so each must find as much room as the one before it, whoever reads beside them.
+/// The disk has time for these bursts, so each must find as much room as the one before it, whoever
+/// reads beside them.
 #[test]
 fn bursts_of_writes_beside_reads_do_not_pile_up() {
     let mut cached = Flashfront::new(&spec(Options::default().dirty_age_max_ns));
@@ -112,7 +116,8 @@ fn old_data_is_destaged_beside_hits_with_measure() {
     assert!(gaps.destaged * 2 > destaged * 3, "{} blocks, {destaged} beside constant reads", gaps.destaged);
 }
 
-/// Scattered blocks take little of the SSD, and all that the disk has: old ones are not slower than young ones.
+/// Scattered blocks take little of the SSD, and all that the disk has: old ones are not slower than
+/// young ones.
 #[test]
 fn old_scattered_data_is_not_slower_than_young() {
     let hot = Job { span_bytes: 512 * MIB, total_bytes: 512 * MIB, ..sequential() };

@@ -32,8 +32,9 @@ fn commits(world: &World) -> Vec<(u64, u64)> {
     commits
 }
 
-/// Whichever header rots after a power cut: never is older data served as if nothing was. The last one alone
-/// can't be told from a torn one. Segments of 64 and of 16 blocks: with and without their ends in between.
+/// Whichever header rots after a power cut: never is older data served as if nothing was. The last
+/// one alone can't be told from a torn one. Segments of 64 and of 16 blocks: with and without their
+/// ends in between.
 #[test]
 fn a_rotten_header_is_not_the_end_of_the_log() {
     for segment_blocks in [16, 64] {
@@ -60,8 +61,8 @@ fn a_rotten_header_is_not_the_end_of_the_log() {
     }
 }
 
-/// The same when each commit fills a segment, as streaming writes do: the next one is in a segment that
-/// only the damaged header named.
+/// A rotten header is found also when each commit fills a segment, as streaming writes do: the next
+/// one is in a segment that only the damaged header named.
 #[test]
 fn a_rotten_header_of_a_full_segment_is_found_too() {
     let mut world = opened(16);
@@ -94,7 +95,8 @@ fn commits_of_all_sizes_are_replayed() {
     assert_eq!(opened.commits_replayed, world.engine().status().counters.commits);
 }
 
-/// A read that fails is not the end of the log: what was flushed is there, or the cache is not opened.
+/// A read that fails is not the end of the log: what was flushed is there, or the cache is not
+/// opened.
 #[test]
 fn a_failed_read_is_not_the_end_of_the_log() {
     let (mut opens, mut refusals) = (0, 0);
@@ -124,8 +126,9 @@ fn a_failed_read_is_not_the_end_of_the_log() {
     assert!(opens > 10 && refusals > 2, "{opens} opened, {refusals} refused");
 }
 
-/// Clean blocks that are dropped at the opening are not in its checkpoint, so there is nothing to note in the log. For each block a note was written,
-/// 252 of them for each flush of the cache device, and the first FLUSH, or a stop, waited for all.
+/// Clean blocks that are dropped at the opening are not in its checkpoint, so there is nothing to
+/// note in the log. For each block a note was written, 252 of them for each flush of the cache
+/// device, and the first FLUSH, or a stop, waited for all.
 #[test]
 fn what_is_dropped_at_the_opening_is_not_noted_block_by_block() {
     let origin = OriginSpec { size_bytes: 2 << 20, logical_block_bytes: 512, mode: Mode::Writearound };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A part of an origin takes no writes, for good: a thin volume that is full, a bad place of a disk. What is dirty there stays so, and nothing else
-//! is kept from the origin, or from the cache, by it.
+//! A part of an origin takes no writes, for good: a thin volume that is full, a bad place of a
+//! disk. What is dirty there stays so, and nothing else is kept from the origin, or from the cache,
+//! by it.
 
 use flashfront_device::Rng;
 use flashfront_engine::{DeviceError, Mode, Op, Options, Time};
@@ -19,8 +20,8 @@ fn refuse(client: &mut Client, first: u64, blocks: u64) {
     client.world.origins[0].faults.fail_range(range, Some(Op::Write), DeviceError::NoSpace);
 }
 
-/// Segments full of what the origin refuses are the oldest in the log, so they were chosen by reclaim, and waited for; with as many of them as it has
-/// victims it did nothing any more.
+/// Segments full of what the origin refuses are the oldest in the log, so they were chosen by
+/// reclaim, and waited for; with as many of them as it has victims it did nothing any more.
 #[test]
 fn reclaim_goes_on_beside_what_is_refused() {
     // So much that each segment holds something dirty.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Replays of traces: what is counted, on lists so short that it can be counted by hand, and on a real one.
+//! Replays of traces: what is counted, on lists so short that it can be counted by hand, and on a
+//! real one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,7 +58,8 @@ fn totals(name: &str, accesses: &str, policy: &str, blocks: u64) -> Totals {
     replayed(&source, &[policy], &[Size::Blocks(blocks)]).rows[0].totals
 }
 
-/// A block a second: of reads of four a second a quarter is cached, writes all are, and use up what reads would have.
+/// A block a second: of reads of four a second a quarter is cached, writes all are, and use up what
+/// reads would have.
 #[test]
 fn a_budget_declines_reads_and_no_writes() {
     let day_of_blocks = 86_400 * 4096;
@@ -78,7 +80,8 @@ fn a_budget_declines_reads_and_no_writes() {
     assert_eq!((mixed.absorbed_blocks, mixed.fill_blocks), (1600, 0));
 }
 
-/// What is counted from outside, from what a policy says that it did, is what the model of ours counts itself.
+/// What is counted from outside, from what a policy says that it did, is what the model of ours
+/// counts itself.
 #[test]
 fn of_ours_as_much_is_counted_as_its_model_counts() {
     let mut rng = Rng::new(1);
@@ -99,7 +102,8 @@ fn of_ours_as_much_is_counted_as_its_model_counts() {
 
 #[test]
 fn hits_fills_and_writes_are_counted() {
-    // Room for two: r1 and w2 miss, r1 and r2 hit, r3 throws out 1, r1 throws out 2, which is dirty.
+    // Room for two: r1 and w2 miss, r1 and r2 hit, r3 throws out 1, r1 throws out 2, which is
+    // dirty.
     let totals = totals("counted", "r1 w2 r1 r2 r3 r1", "lru", 2);
     let expected = Totals {
         accesses: 6,
@@ -166,7 +170,8 @@ fn sizes_and_policies_come_in_the_order_asked_for_and_don_t_disturb_each_other()
     }
 }
 
-/// What dm-cache's own code misses on the same trace (docs/laboratory/policy.md): asked once for each unit of a request.
+/// What dm-cache's own code misses on the same trace (docs/laboratory/policy.md): asked once for
+/// each unit of a request.
 #[test]
 fn large_units_are_asked_for_once_a_request() {
     let sizes = [0.01, 0.05, 0.10, 0.25].map(Size::Fraction);
@@ -180,14 +185,16 @@ fn large_units_are_asked_for_once_a_request() {
 
 #[test]
 fn a_small_cache_of_ours_copies_forward_too() {
-    // 100 blocks that are read all the time, between which a scan goes by, each block of it twice: it is admitted.
+    // 100 blocks that are read all the time, between which a scan goes by, each block of it twice:
+    // it is admitted.
     let hot_and_scan: String =
         (0..6000).map(|nth| format!("r{} r{} r{} ", nth % 100, 1000 + nth, 1000 + nth)).collect();
     let totals = totals("small", &hot_and_scan, "flashfront", 300);
     assert!(totals.reinserted_blocks > 100, "{totals:?}");
 }
 
-/// libCacheSim 0.3.5 on the same trace, 10 % of the footprint; and what must be true of any admit-all policy.
+/// libCacheSim 0.3.5 on the same trace, 10 % of the footprint; and what must be true of any
+/// admit-all policy.
 #[test]
 fn a_real_trace_gives_the_known_miss_ratios() {
     let found = replayed(&mssql(), &["lru", "fifo", "belady"], &[Size::Fraction(0.10)]);
@@ -209,15 +216,16 @@ fn the_daemon_s_own_policy_keeps_a_scan_out() {
 
 #[test]
 fn before_a_disk_neighbours_of_what_is_missed_wait_for_the_next_request() {
-    // The first reads its unit of 16, the third what follows it, as it lies in two units; the fourth has a whole unit's length. What came along is cached when it
-    // is asked for.
+    // The first reads its unit of 16, the third what follows it, as it lies in two units; the
+    // fourth has a whole unit's length. What came along is cached when it is asked for.
     let totals = totals("disk", "r0+4 r4+2 r30+4 r100+16 r45 r46 r8", "flashfront_disk", 1000);
     assert_eq!((totals.accesses, totals.hits), (29, 2 + 1 + 1), "no request finds what it brought");
     assert_eq!(totals.origin_read_blocks, 16 + 16 + 16 + 2);
     assert_eq!((totals.fill_blocks, totals.reinserted_blocks), (4 + 2 + 4 + 16 + 1 + 1 + 1, 0));
 }
 
-/// Beside a full cache they wait in RAM: a scan costs no more flash than without them, and one read of the origin in sixteen.
+/// Beside a full cache they wait in RAM: a scan costs no more flash than without them, and one read
+/// of the origin in sixteen.
 #[test]
 fn before_a_disk_a_scan_misses_once_a_unit_and_is_kept_out() {
     let scan: String = (0..20_000).map(|block| format!("r{block} ")).collect();
@@ -314,7 +322,8 @@ fn each_disk_has_a_grid_of_its_own() {
     );
 }
 
-/// A garbled line with a time near the end of all times: policies that go by it must not count the seconds until it comes round.
+/// A garbled line with a time near the end of all times: policies that go by it must not count the
+/// seconds until it comes round.
 #[test]
 fn no_time_is_too_late_for_a_policy() {
     let line = |time: u64, block: u64| format!("{time},h,0,Write,{},4096,1\n", block * 4096);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How near the shadow comes to a full simulation of each size: 2 points of hits, on a real trace and on made ones.
+//! How near the shadow comes to a full simulation of each size: 2 points of hits, on a real trace
+//! and on made ones.
 
 use std::ops::Range;
 use std::path::Path;
@@ -43,8 +44,8 @@ enum Origin {
     Disk,
 }
 
-/// Gives the same requests, (blocks, write), to a shadow of a cache and to whole caches of its sizes, and compares what comes
-/// after the first `before`.
+/// Gives the same requests, (blocks, write), to a shadow of a cache and to whole caches of its
+/// sizes, and compares what comes after the first `before`.
 fn compare(
     name: &str,
     origin: Origin,
@@ -162,13 +163,14 @@ fn near_on_a_scan_beside_zipf() {
 
 #[test]
 fn less_near_on_a_scan_that_comes_back() {
-    // How much of the loop is kept depends on where the gate comes to rest, which is not quite the same in a sample.
+    // How much of the loop is kept depends on where the gate comes to rest, which is not quite the
+    // same in a sample.
     let bounds = Bounds { hits: 4.0, origin_reads: 0.05, flash_writes: 6.0 };
     compare("loop", Origin::Fast, 1 << 16, 1_500_000, single(scan_and_zipf(600_000)), &bounds);
 }
 
-/// Eight readers by turns, and two that ask for single blocks as [`zipf`]; each reads files of 8 to 128 blocks, a file after the other, as
-/// wanted as the blocks of [`zipf`] are.
+/// Eight readers by turns, and two that ask for single blocks as [`zipf`]; each reads files of 8 to
+/// 128 blocks, a file after the other, as wanted as the blocks of [`zipf`] are.
 fn files_and_zipf() -> impl Iterator<Item = (Range<u64>, bool)> {
     const READERS: usize = 8;
     let mut rng = Rng::new(3);

@@ -11,7 +11,8 @@ fn random_lives() {
     }
 }
 
-/// Lanes that work apart do the same, byte for byte, whoever does their work: the engine's thread, or helpers alone.
+/// Lanes that work apart do the same, byte for byte, whoever does their work: the engine's thread,
+/// or helpers alone.
 #[test]
 fn threads_change_no_effect() {
     let mut turns = Vec::new();
@@ -55,7 +56,8 @@ fn extras_are_the_minority() {
     assert!(plans.iter().all(|plan| plan.extras.is_empty()));
 }
 
-/// Lives that once failed, each for the reason beside it; there was neither a RAM front nor a mirror then, nor an extra.
+/// Lives that once failed, each for the reason beside it; there was neither a RAM front nor a
+/// mirror then, nor an extra.
 #[test]
 fn what_failed_once() {
     let as_then: Vec<Change> =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is written through is in the log before the origin has flushed it: no power cut may leave it there if the origin has lost it (invariant 3).
+//! What is written through is in the log before the origin has flushed it: no power cut may leave
+//! it there if the origin has lost it (invariant 3).
 
 use flashfront_device::sim::Fate;
 use flashfront_device::wrap::{Fault, Rule};
@@ -9,7 +10,8 @@ use flashfront_sim::{Client, OriginSpec, WorldSpec};
 /// Of 32 sectors each, which is what the requests of these tests write.
 const PIECES: u64 = 500;
 
-/// A log of 1024 segments of 16 blocks: 64 commits may wait to be proven. All that misses is cached.
+/// A log of 1024 segments of 16 blocks: 64 commits may wait to be proven. All that misses is
+/// cached.
 fn client() -> Client {
     client_with(1024)
 }
@@ -78,7 +80,7 @@ fn what_a_flush_has_covered_is_replayed() {
     client.leave();
 }
 
-/// Nor if a later flush succeeds: what the failed one had dropped it says nothing of.
+/// A later flush that succeeds proves nothing: what the failed one had dropped it says nothing of.
 #[test]
 fn what_a_failed_flush_has_dropped_is_never_proven() {
     for more in [0, 20, 300] {
@@ -124,7 +126,7 @@ fn read_beside_a_failed_flush(client: &mut Client) {
     assert!(client.world.waits(read), "it is held back");
 }
 
-/// Nor what was read before the flush failed, and only arrives after it.
+/// What was read before the flush failed, and only arrives after it, is not cached either.
 #[test]
 fn what_is_being_read_while_a_flush_fails_is_not_cached() {
     let mut client = client();
@@ -157,7 +159,8 @@ fn who_asks_after_a_failed_flush_shares_no_read_of_before() {
     client.leave();
 }
 
-/// What isn't proven can't be reclaimed, but is never more than one commit for each sixteen segments.
+/// What isn't proven can't be reclaimed, but is never more than one commit for each sixteen
+/// segments.
 #[test]
 fn an_origin_that_never_flushes_stops_nobody() {
     let mut client = client();
@@ -173,7 +176,8 @@ fn an_origin_that_never_flushes_stops_nobody() {
     client.judge();
 }
 
-/// Its blocks leave the cache after a while, so that those of others in the same commits, and behind them, are proven without it.
+/// Its blocks leave the cache after a while, so that those of others in the same commits, and
+/// behind them, are proven without it.
 #[test]
 fn an_origin_that_never_flushes_keeps_nothing_of_others_out() {
     let origin = OriginSpec { size_bytes: 32 << 20, logical_block_bytes: 512, mode: Mode::Writethrough };
@@ -230,7 +234,8 @@ fn a_stop_proves_all() {
     client.leave();
 }
 
-/// A commit that finds no place behind one whose flush has failed, when nothing is left to flush: a checkpoint lets it go.
+/// A commit that finds no place behind one whose flush has failed, when nothing is left to flush: a
+/// checkpoint lets it go.
 #[test]
 fn a_stop_ends_behind_a_flush_that_failed() {
     for pieces in 4..20 {

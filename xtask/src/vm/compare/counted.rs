@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was counted: in the guest by its kernel and the caches, outside by our daemon, and on the models.
+//! What was counted: in the guest by its kernel and the caches, outside by our daemon, and on the
+//! models.
 
 use crate::run::Failed;
 
@@ -62,7 +63,8 @@ impl Report {
             // Ours has one disk in the guest, which tells nothing of the two outside.
             "disk" if self.system != "flashfront" => {
                 let counted = [2, 3, 4, 5].map(number);
-                // A device alone is counted as a disk, as the simulator does; the other one is idle then.
+                // A device alone is counted as a disk, as the simulator does; the other one is idle
+                // then.
                 let disk = if self.system == "ssd" { "vda" } else { "vdb" };
                 let side = if words[1] == disk { &mut self.now.disk } else { &mut self.now.ssd };
                 *side = counted;
@@ -124,7 +126,8 @@ pub(super) fn phases(job: &str) -> Vec<String> {
     sections.filter(|name| *name != "global").map(str::to_owned).collect()
 }
 
-/// The job for the models' run of that number: the first as it is, the others with other random numbers; without what means nothing in virtual time.
+/// The job for the models' run of that number: the first as it is, the others with other random
+/// numbers; without what means nothing in virtual time.
 pub(super) fn reseeded(job: &str, nth: u64) -> String {
     let mut seed = 1000 * nth;
     let kept = |line: &&str| *line != "group_reporting" && (nth == 0 || !line.starts_with("randseed="));

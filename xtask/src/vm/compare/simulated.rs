@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the models did with the job, and with the same job and other random numbers: how much of a difference is chance.
+//! What the models did with the job, and with the same job and other random numbers: how much of a
+//! difference is chance.
 
 use super::counted::Moved;
 use crate::run::Failed;
@@ -17,7 +18,7 @@ pub(super) struct Spread {
 }
 
 impl Simulated {
-    /// One more run: the simulator's CSV.
+    /// Adds a run: the simulator's CSV.
     pub(super) fn add(&mut self, csv: &str) -> Result<(), Failed> {
         for (system, phase, moved) in read(csv)? {
             let known = self.0.iter_mut().find(|(known, name, _)| *known == system && *name == phase);

@@ -33,7 +33,8 @@ fn verdict(real: f64, simulated: Spread) -> Verdict {
     }
 }
 
-/// Real and simulated figures, as Markdown; how many are near each other, of those that are more than nothing.
+/// Real and simulated figures, as Markdown; how many are near each other, of those that are more
+/// than nothing.
 pub(super) fn table(reports: &[Report], simulated: &Simulated) -> Result<String, Failed> {
     let mut text = format!(
         "The job {JOB} on an SSD of {} MiB before a disk of {} MiB, emulated (Samsung 850 PRO, WD Re 4 TB). MiB: in the guest / on the model, the median of \

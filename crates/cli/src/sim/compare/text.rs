@@ -39,7 +39,8 @@ pub(in crate::sim) fn distinct<'a, T: PartialEq>(all: impl Iterator<Item = T> + 
     distinct
 }
 
-/// What is told of a task and metric: for each system the simulated figure, and the published one behind it.
+/// What is told of a task and metric: for each system the simulated figure, and the published one
+/// behind it.
 fn row(systems: &[&'static str], cells: &[Cell], task: &str, metric: &str) -> Option<Vec<(String, String)>> {
     let of = |system: &&'static str| {
         let cell = cells.iter().find(|cell| cell.task == task && cell.metric == metric && cell.system == *system);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What came of a replay as scripts read it: a line of JSON or CSV for each trace, size and policy.
 //!
-//! The names are a contract: fields are added, never renamed or removed. How the trace was read is part of each line, so that runs that
-//! read it differently can be told apart.
+//! The names are a contract: fields are added, never renamed or removed. How the trace was read is
+//! part of each line, so that runs that read it differently can be told apart.
 
 use std::collections::BTreeMap;
 
 use flashfront_sim::replay::{Replayed, Row, Source};
 use serde::Serialize;
 
-/// One policy at one size on one trace, as scripts read it.
+/// The result of a policy at a size on a trace, as scripts read it.
 #[derive(Debug, Serialize)]
 pub(super) struct Line<'a> {
     trace: &'a str,

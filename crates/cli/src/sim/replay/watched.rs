@@ -31,7 +31,8 @@ pub(super) struct Watched {
 /// How fast traces are read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pace {
-    /// When their blocks are counted; this says nothing of the second reading, which takes many times as long.
+    /// When their blocks are counted; this says nothing of the second reading, which takes many
+    /// times as long.
     counting: Leg,
     replaying: Leg,
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--pictures FOLDER`: writes each chart of a report, as it is in a wide window, to an SVG file of its own.
+//! `--pictures FOLDER`: writes each chart of a report, as it is in a wide window, to an SVG file of
+//! its own.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

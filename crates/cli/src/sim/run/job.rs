@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `sim run --job`: a job file of fio as a scenario, on devices by name and beside other systems. docs/laboratory/scenarios.md describes the options.
+//! `sim run --job`: a job file of fio as a scenario, on devices by name and beside other systems.
+//! docs/laboratory/scenarios.md describes the options.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +30,8 @@ pub(super) struct JobArgs {
     // Here and below clap waives `requires` beside a scenario, with which --job conflicts.
     #[arg(long, value_name = "DEVICE", requires = "job", conflicts_with = "scenario", default_value = "wd-re-4tb")]
     origin: String,
-    /// So much of the disk is the volume: what a cache knows of its origin's size counts [default: all].
+    /// So much of the disk is the volume: what a cache knows of its origin's size counts [default:
+    /// all].
     #[arg(long, value_name = "SIZE", requires = "job", conflicts_with = "scenario")]
     origin_size: Option<Size>,
     /// The job's cache device.

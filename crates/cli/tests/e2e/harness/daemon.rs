@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A running `flashfront serve`: started, waited for, stopped or killed. It never outlives its test.
+//! A running `flashfront serve`: started, waited for, stopped or killed. It never outlives its
+//! test.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

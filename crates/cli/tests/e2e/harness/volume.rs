@@ -50,7 +50,7 @@ impl Volume {
         }
     }
 
-    /// The same, formatted and served.
+    /// A volume that is formatted and served.
     #[track_caller]
     pub(crate) fn served(cache_mib: u64, origin_mib: u64, mode: &str) -> Self {
         let mut volume = Self::new(cache_mib, origin_mib);
@@ -107,7 +107,7 @@ impl Volume {
         Daemon::spawn(&mut self.serve(), &self.log)
     }
 
-    /// The same devices, to be served by another daemon; they stay these.
+    /// A volume on these devices, to be served by another daemon; they stay these.
     pub(crate) fn again(&self) -> Self {
         Self { cache: self.cache.clone(), origin: self.origin.clone(), ..Self::new(1, 1) }
     }

@@ -142,8 +142,8 @@ fn made_on_one_thread_used_on_another() {
     }
 }
 
-/// The watched descriptor ends the wait whether it became readable before or during it, as often as it does, and
-/// I/O beside it is not lost.
+/// The watched descriptor ends the wait whether it became readable before or during it, as often as
+/// it does, and I/O beside it is not lost.
 #[test]
 fn the_watched_descriptor_ends_the_wait() {
     for reactor in reactors() {
@@ -169,7 +169,8 @@ fn the_watched_descriptor_ends_the_wait() {
     }
 }
 
-/// Idle means waiting: with nothing in flight only the time ends a wait, and no readiness is left over.
+/// Idle means waiting: with nothing in flight only the time ends a wait, and no readiness is left
+/// over.
 #[test]
 fn idle_means_waiting() {
     for reactor in reactors() {

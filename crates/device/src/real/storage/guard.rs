@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keeps others away from the levels below a device, for as long as the device is open.
 //!
-//! The kernel keeps two from a disk and its partition, or from a disk and a device-mapper or md device on it
-//! (`O_EXCL`). It keeps nobody from a file that a loop device uses. So each file below a device is locked as well:
-//! shared with `flock`, since two loop devices may use different parts of one file, and the bytes that are used
-//! with a range lock. A process that has the file itself locks all of it, by both ways. Where the file can't be
-//! reached by its path (another mount namespace, a removed file), it is reached through a process that has it open;
-//! if there is none, nobody else uses the file.
+//! The kernel keeps two from a disk and its partition, or from a disk and a device-mapper or md
+//! device on it (`O_EXCL`). It keeps nobody from a file that a loop device uses. So each file below
+//! a device is locked as well: shared with `flock`, since two loop devices may use different parts
+//! of one file, and the bytes that are used with a range lock. A process that has the file itself
+//! locks all of it, by both ways. Where the file can't be reached by its path (another mount
+//! namespace, a removed file), it is reached through a process that has it open; if there is none,
+//! nobody else uses the file.
 
 use std::fs::File;
 use std::io;
@@ -69,7 +70,8 @@ pub(in crate::real) fn lock_below(storage: &Storage, access: Access) -> Result<G
     Ok(Guard { _held: held })
 }
 
-/// Refuses a device that a loop device uses, too, and that is not below it. `ReadOnly` lets pass what is only attached.
+/// Refuses a device that a loop device uses, too, and that is not below it. `ReadOnly` lets pass
+/// what is only attached.
 pub(in crate::real) fn check_beside(storage: &Storage, access: Access) -> Result<(), Refused> {
     let sys = Sys::default();
     let dev = storage.levels.iter().find_map(|level| match level.store {

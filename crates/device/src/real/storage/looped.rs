@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loop devices: which file each of them uses, and which bytes of it.
 //!
-//! The loop driver names the file by its inode (`LOOP_GET_STATUS64`), which is the same in all mount namespaces,
-//! and also after the file was removed. The call takes a user who may open the loop device; for others the path in
-//! sysfs has to do.
+//! The loop driver names the file by its inode (`LOOP_GET_STATUS64`), which is the same in all
+//! mount namespaces, and also after the file was removed. The call takes a user who may open the
+//! loop device; for others the path in sysfs has to do.
 #![expect(unsafe_code, reason = "an ioctl")]
 
 use std::fs;
@@ -58,8 +58,9 @@ pub(super) fn backing(rdev: u64, sys: &Sys) -> Option<Backing> {
     Some(Backing { store, path, offset, len: (limit > 0).then_some(limit) })
 }
 
-/// All loop devices that use something, but for those on file systems that may not answer and that hold no store of
-/// `dev`: a file on FUSE or NFS is on none of the disks here, and to ask for it can take for ever.
+/// All loop devices that use something, but for those on file systems that may not answer and that
+/// hold no store of `dev`: a file on FUSE or NFS is on none of the disks here, and to ask for it
+/// can take for ever.
 pub(super) fn attached(sys: &Sys, dev: Option<u64>) -> Vec<u64> {
     let silent = silent_mounts(dev);
     let is_silent = |path: &Path| silent.iter().any(|mount| path.starts_with(mount));
@@ -71,7 +72,8 @@ pub(super) fn attached(sys: &Sys, dev: Option<u64>) -> Vec<u64> {
     uses.filter_map(|entry| sys.rdev(&entry.path())).collect()
 }
 
-/// Where file systems are mounted that a process or another machine answers for, but for the one of `dev`.
+/// Where file systems are mounted that a process or another machine answers for, but for the one of
+/// `dev`.
 fn silent_mounts(dev: Option<u64>) -> Vec<PathBuf> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let ours = dev.map(|dev| format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev)));

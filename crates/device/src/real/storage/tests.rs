@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of what lies behind a device, on a made-up sysfs. `tests/device/blockdev.rs` has real loop devices.
+//! Tests of what lies behind a device, on a made-up sysfs. `tests/device/blockdev.rs` has real loop
+//! devices.
 
 use std::fs;
 use std::os::unix::fs::symlink;

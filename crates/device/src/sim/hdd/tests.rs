@@ -48,7 +48,7 @@ impl Bench {
         self.now = until;
     }
 
-    /// One read, start to end: its time.
+    /// The time of a read, start to end.
     fn read(&mut self, offset: u64) -> u64 {
         let start = self.now;
         let number = self.submit(Op::Read, offset, BLOCK);
@@ -142,7 +142,8 @@ fn the_head_stays_behind_a_sequential_reader_and_only_there() {
     assert!(end.since_ns(start) < 50 * MS, "{end:?}");
 }
 
-/// Reads and writes without end: once the cache is half full both get their turn, and a turn is long enough to be worth the way.
+/// Reads and writes without end: once the cache is half full both get their turn, and a turn is
+/// long enough to be worth the way.
 #[test]
 fn readers_and_the_cache_take_turns_once_it_is_half_full() {
     let mut bench = Bench::new();
@@ -186,7 +187,8 @@ fn a_pause_earns_no_more_than_the_buffer_holds() {
     assert!((platter_ns..platter_ns + 100 * MS).contains(&took), "{took}, not {platter_ns}");
 }
 
-/// Long requests, or such with gaps, go on beyond what would be read ahead: a reader like that must not keep the head for good.
+/// Long requests, or such with gaps, go on beyond what would be read ahead: a reader like that must
+/// not keep the head for good.
 #[test]
 fn no_sequential_reader_keeps_a_full_cache_waiting() {
     for (len, apart) in [(BLOCK, BLOCK), (4 << 20, 4 << 20), (1 << 20, 5 << 19)] {

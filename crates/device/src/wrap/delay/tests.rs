@@ -68,7 +68,8 @@ fn an_hdd_has_the_rates_of_an_hdd() {
     assert!((0.48..0.52).contains(&inner), "{inner}");
 }
 
-/// What destage lives on: the gaps between sorted writes cost no more than the platter needs to turn past them.
+/// What destage lives on: the gaps between sorted writes cost no more than the platter needs to
+/// turn past them.
 #[test]
 fn sorted_writes_with_gaps_are_faster_than_scattered_ones_on_an_hdd() {
     let (scattered, _) = rate(hdd(0), Op::Write, 4096, 16, |_, rng: &mut Rng| rng.below(1 << 22));
@@ -99,7 +100,8 @@ fn an_ssd_has_the_rates_of_an_ssd() {
     assert!((420.0..455.0).contains(&large), "{large} MiB/s");
 }
 
-/// A full SSD writes at random at a fraction of what it did when it was erased, once its reserve is gone.
+/// A full SSD writes at random at a fraction of what it did when it was erased, once its reserve is
+/// gone.
 #[test]
 fn a_full_ssd_pays_for_its_garbage() {
     let spec = SsdSpec { reserve_bytes: 0, ..SsdSpec::samsung_850_pro(Fill::Full) };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The faults ordered for a device: rules that say which I/O meets which fault, and what is rotten.
 //!
-//! All chance comes from one seeded source, drawn in the order of the I/Os: the same rules, seed and
-//! I/Os give the same faults.
+//! All chance comes from one seeded source, drawn in the order of the I/Os: the same rules, seed
+//! and I/Os give the same faults.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -34,17 +34,17 @@ pub enum Fault {
         /// How long.
         hold_ns: u64,
     },
-    /// Nothing is done before this time is over; then it is done rightly, with the memory that it was given. If it is given up
-    /// meanwhile ([`crate::wrap::Patience`]), a write lands late.
+    /// Nothing is done before this time is over; then it is done rightly, with the memory that it
+    /// was given. If it is given up meanwhile ([`crate::wrap::Patience`]), a write lands late.
     Hang {
         /// How long.
         hold_ns: u64,
     },
     /// Only the first part is done, perhaps nothing; then an error.
     Short,
-    /// One bit flips on the way: of what is read, or of what is written.
+    /// A bit flips on the way: of what is read, or of what is written.
     Flip,
-    /// One bit of what is read has flipped on the medium, and stays so until it is written over. The
+    /// A bit of what is read has flipped on the medium, and stays so until it is written over. The
     /// device behind is not changed: the rot ends with this wrapper.
     Rot,
     /// Another place of the device is read or written.
@@ -176,7 +176,8 @@ impl Faults {
         self.order(Rule { op, after: nth, times: 1, ..Rule::always(Fault::Error(error)) });
     }
 
-    /// Every I/O that touches these bytes fails, until [`Faults::heal`]; with an `op`, only I/Os of that kind.
+    /// Every I/O that touches these bytes fails, until [`Faults::heal`]; with an `op`, only I/Os of
+    /// that kind.
     pub fn fail_range(&mut self, bytes: Range<u64>, op: Option<Op>, error: DeviceError) {
         self.order(Rule { op, bytes: Some(bytes), ..Rule::always(Fault::Error(error)) });
     }
@@ -217,8 +218,8 @@ impl Faults {
         &mut self.rng
     }
 
-    /// What an I/O being submitted meets, and the bytes that the order spoke of. Every rule that matches
-    /// counts it.
+    /// What an I/O being submitted meets, and the bytes that the order spoke of. Every rule that
+    /// matches counts it.
     pub(super) fn next(&mut self, now: Time, io: &DeviceIo) -> Option<(Fault, Range<u64>)> {
         self.rules.retain(|ordered| ordered.until.is_none_or(|until| now < until));
         let (rng, mut hit) = (&mut self.rng, None);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Faults as a line that a human writes: `eio,op=read,p=0.001; gone,after=5000,for=30s`.
 //!
-//! Rules are separated by `;`, a rule is a fault and conditions separated by `,`. `seed=N` alone is the
-//! seed of all chance. What can't be read is refused with its place, and with what would be right.
+//! Rules are separated by `;`, a rule is a fault and conditions separated by `,`. `seed=N` alone is
+//! the seed of all chance. What can't be read is refused with its place, and with what would be
+//! right.
 
 use std::fmt;
 use std::str::FromStr;

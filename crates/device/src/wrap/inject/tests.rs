@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of each fault: what the caller is told, what is on the medium then, and that a seed repeats it.
+//! Tests of each fault: what the caller is told, what is on the medium then, and that a seed
+//! repeats it.
 
 use flashfront_engine::{DeviceError, Memory, Op, Span, Time, Token};
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of giving up: what the caller is told and when, what lands late, and when the device lives again.
+//! Tests of giving up: what the caller is told and when, what lands late, and when the device lives
+//! again.
 
 use flashfront_engine::{Buf, DeviceError, Memory, Op, Span, Time, Token};
 
@@ -40,7 +41,8 @@ impl World {
         (token, buf)
     }
 
-    /// Lets this much time pass, as a pump does that sleeps until something is due; what ended, and when.
+    /// Lets this much time pass, as a pump does that sleeps until something is due; what ended, and
+    /// when.
     fn pass(&mut self, ns: u64) -> Vec<(Time, Done)> {
         let (end, mut all) = (self.now.plus_ns(ns), Vec::new());
         while let Some(event) = self.disk.next_event().filter(|event| *event <= end) {

@@ -175,7 +175,7 @@ impl View {
     }
 }
 
-/// One mount of each file system on these devices.
+/// A mount of each file system on these devices.
 fn mounts_of<'a>(views: &'a [View], devices: &BTreeMap<u64, String>) -> Vec<(&'a View, &'a Mount)> {
     let mut known = BTreeSet::new();
     let mut all = Vec::new();

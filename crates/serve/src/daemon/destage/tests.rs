@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Destage of caches that a real daemon has filled: whole, interrupted, refused, and with lost blocks.
+//! Destage of caches that a real daemon has filled: whole, interrupted, refused, and with lost
+//! blocks.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -18,7 +18,8 @@ impl Bench {
         Config { without_cache: true, accept_missing_dirty_data: true, ..self.config() }
     }
 
-    /// Serves without the cache device, which is away meanwhile, and writes block 5 anew; ends as by a crash.
+    /// Serves without the cache device, which is away meanwhile, and writes block 5 anew; ends as
+    /// by a crash.
     fn change_alone(&self) {
         let away = self.path("away");
         std::fs::rename(self.cache(), &away).unwrap();
@@ -28,7 +29,8 @@ impl Bench {
         std::fs::rename(&away, self.cache()).unwrap();
     }
 
-    /// Ten clean blocks in a cache that was not stopped cleanly: no samples of the origin tell its age.
+    /// Ten clean blocks in a cache that was not stopped cleanly: no samples of the origin tell its
+    /// age.
     fn crashed_clean(&self) {
         let mut served = self.serve();
         served.write(0, 10);
@@ -180,7 +182,8 @@ fn dirty_data_is_refused_and_kept_by_the_operators_word() {
     bench.serve().stop();
 }
 
-/// A start that drops clean data replays what comes behind a commit of which only such data is torn.
+/// A start that drops clean data replays what comes behind a commit of which only such data is
+/// torn.
 #[test]
 fn dirty_data_behind_torn_clean_data_is_refused_too() {
     let bench = Bench::formatted();
@@ -206,7 +209,8 @@ fn a_copy_of_the_origin_is_known_and_a_new_cache_is_not_bothered() {
     bench.crashed_clean();
     bench.serve().stop();
     bench.change_alone();
-    // Another inode: block 5 is in the first MiB, so the samples would tell, but the record does first.
+    // Another inode: block 5 is in the first MiB, so the samples would tell, but the record does
+    // first.
     let copy = bench.path("copy");
     std::fs::copy(bench.origin(), &copy).unwrap();
     std::fs::rename(&copy, bench.origin()).unwrap();
@@ -357,7 +361,8 @@ fn a_start_that_was_cut_off_does_not_blind_the_guard() {
     assert_eq!(cut_off(&bench.config()), Ended::AtOnce);
     let origin = File::options().write(true).open(bench.origin()).unwrap();
     origin.write_all_at(&NEWER, 5 * BLOCK_BYTES).unwrap();
-    // The first of these sees it, and is cut off; without the state folder the second has to see it by itself.
+    // The first of these sees it, and is cut off; without the state folder the second has to see it
+    // by itself.
     assert_eq!(cut_off(&bench.config()), Ended::AtOnce);
     let config = Config { state: Some(bench.path("other-state")), ..bench.config() };
     let mut served = bench.serve_with(config, Hooks::default());

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The FUSE front-end: a folder with one file per volume, which the loop driver makes a block device.
+//! The FUSE front-end: a folder with one file per volume, which the loop driver makes a block
+//! device.
 //!
-//! For hosts that have neither ublk nor nbd. A folder and not a single file, since one mount then serves all
-//! volumes, by their names. The crate `fuser` mounts and speaks the protocol; its thread hands requests to the
-//! pump through [`inlet`](super::inlet). `volumes` is what that thread does, `ask` a request on its way,
-//! `place` the folder before and after.
-//! Payload of a read goes from its buffer to the kernel; of a write it is copied twice: by fuser's thread,
-//! which needs its buffer back, and by the pump, whose buffers are its own.
-//! No page cache of the file exists (direct I/O, whatever the opener asks for), so each FSYNC is a FLUSH of all
-//! that was acknowledged. Unmounted at the end; what a crash leaves is cleared by the next start (test:
+//! For hosts that have neither ublk nor nbd. A folder and not a single file, since one mount then
+//! serves all volumes, by their names. The crate `fuser` mounts and speaks the protocol; its thread
+//! hands requests to the pump through [`inlet`](super::inlet). `volumes` is what that thread does,
+//! `ask` a request on its way, `place` the folder before and after. Payload of a read goes from its
+//! buffer to the kernel; of a write it is copied twice: by fuser's thread, which needs its buffer
+//! back, and by the pump, whose buffers are its own. No page cache of the file exists (direct I/O,
+//! whatever the opener asks for), so each FSYNC is a FLUSH of all that was acknowledged. Unmounted
+//! at the end; what a crash leaves is cleared by the next start (test:
 //! `a_mount_that_a_crash_left_is_cleared`).
 
 use std::collections::HashMap;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The folder that is mounted over: whether it may be, and clearing it of what a crash left.
 //!
-//! A killed daemon leaves its mount behind, and every access to it fails with ENOTCONN. Only such a one is
-//! cleared, and only if it is ours by its source; anything else that is in the way is left alone.
+//! A killed daemon leaves its mount behind, and every access to it fails with ENOTCONN. Only such a
+//! one is cleared, and only if it is ours by its source; anything else that is in the way is left
+//! alone.
 
 use std::fs;
 use std::io;
@@ -18,7 +19,8 @@ use rustix::mount::{UnmountFlags, unmount};
 use super::SOURCE;
 use crate::mounts::unescape;
 
-/// How long a live mount of ours may still be there: a killed daemon's ends a moment after the daemon.
+/// How long a live mount of ours may still be there: a killed daemon's ends a moment after the
+/// daemon.
 const LEAVING_WAIT: Duration = Duration::from_secs(2);
 const LEAVING_STEP: Duration = Duration::from_millis(10);
 
@@ -26,7 +28,7 @@ const LEAVING_STEP: Duration = Duration::from_millis(10);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaceError {
-    /// It can't be looked at.
+    /// The folder can't be looked at.
     #[error("{folder}: {error}; give --fuse an empty folder that is there", folder = folder.display())]
     Folder {
         /// Which.
@@ -34,7 +36,7 @@ pub enum PlaceError {
         /// Why.
         error: io::Error,
     },
-    /// It is a file, or has files.
+    /// The place is a file, or has files.
     #[error("{folder}: {what}; give --fuse an empty folder, since what is in it could not be reached", folder = folder.display())]
     NotEmpty {
         /// Which.
@@ -112,15 +114,17 @@ pub(super) fn prepare(folder: &Path) -> Result<PathBuf, PlaceError> {
 
 /// Ends a session of ours.
 pub(super) fn take_away(folder: &Path, session: BackgroundSession) -> io::Result<()> {
-    // By force: what is queued fails instead of waiting for nobody. Lazily: an open file is no reason to leave
-    // a dead folder behind. Only a folder that still is ours: somebody may have mounted something over it.
+    // By force: what is queued fails instead of waiting for nobody. Lazily: an open file is no
+    // reason to leave a dead folder behind. Only a folder that still is ours: somebody may have
+    // mounted something over it.
     if mounted_at(folder)?.as_deref() != Some(SOURCE) {
         // Dropped, it would unmount what is there.
         std::mem::forget(session);
         return Ok(());
     }
     match unmount(folder, UnmountFlags::FORCE | UnmountFlags::DETACH) {
-        // Not root: fuser asks fusermount3, and the kernel ends the rest when our descriptor is closed.
+        // Not root: fuser asks fusermount3, and the kernel ends the rest when our descriptor is
+        // closed.
         Err(Errno::PERM) => drop(session),
         other => other?,
     }
@@ -144,7 +148,8 @@ fn is_dead(error: &io::Error) -> bool {
     matches!(errno, Some(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
-/// With links resolved, as the table of mounts has it. The folder itself may be dead, so its parent is asked.
+/// With links resolved, as the table of mounts has it. The folder itself may be dead, so its parent
+/// is asked.
 fn whole_path(folder: &Path) -> io::Result<PathBuf> {
     match folder.canonicalize() {
         Err(error) if is_dead(&error) => {
@@ -163,7 +168,8 @@ fn mounted_at(folder: &Path) -> io::Result<Option<String>> {
     Ok(topmost(&String::from_utf8_lossy(&fs::read("/proc/self/mountinfo")?), folder))
 }
 
-/// proc_pid_mountinfo(5): ID parent device root PLACE options [tags] - TYPE SOURCE options; blanks in octal.
+/// proc_pid_mountinfo(5): ID parent device root PLACE options [tags] - TYPE SOURCE options; blanks
+/// in octal.
 fn topmost(table: &str, folder: &Path) -> Option<String> {
     let here = |line: &&str| line.split(' ').nth(4).is_some_and(|at| unescape(at) == folder.as_os_str().as_bytes());
     let line = table.lines().rfind(here)?;

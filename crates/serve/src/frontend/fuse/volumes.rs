@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The folder and its files, as fuser's thread shows them to the kernel.
 //!
-//! Names, sizes and rights never change, so they are answered here; what concerns data goes to the pump.
-//! Files are as block devices are: of fixed size, written in whole sectors (reads may be of any bytes).
-//! PUNCH_HOLE promises zeroes, and the loop driver counts on it: it is how it does WRITE_ZEROES as well as
-//! discard. So it is refused for origins whose discard does not leave zeroes; the kernel then writes them.
+//! Names, sizes and rights never change, so they are answered here; what concerns data goes to the
+//! pump. Files are as block devices are: of fixed size, written in whole sectors (reads may be of
+//! any bytes). PUNCH_HOLE promises zeroes, and the loop driver counts on it: it is how it does
+//! WRITE_ZEROES as well as discard. So it is refused for origins whose discard does not leave
+//! zeroes; the kernel then writes them.
 
 use std::ffi::OsStr;
 use std::io;
@@ -29,7 +30,8 @@ use super::{Shared, Shown};
 
 /// Nothing changes while it is mounted.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
-/// Requests of the kernel's own at a time (asynchronous direct I/O counts as such); a loop device has 128.
+/// Requests of the kernel's own at a time (asynchronous direct I/O counts as such); a loop device
+/// has 128.
 const BACKGROUND_MAX: u16 = 128;
 /// The number of the first file; the folder itself is 1.
 const FIRST_FILE: u64 = 2;
@@ -197,7 +199,8 @@ impl Filesystem for Volumes {
         let number = self.shared.next.fetch_add(1, Ordering::Relaxed);
         self.shared.visits().insert(number, visit);
         self.shared.open.fetch_add(1, Ordering::SeqCst);
-        // Nothing is cached, and writers don't wait for each other: order is the client's affair, as on a disk.
+        // Nothing is cached, and writers don't wait for each other: order is the client's affair,
+        // as on a disk.
         let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES | FopenFlags::FOPEN_NOFLUSH;
         reply.opened(FileHandle(number), flags);
     }
@@ -274,8 +277,9 @@ impl Filesystem for Volumes {
         let Some(export) = self.place(ino) else {
             return reply.error(Errno::EISDIR);
         };
-        // The kernel cuts a long write where its memory has 256 pages: in the middle of a sector, if that is not
-        // aligned. A short count makes the client go on at the sector's start (test: `memory_of_any_alignment_will_do`).
+        // The kernel cuts a long write where its memory has 256 pages: in the middle of a sector,
+        // if that is not aligned. A short count makes the client go on at the sector's start (test:
+        // `memory_of_any_alignment_will_do`).
         let unit = self.all[export].export.block_bytes as usize;
         let data = if data.len() > unit { &data[..data.len() - data.len() % unit] } else { data };
         let len = data.len() as u64;

@@ -21,7 +21,8 @@ impl<A: Ask + Send> Feed<A> {
         Self { asks, bell }
     }
 
-    /// Hands it over. The answer comes by itself, from another thread; at once when the daemon is ending.
+    /// Hands it over. The answer comes by itself, from another thread; at once when the daemon is
+    /// ending.
     pub(in crate::frontend) fn put(&self, ask: A) {
         match self.asks.send(ask) {
             Ok(()) => self.bell.ring(),

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests that come whole, each with a way to answer it: from the kernel, not from a stream of bytes.
+//! Requests that come whole, each with a way to answer it: from the kernel, not from a stream of
+//! bytes.
 //!
-//! The [`Table`] holds a request against the volume, cuts it into parts as the NBD front-end does, fetches its
-//! payload, and answers when the engine has. Some protocols come with threads of their own (FUSE); those
-//! hand over what they took by a `Feed`, and the `Inlet` is the pump's end of it, with a table.
-//! Bounds: a `Feed` waits while `FEED_MAX` requests are in the channel, and its threads take no more
-//! from the kernel then; a table holds [`REQUESTS_MAX`] requests and [`BYTES_MAX`] of buffers.
-//! Every request is answered exactly once, also when the daemon ends under it (test:
-//! `whoever_asks_is_answered`).
+//! The [`Table`] holds a request against the volume, cuts it into parts as the NBD front-end does,
+//! fetches its payload, and answers when the engine has. Some protocols come with threads of their
+//! own (FUSE); those hand over what they took by a `Feed`, and the `Inlet` is the pump's end of it,
+//! with a table. Bounds: a `Feed` waits while `FEED_MAX` requests are in the channel, and its
+//! threads take no more from the kernel then; a table holds [`REQUESTS_MAX`] requests and
+//! [`BYTES_MAX`] of buffers. Every request is answered exactly once, also when the daemon ends
+//! under it (test: `whoever_asks_is_answered`).
 
 use flashfront_engine::{RequestError, RequestOp, Time};
 
@@ -29,7 +30,8 @@ pub(super) use feed::Feed;
 pub(super) use pump_end::Inlet;
 pub(super) use table::Table;
 
-/// Requests between the threads and the pump. With payload of 1 MiB each, so many MiB on top of `buffer_bytes`.
+/// Requests between the threads and the pump. With payload of 1 MiB each, so many MiB on top of
+/// `buffer_bytes`.
 #[cfg(feature = "fuse")]
 const FEED_MAX: usize = 16;
 /// Requests that are held: some hundred of them may wait for an origin while others pass.
@@ -46,8 +48,8 @@ pub(super) struct Want {
     pub(super) offset: u64,
     pub(super) len: u64,
     pub(super) fua: bool,
-    /// A discard after which the range reads as zeroes. Only for volumes whose origin does that with
-    /// whole blocks; the ends that are none are written.
+    /// A discard after which the range reads as zeroes. Only for volumes whose origin does that
+    /// with whole blocks; the ends that are none are written.
     pub(super) zeroed: bool,
 }
 
@@ -70,7 +72,8 @@ pub(super) trait Ask {
     /// The payload was fetched, and is not asked for again.
     fn taken(&mut self) {}
 
-    /// It is done; a read gets its bytes in one or two parts. Called in the pump's thread, which it must
-    /// not keep waiting. One that is dropped unanswered must answer itself: the daemon has ended.
+    /// Tells that the request is done; a read gets its bytes in one or two parts. Called in the
+    /// pump's thread, which it must not keep waiting. One that is dropped unanswered must answer
+    /// itself: the daemon has ended.
     fn answer(self, result: Result<&[&[u8]], RequestError>);
 }

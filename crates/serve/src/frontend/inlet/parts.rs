@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which requests to the engine a client's request becomes, or that it is not in order.
 //!
-//! Reads and writes are cut as the NBD front-end cuts them, so that each part has a buffer of at most 1 MiB.
-//! A discard that must leave zeroes is one for the whole blocks and writes zeroes to the ends (test:
-//! `a_zeroed_discard_covers_its_range`).
+//! Reads and writes are cut as the NBD front-end cuts them, so that each part has a buffer of at
+//! most 1 MiB. A discard that must leave zeroes is one for the whole blocks and writes zeroes to
+//! the ends (test: `a_zeroed_discard_covers_its_range`).
 
 use flashfront_engine::{BLOCK_BYTES, REQUEST_BYTES_MAX, RequestOp};
 
@@ -30,7 +30,8 @@ impl Part {
     }
 }
 
-/// Up to [`PARTS_MAX`] parts, without gaps and in order; `None` if the request can't be carried out.
+/// Up to [`PARTS_MAX`] parts, without gaps and in order; `None` if the request can't be carried
+/// out.
 pub(super) fn parts(want: &Want, export: &Export) -> Option<Vec<Part>> {
     let Want { op, offset, len, .. } = *want;
     if op == RequestOp::Flush {

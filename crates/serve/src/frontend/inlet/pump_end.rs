@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The pump's end: takes requests from the threads, as far as limits allow, and answers them.
 //!
-//! A front-end calls it from the methods of [`Frontend`](super::super::Frontend) that have the same names.
+//! A front-end calls it from the methods of [`Frontend`](super::super::Frontend) that have the same
+//! names.
 
 use std::io;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The requests of one front-end that are at the engine, and what they hold.
 //!
-//! A place in the table names the request in the engine's ids; it is reused only when the engine owes
-//! nothing for it, so an id needs no generation. A request that would wait for its origin where there are no buffers for such ones is parked: it
-//! holds its place, and no buffer.
+//! A place in the table names the request in the engine's ids; it is reused only when the engine
+//! owes nothing for it, so an id needs no generation. A request that would wait for its origin
+//! where there are no buffers for such ones is parked: it holds its place, and no buffer.
 
 use std::collections::VecDeque;
 
@@ -44,12 +44,14 @@ struct Place<A> {
 pub(in crate::frontend) struct Table<A> {
     places: Vec<Place<A>>,
     free: Vec<u32>,
-    /// All parts are answered; the client is told at the end of the turn, when new I/O is on its way.
+    /// All parts are answered; the client is told at the end of the turn, when new I/O is on its
+    /// way.
     finished: Vec<u32>,
     held_bytes: u64,
     /// Those that wait for buffers of those that may wait, first come first served.
     parked: VecDeque<u32>,
-    /// When some of these are looked at once more: what they ask for may have come into the cache meanwhile.
+    /// When some of these are looked at once more: what they ask for may have come into the cache
+    /// meanwhile.
     retry_at: Option<Time>,
 }
 

@@ -245,7 +245,8 @@ fn whoever_asks_is_answered() {
             let more = inlet.turn_end(Time(0), &mut ram);
             assert!(ram.queue.len() <= REQUESTS_MAX * PARTS_MAX);
             if !more && ram.queue.is_empty() {
-                // Lost wake-ups would be seen as a test that hangs here; the timeout is for the last thread's end.
+                // Lost wake-ups would be seen as a test that hangs here; the timeout is for the
+                // last thread's end.
                 poll.poll(&mut events, Some(std::time::Duration::from_millis(20))).unwrap();
                 inlet.take_in(&mut ram);
             }

@@ -2,7 +2,8 @@
 //! Which requests are in order: by the rules of the protocol, and of the export.
 //!
 //! Everything that reaches the engine has passed here, so the rest of the front-end may count on
-//! ranges that are inside the export, not empty and not too long. Any byte may be their first or last one.
+//! ranges that are inside the export, not empty and not too long. Any byte may be their first or
+//! last one.
 
 use super::super::Export;
 use super::PAYLOAD_BYTES_MAX;
@@ -25,7 +26,7 @@ pub(super) enum Ask {
         may_discard: bool,
     },
     Status {
-        /// One extent is all that is wanted.
+        /// Whether a single extent is all that is wanted.
         one: bool,
     },
 }
@@ -93,7 +94,8 @@ pub(super) fn check(header: &RequestHeader, export: &Export, agreed: Agreed) -> 
         Ask::Read { whole: true } if header.len > PAYLOAD_BYTES_MAX.into() => {
             Err(Refusal(Errno::EOVERFLOW, "the range is too long for one chunk"))
         }
-        // What is dirty in the range has to be written to the origin before, and nobody knows how long that takes.
+        // What is dirty in the range has to be written to the origin before, and nobody knows how
+        // long that takes.
         Ask::Zeroes { .. } if header.flags & command_flag::FAST_ZERO != 0 => {
             Err(Refusal(Errno::ENOTSUP, "zeroing may take as long as writing"))
         }

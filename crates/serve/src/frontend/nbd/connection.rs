@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One client's conversation, without its socket: bytes in, requests and bytes out.
+//! A client's conversation, without its socket: bytes in, requests and bytes out.
 //!
 //! The caller moves bytes ([`Connection::receive`], [`Connection::transmit`]) and calls
 //! [`Connection::advance`] after each; how the bytes were cut on their way makes no difference
@@ -63,7 +63,8 @@ pub(super) enum Phase {
     StartTls(Handshake),
     Commands,
     Payload(Payload),
-    /// A read that is too long to be in memory at once is answered bit by bit, and nothing else meanwhile.
+    /// A read that is too long to be in memory at once is answered bit by bit, and nothing else
+    /// meanwhile.
     Long(u16),
     /// This many bytes of a refused write are still to come.
     Skip(u32),
@@ -356,8 +357,8 @@ impl Connection {
 }
 
 impl Connection {
-    /// Of which share a further buffer must be: beyond half of what a connection may hold only of those for requests that end by themselves. So these
-    /// go on, however many of its others wait.
+    /// Of which share a further buffer must be: beyond half of what a connection may hold only of
+    /// those for requests that end by themselves. So these go on, however many of its others wait.
     pub(super) fn share_for(&self, bytes: u64) -> Option<Share> {
         let much = self.held_bytes > 0 && self.held_bytes + bytes > CONNECTION_BYTES_MAX / 2;
         much.then_some(Share::Passing)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What was read, as it is sent: data, and holes where there is nothing but zeroes.
 //!
-//! A client that takes chunks is spared long runs of zeroes. They are found by looking: data that is none differs within
-//! its first bytes, which are sent anyway.
+//! A client that takes chunks is spared long runs of zeroes. They are found by looking: data that
+//! is none differs within its first bytes, which are sent anyway.
 
 use flashfront_engine::{BLOCK_BYTES, Memory, Span};
 

@@ -11,7 +11,8 @@ pub(super) const ALLOCATION_ID: u32 = 1;
 /// What lists all contexts of the protocol, and selects none.
 const WILDCARD: &[u8] = b"base:";
 
-/// Answers LIST_META_CONTEXT or SET_META_CONTEXT; the export for which the context is selected, if it is.
+/// Answers LIST_META_CONTEXT or SET_META_CONTEXT; the export for which the context is selected, if
+/// it is.
 pub(super) fn answer_contexts(option: u32, data: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Option<usize> {
     let Some((name, queries)) = parse(data) else {
         wire::encode_answer(out, option, answer::INVALID, b"malformed LIST_META_CONTEXT or SET_META_CONTEXT");
@@ -34,7 +35,8 @@ pub(super) fn answer_contexts(option: u32, data: &[u8], exports: &[Export], out:
     (found && !lists).then_some(export)
 }
 
-/// The name of the export and the queries; `None` if malformed. The option is short, so there are not very many.
+/// The name of the export and the queries; `None` if malformed. The option is short, so there are
+/// not very many.
 fn parse(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
     let mut fields = Fields(data);
     let name = string(&mut fields)?;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Accepts clients for several NBD front-ends, each of them in a thread of its own.
 //!
-//! A client goes to the front-end that has the fewest (test: `clients_are_spread`). The limit of clients is that of the
-//! address, not of a thread.
+//! A client goes to the front-end that has the fewest (test: `clients_are_spread`). The limit of
+//! clients is that of the address, not of a thread.
 
 use std::io;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ use crate::descriptors::Unaccepted;
 /// When to try again to accept, if descriptors or memory have run out.
 const RETRY_NS: u64 = 1_000_000_000;
 
-/// Whether an address has all the clients that it may have, which is said once for each time that it comes to that.
+/// Whether an address has all the clients that it may have, which is said once for each time that
+/// it comes to that.
 #[derive(Debug, Default)]
 pub(super) struct Full(bool);
 
@@ -100,7 +101,8 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Listens; clients are accepted once the pump runs, and served by the front-ends, so many of them.
+    /// Listens; clients are accepted once the pump runs, and served by the front-ends, so many of
+    /// them.
     ///
     /// # Errors
     /// See [`BindError`].
@@ -153,7 +155,8 @@ impl Gate {
         }
     }
 
-    /// To whom has least to do. Without a place for it the socket is dropped, which is a clear answer.
+    /// To whom has least to do. Without a place for it the socket is dropped, which is a clear
+    /// answer.
     fn hand_over(&mut self, socket: Socket) {
         let clients: usize = self.ways.iter().map(Way::clients).sum();
         let way = self.ways.iter().min_by_key(|way| way.clients());

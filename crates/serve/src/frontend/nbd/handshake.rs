@@ -74,7 +74,8 @@ impl Handshake {
         Self { security, greeted: false, no_zeroes: false, replies: Replies::Simple, allocation: None, skip: 0 }
     }
 
-    /// The same, inside TLS. Only the client's flags still count: they are not said again.
+    /// The handshake begins again inside TLS. Only the client's flags still count: they are not
+    /// said again.
     pub(super) fn encrypted(self) -> Self {
         Self { greeted: self.greeted, no_zeroes: self.no_zeroes, ..Self::new(Security::On) }
     }
@@ -138,7 +139,8 @@ impl Handshake {
         let took = OPTION_HEADER_BYTES + data.len();
         match option {
             option::EXPORT_NAME => {
-                // The one option that can't be refused with words; with extended headers no client may use it.
+                // The one option that can't be refused with words; with extended headers no client
+                // may use it.
                 let Some(export) = find(exports, data).filter(|_| self.replies != Replies::Extended) else {
                     return Step::End;
                 };
@@ -240,7 +242,8 @@ impl Handshake {
         }
     }
 
-    /// Answers INFO and GO; the export if the option was accepted, and whether block sizes were asked for.
+    /// Answers INFO and GO; the export if the option was accepted, and whether block sizes were
+    /// asked for.
     fn answer_info(&self, option: u32, data: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Option<(usize, bool)> {
         let Some((name, wanted)) = parse_info(data) else {
             wire::encode_answer(out, option, answer::INVALID, b"malformed INFO or GO");

@@ -18,8 +18,8 @@ use super::gate::{Accepted, Handed};
 use super::stream::Socket;
 use crate::control::{BindError as SocketError, SocketFile, bind as bind_unix};
 
-/// A client over TCP that was silent for so long is asked whether it is there, so often, and given up after so many
-/// questions: after two minutes.
+/// A client over TCP that was silent for so long is asked whether it is there, so often, and given
+/// up after so many questions: after two minutes.
 const ALIVE_AFTER: Duration = Duration::from_secs(60);
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 const ALIVE_TIMES: u32 = 4;
@@ -212,8 +212,8 @@ impl Acceptor {
     }
 }
 
-/// Lets the kernel ask a client that is silent whether it is still there. A machine that has lost its power says no
-/// goodbye, and its clients would keep their places for ever.
+/// Lets the kernel ask a client that is silent whether it is still there. A machine that has lost
+/// its power says no goodbye, and its clients would keep their places for ever.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, ALIVE_AFTER)?;

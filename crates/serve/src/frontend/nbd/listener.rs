@@ -97,7 +97,8 @@ pub struct Nbd {
     /// Those with parked requests, in turns.
     pub(super) parked: VecDeque<u16>,
     pub(super) timer: Option<Time>,
-    /// When parked requests are looked at once more, and when the first client is known to be stuck.
+    /// When parked requests are looked at once more, and when the first client is known to be
+    /// stuck.
     pub(super) retry_at: Option<Time>,
     pub(super) stuck_until: Option<Time>,
     /// Timeouts must be looked at in this turn, whatever `timer` says.
@@ -234,7 +235,8 @@ impl Nbd {
         let may_alloc = self.waiting.front().is_none_or(|&first| first == number);
         let before = peer.connection.in_flight();
         if peer.wait == Wait::Own {
-            // It was the client's own doing that it had to wait: it has as much in flight as it may, or doesn't read.
+            // It was the client's own doing that it had to wait: it has as much in flight as it
+            // may, or doesn't read.
             peer.connection.since = core.now();
         }
         let mut bytes = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The NBD front-end: fixed newstyle; simple, structured and extended replies; unix sockets, TCP, and TLS.
+//! The NBD front-end: fixed newstyle; simple, structured and extended replies; unix sockets, TCP,
+//! and TLS.
 //!
 //! `handshake` and `connection` are the protocol without I/O (bytes in, bytes out), `listen`,
 //! `stream` and `listener` the sockets, `tls` what is around them on request, `client` the other
@@ -48,9 +49,9 @@ pub const REQUESTS_MAX: usize = 128;
 pub const CONNECTION_BYTES_MAX: u64 = 64 << 20;
 /// The longest read or write, as advertised (the protocol's usual figure).
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
-/// What the longest read takes: itself, and as much again as an arena may lose to the sizes of its two ends (chunks of 4 MiB, each for one
-/// size of buffer).
+/// What the longest read takes: itself, and as much again as an arena may lose to the sizes of its
+/// two ends (chunks of 4 MiB, each for one size of buffer).
 pub const LONGEST_READ_BYTES: u64 = PAYLOAD_BYTES_MAX as u64 + (8 << 20);
-/// The budget that [`super::Core::alloc`] needs: the longest read waits for an origin, one chunk is for payload that comes in, and two are for
-/// what ends by itself.
+/// The budget that [`super::Core::alloc`] needs: the longest read waits for an origin, one chunk is
+/// for payload that comes in, and two are for what ends by itself.
 pub const BUFFER_BYTES_MIN: u64 = LONGEST_READ_BYTES + (12 << 20);

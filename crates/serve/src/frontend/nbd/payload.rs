@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The payload of a write on its way in.
 //!
-//! A long piece is received into its buffer, of the share for payload: a client that doesn't send the rest of it holds that. Where that share
-//! is used up, and for what is short, payload comes into the read buffer and is copied when all of a piece is there, so that
-//! a client holds no buffer (test: `paused_writers_hold_no_buffers_that_others_need`). Each piece goes to the engine as soon as it is complete.
-//! A client that leaves in the middle has written a part, as the protocol allows.
+//! A long piece is received into its buffer, of the share for payload: a client that doesn't send
+//! the rest of it holds that. Where that share is used up, and for what is short, payload comes
+//! into the read buffer and is copied when all of a piece is there, so that a client holds no
+//! buffer (test: `paused_writers_hold_no_buffers_that_others_need`). Each piece goes to the engine
+//! as soon as it is complete. A client that leaves in the middle has written a part, as the
+//! protocol allows.
 
 use flashfront_device::Share;
 use flashfront_engine::{BLOCK_BYTES, Buf, REQUEST_BYTES_MAX, Span};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The requests of one connection that are not answered completely.
 //!
-//! A place in the table names the request in the engine's ids; it is reused only when the engine owes
-//! nothing for it and the reply is sent, so an id needs no generation. The same holds for the slots of its parts.
+//! A place in the table names the request in the engine's ids; it is reused only when the engine
+//! owes nothing for it and the reply is sent, so an id needs no generation. The same holds for the
+//! slots of its parts.
 
 use flashfront_engine::Buf;
 
@@ -38,7 +39,8 @@ pub(super) struct Pending {
     pub(super) cookie: u64,
     pub(super) offset: u64,
     pub(super) len: u64,
-    /// Of a read: bytes that are in the outbox or were sent, and bytes that the engine has been asked for since.
+    /// Of a read: bytes that are in the outbox or were sent, and bytes that the engine has been
+    /// asked for since.
     pub(super) done: u64,
     pub(super) window: u32,
     /// Pieces the engine has not answered.
@@ -66,7 +68,8 @@ pub(super) const AGAIN_SLOT: usize = 40;
 const _: () = assert!(Piece::count_max(PAYLOAD_BYTES_MAX) <= AGAIN_SLOT);
 
 impl Pending {
-    /// Whether the engine owes nothing for it, nor the client payload, nor does it wait for anything here.
+    /// Whether the engine owes nothing for it, nor the client payload, nor does it wait for
+    /// anything here.
     pub(super) fn is_done(&self) -> bool {
         self.unanswered == 0 && !self.receiving && self.parked == 0
     }

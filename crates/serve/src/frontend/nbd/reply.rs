@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the engine's answers to the replies of one connection.
 //!
-//! A request is answered when all its pieces are. A read's reply is queued as its buffers, which are
-//! freed when they are sent; all others give theirs back here. Failures are told with a place and in words where the
-//! client takes chunks.
+//! A request is answered when all its pieces are. A read's reply is queued as its buffers, which
+//! are freed when they are sent; all others give theirs back here. Failures are told with a place
+//! and in words where the client takes chunks.
 
 use flashfront_engine::{Buf, RequestError};
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! BLOCK_STATUS: which parts of a range are holes, for clients that have selected `base:allocation`.
+//! BLOCK_STATUS: which parts of a range are holes, for clients that have selected
+//! `base:allocation`.
 //!
-//! The engine answers with a list of extents, perhaps of less than was asked for: the client asks again for the rest. A
-//! hole is told as one that reads as zeroes, all else as data. A reply has at most [`DESCRIPTORS_MAX`] extents.
+//! The engine answers with a list of extents, perhaps of less than was asked for: the client asks
+//! again for the rest. A hole is told as one that reads as zeroes, all else as data. A reply has at
+//! most [`DESCRIPTORS_MAX`] extents.
 
 use flashfront_device::Share;
 use flashfront_engine::{BLOCK_BYTES, Extent, MAP_BYTES, RequestOp, SECTOR_BYTES, Span, extents};
@@ -16,11 +18,12 @@ use super::wire::{ChunkHeader, Fields, Replies, RequestHeader, chunk, command_fl
 
 /// Extents of one reply: 8 KiB with extended headers.
 const DESCRIPTORS_MAX: usize = 512;
-/// The payload of a request that names the one context there is: the length of the range, and the context.
+/// The payload of a request that names the one context there is: the length of the range, and the
+/// context.
 pub(super) const STATUS_PAYLOAD_BYTES: usize = 12;
 
-/// A request with a payload means what the same without one does, if it names the context that there is; else it is none
-/// that is known. Whether it is.
+/// A request with a payload means what the same without one does, if it names the context that
+/// there is; else it is none that is known. Whether it is.
 pub(super) fn narrow(header: &mut RequestHeader, payload: &[u8]) -> bool {
     let mut fields = Fields(payload);
     let (len, id) = (fields.u64(), fields.u32());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Timeouts: who is hung up on for taking too long.
 //!
-//! A client may be as slow as it likes, but for the beginning and the end. The clock is the caller's.
+//! A client may be as slow as it likes, but for the beginning and the end. The clock is the
+//! caller's.
 
 use flashfront_engine::Time;
 

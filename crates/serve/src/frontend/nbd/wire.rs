@@ -252,8 +252,8 @@ impl RequestHeader {
         })
     }
 
-    /// Bytes of payload that follow the header. A write has some even where an extended header doesn't say so, as it
-    /// must: qemu (8.2 to 10.0) never does.
+    /// Bytes of payload that follow the header. A write has some even where an extended header
+    /// doesn't say so, as it must: qemu (8.2 to 10.0) never does.
     pub(super) const fn payload_bytes(&self, replies: Replies) -> u64 {
         let says_so = matches!(replies, Replies::Extended) && self.flags & command_flag::PAYLOAD_LEN != 0;
         if says_so || self.command == command::WRITE { self.len } else { 0 }

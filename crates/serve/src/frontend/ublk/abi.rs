@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the kernel's ublk driver is told and tells: numbers and layouts of linux/ublk_cmd.h.
 //!
-//! Only what is used here, in its newest form (ioctl-encoded commands, Linux 6.5). The sizes are checked at
-//! compile time, since they are part of the numbers.
+//! Only what is used here, in its newest form (ioctl-encoded commands, Linux 6.5). The sizes are
+//! checked at compile time, since they are part of the numbers.
 
 /// `_IOR('u', number, struct of that size)`.
 const fn ior(number: u32, size: usize) -> u32 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A request of the block layer on its way through the pump.
 //!
-//! One that is dropped unanswered stays with the driver, which fails it, or gives it to the next daemon.
+//! One that is dropped unanswered stays with the driver, which fails it, or gives it to the next
+//! daemon.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Orders to the ublk driver about a device as a whole: make it, start it, take it over, take it away.
+//! Orders to the ublk driver about a device as a whole: make it, start it, take it over, take it
+//! away.
 //!
-//! They are commands of an io_uring of its own. Those that the driver carries out only with the device being
-//! served meanwhile ([`Driver::begin`]) end later, and make the ring readable.
+//! They are commands of an io_uring of its own. Those that the driver carries out only with the
+//! device being served meanwhile ([`Driver::begin`]) end later, and make the ring readable.
 #![expect(unsafe_code, reason = "submission entries that point to memory")]
 
 use std::fs::File;
@@ -24,7 +25,8 @@ pub(super) struct Driver {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     file: File,
     device: u32,
-    /// The number of the last order. One before it may end after it: a deletion that was not waited for.
+    /// The number of the last order. One before it may end after it: a deletion that was not waited
+    /// for.
     last: u64,
 }
 
@@ -78,7 +80,8 @@ impl Driver {
         self.order(control::START_RECOVERY, ControlCommand::default())
     }
 
-    /// Takes the device away, or leaves that to the kernel if somebody still has it open after `patience`.
+    /// Takes the device away, or leaves that to the kernel if somebody still has it open after
+    /// `patience`.
     pub(super) fn delete(&mut self, patience: Duration) -> io::Result<()> {
         self.push(control::DELETE_DEVICE, ControlCommand::default());
         let end = Instant::now() + patience;
@@ -136,7 +139,8 @@ impl Driver {
         self.last += 1;
         let entry = opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), order).cmd(command.encode()).build();
         let entry = entry.user_data(self.last);
-        // SAFETY: the memory is that of a caller of `order`, which waits for the end, or there is none.
+        // SAFETY: the memory is that of a caller of `order`, which waits for the end, or there is
+        // none.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         debug_assert!(pushed.is_ok(), "one order at a time");
     }

@@ -32,7 +32,7 @@ pub enum UblkError {
         /// N.
         number: u32,
     },
-    /// It must stay recoverable.
+    /// The device must stay recoverable.
     #[error(
         "/dev/ublkb{number} was left by a daemon with durability `always` and waits for one; serve with --durability always, unmount it and stop, and then choose"
     )]

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether somebody builds on a block device: a file system, swap, or another block device.
 //!
-//! Found out by reading what the kernel says of itself: opening the device would make us wait for ourselves.
+//! Found out by reading what the kernel says of itself: opening the device would make us wait for
+//! ourselves.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Whether /dev/NAME or a partition of it is mounted (in this mount namespace), swapped to, or part of another block device.
+/// Whether /dev/NAME or a partition of it is mounted (in this mount namespace), swapped to, or part
+/// of another block device.
 pub(super) fn in_use(name: &str) -> bool {
     let table = |path: &str| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
     let (mounts, swaps) = (table("/proc/self/mountinfo"), table("/proc/swaps"));

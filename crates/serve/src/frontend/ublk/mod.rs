@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ublk front-end: a volume as /dev/ublkbN, a block device of this machine.
 //!
-//! The kernel's driver hands over requests by commands of io_uring, whose ring is one more poll token: so all of
-//! it runs in the pump's thread, needs no thread of its own, no C library and no copy but the one between the
-//! client's pages and the pump's buffers (UBLK_F_USER_COPY, Linux 6.5). The crate `libublk` brings an executor, a
-//! thread per queue and libclang at build time, and was left for that. `abi` is the kernel's header, `driver` a
-//! device as a whole, `queue` its requests, `ask` one of them.
+//! The kernel's driver hands over requests by commands of io_uring, whose ring is one more poll
+//! token: so all of it runs in the pump's thread, needs no thread of its own, no C library and no
+//! copy but the one between the client's pages and the pump's buffers (UBLK_F_USER_COPY, Linux
+//! 6.5). The crate `libublk` brings an executor, a thread per queue and libclang at build time, and
+//! was left for that. `abi` is the kernel's header, `driver` a device as a whole, `queue` its
+//! requests, `ask` one of them.
 //!
-//! **Recovery** (UBLK_F_USER_RECOVERY, _REISSUE): the device outlives a killed daemon; its requests wait, and the
-//! next one gets those that were not answered again. To the client nothing has happened, so nothing that was
-//! acknowledged may be lost by the process's death: with durability `flush` up to a second of writes would be,
-//! unnoticed. So only devices of durability `always` are recoverable; others end with the daemon, with I/O
-//! errors, as an NBD connection does.
-//! A device is taken over only by its mark: of the same volume, of the same origin.
+//! **Recovery** (UBLK_F_USER_RECOVERY, _REISSUE): the device outlives a killed daemon; its requests
+//! wait, and the next one gets those that were not answered again. To the client nothing has
+//! happened, so nothing that was acknowledged may be lost by the process's death: with durability
+//! `flush` up to a second of writes would be, unnoticed. So only devices of durability `always` are
+//! recoverable; others end with the daemon, with I/O errors, as an NBD connection does. A device is
+//! taken over only by its mark: of the same volume, of the same origin.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -55,7 +56,8 @@ const AGAIN_NS: u64 = 1_000_000;
 /// How long a killed daemon's device may take to notice that. It ends with its last I/O.
 const DEATH_WAIT: Duration = Duration::from_secs(10);
 const DEATH_STEP: Duration = Duration::from_millis(20);
-/// How long to wait for a device to be gone; if somebody still has it open, it goes when he closes it.
+/// How long to wait for a device to be gone; if somebody still has it open, it goes when he closes
+/// it.
 const DELETE_WAIT: Duration = Duration::from_secs(2);
 
 /// What is wanted.
@@ -102,7 +104,7 @@ pub struct Ublk {
     /// When to send answers that the kernel has refused.
     again_at: Option<Time>,
     phase: Phase,
-    /// It was another daemon's.
+    /// Whether the device was another daemon's.
     recovering: bool,
     /// A stop is to follow the start.
     stop_asked: bool,
@@ -110,7 +112,8 @@ pub struct Ublk {
 }
 
 impl Ublk {
-    /// Makes the device, or takes over the one that a killed daemon left. Clients see it when the pump runs.
+    /// Makes the device, or takes over the one that a killed daemon left. Clients see it when the
+    /// pump runs.
     ///
     /// # Errors
     /// See [`UblkError`].
@@ -285,7 +288,8 @@ impl Ublk {
     }
 }
 
-/// The device of that number if a killed daemon left it to us. One that can't be used any more is deleted.
+/// The device of that number if a killed daemon left it to us. One that can't be used any more is
+/// deleted.
 fn take_over(driver: &mut Driver, options: &UblkOptions, can: u64) -> Result<Option<DeviceInfo>, UblkError> {
     let number = options.number;
     let failed = |doing| move |error: io::Error| UblkError::Io { number, doing, error };
@@ -436,7 +440,8 @@ impl Frontend for Ublk {
     }
 
     fn stop(&mut self, _registry: &Registry, _core: &mut dyn Core) {
-        // Requests are still served until the driver has stopped: it writes back what clients have written.
+        // Requests are still served until the driver has stopped: it writes back what clients have
+        // written.
         self.stop_asked = true;
     }
 
@@ -448,7 +453,8 @@ impl Frontend for Ublk {
         usize::from(matches!(self.phase, Phase::Live | Phase::Stopping))
     }
 
-    /// A program that writes to it as to a file is not seen; the driver's stop writes what the kernel has of that.
+    /// A program that writes to it as to a file is not seen; the driver's stop writes what the
+    /// kernel has of that.
     fn holders(&self) -> usize {
         usize::from(self.clients() > 0 && in_use(&self.name()))
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The requests of a device: fetched from the driver and given back by an io_uring, which is a poll token.
+//! The requests of a device: fetched from the driver and given back by an io_uring, which is a poll
+//! token.
 //!
-//! All of it belongs to one thread, the one that fetches first: the driver insists on it. What a request is
-//! about lies in memory that the driver shares; its payload is copied by reading and writing the character
-//! device, straight from and to the buffers of the pump.
+//! All of it belongs to one thread, the one that fetches first: the driver insists on it. What a
+//! request is about lies in memory that the driver shares; its payload is copied by reading and
+//! writing the character device, straight from and to the buffers of the pump.
 #![expect(unsafe_code, reason = "maps memory of the driver's; submission entries")]
 
 use std::fs::File;
@@ -105,13 +106,14 @@ impl Queue {
         Some(Fetched::Request(tag, description))
     }
 
-    /// Gives a request back with its result (bytes, or a negative errno), and fetches the next. [`Queue::submit`]
-    /// sends it.
+    /// Gives a request back with its result (bytes, or a negative errno), and fetches the next.
+    /// [`Queue::submit`] sends it.
     pub(super) fn give_back(&mut self, tag: u16, result: i32) {
         self.push(order::COMMIT_AND_FETCH, tag, result);
     }
 
-    /// Sends all that was given back. After an error the kernel may have taken a part; the next call sends the rest.
+    /// Sends all that was given back. After an error the kernel may have taken a part; the next
+    /// call sends the rest.
     pub(super) fn submit(&mut self) -> io::Result<()> {
         while !self.ring.submission().is_empty() {
             match self.ring.submit() {
@@ -147,8 +149,8 @@ impl Drop for Queue {
 pub(super) mod tests {
     use super::*;
 
-    /// A queue without a driver behind it, whose commands end at once with an error; the kernel refuses to take them until
-    /// [`accept`]. `None`: there is no io_uring here, which is said.
+    /// A queue without a driver behind it, whose commands end at once with an error; the kernel
+    /// refuses to take them until [`accept`]. `None`: there is no io_uring here, which is said.
     pub(in super::super) fn refused(depth: u16) -> Option<Queue> {
         let file = tempfile::tempfile().unwrap();
         file.set_len(4096).unwrap();

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The files that come with a message: whether they are what they should be, before the message is read.
+//! The files that come with a message: whether they are what they should be, before the message is
+//! read.
 //!
-//! A file of the client's choice may be on a file system of its own making (FUSE), which need never answer: to poll it, to
-//! touch it where it is mapped, to ask for its length, or to close it could take for ever, and the pump has one
-//! thread. Here nothing is asked that a file system would have to answer: eventfds are known by the kernel's name for
-//! them, memory by having seals, which memfds and the files of tmpfs and hugetlbfs have and no others do. What is
-//! neither is closed elsewhere (`closing`), and the message never read. Test: `hostile_files_are_refused`.
+//! A file of the client's choice may be on a file system of its own making (FUSE), which need never
+//! answer: to poll it, to touch it where it is mapped, to ask for its length, or to close it could
+//! take for ever, and the pump has one thread. Here nothing is asked that a file system would have
+//! to answer: eventfds are known by the kernel's name for them, memory by having seals, which
+//! memfds and the files of tmpfs and hugetlbfs have and no others do. What is neither is closed
+//! elsewhere (`closing`), and the message never read. Test: `hostile_files_are_refused`.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
@@ -43,8 +45,8 @@ pub(super) enum FileError {
     Cut,
 }
 
-/// Looks at the files of the message that is next, of so many bytes with its header, all of which are there. The
-/// message stays where it is.
+/// Looks at the files of the message that is next, of so many bytes with its header, all of which
+/// are there. The message stays where it is.
 pub(super) fn look(socket: &UnixStream, bytes: usize, closing: &Closing) -> Result<(), Broken> {
     let mut into = [0; HEADER_BYTES + MAX_MSG_SIZE];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
@@ -59,8 +61,8 @@ pub(super) fn look(socket: &UnixStream, bytes: usize, closing: &Closing) -> Resu
         _ => None,
     });
     let files: Vec<OwnedFd> = rights.flatten().collect();
-    // The kernel shows the first files in the socket, and no bytes after those that came with them. They may be
-    // those of a later message, so what is looked for here is only what is never right.
+    // The kernel shows the first files in the socket, and no bytes after those that came with them.
+    // They may be those of a later message, so what is looked for here is only what is never right.
     let strange = |file: &OwnedFd| !is_eventfd(file.as_fd()) && !is_memory(file.as_fd());
     let refused = if received.flags.contains(ReturnFlags::CTRUNC) {
         Some(FileError::Many)

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tells guests by their call eventfds, and never waits for one.
 //!
-//! A write to an eventfd blocks while its count is at the end, and whoever shares the eventfd can bring it there and take
-//! O_NONBLOCK away at any moment. The kernel itself signals eventfds without waiting: so a read of nothing is given to
-//! its asynchronous I/O, which ends at once and signals the eventfd that is named in it (IOCB_FLAG_RESFD of
-//! io_submit(2)). That costs 0.35 us where a write costs 0.12 (Linux 6.18 in a VM); it is one for all answers of a turn.
-//! Test: `hostile_calls_that_are_full_stop_nobody`.
+//! A write to an eventfd blocks while its count is at the end, and whoever shares the eventfd can
+//! bring it there and take O_NONBLOCK away at any moment. The kernel itself signals eventfds
+//! without waiting: so a read of nothing is given to its asynchronous I/O, which ends at once and
+//! signals the eventfd that is named in it (IOCB_FLAG_RESFD of io_submit(2)). That costs 0.35 us
+//! where a write costs 0.12 (Linux 6.18 in a VM); it is one for all answers of a turn. Test:
+//! `hostile_calls_that_are_full_stop_nobody`.
 #![expect(unsafe_code, reason = "system calls that no crate of ours has; every block has its SAFETY comment")]
 
 use std::fs::File;
@@ -73,8 +74,8 @@ impl Calls {
         let mut order = Order { opcode: READ, file, flags: SIGNALS, eventfd, ..Order::default() };
         loop {
             let mut orders = [&raw mut order];
-            // SAFETY: one order, which is whole and is written to by nobody but this call; it reads no bytes, so it
-            // points to no memory, and it has ended when the call has.
+            // SAFETY: one order, which is whole and is written to by nobody but this call; it reads
+            // no bytes, so it points to no memory, and it has ended when the call has.
             if unsafe { libc::syscall(libc::SYS_io_submit, self.context, 1 as libc::c_long, orders.as_mut_ptr()) } == 1
             {
                 return true;

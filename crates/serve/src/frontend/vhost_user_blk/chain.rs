@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One chain of descriptors: where in the guest's memory a request's bytes are.
+//! A chain of descriptors: where in the guest's memory a request's bytes are.
 //!
-//! `virtio-queue` walks chains too, but ends a damaged one as if it were whole, and starts only at what
-//! is new in the ring, while a request that is taken up again is known by its head alone (`inflight`).
-//! However a chain is knotted, at most [`DESCRIPTORS_MAX`] descriptors are looked at
+//! `virtio-queue` walks chains too, but ends a damaged one as if it were whole, and starts only at
+//! what is new in the ring, while a request that is taken up again is known by its head alone
+//! (`inflight`). However a chain is knotted, at most [`DESCRIPTORS_MAX`] descriptors are looked at
 //! (test: `any_bytes_are_a_request_or_refused`).
 
 use virtio_queue::desc::split::Descriptor;
@@ -50,8 +50,8 @@ fn place(table: GuestAddress, index: u16) -> Option<GuestAddress> {
     table.checked_add(u64::from(index) * DESCRIPTOR_BYTES)
 }
 
-/// Hints that the requests of these heads will be read soon: first the descriptors of all, then what those name. Waited for one by one they were a
-/// tenth of what a read from the RAM front took.
+/// Hints that the requests of these heads will be read soon: first the descriptors of all, then
+/// what those name. Waited for one by one they were a tenth of what a read from the RAM front took.
 pub(super) fn expect(guest: &Guest, table: GuestAddress, heads: &[u16]) {
     let places = || heads.iter().filter_map(|&head| place(table, head));
     places().for_each(|at| guest.expect(at));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Closes what clients have sent, where it keeps nobody waiting.
 //!
-//! close(2) asks the file system to write back, which one of the client's own making (FUSE) need never answer; a socket
-//! may have such files in it that nobody has looked at. So each closing has a thread of its own, which is gone in
-//! microseconds as a rule. [`CLOSINGS_MAX`] may hang, in one front-end; then it accepts nobody
-//! (test: `what_hangs_at_its_closing_keeps_nobody_waiting`).
+//! close(2) asks the file system to write back, which one of the client's own making (FUSE) need
+//! never answer; a socket may have such files in it that nobody has looked at. So each closing has
+//! a thread of its own, which is gone in microseconds as a rule. [`CLOSINGS_MAX`] may hang, in one
+//! front-end; then it accepts nobody (test: `what_hangs_at_its_closing_keeps_nobody_waiting`).
 
 use std::mem::ManuallyDrop;
 use std::sync::Arc;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a daemon owes a guest: writes that were acknowledged and are not durable yet.
 //!
-//! Kept in the memory that the guest gives to the next daemon (`inflight`). A FLUSH pays what was owed when it was
-//! asked for. A debt that another daemon took with it can't be paid: FLUSH fails from then on, until the guest's
-//! disk is reset, which comes with new memory.
+//! Kept in the memory that the guest gives to the next daemon (`inflight`). A FLUSH pays what was
+//! owed when it was asked for. A debt that another daemon took with it can't be paid: FLUSH fails
+//! from then on, until the guest's disk is reset, which comes with new memory.
 
 use super::inflight::Inflight;
 
-/// One client's.
+/// A client's debt.
 #[derive(Debug)]
 pub(super) struct Debt {
     /// This daemon.
@@ -25,13 +25,15 @@ impl Debt {
         Self { daemon, durable, writes: 0, flushed: 0, lost: false }
     }
 
-    /// Takes over what the last connection left, or notes in new memory what is owed; true if some of it is lost.
+    /// Takes over what the last connection left, or notes in new memory what is owed; true if some
+    /// of it is lost.
     pub(super) fn take_over(&mut self, inflight: &Inflight) -> bool {
         let debtor = inflight.debtor();
         self.lost = debtor.is_some_and(|debtor| debtor != self.daemon);
         // Ours: the connection is another, the RAM is the same.
         self.writes += u64::from(debtor == Some(self.daemon));
-        // A disk that was reset comes with new memory, and what it has written before is in RAM as it was.
+        // A disk that was reset comes with new memory, and what it has written before is in RAM as
+        // it was.
         if self.is_owed() && !self.lost {
             inflight.owe(self.daemon, true);
         }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory of clients that disappears: a file that is mapped and then made shorter by its owner.
 //!
-//! An access beyond the new end raises SIGBUS, which would end the daemon. Here the whole mapping is replaced by
-//! zeroes and the access goes on; [`Guard::is_hit`] tells, and the client is hung up on. A SIGBUS anywhere else
-//! goes where it went before. (Sealing the memfd against shrinking is not for us to ask: QEMU's
-//! memory may be any file, and libblkio's memfds can't be sealed.)
-//! Test: `hostile_memory_that_shrinks_is_no_crash`.
+//! An access beyond the new end raises SIGBUS, which would end the daemon. Here the whole mapping
+//! is replaced by zeroes and the access goes on; [`Guard::is_hit`] tells, and the client is hung up
+//! on. A SIGBUS anywhere else goes where it went before. (Sealing the memfd against shrinking is
+//! not for us to ask: QEMU's memory may be any file, and libblkio's memfds can't be sealed.) Test:
+//! `hostile_memory_that_shrinks_is_no_crash`.
 #![expect(unsafe_code, reason = "a signal handler that repairs mappings; every block has its SAFETY comment")]
 
 use std::io;
@@ -14,9 +14,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Mappings that can be guarded at a time, in the whole process.
 const GUARDS_MAX: usize = 4096;
-/// Bytes of them: half of the addresses that a process has on x86-64. A file that is nothing but long costs a client nothing, and
-/// without a bound some of them would leave no address for the daemon's own memory. A client may have as many as it leaves to others: so
-/// there are always some for the next one (test: `hostile_memory_takes_not_all_addresses`).
+/// Bytes of them: half of the addresses that a process has on x86-64. A file that is nothing but
+/// long costs a client nothing, and without a bound some of them would leave no address for the
+/// daemon's own memory. A client may have as many as it leaves to others: so there are always some
+/// for the next one (test: `hostile_memory_takes_not_all_addresses`).
 const BYTES_MAX: u64 = 64 << 40;
 
 struct Slot {
@@ -50,7 +51,8 @@ static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 pub(super) struct Guard(usize);
 
 impl Guard {
-    /// For a mapping of so many bytes that is about to be made, for a client that has `own` bytes already.
+    /// For a mapping of so many bytes that is about to be made, for a client that has `own` bytes
+    /// already.
     pub(super) fn new(bytes: usize, own: u64) -> io::Result<Self> {
         install()?;
         let free = |slot: &Slot| !slot.taken.swap(true, Ordering::AcqRel);
@@ -73,7 +75,7 @@ impl Guard {
         Ok(guard)
     }
 
-    /// It is there, and begins here.
+    /// The memory is there, and begins at `start`.
     pub(super) fn watch(&self, start: *const u8) {
         SLOTS[self.0].start.store(start.addr(), Ordering::Release);
     }
@@ -121,7 +123,8 @@ fn install() -> io::Result<()> {
 }
 
 extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel gives a valid siginfo to a handler with SA_SIGINFO, and SIGBUS has an address.
+    // SAFETY: the kernel gives a valid siginfo to a handler with SA_SIGINFO, and SIGBUS has an
+    // address.
     let at = unsafe { (*info).si_addr() }.addr();
     for slot in &SLOTS {
         let start = slot.start.load(Ordering::Acquire);
@@ -130,8 +133,9 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
             continue;
         }
         slot.hit.store(true, Ordering::Relaxed);
-        // SAFETY: replaces exactly the mapping that a `Guard` watches over, which its owner made and has not
-        // unmapped, by one of the same place and length; what reads it goes on with zeroes.
+        // SAFETY: replaces exactly the mapping that a `Guard` watches over, which its owner made
+        // and has not unmapped, by one of the same place and length; what reads it goes on with
+        // zeroes.
         let mapped = unsafe {
             libc::mmap(
                 std::ptr::with_exposed_provenance_mut(start),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory that a client shares: files that it sends, mapped here, by the addresses of its guest.
+//! The memory that a client shares: files that it sends, mapped here, by the addresses of its
+//! guest.
 //!
-//! Every access is checked against the mappings, so that a wild address is an error. It changes only
-//! while no request is in flight (`messages`), and is unmapped with its last holder.
+//! Every access is checked against the mappings, so that a wild address is an error. It changes
+//! only while no request is in flight (`messages`), and is unmapped with its last holder.
 
 use std::fs::File;
 use std::io;
@@ -97,7 +98,8 @@ impl Guest {
         Some(GuestAddress(place.guest + (user - place.user)))
     }
 
-    /// A hint: what is at this address will be read soon. Another processor has written it, so it is far away.
+    /// A hint: what is at this address will be read soon. Another processor has written it, so it
+    /// is far away.
     pub(super) fn expect(&self, at: GuestAddress) {
         if let Ok(at) = self.memory.get_host_address(at) {
             prefetch(at);

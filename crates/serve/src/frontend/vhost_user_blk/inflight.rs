@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What survives the daemon: which requests a client has given and not got back.
 //!
-//! The client keeps the memory (VHOST_USER_GET_INFLIGHT_FD, SET_INFLIGHT_FD) and gives it to the next daemon,
-//! which takes the requests up again, in the order they were taken before. A request is noted before it is looked
-//! at, and struck out after it is in the used ring; between the two writes a crash may come, and `used`
-//! tells which of them was the last. Layout and order of writes: "Inflight I/O tracking" of vhost-user.rst,
-//! for split rings. Test: `unfinished_requests_are_taken_up_by_the_next_daemon`.
+//! The client keeps the memory (VHOST_USER_GET_INFLIGHT_FD, SET_INFLIGHT_FD) and gives it to the
+//! next daemon, which takes the requests up again, in the order they were taken before. A request
+//! is noted before it is looked at, and struck out after it is in the used ring; between the two
+//! writes a crash may come, and `used` tells which of them was the last. Layout and order of
+//! writes: "Inflight I/O tracking" of vhost-user.rst, for split rings. Test:
+//! `unfinished_requests_are_taken_up_by_the_next_daemon`.
 //!
-//! After the queues comes a mark of our own: that writes were acknowledged and not flushed, and by which daemon. They
-//! are in its RAM, as in a disk's volatile cache; but a guest that comes back to the next daemon has not lost its power, and
-//! would take the FLUSH of that one for a promise about them. So the next daemon knows, and fails it
-//! (test: `a_guest_learns_that_unflushed_writes_died_with_the_daemon`).
+//! After the queues comes a mark of our own: that writes were acknowledged and not flushed, and by
+//! which daemon. They are in its RAM, as in a disk's volatile cache; but a guest that comes back to
+//! the next daemon has not lost its power, and would take the FLUSH of that one for a promise about
+//! them. So the next daemon knows, and fails it (test:
+//! `a_guest_learns_that_unflushed_writes_died_with_the_daemon`).
 
 use std::fs::File;
 use std::io;
@@ -24,7 +26,8 @@ use super::fault::Guard;
 use super::guest::map;
 use super::{QUEUE_SIZE_MAX, QUEUES_MAX};
 
-/// Fields of a queue's region: features (8), version, entries, the last head that was used, its used index.
+/// Fields of a queue's region: features (8), version, entries, the last head that was used, its
+/// used index.
 const HEADER_BYTES: u64 = 16;
 const VERSION_AT: u64 = 8;
 const ENTRIES_AT: u64 = 10;
@@ -123,8 +126,8 @@ fn sealed(bytes: u64) -> io::Result<File> {
     Ok(File::from(fd))
 }
 
-/// The memory of one queue. A write that fails means that the mapping is gone (`fault`), so there is nobody to
-/// tell, and the client is hung up on for it.
+/// The memory of one queue. A write that fails means that the mapping is gone (`fault`), so there
+/// is nobody to tell, and the client is hung up on for it.
 #[derive(Debug)]
 pub(super) struct Tracker {
     memory: GuestMemoryMmap,
@@ -135,7 +138,8 @@ pub(super) struct Tracker {
 }
 
 impl Tracker {
-    /// Looks at what was left in flight, of a queue whose used ring is at `used`: those heads, in their order.
+    /// Looks at what was left in flight, of a queue whose used ring is at `used`: those heads, in
+    /// their order.
     pub(super) fn recover(&mut self, used: u16) -> Vec<u16> {
         if self.load(VERSION_AT) == 0 {
             self.store(VERSION_AT, VERSION);
@@ -169,14 +173,14 @@ impl Tracker {
         self.set_inflight(head, true);
     }
 
-    /// It is about to be put into the used ring.
+    /// Notes that a request is about to be put into the used ring.
     pub(super) fn before_used(&mut self, head: u16) {
         let last = self.load(LAST_AT);
         let _ = self.memory.store(last, self.entry(head, NEXT_AT), Ordering::Relaxed);
         self.store(LAST_AT, head);
     }
 
-    /// It is in the used ring, which is at `used` now.
+    /// Notes that a request is in the used ring, which is at `used` now.
     pub(super) fn after_used(&mut self, head: u16, used: u16) {
         self.set_inflight(head, false);
         compiler_fence(Ordering::Release);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The requests of one client that are not answered completely.
 //!
-//! A place names the request in the engine's ids; it is reused only when the engine owes nothing for it.
-//! Buffers are of pieces and not of requests: each is copied to where it belongs and given back as soon as the
-//! engine has answered, so that a request never holds some while it waits for others.
+//! A place names the request in the engine's ids; it is reused only when the engine owes nothing
+//! for it. Buffers are of pieces and not of requests: each is copied to where it belongs and given
+//! back as soon as the engine has answered, so that a request never holds some while it waits for
+//! others.
 
 use flashfront_engine::{Buf, Time};
 use vm_memory::GuestAddress;
@@ -109,8 +110,8 @@ impl Jobs {
         PLACES_MAX - self.len()
     }
 
-    /// A place for a new request; its vectors are those of an earlier one, so that there is no allocation in the
-    /// steady state. The caller has seen that there is one.
+    /// A place for a new request; its vectors are those of an earlier one, so that there is no
+    /// allocation in the steady state. The caller has seen that there is one.
     pub(super) fn take(&mut self) -> u16 {
         debug_assert!(!self.is_full(), "the caller has asked");
         self.free.pop().unwrap_or_else(|| {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The vhost-user-blk server in the pump's loop: accepts clients, and gives each its turn.
 //!
-//! Edge-triggered: what was kicked is remembered until its ring is empty. Clients that found no buffers wait in
-//! one queue, first come first served. One socket has one volume, and one client as a rule; a second one
-//! is for the moment when a client is back before its old connection is known to be gone.
+//! Edge-triggered: what was kicked is remembered until its ring is empty. Clients that found no
+//! buffers wait in one queue, first come first served. One socket has one volume, and one client as
+//! a rule; a second one is for the moment when a client is back before its old connection is known
+//! to be gone.
 
 use std::collections::VecDeque;
 use std::io;
@@ -33,20 +34,23 @@ use crate::descriptors::Unaccepted;
 /// Tokens of one client: its socket, and the kicks of its queues.
 const PEER_TOKENS: usize = 1 + QUEUES_MAX;
 
-/// How long to wait before a client is told again that could not be, as the kernel had no memory for it.
+/// How long to wait before a client is told again that could not be, as the kernel had no memory
+/// for it.
 const TELL_AGAIN_NS: u64 = 1_000_000;
 
-/// Clients accepted at a time: twice as many as there are places, as those that are there may all be gone.
+/// Clients accepted at a time: twice as many as there are places, as those that are there may all
+/// be gone.
 const ACCEPTS_MAX: usize = 2 * CONNECTIONS_MAX;
 
 /// How long to wait before clients are accepted again that could not be.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 
-/// A client must have said something within this time, as with NBD: a place that it keeps is one that a guest lacks.
+/// A client must have said something within this time, as with NBD: a place that it keeps is one
+/// that a guest lacks.
 const SILENT_NS: u64 = 30_000_000_000;
 
-/// How often requests that wait for an origin without buffers are looked at once more, and how many of a client's: what they ask for may have come
-/// into the cache.
+/// How often requests that wait for an origin without buffers are looked at once more, and how many
+/// of a client's: what they ask for may have come into the cache.
 const RETRY_NS: u64 = 5_000_000;
 const RETRIES: usize = 16;
 
@@ -106,7 +110,8 @@ pub struct VhostUserBlk {
 }
 
 impl VhostUserBlk {
-    /// Listens at a socket that only its owner can use; `durable`: what is acknowledged is durable, always. Clients are accepted once the pump runs.
+    /// Listens at a socket that only its owner can use; `durable`: what is acknowledged is durable,
+    /// always. Clients are accepted once the pump runs.
     ///
     /// # Errors
     /// See [`BindError`].
@@ -204,8 +209,8 @@ impl VhostUserBlk {
         }
     }
 
-    /// Parts with clients that have hung up, known or not: the one that comes may be one of them, and its rings must
-    /// not be used by two.
+    /// Parts with clients that have hung up, known or not: the one that comes may be one of them,
+    /// and its rings must not be used by two.
     fn look_who_left(&mut self, registry: &Registry, core: &mut dyn Core) {
         for number in 0..self.peers.len() {
             if let Some(Peer { talk: Some(talk), .. }) = &mut self.peers[number] {
@@ -216,13 +221,14 @@ impl VhostUserBlk {
         }
     }
 
-    /// Reads a client's messages and takes its requests. `awake`: there is another turn at once. True if there is
-    /// something to be carried out.
+    /// Reads a client's messages and takes its requests. `awake`: there is another turn at once.
+    /// True if there is something to be carried out.
     fn serve(&mut self, number: usize, registry: &Registry, core: &mut dyn Core, awake: bool) -> bool {
         let tokens = self.peer_tokens(number);
         let may_alloc = self.waiting.is_empty();
-        // What a client that is gone has asked for may still wait in the engine. The one that comes after it, which asks for the same
-        // again, must not be answered before that is over: it would land on what was written since.
+        // What a client that is gone has asked for may still wait in the engine. The one that comes
+        // after it, which asks for the same again, must not be answered before that is over: it
+        // would land on what was written since.
         let leaving = self.peers.iter().flatten().any(|peer| peer.talk.is_none() && peer.work.in_flight() > 0);
         let Some(Peer { talk: Some(talk), work, broken, .. }) = &mut self.peers[number] else {
             return false;
@@ -256,14 +262,16 @@ impl VhostUserBlk {
         }
     }
 
-    /// Lets requests go on that wait for an origin without buffers, as far as there are some. True if one does.
+    /// Lets requests go on that wait for an origin without buffers, as far as there are some. True
+    /// if one does.
     fn resume_parked(&mut self, now: Time, core: &mut dyn Core) -> bool {
         let due = self.retry_at.is_some_and(|at| now >= at);
         let (mut begun, mut any) = (false, false);
         for peer in self.peers.iter_mut().flatten() {
             let Peer { talk: Some(talk), work, broken, .. } = peer else { continue };
             let retries = if due { RETRIES } else { 0 };
-            // All that buffers can be had for; then some that may have become hits, with the others'.
+            // All that buffers can be had for; then some that may have become hits, with the
+            // others'.
             let shares = std::iter::repeat_n(Share::Waiting, work.parked());
             for share in shares.chain(std::iter::repeat_n(Share::Passing, retries.min(work.parked()))) {
                 match work.resume_parked(share, &mut talk.session(), core) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The messages of one client: when one is read, and what it must wait for.
 //!
-//! The `vhost` crate reads and answers a message with calls that block, and the pump has one thread. So a
-//! message is read only when all of it is there and its answer fits into the socket; a client that sends half a
-//! message, or doesn't read, waits by itself (test: `hostile_half_messages_stop_nobody`), and one that talks without end has its
-//! turns as all others have (test: `hostile_messages_without_end_keep_nobody_waiting`). A message that changes
-//! what requests in flight use (memory, rings, features) is read when there are none, and none are
-//! taken meanwhile: a client that takes its memory away has all its answers before.
+//! The `vhost` crate reads and answers a message with calls that block, and the pump has one
+//! thread. So a message is read only when all of it is there and its answer fits into the socket; a
+//! client that sends half a message, or doesn't read, waits by itself (test:
+//! `hostile_half_messages_stop_nobody`), and one that talks without end has its turns as all others
+//! have (test: `hostile_messages_without_end_keep_nobody_waiting`). A message that changes what
+//! requests in flight use (memory, rings, features) is read when there are none, and none are taken
+//! meanwhile: a client that takes its memory away has all its answers before.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -29,7 +30,8 @@ use super::work::Broken;
 
 /// Request, flags and size, of four bytes each.
 pub(super) const HEADER_BYTES: usize = 12;
-/// Messages read from one client before the others have their turn. Who sets up a disk waits for most of the answers anyway.
+/// Messages read from one client before the others have their turn. Who sets up a disk waits for
+/// most of the answers anyway.
 const TURN_MESSAGES: usize = 16;
 
 /// What a client's socket has for us.
@@ -43,7 +45,7 @@ enum Next {
     Message(FrontendReq, usize),
 }
 
-/// One client's socket, and what it has set up.
+/// A client's socket, and what it has set up.
 pub(super) struct Talk {
     // Before the session's other holder: it has the socket.
     handler: BackendReqHandler<Mutex<Session>>,
@@ -52,9 +54,9 @@ pub(super) struct Talk {
     pub(super) readable: bool,
     /// The client has shut its side down: half a message is all there will be.
     pub(super) closed: bool,
-    /// It has sent a whole message.
+    /// Whether the client has sent a whole message.
     pub(super) spoke: bool,
-    /// It has said more than is read in one turn.
+    /// Whether the client has said more than is read in one turn.
     pub(super) more: bool,
     closing: Closing,
 }
@@ -81,8 +83,8 @@ impl Talk {
         registry.register(&mut SourceFd(&self.socket.as_raw_fd()), token, interest)
     }
 
-    /// Reads messages as long as there are any and they may be read, up to a turn's. `quiet`: no request is in flight.
-    /// False when the client is gone.
+    /// Reads messages as long as there are any and they may be read, up to a turn's. `quiet`: no
+    /// request is in flight. False when the client is gone.
     pub(super) fn listen(&mut self, quiet: bool, registry: &Registry, tokens: TokenRange) -> Result<bool, Broken> {
         self.more = false;
         let mut left = TURN_MESSAGES;
@@ -97,7 +99,8 @@ impl Talk {
             };
             let socket = self.state()?;
             if socket.contains(PollFlags::HUP) {
-                // What it has said before may wait for its requests, and the next client would wait for that.
+                // What it has said before may wait for its requests, and the next client would wait
+                // for that.
                 return Ok(false);
             }
             if must_wait(message) && !quiet {
@@ -147,8 +150,9 @@ impl Talk {
         Ok(if self.closed || self.state()?.contains(PollFlags::HUP) { Next::End } else { Next::Nothing })
     }
 
-    /// HUP: the client is gone. OUT: the socket takes an answer without blocking; a unix socket is writable while three quarters of its
-    /// buffer are free, and that is much more than the longest message.
+    /// HUP: the client is gone. OUT: the socket takes an answer without blocking; a unix socket is
+    /// writable while three quarters of its buffer are free, and that is much more than the longest
+    /// message.
     fn state(&self) -> io::Result<PollFlags> {
         let socket: BorrowedFd<'_> = self.socket.as_fd();
         let mut poll = [PollFd::new(&socket, PollFlags::OUT)];
@@ -170,7 +174,8 @@ impl Talk {
         Ok(())
     }
 
-    /// Stops watching. The client has the same eventfds, so closing ours would not take them out of the poller.
+    /// Stops watching. The client has the same eventfds, so closing ours would not take them out of
+    /// the poller.
     pub(super) fn deregister(&self, registry: &Registry) {
         let mut session = self.session();
         for index in 0..session.rings.len() {
@@ -179,7 +184,8 @@ impl Talk {
         forget(&mut session, registry);
         // It fails only if it was never registered.
         let _ = registry.deregister(&mut SourceFd(&self.socket.as_raw_fd()));
-        // The next daemon, or nobody: the client must notice at once, whoever else holds the socket.
+        // The next daemon, or nobody: the client must notice at once, whoever else holds the
+        // socket.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How long rings are looked at before the pump sleeps until it is kicked.
 //!
-//! A kick costs the guest an exit, the pump a wakeup, and both the time until the other one runs. So rings are polled
-//! for a while after each request: for at most [`AWAKE_MAX_NS`], and not at all where requests
-//! come with longer pauses, so that a slow load costs no processor time. The length follows the pauses that were
-//! slept through, as KVM's halt polling does (Documentation/virt/kvm/halt-polling.rst of Linux).
+//! A kick costs the guest an exit, the pump a wakeup, and both the time until the other one runs.
+//! So rings are polled for a while after each request: for at most [`AWAKE_MAX_NS`], and not at all
+//! where requests come with longer pauses, so that a slow load costs no processor time. The length
+//! follows the pauses that were slept through, as KVM's halt polling does
+//! (Documentation/virt/kvm/halt-polling.rst of Linux).
 
 use flashfront_engine::Time;
 

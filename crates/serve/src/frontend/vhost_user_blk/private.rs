@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds out whether a client has mapped its memory for itself alone, as QEMU does without `share=on`.
+//! Finds out whether a client has mapped its memory for itself alone, as QEMU does without
+//! `share=on`.
 //!
-//! The daemon would then see another memory than the guest: no request would ever arrive, and nobody would say why.
-//! What can't be found out (the client is another user's, or in another pid namespace) is taken for shared.
+//! The daemon would then see another memory than the guest: no request would ever arrive, and
+//! nobody would say why. What can't be found out (the client is another user's, or in another pid
+//! namespace) is taken for shared.
 
 use std::fs::{self, File};
 use std::io;

@@ -2,9 +2,10 @@
 //! What a chain asks for: a virtio-blk request, checked against the volume.
 //!
 //! Everything that reaches the engine has passed here, so the rest of the front-end may count on
-//! ranges that are inside the volume, whole sectors, not empty and not too long, and on payload that is
-//! in the guest's memory. The protocol does not say how header, payload and status are cut into
-//! descriptors, and nothing here expects a certain cut (test: `how_a_request_is_cut_makes_no_difference`).
+//! ranges that are inside the volume, whole sectors, not empty and not too long, and on payload
+//! that is in the guest's memory. The protocol does not say how header, payload and status are cut
+//! into descriptors, and nothing here expects a certain cut (test:
+//! `how_a_request_is_cut_makes_no_difference`).
 
 use flashfront_engine::{Lba, RequestOp, SECTOR_BYTES};
 use virtio_bindings::bindings::virtio_blk::{
@@ -60,8 +61,8 @@ pub(super) enum Ask {
     Name,
 }
 
-/// Reads and checks a request. Leaves in `chain` what is payload, and in `ranges` those of a discard.
-/// Also returns where the status belongs; without such a place there is nobody to be told.
+/// Reads and checks a request. Leaves in `chain` what is payload, and in `ranges` those of a
+/// discard. Also returns where the status belongs; without such a place there is nobody to be told.
 pub(super) fn parse(
     guest: &Guest,
     export: &Export,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One queue: which requests a guest has put into its ring, and which are given back.
+//! A queue: which requests a guest has put into its ring, and which are given back.
 //!
-//! It runs from SET_VRING_KICK to GET_VRING_BASE while it is enabled. The kick is watched edge-triggered and
-//! never read: each write to an eventfd is an edge, so the count in it is of no interest. The call is never waited for (`call`).
-//! Both are eventfds (`attached`), and nothing is set on them: the client has them too.
+//! It runs from SET_VRING_KICK to GET_VRING_BASE while it is enabled. The kick is watched
+//! edge-triggered and never read: each write to an eventfd is an edge, so the count in it is of no
+//! interest. The call is never waited for (`call`). Both are eventfds (`attached`), and nothing is
+//! set on them: the client has them too.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -32,7 +33,7 @@ pub(super) struct Addresses {
     pub(super) available: u64,
 }
 
-/// One queue.
+/// A queue.
 #[derive(Debug)]
 pub(super) struct Ring {
     queue: Queue,
@@ -47,8 +48,8 @@ pub(super) struct Ring {
     pub(super) kicked: bool,
     /// Something was given back that the guest wasn't told of.
     untold: bool,
-    /// The guest is told, whether it wants to be or not: whoever was here before may have given something back and
-    /// not said so.
+    /// The guest is told, whether it wants to be or not: whoever was here before may have given
+    /// something back and not said so.
     nudge: bool,
     /// Requests that were taken and not given back.
     pub(super) in_flight: u16,
@@ -155,7 +156,8 @@ impl Ring {
         self.tracker = inflight.and_then(|inflight| inflight.queue(index, self.queue.size()));
         if let Some(tracker) = &mut self.tracker {
             self.again = tracker.recover(used).into();
-            // What was taken is either used or left. The client's base may be older: nobody was there to ask for ours.
+            // What was taken is either used or left. The client's base may be older: nobody was
+            // there to ask for ours.
             self.queue.set_next_avail(used.wrapping_add(self.again.len() as u16));
         }
         (self.started, self.kicked) = (true, true);
@@ -163,8 +165,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Stops; returns where the next one goes on. Nothing is in flight, but for what was not taken up again: that
-    /// stays noted, and the next start finds it.
+    /// Stops; returns where the next one goes on. Nothing is in flight, but for what was not taken
+    /// up again: that stays noted, and the next start finds it.
     pub(super) fn stop(&mut self) -> u16 {
         debug_assert_eq!(self.in_flight, 0, "messages wait for that");
         self.started = false;
@@ -174,8 +176,8 @@ impl Ring {
         self.queue.next_avail()
     }
 
-    /// Takes the heads of new requests, as many as there is room for, if it was kicked. `awake`: it is looked at again at once, so that nobody has
-    /// to kick.
+    /// Takes the heads of new requests, as many as there is room for, if it was kicked. `awake`: it
+    /// is looked at again at once, so that nobody has to kick.
     pub(super) fn take(
         &mut self,
         memory: &GuestMemoryMmap,
@@ -186,7 +188,8 @@ impl Ring {
         while self.runs() && self.kicked && taken < heads.len() {
             match self.pop(memory, &mut heads[taken..])? {
                 0 if awake => break,
-                // If there is something after all, the next look finds it: all of a ring that runs is in the memory (`translate`).
+                // If there is something after all, the next look finds it: all of a ring that runs
+                // is in the memory (`translate`).
                 0 => self.kicked = self.listen(memory)?,
                 more => taken += more,
             }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a client has set up by messages: features, memory, queues.
 //!
-//! The `vhost` crate reads messages, checks their form, and calls this; `messages` decides when. An error is
-//! told to a client that asked for an acknowledgement, and it is hung up on.
+//! The `vhost` crate reads messages, checks their form, and calls this; `messages` decides when. An
+//! error is told to a client that asked for an acknowledgement, and it is hung up on.
 
 use std::fs::File;
 use std::{io, mem};
@@ -62,8 +62,8 @@ impl Session {
         refused.map_err(Error::ReqHandlerError)
     }
 
-    /// Whether a write is acknowledged only when it is durable. So it is for a guest that can't say FLUSH
-    /// (virtio 1.2, 5.2.6.2).
+    /// Whether a write is acknowledged only when it is durable. So it is for a guest that can't say
+    /// FLUSH (virtio 1.2, 5.2.6.2).
     pub(super) fn writes_through(&self) -> bool {
         self.features & bit(VIRTIO_BLK_F_FLUSH) == 0
     }
@@ -88,7 +88,8 @@ impl Session {
         self.retired.extend(ring.kick.take().filter(|_| watched));
     }
 
-    /// Finds the rings in memory that has changed. One that is started and no longer in it is an error.
+    /// Finds the rings in memory that has changed. One that is started and no longer in it is an
+    /// error.
     fn translate(&mut self) -> Result<()> {
         for ring in &mut self.rings {
             let found = ring.translate(&self.guest);

@@ -24,9 +24,10 @@ pub(super) const fn bit(feature: u32) -> u64 {
 
 /// What is offered for a volume, without the bits of vhost-user itself.
 ///
-/// Not VIRTIO_BLK_F_CONFIG_WCE, by which a guest may switch the write cache off. QEMU asks for the configuration once, before it
-/// says which features are taken, and never again says what the guest has chosen: neither to the next daemon nor after a reset.
-/// A guest could then believe that there is no write cache, and send no FLUSH to a daemon that waits for one. Without the feature FLUSH
+/// Not VIRTIO_BLK_F_CONFIG_WCE, by which a guest may switch the write cache off. QEMU asks for the
+/// configuration once, before it says which features are taken, and never again says what the guest
+/// has chosen: neither to the next daemon nor after a reset. A guest could then believe that there
+/// is no write cache, and send no FLUSH to a daemon that waits for one. Without the feature FLUSH
 /// alone says that there is one (test: `a_guest_is_told_of_the_write_cache_by_flush_alone`).
 pub(super) fn features(export: &Export) -> u64 {
     let read_only = if export.read_only { bit(VIRTIO_BLK_F_RO) } else { 0 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The vhost-user-blk server in real daemons: by `driver`, a guest's half in this process that can do
-//! anything wrong, and by libblkio's own. The parser and the inflight memory alone.
+//! The vhost-user-blk server in real daemons: by `driver`, a guest's half in this process that can
+//! do anything wrong, and by libblkio's own. The parser and the inflight memory alone.
 
 mod alone;
 mod blkio;

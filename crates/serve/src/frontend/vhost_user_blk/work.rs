@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the guest's rings to the engine and back: one client's requests.
 //!
-//! A read goes by a buffer of the arena into the guest's memory, a write the other way; what the engine sees
-//! can't change under its hands, which a guest's memory could at any time. A client that is gone is not
-//! written to any more: the next one may have taken its requests up again.
+//! A read goes by a buffer of the arena into the guest's memory, a write the other way; what the
+//! engine sees can't change under its hands, which a guest's memory could at any time. A client
+//! that is gone is not written to any more: the next one may have taken its requests up again.
 
 use std::collections::VecDeque;
 
@@ -23,8 +23,8 @@ use super::request::{Ask, Range, Status, parse};
 use super::ring::RingError;
 use super::session::Session;
 
-/// Requests taken from one ring before the others have their turn, and before the client is told of answers: it takes the first ones back,
-/// and asks again, while the others are carried out.
+/// Requests taken from one ring before the others have their turn, and before the client is told of
+/// answers: it takes the first ones back, and asks again, while the others are carried out.
 const TURN_REQUESTS: usize = 16;
 
 /// Why a client is hung up on.
@@ -98,8 +98,9 @@ impl Work {
         self.stalled.len()
     }
 
-    /// Takes new requests from the rings that were kicked. `may_alloc`: no other client has waited longer for buffers; `awake`:
-    /// it will be called again at once, so that nobody has to kick. True if there is something to be carried out.
+    /// Takes new requests from the rings that were kicked. `may_alloc`: no other client has waited
+    /// longer for buffers; `awake`: it will be called again at once, so that nobody has to kick.
+    /// True if there is something to be carried out.
     pub(super) fn pull(
         &mut self,
         session: &mut Session,
@@ -182,7 +183,8 @@ impl Work {
         Ok(place)
     }
 
-    /// Makes durable what was acknowledged, unasked: the next daemon will not owe it. False if nothing is owed.
+    /// Makes durable what was acknowledged, unasked: the next daemon will not owe it. False if
+    /// nothing is owed.
     pub(super) fn settle(&mut self, session: &mut Session, core: &mut dyn Core) -> Result<bool, Broken> {
         let (debt, _) = session.debt();
         if !debt.is_owed() || self.jobs.is_full() {
@@ -199,7 +201,8 @@ impl Work {
         Ok(true)
     }
 
-    /// Hands a request's pieces to the engine, as far as there are buffers; answers it if there is nothing to do.
+    /// Hands a request's pieces to the engine, as far as there are buffers; answers it if there is
+    /// nothing to do.
     fn hand_over(
         &mut self,
         place: u16,
@@ -226,7 +229,8 @@ impl Work {
         if self.jobs.get_mut(place).is_done() { self.finish(place, session) } else { Ok(()) }
     }
 
-    /// Of which share the buffer of a piece must be; an error: it must wait. Beyond half of what a client may hold only what ends by itself goes on.
+    /// Of which share the buffer of a piece must be; an error: it must wait. Beyond half of what a
+    /// client may hold only what ends by itself goes on.
     fn share_for(&mut self, place: u16, index: u16) -> Result<Option<Share>, ()> {
         let bytes = self.jobs.get_mut(place).piece(index).map_or(0, |piece| u64::from(piece.buf_bytes()));
         match self.held_bytes + bytes {
@@ -294,7 +298,8 @@ impl Work {
         Ok(true)
     }
 
-    /// The engine was not asked for a piece that would have to wait: it waits here, without a buffer.
+    /// The engine was not asked for a piece that would have to wait: it waits here, without a
+    /// buffer.
     pub(super) fn refused(&mut self, id: PieceId, core: &mut dyn Core) {
         let job = self.jobs.get_mut(id.place);
         job.unanswered -= 1;
@@ -321,7 +326,8 @@ impl Work {
         self.parked.len()
     }
 
-    /// Tries the first of those that wait here with a buffer of this share; whether the engine has it now.
+    /// Tries the first of those that wait here with a buffer of this share; whether the engine has
+    /// it now.
     pub(super) fn resume_parked(
         &mut self,
         share: Share,
@@ -414,9 +420,11 @@ impl Work {
         }
     }
 
-    /// Takes the engine's answers: copies the payload of all, then gives all back, one after the other. What is written for that lies in cache lines that
-    /// the client looks at, so it takes long, and whatever waits for it pays, as locking the session does: once for each answer that was a tenth
-    /// of what a read from the RAM front took. No `session`: nobody is there to be told.
+    /// Takes the engine's answers: copies the payload of all, then gives all back, one after the
+    /// other. What is written for that lies in cache lines that the client looks at, so it takes
+    /// long, and whatever waits for it pays, as locking the session does: once for each answer that
+    /// was a tenth of what a read from the RAM front took. No `session`: nobody is there to be
+    /// told.
     pub(super) fn answer(
         &mut self,
         answers: &mut Vec<(PieceId, Result<(), RequestError>)>,
@@ -496,7 +504,8 @@ impl Work {
     }
 }
 
-/// Calls `copy` with each part of `bytes` bytes of payload after the first `skip`, and where it is in them.
+/// Calls `copy` with each part of `bytes` bytes of payload after the first `skip`, and where it is
+/// in them.
 fn each(
     payload: &[Segment],
     skip: u32,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Damage of every kind, planted in caches that a real daemon has filled; and what repair makes of it.
+//! Damage of every kind, planted in caches that a real daemon has filled; and what repair makes of
+//! it.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -95,8 +96,8 @@ fn expected(harm: &Harm, report: &RepairReport, crash: bool, what: &str) {
         Target::SwappedData => assert_eq!((lost, older, unknown), (2, 0, 0), "{what}: {report:?}"),
         // The older checkpoint and the log since say the same.
         Target::NewestHead => assert_eq!((older, unknown), (0, 0), "{what}: {report:?}"),
-        // A commit of copies takes no dirty block of a client along, and one without data none at all, but
-        // may have voided some.
+        // A commit of copies takes no dirty block of a client along, and one without data none at
+        // all, but may have voided some.
         Target::LogHeader if !harm.tail => {
             assert!(crash && (older > 0) == harm.commit.writes, "{what}: {report:?}");
             let known = unknown == usize::from(harm.commit.writes) || harm.commit.blocks == 0;
@@ -125,7 +126,8 @@ fn an_interrupted_repair_can_be_run_again() {
         let before = filled.bytes();
         let report = filled.plan(true).write(Some(Older::Drop)).unwrap();
         let after = filled.bytes();
-        // What was written, in the order of the flushes between: bodies, a head, headers, the superblocks.
+        // What was written, in the order of the flushes between: bodies, a head, headers, the
+        // superblocks.
         let newest = |bytes: &[u8], area| {
             let offset = filled.superblock().checkpoint_offset(0, area) as usize;
             flashfront_engine::format::CheckpointHeader::decode(&bytes[offset..][..BLOCK_LEN])
@@ -220,7 +222,8 @@ fn a_damaged_log_is_refused_and_then_repaired() {
     filled.repaired(Older::Drop, "damaged log");
 }
 
-/// A device that loses a write leaves what was there before: a commit of an earlier use of the segment, over whose data others were written.
+/// A device that loses a write leaves what was there before: a commit of an earlier use of the
+/// segment, over whose data others were written.
 #[test]
 fn an_older_commit_in_the_place_of_one_that_is_missing_hides_nothing() {
     let filled = Filled::new(true, 7);

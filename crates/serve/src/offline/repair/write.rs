@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes what a repair has found: a fresh checkpoint for each lane, headers where they are missing, and
-//! the superblocks last, which have had the new epoch first.
+//! Writes what a repair has found: a fresh checkpoint for each lane, headers where they are
+//! missing, and the superblocks last, which have had the new epoch first.
 //!
-//! Each checkpoint goes into the area that nothing was taken from, and its head is written when its body is
-//! durable. Until then the lane is what it was, so that a repair that is cut off can be run again
-//! (test: `an_interrupted_repair_can_be_run_again`). The new checkpoints have no log behind them: their epoch and
-//! commit number are higher than any that can be found.
+//! Each checkpoint goes into the area that nothing was taken from, and its head is written when its
+//! body is durable. Until then the lane is what it was, so that a repair that is cut off can be run
+//! again (test: `an_interrupted_repair_can_be_run_again`). The new checkpoints have no log behind
+//! them: their epoch and commit number are higher than any that can be found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -27,8 +27,8 @@ const BLOCK_LEN: usize = BLOCK_BYTES as usize;
 const BATCH: usize = 256;
 
 impl Repair {
-    /// Carries the plan out. `older`: what becomes of dirty blocks that are older than something lost;
-    /// needed only if there are any.
+    /// Carries the plan out. `older`: what becomes of dirty blocks that are older than something
+    /// lost; needed only if there are any.
     ///
     /// # Errors
     /// [`RepairError`]; only [`RepairError::Write`] comes after the first change.
@@ -67,9 +67,9 @@ impl Repair {
         superblock::write(&self.device, &mut self.superblock)
     }
 
-    /// The lanes, with a new epoch. The superblock has it first: were the repair cut off, the next opening would take the same
-    /// number, and its commits not be known as later ones, should its checkpoint decay
-    /// (test: `an_opening_after_an_interrupted_repair_is_a_later_one`).
+    /// The lanes, with a new epoch. The superblock has it first: were the repair cut off, the next
+    /// opening would take the same number, and its commits not be known as later ones, should its
+    /// checkpoint decay (test: `an_opening_after_an_interrupted_repair_is_a_later_one`).
     pub(super) fn write_lanes(&mut self) -> io::Result<()> {
         if self.lanes.is_empty() {
             return Ok(());
@@ -98,8 +98,8 @@ impl Repair {
             at += batch.len() as u64;
         }
         self.device.sync()?;
-        // Rebuilt headers have numbers behind the last one found: were theirs not behind the log's, then the log would
-        // seem to lack commits that were durable.
+        // Rebuilt headers have numbers behind the last one found: were theirs not behind the log's,
+        // then the log would seem to lack commits that were durable.
         let last_seq = chains.values().map(|chain| chain.last_seq).fold(lane.seq, u64::max);
         let header = CheckpointHeader {
             cache_tag: self.superblock.cache_tag(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lives of an origin in a model: any writes, flushes, records and power cuts. What a crash leaves is never refused, and
-//! what somebody else writes afterwards over a vital place is.
+//! Lives of an origin in a model: any writes, flushes, records and power cuts. What a crash leaves
+//! is never refused, and what somebody else writes afterwards over a vital place is.
 
 use flashfront_device::Rng;
 
@@ -11,7 +11,8 @@ const SECTORS: u64 = 32;
 /// An origin of sectors that hold numbers.
 struct Model {
     durable: Vec<u64>,
-    /// What writes that no flush has covered may have left: any of them may be there after a power cut.
+    /// What writes that no flush has covered may have left: any of them may be there after a power
+    /// cut.
     newer: Vec<Vec<u64>>,
 }
 
@@ -40,7 +41,7 @@ fn refused(record: &[Sample], held: &[u64]) -> bool {
     record.iter().any(|it| !it.hashes.contains(&held[(it.offset / 512) as usize]))
 }
 
-/// One life up to a crash; returns how many vital places the record knew.
+/// Lives one life up to a crash; returns how many vital places the record knew.
 fn live(seed: u64) -> usize {
     let mut rng = Rng::new(seed);
     let first: Vec<u64> = (0..SECTORS).map(|_| rng.below(4)).collect();
@@ -112,8 +113,9 @@ fn live(seed: u64) -> usize {
             _ => {}
         }
     }
-    // The crash: of all that no flush has covered anything may be there, torn between sectors; writes that are held back
-    // have not begun. The record is the last durable one, or the one that was being written.
+    // The crash: of all that no flush has covered anything may be there, torn between sectors;
+    // writes that are held back have not begun. The record is the last durable one, or the one that
+    // was being written.
     let mut held = model.durable.clone();
     for (sector, held) in held.iter_mut().enumerate() {
         let mut may = model.newer[sector].clone();

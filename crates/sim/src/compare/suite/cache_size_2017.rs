@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! lvmcache with a cache of 4 GiB and data of 1 to 48 GiB (BitFolk, "A slightly more realistic look at lvmcache", 2017).
+//! lvmcache with a cache of 4 GiB and data of 1 to 48 GiB (BitFolk, "A slightly more realistic look
+//! at lvmcache", 2017).
 //!
-//! The jobs and devices of the suite `lvmcache-2017`, 30 minutes for each size, the cache filled by the same job before.
+//! The jobs and devices of the suite `lvmcache-2017`, 30 minutes for each size, the cache filled by
+//! the same job before.
 
 use super::lvmcache_2017::{geometry, zipf};
 use super::{Line, Suite, Task, under};

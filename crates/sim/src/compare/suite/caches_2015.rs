@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! bcache, dm-cache, flashcache and gflash: 22 fio runs, one after the other on the same cache (geomflash, test_cache, 2015).
+//! bcache, dm-cache, flashcache and gflash: 22 fio runs, one after the other on the same cache
+//! (geomflash, test_cache, 2015).
 //!
-//! fio 2.1.11 with libaio, or sync and 32 threads on FreeBSD, where gflash ran. Random runs go to each place of [offset, filesize) at most once, as
-//! each thread does. Between two runs the scripts printed counters: half a second here. (The first to the last date of a script's log is what its
-//! runs took, to the minute; and of what was dirty gflash destaged 84 MiB, half a second at the disk's speed, around each of the tasks 14 and 15, in
-//! which it doesn't destage.) All systems were set to cache requests of any length.
+//! fio 2.1.11 with libaio, or sync and 32 threads on FreeBSD, where gflash ran. Random runs go to
+//! each place of [offset, filesize) at most once, as each thread does. Between two runs the scripts
+//! printed counters: half a second here. (The first to the last date of a script's log is what its
+//! runs took, to the minute; and of what was dirty gflash destaged 84 MiB, half a second at the
+//! disk's speed, around each of the tasks 14 and 15, in which it doesn't destage.) All systems were
+//! set to cache requests of any length.
 
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 

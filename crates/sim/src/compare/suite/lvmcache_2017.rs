@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! lvmcache before and since its mending in Linux 4.12, and bcache (BitFolk's posts, 2017): can a cache full of junk learn?
+//! lvmcache before and since its mending in Linux 4.12, and bcache (BitFolk's posts, 2017): can a
+//! cache full of junk learn?
 //!
-//! fio: two jobs of random reads of 4 KiB after zipf:1.2, 8 in flight each, of 2 GiB each, so that all of it fits into the cache of 4 GiB. An empty cache; and
-//! one full of junk, after 30 minutes, 12 and 24 hours. The junk here: 8 GiB of other data, read until the cache is full (the posts: runs before). The
-//! SSD was a RAID-10 of two SM863, here an 850 PRO (its cable decides, as theirs did); the disks a RAID-1 of two drives of 5,400 a minute,
-//! here the WD Re, which is faster: figures that hang on the disks are not to be compared.
+//! fio: two jobs of random reads of 4 KiB after zipf:1.2, 8 in flight each, of 2 GiB each, so that
+//! all of it fits into the cache of 4 GiB. An empty cache; and one full of junk, after 30 minutes,
+//! 12 and 24 hours. The junk here: 8 GiB of other data, read until the cache is full (the posts:
+//! runs before). The SSD was a RAID-10 of two SM863, here an 850 PRO (its cable decides, as theirs
+//! did); the disks a RAID-1 of two drives of 5,400 a minute, here the WD Re, which is faster:
+//! figures that hang on the disks are not to be compared.
 //!
-//! LVM keeps the metadata beside the 4 GiB, so the device has room for both, and all systems have the same one. With 8 MiB less the data don't quite fit, and the
-//! model of 4.12 is in two minds: once the hottest unit is thrown out, some read of it is always under way, so that its promotion, which waits for
-//! a moment without, never begins (11,187 or 79,373 requests a second, by chance).
+//! LVM keeps the metadata beside the 4 GiB, so the device has room for both, and all systems have
+//! the same one. With 8 MiB less the data don't quite fit, and the model of 4.12 is in two minds:
+//! once the hottest unit is thrown out, some read of it is always under way, so that its promotion,
+//! which waits for a moment without, never begins (11,187 or 79,373 requests a second, by chance).
 
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 
@@ -67,8 +71,9 @@ pub(super) fn zipf(offset_bytes: u64, data_bytes: u64, time_ns: u64, seed: u64) 
     (0..2).map(job).collect()
 }
 
-/// What was cached before, elsewhere on the volume: read three times in one piece, then by zipf for a while. Twice what the cache holds: while there is
-/// room smq takes in only regions of the upper half of levels, and a cache that isn't full takes in the data under test at once.
+/// What was cached before, elsewhere on the volume: read three times in one piece, then by zipf for
+/// a while. Twice what the cache holds: while there is room smq takes in only regions of the upper
+/// half of levels, and a cache that isn't full takes in the data under test at once.
 fn junk() -> Vec<Task> {
     let pass = Job {
         name: "junk".to_owned(),

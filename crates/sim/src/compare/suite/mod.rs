@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The suites: what was run in each published comparison, on what, in what order. A suite is a file here and a line in [`ALL`].
+//! The suites: what was run in each published comparison, on what, in what order. A suite is a file
+//! here and a line in [`ALL`].
 
 mod cache_size_2017;
 mod caches_2015;
@@ -34,8 +35,8 @@ pub struct Under {
     pub name: &'static str,
     /// `flashfront`, `hdd`, `ssd`, or a rival's name.
     pub(super) runs: &'static str,
-    /// It was asked by so many threads, each with one request in flight and its share of the bytes, where others had that depth. What one thread
-    /// goes to others go to as well.
+    /// Whether the job was asked by so many threads, each with one request in flight and its share
+    /// of the bytes, where others had that depth. What one thread goes to others go to as well.
     pub(super) by_threads: bool,
 }
 
@@ -57,7 +58,8 @@ pub struct Task {
     pub jobs: Vec<Job>,
     /// Nothing is asked for so long before it.
     pub idle_before_ns: u64,
-    /// The first task of the line that its figures count from (often itself); `None`: it only prepares.
+    /// The first task of the line that its figures count from (often itself); `None`: it only
+    /// prepares.
     pub measured_since: Option<usize>,
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! dm-writeboost beside bcache, on an SSD and on a RAM disk (its author's mail to dm-devel, 2013).
 //!
-//! fio 2.0.8, libaio, random writes of 4 KiB for 15 s, `norandommap`, (jobs, depth) as the tasks are named; the raw device beside. What is compared is
-//! each system's rate by the raw device's. The volume's size is not given: 64 GiB here; too little is written for anything to be destaged.
+//! fio 2.0.8, libaio, random writes of 4 KiB for 15 s, `norandommap`, (jobs, depth) as the tasks
+//! are named; the raw device beside. What is compared is each system's rate by the raw device's.
+//! The volume's size is not given: 64 GiB here; too little is written for anything to be destaged.
 
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 
@@ -28,7 +29,8 @@ pub(super) const SUITE: Suite = Suite {
 
 const GIB: u64 = 1 << 30;
 const TIME_NS: u64 = 15_000_000_000;
-/// The RAM disk (a loop device on tmpfs): 4827.5 MB/s in requests of 512 KiB, 3187.7 in such of 4 KiB, both published.
+/// The RAM disk (a loop device on tmpfs): 4827.5 MB/s in requests of 512 KiB, 3187.7 in such of 4
+/// KiB, both published.
 const RAM: SsdSpec = SsdSpec {
     units: 32,
     read_ns: 1_000,
@@ -66,7 +68,8 @@ fn lines() -> Vec<Line> {
             name: name.to_owned(),
             pattern: Pattern::Random,
             read_percent: 0,
-            // On the RAM disk more was written than it holds, at full speed: a volume so small that what the ring reuses is overwritten.
+            // On the RAM disk more was written than it holds, at full speed: a volume so small that
+            // what the ring reuses is overwritten.
             span_bytes: if cache_bytes < 64 * GIB { 4 * GIB } else { 64 * GIB },
             time_ns: TIME_NS,
             depth: jobs * depth,

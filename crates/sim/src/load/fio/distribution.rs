@@ -23,7 +23,8 @@ pub(super) fn read(text: &str, volume_bytes: u64, base: KbBase) -> Option<(Patte
     Some((pattern, Vec::new()))
 }
 
-/// `50/5:30/15:20/`: percent of the requests, and what `span` reads as percent of the range. Empty spans share the rest.
+/// `50/5:30/15:20/`: percent of the requests, and what `span` reads as percent of the range. Empty
+/// spans share the rest.
 fn zones(text: &str, span: impl Fn(&str) -> Option<f64>) -> Option<Vec<Zone>> {
     let mut given = Vec::new();
     for zone in text.split(':') {

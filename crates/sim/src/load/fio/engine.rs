@@ -12,7 +12,8 @@ pub(super) enum Engine {
     AsksNothing,
 }
 
-/// Engines of block devices and files, or of storage whose place the volume takes, with one request in flight.
+/// Engines of block devices and files, or of storage whose place the volume takes, with one request
+/// in flight.
 const SYNCHRONOUS: &[&str] = &[
     "dev-dax",
     "gfapi",
@@ -36,7 +37,7 @@ const SYNCHRONOUS: &[&str] = &[
     "vsync",
 ];
 
-/// The same with more than one request in flight.
+/// Engines that have more than one request in flight.
 const ASYNCHRONOUS: &[&str] = &[
     "cpp_null",
     "dfs",
@@ -83,7 +84,8 @@ const ASKS_NOTHING: &[&str] = &[
     "rdma",
 ];
 
-/// Engines of storage that is neither a file nor a device of this machine: the volume takes its place.
+/// Engines of storage that is neither a file nor a device of this machine: the volume takes its
+/// place.
 const ELSEWHERE: &[&str] = &[
     "cpp_null",
     "dev-dax",

@@ -4,7 +4,8 @@
 use super::units::{self, KbBase};
 use crate::load::Lengths;
 
-/// The lengths of reads and of writes, as fio separates them: by a comma, the first for both if it is alone.
+/// The lengths of reads and of writes, as fio separates them: by a comma, the first for both if it
+/// is alone.
 type Both = [Lengths; 2];
 
 /// Each direction's part of a value; an empty part keeps what was there before.
@@ -42,7 +43,8 @@ pub(super) fn range(text: &str, before: &Both, base: KbBase) -> Option<Both> {
     })
 }
 
-/// `bssplit=4k/60:64k/40`: lengths and percents. Lengths without a percent share what the others leave.
+/// `bssplit=4k/60:64k/40`: lengths and percents. Lengths without a percent share what the others
+/// leave.
 pub(super) fn split(text: &str, before: &Both, base: KbBase) -> Option<Both> {
     by_direction(text, before, |part| {
         let mut given = Vec::new();
@@ -66,7 +68,8 @@ pub(super) fn split(text: &str, before: &Both, base: KbBase) -> Option<Both> {
     })
 }
 
-/// The unit of places, the lengths of reads and those of writes; one length for all is the job's block itself.
+/// The unit of places, the lengths of reads and those of writes; one length for all is the job's
+/// block itself.
 pub(super) fn with_unit(reads: Lengths, writes: Lengths, unit: Option<u64>) -> (u64, Lengths, Lengths) {
     let least = reads.least(u64::MAX).min(writes.least(u64::MAX));
     let block = unit.unwrap_or(least);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The names of fio's options that have no meaning of their own here (fio's HOWTO, versions 3.33 to 3.41).
+//! The names of fio's options that have no meaning of their own here (fio's HOWTO, versions 3.33 to
+//! 3.41).
 
-/// These options say how fio measures and reports, how fio makes its files and buffers, which processor fio
-/// runs on, or how an engine reaches its storage.
+/// These options say how fio measures and reports, how fio makes its files and buffers, which
+/// processor fio runs on, or how an engine reaches its storage.
 #[rustfmt::skip]
 pub(super) const NO_EFFECT: &[&str] = &[
     "allow_file_create", "allow_mounted_write", "allrandrepeat", "apptag", "apptag_mask",

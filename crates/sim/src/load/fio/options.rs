@@ -28,7 +28,7 @@ pub(super) struct Options {
     pub(super) read_percent: u32,
     /// What follows the colon of `rw`: requests in a row of a random job.
     pub(super) run_requests: u32,
-    /// The same for a sequential job: the bytes that it leaves out.
+    /// The gap of a sequential job: the bytes that it leaves out.
     pub(super) gap_bytes: i64,
     pub(super) random_percent: u32,
     /// Of `rw` and `randrw`.
@@ -138,11 +138,11 @@ impl Options {
 
 /// What came of an option.
 pub(super) enum Taken {
-    /// It is known.
+    /// The option is known.
     Meant,
-    /// It is known, and means nothing here.
+    /// The option is known, and means nothing here.
     NoEffect,
-    /// It is known, would change the load, and is left out.
+    /// The option is known, would change the load, and is left out.
     LeftOut,
 }
 
@@ -182,7 +182,8 @@ impl Options {
         if self.engine == Engine::Asynchronous { self.depth } else { 1 }
     }
 
-    /// Requests of a hundred that are reads. Rates of both directions decide, if there are any: fio keeps both.
+    /// Requests of a hundred that are reads. Rates of both directions decide, if there are any: fio
+    /// keeps both.
     pub(super) fn reads(&self) -> u32 {
         let percent = match (self.mixed, self.verify_only) {
             (_, true) => 100,

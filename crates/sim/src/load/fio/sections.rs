@@ -20,7 +20,8 @@ pub(super) struct Sections {
     pub(super) left_out: Vec<String>,
 }
 
-/// A line without its comment and the blanks around it. fio cuts a line at the first `;` or `#`, wherever that stands.
+/// A line without its comment and the blanks around it. fio cuts a line at the first `;` or `#`,
+/// wherever that stands.
 pub(super) fn without_comment(line: &str) -> &str {
     line.split([';', '#']).next().unwrap_or_default().trim()
 }

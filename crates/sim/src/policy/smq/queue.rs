@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SMQ's queue: 64 LRU lists, one above the other; who is asked for swaps places with one of a higher level.
+//! SMQ's queue: 64 LRU lists, one above the other; who is asked for swaps places with one of a
+//! higher level.
 //!
-//! From time to time the levels get equal lengths again. So levels rank the entries of a queue against each other, without a counter that
-//! would have to be aged. In each level entries are kept apart by when they came into it: in this period, the one before, or earlier. The
-//! kernel does the same with two sentinels in each list.
+//! From time to time the levels get equal lengths again. So levels rank the entries of a queue
+//! against each other, without a counter that would have to be aged. In each level entries are kept
+//! apart by when they came into it: in this period, the one before, or earlier. The kernel does the
+//! same with two sentinels in each list.
 
 use super::super::table::{List, Slot, Table};
 
@@ -12,7 +14,7 @@ pub(crate) const LEVELS: u8 = 64;
 /// What a queue must know of an entry.
 pub(crate) struct Unit {
     pub(crate) level: u8,
-    /// It was changed since it was copied to the origin.
+    /// Whether the block was changed since it was copied to the origin.
     pub(crate) dirty: bool,
     /// The period of the queue when it came into its level.
     pub(crate) since: u32,
@@ -63,7 +65,8 @@ impl Queue {
         self.len -= 1;
     }
 
-    /// The oldest of the lowest level that has any, below `levels`; perhaps only those that have been in their level for a period.
+    /// The oldest of the lowest level that has any, below `levels`; perhaps only those that have
+    /// been in their level for a period.
     pub(crate) fn oldest(&self, levels: u8, only_settled: bool) -> Option<Slot> {
         let groups = if only_settled { 1 } else { 3 };
         self.levels[..levels.into()].iter().find_map(|level| level[..groups].iter().find_map(List::oldest))

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cache device in buckets: filled from the front to the back once, then reused as a whole under a new generation.
+//! The cache device in buckets: filled from the front to the back once, then reused as a whole
+//! under a new generation.
 //!
-//! A bucket may be reused if the last collection saw nothing dirty in it. Of those the ones go first that have little live data and weren't hit for
-//! long: bcache's `lru`, whose measure is age times live sectors. A batch is invalidated at a time; its new generations are written before it is used,
-//! into buckets of that batch (`bch_prio_write`). A small cache has small batches, of four buckets below 1 GiB: one in four is for generations then.
+//! A bucket may be reused if the last collection saw nothing dirty in it. Of those the ones go
+//! first that have little live data and weren't hit for long: bcache's `lru`, whose measure is age
+//! times live sectors. A batch is invalidated at a time; its new generations are written before it
+//! is used, into buckets of that batch (`bch_prio_write`). A small cache has small batches, of four
+//! buckets below 1 GiB: one in four is for generations then.
 
 use std::collections::VecDeque;
 
@@ -57,7 +60,8 @@ pub(super) struct Buckets {
 impl Buckets {
     pub(super) fn new(bytes: u64) -> Self {
         let count = (bytes / (u64::from(BUCKET_BLOCKS) * 4096)) as u32;
-        // The kernel's sizes of its lists of free buckets (`cache_alloc`): 1/1024 of all, and four times that.
+        // The kernel's sizes of its lists of free buckets (`cache_alloc`): 1/1024 of all, and four
+        // times that.
         let low = (count.next_power_of_two() >> 10).max(1) as usize;
         let metadata = 2 * (count / JOURNAL_PART).clamp(2, 256);
         Self {
@@ -88,7 +92,8 @@ impl Buckets {
         (0, self.metadata / 2 * BUCKET_BLOCKS)
     }
 
-    /// Takes buckets of a batch for the priorities and generations of all (3 bytes each), in place of those that had them; which.
+    /// Takes buckets of a batch for the priorities and generations of all (3 bytes each), in place
+    /// of those that had them; which.
     pub(super) fn take_priorities(&mut self, batch: &mut Vec<u32>) -> Vec<u32> {
         let count = (self.all.len() * 3).div_ceil(BUCKET_BLOCKS as usize * 4096);
         let taken = batch.split_off(batch.len().saturating_sub(count));
@@ -104,7 +109,7 @@ impl Buckets {
         (self.in_use as u64 * 100 / self.all.len() as u64) as u32
     }
 
-    /// The same in buckets.
+    /// What is in use, in buckets.
     pub(super) fn in_use(&self) -> u64 {
         u64::from(self.in_use)
     }
@@ -136,7 +141,7 @@ impl Buckets {
         self.of(place).dirty -= blocks as u16;
     }
 
-    /// It was read.
+    /// Notes that a bucket was read.
     pub(super) fn hit(&mut self, place: u32, blocks: u32) {
         let step = self.step;
         self.of(place).hit = step;
@@ -151,7 +156,8 @@ impl Buckets {
         self.step_blocks %= each;
     }
 
-    /// Places for up to so many blocks in one piece: where, how many, under which generation. `None`: no bucket is ready.
+    /// Places for up to so many blocks in one piece: where, how many, under which generation.
+    /// `None`: no bucket is ready.
     pub(super) fn allocate(&mut self, blocks: u32, dirty: bool) -> Option<(u32, u32, u32)> {
         let (number, filled) = match self.open {
             Some(open) => open,
@@ -198,7 +204,8 @@ impl Buckets {
         self.ready.len() <= self.low
     }
 
-    /// Gives up the contents of a batch of buckets; they are [`Self::ready`] when their generations were written.
+    /// Gives up the contents of a batch of buckets; they are [`Self::ready`] when their generations
+    /// were written.
     pub(super) fn invalidate(&mut self) -> Vec<u32> {
         let open = self.open.map(|(number, _)| number);
         let age = |bucket: &Bucket| (self.step - bucket.hit).min(PRIORITY_MAX);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What goes past the cache: long streams, and while the cache device is slow, shorter ones too.
 //!
-//! All clients are one task here: requests don't say who asks. A task that mostly asks for long streams is bypassed from the first bytes of the next.
+//! All clients are one task here: requests don't say who asks. A task that mostly asks for long
+//! streams is bypassed from the first bytes of the next.
 
 use std::collections::VecDeque;
 
@@ -57,8 +58,9 @@ impl Bypass {
         }
     }
 
-    /// From which stream's length in sectors on all is bypassed; 0 = it is not slow. Slowness is forgotten by 1 a millisecond; what is left
-    /// counts exponentially, less a random number, so that not all streams change over together.
+    /// From which stream's length in sectors on all is bypassed; 0 = it is not slow. Slowness is
+    /// forgotten by 1 a millisecond; what is left counts exponentially, less a random number, so
+    /// that not all streams change over together.
     fn congested_sectors(&mut self, now: Time) -> u64 {
         let left = (now.since_ns(self.slow_at) / 1_024_000) as i64 + self.congested;
         if left >= 0 {

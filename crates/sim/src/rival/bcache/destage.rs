@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! bcache's writeback thread: what it takes next, and when.
 //!
-//! It looks for 500 dirty keys in order, from where it left off, reads each from the cache device and writes it to the origin, 64 at a time, and waits for
-//! all of them before it looks again. After a look through the whole index it rests for 30 s. Keys that follow each other don't wait for the
-//! limiter: until it asks for more than 50 ms, or, with the PI controller (really since Linux 4.16), five at most and until they have 2.4 MiB.
+//! It looks for 500 dirty keys in order, from where it left off, reads each from the cache device
+//! and writes it to the origin, 64 at a time, and waits for all of them before it looks again.
+//! After a look through the whole index it rests for 30 s. Keys that follow each other don't wait
+//! for the limiter: until it asks for more than 50 ms, or, with the PI controller (really since
+//! Linux 4.16), five at most and until they have 2.4 MiB.
 
 use std::collections::VecDeque;
 
@@ -32,7 +34,7 @@ enum Waits {
     Dirty,
     /// A moment.
     Moment,
-    /// One of those in flight.
+    /// A place among those in flight.
     Place,
     /// All of them.
     All,
@@ -49,7 +51,7 @@ pub(super) struct Destage {
     /// Where to look on; `None`: at the beginning.
     scanned: Option<u32>,
     searched_all: bool,
-    /// It has just rested.
+    /// Whether destage has just rested.
     rested: bool,
     pause_ns: u64,
     last_end: u32,
@@ -89,7 +91,8 @@ impl Destage {
         self.pace.asked();
     }
 
-    /// Whether some of these blocks are on their way to the origin: then what is written to them must be newer than that, dirty.
+    /// Whether some of these blocks are on their way to the origin: then what is written to them
+    /// must be newer than that, dirty.
     pub(super) fn is_under_way(&self, start: u32, len: u32) -> bool {
         self.flying.iter().any(|(first, blocks)| *first < start + len && start < first + blocks)
     }

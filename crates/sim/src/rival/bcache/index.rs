@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which blocks of the origin are where on the cache device: extents in order, as the leaves of bcache's tree have them.
+//! Which blocks of the origin are where on the cache device: extents in order, as the leaves of
+//! bcache's tree have them.
 //!
-//! A key reaches from one block up to a bucket. A new one cuts what it overlaps and is joined to the one before it if both are neighbours on both
-//! devices. An extent whose bucket was reused since is stale: it counts for nothing and goes when it is met, or with the next collection.
+//! A key reaches from one block up to a bucket. A new one cuts what it overlaps and is joined to
+//! the one before it if both are neighbours on both devices. An extent whose bucket was reused
+//! since is stale: it counts for nothing and goes when it is met, or with the next collection.
 
 use std::collections::BTreeMap;
 
@@ -129,7 +131,8 @@ impl Index {
         self.extents.get(&start).copied().filter(|extent| extent.dirty && buckets.is_valid(extent))
     }
 
-    /// What was written to the origin from this place is clean, as far as it wasn't rewritten since.
+    /// What was written to the origin from this place is clean, as far as it wasn't rewritten
+    /// since.
     pub(super) fn clean(&mut self, buckets: &mut Buckets, start: u32, written: Extent) {
         for (&first, extent) in self.extents.range_mut(start..start + written.len) {
             let same = extent.generation == written.generation && extent.place == written.place + (first - start);
@@ -141,7 +144,8 @@ impl Index {
         }
     }
 
-    /// Beginnings of dirty extents from a block on, at most so many; whether the end was reached, and where to go on if not.
+    /// Beginnings of dirty extents from a block on, at most so many; whether the end was reached,
+    /// and where to go on if not.
     pub(super) fn dirty_from(&self, buckets: &Buckets, from: u32, most: usize, found: &mut Vec<u32>) -> Option<u32> {
         for (&first, extent) in self.extents.range(from..) {
             if extent.dirty && buckets.is_valid(extent) {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! bcache's journal, as I/O: keys of clients' writes gather for 100 ms, until 32 KiB are full, or until somebody waits; then flush, write, flush (the write is
-//! PREFLUSH and FUA, and FUA is a second flush on SATA). A flush of a SATA device is no queued command: nothing else is sent to it meanwhile.
+//! bcache's journal, as I/O: keys of clients' writes gather for 100 ms, until 32 KiB are full, or
+//! until somebody waits; then flush, write, flush (the write is PREFLUSH and FUA, and FUA is a
+//! second flush on SATA). A flush of a SATA device is no queued command: nothing else is sent to it
+//! meanwhile.
 //!
-//! A simplification: keys of what was destaged, and the second ones of cuts, are in leaves only (`write_dirty_finish` has no journal), but leaves
-//! are written with FUA (`do_btree_node_write`), which holds the device as well. Here these keys count for the journal, whose holds were fitted so.
+//! A simplification: keys of what was destaged, and the second ones of cuts, are in leaves only
+//! (`write_dirty_finish` has no journal), but leaves are written with FUA (`do_btree_node_write`),
+//! which holds the device as well. Here these keys count for the journal, whose holds were fitted
+//! so.
 
 use flashfront_engine::Time;
 
@@ -12,11 +16,13 @@ use crate::rival::Io;
 
 /// `journal_delay_ms`.
 const DELAY_NS: u64 = 100_000_000;
-/// For so long a journal write keeps the cache device from all else: its queue drains, two flushes, the queue fills again. Fitted to sequential
-/// writes of 128 KiB, one at a time, with nothing destaged (320,714 KB/s, task 6 of 2015).
+/// For so long a journal write keeps the cache device from all else: its queue drains, two flushes,
+/// the queue fills again. Fitted to sequential writes of 128 KiB, one at a time, with nothing
+/// destaged (320,714 KB/s, task 6 of 2015).
 const HOLD_NS: u64 = 9_000_000;
-/// And so much longer for each page that was read for destage since the last one. Fitted to the rate at which clients write while the origin is
-/// destaged to at full speed (133,232 KB/s, task 8 of 2015): what an SSD loses when reads and writes are mixed is part of it.
+/// And so much longer for each page that was read for destage since the last one. Fitted to the
+/// rate at which clients write while the origin is destaged to at full speed (133,232 KB/s, task 8
+/// of 2015): what an SSD loses when reads and writes are mixed is part of it.
 const HOLD_PAGE_NS: u64 = 3_100;
 /// A key with one pointer.
 const KEY_BYTES: u64 = 24;

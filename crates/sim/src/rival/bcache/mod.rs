@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! bcache, as in Linux 3.13 to 4.14 (Kent Overstreet), and with the destage of 6.1: buckets filled like a log, extents in a tree, a journal of keys.
+//! bcache, as in Linux 3.13 to 4.14 (Kent Overstreet), and with the destage of 6.1: buckets filled
+//! like a log, extents in a tree, a journal of keys.
 //!
-//! - Modes: writeback; a write goes straight (writethrough) when a collection has seen too many dirty buckets.
-//! - Admission: every write, and every read that misses, on its first read; past the cache go streams and what a slow cache device can't take (`bypass`).
+//! - Modes: writeback; a write goes straight (writethrough) when a collection has seen too many
+//!   dirty buckets.
+//! - Admission: every write, and every read that misses, on its first read; past the cache go
+//!   streams and what a slow cache device can't take (`bypass`).
 //! - Placement: into the open bucket, whatever comes; reused by age and live data (`buckets`).
 //! - Metadata I/O: the journal, leaves of the tree, generations of buckets (`journal`).
-//! - Destage: in order of the origin, 500 keys at a time, 64 in flight, from the cache device; paced by a controller (`pace`, `destage`).
+//! - Destage: in order of the origin, 500 keys at a time, 64 in flight, from the cache device;
+//!   paced by a controller (`pace`, `destage`).
 //! - FLUSH: a journal write, and always a flush of the origin.
-//! - Memory: the tree's nodes that are in use; 17 MB after creation for 256 GB, 345 MB after the runs of 2015 (measured there).
+//! - Memory: the tree's nodes that are in use; 17 MB after creation for 256 GB, 345 MB after the
+//!   runs of 2015 (measured there).
 //!
-//! Not modelled: the time that a collection takes and holds others up; copying collection; RAID stripes; read-ahead's bypass; that since Linux 4.15
-//! each allocation counts as in use before a collection has seen it, and since 4.16 the origin is written strictly in the keys' order; failures.
+//! Not modelled: the time that a collection takes and holds others up; copying collection; RAID
+//! stripes; read-ahead's bypass; that since Linux 4.15 each allocation counts as in use before a
+//! collection has seen it, and since 4.16 the origin is written strictly in the keys' order;
+//! failures.
 
 mod buckets;
 mod bypass;
@@ -35,21 +42,26 @@ use index::{Extent, Index, Piece};
 use journal::{Journal, Stage, Waiter};
 use pace::Controller;
 
-/// An I/O's way through bcache: lookup, allocation, bios. One after the other, as all the following. Fitted to reads of 4 KiB, one at a time
-/// (119 us, 111.5 on the bare SSD).
+/// An I/O's way through bcache: lookup, allocation, bios. One after the other, as all the
+/// following. Fitted to reads of 4 KiB, one at a time (119 us, 111.5 on the bare SSD).
 const PATH_NS: u64 = 6_000;
-/// The same for each of its pages. Fitted to reads and writes of 128 KiB, one at a time (352 us, 285 bare; 399 us, 309 bare).
+/// Time for each page of a request. Fitted to reads and writes of 128 KiB, one at a time (352 us,
+/// 285 bare; 399 us, 309 bare).
 const PAGE_NS: u64 = 1_700;
-/// To put a key into the tree: a worker is woken and locks a leaf, against lookups too; a key that cuts another in two makes two. Fitted to random
-/// writes of 4 KiB, one and 32 in flight (10,796/s and 22,963/s in 2015), and to the mix of 8 KiB over cached data (18,380 and 9,037/s).
+/// To put a key into the tree: a worker is woken and locks a leaf, against lookups too; a key that
+/// cuts another in two makes two. Fitted to random writes of 4 KiB, one and 32 in flight (10,796/s
+/// and 22,963/s in 2015), and to the mix of 8 KiB over cached data (18,380 and 9,037/s).
 const INSERT_NS: u64 = 32_000;
-/// Keys in the one node of a new tree (256 KiB of 24 bytes) before its root is split for the first time.
+/// Keys in the one node of a new tree (256 KiB of 24 bytes) before its root is split for the first
+/// time.
 const NODE_KEYS: usize = 10_900;
-/// For so long inserts of read misses fail then. Fitted to the 208 of 8192 MiB that were read again in 2015, in one piece (the second pass was not
-/// slowed by seeks), at 173,236 KB/s; later inserts hardly failed. That it is a time and no number is a guess: with Linux 6.1 a split among
-/// writes cost the reads after it nothing that showed.
+/// For so long inserts of read misses fail then. Fitted to the 208 of 8192 MiB that were read again
+/// in 2015, in one piece (the second pass was not slowed by seeks), at 173,236 KB/s; later inserts
+/// hardly failed. That it is a time and no number is a guess: with Linux 6.1 a split among writes
+/// cost the reads after it nothing that showed.
 const LOST_NS: u64 = 1_230_000_000;
-/// `cutoff_writeback` and `cutoff_writeback_sync`: more of the cache in use, and writes are no longer kept dirty.
+/// `cutoff_writeback` and `cutoff_writeback_sync`: more of the cache in use, and writes are no
+/// longer kept dirty.
 const CUTOFF_PERCENT: u32 = 40;
 const CUTOFF_SYNC_PERCENT: u32 = 70;
 /// `CUTOFF_CACHE_ADD`: more than that, and nothing is cached.
@@ -148,7 +160,8 @@ enum Tag {
     Pace,
     /// The destaging thread's.
     Thread,
-    /// A dirty extent is to be read from the cache device; is read; is to be written to the origin; is written; is known as clean.
+    /// A dirty extent is to be read from the cache device; is read; is to be written to the origin;
+    /// is written; is known as clean.
     DirtyFound(u32, Extent),
     DirtyRead(u32, Extent),
     DirtyCopied(u32, Extent),
@@ -238,7 +251,8 @@ impl Bcache {
             } else {
                 // The first miss of a request is cached, others aren't.
                 let cached = std::mem::take(&mut cacheable);
-                // A key that holds the place, and is replaced when the data is there (`bch_btree_insert_check_key`).
+                // A key that holds the place, and is replaced when the data is there
+                // (`bch_btree_insert_check_key`).
                 self.journal.add_to_leaf(u64::from(cached), io);
                 let tag = if cached { Tag::Missed { number, start, len } } else { Tag::Part(number) };
                 io.read_origin(u64::from(start) * 4096, bytes, tag);
@@ -340,7 +354,8 @@ impl Bcache {
     /// Data is on the cache device: its key goes into the tree, after those before it.
     fn stored(&mut self, store: Store, io: &mut Io<Tag>) {
         let keys = 1 + self.index.splits(&self.buckets, store.start, store.extent.len);
-        // Keys of fills only replace what is expected there: they are not journalled (`bch_data_insert_keys`).
+        // Keys of fills only replace what is expected there: they are not journalled
+        // (`bch_data_insert_keys`).
         if store.number.is_some() {
             self.journal.add(u64::from(keys), io);
         }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How fast bcache destages: a controller, and the limiter that it sets.
 //!
-//! Linux 3.13 to 4.14 have a PD controller. The rate changes every 5 s by the distance from the target and by how fast that changes; below the target
-//! it falls until it is one sector a second. As no pause is longer than a second, one key a second goes even then. Nothing damps it enough: dirty data
-//! swings around the target.
+//! Linux 3.13 to 4.14 have a PD controller. The rate changes every 5 s by the distance from the
+//! target and by how fast that changes; below the target it falls until it is one sector a second.
+//! As no pause is longer than a second, one key a second goes even then. Nothing damps it enough:
+//! dirty data swings around the target.
 //!
-//! Linux 4.15 and later have a PI controller (Michael Lyle, 2017). What is beyond the target would be gone in 40 s at the rate, and a ten thousandth of it
-//! a second is added to that for good; the least is 8 sectors a second. Since 5.12 it is more when buckets are fragmented, since 4.19 without any limit
-//! when nobody has asked for anything in six turns.
+//! Linux 4.15 and later have a PI controller (Michael Lyle, 2017). What is beyond the target would
+//! be gone in 40 s at the rate, and a ten thousandth of it a second is added to that for good; the
+//! least is 8 sectors a second. Since 5.12 it is more when buckets are fragmented, since 4.19
+//! without any limit when nobody has asked for anything in six turns.
 
 use flashfront_engine::Time;
 
@@ -22,7 +24,8 @@ const RATE_FIRST: i64 = 1024;
 const BACK_NS: i64 = 2_000_000_000;
 /// Pauses are whole jiffies, of Debian's and Ubuntu's 250 a second.
 const JIFFY_NS: i64 = 4_000_000;
-/// A turn of the controller that comes so much after the next key was due: the disk doesn't keep up.
+/// A turn of the controller that comes so much after the next key was due: the disk doesn't keep
+/// up.
 const LATE_NS: i64 = 1_000_000;
 
 /// What is dirty, for the controller.
@@ -95,7 +98,8 @@ impl Pi {
     const AHEAD_NS: i64 = 2_500_000_000;
     const IDLE_TURNS: u32 = 6;
     const RATE_IDLE: i64 = i32::MAX as i64;
-    /// `BCH_WRITEBACK_FRAGMENT_THRESHOLD_LOW` and so on, of the cache in use in percent, and `writeback_rate_fp_term_low` and so on.
+    /// `BCH_WRITEBACK_FRAGMENT_THRESHOLD_LOW` and so on, of the cache in use in percent, and
+    /// `writeback_rate_fp_term_low` and so on.
     const FRAGMENTED: [(i64, i64); 3] = [(64, 1000), (57, 10), (50, 1)];
 
     fn rate(&mut self, sectors: i64, beyond: i64, dirty: Dirty, late: bool) -> i64 {

@@ -218,7 +218,8 @@ fn the_old_controller_falls_to_one_sector_and_pauses_a_second_at_most() {
     assert!(pace.pause_ns(at, 512 << 10) < 4_000_000);
 }
 
-/// How long 64 KiB keep the next key waiting, after so many turns of the new controller with as much dirty; the target is 1 GiB.
+/// How long 64 KiB keep the next key waiting, after so many turns of the new controller with as
+/// much dirty; the target is 1 GiB.
 fn pause_after(turns: u64, dirty: Dirty, asked: bool) -> u64 {
     let mut pace = Pace::new(GIB, Controller::pi());
     let mut now = Time(0);
@@ -236,7 +237,8 @@ fn pause_after(turns: u64, dirty: Dirty, asked: bool) -> u64 {
 
 #[test]
 fn the_new_controller_would_be_done_in_forty_seconds() {
-    // 10 MiB too many: 256 KiB a second and what adds up in a turn, 5: 64 KiB take 245 ms, in jiffies 244.
+    // 10 MiB too many: 256 KiB a second and what adds up in a turn, 5: 64 KiB take 245 ms, in
+    // jiffies 244.
     assert_eq!(pause_after(1, dirty(GIB + 10 * MIB), true), 244_000_000);
     // What stays too much adds up: after 2,000 s a fifth of it a second more, 27 ms.
     assert_eq!(pause_after(400, dirty(GIB + 10 * MIB), true), 24_000_000);
@@ -291,7 +293,8 @@ fn the_new_controller_adds_nothing_up_while_it_is_late() {
     assert!(prompt < 50_000_000, "{prompt}");
 }
 
-/// Linux 6.1 in a virtual machine destaged 23.4 MiB in the 82 s of a mix, after 96 MiB of writes and a pause of 20 s; a PD controller 55.
+/// Linux 6.1 in a virtual machine destaged 23.4 MiB in the 82 s of a mix, after 96 MiB of writes
+/// and a pause of 20 s; a PD controller 55.
 #[test]
 fn a_small_cache_is_destaged_as_by_linux_6_1() {
     let mut life = Life::sized(&SPEC_6_1, 320 * MIB);

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! dm-cache: blocks of a fixed size, in place, each copied as a whole between origin and cache device.
+//! dm-cache: blocks of a fixed size, in place, each copied as a whole between origin and cache
+//! device.
 //!
-//! From the kernel's documentation (`device-mapper/cache.rst`), the behaviour of `dm-cache-target.c`, the counters in the logs of 2015, and those of Linux
-//! 6.1 in a virtual machine. Who is cached is decided by a policy ([`mq`], [`smq_411`], [`smq`]). Linux 4.12 changed the target so much that there are two
-//! ([`until_411`], [`since_412`]). What both do:
+//! From the kernel's documentation (`device-mapper/cache.rst`), the behaviour of
+//! `dm-cache-target.c`, the counters in the logs of 2015, and those of Linux 6.1 in a virtual
+//! machine. Who is cached is decided by a policy ([`mq`], [`smq_411`], [`smq`]). Linux 4.12 changed
+//! the target so much that there are two ([`until_411`], [`since_412`]). What both do:
 //!
-//! - A hit goes to the block's place on the cache device, a miss to the origin; nothing is buffered. A request is cut at the borders of blocks.
-//! - A commit writes the changed blocks of the metadata, flushes, writes the superblock and flushes again. A FLUSH commits, then flushes both devices.
+//! - A hit goes to the block's place on the cache device, a miss to the origin; nothing is
+//!   buffered. A request is cut at the borders of blocks.
+//! - A commit writes the changed blocks of the metadata, flushes, writes the superblock and flushes
+//!   again. A FLUSH commits, then flushes both devices.
 //!
-//! Not modelled: writethrough and passthrough, discards, dirty flags and hints written at the end, recovery, splitting of copies into
-//! parts of 64 KiB, errors.
+//! Not modelled: writethrough and passthrough, discards, dirty flags and hints written at the end,
+//! recovery, splitting of copies into parts of 64 KiB, errors.
 
 mod mq;
 mod since_412;
@@ -73,12 +77,15 @@ const SETUP_SMQ: Setup =
 
 const SECTOR: u64 = 4096;
 const SECOND_NS: u64 = 1_000_000_000;
-/// What a request costs beside its I/O: fitted to random reads of 4 KiB from the cache, one at a time (8,265 a second, the SSD alone 8,969).
+/// What a request costs beside its I/O: fitted to random reads of 4 KiB from the cache, one at a
+/// time (8,265 a second, the SSD alone 8,969).
 const REQUEST_NS: u64 = 9_500;
-/// And for each 4 KiB of it: fitted to sequential reads of 128 KiB (310 MB/s, the SSD alone 448; the log has the SSD itself busy for longer).
+/// And for each 4 KiB of it: fitted to sequential reads of 128 KiB (310 MB/s, the SSD alone 448;
+/// the log has the SSD itself busy for longer).
 const REQUEST_4K_NS: u64 = 3_700;
-/// What a commit takes longer than its I/O on the model of the SSD: fitted to the 5.68 ms for which the log has the metadata's device busy for
-/// each promotion of task 2, two flushes of an 850 PRO for the most part.
+/// What a commit takes longer than its I/O on the model of the SSD: fitted to the 5.68 ms for which
+/// the log has the metadata's device busy for each promotion of task 2, two flushes of an 850 PRO
+/// for the most part.
 const COMMIT_NS: u64 = 2_100_000;
 
 /// A request, or the part of it that is in one block.
@@ -107,7 +114,8 @@ fn parts(request: &SystemRequest, block_bytes: u64) -> Vec<Part> {
     blocks.map(part).collect()
 }
 
-/// Begins to look the blocks of a request up, each after the time that this takes; how many there are is kept in `several`, unless it is one.
+/// Begins to look the blocks of a request up, each after the time that this takes; how many there
+/// are is kept in `several`, unless it is one.
 fn look_up<T>(
     request: &SystemRequest,
     block_bytes: u64,

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! dm-cache's policy mq as in Linux 3.16: blocks are promoted when they were asked for often enough.
+//! dm-cache's policy mq as in Linux 3.16: blocks are promoted when they were asked for often
+//! enough.
 //!
-//! - Hits are counted, at most one between two ticks; a tick comes when a chosen request is over, then the next one is chosen. Blocks that are not
-//!   cached are counted, too: as many of them as the cache has places.
-//! - A block that is asked for again and was asked for as often as the threshold before is promoted. The threshold is 0 until the cache is full, plus an
-//!   adjustment: 2 for reads, 0 for writes, as the tester of 2015 had set them (4 and 8 else). With 0 or 1 a block is promoted at its first request,
-//!   but only while there is a free place.
-//! - Once the cache is full, and after as many hits as it has places, the threshold becomes the mean of the counts of 20 blocks of the lowest level.
-//! - Levels are binary logarithms of the count, each in order of last use; once the lowest is used up all others move down. Of the clean blocks the oldest of the lowest level leaves, and begins
-//!   again at 1; if none is clean nothing is promoted. The same order has copying back, which is wanted for all dirty blocks at any time.
+//! - Hits are counted, at most one between two ticks; a tick comes when a chosen request is over,
+//!   then the next one is chosen. Blocks that are not cached are counted, too: as many of them as
+//!   the cache has places.
+//! - A block that is asked for again and was asked for as often as the threshold before is
+//!   promoted. The threshold is 0 until the cache is full, plus an adjustment: 2 for reads, 0 for
+//!   writes, as the tester of 2015 had set them (4 and 8 else). With 0 or 1 a block is promoted at
+//!   its first request, but only while there is a free place.
+//! - Once the cache is full, and after as many hits as it has places, the threshold becomes the
+//!   mean of the counts of 20 blocks of the lowest level.
+//! - Levels are binary logarithms of the count, each in order of last use; once the lowest is used
+//!   up all others move down. Of the clean blocks the oldest of the lowest level leaves, and begins
+//!   again at 1; if none is clean nothing is promoted. The same order has copying back, which is
+//!   wanted for all dirty blocks at any time.
 //!
-//! Not modelled: the detection of sequential streams (the tester's threshold makes sure that there are none), discards.
+//! Not modelled: the detection of sequential streams (the tester's threshold makes sure that there
+//! are none), discards.
 
 use super::until_411::{Chance, Policy, Verdict};
 use crate::policy::table::{List, Slot, Table};

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The target since Linux 4.12 (`dm-cache-target.c`, `dm-bio-prison-v2.c`).
 //!
-//! - A request looks itself up at once and goes to the cache device or the origin. What the policy wants to have done besides (a block promoted,
-//!   demoted or copied back) is begun behind it, however much is being copied: `migration_threshold` counts only for copying back when idle.
-//! - Such work first locks the block against writes and waits until no request is at it, the one that caused a promotion included. During
-//!   the copy reads go on where they went before. Then reads are locked out as well, and once none is at the block any more, the mapping changes.
-//! - A write of a whole block that shall be promoted is the copy itself; the block is locked against all others.
-//! - A promotion is not committed. A demotion is: only then is its place free. While a commit runs, no mapping changes.
-//! - A request that finds its block locked waits, and what awaits a commit then doesn't wait for more. Each second that is so, too, and if nothing was asked
-//!   for a second, dirty blocks are copied back. A FLUSH commits, then flushes both devices.
+//! - A request looks itself up at once and goes to the cache device or the origin. What the policy
+//!   wants to have done besides (a block promoted, demoted or copied back) is begun behind it,
+//!   however much is being copied: `migration_threshold` counts only for copying back when idle.
+//! - Such work first locks the block against writes and waits until no request is at it, the one
+//!   that caused a promotion included. During the copy reads go on where they went before. Then
+//!   reads are locked out as well, and once none is at the block any more, the mapping changes.
+//! - A write of a whole block that shall be promoted is the copy itself; the block is locked
+//!   against all others.
+//! - A promotion is not committed. A demotion is: only then is its place free. While a commit runs,
+//!   no mapping changes.
+//! - A request that finds its block locked waits, and what awaits a commit then doesn't wait for
+//!   more. Each second that is so, too, and if nothing was asked for a second, dirty blocks are
+//!   copied back. A FLUSH commits, then flushes both devices.
 
 use hashbrown::HashMap;
 
@@ -18,8 +23,9 @@ use crate::system::{Ask, System, SystemRequest};
 
 /// Mappings in a block of the metadata: 8 bytes each behind a header of 24.
 const MAPPINGS_PER_BLOCK: u64 = (SECTOR - 24) / 8;
-/// Blocks of metadata that each commit writes beside those with changed mappings: the superblock, the root of their tree, the space map. With
-/// Linux 6.1 in a virtual machine, whose cache has ten blocks of mappings, 960 commits of 2.8 changes each wrote 5.3, and 245 of 2.0 wrote 5.4.
+/// Blocks of metadata that each commit writes beside those with changed mappings: the superblock,
+/// the root of their tree, the space map. With Linux 6.1 in a virtual machine, whose cache has ten
+/// blocks of mappings, 960 commits of 2.8 changes each wrote 5.3, and 245 of 2.0 wrote 5.4.
 const COMMIT_BLOCKS: u64 = 3;
 
 /// Why an I/O was done, or a moment awaited.
@@ -107,7 +113,7 @@ struct Commit {
     awaiting: Vec<Awaiting>,
     served: Vec<Awaiting>,
     is_running: bool,
-    /// It shall begin as soon as something awaits it.
+    /// Whether a commit shall begin as soon as something awaits it.
     is_due: bool,
     /// Mappings since the last one.
     changes: u64,

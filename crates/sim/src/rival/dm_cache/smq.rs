@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! dm-cache's policy smq since Linux 4.12, for the [target](super::since_412): the rules are those of the [policy](crate::policy::smq) of that name, with the
-//! target's ticks, and what it wants to have done takes its time.
+//! dm-cache's policy smq since Linux 4.12, for the [target](super::since_412): the rules are those
+//! of the [policy](crate::policy::smq) of that name, with the target's ticks, and what it wants to
+//! have done takes its time.
 //!
-//! - A block that is being promoted has its place, and still misses, which count for its region. It comes to the top level when it is there.
-//! - A block that is being demoted or copied back is in no queue meanwhile: it can't be chosen again, and hits don't move it.
-//! - In a full cache each miss that should be promoted asks for a demotion, as long as less than a quarter of the places are on their way to be free.
+//! - A block that is being promoted has its place, and still misses, which count for its region. It
+//!   comes to the top level when it is there.
+//! - A block that is being demoted or copied back is in no queue meanwhile: it can't be chosen
+//!   again, and hits don't move it.
+//! - In a full cache each miss that should be promoted asks for a demotion, as long as less than a
+//!   quarter of the places are on their way to be free.
 
 use hashbrown::HashSet;
 
@@ -60,7 +64,8 @@ impl Smq {
         self.rules.tick(now_ns);
     }
 
-    /// A request for a block, perhaps one that overwrites all of it: where it is cached, and what shall be done besides.
+    /// A request for a block, perhaps one that overwrites all of it: where it is cached, and what
+    /// shall be done besides.
     pub(super) fn ask(&mut self, block: u64, overwrites: bool) -> (Option<u32>, Option<Work>) {
         let found = self.rules.units.find(block);
         if let Some(place) = found.filter(|place| !self.promoting.contains(place)) {
@@ -91,7 +96,8 @@ impl Smq {
         Work { kind: Kind::Promote, block, place }
     }
 
-    /// Demotes the oldest clean block of the lower half of levels; without one a settled dirty one shall become clean.
+    /// Demotes the oldest clean block of the lower half of levels; without one a settled dirty one
+    /// shall become clean.
     fn make_room(&mut self) -> Option<Work> {
         if self.demoting >= self.places() * FREE_PERCENT / 100 {
             return None;

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! dm-cache's policy smq before Linux 4.12: the queues of the [policy](crate::policy::smq) of that name, other rules.
+//! dm-cache's policy smq before Linux 4.12: the queues of the [policy](crate::policy::smq) of that
+//! name, other rules.
 //!
 //! - Regions count hits, too, not only misses.
-//! - A hit on a block counts once in 10 s, and as often levels get equal lengths again. (Since 4.12: once a minute.)
-//! - While the cache is full the promote level hangs on how many of the requests of these 10 s hit blocks in the top quarter of levels (0 to 16
-//!   sixteenths: [`PROMOTED_LEVELS`]); with some of the levels above that: all of them if the regions foretell well, half or a quarter if not. That leaves
-//!   nearly nothing of them, so that only the very busiest regions are promoted.
-//! - A promotion into a full cache throws out the oldest clean block of the lowest level at once, of those that have been in their level for 60 to 120 s. If
-//!   there is none, nothing is promoted.
-//! - What is promoted begins at the lowest level, so that it is the next to go but for those that came before it. (Since 4.12: at the top.)
-//! - Dirty blocks are copied back from the lowest level, 10 to 20 s after they came there; when idle from all.
+//! - A hit on a block counts once in 10 s, and as often levels get equal lengths again. (Since
+//!   4.12: once a minute.)
+//! - While the cache is full the promote level hangs on how many of the requests of these 10 s hit
+//!   blocks in the top quarter of levels (0 to 16 sixteenths: [`PROMOTED_LEVELS`]); with some of
+//!   the levels above that: all of them if the regions foretell well, half or a quarter if not.
+//!   That leaves nearly nothing of them, so that only the very busiest regions are promoted.
+//! - A promotion into a full cache throws out the oldest clean block of the lowest level at once,
+//!   of those that have been in their level for 60 to 120 s. If there is none, nothing is promoted.
+//! - What is promoted begins at the lowest level, so that it is the next to go but for those that
+//!   came before it. (Since 4.12: at the top.)
+//! - Dirty blocks are copied back from the lowest level, 10 to 20 s after they came there; when
+//!   idle from all.
 //!
 //! Not modelled: the other threshold for writes, and that a twentieth of the cache is kept clean.
 
@@ -17,7 +22,8 @@ use super::until_411::{Chance, Policy, Verdict};
 use crate::policy::smq::queue::{LEVELS, Unit};
 use crate::policy::smq::{Confidence, Smq as Rules};
 
-/// By sixteenths of requests that hit blocks in the top quarter of levels: how many levels of regions are promoted into a full cache.
+/// By sixteenths of requests that hit blocks in the top quarter of levels: how many levels of
+/// regions are promoted into a full cache.
 const PROMOTED_LEVELS: [u8; 17] = [1, 1, 1, 2, 4, 6, 7, 8, 7, 6, 4, 4, 3, 3, 2, 2, 1];
 
 pub(super) struct Smq {

@@ -78,7 +78,8 @@ fn mq_promotes_at_the_second_reading_and_serves_the_third() {
     assert_eq!((third.origin_read_bytes, third.cache_read_bytes, third.cache_write_bytes), (0, 64 * MIB, 0));
 }
 
-/// Task 6: 4 GiB written in 128 KiB became 8.2 read and 8.6 written on the SSD, 4.1 read and 8.2 written on the disk.
+/// Task 6: 4 GiB written in 128 KiB became 8.2 read and 8.6 written on the SSD, 4.1 read and 8.2
+/// written on the disk.
 #[test]
 fn mq_copies_a_block_to_the_cache_for_a_write_and_back_after_each() {
     let mut bench = Bench::new(&MQ, &SETUP_2015, 256 * MIB);
@@ -89,7 +90,8 @@ fn mq_copies_a_block_to_the_cache_for_a_write_and_back_after_each() {
     assert_eq!((all.cache_write_bytes, all.dirty_bytes), (128 * MIB + 256 * (24 << 10), 0));
 }
 
-/// Tasks 10 to 13: no promotions, at the disk's speed. Then tasks 14 and 20: what was read before is still there, and what is asked for a third time gets a place.
+/// Tasks 10 to 13: no promotions, at the disk's speed. Then tasks 14 and 20: what was read before
+/// is still there, and what is asked for a third time gets a place.
 #[test]
 fn a_full_mq_leaves_writes_to_the_disk_until_they_come_again() {
     let mut bench = Bench::new(&MQ, &SETUP_2015, 256 * MIB);
@@ -166,8 +168,9 @@ fn random(offset_mib: u64, mib: u64, passes: u64) -> Job {
     }
 }
 
-/// In the virtual machine 2475 promotions wrote 2475 blocks to the cache device, and nothing else. Their misses went to the origin, which
-/// was asked for as much again as the clients had missed and for the copies.
+/// In the virtual machine 2475 promotions wrote 2475 blocks to the cache device, and nothing else.
+/// Their misses went to the origin, which was asked for as much again as the clients had missed and
+/// for the copies.
 #[test]
 fn since_4_12_a_miss_is_served_by_the_origin_and_a_promotion_is_not_committed() {
     let mut bench = Bench::new(&SMQ, &SETUP_SMQ, 256 * MIB);
@@ -192,7 +195,8 @@ fn since_4_12_promotions_are_not_limited() {
     assert!(since > 16 * MIB, "{before} before, {since} since");
 }
 
-/// In the virtual machine more than half of the random writes were hits: what is cached takes writes, as well as reads.
+/// In the virtual machine more than half of the random writes were hits: what is cached takes
+/// writes, as well as reads.
 #[test]
 fn writes_of_what_is_cached_stay_in_the_cache() {
     let mut bench = Bench::new(&SMQ, &SETUP_SMQ, 256 * MIB);
@@ -209,8 +213,8 @@ fn writes_of_what_is_cached_stay_in_the_cache() {
     );
 }
 
-/// What is thrown out of a full cache before 4.12 has been in its level for a minute at least: until then nothing comes in. And regions of an
-/// origin that's small are smaller.
+/// What is thrown out of a full cache before 4.12 has been in its level for a minute at least:
+/// until then nothing comes in. And regions of an origin that's small are smaller.
 #[test]
 fn policies_know_what_is_settled_and_how_large_the_origin_is() {
     use super::until_411::{Chance, Policy, Verdict};

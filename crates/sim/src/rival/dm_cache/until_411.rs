@@ -1,34 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The target until Linux 4.11.
 //!
-//! - A promotion reads the block from the origin, writes it to the cache device, and commits the metadata; until then requests for the block
-//!   wait, the one that caused it among them. A write of a whole block saves the copy. If another block has to leave, its going is committed before that,
-//!   too.
+//! - A promotion reads the block from the origin, writes it to the cache device, and commits the
+//!   metadata; until then requests for the block wait, the one that caused it among them. A write
+//!   of a whole block saves the copy. If another block has to leave, its going is committed before
+//!   that, too.
 //! - Nothing is promoted while as much is being copied as `migration_threshold` says.
-//! - A dirty block is copied back as a whole, once the policy wants it so and that bandwidth isn't used up. Requests for the block wait until the
-//!   copy is over.
-//! - One thread does the commits and all bookkeeping: during a commit no copy is begun or finished, and nothing is promoted; hits and misses go on.
+//! - A dirty block is copied back as a whole, once the policy wants it so and that bandwidth isn't
+//!   used up. Requests for the block wait until the copy is over.
+//! - One thread does the commits and all bookkeeping: during a commit no copy is begun or finished,
+//!   and nothing is promoted; hits and misses go on.
 
 use hashbrown::HashMap;
 
 use super::{COMMIT_NS, Geometry, Io, Part, Rig, Rival, SECOND_NS, SECTOR, Setup, Stats, last_of, look_up};
 use crate::system::{Ask, System, SystemRequest};
 
-/// Blocks of metadata of 4 KiB that each commit writes, and those for each block that came or went: 6 for one change, as the log has it (24 KiB).
-/// The division between the two is a guess.
+/// Blocks of metadata of 4 KiB that each commit writes, and those for each block that came or went:
+/// 6 for one change, as the log has it (24 KiB). The division between the two is a guess.
 const COMMIT_BLOCKS: u64 = 4;
 const CHANGE_BLOCKS: u64 = 2;
 
 /// What a policy says to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is cached there.
+    /// The block is cached there.
     Hit(u32),
-    /// It is not, and stays so.
+    /// The block is not cached, and stays so.
     Miss,
-    /// It shall be cached there; perhaps another block leaves that place.
+    /// The block shall be cached there; perhaps another block leaves that place.
     Promote { place: u32, demotes: bool },
-    /// It would perhaps be promoted, which can't be begun now; nothing was noted.
+    /// The block would perhaps be promoted, which can't be begun now; nothing was noted.
     Later,
 }
 
@@ -42,7 +44,8 @@ pub(super) enum Chance {
     Never,
 }
 
-/// Who is cached, and who shall be copied back. Blocks are numbered as on the origin, places as on the cache device.
+/// Who is cached, and who shall be copied back. Blocks are numbered as on the origin, places as on
+/// the cache device.
 pub(super) trait Policy {
     /// A request for a block; `whole`: it overwrites all of it.
     fn ask(&mut self, now_ns: u64, block: u64, write: bool, whole: bool, chance: Chance) -> Verdict;
@@ -50,7 +53,8 @@ pub(super) trait Policy {
     /// The block, which is cached, was written.
     fn dirtied(&mut self, block: u64);
 
-    /// A dirty block to copy back; it counts as clean from now on. `idle`: nothing was asked for a second.
+    /// A dirty block to copy back; it counts as clean from now on. `idle`: nothing was asked for a
+    /// second.
     fn next_writeback(&mut self, idle: bool) -> Option<(u64, u32)>;
 
     /// A chosen request is over, the next one to be chosen.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What dm-writeboost has read from the origin and will cache: `read_cache_cells`.
 //!
-//! A read that misses takes a cell when it is looked up; one of a block that has a cell takes none. When all are taken and all their reads have ended,
-//! they go into segments, the last first, and are taken anew. So a block isn't found in the cache before 2048 others were missed, and the
-//! ones that were missed first, often the hottest, come into the open segment last.
-//! Runs longer than the threshold, and what was written meanwhile, are cancelled; their cells stay taken.
+//! A read that misses takes a cell when it is looked up; one of a block that has a cell takes none.
+//! When all are taken and all their reads have ended, they go into segments, the last first, and
+//! are taken anew. So a block isn't found in the cache before 2048 others were missed, and the ones
+//! that were missed first, often the hottest, come into the open segment last. Runs longer than the
+//! threshold, and what was written meanwhile, are cancelled; their cells stay taken.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +57,8 @@ impl Cells {
         last
     }
 
-    /// The foreground's own cancelling (`read_cache_cancel_foreground`) only spares copies of what is found here.
+    /// The foreground's own cancelling (`read_cache_cancel_foreground`) only spares copies of what
+    /// is found here.
     fn cancel_runs(&mut self) {
         let mut run: Vec<usize> = Vec::new();
         let mut end = None;
@@ -89,7 +91,7 @@ impl Cells {
         self.taken.last().copied().flatten()
     }
 
-    /// It is there.
+    /// Notes that the last one is there.
     pub(super) fn pop(&mut self) {
         self.taken.pop();
     }

@@ -77,7 +77,8 @@ fn a_block_written_again_at_once_takes_no_room() {
 #[test]
 fn each_flush_costs_a_slot() {
     let mut life = Life::new(&SPEC, 64 * MIB);
-    // 126 slots hold 126 flushed blocks only: the ring is full, and the first ones have to be written back.
+    // 126 slots hold 126 flushed blocks only: the ring is full, and the first ones have to be
+    // written back.
     let job = Job { writes_per_flush: 1, depth: 1, ..random(0, GIB, 200 * 4096) };
     let (moved, _) = life.run(job);
     assert!(moved.cache_flushes >= 199 && moved.cache_write_bytes >= 199 * 2 * 4096, "{moved:?}");

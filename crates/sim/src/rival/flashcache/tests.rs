@@ -46,7 +46,8 @@ fn rate(result: &PhaseResult) -> f64 {
     (result.jobs[0].read_bytes + result.jobs[0].write_bytes) as f64 / 1024.0 / (result.time_ns as f64 / 1e9)
 }
 
-/// Tasks 1 and 2: all of it is written to the SSD when it is read first, without metadata, and costs a fifth of the disk's speed.
+/// Tasks 1 and 2: all of it is written to the SSD when it is read first, without metadata, and
+/// costs a fifth of the disk's speed.
 #[test]
 fn the_first_reading_is_cached() {
     let mut bench = Bench::new(1024 * MIB);
@@ -76,7 +77,8 @@ fn a_request_that_makes_blocks_dirty_writes_one_block_of_metadata() {
     assert_eq!(again.cache_write_bytes - written.cache_write_bytes, 16 * MIB);
 }
 
-/// Tasks 7 to 13: a set is cleaned above a fifth, but so slowly that most of the cache gets dirty, and writes find no room.
+/// Tasks 7 to 13: a set is cleaned above a fifth, but so slowly that most of the cache gets dirty,
+/// and writes find no room.
 #[test]
 fn the_dirty_limit_is_not_held() {
     let mut bench = Bench::new(1024 * MIB);
@@ -94,12 +96,14 @@ fn the_dirty_limit_is_not_held() {
     assert!(rested < 1024 * MIB * 3 / 10, "{rested}");
 }
 
-/// Cleaning is begun by writes and by reads that miss, which is why tasks 15 to 19 found so much still dirty.
+/// Cleaning is begun by writes and by reads that miss, which is why tasks 15 to 19 found so much
+/// still dirty.
 #[test]
 fn a_read_from_the_cache_cleans_nothing() {
     let mut bench = Bench::new(64 * MIB);
     bench.job(&sequential(false, 0, 24));
-    // What was begun ends, and the look at all sets, a second after the first that had to wait, is still to come.
+    // What was begun ends, and the look at all sets, a second after the first that had to wait, is
+    // still to come.
     idle(&mut *bench.system, &mut bench.now, 500_000_000, &mut |_| true).expect("nothing stops it");
     let rested = bench.system.traffic();
     assert!(rested.dirty_bytes > 16 * MIB, "{}", rested.dirty_bytes);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which block of the origin is in which slot of the SSD.
 //!
-//! Slots are filled in the order of their places; when all are taken, a hand goes round and takes the first that holds no dirty block and was
-//! not read since the hand last passed (second chance: what an LRU list decides, for a bit each).
+//! Slots are filled in the order of their places; when all are taken, a hand goes round and takes
+//! the first that holds no dirty block and was not read since the hand last passed (second chance:
+//! what an LRU list decides, for a bit each).
 
 /// Blocks of a piece of the map, which is there only where any of them is on the SSD: 4 MiB.
 const PIECE: u64 = 1024;

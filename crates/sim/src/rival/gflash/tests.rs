@@ -116,7 +116,8 @@ fn a_write_is_acknowledged_before_it_is_on_the_ssd_but_no_more_than_four_are() {
     let one = bench.run(&[small_writes(16)]);
     // The SSD takes 36 us for each.
     assert!(one.jobs[0].write_ns.value_at_quantile(0.5) < 25_000);
-    // 256 writes of 128 KiB at once: only four of them don't wait for the SSD, which takes 280 us for each.
+    // 256 writes of 128 KiB at once: only four of them don't wait for the SSD, which takes 280 us
+    // for each.
     let many = bench.run(&[Job { depth: 256, total_bytes: 256 * (128 << 10), ..writes(32, 512) }]);
     let early = many.jobs[0].write_ns.count_between(0, 250_000);
     assert!((3..=6).contains(&early), "{early}");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Between two openings of a life: how one ends, by a stop, a kill or a power cut, and how the next begins.
+//! Between two openings of a life: how one ends, by a stop, a kill or a power cut, and how the next
+//! begins.
 
 use flashfront_device::sim::Fate;
 use flashfront_engine::{DeviceError, Op, OpenError};
@@ -12,8 +13,8 @@ use crate::torture::{Trouble, trouble};
 const BUSY_REQUESTS: usize = 6;
 
 impl Life {
-    /// The end of an opening: a power cut (perhaps another one during replay) or a clean stop. False: the
-    /// cache does not open any more, which only a device that lied excuses.
+    /// The end of an opening: a power cut (perhaps another one during replay) or a clean stop.
+    /// False: the cache does not open any more, which only a device that lied excuses.
     pub(super) fn fall(&mut self) -> bool {
         if one_in(&mut self.rng, 4) {
             self.client.world.heal();
@@ -71,7 +72,8 @@ impl Life {
         }
     }
 
-    /// Orders a fault on the member whose turn it is: the nth I/O of one kind, since replay does few, or what else may befall it.
+    /// Orders a fault on the member whose turn it is: the nth I/O of one kind, since replay does
+    /// few, or what else may befall it.
     fn fail_in_replay(&mut self) {
         let rng = &mut self.extra_rng;
         let any = rng.below(2) as u8;

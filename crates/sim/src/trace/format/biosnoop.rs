@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What BCC's `biosnoop` prints, of either version (Python, libbpf).
 //!
-//! `TIME(s) COMM PID DISK T SECTOR BYTES [QUE(ms)] LAT(ms)`: seconds since the first request, with a point; a process's name, which may
-//! have blanks, its number, a disk, letters of the operation, sectors of 512 bytes, bytes, milliseconds.
+//! `TIME(s) COMM PID DISK T SECTOR BYTES [QUE(ms)] LAT(ms)`: seconds since the first request, with
+//! a point; a process's name, which may have blanks, its number, a disk, letters of the operation,
+//! sectors of 512 bytes, bytes, milliseconds.
 
 use super::events::operation;
 use super::{Format, Item, Lines, Parser, Prelude, record};

@@ -15,7 +15,8 @@ pub(super) const FORMATS: [Format; 1] = [Format {
     name: "blkparse",
     summary: "what blkparse prints, in its default format",
     lookalikes: &[],
-    // Whichever events it has: those that are asked for may be none of them, which is better said than not recognised.
+    // Whichever events it has: those that are asked for may be none of them, which is better said
+    // than not recognised.
     fit: |head| Fit::shape(Action::ALL.iter().any(|action| head.has_lines_of(Blkparse::new(*action)))),
     parser: |options| Parser::Lines(Box::new(Blkparse::new(options.action))),
 }];

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! blkreplay's loads: text between semicolons, below a preamble.
 //!
-//! `START ; SECTOR ; LENGTH ; R|W ; DELAY ; DURATION`: seconds, sectors of 512 bytes, sectors; the operation may have blkparse's flags (`RA`).
-//! Before the line with the names of the columns stands the licence.
+//! `START ; SECTOR ; LENGTH ; R|W ; DELAY ; DURATION`: seconds, sectors of 512 bytes, sectors; the
+//! operation may have blkparse's flags (`RA`). Before the line with the names of the columns stands
+//! the licence.
 
 use super::events::operation;
 use super::{BLANK, Format, HEADER, Item, Lines, Parser, record};
@@ -20,7 +21,8 @@ pub(super) const FORMATS: [Format; 1] = [Format {
 
 #[derive(Default)]
 struct Blkreplay {
-    /// A request was there: the preamble is over. Loads that were joined have another one further down.
+    /// A request was there: the preamble is over. Loads that were joined have another one further
+    /// down.
     begun: bool,
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! blktrace's own files: `struct blk_io_trace` of linux/blktrace_api.h, version 7, in the byte order of the machine that traced.
+//! blktrace's own files: `struct blk_io_trace` of linux/blktrace_api.h, version 7, in the byte
+//! order of the machine that traced.
 //!
-//! 48 bytes: magic and version u32, sequence u32, time in ns u64, sector u64, bytes u32, action u32 (low half: which event;
-//! high half: categories), pid u32, device u32, cpu u32, error u16, length of the payload u16; then the payload, which is skipped.
-//! blktrace writes one file per CPU; `blkparse -d` merges them into one by time.
+//! 48 bytes: magic and version u32, sequence u32, time in ns u64, sector u64, bytes u32, action u32
+//! (low half: which event; high half: categories), pid u32, device u32, cpu u32, error u16, length
+//! of the payload u16; then the payload, which is skipped. blktrace writes one file per CPU;
+//! `blkparse -d` merges them into one by time.
 
 use super::events::{DATALESS, MESSAGE, PASSTHROUGH, kind_of_number, number_of};
 use super::{Binary, Format, Item, Parser, record};
@@ -22,7 +24,8 @@ pub(super) const FORMATS: [Format; 1] = [Format {
 const MAGIC: u32 = 0x6561_7407;
 const HEADER_BYTES: usize = 48;
 
-/// An event's number is in the lower byte; the bit above says that the payload begins with a cgroup.
+/// An event's number is in the lower byte; the bit above says that the payload begins with a
+/// cgroup.
 const EVENT: u32 = 0xff;
 
 // Categories, already shifted by 16.

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! DiskSim's ascii and what others made of it: five columns between blanks, `TIME DEVICE PLACE LENGTH FLAGS`, bit 0 of the flags for read.
+//! DiskSim's ascii and what others made of it: five columns between blanks, `TIME DEVICE PLACE
+//! LENGTH FLAGS`, bit 0 of the flags for read.
 //!
-//! The variants differ in units alone. Told apart by their looks: whole numbers as times are SSDSim's nanoseconds; places and lengths that
-//! are all multiples of 512 are bytes; tabs between columns and six digits behind the point are the tool that cut
-//! UMass's traces to pages, unless all lengths are multiples of 8: those are whole pages in sectors. Everything else is DiskSim itself. A guess that is wrong is corrected with `--format`.
+//! The variants differ in units alone. Told apart by their looks: whole numbers as times are
+//! SSDSim's nanoseconds; places and lengths that are all multiples of 512 are bytes; tabs between
+//! columns and six digits behind the point are the tool that cut UMass's traces to pages, unless
+//! all lengths are multiples of 8: those are whole pages in sectors. Everything else is DiskSim
+//! itself. A guess that is wrong is corrected with `--format`.
 
 use super::{BLANK, COMMENT, Format, Item, Lines, Parser, record, record_of_bytes};
 use crate::trace::Op;
@@ -113,8 +116,8 @@ fn looks(head: &Head<'_>) -> Disksim {
     }
 }
 
-/// Time, place and length of a line that has all five columns, whatever their units. Others say nothing: a header or half a line would make another
-/// format of all that follow.
+/// Time, place and length of a line that has all five columns, whatever their units. Others say
+/// nothing: a header or half a line would make another format of all that follow.
 fn columns(line: &[u8]) -> Option<(&[u8], u64, u64)> {
     let mut fields = Fields::blanks(line);
     let time = fields.next().filter(|it| time_of(it, 1).is_ok())?;

@@ -18,7 +18,7 @@ pub enum FormatError {
     Blank,
     /// The trace is what bpftrace's `biosnoop.bt` prints, which has no sectors.
     NoSectors,
-    /// It is packed, as this, which is not unpacked here; and what prints what is in it.
+    /// The file is packed, as this, which is not unpacked here; and what prints what is in it.
     Packed(&'static str, &'static str),
     /// More than one does; two of them.
     Ambiguous(&'static str, &'static str),

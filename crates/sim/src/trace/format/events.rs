@@ -3,7 +3,8 @@
 
 use crate::trace::{Action, Op};
 
-/// An event that isn't the one that counts: its number in blktrace, its letters in blkparse, what it is skipped as.
+/// An event that isn't the one that counts: its number in blktrace, its letters in blkparse, what
+/// it is skipped as.
 struct Event {
     number: u16,
     letters: &'static [u8],
@@ -74,7 +75,8 @@ pub(super) fn kind_of_letters(letters: &[u8]) -> Option<&'static str> {
     EVENTS.iter().find(|it| it.letters == letters).map(|it| it.kind)
 }
 
-/// What flags like `RA`, `WFS` or `FWS` say: one letter is the operation, an F before it a flush, those behind it hints.
+/// What flags like `RA`, `WFS` or `FWS` say: one letter is the operation, an F before it a flush,
+/// those behind it hints.
 pub(super) fn operation(flags: &[u8]) -> Option<Op> {
     flags.iter().find_map(|letter| match letter {
         b'R' => Some(Op::Read),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! FIU (SNIA IOTTA; "IODedup", "SyLab"): text, one line per 4 KiB.
 //!
-//! `TIME PID PROCESS LBA SECTORS R|W MAJOR MINOR MD5`: nanoseconds, numbers, a name that may have blanks, sectors of 512 bytes.
+//! `TIME PID PROCESS LBA SECTORS R|W MAJOR MINOR MD5`: nanoseconds, numbers, a name that may have
+//! blanks, sectors of 512 bytes.
 
 use super::{BLANK, Format, Item, Lines, Parser, read_or_write, record};
 use crate::trace::head::Fit;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! MSR Cambridge (SNIA IOTTA): comma-separated text.
 //!
-//! `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`: 100 ns since 1601, a name, a number, Read or Write, bytes, bytes, 100 ns.
+//! `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`: 100 ns since 1601, a name, a
+//! number, Read or Write, bytes, bytes, 100 ns.
 
 use super::{Format, Item, Lines, Parser, Prelude, read_or_write, record_of_bytes};
 use crate::trace::head::Fit;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! libCacheSim's oracleGeneral: binary, little-endian, 24 bytes a request: time in s u32, object u64, bytes u32, next access i64.
+//! libCacheSim's oracleGeneral: binary, little-endian, 24 bytes a request: time in s u32, object
+//! u64, bytes u32, next access i64.
 //!
-//! An object is whatever was traced: a block, a file, a hash of a key. As such it is read as one block of 4 KiB; of
-//! numbers above 2^59 the lower 59 bits count, so that hashes stay apart. Where objects are sectors, and sizes bytes, `oracle-general-lba`
-//! reads them so; nothing in the file tells. There is no direction: all are reads.
+//! An object is whatever was traced: a block, a file, a hash of a key. As such it is read as one
+//! block of 4 KiB; of numbers above 2^59 the lower 59 bits count, so that hashes stay apart. Where
+//! objects are sectors, and sizes bytes, `oracle-general-lba` reads them so; nothing in the file
+//! tells. There is no direction: all are reads.
 
 use super::{Binary, Format, Item, Parser, le, record};
 use crate::trace::head::{Fit, LINES_PER_BAD};
@@ -72,8 +74,10 @@ impl OracleGeneral {
     }
 }
 
-/// The times of the first records don't fall, but for one in ten, and one in ten at least has the size of a block or request, as objects may be empty
-/// or huge: random bytes aren't like that, nor zeros. A record that is alone must be all there is: the only one of a VSCSI trace looks like one, and goes on.
+/// The times of the first records don't fall, but for one in ten, and one in ten at least has the
+/// size of a block or request, as objects may be empty or huge: random bytes aren't like that, nor
+/// zeros. A record that is alone must be all there is: the only one of a VSCSI trace looks like
+/// one, and goes on.
 fn are_in_order(bytes: &[u8]) -> bool {
     let records: Vec<&[u8]> = bytes.chunks_exact(RECORD_BYTES).collect();
     let falls = records.windows(2).filter(|it| le::<4>(it[1], 0) < le::<4>(it[0], 0)).count();

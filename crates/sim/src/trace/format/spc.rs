@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SPC: the format of the Storage Performance Council, in which UMass has its traces (Financial, WebSearch). Comma-separated text.
+//! SPC: the format of the Storage Performance Council, in which UMass has its traces (Financial,
+//! WebSearch). Comma-separated text.
 //!
-//! `ASU,LBA,Size,Opcode,Timestamp`: a number of a disk, sectors of 512 bytes, bytes, r or w, seconds; optional fields may follow.
+//! `ASU,LBA,Size,Opcode,Timestamp`: a number of a disk, sectors of 512 bytes, bytes, r or w,
+//! seconds; optional fields may follow.
 
 use super::{Format, Item, Lines, Parser, Prelude, read_or_write, record};
 use crate::trace::SECTOR_BYTES;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The SYSTOR '17 traces (SNIA IOTTA; C. Lee et al., Understanding Storage Traffic Characteristics on Enterprise Virtual
-//! Desktop Infrastructure, SYSTOR 2017): comma-separated text.
+//! The SYSTOR '17 traces (SNIA IOTTA; C. Lee et al., Understanding Storage Traffic Characteristics
+//! on Enterprise Virtual Desktop Infrastructure, SYSTOR 2017): comma-separated text.
 //!
-//! `Timestamp,Response,IOType,LUN,Offset,Size`: seconds since 1970, seconds (empty if there was no answer), R or W, a
-//! number, bytes, bytes.
+//! `Timestamp,Response,IOType,LUN,Offset,Size`: seconds since 1970, seconds (empty if there was no
+//! answer), R or W, a number, bytes, bytes.
 
 use super::{Format, Item, Lines, Parser, Prelude, read_or_write, record_of_bytes};
 use crate::trace::head::Fit;

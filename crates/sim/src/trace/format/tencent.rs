@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tencent's cloud block storage (SNIA IOTTA, ATC '20): comma-separated text.
 //!
-//! `Timestamp,Offset,Size,IOType,VolumeID`: seconds since 1970, sectors of 512 bytes, sectors, 0 for read or 1 for write, a number.
+//! `Timestamp,Offset,Size,IOType,VolumeID`: seconds since 1970, sectors of 512 bytes, sectors, 0
+//! for read or 1 for write, a number.
 
 use super::{Format, Item, Lines, Parser, Prelude, record};
 use crate::trace::Op;

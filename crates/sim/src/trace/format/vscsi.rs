@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! VSCSI: what VMware's tracer and CloudPhysics wrote, as libCacheSim reads it. Binary, little-endian.
+//! VSCSI: what VMware's tracer and CloudPhysics wrote, as libCacheSim reads it. Binary,
+//! little-endian.
 //!
-//! Version 1: number u32, bytes u32, scatter-gather entries u32, command u16, version u16, sector u64, time in us u64.
-//! Version 2: command u16, version u16, number u32, bytes u32, entries u32, sector u64, time in us u64, response time u64.
-//! The high byte of the version is 1 or 2 in every record.
+//! Version 1: number u32, bytes u32, scatter-gather entries u32, command u16, version u16, sector
+//! u64, time in us u64. Version 2: command u16, version u16, number u32, bytes u32, entries u32,
+//! sector u64, time in us u64, response time u64. The high byte of the version is 1 or 2 in every
+//! record.
 
 use super::{Binary, Format, Item, Parser, le, record};
 use crate::trace::head::Fit;

@@ -318,7 +318,8 @@ fn blktrace(big: bool) -> Fixture {
         event.extend(vec![0x5a; payload as usize]);
         event
     };
-    // Categories: read 1, write 2, flush 4, sync 8, queue 16, completed 128, passed through 512, notice 1024, discard 0x2000.
+    // Categories: read 1, write 2, flush 4, sync 8, queue 16, completed 128, passed through 512,
+    // notice 1024, discard 0x2000.
     let mut bytes = event(0, 0, 0, 1024, 0, 16);
     bytes.extend(event(10, 40, 4096, 1 | 8 | 16, 1, 0));
     bytes.extend(event(11, 40, 4096, 1 | 128, 8, 0));

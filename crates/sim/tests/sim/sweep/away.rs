@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Origins that are away, refusing or silent: those of the same cache that aren't notice nothing (ADR 0023).
+//! Origins that are away, refusing or silent: those of the same cache that aren't notice nothing
+//! (ADR 0023).
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
@@ -10,7 +11,7 @@ use flashfront_sim::{Client, WorldSpec};
 use super::{FATES, events, lazy, place, small};
 
 const MINUTE_NS: u64 = 60_000_000_000;
-/// It answers nothing for so long.
+/// The origin answers nothing for so long.
 const REFUSES: Fault = Fault::Error(DeviceError::Io);
 const SILENCE: Fault = Fault::Timeout { hold_ns: 3 * MINUTE_NS };
 
@@ -30,8 +31,9 @@ fn answered(client: &mut Client, id: RequestId, what: &str) {
     client.judge();
 }
 
-/// One of two origins refuses all writes, or answers none for minutes, and its writers have all that they may have dirty, and more.
-/// Those of the other origin write many times the limit meanwhile, and all of it is destaged at the pace of their disk.
+/// An origin of two refuses all writes, or answers none for minutes, and its writers have all that
+/// they may have dirty, and more. Those of the other origin write many times the limit meanwhile,
+/// and all of it is destaged at the pace of their disk.
 #[test]
 fn an_origin_that_is_away_stops_no_other() {
     const LIMIT: u64 = 1024;
@@ -60,7 +62,8 @@ fn an_origin_that_is_away_stops_no_other() {
     }
 }
 
-/// Two of three origins fall silent at the same moment, when their writers have filled the limit together.
+/// Two of three origins fall silent at the same moment, when their writers have filled the limit
+/// together.
 #[test]
 fn origins_that_fall_silent_together_leave_room() {
     const LIMIT: u64 = 1024;
@@ -89,8 +92,8 @@ fn origins_that_fall_silent_together_leave_room() {
     client.leave();
 }
 
-/// A log of that many segments and lanes, full of segments that are dirty in part, as after a life of random writes; whose blocks these are that origin is
-/// away from now on.
+/// A log of that many segments and lanes, full of segments that are dirty in part, as after a life
+/// of random writes; whose blocks these are that origin is away from now on.
 fn scattered(segments: u32, lanes: u32, percent: u64, fault: Fault) -> Client {
     let mut spec = WorldSpec { segments_per_lane: segments, ..before(2, lanes) };
     let capacity = u64::from(segments * 16 * lanes);
@@ -110,8 +113,9 @@ fn write_anywhere(client: &mut Client, origin: usize, rng: &mut Rng) -> RequestI
     client.write(origin, rng.below(blocks) * 8, 8, false)
 }
 
-/// Until it is known that the origin is away the others may wait; from then on there is room wherever there are holes. (30 % are 307 blocks, of which 50 are kept for each:
-/// while nothing was kept of so few, an origin that had them all when it fell silent stopped the other one.)
+/// Until it is known that the origin is away the others may wait; from then on there is room
+/// wherever there are holes. (30 % are 307 blocks, of which 50 are kept for each: while nothing was
+/// kept of so few, an origin that had them all when it fell silent stopped the other one.)
 #[test]
 fn a_log_full_of_scattered_dirty_blocks_has_room() {
     for (lanes, percent, fault) in
@@ -134,8 +138,8 @@ fn a_log_full_of_scattered_dirty_blocks_has_room() {
     }
 }
 
-/// Dirty blocks are moved into the last free segments, and those that they leave are written anew: cut at many moments, nothing is lost, and there is room
-/// to start.
+/// Dirty blocks are moved into the last free segments, and those that they leave are written anew:
+/// cut at many moments, nothing is lost, and there is room to start.
 #[test]
 fn a_power_cut_while_a_log_is_compacted() {
     let mut cut = 0;
@@ -168,8 +172,8 @@ fn a_power_cut_while_a_log_is_compacted() {
     assert!(cut > 20, "compacted at {cut} moments only");
 }
 
-/// Each opening takes new segments for what is written next, also where hardly any are free: there is room for the others' writers all the same. (The second
-/// stopped for good in its sixth life.)
+/// Each opening takes new segments for what is written next, also where hardly any are free: there
+/// is room for the others' writers all the same. (The second stopped for good in its sixth life.)
 #[test]
 fn a_restart_beside_an_origin_that_refuses_leaves_room() {
     for (seed, lanes, percent, fault) in [(1, 1, 50, REFUSES), (8, 2, 70, REFUSES), (4, 1, 88, SILENCE)] {
@@ -223,7 +227,8 @@ fn a_small_limit_holds_beside_a_silent_origin() {
     }
 }
 
-/// What has a bound of its own (parts of blocks that have to be completed, discards and zeroes without payload) has it for each origin.
+/// What has a bound of its own (parts of blocks that have to be completed, discards and zeroes
+/// without payload) has it for each origin.
 #[test]
 fn bounds_are_an_origins_own() {
     let kinds = [
@@ -254,7 +259,8 @@ fn bounds_are_an_origins_own() {
     }
 }
 
-/// When the cache device has failed, FLUSH of a volume waits until all that it has dirty is on its own origin.
+/// When the cache device has failed, FLUSH of a volume waits until all that it has dirty is on its
+/// own origin.
 #[test]
 fn after_a_failed_cache_flush_each_origin_is_destaged_for_itself() {
     let mut spec = lazy(2);
@@ -278,8 +284,9 @@ fn after_a_failed_cache_flush_each_origin_is_destaged_for_itself() {
     client.leave();
 }
 
-/// Writers wait at the dirty limit, and for blocks that would have to be destaged first; the daemon stops. They are told
-/// so in time, everything that was acknowledged is kept, and the stop is a clean one.
+/// Writers wait at the dirty limit, and for blocks that would have to be destaged first; the daemon
+/// stops. They are told so in time, everything that was acknowledged is kept, and the stop is a
+/// clean one.
 #[test]
 fn no_origin_holds_those_who_leave() {
     const LIMIT: u64 = 1024;

@@ -31,7 +31,8 @@ fn key(block: u64) -> Key {
     Key { origin: OriginId(0), block: Block(block) }
 }
 
-/// Invariant 5: every copy in the cache rots. Clean ones are healed, dirty ones fail, alone, and are listed.
+/// Invariant 5: every copy in the cache rots. Clean ones are healed, dirty ones fail, alone, and
+/// are listed.
 #[test]
 fn rot_of_every_copy_is_seen() {
     let mut client = Client::fresh(small(Mode::Writeback, 4));
@@ -83,7 +84,8 @@ fn rot_of_every_copy_is_seen() {
     client.leave();
 }
 
-/// A direct write that would replace a lost block, and fails, does not uncover what the origin has there.
+/// A direct write that would replace a lost block, and fails, does not uncover what the origin has
+/// there.
 #[test]
 fn a_failed_rewrite_leaves_a_lost_block_lost() {
     let mut client = Client::fresh(small(Mode::Writeback, 2));
@@ -110,15 +112,16 @@ fn a_failed_rewrite_leaves_a_lost_block_lost() {
     client.leave();
 }
 
-/// A direct write over a lost block that was durable: until the origin has flushed the new data the log knows
-/// the block, so that no power cut uncovers what the origin had before both.
+/// A direct write over a lost block that was durable: until the origin has flushed the new data the
+/// log knows the block, so that no power cut uncovers what the origin had before both.
 #[test]
 fn a_lost_block_is_dropped_after_the_origins_flush() {
     for cut in 0..40 {
         let mut client = Client::fresh(small(Mode::Writeback, 2));
         client.write(0, 80, 8, true);
         client.finish();
-        // A later commit says that the first was durable: damage to the last one can't be told from a torn write.
+        // A later commit says that the first was durable: damage to the last one can't be told from
+        // a torn write.
         client.write(0, 800, 8, true);
         client.finish();
         let (_, at) = copies(&client)[0];
@@ -155,7 +158,8 @@ fn a_drain_tries_lost_blocks_again() {
     client.leave();
 }
 
-/// Rot is found by destage and reclaim too; lost blocks in many segments keep nothing else from moving.
+/// Rot is found by destage and reclaim too; lost blocks in many segments keep nothing else from
+/// moving.
 #[test]
 fn lost_blocks_do_not_stop_the_cache() {
     let mut client = Client::fresh(lazy(8));

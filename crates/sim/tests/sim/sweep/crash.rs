@@ -84,8 +84,8 @@ fn dirty_bits_are_exact_after_a_clean_stop() {
     client.leave();
 }
 
-/// Invariant 1, with a daemon that is killed before the power fails: it takes with it what it knew of writes that the
-/// devices hold, but not on their media. The FLUSH of the next one covers them.
+/// Invariant 1, with a daemon that is killed before the power fails: it takes with it what it knew
+/// of writes that the devices hold, but not on their media. The FLUSH of the next one covers them.
 #[test]
 fn the_flush_of_the_next_daemon_covers_what_a_killed_one_wrote() {
     for mode in Mode::ALL {
@@ -109,8 +109,9 @@ fn the_flush_of_the_next_daemon_covers_what_a_killed_one_wrote() {
     }
 }
 
-/// Invariant 3, the same way: what the next daemon reads of it and caches is on the origin's medium before it is in the
-/// log, or the origin would bring back what was there before when the block is evicted.
+/// Invariant 3, the same way: what the next daemon reads of it and caches is on the origin's medium
+/// before it is in the log, or the origin would bring back what was there before when the block is
+/// evicted.
 #[test]
 fn what_a_killed_daemon_wrote_is_durable_before_the_next_one_caches_it() {
     for mode in [Mode::Writethrough, Mode::Writearound] {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Dirty data: until when it is dirty, how much of it there may be, and that a stop leaves none behind.
+//! Dirty data: until when it is dirty, how much of it there may be, and that a stop leaves none
+//! behind.
 
 use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
@@ -90,7 +91,8 @@ fn the_dirty_limit_holds_with_many_lanes() {
     }
 }
 
-/// Invariant 10: after a drain and a stop the origin alone holds what was written, and nothing else.
+/// Invariant 10: after a drain and a stop the origin alone holds what was written, and nothing
+/// else.
 #[test]
 fn drain_and_stop_leave_only_the_origin() {
     for (seed, mode) in (0..).zip([Mode::Writeback, Mode::Writethrough, Mode::Writearound]) {

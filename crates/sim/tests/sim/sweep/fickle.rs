@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Origins that drop what they fail to flush, and say nothing of it the next time, as Linux' page cache and disks do.
+//! Origins that drop what they fail to flush, and say nothing of it the next time, as Linux' page
+//! cache and disks do.
 
 use flashfront_device::sim::Fate;
 use flashfront_device::wrap::{Fault, Rule};
@@ -26,8 +27,9 @@ fn wait_for_the_failure(client: &mut Client) {
     }
 }
 
-/// Invariant 1: somebody else's flush fails, of destage, or of the start after a kill. What a client has written past the log may be
-/// gone, and its FLUSH says so, once; from then on it can rely on it again.
+/// Invariant 1: somebody else's flush fails, of destage, or of the start after a kill. What a
+/// client has written past the log may be gone, and its FLUSH says so, once; from then on it can
+/// rely on it again.
 #[test]
 fn a_client_learns_of_the_failed_flush_of_another() {
     for destage in [false, true] {
@@ -75,8 +77,9 @@ fn a_failed_flush_is_told_once() {
     client.leave();
 }
 
-/// Invariant 1: a flush fails when one part of a write is on the origin, and the other waits yet until it may go there. Who flushed is
-/// told before the write is acknowledged, so the write must not be.
+/// Invariant 1: a flush fails when one part of a write is on the origin, and the other waits yet
+/// until it may go there. Who flushed is told before the write is acknowledged, so the write must
+/// not be.
 #[test]
 fn a_failed_flush_between_the_parts_of_a_write_fails_it() {
     let mut client = Client::fresh(WorldSpec { lanes: 2, stripe_blocks: 8, ..small(Mode::Writeback, 2) });

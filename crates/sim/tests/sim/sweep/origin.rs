@@ -33,8 +33,8 @@ fn many_clients_read_the_newest_write() {
     }
 }
 
-/// Invariant 3: a block that is cached, in each way in which something newer goes past the cache, with a
-/// power cut after each number of events; then everything is evicted and read once more.
+/// Invariant 3: a block that is cached, in each way in which something newer goes past the cache,
+/// with a power cut after each number of events; then everything is evicted and read once more.
 #[test]
 fn no_way_past_the_cache_brings_old_data_back() {
     const BLOCK: u64 = 40 * 8;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tables of a scenario file as TOML has them; what they have to be beyond that is checked when they become jobs and targets.
+//! The tables of a scenario file as TOML has them; what they have to be beyond that is checked when
+//! they become jobs and targets.
 
 use flashfront_serve::config::{Age, DirtyLimit, FlashBudget, Size};
 use serde::Deserialize;

@@ -199,7 +199,8 @@ fn ranges_of_more_than_four_gibibytes_are_one_request_of_the_engine() {
     talk.ram.queue.clear();
 }
 
-/// A read of a whole disk that is longer than a buffer, and writes of it, by clients that never asked for a maximum.
+/// A read of a whole disk that is longer than a buffer, and writes of it, by clients that never
+/// asked for a maximum.
 #[test]
 fn clients_that_ask_for_no_maximum_have_none() {
     let disk_bytes = (72 << 20) + 512;
@@ -297,7 +298,8 @@ fn a_long_read_ends_with_its_connection() {
 #[test]
 fn zeroes_are_sent_as_holes_to_who_takes_chunks() {
     let mut ram = Ram::new(DISK_BYTES, 512);
-    // Data of two blocks; zeroes too short for a hole of their own; data up to the middle of a block.
+    // Data of two blocks; zeroes too short for a hole of their own; data up to the middle of a
+    // block.
     ram.disk[4096..12288].fill(1);
     ram.disk[12288 + 8192..12288 + 12288].fill(2);
     ram.disk[(1 << 20) + 65536 - 1] = 3;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One address, several front-ends.
+//! An address has several front-ends.
 
 use std::os::unix::net::UnixStream;
 use std::time::Duration;

@@ -115,7 +115,8 @@ fn a_socket_that_took_our_place_is_not_removed() {
     drop(other);
 }
 
-/// A machine that has lost its power closes no connection, and its clients would keep their places for ever.
+/// A machine that has lost its power closes no connection, and its clients would keep their places
+/// for ever.
 #[test]
 fn clients_of_machines_that_are_gone_are_noticed() {
     let (acceptor, at) = Acceptor::bind(&Listen::parse("tcp:127.0.0.1:0").unwrap(), false).unwrap();

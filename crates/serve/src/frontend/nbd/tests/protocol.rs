@@ -24,7 +24,7 @@ fn answers(ram: Ram, options: &[(u32, Vec<u8>)]) -> (Vec<(u32, u32)>, bool) {
     answers_in(Talk::new(ram), options)
 }
 
-/// The same of another conversation at its beginning.
+/// The answers in another conversation at its beginning.
 pub(super) fn answers_in(mut talk: Talk, options: &[(u32, Vec<u8>)]) -> (Vec<(u32, u32)>, bool) {
     let mut out = client_flags();
     for (option, data) in options {

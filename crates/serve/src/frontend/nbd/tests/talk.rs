@@ -9,7 +9,7 @@ use super::super::handshake::Security;
 use super::super::wire::{self, Fields, Replies, RequestHeader, handshake_flag, info, option};
 use super::ram::Ram;
 
-/// One client, its connection, and the disk.
+/// A client, its connection, and the disk.
 pub(super) struct Talk {
     pub(super) connection: Connection,
     pub(super) ram: Ram,
@@ -41,7 +41,7 @@ impl Talk {
         talk
     }
 
-    /// The same with any replies, of a client that knows of block sizes or doesn't.
+    /// A talk with any replies, of a client that knows of block sizes or doesn't.
     pub(super) fn started_of(ram: Ram, replies: Replies, sized: bool) -> Self {
         let mut talk = Self::new(ram);
         talk.hear(&hello_of(replies, sized));
@@ -158,7 +158,8 @@ pub(super) fn hello(structured: bool) -> Vec<u8> {
     out
 }
 
-/// The same with any replies, and with `base:allocation` where there can be; `sized`: the block sizes are asked for.
+/// The hello with any replies, and with `base:allocation` where there can be; `sized`: the block
+/// sizes are asked for.
 pub(super) fn hello_of(replies: Replies, sized: bool) -> Vec<u8> {
     let mut out = client_flags();
     let option = match replies {
@@ -204,8 +205,9 @@ pub(super) fn replies(said: &[u8], structured: bool, reads: &BTreeMap<u64, u32>)
     replies_of(said, if structured { Replies::Structured } else { Replies::Simple }, &reads)
 }
 
-/// The replies in `said`, by cookie. `reads` tells the length of each read. Panics at anything that is not a complete,
-/// well-formed reply to a read of those or to something else. What tells of extents is the data of its request.
+/// The replies in `said`, by cookie. `reads` tells the length of each read. Panics at anything that
+/// is not a complete, well-formed reply to a read of those or to something else. What tells of
+/// extents is the data of its request.
 pub(super) fn replies_of(said: &[u8], replies: Replies, reads: &BTreeMap<u64, u64>) -> BTreeMap<u64, Heard> {
     let mut all = BTreeMap::new();
     // Of reads whose last chunk has not come: what came, and the bytes that are known.

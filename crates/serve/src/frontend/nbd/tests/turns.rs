@@ -45,7 +45,7 @@ impl Turns {
         while self.turn() {}
     }
 
-    /// One turn; whether anything moved.
+    /// Takes a turn; says whether anything moved.
     pub(super) fn turn(&mut self) -> bool {
         let mut events = Events::with_capacity(64);
         self.poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
@@ -90,7 +90,8 @@ fn a_long_read_is_not_overtaken_when_buffers_are_short() {
     let _second = turns.client(&request(command::READ, 0, 2, 0, 32 << 20));
     let _third = turns.client(&request(command::READ, 0, 3, 0, 4096));
     assert_eq!(turns.ram.queue.len(), 32);
-    // Called again it finds some of what it needs, and gives that back without calling itself once more.
+    // Called again it finds some of what it needs, and gives that back without calling itself once
+    // more.
     turns.ram.freed = false;
     turns.nbd.room(&mut turns.ram);
     assert!(!turns.ram.freed && turns.ram.queue.len() == 32);
@@ -126,7 +127,8 @@ fn a_wait_for_timeouts_is_asked_for() {
     assert_eq!(turns.nbd.next_timer(), Some(Time(30_000_000_000)));
 }
 
-/// Writes that the engine keeps, as the origin takes nothing and the dirty limit is reached; and one more, which finds no buffer.
+/// Writes that the engine keeps, as the origin takes nothing and the dirty limit is reached; and
+/// one more, which finds no buffer.
 #[test]
 fn a_write_waits_for_a_buffer_as_long_as_it_takes() {
     let mut ram = Ram::new(8 << 20, 512);

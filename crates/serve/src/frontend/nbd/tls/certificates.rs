@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Certificates and key, in the files that nbdkit, qemu and libnbd keep them in.
 //!
-//! They are read at the start, and again when the operator asks for it. Checked is what would fail every client later: that the
-//! files are there and parse, and that key and certificate belong together. Names and dates only clients can judge; what
-//! looks wrong of them is a warning.
+//! They are read at the start, and again when the operator asks for it. Checked is what would fail
+//! every client later: that the files are there and parse, and that key and certificate belong
+//! together. Names and dates only clients can judge; what looks wrong of them is a warning.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -87,7 +87,8 @@ impl Tls {
         TlsStream::new(socket, self.config())
     }
 
-    /// Connections that begin from now on use what `other` was read from; those that are there go on.
+    /// Connections that begin from now on use what `other` was read from; those that are there go
+    /// on.
     pub fn replace(&self, other: &Self) {
         let config = other.config();
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;

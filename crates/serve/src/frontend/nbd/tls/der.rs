@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What messages about certificates and keys need to know of them: version, dates, names, sizes.
 //!
-//! Nothing is verified here: rustls does that. The bytes are the operator's own, and of what can't be read
-//! nothing is said.
+//! Nothing is verified here: rustls does that. The bytes are the operator's own, and of what can't
+//! be read nothing is said.
 
 /// DER's tags.
 const INTEGER: u8 = 0x02;
@@ -24,7 +24,7 @@ pub(super) struct Facts {
     pub(super) version: u8,
     pub(super) not_before: Moment,
     pub(super) not_after: Moment,
-    /// It says for which hosts it is.
+    /// Whether the certificate says for which hosts it is.
     pub(super) has_names: bool,
 }
 

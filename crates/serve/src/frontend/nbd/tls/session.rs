@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One client's TLS session on its socket: plaintext to and from the connection.
+//! A client's TLS session on its socket: plaintext to and from the connection.
 //!
 //! Never waits: each call does what the socket allows, and [`TlsStream::receive`] at most one read,
 //! so that a client can't keep the loop by records without content. Bounds for one client:
@@ -42,8 +42,8 @@ impl TlsStream {
         Ok(Self { socket, session, raw, start: 0, end: 0, more: false, ended: false })
     }
 
-    /// As a socket's vectored read, but that `Interrupted` means: what came had no content, and there
-    /// may be more, or the end.
+    /// As a socket's vectored read, but that `Interrupted` means: what came had no content, and
+    /// there may be more, or the end.
     pub(in crate::frontend::nbd) fn receive(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let room = into.iter().map(|slice| slice.len()).sum();
         self.more = false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The front-end alone, in a pump of the test's that answers when the test says so, with a clock of the test's.
+//! The front-end alone, in a pump of the test's that answers when the test says so, with a clock of
+//! the test's.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! libblkio's driver, which somebody else wrote, in this process: no virtual machine, no privileges.
+//! libblkio's driver, which somebody else wrote, in this process: no virtual machine, no
+//! privileges.
 
 use blkio::{Blkio, Blkioq, Completion, MemoryRegion, ReqFlags};
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A guest and its virtual machine, as small as can be: memory, rings, and the client's half of vhost-user.
+//! A guest and its virtual machine, as small as can be: memory, rings, and the client's half of
+//! vhost-user.
 //!
-//! The memory outlives connections, as a guest's does. Every step can be done wrong by whoever holds it.
-//! The end-to-end tests have this file too, so it uses nothing of ours.
+//! The memory outlives connections, as a guest's does. Every step can be done wrong by whoever
+//! holds it. The end-to-end tests have this file too, so it uses nothing of ours.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
@@ -109,7 +110,8 @@ impl Machine {
         wire
     }
 
-    /// Is reset on a connection that stays, and starts anew, as QEMU does: queues stopped, empty rings, new memory for requests in flight.
+    /// Is reset on a connection that stays, and starts anew, as QEMU does: queues stopped, empty
+    /// rings, new memory for requests in flight.
     pub(super) fn reset(&mut self, wire: &mut Wire) {
         for queue in 0..QUEUES {
             wire.frontend.get_vring_base(queue).unwrap();
@@ -132,7 +134,8 @@ impl Machine {
         wire.frontend.set_inflight_fd(inflight, file.as_raw_fd()).unwrap();
         wire.frontend.set_mem_table(&[self.region()]).unwrap();
         for queue in 0..QUEUES {
-            // As QEMU does: what the used ring says, as there was nobody to ask where the last daemon was.
+            // As QEMU does: what the used ring says, as there was nobody to ask where the last
+            // daemon was.
             let at = GuestAddress(queue as u64 * QUEUE_BYTES + USED + 2);
             wire.start(queue, self.memory.load(at, std::sync::atomic::Ordering::Acquire).unwrap());
         }
@@ -249,7 +252,8 @@ impl Wire {
         wire
     }
 
-    /// Up to the features of the protocol, which is as far as QEMU goes before it asks for the configuration.
+    /// Up to the features of the protocol, which is as far as QEMU goes before it asks for the
+    /// configuration.
     pub(super) fn dial(socket: &Path) -> Self {
         let mut frontend = Frontend::from_stream(UnixStream::connect(socket).unwrap(), QUEUES as u64);
         frontend.set_owner().unwrap();
@@ -318,7 +322,8 @@ impl Wire {
     }
 }
 
-/// Waits for something to happen to a descriptor; false if it doesn't in a time that is long for any machine.
+/// Waits for something to happen to a descriptor; false if it doesn't in a time that is long for
+/// any machine.
 pub(super) fn becomes(fd: &impl AsRawFd, what: PollFlags) -> bool {
     let raw: RawFd = fd.as_raw_fd();
     let path = format!("/proc/self/fd/{raw}");

@@ -205,7 +205,8 @@ fn hostile_rings_that_run_can_not_be_moved_out_of_the_memory() {
 fn hostile_memory_takes_not_all_addresses() {
     let bench = Bench::formatted();
     let served = serve(&bench);
-    // A file that is nothing but long costs its owner nothing. A little less than half of all that there is: other tests share it.
+    // A file that is nothing but long costs its owner nothing. A little less than half of all that
+    // there is: other tests share it.
     let (file, bytes) = (rustix::fs::memfd_create("long", rustix::fs::MemfdFlags::CLOEXEC).unwrap(), 30 << 40);
     rustix::fs::ftruncate(&file, bytes).unwrap();
     let regions: Vec<_> = (0..3)
@@ -230,7 +231,8 @@ fn hostile_memory_takes_not_all_addresses() {
             }
             assert!(Instant::now() < deadline, "what was given back can't be had");
         };
-        // It has nearly half of all: another one can't have as much, and a guest of usual size has room.
+        // It has nearly half of all: another one can't have as much, and a guest of usual size has
+        // room.
         let wire = Wire::hello(&bench.path("guest"), usual());
         wire.frontend.set_mem_table(&regions[..1]).unwrap_err();
         let mut machine = Machine::new();
@@ -290,7 +292,8 @@ fn hostile_clients_that_leave_with_everything_in_flight_leave_nothing_behind() {
         wire.kick(0);
     }
     assert_serves(&bench);
-    // Only the NBD client is left, and no buffer of 256 KiB. (What is counted as less is how the engine's are rounded.)
+    // Only the NBD client is left, and no buffer of 256 KiB. (What is counted as less is how the
+    // engine's are rounded.)
     while served.status().clients > 1 {
         std::thread::yield_now();
     }

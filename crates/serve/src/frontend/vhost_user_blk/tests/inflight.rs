@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory for requests in flight, by itself: what the next daemon finds, wherever the last one was killed.
+//! The memory for requests in flight, by itself: what the next daemon finds, wherever the last one
+//! was killed.
 
 use std::fs::File;
 

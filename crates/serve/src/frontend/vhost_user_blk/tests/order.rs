@@ -15,7 +15,7 @@ use super::driver::{DATA, ENTRIES, MEMORY_BYTES, Machine, QUEUES, READ, USER, Wi
 
 const MIB: u32 = 1 << 20;
 
-/// One client, and what the listener does with it.
+/// A client, and what the listener does with it.
 struct Client {
     machine: Machine,
     session: Session,
@@ -41,7 +41,8 @@ impl Client {
         Self { machine, session, work: Work::new(0), core: Slow::new(export(1 << 40)) }
     }
 
-    /// A turn of the pump in which the guest has kicked, and the engine answers the last request of so many bytes.
+    /// A turn of the pump in which the guest has kicked, and the engine answers the last request of
+    /// so many bytes.
     fn turn(&mut self, answer: Option<u32>) {
         if let Some(bytes) = answer {
             let same = |request: &Request| request.sectors * SECTOR_BYTES == u64::from(bytes);

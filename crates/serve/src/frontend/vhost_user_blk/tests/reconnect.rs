@@ -114,7 +114,8 @@ fn a_client_that_comes_back_to_the_same_daemon_goes_on() {
 
 #[test]
 fn a_guest_that_was_reset_learns_that_unflushed_writes_died_with_the_daemon() {
-    // Its write comes before the reset or after it; the one before may have been lost to a daemon before.
+    // Its write comes before the reset or after it; the one before may have been lost to a daemon
+    // before.
     for (case, lost) in [("before", true), ("after", true), ("both", true), ("flushed", false), ("lost before", true)] {
         let bench = Bench::formatted();
         let mut served = serve(&bench);
@@ -157,7 +158,8 @@ fn a_guest_that_was_reset_learns_that_unflushed_writes_died_with_the_daemon() {
 
 #[test]
 fn a_guest_learns_that_unflushed_writes_died_with_the_daemon() {
-    // What follows the write: nothing, a FLUSH, a clean stop; durability from the start, or no RAM on the way to the origin.
+    // What follows the write: nothing, a FLUSH, a clean stop; durability from the start, or no RAM
+    // on the way to the origin.
     let cases =
         [("nothing", true), ("flush", false), ("clean stop", false), ("always", false), ("without cache", false)];
     for (case, lost) in cases {

@@ -39,7 +39,8 @@ fn what_a_guest_writes_is_there_for_all_and_comes_back() {
     let mut served = serve(&bench);
     let mut machine = Machine::new();
     let wire = machine.connect(&bench.path("guest"), usual());
-    // Sizes on both sides of blocks and of pieces, offsets that aren't blocks, payload in odd parts.
+    // Sizes on both sides of blocks and of pieces, offsets that aren't blocks, payload in odd
+    // parts.
     let cases: [(u64, &[(u64, u32)]); 5] = [
         (8, &[(DATA, 4096)]),
         (3, &[(DATA, 512)]),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file on a file system of the client's own making, which answers nothing: not even what closing the file asks.
+//! A file on a file system of the client's own making, which answers nothing: not even what closing
+//! the file asks.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -29,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What nobody gets; `None`: it answers.
 type Kept = Arc<Mutex<Option<Vec<Box<dyn std::any::Any + Send>>>>>;
 
-/// One file, `file`.
+/// A file system of a single file, `file`.
 struct Silent(Kept);
 
 impl Silent {
@@ -162,7 +163,8 @@ fn hostile_files_that_never_answer_stop_nobody() {
         held.push(bad);
         assert_serves(&bench);
     }
-    // What it got it has to close, which is the business of other threads (`closing`), and is kept as well.
+    // What it got it has to close, which is the business of other threads (`closing`), and is kept
+    // as well.
     let is_asked = || !kept.lock().unwrap().as_ref().expect("the daemon has not waited for it").is_empty();
     while !is_asked() {
         std::thread::yield_now();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one client gets of a turn, however much it says; and clients that come after one that is gone.
+//! What one client gets of a turn, however much it says; and clients that come after one that is
+//! gone.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -71,7 +72,8 @@ fn a_client_that_died_while_it_waited_for_its_requests_is_gone_for_the_next_one(
     while alone.core.queue.is_empty() {
         alone.turn(0);
     }
-    // It wants to stop its queue, which is answered when no request is in flight; but it doesn't live to see that.
+    // It wants to stop its queue, which is answered when no request is in flight; but it doesn't
+    // live to see that.
     let stop = [&message(GET_VRING_BASE)[..8], &8u32.to_le_bytes(), &0u64.to_le_bytes()].concat();
     #[expect(unsafe_code, reason = "the crate's type has no AsFd")]
     // SAFETY: it is open as long as `wire` is there.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A cache that is filled in virtual time, to be damaged, repaired and served by a real daemon.
 //!
-//! What it holds depends on a seed and on nothing else: where commits begin and end, and which are in flight, a clock would decide otherwise.
+//! What it holds depends on a seed and on nothing else: where commits begin and end, and which are
+//! in flight, a clock would decide otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -38,7 +39,8 @@ pub(super) fn content(block: u64, version: u32) -> Vec<u8> {
     bytes
 }
 
-/// A run of the production engine in virtual time: what it leaves depends on nothing but what it is asked.
+/// A run of the production engine in virtual time: what it leaves depends on nothing but what it is
+/// asked.
 struct Run {
     world: World,
     newest: BTreeMap<u64, u32>,
@@ -70,8 +72,8 @@ impl Run {
 }
 
 impl Filled {
-    /// Three runs: one that fills, evicts and destages; one that leaves dirty blocks at a clean stop; one
-    /// that adds more, and ends as asked. `seed` says what is written where.
+    /// Three runs: one that fills, evicts and destages; one that leaves dirty blocks at a clean
+    /// stop; one that adds more, and ends as asked. `seed` says what is written where.
     pub(super) fn new(crash: bool, seed: u64) -> Self {
         let bench = Bench::formatted();
         let disk = |path: &Path, seed| {
@@ -176,8 +178,8 @@ impl Filled {
         done
     }
 
-    /// What a client reads is the newest version, or it was listed, or it may be in a commit that was
-    /// named as lost.
+    /// What a client reads is the newest version, or it was listed, or it may be in a commit that
+    /// was named as lost.
     pub(super) fn compare(&self, report: &RepairReport, what: &str) {
         let listed: BTreeSet<u64> = report.lost.iter().chain(&report.older).flat_map(blocks).collect();
         let unknown: u64 = report.unknown.iter().map(|gap| gap.blocks_at_most).sum();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Caches as daemons leave them, each made of one seed: the production engine in virtual time.
 //!
-//! The seed says all: lanes, segments, volumes, what clients ask, when the cache is opened, stopped or loses its power. So a test
-//! that fails can be run again on the same bytes.
+//! The seed says all: lanes, segments, volumes, what clients ask, when the cache is opened, stopped
+//! or loses its power. So a test that fails can be run again on the same bytes.
 
 use flashfront_device::sim::{Fate, RamDisk, RamSpec};
 use flashfront_device::wrap::Inject;
@@ -96,7 +96,8 @@ impl Life {
         };
         let origins = self.origins.iter().map(faultless).collect();
         let mut world = World::on(self.spec.clone(), faultless(&disk), origins, self.now);
-        // After such damage a clean block may be an older one: that it is listed or counted is what these tests show.
+        // After such damage a clean block may be an older one: that it is listed or counted is what
+        // these tests show.
         world.deceived = true;
         world
     }

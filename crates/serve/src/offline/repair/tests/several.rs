@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Several damages at once, on caches of many shapes: what a repair says is lost bounds what is lost.
+//! Several damages at once, on caches of many shapes: what a repair says is lost bounds what is
+//! lost.
 //!
-//! All that happens follows from a seed. A failure names the seed; `REPAIR_SEED=N` runs that seed again.
-//! `REPAIR_SEEDS=N` runs the first N seeds, and with `REPAIR_SEED` the N seeds from there.
+//! All that happens follows from a seed. A failure names the seed; `REPAIR_SEED=N` runs that seed
+//! again. `REPAIR_SEEDS=N` runs the first N seeds, and with `REPAIR_SEED` the N seeds from there.
 
 use std::collections::BTreeSet;
 
@@ -156,14 +157,16 @@ impl Sound {
         Self { lane, head, commits }
     }
 
-    /// The blocks of commits that are gone as a power cut takes them: nothing that is left proves that the first of them was durable.
+    /// The blocks of commits that are gone as a power cut takes them: nothing that is left proves
+    /// that the first of them was durable.
     fn tail(&self, of: &Case<'_>, damaged: &[u8]) -> BTreeSet<(usize, u64)> {
         let device = DeviceFile::open(of.path, Access::ReadOnly).unwrap();
         let reader = Reader { device: &device, superblock: &of.superblock, damage: Vec::new() };
         let areas = [0, 1].map(|area| reader.area(self.lane, area));
         let newest = areas.iter().filter(|area| area.head.is_some()).max_by_key(|area| area.head.unwrap().generation);
         let ages = newest.and_then(|area| area.own_ages()).into_iter().flatten().copied().max();
-        // If both heads are sound, but the newest is not there, it is as if it had not been written.
+        // If both heads are sound, but the newest is not there, it is as if it had not been
+        // written.
         let both = areas.iter().all(|area| area.head.is_some());
         let from = newest.filter(|_| both).map_or(self.head.seq, |area| area.head.unwrap().seq).min(self.head.seq);
         let block = |offset: u64| offset as usize..offset as usize + BLOCK_LEN;
