@@ -7,6 +7,7 @@
 mod bench;
 mod ci;
 mod fuzz;
+mod gallery;
 mod no_std;
 mod picture;
 mod proof;
@@ -53,6 +54,11 @@ const VERBS: &[Verb] = &[
         name: "fuzz",
         summary: "hostile bytes: --seconds N (20), --unguided, for each TARGET (all); TARGET INPUT...: again",
         run: fuzz::fuzz,
+    },
+    Verb {
+        name: "gallery",
+        summary: "screenshots of the dashboard under a load: --dir DIR (target/gallery), --seconds N (60)",
+        run: gallery::gallery,
     },
     Verb {
         name: "soak",

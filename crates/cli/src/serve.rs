@@ -81,7 +81,7 @@ pub(crate) struct Serve {
     /// ~/.local/state/flashfront].
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Address of /metrics (Prometheus) and /healthz [default: none].
+    /// Address of the dashboard, /metrics (Prometheus) and /healthz [default: none].
     #[arg(long, value_name = "ADDR:PORT", value_parser = http_address)]
     http: Option<SocketAddr>,
     /// Serve NBD with TLS: folder of server-cert.pem and server-key.pem. TCP clients must then use

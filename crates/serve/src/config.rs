@@ -73,7 +73,7 @@ pub struct Config {
     /// The folder that remembers failures of cache devices that can't be marked.
     #[serde(default = "crate::failure::state_path")]
     pub state: Option<PathBuf>,
-    /// Where Prometheus finds `/metrics`; nowhere by default.
+    /// Where the dashboard is, and where Prometheus finds `/metrics`; nowhere by default.
     #[serde(default, deserialize_with = "http_option")]
     pub http: Option<SocketAddr>,
     /// Listen on other than loopback addresses without encryption.

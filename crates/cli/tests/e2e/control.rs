@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::harness::{Daemon, MIB, Random, Volume, flashfront, must, output, show};
+use crate::harness::{Daemon, MIB, Random, Volume, flashfront, free_port, get, must, output, show};
 
 /// What scripts may rely on.
 const CONTRACT: [&str; 14] = [
@@ -390,14 +390,24 @@ fn tcp_on_loopback_and_metrics() {
     assert_eq!(&greeting, b"NBDMAGICIHAVEOPT");
     drop(client);
 
-    let mut scraper = TcpStream::connect(("127.0.0.1", http)).expect("the daemon listens");
-    scraper.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("it listens");
-    let mut answer = String::new();
-    scraper.read_to_string(&mut answer).expect("it answers");
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let answer = get(http, "/metrics");
     assert!(answer.contains("flashfront_") && answer.contains("blocks_dirty"), "{answer}");
     let none = "flashfront_request_duration_seconds_bucket{le=\"+Inf\",volume=\"data\",kind=\"miss\"} 0";
     assert!(answer.lines().any(|line| line == none), "{answer}");
+    // The dashboard's data: the same as `status --json`, and a history.
+    let told: Value = serde_json::from_str(&get(http, "/api/status")).expect("JSON");
+    let status = volume.status();
+    let keys = |it: &Value| it.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&told), keys(&status));
+    assert_eq!(
+        (&told["pid"], &told["volumes"], &told["cache_path"]),
+        (&status["pid"], &status["volumes"], &status["cache_path"])
+    );
+    let history: Value = serde_json::from_str(&get(http, "/api/history?range=1h")).expect("JSON");
+    assert_eq!(history["step_s"], 10, "{history}");
+    for name in ["hit_ratio", "read_bytes_per_s", "dirty_bytes", "hit_p99_us", "cache_written_bytes_per_s"] {
+        assert_eq!(history["series"][name].as_array().map(Vec::len), Some(360), "{name}");
+    }
     daemon.stop();
 }
 
@@ -431,12 +441,6 @@ fn garbage_on_the_sockets_harms_nobody() {
     assert!(grown < 64 * MIB, "{grown} bytes more after 400 bad clients");
     volume.stop();
     volume.assert_sound();
-}
-
-/// A port that was free a moment ago.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
-    listener.local_addr().expect("it is bound").port()
 }
 
 #[test]

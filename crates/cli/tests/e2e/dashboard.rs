@@ -2,19 +2,12 @@
 //! The dashboard in a real browser: it loads, says what `status` says, fits, and can be used by
 //! keyboard.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::harness::{Browser, Daemon, LEFT, RIGHT, TAB, Volume, must, skip_without, tool};
-
-/// A port that nobody listens at.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has ports");
-    listener.local_addr().expect("it is bound").port()
-}
+use crate::harness::{Browser, Daemon, LEFT, RIGHT, TAB, Volume, free_port, must, skip_without, tool};
 
 /// A served volume and where its dashboard is.
 fn served(options: &[&str]) -> (Volume, Daemon, String) {

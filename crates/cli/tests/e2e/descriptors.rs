@@ -6,8 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::control::free_port;
-use crate::harness::{Daemon, Volume, must, tool};
+use crate::harness::{Daemon, Volume, free_port, must, tool};
 
 /// A test that would hang fails instead.
 const LIMIT: Duration = Duration::from_secs(60);

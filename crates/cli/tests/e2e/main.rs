@@ -29,6 +29,7 @@ mod holes;
 mod inject;
 mod kill;
 mod mirror;
+mod monitoring;
 mod other_way;
 mod power_cut;
 mod refusal;

@@ -69,22 +69,22 @@ fn a_range_has_the_finest_resolution_that_covers_it() {
 
 #[test]
 fn each_resolution_tells_the_same_of_the_same_time() {
-    let history = lived(2, 1..=7200);
+    let history = lived(2, 1..=1800);
     for range in ["10m", "1h", "24h"] {
-        let report = read(&history, &format!("range={range}"), 7200);
+        let report = read(&history, &format!("range={range}"), 1800);
         let known = |name| values(&report, name).into_iter().filter(|it| *it >= 0.0).collect::<Vec<_>>();
         // Two volumes, each with a hit and a miss a second.
         assert!(near(&known("hits_per_s"), 2.0) && near(&known("misses_per_s"), 2.0), "{range}");
         assert!(near(&known("read_bytes_per_s"), 8192.0), "{range}");
         assert!(near(&known("request_hit_ratio"), 0.5) && near(&known("hit_ratio"), 0.75), "{range}");
-        // What is held is told as it is at the end: 7200 blocks.
-        assert_eq!(known("cached_bytes").last(), Some(&(7200.0 * 4096.0)), "{range}");
+        // What is held is told as it is at the end: 1800 blocks.
+        assert_eq!(known("cached_bytes").last(), Some(&(1800.0 * 4096.0)), "{range}");
         for name in ["hit_p50_us", "hit_p99_us", "hit_max_us"] {
             assert!(known(name).iter().all(|it| (it - 1000.0).abs() < 70.0), "{range} {name}");
         }
         // Of what did not happen nothing is said.
         assert!(known("flush_p99_us").is_empty() && !known("hit_p99_us").is_empty());
-        let of_one = read(&history, &format!("range={range}&volume=v1"), 7200);
+        let of_one = read(&history, &format!("range={range}&volume=v1"), 1800);
         assert!(
             near(&values(&of_one, "hits_per_s").split_off(values(&of_one, "hits_per_s").len() - 10), 1.0),
             "{range}"
@@ -145,7 +145,7 @@ fn the_newest_rows_stay_when_a_ring_is_full() {
 fn ram_has_a_bound() {
     let mut history = history(VOLUMES_MAX + 8);
     let before = history.bytes();
-    for second in 1..=3000 {
+    for second in 1..=700 {
         history.record(s(second), &after(second, VOLUMES_MAX + 8), &[]);
     }
     assert_eq!(history.bytes(), before, "it grows with time");

@@ -3,12 +3,14 @@
 
 mod browser;
 mod daemon;
+mod http;
 mod place;
 mod program;
 mod volume;
 
 pub(crate) use browser::{Browser, LEFT, RIGHT, TAB};
 pub(crate) use daemon::Daemon;
+pub(crate) use http::{free_port, get};
 pub(crate) use place::Place;
 pub(crate) use program::{flashfront, is_root, must, output, show, skip, skip_without, tool};
 pub(crate) use volume::{Volume, assert_same};
