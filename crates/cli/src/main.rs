@@ -13,6 +13,7 @@ use clap::{ArgAction, Parser, Subcommand};
 mod advise;
 mod check;
 mod choice;
+mod completions;
 mod destage;
 mod detach;
 mod drain;
@@ -23,6 +24,7 @@ mod human;
 mod inject;
 mod interrupt;
 mod log;
+mod man;
 mod mirror;
 mod progress;
 mod repair;
@@ -86,6 +88,8 @@ enum Verb {
     Dump(dump::Dump),
     Advise(Box<advise::Advise>),
     Sim(sim::Sim),
+    Man(man::Man),
+    Completions(completions::Completions),
 }
 
 fn main() -> ExitCode {
@@ -115,6 +119,8 @@ fn main() -> ExitCode {
         Verb::Dump(verb) => verb.run(),
         Verb::Advise(verb) => verb.run(),
         Verb::Sim(verb) => verb.run(),
+        Verb::Man(verb) => verb.run(),
+        Verb::Completions(verb) => verb.run(),
     };
     drop(log);
     done.unwrap_or_else(|error| {
@@ -201,6 +207,12 @@ mod tests {
             "flashfront sim replay T U --cache-fraction 0.1,0.25 --policy flashfront,lru --format msr --page-cache-blocks 4096",
             "flashfront sim replay T --action complete --drop-echoes 20 --shift-grid --csv",
             "flashfront sim run S --systems hdd --json",
+            "flashfront man",
+            "flashfront man serve",
+            "flashfront man sim replay",
+            "flashfront completions bash",
+            "flashfront completions zsh",
+            "flashfront completions fish",
             "flashfront sim run --job J --origin wd-re-4tb --origin-size 1GiB --cache intel-p4500 --cache-size 1GiB",
         ] {
             parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -247,6 +259,8 @@ mod tests {
             "flashfront sim run S --origin wd-re-4tb",
             "flashfront sim run S --cache-size 1GiB",
             "flashfront sim run S --job J",
+            "flashfront completions",
+            "flashfront completions tcsh",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
