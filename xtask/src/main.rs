@@ -9,6 +9,7 @@ mod ci;
 mod fuzz;
 mod gallery;
 mod no_std;
+mod package;
 mod picture;
 mod proof;
 mod prose;
@@ -69,6 +70,11 @@ const VERBS: &[Verb] = &[
         name: "prose",
         summary: "words per sentence of each document: [--check] [--long] [PATH...]",
         run: prose::prose,
+    },
+    Verb {
+        name: "package",
+        summary: "the Debian package, whose path it prints; --check: looks at it; --test [SUITE...]: lives with it in clean roots",
+        run: package::package,
     },
     Verb {
         name: "tidy",

@@ -87,7 +87,7 @@ fn write(pages: &[Page], folder: &Path) -> anyhow::Result<()> {
 fn show(page: &Page) -> anyhow::Result<ExitCode> {
     let file = tempfile::Builder::new().prefix("flashfront-").suffix(&format!(".{}", page.section)).tempfile()?;
     fs::write(file.path(), &page.text)?;
-    // `-l` says that the argument is a file, and not a name to look for: so in man-db and in mandoc.
+    // `-l`: the argument is a file, and not a name to look for. man-db and mandoc have it.
     match Command::new("man").arg("-l").arg(file.path()).status() {
         Ok(status) if status.success() => Ok(ExitCode::SUCCESS),
         Ok(_) => {

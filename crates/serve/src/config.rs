@@ -359,15 +359,33 @@ pub fn control_path() -> PathBuf {
     }
 }
 
-/// Where a daemon is asked: the same, or the service's socket if nobody answers there. Who has logged in has the
-/// variable, a service has not.
+/// Where a daemon is asked: at [`control_path`], or if nobody answers there, at the socket of the
+/// only service. Who has logged in has the variable, a service has not.
 #[must_use]
 pub fn control_path_to_ask() -> PathBuf {
-    let service = Path::new(CONTROL_OF_A_SERVICE);
     let own = control_path();
     // A killed daemon leaves its socket behind.
     let is_silent = UnixStream::connect(&own).is_err();
-    if is_silent && service.exists() { service.to_owned() } else { own }
+    only(&control_paths_of_services(Path::new("/run"))).filter(|_| is_silent).unwrap_or(own)
+}
+
+fn only(sockets: &[PathBuf]) -> Option<PathBuf> {
+    if let [socket] = sockets { Some(socket.clone()) } else { None }
+}
+
+/// Control sockets of services, in `run`: the usual one, and one for each NAME of `flashfront@NAME`.
+/// A socket of a daemon that was killed does not count, one that this user may not open does.
+pub(crate) fn control_paths_of_services(run: &Path) -> Vec<PathBuf> {
+    let usual = Path::new(CONTROL_OF_A_SERVICE).strip_prefix("/run").unwrap_or(Path::new(CONTROL_OF_A_SERVICE));
+    let mut sockets = vec![run.join(usual)];
+    let names = std::fs::read_dir(run.join("flashfront")).into_iter().flatten().flatten();
+    sockets.extend(names.map(|name| name.path().join("control.sock")));
+    sockets.retain(|socket| match UnixStream::connect(socket) {
+        Ok(_) => true,
+        Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
+    });
+    sockets.sort();
+    sockets
 }
 
 fn volume_name() -> String {

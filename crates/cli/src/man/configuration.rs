@@ -123,8 +123,8 @@ fn entries(reference: &str) -> Vec<Entry> {
     entries
 }
 
-/// Whether a comment is a key with its value, or the header of a table. Prose is no TOML, even if it
-/// begins as a key does.
+/// Whether a comment is a key with its value, or the header of a table. Prose is no TOML, even if
+/// its beginning looks like a key.
 fn is_setting(text: &str) -> bool {
     !text.is_empty() && toml::from_str::<toml::Table>(text).is_ok()
 }

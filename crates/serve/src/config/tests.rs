@@ -224,3 +224,22 @@ fn a_socket_of_a_virtual_machine_has_one_volume() {
     *several.listeners.last_mut().unwrap() = place(Some("more"));
     several.check().unwrap();
 }
+
+#[test]
+fn sockets_of_services_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let found = || super::control_paths_of_services(dir.path());
+    assert!(found().is_empty());
+    let mut listeners = Vec::new();
+    for path in ["flashfront/b/control.sock", "flashfront/a/control.sock", "flashfront.sock"] {
+        let path = dir.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        listeners.push(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert_eq!(super::only(&found()).is_some(), listeners.len() == 1, "one alone is the one that is meant");
+    }
+    let names = ["flashfront.sock", "flashfront/a/control.sock", "flashfront/b/control.sock"];
+    assert_eq!(found(), names.map(|name| dir.path().join(name)));
+    // Their daemons were killed.
+    drop(listeners);
+    assert!(found().is_empty());
+}

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use super::{ANSWER_TIMEOUT, Command, Response};
-use crate::config::CONTROL_OF_A_SERVICE;
+use crate::config::{CONTROL_OF_A_SERVICE, control_paths_of_services};
 use crate::report::StatusReport;
 
 /// Why the daemon could not be asked, or would not.
@@ -42,7 +42,16 @@ pub enum ClientError {
     Refused(String),
 }
 
-fn advice(path: &Path, source: &io::Error) -> &'static str {
+fn advice(path: &Path, source: &io::Error) -> String {
+    let services = control_paths_of_services(Path::new("/run"));
+    if services.len() > 1 && !services.iter().any(|it| it == path) {
+        let paths: Vec<String> = services.iter().map(|it| it.display().to_string()).collect();
+        return format!("several services are running: say --control with one of {}", paths.join(", "));
+    }
+    advice_of_one(path, source).to_owned()
+}
+
+fn advice_of_one(path: &Path, source: &io::Error) -> &'static str {
     let is_in_a_session = std::env::var_os("XDG_RUNTIME_DIR").is_some_and(|dir| !dir.is_empty());
     match source.kind() {
         io::ErrorKind::NotFound if path == Path::new(CONTROL_OF_A_SERVICE) && !is_in_a_session => {
