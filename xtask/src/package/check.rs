@@ -15,7 +15,7 @@ use crate::run::{Failed, run, stdout_of, target};
 
 /// The most that systemd-analyze may find exposed, in tenths: it rates 0.0 (nothing) to 10.0.
 const EXPOSED: [(&str, u32); 3] =
-    [("flashfront@.service", 30), ("flashfront-local@.service", 55), ("flashfront-loop@.service", 55)];
+    [("flashfront@.service", 35), ("flashfront-local@.service", 50), ("flashfront-loop@.service", 35)];
 
 pub(super) fn check(packages: &Packages) -> Result<(), Failed> {
     let folder = target().join("package/unpacked");

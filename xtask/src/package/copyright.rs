@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The file `copyright` of the package: our licence, and those of every crate that is linked in.
 //!
-//! In Debian's format (DEP-5). Crates and their licences come from cargo; names of holders and texts
+//! Debian's format is DEP-5. Crates and their licences come from cargo. Names of holders and texts
 //! of licences come from the files that the crates themselves carry.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -161,7 +161,8 @@ fn texts(crates: &[Crate]) -> Result<BTreeMap<String, String>, Failed> {
                 let text = fs::read(file).map_err(failed(file))?;
                 // Whose text it is, the paragraphs of the crates say.
                 let text = String::from_utf8_lossy(&text);
-                let text = text.lines().filter(|line| !line.trim_start().to_ascii_lowercase().starts_with("copyright (c)"));
+                let text =
+                    text.lines().filter(|line| !line.trim_start().to_ascii_lowercase().starts_with("copyright (c)"));
                 texts.insert(id.clone(), text.collect::<Vec<&str>>().join("\n"));
             }
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo x package --test`: the package's life in clean roots of Debian.
 //!
-//! For each release mmdebstrap makes a root, once. Inside, `inside.sh` installs the package, runs the
-//! commands of its units, upgrades while a volume is served, removes and purges. Where systemd-nspawn
-//! works, systemd is booted in the root and runs the units itself, with all their restrictions.
+//! For each release mmdebstrap makes a root, once. There `inside.sh` installs the package, runs the
+//! commands of its units, upgrades while a volume is served, removes and purges. With
+//! systemd-nspawn systemd is booted in the root, and runs the units with all their restrictions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
