@@ -33,7 +33,8 @@ pub use socket::{BindError, SocketFile, bind};
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// The most clients at a time. For the next one the connection of an idle client is closed.
 pub const CONNECTIONS_MAX: usize = 16;
-/// How long a client may take for one line, and for reading its answer; then its connection is closed.
+/// How long a client may take for one line, and for reading its answer; then its connection is
+/// closed.
 pub const LINE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the pump may take for an answer. It answers between two turns of its loop, so this
 /// is not reached unless it hangs.
@@ -66,8 +67,9 @@ pub enum Command {
         /// Begin or end it.
         start: bool,
     },
-    /// Make a device the mirror of the cache, or replace the one that failed. Answered when the device is taken;
-    /// `status` shows the progress in `mirror_copied_blocks`, and the end in `mirror`.
+    /// Make a device the mirror of the cache, or replace the one that failed. Answered when the
+    /// device is taken; `status` shows the progress in `mirror_copied_blocks`, and the end in
+    /// `mirror`.
     AddMirror {
         /// By its whole path.
         device: PathBuf,
@@ -85,9 +87,9 @@ pub enum Command {
 pub enum Response {
     /// The answer to [`Command::Status`].
     Status(Box<StatusReport>),
-    /// It is done, or begun.
+    /// The command is done, or begun.
     Done,
-    /// It is not; nothing was changed.
+    /// The command was refused; nothing was changed.
     Error {
         /// What, where, what to do.
         message: String,

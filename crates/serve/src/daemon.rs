@@ -160,7 +160,8 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     (daemon.tls, daemon.roots) = (tls, roots);
     let uris = std::mem::take(&mut listening.uris);
     if let Err(error) = daemon.begin_serving(listening, exports) {
-        // Destage may have begun, so that the origin is no longer what the superblock says: a stop like any other.
+        // Destage may have begun, so that the origin is no longer what the superblock says: a stop
+        // like any other.
         daemon.stop.stop();
         if let Err(second) = daemon.serve().and_then(|clean| daemon.close(clean)) {
             tracing::warn!("not stopped cleanly: {second}");
@@ -187,7 +188,8 @@ fn opened(config: &Config) -> Result<Opened, ServeError> {
     })?
 }
 
-/// The first write: from here on the cache is in use, by a new epoch. Returns a daemon to be replayed.
+/// The first write: from here on the cache is in use, by a new epoch. Returns a daemon to be
+/// replayed.
 fn begin<'a>(
     config: &'a Config,
     opened: Opened,
@@ -216,7 +218,8 @@ fn begin<'a>(
     let Opened { members, origins, superblock: before, .. } = opened;
     if !members.is_empty() {
         if let Err((path, error)) = members::put(config, &members, &superblock) {
-            // Those that took it say again how the last run ended, as in `undo`; the one that didn't refuses again.
+            // Those that took it say again how the last run ended, as in `undo`; the one that
+            // didn't refuses again.
             (superblock.clean, superblock.failed) = (before.clean, before.failed);
             let _ = members::write(config, &members, &mut superblock);
             return Err(begin_failed(&members, path, error));
@@ -285,8 +288,9 @@ struct Daemon<'a> {
     unsettled: Vec<Change>,
     /// The last stop was a clean one, and there is a cache.
     was_clean: bool,
-    /// The members of the cache, by their numbers. Like the origins they stay open, and locked, until what the next
-    /// start must know is written: by then another device may be found by the same path.
+    /// The members of the cache, by their numbers. Like the origins they stay open, and locked,
+    /// until what the next start must know is written: by then another device may be found by the
+    /// same path.
     files: [Option<Arc<DeviceFile>>; 2],
     /// The origins, in the order of the volumes.
     origins: Vec<Arc<DeviceFile>>,
@@ -315,8 +319,8 @@ impl Daemon<'_> {
         turned
     }
 
-    /// Opens the engine; none if a stop was asked for meanwhile. Cut off before anything is served, the cache is left
-    /// as it was.
+    /// Opens the engine; none if a stop was asked for meanwhile. Cut off before anything is served,
+    /// the cache is left as it was.
     fn opened(mut self) -> Result<Option<Self>, ServeError> {
         match self.replay() {
             Ok(true) => Ok(Some(self)),
@@ -384,7 +388,8 @@ impl Daemon<'_> {
             }
             self.answer_calls();
             if self.stop.is_asked() {
-                // Nothing was served yet, so there is nothing to finish: the next start replays again.
+                // Nothing was served yet, so there is nothing to finish: the next start replays
+                // again.
                 return Ok(false);
             }
             self.turn()?;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! File descriptors: as many as the clients need that may come, and what is said when there are none left.
+//! File descriptors: as many as the clients need that may come, and what is said when there are
+//! none left.
 //!
-//! The limit of a process has two parts: a soft one, which counts, and a hard one, up to which anybody may raise it. The
-//! soft one is 1024 as a rule, for old programs that can't count further.
+//! The limit of a process has two parts: a soft one, which counts, and a hard one, up to which
+//! anybody may raise it. The soft one is 1024 as a rule, for old programs that can't count further.
 
 use std::fmt::Display;
 use std::io;
@@ -19,7 +20,8 @@ use crate::http;
 const OWN: u64 = 64;
 /// Of each carrier.
 const CARRIER: u64 = 8;
-/// A guest with as many queues as it may have, three descriptors for each, with its memory; and some clients that say nothing.
+/// A guest with as many queues as it may have, three descriptors for each, with its memory; and
+/// some clients that say nothing.
 const VHOST: u64 = 256;
 /// The mount, and a channel for each of its threads; a device, its queue and its ring.
 const FUSE_OR_UBLK: u64 = 16;
@@ -38,7 +40,8 @@ fn needed(config: &Config) -> u64 {
     OWN + listeners.sum::<u64>() + CARRIER * config.carriers() as u64 + operators + http
 }
 
-/// Raises the soft limit if it is too low for the clients that may come, and warns if that is not enough.
+/// Raises the soft limit if it is too low for the clients that may come, and warns if that is not
+/// enough.
 pub(crate) fn prepare(config: &Config) {
     let (needed, limit) = (needed(config), getrlimit(Resource::Nofile));
     let enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= needed);
@@ -61,7 +64,8 @@ pub(crate) fn prepare(config: &Config) {
     }
 }
 
-/// Clients that could not be accepted at a socket. It is said once for each time that it comes to that.
+/// Clients that could not be accepted at a socket. It is said once for each time that it comes to
+/// that.
 #[derive(Debug, Default)]
 pub(crate) struct Unaccepted(bool);
 
@@ -73,7 +77,7 @@ impl Unaccepted {
         }
     }
 
-    /// One was accepted, or none waits: there are descriptors.
+    /// Notes that a client was accepted, or none waits: there are descriptors.
     pub(crate) const fn over(&mut self) {
         self.0 = false;
     }

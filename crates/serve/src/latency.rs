@@ -76,7 +76,7 @@ impl Default for Measured {
     }
 }
 
-/// One kind of a volume as it is reported.
+/// A kind of requests of a volume, as it is reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durations {
     /// Since the start of the daemon.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The status for Prometheus, in the OpenMetrics text format.
 //!
-//! Names: `flashfront_` + the key of `status --json`, units last, counters with `_total`. What is there is a contract
-//! with dashboards and alarms; those of `contrib/` are checked against it.
+//! Names: `flashfront_` + the key of `status --json`, units last, counters with `_total`. What is
+//! there is a contract with dashboards and alarms; those of `contrib/` are checked against it.
 
 use std::sync::atomic::AtomicU64;
 
@@ -55,7 +55,8 @@ fn hangs(report: &StatusReport, registry: &mut Registry) {
     registry.register("volume_origin_hanging_ios", "I/Os that the volume's origin did not answer in time", origins);
 }
 
-/// What would be with other sizes of the cache, as shares and as multiples of what is with the present one.
+/// What would be with other sizes of the cache, as shares and as multiples of what is with the
+/// present one.
 fn what_if(report: &StatusReport, registry: &mut Registry) {
     type Value = fn(&StatusReport, &WhatIfReport) -> Option<f64>;
     let gauges: [(&str, &str, Value); 5] = [

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The pump: one thread that carries things between the engine, the devices and the front-ends.
 //!
-//! A turn: wait for something, let the engine take completions and requests, carry out what follows from
-//! them all, start the I/O as one batch, send the replies. It decides nothing.
+//! A turn: wait for something, let the engine take completions and requests, carry out what follows
+//! from them all, start the I/O as one batch, send the replies. It decides nothing.
 
 use std::collections::VecDeque;
 use std::io;
@@ -76,7 +76,8 @@ pub struct Pump {
     exports: Vec<Export>,
     /// Requests, and whether each may wait for an origin.
     requests: VecDeque<(Request, bool)>,
-    /// Something was taken that the engine has not settled, but reads that were foreseen to be hits.
+    /// Something was taken that the engine has not settled, but reads that were foreseen to be
+    /// hits.
     unsettled: bool,
     effects: Effects,
     /// Ended I/O, not yet told to the engine; fetched into `fetched` first.
@@ -162,7 +163,8 @@ impl Pump {
         at.map_or(0, |at| self.under_way[at].count)
     }
 
-    /// A device that has I/O under way and has ended none for `longest`, since `since` at the earliest; and for how long.
+    /// A device that has I/O under way and has ended none for `longest`, since `since` at the
+    /// earliest; and for how long.
     pub(crate) fn silent(&self, since: Time, longest: Duration) -> Option<(DeviceId, Duration)> {
         let silence = |under_way: &UnderWay| Duration::from_nanos(self.now.since_ns(under_way.moved.max(since)));
         let mut all = self.devices.all.iter().zip(&self.under_way);
@@ -211,8 +213,9 @@ impl Pump {
         self.hangs.drain(..)
     }
 
-    /// Ends all I/O for an end of the daemon: waits so long for what is in flight, and not at all beside a device that hangs.
-    /// What has not ended then is kept until the process has. Says whether all has.
+    /// Ends all I/O for an end of the daemon: waits so long for what is in flight, and not at all
+    /// beside a device that hangs. What has not ended then is kept until the process has. Says
+    /// whether all has.
     pub(crate) fn end_io(&self, limit: Duration) -> bool {
         self.devices.reactor.finish(if self.any_hangs() { Duration::ZERO } else { limit })
     }
@@ -365,8 +368,8 @@ impl Pump {
         self.effects.0.clear();
     }
 
-    /// Records how long the requests took that were just answered. Many come together as a rule, so the clock is
-    /// read once for all of them.
+    /// Records how long the requests took that were just answered. Many come together as a rule, so
+    /// the clock is read once for all of them.
     fn measure(&mut self) {
         self.tick();
         for effect in &self.effects.0 {
@@ -376,7 +379,7 @@ impl Pump {
         }
     }
 
-    /// One turn; waits at most `patience` if there is nothing to do.
+    /// Takes a turn; waits at most `patience` if there is nothing to do.
     ///
     /// # Errors
     /// When the kernel refuses to wait.

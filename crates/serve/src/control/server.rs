@@ -2,9 +2,9 @@
 //! The daemon's end of the control socket: one thread accepts, one thread serves each client.
 //!
 //! Threads and not the pump's poll, because a client may send half a line and sleep; they cost
-//! nothing while nobody asks. The accepting thread also watches the clock for all clients, and closes the connection of
-//! an idle client when a new one needs its place ([`Places`]). Dropping the [`Server`] ends all threads and removes the
-//! socket.
+//! nothing while nobody asks. The accepting thread also watches the clock for all clients, and
+//! closes the connection of an idle client when a new one needs its place ([`Places`]). Dropping
+//! the [`Server`] ends all threads and removes the socket.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -94,8 +94,8 @@ impl Clients {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a free place, which an idle client makes at once. `None`: the server ends. Else whether a client was
-    /// closed for that.
+    /// Waits for a free place, which an idle client makes at once. `None`: the server ends. Else
+    /// whether a client was closed for that.
     fn wait_for_place(&self) -> Option<bool> {
         let (mut list, mut closed_one) = (self.lock(), false);
         while !list.closed && list.places.len() >= CONNECTIONS_MAX {
@@ -127,7 +127,8 @@ impl Clients {
         self.changed.notify_all();
     }
 
-    /// Closes the connections of clients that were idle for too long, and says how long to wait until the next look.
+    /// Closes the connections of clients that were idle for too long, and says how long to wait
+    /// until the next look.
     fn close_overdue(&self, patience: Duration) -> Option<Duration> {
         let (mut list, now) = (self.lock(), Instant::now());
         let closed = list.places.close_overdue(now, patience);
@@ -176,7 +177,8 @@ impl Acceptor {
         let mut crowded = false;
         'serve: loop {
             let overdue = self.clients.close_overdue(self.patience);
-            // Who could not be accepted waits in the kernel's queue, of which there is no second event.
+            // Who could not be accepted waits in the kernel's queue, of which there is no second
+            // event.
             let again = refused.then_some(ACCEPT_AGAIN);
             if let Err(error) = self.poll.poll(&mut events, overdue.into_iter().chain(again).min())
                 && error.kind() != io::ErrorKind::Interrupted

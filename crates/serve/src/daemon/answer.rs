@@ -13,8 +13,8 @@ use crate::control::{CONNECTIONS_MAX, Command, Response};
 use crate::http::ASKING_MAX;
 use crate::report::{Facts, StatusReport, VolumeFacts, counted};
 
-/// Calls answered in a turn: all who can be there, as each has one at a time. Who asks again at once waits until clients
-/// have had their turn.
+/// Calls answered in a turn: all who can be there, as each has one at a time. Who asks again at
+/// once waits until clients have had their turn.
 const CALLS_MAX: usize = CONNECTIONS_MAX + ASKING_MAX;
 
 impl Daemon<'_> {
@@ -30,7 +30,8 @@ impl Daemon<'_> {
         self.stop.wake();
     }
 
-    /// Nobody is answered any more. Who waits is told so: the threads that serve operators are waited for at the end.
+    /// Nobody is answered any more. Who waits is told so: the threads that serve operators are
+    /// waited for at the end.
     pub(super) fn refuse_calls(&mut self) {
         self.adding = None;
         self.pump.refuse_calls();

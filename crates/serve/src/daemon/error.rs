@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why a daemon can't start, or ended: what, where, and what to do.
 //!
-//! Nothing was changed by a start that was refused; only [`ServeError::Io`] and [`ServeError::Doubtful`] can come later.
+//! Nothing was changed by a start that was refused; only [`ServeError::Io`] and
+//! [`ServeError::Doubtful`] can come later.
 
 use std::io;
 use std::path::PathBuf;
@@ -91,7 +92,7 @@ pub enum ServeError {
         /// The cache device that is there.
         path: PathBuf,
     },
-    /// One of two cache devices can't be used.
+    /// A cache device of two can't be used.
     #[error(
         "{error}. The other half of this mirrored cache, {other}, is there: if this one will not come back, `flashfront serve --cache {other} --without-mirror` serves that alone, and whatever only this one holds is lost",
         other = other.display()
@@ -177,7 +178,7 @@ pub enum ServeError {
         /// Dirty blocks.
         dirty: u64,
     },
-    /// It is remembered that the origin was changed, and the cache holds dirty data.
+    /// The state folder remembers that the origin was changed, and the cache holds dirty data.
     #[error(
         "{origin} {how}, and the cache {cache} holds {} ({size}) from before{unsure}; writing that could destroy what is newer. Give it up with `flashfront detach --force`, or say --accept-changed-origin to keep it and write it over the origin",
         counted(*dirty, "dirty block"),
@@ -202,7 +203,7 @@ pub enum ServeError {
     /// Whether the cache device failed can't be read.
     #[error(transparent)]
     FailureRead(#[from] FailureReadError),
-    /// It can't be remembered that an origin changes, or has changed.
+    /// The state folder can't remember that an origin changes, or has changed.
     #[error(
         "can't write into the state folder that {origin} {how} ({source}), so that its cache could bring old data back later; choose another folder with --state DIR, for all later starts too",
         origin = origin.display()
@@ -345,7 +346,7 @@ impl ServeError {
         }
     }
 
-    /// The same if its superblock can't be read. One that is of a newer format is there, and can.
+    /// The error for a superblock that can't be read. A superblock of a newer format is there, and can.
     pub(super) fn of_superblock(error: SuperblockReadError) -> Self {
         match error {
             SuperblockReadError::Unusable { first: CopyError::Unusable(SuperblockError::Newer { .. }), .. } => {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `/metrics` against a parser that takes nothing but OpenMetrics 1.0: names, types, labels, order, histograms.
+//! `/metrics` against a parser that takes nothing but OpenMetrics 1.0: names, types, labels, order,
+//! histograms.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,7 +10,7 @@ use super::encode;
 use crate::latency::Latencies;
 use crate::report::{Facts, StatusReport, VolumeFacts};
 
-/// One line with a value.
+/// A line with a value.
 #[derive(Debug)]
 struct Sample {
     name: String,

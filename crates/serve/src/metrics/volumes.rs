@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The metrics of each volume. A label of theirs never changes its value while the daemon runs, since that would
-//! begin another time series (test: `no_label_changes_with_the_mode`).
+//! The metrics of each volume. A label of theirs never changes its value while the daemon runs,
+//! since that would begin another time series (test: `no_label_changes_with_the_mode`).
 
 use flashfront_engine::Mode;
 use prometheus_client::collector::Collector;

@@ -81,11 +81,11 @@ pub struct RepairReport {
     pub dirty_kept: u64,
     /// Dirty blocks whose data is gone.
     pub lost_blocks: u64,
-    /// The same by place.
+    /// The lost blocks by place.
     pub lost: Vec<LostRange>,
     /// Dirty blocks that are sound, but older than something that is lost.
     pub older_blocks: u64,
-    /// The same by place.
+    /// The older blocks by place.
     pub older: Vec<LostRange>,
     /// What was done with them.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -31,7 +31,7 @@ pub struct VolumeFacts {
     pub durations: [Durations; 4],
 }
 
-/// One volume.
+/// A volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeReport {
     /// Its name.
@@ -44,7 +44,8 @@ pub struct VolumeReport {
     pub uris: Vec<String>,
     /// The name of its mode.
     pub mode: String,
-    /// When a write in writeback is acknowledged: `flush` (from RAM) or `always` (when it is durable).
+    /// When a write in writeback is acknowledged: `flush` (from RAM) or `always` (when it is
+    /// durable).
     #[serde(default)]
     pub durability: String,
     /// The name of the policy that decides what is cached; `none` without a cache.
@@ -75,7 +76,8 @@ pub struct VolumeReport {
     /// How long its requests took in the last minute.
     #[serde(default)]
     pub latency_us: LatencyReport,
-    /// How long they took since the start, in the order of [`Kind::ALL`](crate::latency::Kind::ALL): for the metrics, in this process alone.
+    /// How long they took since the start, in the order of
+    /// [`Kind::ALL`](crate::latency::Kind::ALL): for the metrics, in this process alone.
     #[serde(skip)]
     pub durations: [Cumulative; 4],
 }

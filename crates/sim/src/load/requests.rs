@@ -228,7 +228,8 @@ impl Requests {
             }
             Pattern::Zipf(_) => self.popular.as_ref().map_or(0, |popular| popular.place(&mut self.rng)),
             Pattern::Normal(percent) => {
-                // G. E. P. Box, M. E. Muller, A Note on the Generation of Random Normal Deviates, 1958.
+                // G. E. P. Box, M. E. Muller,
+                // A Note on the Generation of Random Normal Deviates, 1958.
                 let (radius, angle) = (uniform(&mut self.rng), uniform(&mut self.rng) * std::f64::consts::TAU);
                 let deviate = (-2.0 * radius.ln()).sqrt() * angle.cos();
                 let share = (0.5 + deviate * percent / 100.0).rem_euclid(1.0);

@@ -17,7 +17,7 @@ use super::page::escaped;
 #[cfg(test)]
 mod tests;
 
-/// One value.
+/// A value.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     pub(super) x: f64,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Alibaba's block traces of 2020: comma-separated text.
 //!
-//! `device_id,opcode,offset,length,timestamp`: a number, R or W, bytes, bytes, microseconds since 1970.
+//! `device_id,opcode,offset,length,timestamp`: a number, R or W, bytes, bytes, microseconds since
+//! 1970.
 
 use super::{Format, Item, Lines, Parser, Prelude, read_or_write, record_of_bytes};
 use crate::trace::head::Fit;

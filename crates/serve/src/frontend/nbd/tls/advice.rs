@@ -53,7 +53,8 @@ fn about_certificate(error: &CertificateError) -> &'static str {
     }
 }
 
-/// Whether a certificate is of another version of X.509 than 3. The library says so by its name alone.
+/// Whether a certificate is of another version of X.509 than 3. The library says so by its name
+/// alone.
 pub(super) fn is_version(error: &CertificateError) -> bool {
     format!("{error:?}").contains("UnsupportedCertVersion")
 }
