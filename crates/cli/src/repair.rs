@@ -130,11 +130,14 @@ fn text(report: &RepairReport, older: Option<Older>) -> Result<String, std::fmt:
         writeln!(out, "sound       nothing to repair")?;
         return Ok(out);
     }
-    writeln!(
-        out,
-        "damaged     in {}; `flashfront check` lists them",
-        human::counted(report.damage.len() as u64, "place")
-    )?;
+    // A device that failed in the last run need not be damaged.
+    if !report.damage.is_empty() {
+        writeln!(
+            out,
+            "damaged     in {}; `flashfront check` lists them",
+            human::counted(report.damage.len() as u64, "place")
+        )?;
+    }
     if report.cache_failed {
         writeln!(
             out,
@@ -205,6 +208,7 @@ mod tests {
         let healed = RepairReport { needed: true, clean_dropped: 3, ..RepairReport::default() };
         let said = text(&healed, None).unwrap();
         assert!(said.contains("lost        nothing") && said.contains("12.0 KiB clean"), "{said}");
+        assert!(!said.contains("0 places"), "{said}");
         let range = |lba| vec![LostRange { origin: "data".to_owned(), lba, blocks: 1 }];
         let gap = UnknownLoss { lane: 0, first_commit: 7, last_commit: 7, blocks_at_most: 10 };
         let report = RepairReport {

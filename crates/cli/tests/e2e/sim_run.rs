@@ -188,6 +188,7 @@ fn a_scenario_that_makes_no_sense_is_refused_with_file_and_key() {
         let path = scenario(&place, "bad.toml", &TINY.replacen(old, new, 1));
         let words: Vec<&str> = words.iter().copied().chain(["bad.toml"]).collect();
         table.case(name, refused(&place, &mut run(&path), &words));
+        assert_eq!(output(&mut run(&path)).status.code(), Some(2), "{name}: a wrong value in a file");
     }
     table.case("no file", refused(&place, &mut run(&place.file("none.toml")), &["none.toml", "no such file"]));
     table.assert();

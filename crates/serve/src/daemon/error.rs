@@ -94,7 +94,7 @@ pub enum ServeError {
     },
     /// A cache device of two can't be used.
     #[error(
-        "{error}. The other half of this mirrored cache, {other}, is there: if this one will not come back, `flashfront serve --cache {other} --without-mirror` serves that alone, and whatever only this one holds is lost",
+        "{error}; the other half of this mirrored cache, {other}, is there: if this one will not come back, `flashfront serve --cache {other} --without-mirror` serves that alone, and whatever only this one holds is lost",
         other = other.display()
     )]
     HalfMissing {

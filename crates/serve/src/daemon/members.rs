@@ -111,7 +111,7 @@ fn alone(found: (DeviceFile, Superblock), error: ServeError) -> Result<(Members,
     match choose(&stored, None, false) {
         Ok(chosen) if chosen.pairing.mirror == Mirror::Alone => {
             tracing::warn!(
-                "{error}. It was left out of its mirrored cache before, so {} is complete, and served alone; `flashfront mirror add` makes a new mirror",
+                "{error}; it was left out of its mirrored cache before, so {} is complete, and served alone; `flashfront mirror add` makes a new mirror",
                 other.display()
             );
             Ok((Vec::from([(chosen.pairing.member, Arc::new(file))]), chosen))

@@ -13,6 +13,7 @@ use flashfront_sim::load::{Job, Pattern};
 use flashfront_sim::scenario::{Beside, Bound, Measure, Phase, Scenario, Target};
 use flashfront_sim::system::FlashfrontSpec;
 
+use crate::human;
 use crate::usage::Usage;
 
 mod tables;
@@ -24,10 +25,12 @@ const WORKERS_MAX: u32 = 1 << 16;
 
 /// Reads a scenario file.
 pub(super) fn read(path: &Path) -> anyhow::Result<Scenario> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let file: File = toml::from_str(&text).with_context(|| path.display().to_string())?;
+    let shown = path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| shown.clone())?;
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    scenario(name, file).with_context(|| path.display().to_string())
+    let read = toml::from_str(&text).map_err(anyhow::Error::from).and_then(|file: File| scenario(name, file));
+    // What stands in the file is the user's word as much as an option is.
+    read.map_err(|error| Usage(format!("{shown}: {}", human::error(&error))).into())
 }
 
 pub(super) fn device(key: &str, name: &str) -> anyhow::Result<Known> {
