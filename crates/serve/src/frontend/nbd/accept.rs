@@ -106,8 +106,9 @@ impl Connection {
         if wait.is_some() {
             return wait;
         }
-        if bytes > core.passing_bytes() / 2 {
-            // It can't be one that ends by itself, whatever is cached.
+        if bytes > core.passing_bytes() / 2 || self.outbox.is_lacking() {
+            // This can't be a read that ends by itself, whatever is cached; or what is to be sent
+            // before it has to come first.
             self.park(Parked::Whole { place });
             return None;
         }

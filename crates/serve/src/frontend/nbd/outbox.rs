@@ -75,6 +75,8 @@ pub(super) struct Outbox {
     data_sent: usize,
     /// Bytes of payload that are here, sent or not.
     here_bytes: u64,
+    /// Items whose payload was taken back and is not here again.
+    lacking: usize,
     /// Grows whenever the socket takes something.
     progress: u64,
 }
@@ -93,6 +95,11 @@ impl Outbox {
     /// Bytes of payload that are here for the client.
     pub(super) fn here_bytes(&self) -> u64 {
         self.here_bytes
+    }
+
+    /// Whether payload is away: what is behind that can't be sent.
+    pub(super) fn is_lacking(&self) -> bool {
+        self.lacking > 0
     }
 
     /// Grows whenever the socket takes something.
@@ -219,6 +226,7 @@ impl Outbox {
         self.heads_sent = 0;
         self.data_sent = 0;
         self.here_bytes = 0;
+        self.lacking = 0;
     }
 
     /// Gives up all payload, which must be asked for again. Of a block that is sent in part the rest is kept: a client never gets
@@ -243,8 +251,29 @@ impl Outbox {
                 (data.from, data.len, data.at) = (data.from + u64::from(gone), data.len - gone, At::Away);
                 if data.len == 0 {
                     item.data = None;
+                } else {
+                    self.lacking += 1;
                 }
                 sent = 0;
+            }
+            if let Some((buf, bytes)) = item.frees.take() {
+                freed(buf, bytes);
+            }
+        }
+    }
+
+    /// Gives up the payload behind the first that is away and not asked for again: nothing of it
+    /// can be sent before that has come.
+    pub(super) fn take_back_behind(&mut self, mut freed: impl FnMut(Buf, u32)) {
+        let away = |item: &Item| item.data.is_some_and(|data| data.at == At::Away);
+        let Some(first) = self.items.iter().position(away) else { return };
+        for item in self.items.iter_mut().skip(first + 1) {
+            if let Some(data) = &mut item.data
+                && let At::Here(span) = data.at
+            {
+                data.at = At::Away;
+                self.here_bytes -= u64::from(span.len);
+                self.lacking += 1;
             }
             if let Some((buf, bytes)) = item.frees.take() {
                 freed(buf, bytes);
@@ -282,6 +311,7 @@ impl Outbox {
             data.at = At::Here(span);
             item.frees = Some((span.buf(), bytes));
             self.here_bytes += u64::from(span.len);
+            self.lacking -= 1;
         }
         true
     }

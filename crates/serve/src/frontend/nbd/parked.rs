@@ -127,9 +127,10 @@ impl Connection {
         }
     }
 
-    /// Tries the first of those that are parked with a buffer of this share.
-    pub(super) fn resume(&mut self, share: Share, core: &mut dyn Core) -> Resumed {
-        if self.parks.again {
+    /// Tries the first of those that are parked with a buffer of this share. What the client
+    /// `reads` goes first.
+    pub(super) fn resume(&mut self, share: Share, reads: bool, core: &mut dyn Core) -> Resumed {
+        if self.parks.again || reads && self.wants_payload() {
             let served = self.fetch_again(Some(share), core);
             self.parks.again = !served;
             return if served { Resumed::Begun } else { Resumed::NoRoom };
@@ -139,7 +140,10 @@ impl Connection {
             Parked::Whole { place } => u64::from(self.table.get_mut(*place).window) + 2 * BLOCK_BYTES,
             Parked::Write { piece, .. } => u64::from(piece.buf_bytes()),
         };
+        // Its answer would be behind those, and hold buffers that those need.
+        let is_behind = matches!(parked, Parked::Whole { .. }) && self.outbox.is_lacking();
         let fits = match share {
+            _ if is_behind => false,
             Share::Passing => bytes <= core.passing_bytes() / 2 && self.must_wait(bytes, true).is_none(),
             _ => self.share_for(bytes).is_none(),
         };

@@ -4,13 +4,17 @@
 //! The answers of a client that reads nothing for [`STUCK_NS`] are dropped when somebody is short of buffers, and read again when the client
 //! takes them. So a client that is stopped costs others nothing, and its connection stays. Each connection's parked requests go on in their order;
 //! connections go on in turns.
+//!
+//! Invariant: nobody holds buffers of answers that wait for a buffer. An answer that was dropped is
+//! read again before its connection's parked requests. What came behind it is dropped, too, if
+//! somebody is short (test: `clients_that_pause_now_and_then_all_get_their_answers`).
 
 use flashfront_device::Share;
-use flashfront_engine::Time;
+use flashfront_engine::{Buf, Time};
 
 use super::super::Core;
 use super::connection::Connection;
-use super::listener::Nbd;
+use super::listener::{Nbd, Peer};
 use super::parked::Resumed;
 
 /// So long a client's socket is full before its answers are taken back. A client that is alive has read something by then: reading all again for
@@ -37,7 +41,18 @@ impl Connection {
     pub(super) fn take_back(&mut self, core: &mut dyn Core) {
         let mut freed = Vec::new();
         self.outbox.take_back(core.memory(), |buf, bytes| freed.push((buf, bytes)));
-        for (buf, bytes) in freed {
+        self.free_all(freed, core);
+    }
+
+    /// Drops the payload that can't be sent before other payload has been read again.
+    fn take_back_behind(&mut self, core: &mut dyn Core) {
+        let mut freed = Vec::new();
+        self.outbox.take_back_behind(|buf, bytes| freed.push((buf, bytes)));
+        self.free_all(freed, core);
+    }
+
+    fn free_all(&mut self, bufs: Vec<(Buf, u32)>, core: &mut dyn Core) {
+        for (buf, bytes) in bufs {
             self.held_bytes -= u64::from(bytes);
             core.free(buf);
         }
@@ -53,9 +68,17 @@ impl Connection {
         true
     }
 
-    /// Whether payload is wanted that was taken back, and does not wait for its origin.
-    pub(super) fn lacks_payload(&self) -> bool {
-        self.parked_for().is_none() && self.outbox.first_away(AHEAD_BYTES).is_some()
+    /// Whether payload is to be sent soon that was taken back, and was not asked for since.
+    pub(super) fn wants_payload(&self) -> bool {
+        self.outbox.is_lacking() && self.outbox.first_away(AHEAD_BYTES).is_some()
+    }
+}
+
+impl Peer {
+    /// Tries the first of the requests that are parked; before that, answers that were dropped, if
+    /// the client reads them now.
+    fn resume(&mut self, share: Share, core: &mut dyn Core) -> Resumed {
+        self.connection.resume(share, self.writable, core)
     }
 }
 
@@ -67,6 +90,9 @@ impl Nbd {
             return;
         }
         for peer in self.peers.iter_mut().flatten() {
+            if peer.connection.outbox.is_lacking() {
+                peer.connection.take_back_behind(core);
+            }
             if peer.writable || peer.connection.outbox.here_bytes() == 0 {
                 peer.stuck = None;
                 continue;
@@ -87,7 +113,7 @@ impl Nbd {
     pub(super) fn fetch_again(&mut self, core: &mut dyn Core) -> bool {
         let mut asked = false;
         for peer in self.peers.iter_mut().flatten() {
-            if peer.writable && peer.connection.lacks_payload() {
+            if peer.writable && peer.connection.parked_for().is_none() && peer.connection.wants_payload() {
                 let before = peer.connection.in_flight();
                 let served = peer.connection.fetch_again(None, core);
                 asked |= peer.connection.in_flight() > before;
@@ -116,8 +142,7 @@ impl Nbd {
             let Some(number) = self.parked.pop_front() else { break };
             let Some(peer) = &mut self.peers[usize::from(number)] else { continue };
             let Some(origin) = peer.connection.parked_for() else { continue };
-            let resumed =
-                if without.contains(&origin) { Resumed::NoRoom } else { peer.connection.resume(Share::Waiting, core) };
+            let resumed = if without.contains(&origin) { Resumed::NoRoom } else { peer.resume(Share::Waiting, core) };
             if peer.connection.parked_for().is_some() {
                 self.parked.push_back(number);
             }
@@ -151,7 +176,7 @@ impl Nbd {
             if let Some(peer) = &mut self.peers[usize::from(number)]
                 && peer.connection.parked_for().is_some()
             {
-                begun |= peer.connection.resume(Share::Passing, core) == Resumed::Begun;
+                begun |= peer.resume(Share::Passing, core) == Resumed::Begun;
                 self.mark(number);
                 self.note_parked(number);
             }

@@ -47,7 +47,7 @@ fn torment(mut talk: Talk, bytes: &[u8], whims: &[u8]) {
             talk.connection.take_back(&mut talk.ram);
         }
         let share = if whim & 32 == 0 { Share::Waiting } else { Share::Passing };
-        talk.connection.resume(share, &mut talk.ram);
+        talk.connection.resume(share, true, &mut talk.ram);
         talk.connection.fetch_again(None, &mut talk.ram);
         if whim & 2 == 0 {
             talk.read(usize::from(whim) * 64, &mut || 1000);
@@ -67,7 +67,7 @@ fn torment(mut talk: Talk, bytes: &[u8], whims: &[u8]) {
         for _ in 0..1000 {
             talk.execute(usize::MAX);
             talk.read(usize::MAX, &mut || usize::MAX);
-            talk.connection.resume(Share::Waiting, &mut talk.ram);
+            talk.connection.resume(Share::Waiting, true, &mut talk.ram);
             talk.connection.fetch_again(None, &mut talk.ram);
         }
         assert!(talk.connection.is_over());

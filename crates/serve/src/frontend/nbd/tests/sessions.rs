@@ -279,6 +279,45 @@ fn what_a_client_does_not_read_makes_way_and_is_read_again() {
     server.stop();
 }
 
+/// Clients ask for more than there are buffers. The server's clock jumps, so that whoever doesn't
+/// read at that moment seems to stand still.
+#[test]
+fn clients_that_pause_now_and_then_all_get_their_answers() {
+    const READS: u64 = 96;
+    let mut ram = Ram::new(32 << 20, 512);
+    (ram.buffers.budget_bytes, ram.buffers.passing_budget_bytes) = (44 << 20, 8 << 20);
+    ram.slow = Some(0..u64::MAX);
+    ram.disk.chunks_mut(4096).enumerate().for_each(|(nth, block)| block.fill(nth as u8));
+    let disk = ram.disk.clone();
+    let server = Server::start(ram, Order::Shuffled);
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let (server, disk) = (&server, &disk);
+            scope.spawn(move || {
+                let mut client = raw(server);
+                let ask = |nth: u64| request(command::READ, 0, nth, ((nth * 7 + number) % 32) << 20, 1 << 20);
+                client.write_all(&hello(false)).unwrap();
+                client.write_all(&(0..32).flat_map(ask).collect::<Vec<_>>()).unwrap();
+                skip_handshake(&mut client);
+                let mut reply = vec![0; 16 + (1 << 20)];
+                for nth in 0..READS {
+                    client.read_exact(&mut reply).unwrap();
+                    let asked = u64::from_be_bytes(reply[8..16].try_into().unwrap());
+                    let from = (((asked * 7 + number) % 32) << 20) as usize;
+                    assert!(reply[16..] == disk[from..from + (1 << 20)]);
+                    if nth + 32 < READS {
+                        client.write_all(&ask(nth + 32)).unwrap();
+                    }
+                    if nth % 4 == number {
+                        server.pass(Duration::from_millis(11));
+                    }
+                }
+            });
+        }
+    });
+    server.stop();
+}
+
 #[test]
 fn clients_that_vanish_leave_nothing_behind() {
     // All of them at once, if the server comes late to see them leave.
