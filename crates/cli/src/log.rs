@@ -7,7 +7,6 @@
 //! before the first `: `, as a path or `volume NAME`.
 
 use std::fmt::{Debug, Write};
-use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
@@ -48,7 +47,7 @@ pub(crate) fn start(level: i8, stamped: bool) -> Log {
     shared.max.store(level_of(level) as u8, Ordering::Relaxed);
     let lines = fmt::layer()
         .with_target(level > 1)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(crate::terminal::Paint::stderr().has_colours())
         .with_writer(std::io::stderr)
         // It would say so on stderr, which panics: a daemon outlives the reader of its log.
         .log_internal_errors(false);

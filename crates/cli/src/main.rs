@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The `flashfront` command: one verb, one file.
 //!
-//! Verbs read their arguments, call the library and print. What scripts read goes to stdout, all else to
-//! stderr. Exit code: 0 done, 1 not done (or damage found), 2 wrong usage.
+//! Verbs read their arguments, call the library and print. What scripts read goes to stdout, all
+//! else to stderr. Exit code: 0 done, 1 not done (or damage found), 2 wrong usage.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{ArgAction, Parser, Subcommand};
+
+use terminal::{Paint, Tone};
 
 mod advise;
 mod check;
@@ -34,6 +36,7 @@ mod set;
 mod sim;
 mod status;
 mod stopping;
+mod terminal;
 mod trace;
 mod r#try;
 mod usage;
@@ -43,7 +46,7 @@ static TABLES: flashfront_device::Tables = flashfront_device::Tables;
 
 /// Puts a fast device in front of a slow one and serves both as one block device.
 #[derive(Debug, Parser)]
-#[command(name = "flashfront", version, propagate_version = true, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "flashfront", version, propagate_version = true, max_term_width = 80, after_help = EXAMPLES)]
 struct Cli {
     /// Say more on stderr (-v what it does, -vv how).
     #[arg(short, long, global = true, action = ArgAction::Count, display_order = BEHIND_A_VERBS_OWN)]
@@ -55,17 +58,19 @@ struct Cli {
     verb: Verb,
 }
 
-/// In the help of a verb; otherwise these two, being the first and second here, come behind its first and second.
+/// In the help of a verb; otherwise these two, being the first and second here, come behind its
+/// first and second.
 const BEHIND_A_VERBS_OWN: usize = 900;
 
 const EXAMPLES: &str = "\
 First steps:
-  flashfront try                     see in a minute what a cache does; no root, leaves nothing behind
-  flashfront advise TRACE            whether a cache would help, how large it must be, in which mode
+  flashfront try             see in a minute what a cache does; no root needed
+  flashfront advise TRACE    would a cache help, how large, and in which mode
 
 A cached volume:
   flashfront format --cache /dev/nvme0n1p4 --origin /dev/sdb
-  flashfront serve  --cache /dev/nvme0n1p4 --origin /dev/sdb --nbd unix:/run/disk.sock
+  flashfront serve  --cache /dev/nvme0n1p4 --origin /dev/sdb \\
+      --nbd unix:/run/disk.sock
   nbdfuse, qemu or nbd-client connect to the URI that `serve` prints
 
 Taking the cache off again:
@@ -127,7 +132,8 @@ fn main() -> ExitCode {
         // A reader that has gone (`flashfront dump | head`) needs no message.
         if !human::is_broken_pipe(&error) {
             // With stderr closed or full there is nobody left to tell, but the exit code.
-            let _ = writeln!(std::io::stderr(), "flashfront: {}", human::error(&error));
+            let name = Paint::stderr().paint(Tone::Bad, "flashfront:");
+            let _ = writeln!(std::io::stderr(), "{name} {}", human::error(&error));
         }
         if usage::is_wrong(&error) {
             ExitCode::from(2)
@@ -159,6 +165,28 @@ mod tests {
             assert!(verb.get_about().is_some(), "{}", verb.get_name());
             for arg in verb.get_arguments() {
                 assert!(arg.get_help().is_some(), "{} {}", verb.get_name(), arg.get_id());
+            }
+        }
+    }
+
+    /// All commands: the program, its verbs, and theirs.
+    fn commands(of: &mut clap::Command) -> Vec<clap::Command> {
+        let verbs: Vec<clap::Command> = of.get_subcommands_mut().flat_map(commands).collect();
+        [of.clone()].into_iter().chain(verbs).collect()
+    }
+
+    #[test]
+    fn each_help_text_fits_a_terminal_of_80_columns() {
+        let mut cli = Cli::command();
+        cli.build();
+        let all = commands(&mut cli);
+        assert!(all.len() > 15, "{}", all.len());
+        for mut command in all {
+            let name = command.get_name().to_owned();
+            for help in [command.render_help(), command.render_long_help()] {
+                for line in help.to_string().lines() {
+                    assert!(line.chars().count() <= 80, "{name}: {} columns: {line}", line.chars().count());
+                }
             }
         }
     }

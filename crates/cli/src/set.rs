@@ -15,9 +15,13 @@ use crate::{choice, human};
 ///
 /// The mode is kept in the cache's superblock; the others last until the daemon ends.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "flashfront set [OPTIONS] <WHAT TO CHANGE>...",
+    after_help = "\
 Example:
-  flashfront set --mode writethrough     nothing new becomes dirty; what is dirty is destaged in the background")]
+  flashfront set --mode writethrough     nothing new becomes dirty; what is dirty
+                                         is destaged in the background"
+)]
 #[group(id = "what", required = true, multiple = true, args = ["mode", "dirty_limit", "sequential_bypass"])]
 pub(crate) struct Set {
     #[command(flatten)]

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `flashfront status`: what a running daemon does, once or every second.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -13,10 +12,15 @@ use flashfront_serve::report::StatusReport;
 
 use crate::human;
 use crate::interrupt::Interrupt;
+use crate::terminal::{Paint, Screen, Window};
 
+mod history;
+mod paint;
 mod table;
 
-use table::table;
+use history::{History, Strokes};
+use paint::painted;
+use table::{table, watched};
 
 /// How to reach a daemon.
 #[derive(Debug, Args)]
@@ -41,7 +45,7 @@ pub(crate) struct Status {
     /// Print one line of JSON (with --watch: one per second).
     #[arg(long)]
     json: bool,
-    /// Refresh every second until Ctrl-C.
+    /// Refresh every second until Ctrl-C; in a terminal with the last minute as small graphs.
     #[arg(short, long)]
     watch: bool,
 }
@@ -50,103 +54,135 @@ impl Status {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let mut client = Client::connect(&self.socket.path())?;
         let report = client.status()?;
-        if !self.watch {
-            self.show(&report, None)?;
-            return Ok(ExitCode::SUCCESS);
+        match (self.watch, Window::stdout()) {
+            (false, _) => self.print(&report, None)?,
+            (true, Some(_)) if !self.json => Picture::new(report)?.watch(&mut client)?,
+            (true, _) => self.repeat(&mut client, report)?,
         }
-        let watched = self.watch(&mut client, report);
-        if !self.json && window().is_some() {
-            // Below the picture, which has no end of its last line.
-            human::print("\n")?;
-        }
-        watched.map(|()| ExitCode::SUCCESS)
+        Ok(ExitCode::SUCCESS)
     }
 
-    /// Until Ctrl-C, or until the daemon goes.
-    fn watch(&self, client: &mut Client, mut report: StatusReport) -> anyhow::Result<()> {
+    /// Prints one report below the other, until Ctrl-C, or until the daemon goes.
+    fn repeat(&self, client: &mut Client, mut report: StatusReport) -> anyhow::Result<()> {
         let interrupt = Interrupt::new()?;
         let mut taken = Instant::now();
-        self.show(&report, None)?;
-        while !interrupt.wait(Duration::from_secs(1)) {
+        self.print(&report, None)?;
+        while !interrupt.wait(SECOND) {
             let next = client.status()?;
             let elapsed_s = taken.elapsed().as_secs_f64();
             taken = Instant::now();
-            self.show(&next, Some((&report, elapsed_s)))?;
+            self.print(&next, Some((&report, elapsed_s)))?;
             report = next;
         }
         Ok(())
     }
 
-    fn show(&self, report: &StatusReport, before: Option<(&StatusReport, f64)>) -> anyhow::Result<()> {
+    fn print(&self, report: &StatusReport, before: Option<(&StatusReport, f64)>) -> anyhow::Result<()> {
         if self.json {
             return human::print_json(report);
         }
-        let text = table(report, before)?;
-        if !self.watch {
-            return human::print(&text);
+        let text = painted(&table(report, before)?, Paint::stdout());
+        human::print(&if self.watch { text + "\n" } else { text })
+    }
+}
+
+/// Between two reports.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How soon a window that has another size gets another picture.
+const RESIZED: Duration = Duration::from_millis(100);
+
+/// A window that is watched: the newest report, and those before it.
+struct Picture {
+    report: StatusReport,
+    taken: Instant,
+    history: History,
+    strokes: Strokes,
+    paint: Paint,
+}
+
+impl Picture {
+    fn new(report: StatusReport) -> anyhow::Result<Self> {
+        let (strokes, paint) = (Strokes::of_locale(), Paint::stdout());
+        Ok(Self { report, taken: Instant::now(), history: History::default(), strokes, paint })
+    }
+
+    /// Shows the picture until Ctrl-C, or until the daemon goes. The terminal is as before then.
+    fn watch(&mut self, client: &mut Client) -> anyhow::Result<()> {
+        let interrupt = Interrupt::new()?;
+        let screen = Screen::enter()?;
+        let mut shown = None;
+        loop {
+            let window = Window::stdout();
+            if self.taken.elapsed() >= SECOND {
+                let next = client.status()?;
+                self.history.add(&self.report, &next, self.taken.elapsed().as_secs_f64());
+                (self.report, self.taken, shown) = (next, Instant::now(), None);
+            }
+            if let Some(window) = window.filter(|_| shown != window) {
+                screen.show(&self.lines(window)?)?;
+                shown = Some(window);
+            }
+            if interrupt.wait(RESIZED.min(SECOND.saturating_sub(self.taken.elapsed()))) {
+                return Ok(());
+            }
         }
-        human::print(&next_picture(&text, window()))
+    }
+
+    /// What the window has room for.
+    fn lines(&self, window: Window) -> anyhow::Result<Vec<String>> {
+        let text = watched(&self.report, &self.history.lines(window.columns, self.strokes))?;
+        let fitted = fitted(&text, window).join("\n");
+        Ok(painted(&fitted, self.paint).lines().map(str::to_owned).collect())
     }
 }
 
-/// A terminal whose cursor can be moved.
-#[derive(Clone, Copy, Debug)]
-struct Window {
-    rows: usize,
-    columns: usize,
-}
-
-/// The one that stdout is, if it is one.
-fn window() -> Option<Window> {
-    let stdout = std::io::stdout();
-    if !stdout.is_terminal() || std::env::var_os("TERM").is_none_or(|it| it == "dumb") {
-        return None;
+/// Lines that are no longer than the window is wide, and no more than it has room for; the last one
+/// says how many are left out.
+fn fitted(text: &str, Window { rows, columns }: Window) -> Vec<String> {
+    let cut = |line: &str| match line.char_indices().nth(columns) {
+        Some(_) => line.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
+        None => line.to_owned(),
+    };
+    let mut lines: Vec<String> = text.lines().map(cut).collect();
+    if lines.len() > rows {
+        let more = human::counted((lines.len() - rows + 1) as u64, "more line");
+        lines.truncate(rows.saturating_sub(1));
+        lines.push(cut(&format!("({more} in a taller window)")));
     }
-    // A serial line doesn't know its size, and says 0.
-    let size = rustix::termios::tcgetwinsize(stdout).ok().filter(|it| it.ws_row > 0 && it.ws_col > 0);
-    Some(
-        size.map_or(Window { rows: 24, columns: 80 }, |it| Window {
-            rows: it.ws_row.into(),
-            columns: it.ws_col.into(),
-        }),
-    )
-}
-
-/// A picture in place of the one before, as much of it as the window has room for; below it where
-/// the cursor can't be moved.
-fn next_picture(text: &str, window: Option<Window>) -> String {
-    let Some(Window { rows, columns }) = window else { return format!("{text}\n") };
-    let mut lines: Vec<&str> = text.lines().collect();
-    let all = lines.len();
-    let taken = |lines: &[&str]| lines.iter().map(|line| line.chars().count().div_ceil(columns).max(1)).sum::<usize>();
-    // A row too many, and the terminal would scroll the first one away.
-    while taken(&lines) > rows - usize::from(lines.len() < all) {
-        lines.pop();
-    }
-    let more = human::counted((all - lines.len()) as u64, "more line");
-    let more: String = format!("({more} in a taller window)").chars().take(columns).collect();
-    if lines.len() < all {
-        lines.push(&more);
-    }
-    // Cursor home, each line cleared to its end, and the rest of the screen: no flicker.
-    format!("\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\n"))
+    lines
 }
 
 #[cfg(test)]
 mod tests {
+    use flashfront_engine::Status as EngineStatus;
+    use flashfront_serve::report::Facts;
+
     use super::*;
 
     #[test]
-    fn only_a_terminal_is_told_to_move_its_cursor() {
-        let window = Some(Window { rows: 2, columns: 80 });
-        assert_eq!(next_picture("a\nb\n", window), "\x1b[Ha\x1b[K\nb\x1b[K\x1b[J");
-        assert_eq!(next_picture("a\nb\n", None), "a\nb\n\n");
+    fn a_window_shows_what_it_has_room_for() {
+        let window = |rows, columns| Window { rows, columns };
+        assert_eq!(fitted("a\nb\n", window(2, 80)), ["a", "b"]);
+        assert_eq!(fitted("a\nb\nc\nd", window(3, 80)), ["a", "b", "(2 more lines in a taller window)"]);
+        assert_eq!(fitted("wider\nb\nc", window(2, 4)), ["wid…", "(2 …"]);
     }
 
     #[test]
-    fn the_first_lines_stay_in_a_low_window() {
-        let picture = |text: &str, columns| next_picture(text, Some(Window { rows: 3, columns })).replace("\x1b[K", "");
-        assert_eq!(picture("a\nb\nc\nd", 80), "\x1b[Ha\nb\n(2 more lines in a taller window)\x1b[J");
-        assert_eq!(picture("wider\nb\nc", 4), "\x1b[Hwider\n(2 m\x1b[J");
+    fn a_picture_fills_no_more_than_its_window() {
+        let report = StatusReport::new(&EngineStatus::default(), &Facts::default());
+        let mut picture = Picture::new(report.clone()).unwrap();
+        (picture.strokes, picture.paint) = (Strokes::Blocks, Paint::with(true));
+        for _ in 0..300 {
+            picture.history.add(&report, &report, 1.0);
+        }
+        for (rows, columns) in [(24, 80), (10, 40), (60, 200), (1, 1)] {
+            let lines = picture.lines(Window { rows, columns }).unwrap();
+            assert!(lines.len() <= rows, "{lines:?}");
+            let plain = lines.iter().map(|line| anstream::adapter::strip_str(line).to_string());
+            assert!(plain.clone().all(|line| line.chars().count() <= columns), "{lines:?}");
+            let text: Vec<String> = plain.collect();
+            assert!(rows < 24 || text.iter().any(|line| line.starts_with("reads ") && line.contains('▁')), "{text:?}");
+        }
     }
 }

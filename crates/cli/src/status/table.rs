@@ -10,7 +10,7 @@ use crate::human;
 /// Columns that a terminal has at least.
 const COLUMNS: usize = 80;
 /// Columns of the names on the left.
-const LABEL: usize = 12;
+pub(super) const LABEL: usize = 12;
 
 /// The report for people; `before`, taken so many seconds earlier, gives rates.
 pub(super) fn table(
@@ -18,19 +18,14 @@ pub(super) fn table(
     before: Option<(&StatusReport, f64)>,
 ) -> std::result::Result<String, std::fmt::Error> {
     let mut out = String::new();
-    let state = match (report.opening, report.draining) {
-        (true, _) => "replaying, requests wait",
-        (_, true) => "draining",
-        _ => "serving",
-    };
-    let up = human::span(report.uptime_s);
-    writeln!(out, "flashfront {}  pid {}  {}  up {up}  {state}", report.version, report.pid, report.backend)?;
+    head(&mut out, report)?;
     devices(&mut out, report)?;
     for volume in &report.volumes {
         self::volume(&mut out, volume, report.without_cache)?;
     }
     if !report.without_cache {
-        cache(&mut out, report, before)?;
+        fill(&mut out, report)?;
+        hits(&mut out, report, before)?;
     }
     lost(&mut out, report)?;
     latencies(&mut out, report)?;
@@ -39,6 +34,47 @@ pub(super) fn table(
     writeln!(out)?;
     process(&mut out, report)?;
     Ok(out)
+}
+
+/// The figures that people watch, in the order of their weight: a low window shows the first ones.
+pub(super) fn watched(report: &StatusReport, history: &[String]) -> std::result::Result<String, std::fmt::Error> {
+    let mut out = String::new();
+    head(&mut out, report)?;
+    devices(&mut out, report)?;
+    lost(&mut out, report)?;
+    for volume in report.volumes.iter().take(VOLUMES_WATCHED) {
+        volume_head(&mut out, volume, report.without_cache)?;
+        volume_alarms(&mut out, volume)?;
+    }
+    if report.volumes.len() > VOLUMES_WATCHED {
+        let more = human::counted((report.volumes.len() - VOLUMES_WATCHED) as u64, "more volume");
+        entry(&mut out, "", &format!("and {more} (`flashfront status` lists all)"))?;
+    }
+    writeln!(out)?;
+    history.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    if !report.without_cache {
+        fill(&mut out, report)?;
+    }
+    latencies(&mut out, report)?;
+    process(&mut out, report)?;
+    if !report.without_cache {
+        hits(&mut out, report, None)?;
+    }
+    Ok(out)
+}
+
+/// What a window has room for beside the rest.
+const VOLUMES_WATCHED: usize = 4;
+
+/// Which daemon this is, and what it is doing.
+fn head(out: &mut String, report: &StatusReport) -> Result {
+    let state = match (report.opening, report.draining) {
+        (true, _) => "replaying, requests wait",
+        (_, true) => "draining",
+        _ => "serving",
+    };
+    let up = human::span(report.uptime_s);
+    writeln!(out, "flashfront {}  pid {}  {}  up {up}  {state}", report.version, report.pid, report.backend)
 }
 
 /// A name and what there is to say of it, broken between words where a line is full.
@@ -96,9 +132,7 @@ fn hanging(hang: HangReport) -> String {
 
 /// Shows a volume: its mode and size, its origin, and its addresses.
 fn volume(out: &mut String, volume: &VolumeReport, without_cache: bool) -> Result {
-    let (size, dirty) = (human::bytes(volume.size_bytes), human::blocks(volume.blocks_dirty));
-    let dirty = if without_cache { String::new() } else { format!("  {dirty} dirty") };
-    entry(out, "volume", &format!("{}  {size}  {}{dirty}", volume.name, volume.mode))?;
+    volume_head(out, volume, without_cache)?;
     entry(out, "  origin", &volume.origin_path)?;
     for (nth, uri) in volume.uris.iter().enumerate() {
         entry(out, if nth == 0 { "  at" } else { "" }, uri)?;
@@ -106,6 +140,18 @@ fn volume(out: &mut String, volume: &VolumeReport, without_cache: bool) -> Resul
     if !without_cache {
         entry(out, "  policy", &format!("{}, durability {}", volume.policy, volume.durability))?;
     }
+    volume_alarms(out, volume)
+}
+
+/// A volume in a line.
+fn volume_head(out: &mut String, volume: &VolumeReport, without_cache: bool) -> Result {
+    let (size, dirty) = (human::bytes(volume.size_bytes), human::blocks(volume.blocks_dirty));
+    let dirty = if without_cache { String::new() } else { format!("  {dirty} dirty") };
+    entry(out, "volume", &format!("{}  {size}  {}{dirty}", volume.name, volume.mode))
+}
+
+/// What is wrong with a volume.
+fn volume_alarms(out: &mut String, volume: &VolumeReport) -> Result {
     if let Some(hang) = volume.origin_hang {
         entry(out, "HANGS", &format!("{}: the origin: {}", volume.name, hanging(hang)))?;
     }
@@ -121,8 +167,8 @@ fn volume(out: &mut String, volume: &VolumeReport, without_cache: bool) -> Resul
     Ok(())
 }
 
-/// How full the cache is, and how often it helps.
-fn cache(out: &mut String, report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result {
+/// How full the cache is, and how much of it is dirty.
+fn fill(out: &mut String, report: &StatusReport) -> Result {
     let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     let filled = share(report.blocks_cached, report.capacity_blocks);
     let of = |part, whole| format!("{} of {}", human::blocks(part), human::blocks(whole));
@@ -130,7 +176,11 @@ fn cache(out: &mut String, report: &StatusReport, before: Option<(&StatusReport,
     entry(out, "cached", &format!("{} {cached}", human::bar(filled, 30)))?;
     let dirty = share(report.blocks_dirty, report.dirty_limit_blocks);
     let allowed = of(report.blocks_dirty, report.dirty_limit_blocks);
-    entry(out, "dirty", &format!("{} {allowed} allowed", human::bar(dirty, 30)))?;
+    entry(out, "dirty", &format!("{} {allowed} allowed", human::bar(dirty, 30)))
+}
+
+/// How often the cache helps, what it wears out, and what another size would change.
+fn hits(out: &mut String, report: &StatusReport, before: Option<(&StatusReport, f64)>) -> Result {
     let hits = human::percent(report.hit_ratio());
     let hits = match before.and_then(|(before, _)| recent_hits(report, before)) {
         Some(recent) => format!("{hits} since the start, {} in the last second", human::percent(Some(recent))),
