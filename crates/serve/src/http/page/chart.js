@@ -4,7 +4,7 @@
 // The mark, moved by the pointer or by keys, makes the table say the values at that moment. A gap in the data is a gap in
 // the line.
 
-const LEFT = 54, RIGHT = 6, TOP = 8, BELOW = 18;
+const LEFT = 60, RIGHT = 6, TOP = 8, BELOW = 18;
 /** Lengths of dashes and gaps, so that lines can be told apart without colours. */
 const DASHES = ["", "7 4", "2 4", "9 3 2 3"];
 
@@ -133,7 +133,7 @@ class Chart {
     const y = (value) => floor - place(value) * (floor - TOP);
     const parts = ticks.flatMap((tick) => [
       drawn("path", { class: "grid", d: `M${LEFT} ${Math.round(y(tick)) + 0.5}H${end}` }),
-      drawn("text", { x: LEFT - 6, y: y(tick) + 3.5, "text-anchor": "end" }, panel.say(tick).replace(/\.0+(?!\d)/, "")),
+      drawn("text", { x: LEFT - 6, y: y(tick) + 3.5, "text-anchor": "end" }, panel.say(tick).replace(/(\.\d*?)0+(?!\d)/, "$1").replace(/\.(?!\d)/, "")),
     ]);
     const from = data.begin, to = data.begin + steps * data.step;
     const { found, seconds } = moments(from, to, end - LEFT);

@@ -61,15 +61,18 @@ async function askHistory() {
   return joined(history, told);
 }
 
-/** Means of the last ten seconds, or of the last step if that is longer. */
-function recent() {
-  const steps = Math.max(1, Math.round(10 / history.step_s));
-  const means = {};
-  for (const [name, values] of Object.entries(history.series)) {
-    const last = values.slice(-steps).filter(known);
-    means[name] = last.length ? last.reduce((sum, it) => sum + it, 0) / last.length : null;
-  }
-  return means;
+/** Means of each series. */
+function means(series) {
+  const mean = (values) => (values.length > 0 ? values.reduce((sum, it) => sum + it, 0) / values.length : null);
+  return Object.fromEntries(Object.entries(series).map(([name, values]) => [name, mean(values.filter(known))]));
+}
+
+/** How many steps before the daemon's start are left out, if most of the range is before it. Sixty steps stay at least. */
+function youth() {
+  const held = history.series.dirty_bytes;
+  const start = held.findIndex(known);
+  const before = start < 0 ? held.length : start;
+  return before > held.length / 2 ? Math.max(Math.min(before, held.length - 60), 0) : 0;
 }
 
 function layCharts() {
@@ -97,18 +100,20 @@ function showAlerts(said) {
   document.title = (said.length > 0 ? "! " : "") + "Flashfront";
 }
 
-function show(status) {
+function show(status, newest) {
   get("state").textContent = stateOf(status);
   showAlerts(troubles(status));
   showVolumes(status);
-  put("now", tiles(status, recent()).map(([name, big, more]) =>
+  put("now", tiles(status, means(newest.series), status.volumes.find((it) => it.name === chosen.volume)).map(([name, big, more]) =>
     element("div", {}, element("dt", {}, name), element("dd", { class: "big" }, big), element("dd", { class: "more" }, more))));
   put("what-if", whatIf(status));
   put("volumes", volumes(status));
   put("devices", devices(status));
   put("health", health(status));
-  const steps = RANGES[chosen.range] / history.step_s, step = history.step_s * 1000;
-  const data = { steps, step, begin: history.end_unix_ms - steps * step, recent: Math.max(1, Math.round(10 / history.step_s)), series: derived(history.series, status) };
+  const step = history.step_s * 1000, young = youth();
+  const series = Object.fromEntries(Object.entries(derived(history.series, status)).map(([name, values]) => [name, values.slice(young)]));
+  const steps = RANGES[chosen.range] / history.step_s - young;
+  const data = { steps, step, begin: history.end_unix_ms - steps * step, recent: Math.max(1, Math.round(10 / history.step_s)), series };
   charts.forEach((it) => it.show(data));
   document.body.dataset.shown = chosen.range;
 }
@@ -118,11 +123,13 @@ async function update() {
   clearTimeout(timer);
   const mine = ++asking;
   try {
-    const [status, told] = await Promise.all([ask("/api/status"), askHistory()]);
+    // The tiles are of the last ten seconds, whatever the charts show.
+    const newest = "/api/history?range=10s" + (chosen.volume ? "&volume=" + encodeURIComponent(chosen.volume) : "");
+    const [status, told, seconds] = await Promise.all([ask("/api/status"), askHistory(), ask(newest)]);
     if (mine !== asking) return;
     history = told;
     silentSince = null;
-    show(status);
+    show(status, seconds);
   } catch (error) {
     if (mine !== asking) return;
     // The address may name a volume that this daemon has not.

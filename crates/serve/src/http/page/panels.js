@@ -52,7 +52,7 @@ const WHOLE_PANELS = [
     { name: "requests in flight", of: "requests_in_flight", colour: "blue" },
     { name: "clients", of: "clients", colour: "grey" },
     { name: "writes slowed, a second", of: "throttled_writes_per_s", colour: "vermillion" }] },
-  { title: "Wear: writes of the whole cache device a day", say: or(digits), empty: "no cache device", lines: [
+  { title: "Wear, in whole device writes a day", say: or(digits), empty: "no cache device", lines: [
     { name: "at this pace", of: "device_writes_per_day", colour: "vermillion", filled: true }] },
   { title: "Hit ratio of other sizes", say: percent, top: 1, empty: "not known yet: too little was asked for", lines: [
     { name: "half as large", of: "what_if_hit_ratio_50", colour: "orange" },
@@ -128,19 +128,25 @@ function derived(series, status) {
   return { ...series, device_writes_per_day: (series.cache_written_bytes_per_s ?? []).map(day) };
 }
 
-/** The tiles at the top. `recent` says the figures of the last seconds, by the names of the history. */
-function tiles(status, recent) {
-  const reads = status.read_hits + status.read_misses;
-  const dirty = share(status.blocks_dirty, status.dirty_limit_blocks);
+/** The tiles at the top. `recent` says the figures of the last ten seconds, by the names of the history. */
+function tiles(status, recent, volume) {
   const sum = (...names) => names.reduce((all, name) => (known(recent[name]) ? (all ?? 0) + recent[name] : all), null);
-  return [
-    ["Hit ratio", percent(recent.hit_ratio), [element("span", { id: "hit-ratio" }, percent(share(status.read_hits, reads))), " since the start"]],
+  const traffic = [
     ["Throughput", rate(sum("read_bytes_per_s", "written_bytes_per_s")), `${rate(recent.read_bytes_per_s)} read, ${rate(recent.written_bytes_per_s)} written`],
-    ["Requests a second", count(sum("hits_per_s", "misses_per_s", "writes_per_s", "flushes_per_s")), `${whole(status.requests_in_flight)} in flight, ${whole(status.clients)} clients`],
+    ["Requests a second", count(sum("hits_per_s", "misses_per_s", "writes_per_s", "flushes_per_s")), volume
+      ? `${count(sum("hits_per_s", "misses_per_s"))} reads, ${count(recent.writes_per_s)} writes`
+      : `${whole(status.requests_in_flight)} in flight, ${whole(status.clients)} clients`],
     ["Hits, 99 of 100 within", micros(recent.hit_p99_us), `misses ${micros(recent.miss_p99_us)}, writes ${micros(recent.write_p99_us)}`],
-    ["Dirty", bytes(status.blocks_dirty * BLOCK), [gauge(dirty, dirty > 0.9, "gauge"), `${percent(dirty)} of the limit, ${bytes(status.dirty_limit_blocks * BLOCK)}`]],
-    ["Cached", bytes(status.blocks_cached * BLOCK), [gauge(share(status.blocks_cached, status.capacity_blocks), false, "gauge"), `${percent(share(status.blocks_cached, status.capacity_blocks))} of ${bytes(status.capacity_blocks * BLOCK)}`]],
   ];
+  if (volume) {
+    return [["Hit ratio", percent(recent.request_hit_ratio), "of the read requests"], ...traffic,
+      ["Dirty", bytes(volume.blocks_dirty * BLOCK), `of ${bytes(volume.size_bytes)}`]];
+  }
+  const sinceStart = percent(share(status.read_hits, status.read_hits + status.read_misses));
+  const dirty = share(status.blocks_dirty, status.dirty_limit_blocks), cached = share(status.blocks_cached, status.capacity_blocks);
+  return [["Hit ratio", percent(recent.hit_ratio), [element("span", { id: "hit-ratio" }, sinceStart), " since the start"]], ...traffic,
+    ["Dirty", bytes(status.blocks_dirty * BLOCK), [gauge(dirty, dirty > 0.9, "gauge"), `${percent(dirty)} of the limit, ${bytes(status.dirty_limit_blocks * BLOCK)}`]],
+    ["Cached", bytes(status.blocks_cached * BLOCK), [gauge(cached, false, "gauge"), `${percent(cached)} of ${bytes(status.capacity_blocks * BLOCK)}`]]];
 }
 
 /** A table; each cell is text, or text and a class, or an element. `data-column` is what a narrow screen shows. */
