@@ -36,7 +36,10 @@ pub(crate) fn package(args: &[String]) -> Result<(), Failed> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
         [] => println!("{}", build(1)?.program.display()),
-        ["--check"] => check::check(&build(1)?)?,
+        ["--check"] => match missing(&PROGRAMS) {
+            Ok(()) => check::check(&build(1)?)?,
+            Err(why) => println!("skipped: package: {why}"),
+        },
         ["--test", ref suites @ ..] if suites.iter().all(|suite| roots::SUITES.contains(suite)) => {
             roots::test(&build(1)?, &build(2)?, suites)?;
         }

@@ -88,7 +88,7 @@ fn depends(tree: &Tree, scratch: &Path) -> Result<String, Failed> {
     let control = debian.join("control");
     fs::write(&control, format!("Source: {NAME}\n\nPackage: {NAME}\nArchitecture: any\n")).map_err(failed(&control))?;
     let mut shlibdeps = Command::new("dpkg-shlibdeps");
-    shlibdeps.arg("-O").arg("-e").arg(tree.root().join("usr/bin/flashfront")).current_dir(scratch);
+    shlibdeps.args(["-O", "-e"]).arg(tree.root().join("usr/bin/flashfront")).current_dir(scratch);
     let found = stdout_of(&mut shlibdeps)?;
     let depends = found.lines().find_map(|line| line.strip_prefix("shlibs:Depends="));
     depends.map(str::to_owned).ok_or_else(|| Failed::Usage(format!("dpkg-shlibdeps said no libraries: {found}")))

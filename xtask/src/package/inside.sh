@@ -17,7 +17,7 @@ the_end() {
         if [ "$how" = systemd ]; then
             journalctl --no-pager --lines 60 || true
         else
-            cat /run/*.err || true
+            cat /test/*.err || true
         fi
         echo FAILED
     fi
@@ -43,12 +43,12 @@ start() {
     fi
     line=$(sed -n 's/^ExecStart=//p' "/usr/lib/systemd/system/${1%%@*}@.service" | sed "s,%i,${1#*@},g")
     mkdir -p "/run/flashfront/${1#*@}/files"
-    rm -f /run/ready
-    mkfifo /run/ready
+    rm -f /test/ready
+    mkfifo /test/ready
     # shellcheck disable=SC2086 # a command line of plain words
-    $line >/run/ready 2>"/run/$1.err" &
-    echo $! >"/run/$1.pid"
-    read -r said where </run/ready
+    $line >/test/ready 2>"/test/$1.err" &
+    echo $! >"/test/$1.pid"
+    read -r said where </test/ready
     [ "$said" = ready ] || fail "ready, from $line"
     echo "$1 serves $where"
 }
@@ -57,12 +57,12 @@ stop() {
         systemctl stop "$1"
         [ "$(systemctl show --property Result --value "$1")" = success ] || fail "a clean stop of $1"
     else
-        kill -TERM "$(cat "/run/$1.pid")"
-        wait "$(cat "/run/$1.pid")"
+        kill -TERM "$(cat "/test/$1.pid")"
+        wait "$(cat "/test/$1.pid")"
     fi
 }
 pid_of() {
-    if [ "$how" = systemd ]; then systemctl show --property MainPID --value "$1"; else cat "/run/$1.pid"; fi
+    if [ "$how" = systemd ]; then systemctl show --property MainPID --value "$1"; else cat "/test/$1.pid"; fi
 }
 # Asks until the answer is yes; a minute at most.
 until_it_does() {
@@ -85,6 +85,10 @@ man -w flashfront flashfront-serve flashfront-mirror-add
 man -w 5 flashfront.toml
 [ -d /etc/flashfront ] || fail "the folder of configurations"
 [ "$how" = plain ] || systemctl cat flashfront@data.service >/dev/null
+# Debian 12's udevadm has no such verb yet.
+if udevadm verify --help >/dev/null 2>&1; then
+    udevadm verify /usr/lib/udev/rules.d/60-flashfront.rules
+fi
 
 step "serve files as devices, by the unit's command"
 mkdir -p $disks
@@ -125,8 +129,8 @@ step "an upgrade leaves the volume alone"
 # The refused removal is forgotten.
 echo flashfront install | dpkg --set-selections
 inode=$(stat -c %i /usr/bin/flashfront)
-dpkg -i /test/new.deb 2>&1 | tee /run/said
-[ "$how" = plain ] || grep -q 'systemctl restart flashfront@data.service' /run/said || fail "a word about the restart"
+dpkg -i /test/new.deb 2>&1 | tee /test/said
+[ "$how" = plain ] || grep -q 'systemctl restart flashfront@data.service' /test/said || fail "a word about the restart"
 [ "$(stat -c %i /usr/bin/flashfront)" != "$inode" ] || fail "another program"
 [ "$(pid_of flashfront@data)" = "$before" ] || fail "the same process as before the upgrade"
 readlink "/proc/$before/exe" | grep -q deleted || fail "the daemon runs the old program"
