@@ -82,7 +82,9 @@ impl Report {
         let path = match fs::canonicalize(path) {
             Ok(path) => path,
             Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => path.to_owned(),
-            Err(error) => return Err(error).with_context(|| format!("--report {}", path.display())),
+            Err(error) => {
+                return Err(error).with_context(|| format!("--report {}: no file can be there", path.display()));
+            }
         };
         let report = Self { path, pictures: None };
         report.refuse_what_is_no_report()?;
@@ -97,8 +99,8 @@ impl Report {
         let page = page::page(MARK, title, body);
         let mut file = self.temporary()?;
         let written = file.write_all(page.as_bytes()).and_then(|()| file.as_file().sync_all());
-        written.with_context(|| format!("--report {}", self.path.display()))?;
-        file.persist(&self.path).with_context(|| format!("--report {}", self.path.display()))?;
+        written.with_context(|| format!("--report {}: can't be written", self.path.display()))?;
+        file.persist(&self.path).with_context(|| format!("--report {}: can't be written", self.path.display()))?;
         tracing::info!("the report is in {}", self.path.display());
         self.pictures.as_ref().map_or(Ok(()), |pictures| pictures.write(body, &style::of_picture()))
     }
@@ -107,14 +109,14 @@ impl Report {
         let path = self.path.display();
         let found = match fs::metadata(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            found => found.with_context(|| format!("--report {path}"))?,
+            found => found.with_context(|| format!("--report {path}: no file can be there"))?,
         };
         if !found.is_file() {
             bail!("--report {path}: not a regular file; name a file, new or a report that may be replaced");
         }
         let mut head = Vec::new();
         let read = File::open(&self.path).and_then(|file| file.take(MARK.len() as u64).read_to_end(&mut head));
-        read.with_context(|| format!("--report {path}"))?;
+        read.with_context(|| format!("--report {path}: can't be read"))?;
         if head != MARK.as_bytes() {
             bail!("--report {path}: there is a file that is no report of flashfront; name another, or move it away");
         }

@@ -12,7 +12,7 @@ use crate::frontend::nbd::Listen;
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file can't be read.
-    #[error("{path}: {source}", path = path.display())]
+    #[error("the configuration file {path} can't be read: {source}", path = path.display())]
     Read {
         /// Which file.
         path: PathBuf,

@@ -71,7 +71,7 @@ impl JobArgs {
             misused!("--origin-size: {given}; {} has {most}", origin.name);
         }
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path).with_context(|| shown.clone())?;
+        let text = std::fs::read_to_string(path).with_context(|| format!("the job file {shown} can't be read"))?;
         let file = fio::read(&text, origin_bytes, &|name| std::env::var(name).ok()).with_context(|| shown.clone())?;
         if !file.without_effect.is_empty() {
             eprintln!("{shown}: without effect in virtual time: {}", file.without_effect.join(", "));

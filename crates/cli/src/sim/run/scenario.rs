@@ -26,9 +26,12 @@ const WORKERS_MAX: u32 = 1 << 16;
 /// Reads a scenario file.
 pub(super) fn read(path: &Path) -> anyhow::Result<Scenario> {
     let shown = path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(|| shown.clone())?;
+    let text = std::fs::read_to_string(path).with_context(|| format!("the scenario {shown} can't be read"))?;
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    let read = toml::from_str(&text).map_err(anyhow::Error::from).and_then(|file: File| scenario(name, file));
+    let file: Result<File, _> = toml::from_str(&text);
+    let read = file
+        .map_err(|error| anyhow!("{error}\nEvery key is explained in docs/laboratory/scenarios.md"))
+        .and_then(|file| scenario(name, file));
     // What stands in the file is the user's word as much as an option is.
     read.map_err(|error| Usage(format!("{shown}: {}", human::error(&error))).into())
 }
@@ -151,7 +154,7 @@ fn job(table: &JobTable, nth: usize, origin_bytes: u64) -> anyhow::Result<Job> {
     let (depth, streams) = (table.depth.unwrap_or(1), table.streams.unwrap_or(1));
     for (key, given) in [("depth", depth), ("streams", streams)] {
         if !(1..=WORKERS_MAX).contains(&given) {
-            return wrong(format!("{key} = {given}; 1 to {WORKERS_MAX}"));
+            return wrong(format!("{key} = {given}; it must be 1 to {WORKERS_MAX}"));
         }
     }
     if table.span.0 / u64::from(streams) < block
