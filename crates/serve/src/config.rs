@@ -33,8 +33,9 @@ pub use units::{Age, DirtyLimit, FlashBudget, Size, UnitError};
 /// A complete, commented config file: every key with unit, default and reason.
 pub const REFERENCE: &str = include_str!("config/reference.toml");
 
-/// Least RAM for buffers: the clients of one thread (52 MiB, 40 of them for the longest NBD read), and an engine of one lane (68 MiB). The daemon asks
-/// for more of more lanes, and for the clients of each thread.
+/// Least RAM for buffers: the clients of one thread (52 MiB, 40 of them for the longest NBD read),
+/// and an engine of one lane (68 MiB). The daemon asks for more of more lanes, and for the clients
+/// of each thread.
 pub const BUFFER_BYTES_MIN: u64 = 120 << 20;
 
 /// RAM for buffers if nothing is said, and lanes and threads don't need more.
@@ -50,21 +51,22 @@ pub struct Config {
     /// The cache device, made by `flashfront format`. Empty if a file leaves it to the flag.
     #[serde(default)]
     pub cache: PathBuf,
-    /// The second cache device, with copies of what is dirty. Which is which is in their superblocks.
+    /// The second cache device, with copies of what is dirty. Which is which is in their
+    /// superblocks.
     #[serde(default)]
     pub mirror: Option<PathBuf>,
-    /// Serve `cache` alone although it is half of a mirrored cache: the operator's word that the other half
-    /// will not come back. A flag only.
+    /// Serve `cache` alone although it is half of a mirrored cache: the operator's word that the
+    /// other half will not come back. A flag only.
     #[serde(skip)]
     pub without_mirror: bool,
-    /// How long each device may take for an I/O, if it has no time of its own; 0 = for ever. By default [`CACHE_TIMEOUT`]
-    /// and [`ORIGIN_TIMEOUT`].
+    /// How long each device may take for an I/O, if it has no time of its own; 0 = for ever. By
+    /// default [`CACHE_TIMEOUT`] and [`ORIGIN_TIMEOUT`].
     #[serde(default)]
     pub device_timeout: Option<Age>,
-    /// The same, for `cache`.
+    /// How long `cache` may take for an I/O, instead of `device_timeout`.
     #[serde(default)]
     pub cache_device_timeout: Option<Age>,
-    /// The same, for the mirror, also one that is added later.
+    /// How long the mirror may take for an I/O, also one that is added later.
     #[serde(default)]
     pub mirror_device_timeout: Option<Age>,
     /// Where `status`, `set` and `drain` reach the daemon.
@@ -82,16 +84,18 @@ pub struct Config {
     /// Serve NBD inside TLS.
     #[serde(default)]
     pub tls: Option<TlsFiles>,
-    /// RAM for payload; the index comes on top. By default [`BUFFER_BYTES_DEFAULT`], or as much as lanes and threads need.
+    /// RAM for payload; the index comes on top. By default [`BUFFER_BYTES_DEFAULT`], or as much as
+    /// lanes and threads need.
     #[serde(default)]
     pub buffer_bytes: Option<Size>,
     /// RAM for copies of blocks that were read from the cache device.
     #[serde(default = "ram_front_bytes")]
     pub ram_front_bytes: Size,
-    /// Take all RAM for payload, the RAM front's too, in pages of 2 MiB; large buffers are in them anyway.
+    /// Take all RAM for payload, the RAM front's too, in pages of 2 MiB; large buffers are in them
+    /// anyway.
     #[serde(default)]
     pub huge_pages: bool,
-    /// One for the engine, and the rest for the clients' bytes; 1 = one does it all.
+    /// Threads: one for the engine, and the rest for the clients' bytes; 1 = one does it all.
     #[serde(default = "threads")]
     pub threads: usize,
     /// Threads that do the work of the cache's lanes, the engine's among them; 1 = it alone.
@@ -104,10 +108,12 @@ pub struct Config {
     /// in a file it would decide about changes nobody has seen yet.
     #[serde(skip)]
     pub accept_changed_origin: bool,
-    /// Serve the origins without a cache device; `cache` is not used then. A flag only, for the same reason.
+    /// Serve the origins without a cache device; `cache` is not used then. A flag only, for the
+    /// same reason.
     #[serde(skip)]
     pub without_cache: bool,
-    /// The operator's word that the cache may have held dirty data, and that the origins are served without it.
+    /// The operator's word that the cache may have held dirty data, and that the origins are served
+    /// without it.
     #[serde(skip)]
     pub accept_missing_dirty_data: bool,
     /// The volumes, in the order they were given to `format`.
@@ -138,7 +144,7 @@ pub enum LogLevel {
     Trace,
 }
 
-/// One origin and the name clients know it by.
+/// An origin and the name clients know it by.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Volume {
@@ -150,7 +156,8 @@ pub struct Volume {
     /// The mode to set at start; the one in the superblock stays if there is none.
     #[serde(default, with = "mode_option")]
     pub mode: Option<Mode>,
-    /// How long the origin may take for an I/O; 0 = for ever. By default [`Config::device_timeout`].
+    /// How long the origin may take for an I/O; 0 = for ever. By default
+    /// [`Config::device_timeout`].
     #[serde(default)]
     pub device_timeout: Option<Age>,
 }
@@ -194,7 +201,8 @@ impl Listener {
         matches!(self, Self::Fuse(_) | Self::Ublk(_))
     }
 
-    /// Whether its clients' bytes can be left to a thread other than the engine's ([`Config::carriers`]).
+    /// Whether its clients' bytes can be left to a thread other than the engine's
+    /// ([`Config::carriers`]).
     #[must_use]
     pub fn is_portable(&self) -> bool {
         matches!(self, Self::Nbd(_) | Self::VhostUserBlk { .. })
@@ -270,7 +278,8 @@ pub struct Policy {
     pub dirty_limit: DirtyLimit,
     /// Streams longer than this bypass the cache; 0 = never.
     pub sequential_bypass: Size,
-    /// What is read at once from a slow origin, if a part of it is missed; 0 = only what is asked for.
+    /// What is read at once from a slow origin, if a part of it is missed; 0 = only what is asked
+    /// for.
     pub read_around: Size,
     /// When a write in writeback mode is acknowledged.
     #[serde(with = "durability")]
@@ -330,7 +339,8 @@ impl Config {
         if self.listeners.is_empty() { 0 } else { self.threads.saturating_sub(1) }
     }
 
-    /// Threads beside the engine's that do lanes' work. Without a cache there are no lanes to speak of.
+    /// Threads beside the engine's that do lanes' work. Without a cache there are no lanes to speak
+    /// of.
     #[must_use]
     pub fn lane_helpers(&self) -> usize {
         if self.without_cache { 0 } else { self.lane_threads.saturating_sub(1) }
@@ -350,7 +360,8 @@ impl Config {
 /// The control socket of a daemon that a system service is, or root starts where no session is.
 pub(crate) const CONTROL_OF_A_SERVICE: &str = "/run/flashfront.sock";
 
-/// Where a daemon listens: `$XDG_RUNTIME_DIR/flashfront.sock`, or `/run/flashfront.sock` where there is none (root, system services).
+/// Where a daemon listens: `$XDG_RUNTIME_DIR/flashfront.sock`, or `/run/flashfront.sock` where
+/// there is none (root, system services).
 #[must_use]
 pub fn control_path() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR") {
@@ -373,8 +384,9 @@ fn only(sockets: &[PathBuf]) -> Option<PathBuf> {
     if let [socket] = sockets { Some(socket.clone()) } else { None }
 }
 
-/// Control sockets of services, in `run`: the usual one, and one for each NAME of `flashfront@NAME`.
-/// A socket of a daemon that was killed does not count, one that this user may not open does.
+/// Control sockets of services, in `run`: the usual one, and one for each NAME of
+/// `flashfront@NAME`. A socket of a daemon that was killed does not count, one that this user may
+/// not open does.
 pub(crate) fn control_paths_of_services(run: &Path) -> Vec<PathBuf> {
     let usual = Path::new(CONTROL_OF_A_SERVICE).strip_prefix("/run").unwrap_or(Path::new(CONTROL_OF_A_SERVICE));
     let mut sockets = vec![run.join(usual)];

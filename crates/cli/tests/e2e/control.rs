@@ -199,7 +199,8 @@ fn status_knows_what_another_size_would_change() {
     assert!(must(&mut volume.ask("status")).contains("not known yet"));
     let mut client = volume.connect();
     let mut bytes = vec![0; 256 << 10];
-    // All of the volume twice, not in order, or it would pass the cache: four times the cache holds it, twice does not.
+    // All of the volume twice, not in order, or it would pass the cache: four times the cache holds
+    // it, twice does not.
     for nth in 0..2048 {
         client.read_at(nth * 397 % 1024 * (256 << 10), &mut bytes).expect("the volume can be read");
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A daemon that is short of descriptors: nobody may take all of them, and who could not be served is served later.
+//! A daemon that is short of descriptors: nobody may take all of them, and who could not be served
+//! is served later.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -59,7 +60,8 @@ fn probers_who_could_not_be_accepted_are_when_there_are_descriptors_again() {
     daemon.stop();
 }
 
-/// By NBD, with one thread and with several, and by vhost-user-blk: it is said once, with the limit and what to do.
+/// By NBD, with one thread and with several, and by vhost-user-blk: it is said once, with the limit
+/// and what to do.
 #[test]
 fn clients_who_could_not_be_accepted_are_when_there_are_descriptors_again() {
     for threads in [1, 3] {

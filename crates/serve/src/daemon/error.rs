@@ -346,7 +346,8 @@ impl ServeError {
         }
     }
 
-    /// The error for a superblock that can't be read. A superblock of a newer format is there, and can.
+    /// The error for a superblock that can't be read. A superblock of a newer format is there, and
+    /// can.
     pub(super) fn of_superblock(error: SuperblockReadError) -> Self {
         match error {
             SuperblockReadError::Unusable { first: CopyError::Unusable(SuperblockError::Newer { .. }), .. } => {

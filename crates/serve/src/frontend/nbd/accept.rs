@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Starts requests that are in order: takes their buffers, and hands their pieces to the engine.
 //!
-//! Clients may ask for any bytes, the engine for whole sectors: a read takes in what is around, and a write says which
-//! bytes of its first and last sector are not its own. Reads longer than [`PAYLOAD_BYTES_MAX`], of clients that
-//! never asked for a maximum, are answered window by window, alone.
+//! Clients may ask for any bytes, the engine for whole sectors: a read takes in what is around, and
+//! a write says which bytes of its first and last sector are not its own. Reads longer than
+//! [`PAYLOAD_BYTES_MAX`], of clients that never asked for a maximum, are answered window by window,
+//! alone.
 
 use std::ops::Range;
 
@@ -115,8 +116,8 @@ impl Connection {
         (!self.begin_window(place, self.share_for(bytes), core)).then_some(Wait::Room)
     }
 
-    /// Takes the buffers for what is to be read, and hands its pieces to the engine; false if there are none. All buffers or none: two reads
-    /// with half of theirs would wait for each other.
+    /// Takes the buffers for what is to be read, and hands its pieces to the engine; false if there
+    /// are none. All buffers or none: two reads with half of theirs would wait for each other.
     pub(super) fn begin_window(&mut self, place: u16, share: Option<Share>, core: &mut dyn Core) -> bool {
         let pending = self.table.get_mut(place);
         let (start, window) = (pending.offset + pending.done, pending.window);
@@ -199,7 +200,8 @@ impl Connection {
         None
     }
 
-    /// Takes a buffer for a part of a request. If there is none, all that the request has are put back.
+    /// Takes a buffer for a part of a request. If there is none, all that the request has are put
+    /// back.
     pub(super) fn take_buf(
         &mut self,
         place: u16,

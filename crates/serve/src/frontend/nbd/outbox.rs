@@ -2,8 +2,9 @@
 //! What waits to be sent to one client, in order: header bytes, and payload in its buffers.
 //!
 //! Payload is never copied; one vectored write takes up to [`SLICES_MAX`] pieces of both kinds.
-//! Bounded by what is put in: at most the replies of the requests a connection may have. Payload can be taken
-//! back ([`Outbox::take_back`]) as far as it is not sent: it is read once more when the client takes it.
+//! Bounded by what is put in: at most the replies of the requests a connection may have. Payload
+//! can be taken back ([`Outbox::take_back`]) as far as it is not sent: it is read once more when
+//! the client takes it.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -117,8 +118,8 @@ impl Outbox {
         self.push(fill, None, None, None)
     }
 
-    /// Appends header bytes, then the payload at `data`, after which `frees` is a buffer of no more use; the last item of
-    /// a request `answers` it.
+    /// Appends header bytes, then the payload at `data`, after which `frees` is a buffer of no more
+    /// use; the last item of a request `answers` it.
     pub(super) fn push<T>(
         &mut self,
         fill: impl FnOnce(&mut Vec<u8>) -> T,
@@ -229,8 +230,9 @@ impl Outbox {
         self.lacking = 0;
     }
 
-    /// Gives up all payload, which must be asked for again. Of a block that is sent in part the rest is kept: a client never gets
-    /// the one half of a block from before a write and the other half from after it.
+    /// Gives up all payload, which must be asked for again. Of a block that is sent in part the
+    /// rest is kept: a client never gets the one half of a block from before a write and the other
+    /// half from after it.
     pub(super) fn take_back(&mut self, memory: &dyn Memory, mut freed: impl FnMut(Buf, u32)) {
         let mut sent = std::mem::take(&mut self.data_sent) as u32;
         self.here_bytes = 0;
@@ -281,7 +283,8 @@ impl Outbox {
         }
     }
 
-    /// The first payload that was taken back and is not asked for again, if what is sent before it is less than so many bytes.
+    /// The first payload that was taken back and is not asked for again, if what is sent before it
+    /// is less than so many bytes.
     pub(super) fn first_away(&self, within_bytes: u64) -> Option<Data> {
         let mut before = 0;
         for data in self.items.iter().filter_map(|item| item.data) {
@@ -301,7 +304,8 @@ impl Outbox {
         }
     }
 
-    /// It is there, in a buffer of so many bytes; or it must be asked for again once more. False: nobody wants it.
+    /// Notes that an answer is there, in a buffer of so many bytes; or it must be asked for again
+    /// once more. False: nobody wants it.
     pub(super) fn arrived(&mut self, place: u16, slot: u16, there: Option<(Span, u32)>) -> bool {
         let asked = |it: &&mut Item| it.data.is_some_and(|data| data.place == place && data.at == At::Asked(slot));
         let Some(item) = self.items.iter_mut().find(asked) else { return false };

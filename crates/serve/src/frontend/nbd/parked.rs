@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests of one connection that would wait for an origin, and wait for a buffer that may wait first.
+//! Requests of one connection that would wait for an origin, and wait for a buffer that may wait
+//! first.
 //!
-//! Here they hold no buffer: a read is its place in the table, a write has its payload in memory of the connection's own. That is at most
-//! [`UNSURE_BYTES_MAX`] and a piece, as nothing more is received from a client with parked writes.
+//! Here they hold no buffer: a read is its place in the table, a write has its payload in memory of
+//! the connection's own. That is at most [`UNSURE_BYTES_MAX`] and a piece, as nothing more is
+//! received from a client with parked writes.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Buffers for those who wait: taken back from clients that don't read, and given to requests that are parked.
+//! Buffers for those who wait: taken back from clients that don't read, and given to requests that
+//! are parked.
 //!
-//! The answers of a client that reads nothing for [`STUCK_NS`] are dropped when somebody is short of buffers, and read again when the client
-//! takes them. So a client that is stopped costs others nothing, and its connection stays. Each connection's parked requests go on in their order;
+//! The answers of a client that reads nothing for [`STUCK_NS`] are dropped when somebody is short
+//! of buffers, and read again when the client takes them. So a client that is stopped costs others
+//! nothing, and its connection stays. Each connection's parked requests go on in their order;
 //! connections go on in turns.
 //!
 //! Invariant: nobody holds buffers of answers that wait for a buffer. An answer that was dropped is
@@ -17,10 +19,11 @@ use super::connection::Connection;
 use super::listener::{Nbd, Peer};
 use super::parked::Resumed;
 
-/// So long a client's socket is full before its answers are taken back. A client that is alive has read something by then: reading all again for
-/// it costs more than waiting.
+/// So long a client's socket is full before its answers are taken back. A client that is alive has
+/// read something by then: reading all again for it costs more than waiting.
 const STUCK_NS: u64 = 10_000_000;
-/// How often parked requests are looked at once more: what they ask for may have come into the cache meanwhile, or a lock may be free.
+/// How often parked requests are looked at once more: what they ask for may have come into the
+/// cache meanwhile, or a lock may be free.
 const RETRY_NS: u64 = 5_000_000;
 /// So many at a time.
 const RETRIES: usize = 16;
@@ -58,7 +61,8 @@ impl Connection {
         }
     }
 
-    /// Asks once more for payload that was taken back and is wanted soon. False if there is no buffer.
+    /// Asks once more for payload that was taken back and is wanted soon. False if there is no
+    /// buffer.
     pub(super) fn fetch_again(&mut self, share: Option<Share>, core: &mut dyn Core) -> bool {
         while let Some(data) = self.outbox.first_away(AHEAD_BYTES) {
             if !self.read_again(data, share, core) {

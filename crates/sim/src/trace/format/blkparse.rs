@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What blkparse prints, in its default format.
 //!
-//! `8,16  5  2  0.000001850 18615  Q  RS 1444645666 + 256 [java]`: device, CPU, sequence, time in s,
-//! pid, event, what, sector + sectors. "What" has one letter of R, W, D (discard), N (nothing), before
-//! it F for a flush, behind it flags. A flush alone has no sector.
+//! `8,16  5  2  0.000001850 18615  Q  RS 1444645666 + 256 [java]`: device, CPU, sequence,
+//! time in s, pid, event, what, sector + sectors. "What" has one letter of R, W, D (discard),
+//! N (nothing), before it F for a flush, behind it flags. A flush alone has no sector.
 
 use super::events::{DATALESS, PASSTHROUGH, kind_of_letters, letters_of, operation};
 use super::{BLANK, Format, Item, Lines, Parser, record};

@@ -23,8 +23,8 @@ fn ram() -> Ram {
     ram
 }
 
-/// One where a half of it is slow, and what waits for that soon finds no buffers. As in the daemon each share has room
-/// for the longest request by itself.
+/// RAM of which a half is slow, and what waits for that soon finds no buffers. As in the daemon
+/// each share has room for the longest request by itself.
 fn slow_ram() -> Ram {
     let mut ram = ram();
     (ram.buffers.budget_bytes, ram.buffers.passing_budget_bytes) = (33 << 20, 2 << 20);
@@ -79,7 +79,8 @@ fn torment(mut talk: Talk, bytes: &[u8], whims: &[u8]) {
 /// A request: command, flags, cookie, offset, length.
 type Asked = (u16, u16, u64, u64, u64);
 
-/// Something like what a client says: requests with small payload, of any command, some of many mebibytes.
+/// Something like what a client says: requests with small payload, of any command, some of many
+/// mebibytes.
 fn stream() -> impl Strategy<Value = Vec<Asked>> {
     let len = prop_oneof![8 => 0u64..20_000, 1 => 0u64..(5 << 20), 1 => any::<u64>()];
     let flags = prop_oneof![4 => 0u16..4, 1 => 0u16..64];
