@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::harness::{Browser, Daemon, LEFT, RIGHT, TAB, Volume, free_port, must, skip_without, tool};
+use crate::harness::{Browser, Daemon, LEFT, RIGHT, TAB, Volume, free_port, get, must, skip_without, tool};
 
 /// A served volume and where its dashboard is.
 fn served(options: &[&str]) -> (Volume, Daemon, String) {
@@ -105,6 +105,37 @@ fn the_dashboard_says_what_status_says_and_needs_no_mouse() {
     browser.wait_until("document.getElementById('alerts').textContent.includes('No answer from the daemon')");
 }
 
+#[test]
+fn the_history_tells_what_clients_did() {
+    let (volume, daemon, address) = served(&["--read-around=0B"]);
+    let port = address.trim_end_matches('/').rsplit(':').next().and_then(|it| it.parse().ok()).expect("a port");
+    let mut client = volume.connect();
+    let mut bytes = [7; 4096];
+    (0..40).for_each(|block| client.write_at(block * 8192, &bytes, false).expect("the volume can be written"));
+    (0..63).for_each(|block| client.read_at(block * 8192, &mut bytes).expect("the volume can be read"));
+    let names =
+        ["hits_per_s", "misses_per_s", "writes_per_s", "read_bytes_per_s", "written_bytes_per_s", "miss_p99_us"];
+    for volume in ["", "&volume=data"] {
+        let most = |told: &Value, name: &str| {
+            let values = told["series"][name].as_array().unwrap_or_else(|| panic!("no series {name}: {told}"));
+            values.iter().filter_map(Value::as_f64).fold(0.0, f64::max)
+        };
+        // A second is told of when it is over.
+        let mut told = std::iter::repeat_with(|| -> Value {
+            serde_json::from_str(&get(port, &format!("/api/history?range=10m{volume}"))).expect("JSON")
+        });
+        let whole = |told: &Value| names.iter().all(|name| most(told, name) > 0.0);
+        let told = told.find(whole).expect("the history tells of all that clients did");
+        assert_eq!(most(&told, "origin_errors_per_s"), 0.0);
+        assert_eq!(told["series"]["dirty_bytes"][0], Value::Null, "nothing is told of the time before the start");
+        if volume.is_empty() {
+            assert_eq!(told["series"]["cached_bytes"][599], 63.0 * 4096.0, "{told}");
+        }
+    }
+    drop(client);
+    daemon.stop();
+}
+
 /// Makes pictures of a daemon under a load, in the folder that `FLASHFRONT_GALLERY` names; `cargo x
 /// gallery` runs it.
 #[test]
@@ -120,13 +151,15 @@ fn gallery() {
     // It goes on while the pictures are made.
     let mut going_on = load(&volume, 600).spawn().expect("fio can be started");
     let browser = Browser::start();
-    for (name, width, height) in [("wide", 1280, 900), ("narrow", 390, 844)] {
+    for (name, width, height, whole) in
+        [("first", 1280, 778, false), ("wide", 1280, 900, true), ("narrow", 390, 844, true)]
+    {
         for scheme in ["light", "dark"] {
             browser.look(width, height, scheme);
             browser.open(&format!("{address}#range=10m"));
             browser.wait_until("document.body.dataset.shown === '10m'");
             let path = Path::new(&folder).join(format!("dashboard-{name}-{scheme}.png"));
-            std::fs::write(&path, browser.picture()).expect("the folder is writable");
+            std::fs::write(&path, browser.picture(whole)).expect("the folder is writable");
             println!("{}", path.display());
         }
     }

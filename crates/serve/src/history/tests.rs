@@ -169,3 +169,19 @@ fn a_bad_question_is_told_what_is_allowed() {
         assert!(Query::parse(good).is_ok(), "{good}");
     }
 }
+
+#[test]
+fn without_a_cache_nothing_is_told_of_one() {
+    let counters = Counters { cache_reads: 1, cache_writes_bytes: 2, origin_reads: 3, ..Counters::default() };
+    let whole = Whole {
+        counters,
+        blocks_cached: 4,
+        dirty_limit_blocks: 5,
+        clients: 6,
+        what_if: [Some(0.5); 4],
+        ..Whole::default()
+    };
+    let left = whole.without_cache();
+    let expected = Counters { origin_reads: 3, ..Counters::default() };
+    assert_eq!(left, Whole { counters: expected, clients: 6, ..Whole::default() });
+}

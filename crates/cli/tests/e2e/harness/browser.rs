@@ -153,10 +153,10 @@ impl Browser {
         wrong.map(|it| it["message"].to_string()).collect()
     }
 
-    /// A picture of the whole page, as the bytes of a PNG.
+    /// A picture of the page, whole or as far as the window shows it, as the bytes of a PNG.
     #[track_caller]
-    pub(crate) fn picture(&self) -> Vec<u8> {
-        let shot = self.own("Page.captureScreenshot", &json!({ "format": "png", "captureBeyondViewport": true }));
+    pub(crate) fn picture(&self, whole: bool) -> Vec<u8> {
+        let shot = self.own("Page.captureScreenshot", &json!({ "format": "png", "captureBeyondViewport": whole }));
         base64(shot["data"].as_str().expect("a picture is a text"))
     }
 }
