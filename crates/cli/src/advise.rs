@@ -77,7 +77,7 @@ impl Advise {
         let printed = if self.json {
             human::print_json(&json::object(&name, &question, &advice))
         } else {
-            human::print(&told::all(&name, &question, &advice)?)
+            human::tell(&told::all(&name, &question, &advice)?)
         };
         reading::remarks(&name, &question.source, &advice.reading);
         if let Some(report) = report {

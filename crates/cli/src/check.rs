@@ -40,7 +40,7 @@ impl Check {
         if self.json {
             human::print_json(&report)?;
         } else {
-            human::print(&text(&report)?)?;
+            human::tell(&text(&report)?)?;
         }
         Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

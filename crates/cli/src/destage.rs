@@ -81,7 +81,7 @@ impl Destage {
         if self.json {
             human::print_json(&Outcome { report: &report, seconds })?;
         } else {
-            human::print(&text(&report, seconds))?;
+            human::tell(&text(&report, seconds))?;
         }
         Ok(if report.complete && !report.cache_failed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

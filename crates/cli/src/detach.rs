@@ -60,7 +60,7 @@ impl Detach {
                 }
                 false => "",
             };
-            human::print(&format!(
+            human::tell(&format!(
                 "detached: {cache} holds no cache any more; use {origin} directly{given_up}{other}\n"
             ))?;
         }

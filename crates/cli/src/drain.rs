@@ -100,7 +100,7 @@ impl Drain {
         if self.json {
             human::print_json(&outcome)?;
         } else {
-            human::print(&text(&outcome, given_up))?;
+            human::tell(&text(&outcome, given_up))?;
         }
         Ok(if outcome.drained { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -30,7 +30,7 @@ impl Dump {
         if self.json {
             human::print_json(&report)?;
         } else {
-            human::print(&text(&report)?)?;
+            human::tell(&text(&report)?)?;
         }
         Ok(ExitCode::SUCCESS)
     }

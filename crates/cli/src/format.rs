@@ -67,7 +67,7 @@ impl Format {
         if self.json {
             human::print_json(&report)?;
         } else {
-            human::print(&text(&report)?)?;
+            human::tell(&text(&report)?)?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -3,12 +3,14 @@
 //! they get to stdout.
 
 use std::fmt;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::path::Path;
 
 use anyhow::Context;
 use flashfront_engine::BLOCK_SECTORS;
 use flashfront_serve::report::LostRange;
+
+use crate::columns::WIDTH;
 
 /// A size in binary units with three digits or so.
 pub(crate) fn bytes(bytes: u64) -> String {
@@ -152,6 +154,41 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     print(&json(value)?)
 }
 
+/// Prints text for people: in a terminal with long lines folded.
+pub(crate) fn tell(text: &str) -> anyhow::Result<()> {
+    if io::stdout().is_terminal() { print(&folded(text)) } else { print(text) }
+}
+
+/// Text with no line longer than 80 columns, if words allow that. A line with a label goes on below
+/// its text. What is to be copied into a shell stays whole.
+fn folded(text: &str) -> String {
+    const LABEL: usize = 12;
+    let mut out = String::new();
+    for line in text.lines() {
+        let has_label =
+            line.split_at_checked(LABEL).is_some_and(|(label, rest)| label.ends_with("  ") && !rest.starts_with(' '));
+        let indent = if has_label { " ".repeat(LABEL) } else { String::new() };
+        let is_command = line.starts_with("next ");
+        let mut width = 0;
+        for (nth, word) in line.split(' ').enumerate() {
+            let len = word.chars().count();
+            if nth > 0 && !is_command && width > indent.len() && width + 1 + len > WIDTH {
+                out.truncate(out.trim_end_matches(' ').len());
+                out += "\n";
+                out += &indent;
+                width = indent.len();
+            } else if nth > 0 {
+                out.push(' ');
+                width += 1;
+            }
+            out += word;
+            width += len;
+        }
+        out.push('\n');
+    }
+    out
+}
+
 /// Prints text as it is.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     use std::io::Write;
@@ -184,6 +221,20 @@ mod tests {
         for (value, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(count(value), text);
         }
+    }
+
+    #[test]
+    fn long_lines_are_folded_between_words() {
+        let words = "word ".repeat(20);
+        let text = format!("note        {words}end\n{words}end\nnext        {words}end\nshort\n  two\n");
+        let folded = folded(&text);
+        let lines: Vec<&str> = folded.lines().collect();
+        assert!(lines[1].starts_with("            word") && lines[3].starts_with("word"), "{folded}");
+        assert_eq!(lines.iter().filter(|line| line.chars().count() > 80).count(), 1, "a command stays whole: {folded}");
+        assert!(folded.ends_with("end\nshort\n  two\n"), "{folded}");
+        let all = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(all(&folded), all(&text), "no word is lost");
+        assert!(lines.iter().all(|line| !line.ends_with(' ')), "{folded:?}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use terminal::{Paint, Tone};
 mod advise;
 mod check;
 mod choice;
+mod columns;
 mod completions;
 mod destage;
 mod detach;

@@ -103,12 +103,12 @@ impl Add {
         if self.json {
             human::print_json(&outcome)?;
         } else if whole {
-            human::print(&format!(
+            human::tell(&format!(
                 "mirrored: {} holds all dirty data too{lacks}. Name both devices at the next start (--cache, --mirror)\n",
                 device.display()
             ))?;
         } else if interrupted {
-            human::print("the daemon goes on copying; `flashfront status` shows how far it is\n")?;
+            human::tell("the daemon goes on copying; `flashfront status` shows how far it is\n")?;
         } else {
             anyhow::bail!("{} did not become the mirror: it failed; see the daemon's log", device.display());
         }

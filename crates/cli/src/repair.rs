@@ -81,7 +81,7 @@ impl Repair {
             );
         }
         if !self.json {
-            human::print(&text(&report, older)?)?;
+            human::tell(&text(&report, older)?)?;
         }
         let undecided = report.older_blocks > 0 && older.is_none();
         let report = if !report.needed || self.dry_run {
@@ -102,7 +102,7 @@ impl Repair {
         if self.json {
             human::print_json(&report)?;
         } else if report.repaired {
-            human::print("repaired    the next `flashfront serve` opens it; `flashfront check` shows it sound\n")?;
+            human::tell("repaired    the next `flashfront serve` opens it; `flashfront check` shows it sound\n")?;
         }
         Ok(if report.needed && !report.repaired { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }

@@ -18,6 +18,7 @@ use flashfront_serve::report::StatusReport;
 use serde::Serialize;
 
 use crate::interrupt::Interrupted;
+use crate::terminal::Paint;
 use crate::{human, interrupt};
 
 mod load;
@@ -97,7 +98,7 @@ impl Try {
         if self.json {
             human::print_json(&outcome)?;
         } else {
-            human::print(&format!("\n{}", show::summary(&outcome, self.keep.as_deref())?))?;
+            human::print(&format!("\n{}", show::summary(&outcome, self.keep.as_deref(), Paint::stdout())?))?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -7,6 +7,7 @@ use std::fmt::{Error, Write};
 use flashfront_engine::Mode;
 use flashfront_sim::advise::{Advice, Choice, ENOUGH, Played, Question, Trial};
 
+use crate::columns::Columns;
 use crate::human;
 use crate::trace::told::how;
 
@@ -43,7 +44,7 @@ pub(crate) fn trace(advice: &Advice) -> String {
 }
 
 pub(crate) const COLUMNS: [&str; 10] =
-    ["request", "faster", "read", "99 %", "write", "99 %", "read hits", "to flash", "disk I/Os", "late"];
+    ["request", "faster", "read", "read 99 %", "write", "write 99 %", "read hits", "to flash", "disk I/Os", "late"];
 
 /// A row's cells, under [`COLUMNS`].
 pub(crate) fn cells(advice: &Advice, trial: &Trial) -> [String; 10] {
@@ -95,18 +96,17 @@ pub(crate) fn rows(advice: &Advice) -> impl Iterator<Item = &Trial> {
 }
 
 fn table(out: &mut String, advice: &Advice) -> Result<(), Error> {
-    const WIDTHS: [usize; 10] = [9, 7, 9, 9, 9, 9, 9, 9, 10, 10];
-    write!(out, "{:>10}  {:<12}", "cache", "mode")?;
-    COLUMNS.iter().zip(WIDTHS).try_for_each(|(column, width)| write!(out, " {column:>width$}"))?;
-    writeln!(out)?;
+    let mut table = Columns::new(["cache", "mode"], COLUMNS);
     for trial in rows(advice) {
         let (size, mode) = setup(trial);
-        let mark = if is_chosen(advice, trial) { "  <" } else { "" };
-        write!(out, "{size:>10}  {mode:<12}")?;
-        cells(advice, trial).iter().zip(WIDTHS).try_for_each(|(cell, width)| write!(out, " {cell:>width$}"))?;
-        writeln!(out, "{mark}")?;
+        let mode = if is_chosen(advice, trial) { format!("{mode} <") } else { mode.to_owned() };
+        table.row([size, mode].into_iter().chain(cells(advice, trial)));
     }
-    writeln!(out, "Of the second half of the requests; `late`: by how much the last one came later than in the trace.")
+    out.push_str(&table.text());
+    writeln!(
+        out,
+        "Of the second half of the requests. `<`: what is advised. `late`: by how much the last one came later than in the trace."
+    )
 }
 
 /// Whether a row is of what is advised. Without writes all modes are one, and only writeback was

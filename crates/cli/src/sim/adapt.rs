@@ -120,10 +120,11 @@ impl Adapt {
             if self.json {
                 outcome.rows.iter().try_for_each(|row| human::print_json(&line(outcome, row)))?;
             } else {
-                human::print(&table(outcome, experiment)?)?;
+                human::tell(&table(outcome, experiment)?)?;
+                human::print("\n")?;
             }
         }
-        Ok(())
+        if self.json { Ok(()) } else { human::print(text::MEANING) }
     }
 
     /// All cases, while a bar shows how far they are.

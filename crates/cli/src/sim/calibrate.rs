@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `flashfront sim calibrate`: the device models beside published measurements.
 
-use std::fmt::Write;
 use std::process::ExitCode;
 
 use clap::Args;
 use flashfront_sim::calibrate::{self, Row};
 use serde::Serialize;
 
+use crate::columns::Columns;
 use crate::{human, progress};
 
 /// Run the device models against what was measured on the real devices.
@@ -44,17 +44,17 @@ impl Calibrate {
         if self.json {
             human::print_json(&rows.iter().map(Line::of).collect::<Vec<_>>())?;
         } else {
-            human::print(&table(&rows)?)?;
+            human::tell(&table(&rows))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn table(rows: &[Row]) -> Result<String, std::fmt::Error> {
-    let mut out = format!("{:<30} {:<34} {:>10} {:>10} {:>6}\n", "device", "job", "published", "simulated", "ratio");
+fn table(rows: &[Row]) -> String {
+    let mut table = Columns::new(["device", "job"], ["published", "simulated", "ratio"]);
     for Row { device, job, published, simulated } in rows {
-        writeln!(out, "{device:<30} {job:<34} {published:>10.0} {simulated:>10.0} {:>6.3}", simulated / published)?;
+        let figures = [format!("{published:.0}"), format!("{simulated:.0}"), format!("{:.3}", simulated / published)];
+        table.row([(*device).to_owned(), (*job).to_owned()].into_iter().chain(figures));
     }
-    out.push_str("KiB/s, reads and writes together\n");
-    Ok(out)
+    table.text() + "KiB/s, reads and writes together\n"
 }

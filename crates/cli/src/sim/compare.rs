@@ -89,7 +89,7 @@ impl Compare {
         } else if self.markdown {
             human::print(&markdown(suite, systems, &cells)?)
         } else {
-            human::print(&table(suite, systems, &cells)?)
+            human::tell(&table(suite, systems, &cells)?)
         };
         if let Some(report) = report {
             report.write(&format!("Comparison {}", suite.name), &report::compared(&comparison, &compared, &cells)?)?;

@@ -152,7 +152,7 @@ impl Replay {
             }
         }
         if !self.json && !self.csv {
-            human::print(&told::table(&name, replayed)?)?;
+            human::tell(&told::table(&name, replayed)?)?;
         }
         reading::remarks(&name, source, &replayed.reading);
         Ok(())

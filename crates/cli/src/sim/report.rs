@@ -27,6 +27,8 @@ mod labels;
 mod look;
 mod page;
 mod pictures;
+#[cfg(feature = "png")]
+mod png;
 mod replayed;
 mod scenario;
 mod style;
@@ -49,7 +51,8 @@ pub(crate) struct ReportArgs {
     /// there is replaced.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// And each picture of the report to an SVG file in this folder; made if it is not there.
+    /// And each picture of the report to an SVG file in this folder, which is made if it is not
+    /// there; to a PNG file, too, if flashfront was built with the feature `png`.
     #[arg(long, value_name = "FOLDER", requires = "report")]
     pictures: Option<PathBuf>,
 }

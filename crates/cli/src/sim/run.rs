@@ -72,7 +72,7 @@ impl Run {
         } else if self.csv {
             human::print(&text::csv(&scenario, &outcome)?)
         } else {
-            human::print(&text::table(&scenario, &outcome)?)
+            human::tell(&text::table(&scenario, &outcome)?)
         };
         if let Some(report) = report {
             report.write(&format!("{kind} {}", scenario.name), &report::ran(&scenario, &outcome)?)?;

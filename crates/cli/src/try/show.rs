@@ -12,6 +12,7 @@ use super::load::{DEPTH, READ_PERCENT, SKEW, Tally};
 use super::world::{CACHE_BYTES, ORIGIN_BYTES, hdd, ssd};
 use super::{Outcome, Phase};
 use crate::human;
+use crate::terminal::{Paint, Tone};
 
 /// What the demo does, with every delay it adds.
 pub(super) fn intro() -> String {
@@ -76,13 +77,15 @@ impl Live {
         self.bar.set_message(line);
     }
 
+    /// Ends the line, with a full bar: the last update came a moment before the end.
     pub(super) fn end(self) {
+        self.bar.set_position(self.bar.length().unwrap_or_default());
         self.bar.abandon();
     }
 }
 
 /// The comparison, and where to go from here.
-pub(super) fn summary(outcome: &Outcome, kept: Option<&Path>) -> Result<String, std::fmt::Error> {
+pub(super) fn summary(outcome: &Outcome, kept: Option<&Path>, paint: Paint) -> Result<String, std::fmt::Error> {
     let (without, with) = (&outcome.without, &outcome.with);
     let mut out = String::new();
     let times = |better: f64, worse: f64| match better / worse {
@@ -91,11 +94,11 @@ pub(super) fn summary(outcome: &Outcome, kept: Option<&Path>) -> Result<String, 
         ratio => format!("{ratio:.1} x"),
     };
     let us = |us: f64| human::latency((us * 1e3) as u64);
+    writeln!(out, "{}", paint.paint(Tone::Strong, &format!("{:<22}{:>16}{:>16}", "", "without cache", "with cache")))?;
     let mut row = |name: &str, left: String, right: String, note: String| {
-        let line = format!("{name:<22}{left:>16}{right:>16}   {note}");
+        let line = format!("{name:<22}{left:>16}{right:>16}   {}", paint.paint(Tone::Good, &note));
         writeln!(out, "{}", line.trim_end())
     };
-    row("", "without cache".to_owned(), "with cache".to_owned(), String::new())?;
     let iops = |phase: &Phase| human::count(phase.iops as u64);
     row("IOPS", iops(without), iops(with), times(with.iops, without.iops))?;
     row("latency p50", us(without.p50_us), us(with.p50_us), times(without.p50_us, with.p50_us))?;
@@ -150,6 +153,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_bar_is_full_at_the_end() {
+        let live = Live::new("with cache", Duration::from_secs(3), true).unwrap();
+        live.bar.set_position(2800);
+        let bar = live.bar.clone();
+        live.end();
+        assert_eq!(bar.position(), 3000);
+    }
+
+    #[test]
     fn every_line_fits_a_terminal_of_80_columns() {
         let phase = |iops: f64| Phase {
             iops,
@@ -173,7 +185,11 @@ mod tests {
             cache_bytes: CACHE_BYTES,
         };
         let kept = Path::new("/tmp/x");
-        let told = [intro(), summary(&outcome, None).unwrap(), summary(&outcome, Some(kept)).unwrap()];
+        let told = [
+            intro(),
+            summary(&outcome, None, Paint::with(false)).unwrap(),
+            summary(&outcome, Some(kept), Paint::with(false)).unwrap(),
+        ];
         for line in told.iter().flat_map(|text| text.lines()) {
             assert!(line.chars().count() <= 80, "{line}");
         }

@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 
 use flashfront_sim::adapt::{Experiment, Outcome};
 
+use crate::columns::Columns;
 use crate::human;
 
 /// Ends of the rounds that the table shows.
@@ -26,45 +27,42 @@ pub(super) fn table(outcome: &Outcome, experiment: &Experiment) -> Result<String
         human::percent(Some(outcome.reads.static_optimum))
     )?;
     writeln!(out, "{}", turnover(outcome))?;
-    let wide = rounds.len() * 7 - 1;
-    let names = outcome.rows.iter().map(|row| row.policy.len()).fold(12, usize::max);
-    writeln!(
-        out,
-        "{:<names$} {:>7}  {:^wide$}  {:^wide$}  {:>8} {:>6}  {:^19}  {:>7}",
-        "", "", "origin read /", "hits in", "hits", "below", "below LRU in worst", "flash"
-    )?;
-    write!(out, "{:<names$} {:>7} ", "policy", "junk")?;
-    rounds.iter().try_for_each(|round| write!(out, " {:>6}", format!("r {round}")))?;
-    write!(out, " ")?;
-    rounds.iter().try_for_each(|round| write!(out, " {:>6}", format!("r {round}")))?;
-    writeln!(out, "  {:>8} {:>6}  {:>8} {:>10}  {:>7}", "turnover", "opt.", "turnover", "round", "writes")?;
+    let mut figures = vec!["junk".to_owned()];
+    figures.extend(rounds.iter().map(|round| format!("reads r{round}")));
+    figures.extend(rounds.iter().map(|round| format!("hits r{round}")));
+    figures.extend(["turnover", "below opt.", "worst turnover", "worst round", "flash"].map(str::to_owned));
+    let mut table = Columns::new(["policy"], figures);
     let last = outcome.points();
     for row in &outcome.rows {
-        write!(
-            out,
-            "{:<names$} {:>7} ",
-            row.policy,
-            human::percent(Some(row.junk_blocks as f64 / row.cache_blocks as f64))
-        )?;
+        let mut cells = vec![row.policy.to_owned()];
+        cells.push(human::percent(Some(row.junk_blocks as f64 / row.cache_blocks as f64)));
         for round in &rounds {
-            write!(out, " {:>6.2}", outcome.origin_reads_per_compulsory(row, outcome.end_of_round(*round)))?;
+            cells.push(format!("{:.2}", outcome.origin_reads_per_compulsory(row, outcome.end_of_round(*round))));
         }
-        write!(out, " ")?;
         for round in &rounds {
             let (from, to) = (outcome.end_of_round(round - 1), outcome.end_of_round(*round));
-            write!(out, " {:>6.2}", outcome.hit_ratio(row, from, to) * 100.0)?;
+            cells.push(format!("{:.2}", outcome.hit_ratio(row, from, to) * 100.0));
         }
         let after = outcome.after_turnover().map(|(from, to)| outcome.hit_ratio(row, from, to) * 100.0);
         let below = after.map(|hits| outcome.reads.static_optimum * 100.0 - hits);
-        let figure = |it: Option<f64>| it.map_or("-".to_owned(), |it| format!("{it:.2}"));
-        let flash = human::blocks(row.points[last].flash_blocks_written());
-        let worst = outcome.worst_round(row).map(|(round, below)| format!("{:.2} r {round}", below * 100.0));
-        let worst = worst.unwrap_or("-".to_owned());
         let over = outcome.worst_turnover(row).map(|below| below * 100.0);
-        writeln!(out, "  {:>8} {:>6}  {:>8} {worst:>10}  {flash:>7}", figure(after), figure(below), figure(over))?;
+        let figure = |it: Option<f64>| it.map_or("-".to_owned(), |it| format!("{it:.2}"));
+        let worst = outcome.worst_round(row).map(|(round, below)| format!("{:.2} in {round}", below * 100.0));
+        cells.extend([figure(after), figure(below), figure(over), worst.unwrap_or("-".to_owned())]);
+        cells.push(human::blocks(row.points[last].flash_blocks_written()));
+        table.row(cells);
     }
+    out.push_str(&table.text());
     Ok(out)
 }
+
+/// What the columns of the tables mean.
+pub(super) const MEANING: &str = "\
+`reads rN`: blocks read from the origin for each that had to be, after N rounds.
+`hits rN`: percent in round N; `turnover`: percent after a turnover. `below
+opt.`: points below the optimum. `worst turnover`, `worst round`: points below
+LRU at the worst.
+";
 
 /// When there is one.
 pub(in crate::sim) fn turnover(outcome: &Outcome) -> String {

@@ -5,6 +5,8 @@ use std::fmt::{self, Write};
 
 use flashfront_sim::compare::{Cell, Kind, Suite};
 
+use crate::columns::Columns;
+
 /// A figure as short as it can be read.
 pub(in crate::sim) fn figure(metric: &str, value: f64) -> String {
     match metric {
@@ -55,18 +57,15 @@ pub(super) fn table(suite: &Suite, systems: &[&'static str], cells: &[Cell]) -> 
     let mut out = format!("{}: {} ({})\nsimulated (published)\n", suite.name, suite.summary, suite.source);
     for metric in distinct(cells.iter().map(|cell| cell.metric)) {
         writeln!(out, "\n{}", title(metric))?;
-        write!(out, "{:<16}", "task")?;
-        systems.iter().try_for_each(|system| write!(out, " {system:>18}"))?;
-        out.push('\n');
+        let mut table = Columns::new(["task"], systems);
         for task in distinct(cells.iter().map(|cell| cell.task.as_str())) {
             let Some(row) = row(systems, cells, task, metric) else { continue };
-            write!(out, "{task:<16}")?;
-            for (simulated, published) in row {
-                let both = if published.is_empty() { simulated } else { format!("{simulated} ({published})") };
-                write!(out, " {both:>18}")?;
-            }
-            out.push('\n');
+            let both = |(simulated, published): (String, String)| {
+                if published.is_empty() { simulated } else { format!("{simulated} ({published})") }
+            };
+            table.row([task.to_owned()].into_iter().chain(row.into_iter().map(both)));
         }
+        out.push_str(&table.text());
     }
     out.push('\n');
     errors(&mut out, suite, systems, cells)?;
@@ -81,7 +80,7 @@ fn errors(out: &mut String, suite: &Suite, systems: &[&'static str], cells: &[Ce
         for (name, errors) in all.into_iter().chain(each) {
             writeln!(
                 out,
-                "off by, {what:<12} {name:<14} {:>6.1} % in the median, {:>6.1} % in nine of ten, of {} figures",
+                "off by, {what:<11} {name:<10} {:>6.1} % median, {:>6.1} % nine of ten, {} figures",
                 errors.median * 100.0,
                 errors.nine_of_ten * 100.0,
                 errors.cells

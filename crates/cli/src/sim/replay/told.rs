@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use flashfront_sim::replay::Replayed;
 
+use crate::columns::Columns;
 use crate::human;
 use crate::trace::told::how;
 
@@ -18,30 +19,17 @@ pub(super) fn table(name: &str, replayed: &Replayed) -> Result<String, std::fmt:
         human::blocks(replayed.reading.unique_blocks),
         how(&replayed.reading)
     )?;
-    let wide = replayed.rows.iter().map(|row| row.policy.len()).fold(10, usize::max);
-    writeln!(
-        out,
-        "{:>10}  {:<wide$} {:>7} {:>9}  {:>12} {:>11} {:>11} {:>11}  {:>11} {:>12}",
-        "cache",
-        "policy",
-        "hits",
-        "read hits",
-        "flash writes",
-        "fills",
-        "absorbed",
-        "reinserted",
-        "origin read",
-        "origin write"
-    )?;
+    let bounded = replayed.rows.iter().any(|row| row.flash_writes_per_day_bytes.is_some());
+    let figures =
+        ["hits", "read hits", "flash writes", "fills", "absorbed", "reinserted", "origin read", "origin write"];
+    let bound = bounded.then_some("flash writes a day");
+    let mut table = Columns::new(["cache", "policy"], figures.into_iter().chain(bound));
     for row in &replayed.rows {
         let totals = &row.totals;
-        let budget = row.flash_writes_per_day_bytes;
-        let budget = budget.map_or_else(String::new, |bytes| format!("  of {} a day", human::bytes(bytes)));
-        writeln!(
-            out,
-            "{:>10}  {:<wide$} {:>7} {:>9}  {:>12} {:>11} {:>11} {:>11}  {:>11} {:>12}{budget}",
+        let bound = row.flash_writes_per_day_bytes.map(human::bytes);
+        let cells = [
             human::blocks(row.cache_blocks),
-            row.policy,
+            row.policy.to_owned(),
             human::percent(Some(totals.hit_ratio())),
             human::percent((totals.reads > 0).then(|| totals.read_hit_ratio())),
             human::blocks(totals.flash_blocks_written()),
@@ -49,8 +37,10 @@ pub(super) fn table(name: &str, replayed: &Replayed) -> Result<String, std::fmt:
             human::blocks(totals.absorbed_blocks),
             human::blocks(totals.reinserted_blocks),
             human::blocks(totals.origin_read_blocks),
-            human::blocks(totals.origin_write_blocks)
-        )?;
+            human::blocks(totals.origin_write_blocks),
+        ];
+        table.row(cells.into_iter().chain(bounded.then(|| bound.unwrap_or_else(|| "-".to_owned()))));
     }
+    out.push_str(&table.text());
     Ok(out)
 }

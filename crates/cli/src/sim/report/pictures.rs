@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+#[cfg(feature = "png")]
+use super::png::Painter;
+
 /// What a picture begins with, so that it is known for one.
 const MARK: &str = "<!-- flashfront picture -->\n";
 
@@ -16,6 +19,8 @@ const MARK: &str = "<!-- flashfront picture -->\n";
 #[derive(Debug)]
 pub(super) struct Pictures {
     folder: PathBuf,
+    #[cfg(feature = "png")]
+    painter: Painter,
 }
 
 impl Pictures {
@@ -31,7 +36,11 @@ impl Pictures {
                 refuse_what_is_no_picture(&path)?;
             }
         }
-        Ok(Self { folder: folder.to_owned() })
+        Ok(Self {
+            folder: folder.to_owned(),
+            #[cfg(feature = "png")]
+            painter: Painter::new()?,
+        })
     }
 
     /// Writes those of a page; older ones of the same names are replaced, nothing else is.
@@ -43,6 +52,12 @@ impl Pictures {
         }
         for (path, picture) in &pictures {
             fs::write(path, picture).with_context(|| format!("--pictures: {}", path.display()))?;
+            #[cfg(feature = "png")]
+            {
+                let path = path.with_extension("png");
+                let png = self.painter.png(picture)?;
+                fs::write(&path, png).with_context(|| format!("--pictures: {}", path.display()))?;
+            }
         }
         tracing::info!("{} pictures are in {}", pictures.len(), self.folder.display());
         Ok(())
@@ -55,7 +70,12 @@ fn is_name(name: &str) -> bool {
     digits >= 2 && name[digits..].starts_with('-') && name.ends_with(".svg")
 }
 
+/// A PNG file is known by the SVG file of the same name, which is beside it.
 fn refuse_what_is_no_picture(path: &Path) -> anyhow::Result<()> {
+    let png = path.with_extension("png");
+    if cfg!(feature = "png") && png.exists() && !path.exists() {
+        bail!("--pictures: {}: there is a file that is no picture of flashfront; name another folder", png.display());
+    }
     let about = || format!("--pictures: {}", path.display());
     let file = match File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

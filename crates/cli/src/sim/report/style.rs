@@ -155,6 +155,17 @@ mod tests {
         }
     }
 
+    /// The dashboard has the same colours under the same names, and more of its own.
+    #[test]
+    fn the_dashboard_looks_alike() {
+        let dashboard = include_str!("../../../../serve/src/http/page/dashboard.css");
+        let (light, dark) = dashboard.split_once("prefers-color-scheme: dark").unwrap();
+        for (name, on_light, on_dark) in COLOURS {
+            let value = |colour: &str| format!("--{name}: {colour};");
+            assert!(light.contains(&value(on_light)) && dark.contains(&value(on_dark)), "{name}");
+        }
+    }
+
     #[test]
     fn a_file_has_values_and_a_page_has_names() {
         let (page, picture) = (of_page(), of_picture());

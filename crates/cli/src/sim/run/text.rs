@@ -8,7 +8,9 @@ use flashfront_sim::scenario::{Bound, Outcome, Scenario};
 use hdrhistogram::Histogram;
 
 use super::steps::{Step, steps};
+use crate::columns::Columns;
 use crate::human;
+use crate::terminal::{Paint, Tone};
 
 /// What a target has to be.
 pub(in crate::sim) fn bound(bound: Bound) -> String {
@@ -30,35 +32,32 @@ pub(in crate::sim) fn latency(histogram: &Histogram<u64>, quantile: f64) -> Stri
 
 pub(super) fn table(scenario: &Scenario, outcome: &Outcome) -> Result<String, Error> {
     let mut out = format!("{}\n\n", scenario.summary);
-    writeln!(
-        out,
-        "{:<12} {:<16} {:<12} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}",
-        "system", "phase", "job", "reads/s", "writes/s", "MB/s", "flushes/s", "read p99", "write p99"
-    )?;
+    let figures = ["reads/s", "writes/s", "MB/s", "flushes/s", "read p99", "write p99"];
+    let mut table = Columns::new(["system", "phase", "job"], figures);
     for ran in &outcome.systems {
         for (phase, result) in scenario.phases.iter().zip(&ran.phases) {
             for job in result.iter().flat_map(|result| &result.jobs) {
-                writeln!(
-                    out,
-                    "{:<12} {:<16} {:<12} {:>9.0} {:>9.0} {:>9.1} {:>9.0} {:>10} {:>10}",
-                    ran.system,
-                    phase.name,
-                    job.name,
-                    per_s(job, job.reads),
-                    per_s(job, job.writes),
-                    per_s(job, job.read_bytes + job.write_bytes) / 1e6,
-                    per_s(job, job.flushes),
+                table.row([
+                    ran.system.to_owned(),
+                    phase.name.clone(),
+                    job.name.clone(),
+                    format!("{:.0}", per_s(job, job.reads)),
+                    format!("{:.0}", per_s(job, job.writes)),
+                    format!("{:.1}", per_s(job, job.read_bytes + job.write_bytes) / 1e6),
+                    format!("{:.0}", per_s(job, job.flushes)),
                     latency(&job.read_ns, 0.99),
-                    latency(&job.write_ns, 0.99)
-                )?;
+                    latency(&job.write_ns, 0.99),
+                ]);
             }
         }
     }
+    out.push_str(&table.text());
     out.push('\n');
     for verdict in &outcome.verdicts {
         let measured = verdict.measured.map_or_else(|| "not measured".to_owned(), |it| format!("{it:.3}"));
-        let holds = if verdict.holds { "holds " } else { "MISSED" };
-        writeln!(out, "{holds}  {:<58} {measured:>9}  {}", verdict.name, bound(verdict.target))?;
+        let (tone, holds) = if verdict.holds { (Tone::Good, "holds ") } else { (Tone::Bad, "MISSED") };
+        let holds = Paint::stdout().paint(tone, holds);
+        writeln!(out, "{holds}  {:<48} {measured:>12}  {}", verdict.name, bound(verdict.target))?;
     }
     Ok(out)
 }
