@@ -5,9 +5,11 @@
 //! rustup.
 
 mod bench;
+mod book;
 mod ci;
 mod fuzz;
 mod gallery;
+mod markdown;
 mod no_std;
 mod package;
 mod picture;
@@ -41,6 +43,8 @@ const VERBS: &[Verb] = &[
     },
     Verb { name: "test", summary: "unit, property and conformance tests; not end to end", run: test::test },
     Verb { name: "e2e", summary: "end-to-end tests of the release binary; arguments are libtest's", run: test::e2e },
+    Verb { name: "book", summary: "builds the book of docs/ with mdBook, in target/book", run: book::book },
+    Verb { name: "reference", summary: "writes docs/reference/cli.md and config.md anew", run: book::reference },
     Verb {
         name: "sweep",
         summary: "a power cut at every event of every workload; --point P: one again",

@@ -30,6 +30,8 @@ mod log;
 mod man;
 mod mirror;
 mod progress;
+#[cfg(test)]
+mod reference;
 mod repair;
 mod serve;
 mod service;

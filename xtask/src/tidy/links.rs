@@ -5,9 +5,9 @@
 //! documents that sources name. Addresses of other sites are left alone: no network is used.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path, PathBuf};
 
 use super::{File, Finding};
+use crate::markdown::{anchors, links, resolve};
 use crate::run::root;
 
 const CONTENTS: &str = "docs/SUMMARY.md";
@@ -35,88 +35,15 @@ fn check_with(files: &[File], exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
 
 /// What this rule needs of a Markdown file: links with their line numbers, and the anchors of
 /// its headings.
-#[derive(Default)]
-struct Document {
-    links: Vec<(usize, String)>,
+struct Document<'a> {
+    links: Vec<(usize, &'a str)>,
     anchors: BTreeSet<String>,
 }
 
-fn read(file: &File) -> Document {
-    let mut document = Document::default();
-    let mut fence: Option<&str> = None;
-    for (number, line) in (1..).zip(file.text.lines()) {
-        let start = line.trim_start();
-        match fence {
-            Some(end) if start.starts_with(end) => fence = None,
-            Some(_) => {}
-            None if start.starts_with("```") => fence = Some("```"),
-            None if start.starts_with("~~~") => fence = Some("~~~"),
-            None => {
-                let line = without_code(line);
-                document.links.extend(links(&line).map(|link| (number, link.to_owned())));
-                if let Some(heading) = heading(start) {
-                    document.add_anchor(&anchor(heading));
-                }
-            }
-        }
-    }
-    document
-}
-
-impl Document {
-    /// The second heading of one name gets `-1` behind it, the third `-2`.
-    fn add_anchor(&mut self, anchor: &str) {
-        let numbered = (1..).map(|number| format!("{anchor}-{number}"));
-        let free = std::iter::once(anchor.to_owned()).chain(numbered).find(|name| !self.anchors.contains(name));
-        self.anchors.extend(free);
-    }
-}
-
-/// The text of a heading, if the line is one.
-fn heading(line: &str) -> Option<&str> {
-    let text = line.trim_start_matches('#');
-    let level = line.len() - text.len();
-    ((1..=6).contains(&level) && text.starts_with(' ')).then(|| text.trim())
-}
-
-/// The anchor that GitHub and mdBook make of a heading: small letters, digits, hyphens and
-/// underscores; hyphens for spaces.
-fn anchor(heading: &str) -> String {
-    let mut anchor = String::new();
-    for character in without_targets(heading).chars() {
-        match character {
-            ' ' => anchor.push('-'),
-            c if c.is_alphanumeric() || c == '-' || c == '_' => anchor.extend(c.to_lowercase()),
-            _ => {}
-        }
-    }
-    anchor
-}
-
-/// The line with `(target)` of links left out: an anchor is made of the text alone.
-fn without_targets(line: &str) -> String {
-    let mut parts = line.split("](");
-    let mut text = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        text.push_str(part.split_once(')').map_or("", |(_, rest)| rest));
-    }
-    text
-}
-
-/// The line with the text of code spans left out.
-fn without_code(line: &str) -> String {
-    if line.matches('`').count().is_multiple_of(2) {
-        line.split('`').step_by(2).collect::<Vec<_>>().join("``")
-    } else {
-        line.to_owned()
-    }
-}
-
-/// The targets of `[text](target)` in a line, and of `[text]: target`.
-fn links(line: &str) -> impl Iterator<Item = &str> {
-    let definition = line.strip_prefix('[').and_then(|rest| rest.split_once("]: ")).map(|(_, target)| target);
-    let inline = line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
-    inline.chain(definition).filter_map(|target| target.split_whitespace().next())
+fn read(file: &File) -> Document<'_> {
+    let links = links(&file.text).into_iter();
+    let links = links.filter_map(|link| Some((link.line, file.text.get(link.target)?))).collect();
+    Document { links, anchors: anchors(&file.text) }
 }
 
 /// Why a link leads nowhere; nothing if it leads somewhere or out of the repository.
@@ -125,28 +52,12 @@ fn dead(from: &str, link: &str, documents: &BTreeMap<&str, Document>, exists: &d
         return None;
     }
     let (path, anchor) = link.split_once('#').map_or((link, None), |(path, anchor)| (path, Some(anchor)));
-    let target = if path.is_empty() { from.to_owned() } else { resolve(from, path)? };
+    let target = if path.is_empty() { from.to_owned() } else { resolve(from, path) };
     if !exists(&target) {
         return Some(format!("there is no {target}"));
     }
     let (anchor, document) = (anchor?, documents.get(target.as_str())?);
     (!document.anchors.contains(anchor)).then(|| format!("{target} has no heading for #{anchor}"))
-}
-
-/// The path from the root of what `path` names in the folder of the file `from`. A path that
-/// leaves the repository keeps its `..`, and is not found.
-fn resolve(from: &str, path: &str) -> Option<String> {
-    let mut resolved = Path::new(from).parent()?.to_path_buf();
-    for component in Path::new(path).components() {
-        match component {
-            Component::ParentDir if resolved.parent().is_some() => {
-                resolved.pop();
-            }
-            Component::CurDir => {}
-            other => resolved.push(other),
-        }
-    }
-    Some(PathBuf::from_iter(resolved.components()).to_string_lossy().into_owned())
 }
 
 /// The table of contents lists every page of the book, each once.
@@ -157,7 +68,7 @@ fn contents(documents: &BTreeMap<&str, Document>) -> Vec<Finding> {
     let mut listed = BTreeSet::new();
     let mut findings = Vec::new();
     for (line, link) in &contents.links {
-        if !listed.insert(resolve(CONTENTS, link).unwrap_or_default()) {
+        if !listed.insert(resolve(CONTENTS, link)) {
             findings.push(Finding::new(CONTENTS, *line, format!("{link} is listed twice")));
         }
     }

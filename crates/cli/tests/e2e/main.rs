@@ -10,6 +10,7 @@ mod bad_format;
 mod bad_serve;
 mod bad_superblock;
 mod block_device;
+mod book;
 mod cache_failure;
 mod clients;
 mod control;
