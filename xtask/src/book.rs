@@ -115,6 +115,8 @@ fn with_links(page: &str, from: &str, text: &str) -> String {
         let in_book =
             SHOWN.iter().find(|(file_of_root, _)| *file_of_root == file).map_or(file.as_str(), |(_, page)| page);
         if let Some(in_book) = in_book.strip_prefix(DOCS) {
+            // mdBook makes index.html of a README.
+            let in_book = in_book.replace("README.md", "index.md");
             mended.push_str(&text[done..link.target.start]);
             mended.push_str(&format!("{}{in_book}{anchor}", "../".repeat(page.matches('/').count() - 1)));
             done = link.target.end;
@@ -141,9 +143,12 @@ mod tests {
 
     #[test]
     fn a_page_shows_a_file_of_the_root_with_links_from_the_page() {
-        let text = "[a](docs/adr/b.md) [c](CONTRIBUTING.md#d)";
+        let text = "[a](docs/adr/b.md) [c](CONTRIBUTING.md#d) [e](docs/README.md)";
         let page = "docs/internals/architecture.md";
-        assert_eq!(with_links(page, "ARCHITECTURE.md", text), "[a](../adr/b.md) [c](../internals/contributing.md#d)");
+        assert_eq!(
+            with_links(page, "ARCHITECTURE.md", text),
+            "[a](../adr/b.md) [c](../internals/contributing.md#d) [e](../index.md)"
+        );
         assert!(
             mended(page, "# Architecture\n<!-- the book shows ../../ARCHITECTURE.md here -->\n").unwrap().len() > 1000
         );
