@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::harness::{Daemon, MIB, Volume, flashfront, is_root, must, output, show, skip, skip_without, tool};
 use crate::refusal::assert_refused;
+use crate::told;
 
 /// A small tmpfs, unmounted when dropped.
 struct Tmpfs(PathBuf);
@@ -65,6 +66,7 @@ fn a_cache_device_that_fails_is_told_marked_and_refused() {
     assert_eq!(status["cache_failed"], true, "{status}");
     assert!(must(&mut volume.ask("status")).contains("FAILED"));
     let said = volume.stderr();
+    told::assert_log_is_told(&said);
     assert!(said.contains("the cache device failed") && said.contains("ENOSPC"), "{said}");
     assert_eq!(said.matches("nothing new is trusted to it").count(), 1, "once is enough: {said}");
 
@@ -79,6 +81,7 @@ fn a_cache_device_that_fails_is_told_marked_and_refused() {
     daemon.signal(rustix::process::Signal::TERM);
     let status = daemon.ended();
     let said = volume.stderr();
+    told::assert_log_is_told(&said);
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("All that was acknowledged is on the origin") && !said.contains("panicked"), "{said}");
     let origin = File::open(&volume.origin).expect("the file is ours");

@@ -9,6 +9,7 @@ use std::path::Path;
 use flashfront_serve::frontend::nbd::{Client, ClientError, ClientOp};
 
 use crate::harness::{Daemon, MIB, Volume, is_root, must, output, show, skip, tool};
+use crate::told;
 
 /// A file system of this size in RAM, unmounted when dropped.
 struct Ram<'a>(&'a Path);
@@ -87,6 +88,7 @@ fn a_full_origin_is_no_space_for_clients_of_nbd_and_fuse() {
     let counted = volume.status()["volumes"][0]["origin_write_errors"].as_u64();
     assert!(counted >= Some(2), "{counted:?}");
     let log = volume.stderr();
+    told::assert_log_is_told(&log);
     assert!(log.contains("no space left (ENOSPC); make room on its file system"), "{log}");
     // There is room again: nobody has to start anything anew.
     must(tool("mount").args(["-o", "remount,size=80m"]).arg(&folder));
@@ -128,6 +130,7 @@ fn errors_of_the_origin_are_told_and_counted_and_repeated_ones_left_out() {
     assert!(must(&mut volume.ask("status")).contains("of the origin; see the log"));
     volume.stop();
     let log = volume.stderr();
+    told::assert_log_is_told(&log);
     let origin = volume.origin.display();
     assert!(log.contains(&format!("sector 32768 of {origin} failed: I/O error (EIO); look for it")), "{log}");
     assert!(log.contains(" more of this in the last "), "{log}");
@@ -170,6 +173,7 @@ fn a_cache_that_has_rotted_fills_no_log() {
     assert!(volume.gauge("corrupt_blocks") > 100);
     volume.stop();
     let log = volume.stderr();
+    told::assert_log_is_told(&log);
     assert!(log.lines().count() - before < 30 && log.contains(" more of this in the last "), "{log}");
 }
 

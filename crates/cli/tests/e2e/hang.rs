@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use crate::fuse::skip_without_fuse;
 use crate::harness::{Daemon, MIB, Volume, must};
 use crate::refusal::assert_refused;
+use crate::told;
 
 /// For what takes the device's time and a little more.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -75,6 +76,7 @@ fn an_origin_that_hangs_harms_only_what_needs_it_and_comes_back() {
     drop(client);
     volume.drain();
     let said = volume.stderr();
+    told::assert_log_is_told(&said);
     for line in ["the origin hangs", "the origin answers again"] {
         assert_eq!(said.matches(line).count(), 1, "{line}: {said}");
     }

@@ -46,6 +46,7 @@ mod stamps;
 mod stopping;
 mod terminal;
 mod tls;
+mod told;
 mod try_verb;
 mod ublk;
 mod vhost_user_blk;

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::harness::{Daemon, MIB, Volume, flashfront, must, output, show};
 use crate::refusal::assert_refused;
+use crate::told;
 
 /// Dirty data stays dirty.
 const FROZEN: [&str; 2] = ["--inject", "origin:eio,op=write"];
@@ -103,6 +104,7 @@ fn either_may_die(which: &str) {
     assert_eq!(status["cache_devices"][0]["path"], left.display().to_string(), "{status}");
     assert!(must(&mut volume.ask("status")).contains("ALONE"));
     let said = volume.stderr();
+    told::assert_log_is_told(&said);
     let left_out = format!("{}: it failed and is left out", dead.display());
     assert!(said.contains(&left_out), "{said}");
     daemon.kill9();

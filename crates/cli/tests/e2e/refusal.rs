@@ -2,11 +2,10 @@
 //! What every refusal has in common: it says what and why, fails, changes nothing, and has an
 //! entry in the book.
 
-use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
 
 use crate::harness::{Place, output, show};
+use crate::told;
 
 /// `command` must fail with a message that has all of `words` in it, and leave all files of
 /// `place` as they are.
@@ -37,7 +36,7 @@ pub(crate) fn refused(place: &Place, command: &mut Command, words: &[&str]) -> R
         return Err(format!("the message doesn't say {word:?}: {said}"));
     }
     let said_as_it_is = String::from_utf8_lossy(&output.stderr);
-    if !is_in_the_book(&said_as_it_is) {
+    if !told::is_told(&said_as_it_is) {
         return Err(format!("docs/trouble/messages/ has no entry for it: {said}"));
     }
     let after = place.hashes();
@@ -46,37 +45,6 @@ pub(crate) fn refused(place: &Place, command: &mut Command, words: &[&str]) -> R
         return Err(format!("files were changed, {changed:?}: {said}"));
     }
     Ok(())
-}
-
-/// Whether a user who looks for the message finds it in the book's part *When something fails*.
-fn is_in_the_book(said: &str) -> bool {
-    static QUOTES: OnceLock<Vec<String>> = OnceLock::new();
-    let quotes = QUOTES.get_or_init(|| {
-        let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/trouble/messages");
-        let pages = std::fs::read_dir(pages).expect("the book is beside the sources");
-        let pages = pages.map(|page| std::fs::read_to_string(page.expect("a page").path()).expect("a page is text"));
-        let quotes = pages.flat_map(|page| page.lines().filter_map(quoted).collect::<Vec<_>>());
-        quotes.collect()
-    });
-    // What clap says is told in the text of a page.
-    said.starts_with("error: ") || quotes.iter().any(|quote| in_order(quote, said))
-}
-
-/// The message that a line of an entry quotes; short ones could stand in any other.
-fn quoted(line: &str) -> Option<String> {
-    let quote = line.strip_prefix("- `")?.trim_matches(['`', ' ']);
-    (quote.chars().filter(|it| it.is_alphabetic()).count() >= 10).then(|| quote.to_owned())
-}
-
-/// Whether what stands between the `…` of a quote is in a text, one after another.
-fn in_order(quote: &str, text: &str) -> bool {
-    let mut rest = text;
-    quote.split('…').map(|words| words.trim_matches([' ', '`'])).all(|words| {
-        rest.find(words).is_some_and(|at| {
-            rest = &rest[at + words.len()..];
-            true
-        })
-    })
 }
 
 /// Findings of a table, each with the name of its case; fails with all of them at once.

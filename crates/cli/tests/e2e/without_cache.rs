@@ -9,6 +9,7 @@ use std::process::Command;
 
 use crate::harness::{Daemon, MIB, Random, Volume, assert_same, flashfront, must, output, show, skip_without, tool};
 use crate::refusal::assert_refused;
+use crate::told;
 
 const ORIGIN_MIB: u64 = 64;
 /// Where the tests write without the cache: past the first MiB, so that not every sample of the
@@ -153,6 +154,7 @@ fn without_its_cache_an_origin_is_served_to_qemu_and_says_so() {
     assert!(!refusal.status.success() && show(&refusal).contains("nothing to drain"), "{}", show(&refusal));
     daemon.stop();
     let said = volume.stderr();
+    told::assert_log_is_told(&said);
     assert!(
         said.contains("SERVED WITHOUT ITS CACHE") && said.contains("stopped; the origin was served without"),
         "{said}"
