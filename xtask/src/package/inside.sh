@@ -218,6 +218,43 @@ else
     echo "skipped: package: loop devices: /dev/fuse or loop devices can't be had in this root"
 fi
 
+if [ "$how" = systemd ] && losetup --find >/dev/null 2>&1; then
+    step "a file that another daemon has is found by a service, below a loop device in another user's folder"
+    mkdir -m 700 /home/somebody
+    truncate -s 64M /home/somebody/origin
+    chmod 600 /home/somebody/origin
+    chown -R 1000:1000 /home/somebody
+    truncate -s 32M $disks/one $disks/two
+    device=$(losetup --find --show /home/somebody/origin)
+    flashfront format --cache $disks/two --origin "$device" >/dev/null
+    losetup --detach "$device"
+    flashfront format --cache $disks/one --origin /home/somebody/origin >/dev/null
+    mkfifo /test/ready
+    flashfront serve --cache $disks/one --origin /home/somebody/origin --nbd unix:/run/one.sock \
+        --control /run/one.control >/test/ready 2>/test/one.err &
+    one=$!
+    read -r said where </test/ready
+    [ "$said" = ready ] || fail "ready, and not $said $where"
+    device=$(losetup --find --show /home/somebody/origin)
+    cat >/etc/flashfront/two.toml <<EOF
+cache = "$disks/two"
+[[volume]]
+origin = "$device"
+[[listen]]
+nbd = "unix:/run/flashfront/two/nbd.sock"
+EOF
+    mkdir -p /etc/systemd/system/flashfront@two.service.d
+    printf '[Service]\nReadWritePaths=%s\n' $disks >/etc/systemd/system/flashfront@two.service.d/files.conf
+    systemctl daemon-reload
+    if systemctl start flashfront@two; then fail "a refusal"; fi
+    journalctl --unit flashfront@two --no-pager --output cat | grep "in use" || fail "words about who has it"
+    systemctl stop flashfront@two
+    losetup --detach "$device"
+    kill -TERM $one
+    wait $one
+    rm $disks/one $disks/two
+fi
+
 step "remove"
 cp /usr/share/doc/flashfront/examples/data.toml /etc/flashfront/other.toml
 mkdir /etc/flashfront/pki
