@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The messages that a Rust source can print: errors, their contexts, and warnings.
 //!
-//! Reads tokens, not meaning: a literal is a message because of the place that it stands in.
-//! `INSIDE`, `MACROS` and `CALLS` are these places. Code of tests is left out, and so is what only
-//! a bug can print (`expect`, `assert!`).
+//! Reads tokens, not meaning: a literal is a message because of the place that it stands in. These
+//! places are `#[error(...)]`, `impl Display`, `MACROS`, `CALLS`, and closures that make a text.
+//! Code of tests is left out, and so is what only a bug can print (`expect`, `assert!`). A message
+//! that a function returns as a plain text is not seen, unless its file is one of the `SPEAKERS`.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
