@@ -73,7 +73,9 @@ fn every_page_has_a_test() {
     for folder in FOLDERS {
         for entry in std::fs::read_dir(docs().join(folder)).expect("the book is there") {
             let name = entry.expect("the folder can be read").file_name();
-            found.push(format!("{folder}/{}", name.to_string_lossy()));
+            let path = format!("{folder}/{}", name.to_string_lossy());
+            // Beside pages there are pictures.
+            found.extend(Some(path).filter(|path| path.ends_with(".md")));
         }
     }
     found.sort();
@@ -99,6 +101,25 @@ fn few_blocks_need_a_rare_machine() {
     );
 }
 
+/// A page that is wrong must not pass.
+#[test]
+fn a_wrong_page_is_found() {
+    if skip_without(&["bash", "unshare", "ip"]) || !Session::is_possible() {
+        return;
+    }
+    for (text, why) in [
+        ("```sh\necho one\nfalse\n```\n", "a command failed"),
+        ("```sh\necho one\n```\n```text\ntwo\n```\n", "this line does not come: two"),
+        ("```toml\n[policy]\ndirty = \"1%\"\n```\n", "the daemon does not take this"),
+        ("```console\n$ ls\n```\n", "is no kind of block"),
+        ("```text\none\n```\n", "no sh block prints this"),
+    ] {
+        let panic = std::panic::catch_unwind(|| follow_page(&Page::parse("page.md", text)));
+        let message = panic.expect_err(why).downcast::<String>().expect("a message");
+        assert!(message.contains(why), "{message}");
+    }
+}
+
 fn is_rare(block: &Block) -> bool {
     block.kind == Kind::Elsewhere || block.needs.iter().any(|need| !USUAL.contains(&need.as_str()))
 }
@@ -114,12 +135,15 @@ fn read(path: &str) -> Page {
 
 /// Does what the page says, from its top to its bottom.
 fn follow(path: &str) {
-    let page = read(path);
+    follow_page(&read(path));
+}
+
+fn follow_page(page: &Page) {
     let place = Place::new();
-    let runnable: Vec<&Block> = page.blocks.iter().filter(|block| can_run(&page, block)).collect();
+    let runnable: Vec<&Block> = page.blocks.iter().filter(|block| can_run(page, block)).collect();
     let files: Vec<&Block> = runnable.iter().copied().filter(|block| block.kind != Kind::Shell).collect();
     for block in &files {
-        files::check(&page, block, &place);
+        files::check(page, block, &place);
     }
     let shell: Vec<&Block> = runnable.iter().copied().filter(|block| block.kind == Kind::Shell).collect();
     if shell.is_empty() {
@@ -129,9 +153,9 @@ fn follow(path: &str) {
         return skip("no namespaces of its own for a page's commands");
     };
     for block in shell {
-        session.run(&page, block);
+        session.run(page, block);
     }
-    session.end(&page);
+    session.end(page);
 }
 
 /// Whether this machine has what a block needs; says so if not.

@@ -17,8 +17,8 @@ use crate::harness::{Place, is_root, output, tool};
 
 /// For one block. Far more than needed: the machine may be busy with other tests.
 const LIMIT: Duration = Duration::from_secs(60);
-/// The shell's word that a block is done.
-const DONE: &str = "@@ this block is done";
+/// The shell's word that a block is done, before the number of programs that go on behind it.
+const DONE: &str = "@@ this block is done, and still running are ";
 
 /// Puts the shell's folders in place.
 const BEGIN: &str = r#"
@@ -48,10 +48,15 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// Whether this machine gives namespaces.
+    pub(super) fn is_possible() -> bool {
+        output(in_namespaces().arg("true")).status.success()
+    }
+
     /// Starts the shell with the page's files in their places. Nothing if this machine gives no
     /// namespaces.
     pub(super) fn start(place: &Place, files: &[&Block], shell: &[&Block]) -> Option<Self> {
-        if !output(in_namespaces().arg("true")).status.success() {
+        if !Self::is_possible() {
             return None;
         }
         let mut script = BEGIN.to_owned();
@@ -63,7 +68,8 @@ impl Session {
         }
         for block in shell {
             let commands = here(&block.text);
-            write!(script, "{commands}echo; echo '{DONE}'; read -r go <&9\n").expect("a string takes it");
+            write!(script, "{commands}echo; echo '{DONE}'\"$(jobs -rp | wc -l)\"; read -r go <&9\n")
+                .expect("a string takes it");
         }
         // A page that was followed to its end has detached its loop device itself.
         script += "trap - EXIT\n";
@@ -110,10 +116,14 @@ impl Session {
                 };
                 panic!("{place}: {why}\n{}\nThe page's output:\n{}", block.text, self.said);
             });
-            done |= line == DONE;
+            let running = line.strip_prefix(DONE);
+            done |= running.is_some();
             prints.next_if(|pattern| matches(&line, pattern));
             self.said += &line;
             self.said.push('\n');
+            if let (Some("0"), Some(line)) = (running, prints.peek()) {
+                panic!("{place}: this line does not come: {line}\n{}\nThe page's output:\n{}", block.text, self.said);
+            }
         }
         writeln!(self.stdin).expect("the shell waits for this");
     }
