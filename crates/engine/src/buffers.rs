@@ -7,30 +7,32 @@
 use crate::checkpoint::BATCH_BLOCKS;
 use crate::commit::commits_most;
 use crate::destage::{RUN_BLOCKS_MAX, RUNS_MAX};
+use crate::detour::{SINGLE_MAX, WIDE_BLOCKS, WIDE_MAX};
 use crate::neighbours::IN_FLIGHT_BLOCKS_MAX;
 use crate::reclaim::{SURVIVORS_MAX, VICTIMS_MAX};
 use crate::sync::COPIES_MAX;
 use crate::write::MERGING_MAX;
 use crate::zeroes::{RAGGED_MAX, WHOLE_BLOCKS};
 
-/// Single blocks of a lane beside survivors, merges and copies to a new mirror: headers of victims and of one that is compacted, and the second merge of the
-/// piece that comes last.
+/// Single blocks of a lane beside survivors, merges, detours and copies to a new mirror: headers
+/// of victims and of one that is compacted, and the second merge of the piece that comes last.
 const SINGLE_OF_LANE: u32 = VICTIMS_MAX as u32 + 2;
 /// Single blocks of all: zeroes for parts of blocks, the second of the request that comes last, and the superblock.
 const SINGLE_OF_ALL: u32 = RAGGED_MAX + 2;
 
 /// What is read around a miss, unless the option says more or less: then there are fewer or more of them, of as many bytes together.
 const AROUND_BLOCKS: u32 = 16;
+const _: () = assert!(WIDE_BLOCKS == AROUND_BLOCKS, "detours have buffers of the same size");
 
 /// Buffers of an engine of so many lanes: how large each is, in blocks, and how many there are of them at most. The window and the RAM front are not among
 /// them.
 #[must_use]
 pub const fn buffers_most(lanes: u32) -> [(u32, u32); 5] {
-    let single = SURVIVORS_MAX as u32 + MERGING_MAX + COPIES_MAX + SINGLE_OF_LANE;
+    let single = SURVIVORS_MAX as u32 + MERGING_MAX + SINGLE_MAX + COPIES_MAX + SINGLE_OF_LANE;
     [
         (1, single * lanes + SINGLE_OF_ALL),
         (WHOLE_BLOCKS, 1),
-        (AROUND_BLOCKS, IN_FLIGHT_BLOCKS_MAX as u32 / AROUND_BLOCKS * lanes),
+        (AROUND_BLOCKS, (IN_FLIGHT_BLOCKS_MAX as u32 / AROUND_BLOCKS + WIDE_MAX) * lanes),
         (BATCH_BLOCKS, lanes),
         (RUN_BLOCKS_MAX, commits_most(lanes) as u32 * lanes + RUNS_MAX),
     ]

@@ -120,11 +120,23 @@ pub(crate) struct Taken {
     instead_of_ns: u64,
 }
 
+impl Taken {
+    /// When the cache device would have answered.
+    pub(crate) const fn due(self) -> Time {
+        self.since.plus_ns(self.instead_of_ns)
+    }
+}
+
 impl Detour {
+    /// How long a read took lately: the least that one that begins now will take.
+    const fn took_ns(&self) -> u64 {
+        if self.took_16th_ns == 0 { UNKNOWN_NS } else { self.took_16th_ns / 16 }
+    }
+
     /// How long a read that begins now will take.
     fn expected_ns(&self, now: Time) -> u64 {
         let silent_ns = if self.in_flight > 0 { now.since_ns(self.since) } else { 0 };
-        let took_ns = if self.took_16th_ns == 0 { UNKNOWN_NS } else { self.took_16th_ns / 16 };
+        let took_ns = self.took_ns();
         // More in flight than when that was measured take longer, as on a device that does one after the other.
         let longer = took_ns.saturating_mul((self.in_flight + 1) * 16) / (self.others_16th + 16);
         longer.max(took_ns).max(silent_ns)
@@ -272,14 +284,17 @@ impl OriginGauge {
 
     /// Whether a read that begins now will be answered well before that. An origin that answers nobody won't answer this read.
     fn answers_sooner_than(&self, cache_ns: u64, now: Time) -> bool {
-        let expected_ns = self.detour.expected_ns(now).max(self.silent_ns(now));
-        now >= self.detour.refused_until && cache_ns > MARGIN * expected_ns
+        // What is nearly always false is asked first.
+        let expected_ns = || self.detour.expected_ns(now).max(self.silent_ns(now));
+        cache_ns > MARGIN * self.detour.took_ns()
+            && now >= self.detour.refused_until
+            && cache_ns > MARGIN.saturating_mul(expected_ns())
     }
 
     /// Whether a read should find out how soon it is answered, where the cache device takes so long.
     fn is_to_be_probed(&self, cache_ns: u64, now: Time) -> bool {
-        let answers = now >= self.detour.refused_until && cache_ns > self.silent_ns(now);
-        cache_ns >= PROBE_WORTH_NS && answers && self.detour.unknown(now)
+        let answers = || now >= self.detour.refused_until && cache_ns > self.silent_ns(now);
+        cache_ns >= PROBE_WORTH_NS && self.detour.unknown(now) && answers()
     }
 
     /// Whether it does so few reads a second that longer ones cost it little.
@@ -310,26 +325,19 @@ impl CacheGauge {
 
     /// Whether the origin would answer reads sooner: then what the cache device is expected to take.
     pub(crate) fn reads_congested(&self, origin: &OriginGauge, now: Time) -> Option<u64> {
-        let cache_ns = self.reads.expected_ns(now).filter(|_| self.reads.in_flight > 0)?;
+        let cache_ns = self.busy_ns(now)?;
         origin.answers_sooner_than(cache_ns, now).then_some(cache_ns)
     }
 
-    /// The same; or a read should find out whether it would.
+    /// What the cache device is expected to take, if the origin would answer sooner, or if a read
+    /// should find out whether it would.
     pub(crate) fn read_past(&self, origin: &OriginGauge, now: Time) -> Option<u64> {
-        let probe = || {
-            let cache_ns = self.reads.expected_ns(now).filter(|_| self.reads.in_flight > 0)?;
-            origin.is_to_be_probed(cache_ns, now).then_some(cache_ns)
-        };
-        self.reads_congested(origin, now).or_else(probe)
+        let cache_ns = self.busy_ns(now)?;
+        (origin.answers_sooner_than(cache_ns, now) || origin.is_to_be_probed(cache_ns, now)).then_some(cache_ns)
     }
 
-    /// Whether that may come to be so for a part of a read of so many blocks, when its other parts are under way.
-    pub(crate) fn may_read_past(&self, origin: &OriginGauge, blocks: u64, now: Time) -> bool {
-        if blocks == 1 {
-            return self.read_past(origin, now).is_some();
-        }
-        let cache_ns = self.reads.ns_for(self.reads.in_flight + 1 + blocks).unwrap_or(0).max(self.reads.silent_ns(now));
-        origin.answers_sooner_than(cache_ns, now) || origin.is_to_be_probed(cache_ns, now)
+    fn busy_ns(&self, now: Time) -> Option<u64> {
+        if self.reads.are_in_flight() { self.reads.expected_ns(now) } else { None }
     }
 
     /// Whether a write of so many blocks costs the origin less than the log, when the log takes no more at once; and the origin

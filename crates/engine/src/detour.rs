@@ -1,29 +1,85 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads of cached blocks that the origin answers, because the cache device is slower at the moment (`congestion`).
+//! Reads of cached blocks that the origin answers, because the cache device is slower at the moment
+//! (`congestion`).
 //!
-//! Only clean blocks: of dirty ones the origin has an older version (canary `congested-dirty`). The piece's lock keeps them clean. An
-//! origin that fails is no harm, nor one that has something else than what is cached: then that is read from the cache device after all
-//! (test: `hits_survive_a_broken_origin`). An origin that hangs is waited for.
+//! Only clean blocks: of dirty ones the origin has an older version (canary `congested-dirty`).
+//! The piece's lock keeps them clean. Invariant: a hit waits for no origin. The origin has the
+//! time that the cache device was expected to take; then the cache device is asked (test:
+//! `a_hit_waits_for_no_origin_that_does_not_answer`). So such a read has a buffer of its own,
+//! which may be filled late. The slots of its blocks are pinned as long as a hit waits. An origin
+//! that fails is no harm, nor one that has something else than what is cached: then that is read
+//! from the cache device after all (test: `hits_survive_a_broken_origin`).
 
-use smallvec::smallvec;
+use slab::Slab;
+use smallvec::{SmallVec, smallvec};
 
 use crate::canary::Canary;
-use crate::commit::Place;
 use crate::congestion::Taken;
 use crate::index::{Flat, Found};
-use crate::io::{DeviceError, Op, RequestError};
+use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo, SlotsRead};
-use crate::memory::Span;
+use crate::measured::Measured;
+use crate::memory::{Buf, Span};
 use crate::shared::{Cx, blocks_span};
-use crate::types::BLOCK_BYTES;
+use crate::types::{BLOCK_BYTES, Time};
 
-/// Blocks of a read piece that take the detour.
-pub(crate) struct Detoured {
-    pub(crate) piece: usize,
-    /// First block of the piece, and how many.
-    at: u32,
-    blocks: u32,
+/// Reads of a lane that take the detour at a time, with a buffer of one block: enough to keep an
+/// SSD busy.
+pub(crate) const SINGLE_MAX: u32 = 64;
+/// Reads with a buffer of [`WIDE_BLOCKS`]. More of both are read from the cache device.
+pub(crate) const WIDE_MAX: u32 = 4;
+/// The most blocks of one read.
+pub(crate) const WIDE_BLOCKS: u32 = 16;
+
+/// The reads of one lane.
+#[derive(Default)]
+pub(crate) struct Detours {
+    all: Slab<Detour>,
+    single: u32,
+    wide: u32,
+}
+
+/// Blocks that an origin was asked for.
+struct Detour {
+    /// The piece that waits for the answer, and the first block of that piece. None: the cache
+    /// device was asked instead.
+    waits: Option<(usize, u32)>,
+    first: Flat,
+    /// Slot and checksum of each block.
+    cached: SmallVec<[(u32, u32); 1]>,
+    buf: Buf,
     taken: Taken,
+}
+
+impl Detour {
+    fn blocks(&self) -> u32 {
+        self.cached.len() as u32
+    }
+}
+
+/// A buffer has one block, or as many as a read has at most.
+const fn buffer_blocks(blocks: u32) -> u32 {
+    if blocks == 1 { 1 } else { WIDE_BLOCKS }
+}
+
+impl Detours {
+    /// Whether one more may begin, and the most blocks that it may have.
+    const fn has_room(&self) -> bool {
+        self.single < SINGLE_MAX
+    }
+
+    const fn room_blocks(&self) -> u32 {
+        if self.wide < WIDE_MAX { WIDE_BLOCKS } else { 1 }
+    }
+
+    fn count(&mut self, blocks: u32) -> &mut u32 {
+        if blocks == 1 { &mut self.single } else { &mut self.wide }
+    }
+
+    /// When the cache device is to be asked for the first of those that wait.
+    pub(crate) fn timer(&self) -> Option<Time> {
+        self.all.iter().filter(|(_, it)| it.waits.is_some()).map(|(_, it)| it.taken.due()).min()
+    }
 }
 
 impl Lane {
@@ -34,69 +90,125 @@ impl Lane {
     /// Whether a cached block should be read from the origin: then what the cache device is expected to take.
     pub(crate) fn detour(&self, found: Found, flat: Flat, cx: &Cx<'_>) -> Option<u64> {
         let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
-        cx.shared.gauge.read_past(&origin.gauge, cx.now).filter(|_| self.may_detour(found, cx))
+        let instead_of_ns = cx.shared.gauge.read_past(&origin.gauge, cx.now)?;
+        (self.detours.has_room() && self.may_detour(found, cx)).then_some(instead_of_ns)
     }
 
-    /// Whether the block behind one that takes the detour goes along.
-    pub(crate) fn shared_by_detour(&mut self, flat: Flat, cx: &Cx<'_>) -> bool {
-        let along = self.index.get(flat).is_some_and(|found| self.may_detour(found, cx));
-        if along {
+    /// Asks the origin for a cached block, of which the cache device is expected to take so long.
+    /// Of the blocks from there on, `blocks` at most, those go along that may. Returns how many
+    /// that are.
+    // Rare: what each hit runs through stays short.
+    #[cold]
+    pub(crate) fn read_detour(
+        &mut self,
+        at: usize,
+        block: u32,
+        found: Found,
+        blocks: u32,
+        instead_of_ns: u64,
+        cx: &mut Cx<'_>,
+    ) -> u32 {
+        let first = Flat(self.pieces[at].first.0 + u64::from(block));
+        let mut cached: SmallVec<[(u32, u32); 1]> = smallvec![(found.slot, found.checksum)];
+        let room = self.detours.room_blocks().min(blocks);
+        while (cached.len() as u32) < room {
+            let flat = Flat(first.0 + cached.len() as u64);
+            let Some(found) = self.index.get(flat).filter(|found| self.may_detour(*found, cx)) else { break };
             self.index.touch(flat);
+            cached.push((found.slot, found.checksum));
         }
-        along
-    }
-
-    pub(crate) fn read_detour(&mut self, at: usize, block: u32, blocks: u32, instead_of_ns: u64, cx: &mut Cx<'_>) {
-        let origin = cx.shared.origin_of(self.pieces[at].first);
-        let taken = cx.shared.detour_began(origin, instead_of_ns, cx.now);
+        for (slot, _) in &cached {
+            self.log.segment_of(*slot).pins += 1;
+        }
+        let (origin, blocks) = (cx.shared.origin_of(first), cached.len() as u32);
         cx.shared.counters.bypassed_congested_blocks += u64::from(blocks);
         cx.shared.counters.read_misses += u64::from(blocks);
-        self.ask_origin(at, block, blocks, LaneIo::Detour(Detoured { piece: at, at: block, blocks, taken }), cx);
+        self.pieces[at].pending += 1;
+        *self.detours.count(blocks) += 1;
+        let taken = cx.shared.detour_began(origin, instead_of_ns, cx.now);
+        let buf = cx.alloc(buffer_blocks(blocks));
+        let (device, offset, len) = cx.origin_range(first, u64::from(blocks));
+        let whole = blocks_span(buf, 0, blocks);
+        if len < u64::from(whole.len) {
+            // The origin ends inside the last block: what is behind its end reads as zeroes.
+            cx.mem.zero(Span::new(buf, len as u32, whole.len - len as u32));
+        }
+        let detour = self.detours.all.insert(Detour { waits: Some((at, block)), first, cached, buf, taken });
+        let io = self.ios.insert(LaneIo::Detour { detour });
+        let end = first.0 + u64::from(blocks);
+        cx.shared.measure(Measured::OriginReadBegan { origin, first: first.0, end }, cx.now);
+        cx.io(self.id, io, device, Op::Read, offset, Some(Span::new(buf, 0, len as u32)));
+        blocks
     }
 
-    pub(crate) fn detour_done(&mut self, read: &Detoured, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-        let &Detoured { piece: at, at: from, blocks, taken } = read;
-        let origin = cx.shared.origin_of(self.pieces[at].first);
+    /// Asks the cache device where the origin had its time.
+    pub(crate) fn detour_step(&mut self, cx: &mut Cx<'_>) {
+        if self.detours.all.is_empty() {
+            return;
+        }
+        let late = |it: &Detour| it.waits.is_some() && it.taken.due() <= cx.now;
+        let late: SmallVec<[usize; 4]> =
+            self.detours.all.iter().filter(|(_, it)| late(it)).map(|(detour, _)| detour).collect();
+        for detour in late {
+            let it = &mut self.detours.all[detour];
+            let (first, cached) = (it.first, it.cached.clone());
+            let Some((at, block)) = it.waits.take() else { continue };
+            for (nth, &(slot, checksum)) in (0..).zip(&cached) {
+                self.read_after_all(at, block + nth, Flat(first.0 + u64::from(nth)), slot, checksum, cx);
+            }
+            self.detour_over(at, &cached);
+            self.read_step(at, cx);
+        }
+    }
+
+    /// The origin has answered.
+    pub(crate) fn detour_done(&mut self, detour: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        let it = self.detours.all.remove(detour);
+        let (first, blocks) = (it.first, it.blocks());
+        *self.detours.count(blocks) -= 1;
+        let origin = cx.shared.origin_of(first);
         cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(blocks), cx.now);
-        cx.shared.origins[origin].gauge.detour.ended(taken, result.is_ok(), cx.now);
-        self.pieces[at].pending -= 1;
+        cx.shared.origins[origin].gauge.detour.ended(it.taken, result.is_ok(), cx.now);
         if let Err(error) = result {
-            let first = Flat(self.pieces[at].first.0 + u64::from(from));
             cx.origin_failed(Op::Read, first, u64::from(blocks), error);
         }
-        for block in from..from + blocks {
-            if result.is_err() || !self.is_as_cached(at, block, cx) {
-                self.read_after_all(at, block, cx);
+        if let Some((at, block)) = it.waits {
+            for (nth, &(slot, checksum)) in (0..).zip(&it.cached) {
+                let (flat, from) = (Flat(first.0 + u64::from(nth)), blocks_span(it.buf, nth, 1));
+                if result.is_ok() && self.is_as_cached(flat, from, checksum, cx) {
+                    let piece = &mut self.pieces[at];
+                    piece.from_origin = true;
+                    let (buf, to) = (piece.buf.expect("a read has a buffer"), piece.buf_block + block + nth);
+                    cx.mem.copy(from, buf, to * BLOCK_BYTES as u32);
+                } else {
+                    self.read_after_all(at, block + nth, flat, slot, checksum, cx);
+                }
             }
+            self.detour_over(at, &it.cached);
+            self.read_step(at, cx);
         }
-        self.read_step(at, cx);
+        cx.free(it.buf, buffer_blocks(blocks));
     }
 
-    /// Whether the origin has what is cached. If it was changed behind our back, clients must not see now the one and now the other.
-    fn is_as_cached(&self, at: usize, block: u32, cx: &Cx<'_>) -> bool {
-        let piece = &self.pieces[at];
-        let flat = Flat(piece.first.0 + u64::from(block));
-        let buf = piece.buf.expect("a read has a buffer");
-        let sum = cx.shared.checksum(cx.mem, flat, blocks_span(buf, piece.buf_block + block, 1));
-        let same = self.index.get(flat).is_none_or(|found| found.checksum == self.index.kept(sum));
-        same || cx.shared.planted(Canary::CongestedDirty)
+    /// No hit waits for these blocks of the origin any more.
+    fn detour_over(&mut self, at: usize, cached: &[(u32, u32)]) {
+        self.pieces[at].pending -= 1;
+        for (slot, _) in cached {
+            self.log.segment_of(*slot).pins -= 1;
+        }
     }
 
-    /// The origin failed, or has something else: a block is read from where it is cached, if it still is.
-    fn read_after_all(&mut self, at: usize, block: u32, cx: &mut Cx<'_>) {
-        let piece = &mut self.pieces[at];
-        let (flat, buf_block) = (Flat(piece.first.0 + u64::from(block)), piece.buf_block);
-        let Some(found) = self.index.get(flat) else {
-            piece.error = Some(RequestError::Io);
-            return;
-        };
-        if let Place::Ram(from, offset) = self.place(found.slot) {
-            let buf = self.pieces[at].buf.expect("a read has a buffer");
-            cx.mem.copy(Span::new(from, offset, BLOCK_BYTES as u32), buf, (buf_block + block) * BLOCK_BYTES as u32);
-            return;
-        }
+    /// Whether the origin has what is cached. If it was changed behind our back, clients must not
+    /// see now the one and now the other.
+    fn is_as_cached(&self, flat: Flat, read: Span, checksum: u32, cx: &Cx<'_>) -> bool {
+        let sum = cx.shared.checksum(cx.mem, flat, read);
+        checksum == self.index.kept(sum) || cx.shared.planted(Canary::CongestedDirty)
+    }
+
+    /// The origin failed, or has something else, or did not answer: a block is read from where it
+    /// is cached.
+    fn read_after_all(&mut self, at: usize, block: u32, flat: Flat, slot: u32, checksum: u32, cx: &mut Cx<'_>) {
         let device = self.holder(flat, cx);
-        let checksums = smallvec![found.checksum];
-        self.read_slots(SlotsRead { piece: at, at: block, slot: found.slot, checksums, device }, cx);
+        self.read_slots(SlotsRead { piece: at, at: block, slot, checksums: smallvec![checksum], device }, cx);
     }
 }

@@ -235,7 +235,8 @@ impl Engine {
         let proofs = (0..self.shared.origins.len()).filter_map(|at| self.shared.proof_overdue_from(at));
         let fillings = self.lanes.iter().filter_map(|lane| lane.sync.as_ref().and_then(sync::Sync::timer));
         let all = commits.chain(destage).chain(victims).chain(proofs).chain(fillings);
-        let all = all.chain(self.coordinator.throttle.timers());
+        let detours = self.lanes.iter().filter_map(|lane| lane.detours.timer());
+        let all = all.chain(detours).chain(self.coordinator.throttle.timers());
         all.filter(|at| *at > self.coordinator.now).min()
     }
 
@@ -443,6 +444,7 @@ impl Coordinator {
                     self.go_on_drained(lanes, cx);
                 }
                 for lane in &mut *lanes {
+                    lane.detour_step(cx);
                     lane.resume_awaiting_room(cx);
                     lane.commit_step(cx);
                     lane.checkpoint_step(cx);

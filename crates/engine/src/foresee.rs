@@ -44,10 +44,6 @@ impl Coordinator {
     fn is_hit(&self, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
         let origin = &cx.shared.origins[range.origin];
         let past = origin.mode == Mode::Passthrough;
-        let (first, end) = flats_of(range, cx);
-        if cx.shared.gauge.may_read_past(&origin.gauge, end.0 - first.0, cx.now) {
-            return false;
-        }
         self.all_parts(range, cx, |lane, first, end| {
             let lane = &lanes[lane];
             let here = |flat: Flat| match lane.index.get(flat) {

@@ -15,7 +15,7 @@ use crate::apart::Apart;
 use crate::checkpoint::Checkpoint;
 use crate::commit::{Log, Note, Place, Segment, State, Waiter};
 use crate::destage::Run;
-use crate::detour::Detoured;
+use crate::detour::Detours;
 use crate::dirty::DirtySet;
 use crate::index::{Flat, Found, Index};
 use crate::io::{DeviceError, DeviceId, RequestError};
@@ -55,8 +55,10 @@ pub(crate) enum LaneIo {
     ReadOrigin {
         read: usize,
     },
-    /// Blocks of a read piece from the origin, though they are cached.
-    Detour(Detoured),
+    /// Cached blocks from the origin.
+    Detour {
+        detour: usize,
+    },
     /// Blocks of a read piece from the origin, with their neighbours.
     ReadWide(WideRead),
     /// The old content of a block that is written in part.
@@ -131,6 +133,7 @@ pub(crate) struct Lane {
     pub(crate) locks: Locks,
     pub(crate) neighbours: Neighbours,
     pub(crate) under_way: UnderWay,
+    pub(crate) detours: Detours,
     pub(crate) pieces: Slab<Piece>,
     /// Pieces whose lock was granted.
     pub(crate) ready: VecDeque<usize>,
@@ -193,6 +196,7 @@ impl Lane {
             locks: Locks::default(),
             neighbours: Neighbours::default(),
             under_way: UnderWay::default(),
+            detours: Detours::default(),
             pieces: Slab::new(),
             ready: VecDeque::new(),
             arrived: Vec::new(),
@@ -272,7 +276,7 @@ impl Lane {
             LaneIo::ReadCache(read) => self.read_cache_done(&read, result, cx),
             LaneIo::ReadOrigin { read } => self.read_origin_done(read, result, cx),
             LaneIo::ReadWide(read) => self.wide_done(&read, result, cx),
-            LaneIo::Detour(read) => self.detour_done(&read, result, cx),
+            LaneIo::Detour { detour } => self.detour_done(detour, result, cx),
             LaneIo::Merge { piece, block, buf, from, places } => {
                 self.merge_done(piece, block, buf, from, places, result, cx);
             }

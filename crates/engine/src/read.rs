@@ -86,12 +86,7 @@ impl Lane {
                 continue;
             };
             if let Some(instead_of_ns) = self.detour(found, flat, cx) {
-                let from = block;
-                block += 1;
-                while block < blocks && self.shared_by_detour(Flat(first.0 + u64::from(block)), cx) {
-                    block += 1;
-                }
-                self.read_detour(at, from, block - from, instead_of_ns, cx);
+                block += self.read_detour(at, block, found, blocks - block, instead_of_ns, cx);
                 continue;
             }
             cx.shared.counters.read_hits += 1;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Past a slow cache device: an origin that fails must not take the cache's hits and writes along.
 
+use std::collections::VecDeque;
+
 use flashfront_device::Rng;
 use flashfront_device::wrap::{Fault, Rule};
 use flashfront_engine::{Control, Counters, DeviceError, Mode, Op, OriginId, RequestOp};
@@ -21,8 +23,14 @@ fn drain(client: &mut Client) {
 
 /// A client of a cache that holds 256 clean blocks, devices of these latencies behind it.
 fn warm(cache_ns: u64, origin_ns: u64) -> Client {
+    warm_with(cache_ns, origin_ns, None)
+}
+
+/// The origin has so long for an answer.
+fn warm_with(cache_ns: u64, origin_ns: u64, origin_limit_ns: Option<u64>) -> Client {
     let origins = vec![OriginSpec { size_bytes: 2 << 20, logical_block_bytes: 512, mode: Mode::Writeback }];
-    let mut client = Client::fresh(WorldSpec { cache_ns, origin_ns, origins, check: false, ..WorldSpec::default() });
+    let spec = WorldSpec { cache_ns, origin_ns, origins, origin_limit_ns, check: false, ..WorldSpec::default() };
+    let mut client = Client::fresh(spec);
     for at in (0..2048).step_by(8) {
         client.write(0, at, 8, false);
         client.finish_to(4);
@@ -79,6 +87,67 @@ fn a_sleeping_origin_is_asked_for_little() {
     hits(&mut client, 20_000, 64);
     let sent = counters(&client).bypassed_congested_blocks;
     assert!(sent <= 8, "{sent} reads waited 8 s each instead of 40 ms");
+}
+
+const DAY_NS: u64 = 86_400_000_000_000;
+
+/// Reads cached blocks, `depth` at a time, and asserts that each is answered long before an
+/// origin that is silent would.
+fn hits_in_time(client: &mut Client, depth: usize, sectors: u64) {
+    let (mut rng, mut waiting) = (Rng::new(3), VecDeque::new());
+    for nth in 0..500 {
+        if nth < 400 {
+            let id = client.read(0, rng.below(230) * 8, sectors);
+            waiting.push_back((id, client.world.now));
+        }
+        while waiting.len() > if nth < 400 { depth } else { 0 } {
+            assert!(client.world.step());
+            let now = client.world.now;
+            waiting.retain(|(id, _)| client.world.waits(*id));
+            let longest_ns = waiting.iter().map(|(_, began)| now.since_ns(*began)).max().unwrap_or(0);
+            assert!(longest_ns < 1_000_000_000, "a hit waits at depth {depth}, {sectors} sectors");
+        }
+        client.judge();
+    }
+}
+
+/// Whether the origin ever answered before, and whether the daemon gives up what it was asked:
+/// the cache device is asked as soon as it would have answered.
+#[test]
+fn a_hit_waits_for_no_origin_that_does_not_answer() {
+    let limits = [None, Some(30_000_000_000)];
+    for (known, limit, (depth, sectors)) in [false, true]
+        .into_iter()
+        .flat_map(|known| limits.map(|limit| (known, limit)))
+        .flat_map(|(known, limit)| [(1, 8), (80, 8), (8, 128)].map(|load| (known, limit, load)))
+    {
+        let mut client = warm_with(4_000_000, 40_000, limit);
+        if known {
+            hits(&mut client, 1_000, 16);
+            assert!(counters(&client).bypassed_congested_blocks > 100, "the test needs a congested cache device");
+        }
+        client.world.pass(DAY_NS);
+        let hold_ns = 10 * DAY_NS;
+        let fault = if limit.is_some() { Fault::Hang { hold_ns } } else { Fault::Stall { hold_ns } };
+        client.world.origins[0].faults.order(Rule { op: Some(Op::Read), ..Rule::always(fault) });
+        let before = counters(&client).bypassed_congested_blocks;
+        hits_in_time(&mut client, depth, sectors);
+        let sent = counters(&client).bypassed_congested_blocks - before;
+        assert!(depth == 1 || sent > 0, "the test needs hits that are sent to the origin");
+        assert_eq!(client.take_failed(), []);
+        // What is written meanwhile is what is read when the answers come at last.
+        for block in 0..250 {
+            client.write(0, block * 8, 8, false);
+            client.finish_to(4);
+        }
+        client.flush(0);
+        client.finish();
+        client.world.origins[0].faults.heal();
+        client.world.pass(20 * DAY_NS);
+        client.read_all();
+        assert_eq!(client.take_failed(), []);
+        client.leave();
+    }
 }
 
 /// Writes into a cache before an origin, of these latencies, of which some have been destaged.

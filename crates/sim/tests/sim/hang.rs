@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Devices that hang: what clients see meanwhile, and that what lands late brings nothing old back.
 
+use std::collections::BTreeSet;
+
+use flashfront_device::Rng;
 use flashfront_device::sim::Fate;
 use flashfront_device::wrap::{Fault, Rule};
 use flashfront_engine::{Control, DeviceId, Event, MirrorStatus, Mode, Op, OriginId};
@@ -199,5 +202,67 @@ fn either_member_may_hang() {
             assert_eq!(client.take_failed(), []);
             client.leave();
         }
+    }
+}
+
+/// Begins of ranges of four blocks that the cache holds clean, below this block.
+fn clean_ranges(client: &Client, below: u64) -> Vec<u64> {
+    let clean: BTreeSet<u64> =
+        client.world.engine().clean_blocks(usize::MAX).into_iter().map(|key| key.block.0).collect();
+    (0..below - 3).filter(|first| (*first..first + 4).all(|block| clean.contains(&block))).collect()
+}
+
+/// Writers fill the dirty limit and wait. Who reads what is cached, or waits for FLUSHes,
+/// doesn't; and the writers go on when the origin answers again.
+#[test]
+fn writers_at_the_dirty_limit_stop_nobody_else_beside_an_origin_that_hangs() {
+    for (lanes, batches, cache_ns, seed) in [(1, false), (2, true)]
+        .into_iter()
+        .flat_map(|(lanes, batches)| [50_000, 2_000_000].map(|cache_ns| (lanes, batches, cache_ns)))
+        .flat_map(|(lanes, batches, cache_ns)| (0..2).map(move |seed| (lanes, batches, cache_ns, seed)))
+    {
+        let base = spec(Mode::Writeback);
+        let mut spec = WorldSpec { seed, lanes, stripe_blocks: 16, batches, cache_ns, check: false, ..base };
+        spec.options.dirty_limit_blocks = Some(300);
+        let (mut client, mut rng) = (Client::fresh(spec), Rng::new(seed));
+        for block in 0..64 {
+            client.read(0, block * 8, 8);
+        }
+        client.finish();
+        client.world.pass(10 * SECOND);
+        client.world.origins[0].faults.order(hang(300, None));
+        // More than may be dirty; of the first 64 blocks nothing.
+        let mut writers = Vec::new();
+        for nth in 0..500 {
+            writers.push(client.write(0, 512 + nth * 8, 8, false));
+        }
+        client.world.pass(SECOND);
+        let wait = |client: &Client| writers.iter().filter(|id| client.world.waits(**id)).count();
+        assert!(wait(&client) > 150, "the test needs writers at the limit");
+        // Before the origin is given up, as that happens, and long after.
+        for minute in 0..3 {
+            for nth in 0..100 {
+                let (began, hits) = (client.world.now, clean_ranges(&client, 64));
+                assert!(!hits.is_empty(), "the test needs clean blocks");
+                let id = match nth % 4 {
+                    0 => client.flush(0),
+                    1 => client.read(0, (64 + rng.below(200)) * 8, 8),
+                    _ => client.read(0, hits[rng.below(hits.len() as u64) as usize] * 8, 32),
+                };
+                client.world.drive_until(|world| !world.waits(id) || world.now.since_ns(began) > SECOND);
+                assert!(!client.world.waits(id), "seed {seed}, {lanes} lanes: {nth} in minute {minute} waits");
+                client.judge();
+            }
+            client.world.pass(60 * SECOND);
+            client.take_events();
+        }
+        assert_eq!(client.take_failed(), []);
+        assert!(wait(&client) > 150, "and they still wait");
+        client.world.origins[0].faults.heal();
+        assert!(client.world.drive_until(|world| world.hung().is_empty()), "it answers");
+        client.finish();
+        assert_eq!(client.take_failed(), [], "they were answered");
+        client.read_all();
+        client.leave();
     }
 }
