@@ -197,7 +197,7 @@ mod tests {
     fn the_default_is_enough_for_all_lanes_and_threads() {
         let mut config = Config::new("cache".into());
         config.listeners.push(toml::from_str("nbd = \"unix:/run/x.sock\"").expect("a listener"));
-        for (lanes, threads, lane_threads, mib) in [(1, 1, 1, 160), (16, 1, 1, 328), (4, 3, 1, 196), (4, 1, 2, 268)] {
+        for (lanes, threads, lane_threads, mib) in [(1, 1, 1, 160), (16, 1, 1, 328), (4, 3, 1, 200), (4, 1, 2, 272)] {
             (config.threads, config.lane_threads) = (threads, lane_threads);
             assert!(check(&config, lanes).is_ok(), "{lanes} {threads} {lane_threads}");
             assert_eq!(buffer_bytes(&config, lanes) >> 20, mib, "{lanes} {threads} {lane_threads}");
