@@ -36,7 +36,7 @@ const TIDY: Step = Step { name: "tidy", track: Track::Alone, cargo: &["x", "tidy
 const CLIPPY: Step = Step {
     name: "clippy",
     track: Track::Alone,
-    cargo: &["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"],
+    cargo: &["clippy", "--quiet", "--workspace", "--all-targets", "--test", "e2e", "--", "-D", "warnings"],
 };
 
 /// All steps. The cheap ones come first.

@@ -22,6 +22,12 @@ const FILES: [(&str, &str); 5] = [
     ("lintian-overrides", "usr/share/lintian/overrides/flashfront"),
 ];
 
+/// Files of contrib/ for those who monitor, and where they belong.
+const MONITORING: [(&str, &str); 2] = [
+    ("grafana/flashfront.json", "usr/share/doc/flashfront/examples/grafana.json"),
+    ("prometheus/flashfront.rules.yml", "usr/share/doc/flashfront/examples/prometheus.rules.yml"),
+];
+
 /// Where each shell looks for completions.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/flashfront"),
@@ -36,6 +42,9 @@ pub(super) fn add(tree: &Tree, built: &Path, version: &str) -> Result<(), Failed
     }
     for (from, to) in FILES {
         tree.copy(&ours(from), to, 0o644)?;
+    }
+    for (from, to) in MONITORING {
+        tree.copy(&root().join("contrib").join(from), to, 0o644)?;
     }
     tree.copy(&ours("loop-devices"), "usr/lib/flashfront/loop-devices", 0o755)?;
     // For NAME.toml, which the operator writes.
