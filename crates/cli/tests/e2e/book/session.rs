@@ -32,10 +32,11 @@ mkdir /run/bin "$DEVICES"
 touch /run/bin/flashfront
 mount --bind "$PROGRAM" /run/bin/flashfront
 mount --bind devices "$DEVICES"
-cp -r /etc etc 2>/dev/null || true
-mount --bind etc /etc
 trap 'umount -R /mnt 2>/dev/null; [ -z "${LOOP-}" ] || losetup --detach "$LOOP"' EXIT
 "#;
+
+/// Gives the shell an /etc of its own, which takes a second: for pages that name it.
+const ETC: &str = "cp -r /etc etc 2>/dev/null || true\nmount --bind etc /etc\n";
 
 /// A page's shell.
 pub(super) struct Session {
@@ -60,6 +61,9 @@ impl Session {
             return None;
         }
         let mut script = BEGIN.to_owned();
+        if files.iter().chain(shell).any(|block| block.text.contains("/etc/")) {
+            script += ETC;
+        }
         for (index, file) in files.iter().enumerate() {
             let Some(path) = path_of(file) else { continue };
             let copy = place.file(&format!("page-{index}"));
