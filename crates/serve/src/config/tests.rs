@@ -237,7 +237,7 @@ fn sockets_of_services_are_found() {
         listeners.push(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert_eq!(super::only(&found()).is_some(), listeners.len() == 1, "one alone is the one that is meant");
     }
-    let names = ["flashfront.sock", "flashfront/a/control.sock", "flashfront/b/control.sock"];
+    let names = ["flashfront/a/control.sock", "flashfront/b/control.sock", "flashfront.sock"];
     assert_eq!(found(), names.map(|name| dir.path().join(name)));
     // Their daemons were killed.
     drop(listeners);
