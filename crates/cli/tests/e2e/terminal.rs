@@ -87,8 +87,9 @@ fn try_leaves_nothing_behind_when_the_terminal_ends() {
         // Its introduction comes when signals are heard already; in the middle of making the files
         // is as good a moment as any.
         let mut line = String::new();
-        let stdout = child.stdout.take().expect("the pipe was asked for");
-        BufReader::new(stdout).read_line(&mut line).expect("a pipe can be read");
+        // The pipe stays open: a demo whose reader is gone ends by itself, and with another code.
+        let mut stdout = BufReader::new(child.stdout.take().expect("the pipe was asked for"));
+        stdout.read_line(&mut line).expect("a pipe can be read");
         kill_process(Pid::from_child(child), signal).expect("our own child can be signalled");
         let status = child.wait().expect("our own child can be waited for");
         assert_eq!(status.code(), Some(128 + signal.as_raw()), "{signal:?}: {status}");
@@ -198,7 +199,11 @@ fn colours_are_for_terminals_whose_users_want_them() {
     let on_terminal = |variables: &[(&str, &str)]| {
         let (mut seen, stdout) = terminal(24, 80);
         let mut status = volume.ask("status");
-        status.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").env("TERM", "xterm").stdin(Stdio::null());
+        // What a CI sets means colours on every terminal.
+        for variable in ["NO_COLOR", "CLICOLOR_FORCE", "CI"] {
+            status.env_remove(variable);
+        }
+        status.env("TERM", "xterm").stdin(Stdio::null());
         let mut child =
             status.envs(variables.iter().copied()).stdout(stdout).spawn().expect("flashfront can be started");
         drop(status);
