@@ -80,7 +80,9 @@ fn ready(serve: &mut Command) -> (Child, BufReader<ChildStdout>) {
 fn try_leaves_nothing_behind_when_the_terminal_ends() {
     let place = Place::new();
     for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
-        let mut demo = flashfront();
+        // Whoever runs this test under nohup, or in the background of a script, has them ignored.
+        let mut demo = tool("env");
+        demo.arg("--default-signal=HUP,INT").arg(flashfront().get_program());
         demo.args(["try", "--seconds", "60"]).env("TMPDIR", place.dir());
         let mut child = demo.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let child = child.as_mut().expect("flashfront can be started");
