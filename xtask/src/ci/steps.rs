@@ -45,7 +45,7 @@ const CLIPPY: Step = Step {
 /// devices.
 /// The end-to-end tests follow it there: they wait for daemons and clients, beside the sweep and
 /// torture, which need processors alone.
-pub(super) const STEPS: [Step; 13] = [
+pub(super) const STEPS: [Step; 14] = [
     FORMAT,
     TIDY,
     Step { name: "no-std", track: Track::Alone, cargo: &["x", "no-std"] },
@@ -64,6 +64,7 @@ pub(super) const STEPS: [Step; 13] = [
     // Two tests at a time: each is a client, a daemon, and often a file system.
     Step { name: "end to end", track: Track::Second, cargo: &["x", "e2e", "--test-threads=2"] },
     Step { name: "Debian package", track: Track::Second, cargo: &["x", "package", "--check"] },
+    Step { name: "book", track: Track::Second, cargo: &["x", "book"] },
 ];
 
 /// What a contributor runs between two edits.
