@@ -58,7 +58,8 @@ fn mdbook() -> Result<PathBuf, Failed> {
         return Ok(program);
     }
     eprintln!("mdbook is not installed: it is built in {}, which takes a minute once", tools.display());
-    // Without optimisation: compiled in 54 s of a processor instead of 150, and as fast for this book.
+    // Without optimisation mdBook is compiled in 54 s of a processor instead of 150, and is as fast
+    // for this book.
     let install = ["install", "--locked", "--quiet", "--debug", "mdbook@0.5.4"];
     run(cargo(install).args(["--no-default-features", "--features", "search"]).arg("--root").arg(&tools))?;
     Ok(ours)
