@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The library measures real devices: suites of jobs, run by fio or by an act of its own, on
+//! targets in turns.
+//!
+//! A [`Suite`] is what is asked for, [`Results`] is what came of it. Results are written after
+//! each run, so that an interrupted bench goes on later. Nothing here prints.
+#![forbid(unsafe_code)]
+
+mod figures;
+pub mod results;
+pub mod suite;
+
+pub use figures::{Direction, Figures, Measured, Point};
+pub use results::{Results, Row, Run};
+pub use suite::{Act, Headline, Job, Place, Scale, Suite, Work};
+
+/// Why a bench did not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// What was asked for makes no sense, whatever this machine has.
+    #[error("{0}")]
+    Wrong(String),
+    /// Something here is not as it must be, or failed.
+    #[error("{0}")]
+    Failed(String),
+    /// The user asked for an end. Finished runs are kept.
+    #[error("interrupted")]
+    Interrupted,
+}
