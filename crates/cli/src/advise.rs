@@ -95,7 +95,8 @@ impl Advise {
         }
         sizes.sort_unstable();
         sizes.dedup();
-        Ok(Question { source: self.read.source(&self.trace, 0), origin, cache, sizes })
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        Ok(Question { source: self.read.source(&self.trace, 0), origin, cache, sizes, threads })
     }
 }
 

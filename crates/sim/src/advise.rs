@@ -44,6 +44,8 @@ pub struct Question {
     pub cache: Known,
     /// Sizes of the cache in bytes, ascending; none for powers of two up to what the trace touches.
     pub sizes: Vec<u64>,
+    /// Trials that are played at the same time, at most.
+    pub threads: usize,
 }
 
 /// A run of the trace.
@@ -123,7 +125,7 @@ fn sizes(touched_bytes: u64, most: u64) -> Vec<u64> {
     sizes
 }
 
-/// Plays the trace to each of these, as many at the same time as there are processors.
+/// Plays the trace to each of these.
 fn run(
     question: &Question,
     survey: &Survey,
@@ -131,7 +133,7 @@ fn run(
     progress: &Progress,
 ) -> Result<Vec<Trial>, SourceError> {
     let next = AtomicUsize::new(0);
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(setups.len());
+    let threads = question.threads.clamp(1, setups.len().max(1));
     let one = |cache| -> Result<Trial, SourceError> {
         // Its bytes were counted when it was read first.
         let progress_of = replay::Progress { stop: Arc::clone(&progress.reading.stop), ..replay::Progress::default() };

@@ -28,7 +28,7 @@ fn question(name: &str, requests: impl Iterator<Item = (f64, char, u64, u64)>) -
     let source =
         Source { path, options: Options::default(), grid: GridChoice::Aligned, echoes_ns: None, page_cache_blocks: 0 };
     let device = |name: &str| known().into_iter().find(|it| it.name == name).expect("a device of ours");
-    Question { source, origin: device("wd-re-4tb"), cache: device("samsung-850-pro"), sizes: Vec::new() }
+    Question { source, origin: device("wd-re-4tb"), cache: device("samsung-850-pro"), sizes: Vec::new(), threads: 2 }
 }
 
 fn advised(question: &Question) -> Advice {
