@@ -262,11 +262,18 @@ impl Arena {
 
     /// The address of a range, for what is streamed there.
     fn address(&self, span: Span) -> NonNull<u8> {
+        let own = self.own_address(span);
+        match self.quarantine_of(span.buf()).stand_in(span.buf()) {
+            Some(stand_in) => stood_in(&stand_in, span),
+            None => own,
+        }
+    }
+
+    /// The address of a range in the buffer's own memory, also while another memory stands in for
+    /// it.
+    fn own_address(&self, span: Span) -> NonNull<u8> {
         let at = ((span.buf().0 as usize % UNITS) << UNIT_SHIFT) + span.offset() as usize;
         let Some(used) = self.uses.get(self.place_of(span.buf())) else {
-            if let Some(stand_in) = self.borrowed.quarantine(number_of(span.buf())).stand_in(span.buf()) {
-                return stood_in(&stand_in, span);
-            }
             let base = self.borrowed.chunk(number_of(span.buf())).ptr();
             assert!(at + span.len as usize <= CHUNK_BYTES as usize, "bug: {span:?} is outside its chunk");
             // SAFETY: just checked.
@@ -276,9 +283,6 @@ impl Arena {
         assert!(end <= u64::from(class_bytes(usize::from(used.class))), "bug: {span:?} is outside its buffer");
         #[cfg(debug_assertions)]
         assert!(used.is_live(span.buf()), "bug: {span:?} is in a buffer that was freed");
-        if let Some(stand_in) = self.quarantine.stand_in(span.buf()) {
-            return stood_in(&stand_in, span);
-        }
         // SAFETY: unit < 1024 and the range ends within a buffer of the chunk, so `at` is within
         // the mapping.
         unsafe { used.base.add(at) }

@@ -6,23 +6,34 @@
 //! (test: `a_late_read_changes_no_buffer`). Its own memory serves nobody before the last such I/O
 //! has really ended: a buffer that is freed earlier is kept until then. What is kept doesn't count
 //! to the arena's bound, up to as much again.
+//!
+//! Several I/Os may be in flight in one buffer, of several devices. Those that are not given up end
+//! in the memory that they were given, so what they have read there is copied to the stand-in
+//! ([`Arena::carry_over`]).
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flashfront_engine::{Buf, Memory, Span};
 
 use super::{Arena, Chunk, UNIT_BITS, number_of};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Entry {
-    stand_in: Arc<Chunk>,
+    /// The stand-ins of a buffer, the present one last, and the number of each in its arena.
+    stand_ins: Vec<(u32, Arc<Chunk>)>,
     /// I/Os that were given up and have not ended.
     late: u32,
     /// Its owner wants no more of it.
     freed: bool,
+}
+
+impl Entry {
+    fn now(&self) -> Option<&Arc<Chunk>> {
+        self.stand_ins.last().map(|(_, stand_in)| stand_in)
+    }
 }
 
 /// Which buffers of an arena are in quarantine. The arena and all that borrow from it share it.
@@ -30,6 +41,8 @@ struct Entry {
 pub(super) struct Quarantine {
     /// How many there are, so that nobody takes the lock while there are none.
     count: AtomicUsize,
+    /// Stand-ins that were ever put here.
+    put: AtomicU32,
     entries: Mutex<BTreeMap<u32, Entry>>,
 }
 
@@ -49,14 +62,28 @@ impl Quarantine {
         if self.is_empty() {
             return None;
         }
-        self.entries().get(&buf.0).map(|entry| Arc::clone(&entry.stand_in))
+        self.entries().get(&buf.0).and_then(|entry| entry.now()).cloned()
+    }
+
+    /// What a buffer had when so many stand-ins had been put here, if that is not what it has now:
+    /// a stand-in, or its own memory (`None`).
+    fn exchanged(&self, buf: Buf, put: u32) -> Option<Option<Arc<Chunk>>> {
+        if self.is_empty() {
+            return None;
+        }
+        let entries = self.entries();
+        let stand_ins = &entries.get(&buf.0)?.stand_ins;
+        let older = stand_ins.partition_point(|(number, _)| *number <= put);
+        (older < stand_ins.len()).then(|| older.checked_sub(1).map(|at| Arc::clone(&stand_ins[at].1)))
     }
 
     fn put(&self, buf: Buf, stand_in: Arc<Chunk>) {
         let mut entries = self.entries();
-        let late = entries.get(&buf.0).map_or(0, |entry| entry.late);
-        // An older stand-in that the kernel has too is held by its I/O.
-        entries.insert(buf.0, Entry { stand_in, late: late + 1, freed: false });
+        let number = self.put.load(Ordering::Relaxed) + 1;
+        self.put.store(number, Ordering::Relaxed);
+        let entry = entries.entry(buf.0).or_default();
+        entry.stand_ins.push((number, stand_in));
+        entry.late += 1;
         self.count.store(entries.len(), Ordering::Relaxed);
     }
 
@@ -110,7 +137,7 @@ impl Quarantine {
 }
 
 impl Arena {
-    fn quarantine_of(&self, buf: Buf) -> &Quarantine {
+    pub(super) fn quarantine_of(&self, buf: Buf) -> &Quarantine {
         if self.place_of(buf) < self.uses.len() { &self.quarantine } else { self.borrowed.quarantine(number_of(buf)) }
     }
 
@@ -130,6 +157,24 @@ impl Arena {
         // writing to the former: what is copied there is read by nobody before it was written anew.
         unsafe { stand_in.ptr().copy_from_nonoverlapping(old, bytes) };
         self.quarantine_of(buf).put(buf, stand_in);
+    }
+
+    /// Names the memory that a buffer has at present, for [`Arena::carry_over`].
+    pub(crate) fn memory_of(&self, buf: Buf) -> u32 {
+        self.quarantine_of(buf).put.load(Ordering::Relaxed)
+    }
+
+    /// An I/O has ended that was not given up, and that has read into a buffer's memory of then
+    /// ([`Arena::memory_of`]): copies what it read, if the buffer has other memory by now.
+    pub(crate) fn carry_over(&mut self, span: Span, memory: u32) {
+        let Some(was) = self.quarantine_of(span.buf()).exchanged(span.buf(), memory) else { return };
+        let from = match was {
+            Some(stand_in) => super::stood_in(&stand_in, span),
+            None => self.own_address(span),
+        };
+        // SAFETY: both have the buffer's length, and the range is inside it. No I/O but the one
+        // that has ended was to change this range of the old memory.
+        unsafe { self.ptr(span).copy_from_nonoverlapping(from, span.len as usize) };
     }
 
     /// An I/O has ended for which [`Arena::quarantine`] was called.
@@ -159,8 +204,15 @@ pub(crate) struct Grip {
 
 // SAFETY: plain memory, which `_chunk` keeps.
 unsafe impl Send for Grip {}
+// SAFETY: as above; who shares a grip can only read.
+unsafe impl Sync for Grip {}
 
 impl Grip {
+    /// Its length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
+    }
+
     /// What is there now.
     pub(crate) fn read(&self, into: &mut [u8]) {
         assert_eq!(into.len(), self.len as usize, "bug: a grip of another length");
@@ -169,7 +221,7 @@ impl Grip {
     }
 
     /// Changes it, as a device does.
-    pub(crate) fn write(&self, from: &[u8]) {
+    pub(crate) fn write(&mut self, from: &[u8]) {
         assert_eq!(from.len(), self.len as usize, "bug: a grip of another length");
         // SAFETY: as above.
         unsafe { self.at.copy_from_nonoverlapping(NonNull::from(from).cast(), self.len as usize) };

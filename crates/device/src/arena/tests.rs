@@ -443,7 +443,7 @@ fn a_late_read_changes_no_buffer() {
     let mut arena = Arena::new(8 << 20);
     let buf = arena.alloc(8192);
     arena.bytes_mut(all_of(buf)).fill(1);
-    let device = arena.grip(Span::new(buf, 4096, 4096));
+    let mut device = arena.grip(Span::new(buf, 4096, 4096));
     arena.quarantine(buf);
     assert_eq!(arena.bytes(all_of(buf)), [1; 8192], "what was there is there still");
     device.write(&[9; 4096]);
@@ -457,6 +457,35 @@ fn a_late_read_changes_no_buffer() {
     arena.release(buf);
     others.into_iter().for_each(|buf| arena.free(buf));
     assert_eq!(arena.allocated_bytes(), 0);
+}
+
+#[test]
+fn what_was_read_into_the_memory_of_then_is_carried_over() {
+    let mut arena = Arena::new(8 << 20);
+    let buf = arena.alloc(8192);
+    let [first, second] = [0, 4096].map(|at| Span::new(buf, at, 4096));
+    arena.bytes_mut(all_of(buf)).fill(1);
+    let (own, mut device) = (arena.memory_of(buf), arena.grip(second));
+    arena.quarantine(buf);
+    let (stand_in, mut other_device) = (arena.memory_of(buf), arena.grip(first));
+    arena.quarantine(buf);
+    arena.bytes_mut(all_of(buf)).fill(2);
+    device.write(&[9; 4096]);
+    arena.carry_over(second, own);
+    assert_eq!((arena.bytes(first), arena.bytes(second)), (&[2; 4096][..], &[9; 4096][..]), "from its own memory");
+    other_device.write(&[8; 4096]);
+    arena.carry_over(first, stand_in);
+    assert_eq!(arena.bytes(first), [8; 4096], "from the older stand-in");
+    arena.bytes_mut(all_of(buf)).fill(3);
+    arena.carry_over(all_of(buf), arena.memory_of(buf));
+    assert_eq!(arena.bytes(all_of(buf)), [3; 8192], "nothing to do for what was begun since");
+    (0..2).for_each(|_| arena.release(buf));
+    arena.free(buf);
+    let again = arena.alloc(8192);
+    arena.bytes_mut(all_of(again)).fill(4);
+    arena.carry_over(all_of(again), own);
+    assert_eq!(arena.bytes(all_of(again)), [4; 8192]);
+    arena.free(again);
 }
 
 #[test]
@@ -496,7 +525,7 @@ fn a_buffer_in_quarantine_is_freed_with_the_last_of_its_owner_and_its_ios() {
         // It is as good as new.
         let again = arena.alloc(8192);
         arena.bytes_mut(all_of(again)).fill(4);
-        let device = arena.grip(all_of(again));
+        let mut device = arena.grip(all_of(again));
         device.write(&[5; 8192]);
         assert_eq!(arena.bytes(all_of(again)), [5; 8192], "with its own memory");
     }
@@ -525,7 +554,7 @@ fn a_lent_buffer_is_in_quarantine_for_its_owner_too() {
     borrower.borrow_from(loan);
     let buf = owner.try_alloc(8192).unwrap();
     owner.bytes_mut(all_of(buf)).fill(1);
-    let device = borrower.grip(all_of(buf));
+    let mut device = borrower.grip(all_of(buf));
     borrower.quarantine(buf);
     device.write(&[9; 8192]);
     borrower.bytes_mut(Span::new(buf, 0, 4096)).fill(2);

@@ -9,9 +9,10 @@
 //! What a real disk may do and this one doesn't: fail, lie about flushes and misdirect writes, for
 //! which there is [`crate::wrap::Inject`]; tear within a 512-byte sector.
 
-use flashfront_engine::{BLOCK_BYTES, Extent, Memory, Op, Span, Time, put_extents};
+use flashfront_engine::{BLOCK_BYTES, Extent, Memory, Op, Time, put_extents};
 
 use super::image::{Content, Image};
+use crate::arena::Grip;
 use crate::{Arena, Device, DeviceIo, Done, Geometry, Rng};
 
 const SECTOR: u64 = flashfront_engine::SECTOR_BYTES;
@@ -74,11 +75,11 @@ struct Write {
 
 #[derive(Clone, Debug)]
 enum Work {
-    Read(Span),
+    Read(Grip),
     Write(Write),
     /// Makes the first so many writes that were ever completed durable.
     Flush(u64),
-    Map(Span),
+    Map(Grip),
 }
 
 impl Work {
@@ -241,7 +242,8 @@ impl RamDisk {
         let fill = |byte| Work::Write(Write { offset: io.offset, content: Content::Fill { byte, len: io.len } });
         let span = || io.span.expect("checked on submission");
         match io.op {
-            Op::Read => Work::Read(span()),
+            // Memory of now, as a kernel takes it: the buffer may have other memory in the end.
+            Op::Read => Work::Read(arena.grip(span())),
             // The bytes are taken now: a power cut during the flight must find them.
             Op::Write => {
                 let bytes = arena.bytes(span()).into();
@@ -250,20 +252,24 @@ impl RamDisk {
             Op::Flush => Work::Flush(self.flushed + self.unflushed.len() as u64),
             Op::Discard => fill(DISCARDED),
             Op::Zero | Op::Punch => fill(0),
-            Op::Map => Work::Map(span()),
+            Op::Map => Work::Map(arena.grip(span())),
         }
     }
 
-    fn complete(&mut self, pending: Pending, arena: &mut Arena) -> Done {
+    fn complete(&mut self, pending: Pending) -> Done {
         let token = pending.io.token;
         match pending.work {
-            Work::Read(span) => self.live.read(pending.io.offset, arena.bytes_mut(span)),
+            Work::Read(mut memory) => {
+                let mut bytes = vec![0; pending.io.len as usize];
+                self.live.read(pending.io.offset, &mut bytes);
+                memory.write(&bytes);
+            }
             Work::Write(write) => {
                 self.live.apply(write.offset, &write.content, 0, write.content.len());
                 self.unflushed.push_back(write);
             }
             // Blocks of zeroes are holes.
-            Work::Map(span) => {
+            Work::Map(mut memory) => {
                 let Pending { io: DeviceIo { offset, len, .. }, .. } = pending;
                 let extents = (offset..offset + len).step_by(BLOCK_BYTES as usize).map(|at| {
                     let mut bytes = [0; BLOCK_BYTES as usize];
@@ -271,7 +277,9 @@ impl RamDisk {
                     self.live.read(at, here);
                     Extent { bytes: here.len() as u64, hole: here.iter().all(|byte| *byte == 0) }
                 });
-                put_extents(arena.bytes_mut(span), extents);
+                let mut bytes = vec![0; memory.len()];
+                put_extents(&mut bytes, extents);
+                memory.write(&bytes);
             }
             Work::Flush(upto) => {
                 while self.flushed < upto
@@ -317,11 +325,11 @@ impl Device for RamDisk {
 
     fn kick(&mut self) {}
 
-    fn poll(&mut self, now: Time, arena: &mut Arena, done: &mut Vec<Done>) {
+    fn poll(&mut self, now: Time, _arena: &mut Arena, done: &mut Vec<Done>) {
         let mut due: Vec<_> = self.pending.extract_if(.., |pending| pending.due <= now).collect();
         due.sort_unstable_by_key(|pending| (pending.due, pending.number));
         for pending in due {
-            done.push(self.complete(pending, arena));
+            done.push(self.complete(pending));
         }
     }
 

@@ -32,6 +32,8 @@ struct Flying {
     flip: Option<(u64, u8)>,
     /// What is written or read instead of the caller's memory.
     copy: Option<Buf>,
+    /// The memory that the device reads into.
+    landing: Option<Grip>,
     /// The memory that what is read goes to in the end.
     into: Option<Grip>,
     /// Not reported before this moment.
@@ -107,13 +109,14 @@ impl<D: Device> Inject<D> {
         if matches!(io.op, Op::Write | Op::Zero | Op::Punch | Op::Discard) {
             self.faults.renewed(io.offset..io.offset + io.len);
         }
-        self.flying.insert(io.token, flying);
+        let landing = io.span.filter(|_| io.op == Op::Read).map(|span| arena.grip(span));
+        self.flying.insert(io.token, Flying { landing, ..flying });
         self.inner.submit(now, io, arena);
     }
 
     fn meet(&mut self, now: Time, io: DeviceIo, fault: Fault, bytes: &std::ops::Range<u64>, arena: &mut Arena) {
         let soon = now.plus_ns(ERROR_NS);
-        let flying = Flying { io, flip: None, copy: None, into: None, due: now, error: None };
+        let flying = Flying { io, flip: None, copy: None, landing: None, into: None, due: now, error: None };
         match fault {
             Fault::Error(error) => self.hold(soon, io.token, Err(error)),
             Fault::Gone { for_ns } => {
@@ -190,7 +193,15 @@ impl<D: Device> Inject<D> {
             }
             let copy = copy.flatten();
             let span = copy.map(|copy| Span::new(copy, 0, io.len as u32));
-            let flying = Flying { io: DeviceIo { span, ..io }, flip: None, copy, into: None, due: now, error: None };
+            let flying = Flying {
+                io: DeviceIo { span, ..io },
+                flip: None,
+                copy,
+                landing: None,
+                into: None,
+                due: now,
+                error: None,
+            };
             match (io.op, memory, span) {
                 (Op::Write, Some(memory), Some(span)) => memory.read(arena.bytes_mut(span)),
                 (Op::Read | Op::Map, memory, _) => {
@@ -205,16 +216,19 @@ impl<D: Device> Inject<D> {
     }
 
     fn ended(&mut self, now: Time, done: Done, arena: &mut Arena) {
-        let flying = self.flying.remove(&done.token).expect("a completion belongs to an I/O in flight");
+        let mut flying = self.flying.remove(&done.token).expect("a completion belongs to an I/O in flight");
         let Flying { io, due, error, .. } = flying;
-        if let (Op::Read, Some(span), Ok(())) = (io.op, io.span, done.result) {
-            let bytes = arena.bytes_mut(span);
+        if let (Some(landing), Ok(())) = (&mut flying.landing, done.result) {
             let rotten = self.faults.rotten_in(io.offset..io.offset + io.len);
-            for (byte, bits) in rotten.chain(flying.flip) {
-                bytes[(byte - io.offset) as usize] ^= bits;
+            let wrong: Vec<(u64, u8)> = rotten.chain(flying.flip).collect();
+            if !wrong.is_empty() {
+                let mut bytes = vec![0; io.len as usize];
+                landing.read(&mut bytes);
+                wrong.iter().for_each(|(byte, bits)| bytes[(byte - io.offset) as usize] ^= bits);
+                landing.write(&bytes);
             }
         }
-        if let (Some(memory), Some(span)) = (flying.into, io.span) {
+        if let (Some(mut memory), Some(span)) = (flying.into, io.span) {
             memory.write(arena.bytes(span));
         }
         if let Some(copy) = flying.copy {
@@ -239,7 +253,12 @@ impl<D: Device> Device for Inject<D> {
         }
         match self.faults.next(now, &io) {
             Some((fault, bytes)) => self.meet(now, io, fault, &bytes, arena),
-            None => self.pass(now, io, Flying { io, flip: None, copy: None, into: None, due: now, error: None }, arena),
+            None => self.pass(
+                now,
+                io,
+                Flying { io, flip: None, copy: None, landing: None, into: None, due: now, error: None },
+                arena,
+            ),
         }
     }
 

@@ -5,7 +5,8 @@
 //! read may fill its memory later, and a write may land on the device later. So from the first one
 //! on the device *hangs*:
 //! - The buffers of what was given up are in quarantine ([`Arena::quarantine`]) until that has
-//!   really ended.
+//!   really ended. What other I/Os read into the same buffers, of this device and of others, gets
+//!   there all the same (test: `what_others_read_into_the_buffer_gets_there`).
 //! - Nothing new is passed on; it fails at once. Only when all that was given up has ended does the
 //!   device live again. So no write ever lands on top of a newer one (test:
 //!   `a_late_write_never_lands_on_a_newer_one`), and whatever was reported as failed counts as
@@ -36,6 +37,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 struct Flying {
     /// As the caller gave it.
     io: DeviceIo,
+    /// The memory of the buffer that it fills ([`Arena::memory_of`]).
+    memory: Option<u32>,
     began: Time,
     /// `None`: whenever it likes.
     deadline: Option<Time>,
@@ -131,7 +134,9 @@ impl<D: Device> Patience<D> {
         });
         let deadline = self.limit_of(&io).map(|limit| now.plus_ns(limit));
         self.look_at = self.look_at.into_iter().chain(deadline).min();
-        self.flying[number] = Some(Flying { io, began: now, deadline, given_up: false });
+        let filled = io.span.filter(|_| matches!(io.op, Op::Read | Op::Map));
+        let memory = filled.map(|span| arena.memory_of(span.buf()));
+        self.flying[number] = Some(Flying { io, memory, began: now, deadline, given_up: false });
         self.inner.submit(now, DeviceIo { token: Token(number as u64), ..io }, arena);
     }
 
@@ -140,6 +145,9 @@ impl<D: Device> Patience<D> {
         let flying = self.flying[number].take().expect("a completion belongs to an I/O in flight");
         self.free.push(number);
         if !flying.given_up {
+            if let (Some(span), Some(memory)) = (flying.io.span, flying.memory) {
+                arena.carry_over(span, memory);
+            }
             return done.push(Done { token: flying.io.token, result });
         }
         self.given_up -= 1;

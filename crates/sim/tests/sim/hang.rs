@@ -94,6 +94,28 @@ fn what_an_origin_that_hangs_is_asked_fails_in_time_and_it_comes_back() {
     client.leave();
 }
 
+/// Both devices fill the buffer of a request. The origin is still busy with its part when the read
+/// of the cache is given up.
+#[test]
+fn what_the_origin_reads_while_the_cache_is_given_up_is_not_lost() {
+    let mut client = Client::fresh(WorldSpec { origin_limit_ns: None, ..spec(Mode::Writethrough) });
+    client.write(0, 0, 128, false);
+    client.flush(0);
+    client.finish();
+    client.world.control(Control::SetMode { origin: OriginId(0), mode: Mode::Passthrough });
+    client.write(0, 64, 64, false);
+    client.finish();
+    client.world.control(Control::SetMode { origin: OriginId(0), mode: Mode::Writethrough });
+    client.world.cache.faults.order(hang(75, Some(Op::Read)));
+    client.world.origins[0].faults.order(Rule { times: 1, ..hang(31, Some(Op::Read)) });
+    let began = client.world.now;
+    client.read(0, 0, 128);
+    client.finish();
+    assert_eq!((client.take_failed(), client.world.now.since_ns(began) / SECOND), (vec![], 31));
+    client.read_all();
+    client.leave();
+}
+
 #[test]
 fn a_flush_of_an_origin_that_hangs_fails_in_time() {
     let mut client = Client::fresh(spec(Mode::Writethrough));

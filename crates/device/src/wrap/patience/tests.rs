@@ -151,6 +151,37 @@ fn what_lands_late_is_what_was_given_and_meets_no_other_buffer() {
 }
 
 #[test]
+fn what_others_read_into_the_buffer_gets_there() {
+    // The other read ends before, and after, the one that was given up.
+    for hold in ["40s", "100s"] {
+        let mut world = world("hang,op=read,times=1,hold=75s", 8);
+        let patient =
+            Inject::new(RamDisk::new(RamSpec::default()), format!("hang,op=read,hold={hold}").parse().unwrap());
+        let mut other = Patience::new(patient, None, 8);
+        let buf = world.arena.alloc(2 * LEN as u32);
+        let [first, second] = [0, LEN as u32].map(|at| Span::new(buf, at, LEN as u32));
+        world.arena.bytes_mut(Span::new(buf, 0, 2 * LEN as u32)).fill(7);
+        let read = |span| DeviceIo { token: Token(1), op: Op::Read, offset: 0, len: LEN, span: Some(span) };
+        world.disk.submit(Time(0), read(first), &mut world.arena);
+        other.submit(Time(0), read(second), &mut world.arena);
+        assert_eq!(world.results(LIMIT), [GIVEN_UP]);
+        world.arena.bytes_mut(first).fill(8);
+        world.pass(9 * SECOND);
+        let mut ended = Vec::new();
+        while let Some(event) = other.next_event() {
+            world.pass(event.since_ns(world.now));
+            other.poll(event, &mut world.arena, &mut ended);
+        }
+        assert_eq!(ended, [Done { token: Token(1), result: Ok(()) }]);
+        assert_eq!(world.arena.bytes(second), [0; LEN as usize], "{hold}: what the disk has");
+        world.pass(100 * SECOND);
+        assert_eq!(world.arena.bytes(first), [8; LEN as usize], "{hold}: its owner's");
+        world.arena.free(buf);
+        assert_eq!(world.arena.allocated_bytes(), 0);
+    }
+}
+
+#[test]
 fn what_waits_for_a_place_has_all_its_time() {
     // One at a time: the tenth gets its turn after 180 seconds.
     let mut world = world("hang,times=10,hold=20s", 1);
