@@ -6,6 +6,7 @@
 //! each run, so that an interrupted bench goes on later. Nothing here prints.
 #![forbid(unsafe_code)]
 
+pub mod assert;
 mod figures;
 pub mod results;
 pub mod suite;

@@ -13,6 +13,7 @@ use clap::{ArgAction, Parser, Subcommand};
 use terminal::{Paint, Tone};
 
 mod advise;
+mod assert;
 mod check;
 mod choice;
 mod columns;

@@ -9,15 +9,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use flashfront_bench::Scale;
 use flashfront_sim::compare::{ALL, Cell, Compared, Comparison, Suite};
 use serde::Serialize;
 
 use self::text::{markdown, table};
-use super::report::{self, ReportArgs};
+use super::report::{self, Report, ReportArgs};
 use super::run::NO_RESULTS;
+use crate::assert::AssertArgs;
 use crate::usage::misused;
 use crate::{human, interrupt, progress};
 
+mod figures;
 pub(super) mod text;
 
 /// Run a published comparison of caches again: its jobs on models of the caches, and on Flashfront.
@@ -36,6 +39,12 @@ pub(crate) struct Compare {
     /// End with this task. In a suite of several lines, only those that have it are run.
     #[arg(long, value_name = "TASK")]
     until: Option<String>,
+    /// Divide all sizes and times: 1/16 takes a sixteenth of the time. Caches learn as
+    /// before but for what they do by their own clocks; published figures are left out.
+    #[arg(long, value_name = "1/N", default_value = "1")]
+    scale: Scale,
+    #[command(flatten)]
+    assert: AssertArgs,
     /// Print one JSON object.
     #[arg(long, conflicts_with_all = ["csv", "markdown"])]
     json: bool,
@@ -79,8 +88,22 @@ impl Compare {
         interrupt::on_signal(move || heard.store(true, Ordering::Relaxed))?;
         let suite = ALL.iter().find(|suite| suite.name == self.suite).expect("clap has checked it");
         let comparison = self.comparison(suite)?;
-        let compared = watched(&comparison, &stop)?;
-        let cells = comparison.cells(&compared);
+        let verdict = self.assert.read(&figures::names(&comparison))?;
+        let measure = || {
+            let compared = watched(&comparison, &stop)?;
+            self.tell(&comparison, &compared, report.as_ref())?;
+            Ok(compared)
+        };
+        verdict.of(measure, |compared, figure| figures::value(&comparison, compared, figure))
+    }
+
+    /// Prints the figures, and writes the report.
+    fn tell(&self, comparison: &Comparison, compared: &[Compared], report: Option<&Report>) -> anyhow::Result<()> {
+        let suite = comparison.suite;
+        let mut cells = comparison.cells(compared);
+        if self.scale != Scale::FULL {
+            cells.iter_mut().for_each(|cell| cell.published = None);
+        }
         let systems = &comparison.systems;
         let printed = if self.json {
             human::print_json(&line(suite, &cells))
@@ -92,9 +115,9 @@ impl Compare {
             human::tell(&table(suite, systems, &cells)?)
         };
         if let Some(report) = report {
-            report.write(&format!("Comparison {}", suite.name), &report::compared(&comparison, &compared, &cells)?)?;
+            report.write(&format!("Comparison {}", suite.name), &report::compared(comparison, compared, &cells)?)?;
         }
-        printed.map(|()| ExitCode::SUCCESS)
+        printed
     }
 
     /// What was asked for.
@@ -115,7 +138,7 @@ impl Compare {
                 misused!("--until: `{task}`; the suite {} has {}", suite.name, names.join(", "));
             }
         }
-        Ok(comparison)
+        Ok(comparison.scaled(self.scale.divisor()))
     }
 }
 

@@ -9,6 +9,7 @@ mod advise;
 mod bad_format;
 mod bad_serve;
 mod bad_superblock;
+mod bisect;
 mod block_device;
 mod book;
 mod cache_failure;

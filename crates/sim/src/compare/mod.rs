@@ -3,6 +3,7 @@
 //! were compared, and on bare devices; beside what was published.
 
 mod published;
+mod scale;
 mod suite;
 mod validation;
 
