@@ -116,23 +116,22 @@ impl Plan {
         spec.mirrored |= !extras.is_empty() && extra_rng.below(2) == 0;
         // The whole cache is replaced several times, if that isn't too many requests.
         let blocks = capacity * pick(rng, &[1, 4, 8]);
+        let (requests, control_every) =
+            ((blocks * 16 / longest).clamp(50, 1500) / generations, pick(rng, &[0, 100, 10]));
+        let trouble = pick(
+            rng,
+            &[Trouble::None, Trouble::None, Trouble::Errors, Trouble::Errors, Trouble::CacheDies, Trouble::CacheLies],
+        );
+        if trouble == Trouble::CacheDies {
+            spec.cache_limit_ns = pick(&mut Rng::new(seed ^ 0xcac4_e096), &[None, Some(HANGS_AFTER_NS)]);
+        }
         Self {
             generations,
-            requests: (blocks * 16 / longest).clamp(50, 1500) / generations,
+            requests,
             clients,
-            control_every: pick(rng, &[0, 100, 10]),
+            control_every,
             kills: pick(&mut Rng::new(seed ^ 0x5161), &[false, true]),
-            trouble: pick(
-                rng,
-                &[
-                    Trouble::None,
-                    Trouble::None,
-                    Trouble::Errors,
-                    Trouble::Errors,
-                    Trouble::CacheDies,
-                    Trouble::CacheLies,
-                ],
-            ),
+            trouble,
             fickle: pick(&mut Rng::new(seed ^ 0xf1c7), &[false, true]),
             faults_every: pick(rng, &[5, 20, 100]),
             pause_every: pick(rng, &[0, 40, 15]),
