@@ -2,7 +2,7 @@
 //! `flashfront advise`: before one buys, whether a cache would help, how large it must be, and in
 //! which mode.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +23,7 @@ use crate::trace::{TraceArgs, told as reading};
 use crate::usage::misused;
 use crate::{human, interrupt, progress};
 
+mod fleet;
 mod json;
 pub(crate) mod told;
 
@@ -39,8 +40,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 #[derive(Debug, Args)]
 pub(crate) struct Advise {
     /// The trace, as from blktrace; its format is found by content, packed or not.
-    #[arg(value_name = "TRACE")]
-    trace: PathBuf,
+    #[arg(value_name = "TRACE", required_unless_present = "fleet")]
+    trace: Option<PathBuf>,
+    /// Advise on each recording below this folder, in one row of a table each; the same command
+    /// goes on where it was ended. A file is a fleet of one recording.
+    #[arg(long, value_name = "FOLDER", requires = "out", conflicts_with_all = ["trace", "report"])]
+    fleet: Option<PathBuf>,
+    /// The table of --fleet: a file that ends in .parquet or .csv.
+    #[arg(long, value_name = "FILE", requires = "fleet")]
+    out: Option<PathBuf>,
     /// The disk that it is played to, by its name in docs/laboratory/models.md.
     #[arg(long, value_name = "DEVICE", default_value = "wd-re-4tb", value_parser = devices())]
     origin: String,
@@ -70,10 +78,15 @@ fn device(name: &str) -> anyhow::Result<Known> {
 
 impl Advise {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if let Some((folder, out)) = self.fleet.as_ref().zip(self.out.as_ref()) {
+            return self.fleet(folder, out);
+        }
         let report = self.report.open()?;
-        let question = self.question()?;
+        // It is there: clap asks for it where there is no fleet.
+        let trace = self.trace.clone().unwrap_or_default();
+        let question = self.question(&trace)?;
         let advice = watched(&question, interrupt::stop_flag()?)?;
-        let name = self.trace.display().to_string();
+        let name = trace.display().to_string();
         let printed = if self.json {
             human::print_json(&json::object(&name, &question, &advice))
         } else {
@@ -86,7 +99,26 @@ impl Advise {
         printed.map(|()| ExitCode::SUCCESS)
     }
 
-    fn question(&self) -> anyhow::Result<Question> {
+    fn fleet(&self, folder: &Path, out: &Path) -> anyhow::Result<ExitCode> {
+        let any = Question { threads: 1, ..self.question(folder)? };
+        let question = |path: &Path| Question { source: self.read.source(path, 0), ..any.clone() };
+        let begun = fleet::Begun { flashfront: env!("CARGO_PKG_VERSION").to_owned(), options: self.words(&any) };
+        fleet::fleet(folder, out, &begun, self.json, &question, interrupt::stop_flag()?)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// All options that change what is found out, as on a command line.
+    fn words(&self, question: &Question) -> Vec<String> {
+        let mut words = vec![format!("--origin {}", self.origin), format!("--cache {}", self.cache)];
+        if !question.sizes.is_empty() {
+            let sizes: Vec<String> = question.sizes.iter().map(u64::to_string).collect();
+            words.push(format!("--cache-size {}", sizes.join(",")));
+        }
+        words.extend(self.read.words());
+        words
+    }
+
+    fn question(&self, trace: &Path) -> anyhow::Result<Question> {
         let (origin, cache) = (device(&self.origin)?, device(&self.cache)?);
         let mut sizes: Vec<u64> = self.cache_size.iter().map(|size| size.0).collect();
         if let Some(&wrong) = sizes.iter().find(|size| !(CACHE_BYTES_MIN..=cache.size_bytes).contains(size)) {
@@ -96,7 +128,7 @@ impl Advise {
         sizes.sort_unstable();
         sizes.dedup();
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        Ok(Question { source: self.read.source(&self.trace, 0), origin, cache, sizes, threads })
+        Ok(Question { source: self.read.source(trace, 0), origin, cache, sizes, threads })
     }
 }
 

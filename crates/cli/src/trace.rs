@@ -46,4 +46,15 @@ impl TraceArgs {
             page_cache_blocks,
         }
     }
+    /// The options that are given, as on a command line.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let flags = [("--strict", self.strict), ("--shift-grid", self.shift_grid)];
+        let values = [
+            ("--format", self.format.clone()),
+            ("--action", Some(&self.action).filter(|it| *it != Action::default().name()).cloned()),
+            ("--drop-echoes", self.drop_echoes.map(|ms| ms.to_string())),
+        ];
+        let flags = flags.into_iter().filter(|it| it.1).map(|it| it.0.to_owned());
+        flags.chain(values.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", value?)))).collect()
+    }
 }

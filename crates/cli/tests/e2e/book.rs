@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The book: every block of Start and Guide does what its page says.
+//! The book: every block of Start, Guide and Decide does what its page says.
 //!
 //! A page is one session of a shell: its `sh` blocks run in order, and what a `text` block behind
 //! one shows must come. Configuration, units and XML go through the programs that read them.
@@ -16,7 +16,7 @@ use page::{Block, Kind, Page};
 use session::Session;
 
 /// The folders of which every page is tested.
-const FOLDERS: [&str; 2] = ["start", "guide"];
+const FOLDERS: [&str; 3] = ["start", "guide", "decide"];
 /// What a usual machine with the packages of `./test` has.
 const USUAL: [&str; 3] = ["root", "/dev/fuse", "setpriv"];
 /// Blocks of all pages that need more than that (QEMU, a module of the kernel), or that nothing
@@ -65,6 +65,11 @@ pages! {
     upgrade: "guide/upgrade.md";
     move_devices: "guide/move.md";
     containers: "guide/containers.md";
+    advise: "decide/advise.md";
+    which_cache: "decide/which-cache.md";
+    did_it_help: "decide/did-it-help.md";
+    bisect: "decide/bisect.md" ["git"];
+    fleet: "decide/fleet.md";
 }
 
 #[test]

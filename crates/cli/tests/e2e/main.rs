@@ -23,6 +23,7 @@ mod errors;
 mod existing_data;
 mod filesystem;
 mod fio;
+mod fleet;
 mod format_discard;
 mod fuse;
 mod hang;
