@@ -11,6 +11,7 @@ mod compare;
 mod replay;
 pub(crate) mod report;
 mod run;
+mod sizes;
 
 /// Simulate caches: no devices, no root, nothing written but the result.
 #[derive(Debug, Args)]
@@ -22,6 +23,7 @@ pub(crate) struct Sim {
 #[derive(Debug, Subcommand)]
 enum What {
     Replay(replay::Replay),
+    Sizes(sizes::Sizes),
     Adapt(adapt::Adapt),
     Calibrate(calibrate::Calibrate),
     Run(run::Run),
@@ -32,6 +34,7 @@ impl Sim {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.what {
             What::Replay(replay) => replay.run(),
+            What::Sizes(sizes) => sizes.run(),
             What::Adapt(adapt) => adapt.run(),
             What::Calibrate(calibrate) => calibrate.run(),
             What::Run(run) => run.run(),

@@ -31,7 +31,7 @@ use core::ops::Range;
 
 pub use duel::Duel;
 pub use model::{Model, Outcome, Shape};
-pub use totals::Totals;
+pub use totals::{Occupancy, Totals};
 
 use crate::policy::{self, Hold, mix};
 

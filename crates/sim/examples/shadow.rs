@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn compare(source: &Source, fraction: f64, disk: bool) -> Result<(), Box<dyn std::error::Error>> {
     // How many blocks it asks for.
     let fifo = policy::by_name("fifo").ok_or("no such policy")?;
-    let rows = replay(source, &[fifo], &[Size::Fraction(fraction)], &|_| None, &Progress::default())?.rows;
+    let rows = replay(source, &[fifo], &[Size::Fraction(fraction)], &|_| None, false, &Progress::default())?.rows;
     let blocks = rows[0].cache_blocks as usize;
     let shape = if disk { shape_before_disk(blocks) } else { shape(blocks) };
     let mut shadow = Shadow::new(shape, engine::ALL[0].build);

@@ -26,10 +26,11 @@ use std::thread;
 
 use flashfront_engine::BLOCK_BYTES;
 use flashfront_engine::policy::Spec;
-pub use flashfront_engine::shadow::Totals;
+pub use flashfront_engine::shadow::{Occupancy, Totals};
 
 pub use blocks::{Blocks, GridChoice, Source};
 pub use error::SourceError;
+pub(crate) use page_cache::PageCache;
 
 use crate::policy::{Access, Build};
 use crate::trace::{DiskPhase, Format, Report};
@@ -77,6 +78,9 @@ pub struct Row {
     pub flash_writes_per_day_bytes: Option<u64>,
     /// What was counted.
     pub totals: Totals,
+    /// What its log holds at the end, and how much of that nobody has read since it came, in
+    /// blocks; if that is asked for.
+    pub occupancy: Option<(Occupancy, u64)>,
 }
 
 /// How a trace was read, and what there was in it.
@@ -174,7 +178,7 @@ pub struct Progress {
 
 /// Replays a trace against each policy at each size; tells `progress` where it is. `budget`: the
 /// bytes that may be written to flash in a day of the trace, of a cache of so many bytes, if that
-/// is bounded.
+/// is bounded. `occupancy`: whether it is to be told what the caches hold at the end.
 ///
 /// # Errors
 /// If the trace can't be read to its end, has no reads and writes, or is to be stopped.
@@ -183,6 +187,7 @@ pub fn replay(
     policies: &[&'static Spec<Build>],
     sizes: &[Size],
     budget: &dyn Fn(u64) -> Option<u64>,
+    occupancy: bool,
     progress: &Progress,
 ) -> Result<Replayed, SourceError> {
     let foresee = policies.iter().any(|spec| spec.build.foresees);
@@ -198,11 +203,15 @@ pub fn replay(
     for &size in sizes {
         for &spec in policies {
             let mut ledger = Ledger::new(&spec.build, size.blocks(survey.unique_blocks));
+            if occupancy {
+                ledger.watch_unread();
+            }
             let cache_blocks = ledger.cache_blocks();
             let budget = budget(cache_blocks * BLOCK_BYTES);
             let flash_writes_per_day_bytes = budget.filter(|bytes| ledger.limit_flash_writes(*bytes));
             let totals = Totals::default();
-            let row = Row { policy: spec.name, size, cache_blocks, flash_writes_per_day_bytes, totals };
+            let row =
+                Row { policy: spec.name, size, cache_blocks, flash_writes_per_day_bytes, totals, occupancy: None };
             runs.push((row, spec.build.foresees, ledger));
         }
     }
@@ -244,7 +253,9 @@ fn run(runs: Vec<Run>, mut blocks: Blocks, survey: &Survey) -> Result<(Vec<Row>,
                     }
                     share
                         .into_iter()
-                        .map(|(nth, (row, _, ledger))| (nth, Row { totals: ledger.totals(), ..row }))
+                        .map(|(nth, (row, _, ledger))| {
+                            (nth, Row { totals: ledger.totals(), occupancy: ledger.occupancy(), ..row })
+                        })
                         .collect::<Vec<_>>()
                 });
                 (sender, worker)

@@ -12,6 +12,7 @@ mod compressed;
 mod echo;
 mod format;
 mod head;
+pub(crate) mod made;
 mod names;
 mod phase;
 mod reader;
@@ -23,6 +24,7 @@ mod text;
 
 pub use echo::Echoes;
 pub use format::{Action, Format, FormatError};
+pub use made::Kind as MadeKind;
 pub use phase::{Ahead, DiskPhase, Phases};
 pub use reader::{OpenError, Options, ReadError, Reader};
 pub use report::{BAD_SHOWN, Bad, Place, Reason, Report};

@@ -19,9 +19,9 @@ use crate::trace::{TraceArgs, told as reading};
 use crate::usage::misused;
 use crate::{human, interrupt};
 
-mod lines;
+pub(super) mod lines;
 mod told;
-mod watched;
+pub(super) mod watched;
 
 /// Between two looks at how far it is.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -36,7 +36,7 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
     /// Traces, or a pipe as /dev/stdin if they need not be read twice; each is replayed from an
-    /// empty cache.
+    /// empty cache. `made:workstation` and `made:database` are made, and need no file.
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
     /// Policies, separated by commas, or `all`.
@@ -58,6 +58,10 @@ pub(crate) struct Replay {
     /// option. The others know no such bound.
     #[arg(long, value_name = "BUDGET", default_value = "none", allow_negative_numbers = true)]
     flash_writes_per_day: FlashBudget,
+    /// Tell also what the caches hold at the end: blocks that are live, places that are dead, live
+    /// blocks that nobody has read since they came, and blocks that were moved to clean segments.
+    #[arg(long)]
+    occupancy: bool,
     #[command(flatten)]
     read: TraceArgs,
     /// Print one JSON object for each trace, size and policy, a line each.
@@ -113,7 +117,7 @@ impl Replay {
         let mut done = Vec::new();
         let ended = self.traces.iter().enumerate().try_for_each(|(nth, trace)| {
             let source = self.read.source(trace, self.page_cache_blocks);
-            let replayed = watched.replay(nth, &source, &policies, &sizes, &budget);
+            let replayed = watched.replay(nth, &source, &policies, &sizes, &budget, self.occupancy);
             let replayed = replayed.map_err(|error| match error {
                 SourceError::Once { .. } => {
                     anyhow!("{error}; give --cache-blocks instead of --cache-fraction, and leave out belady")
@@ -141,7 +145,7 @@ impl Replay {
             misused!("no policy and size to replay");
         }
         if self.csv && first {
-            human::print(lines::CSV_HEAD)?;
+            human::print(&lines::csv_head(self.occupancy))?;
         }
         let name = source.path.display().to_string();
         for line in replayed.rows.iter().map(|row| lines::line(source, &name, replayed, row)) {

@@ -134,6 +134,11 @@ fn sim_replay_says_how_the_trace_was_read() {
     assert_eq!(columns[0].len(), columns[1].len(), "{csv}");
     let dropped = columns[0].iter().position(|it| *it == "echoes_dropped").map(|at| columns[1][at]);
     assert_eq!(dropped, Some("32"), "{csv}");
+    let held = row(&["--occupancy"]);
+    assert_eq!((&held["live_blocks"], &plain["live_blocks"]), (&4.into(), &Value::Null), "{held}");
+    let csv = must(&mut replay(&["--occupancy", "--csv"]));
+    let columns: Vec<_> = csv.lines().map(|line| line.split(',').collect::<Vec<_>>()).collect();
+    assert!(columns[0].contains(&"live_unread_blocks") && columns[0].len() == columns[1].len(), "{csv}");
     let told = output(&mut replay(&["--drop-echoes", "1", "--shift-grid", "--policy", "flashfront_disk,lru"]));
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     assert!(told.contains("32 echoes") && told.contains("sector 7 modulo 8"), "{told}");
@@ -258,4 +263,32 @@ fn an_interrupted_replay_reports_what_it_has() {
         "{said}"
     );
     assert!(fs::read_to_string(&report).is_ok_and(|page| page.contains("loop.trace")), "the report is there");
+}
+
+/// Hits and origin reads at 64 sizes, of a file and of a made trace.
+#[test]
+fn sim_sizes_tells_hits_and_origin_reads_at_64_sizes() {
+    let place = Place::new();
+    let trace = place.file("random.blocks");
+    // Blocks of a hundred in turn, and after each the first of all.
+    let lines: String = (0..2000).map(|nth| format!("{}\n0\n", nth % 100)).collect();
+    fs::write(&trace, lines).expect("a file can be made here");
+    let sizes = |args: &[&str]| {
+        let mut sizes = flashfront();
+        sizes.args(["sim", "sizes", "--format", "blocks"]).arg(&trace).args(args);
+        must(&mut sizes)
+    };
+    let lines = sizes(&["--json", "--policy", "lru"]);
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    assert_eq!(lines.len(), 64);
+    let blocks: Vec<_> = lines.iter().map(|line| line["cache_blocks"].as_u64().expect("a size")).collect();
+    assert!(blocks.is_sorted() && (blocks[0], blocks[63]) == (1, 100), "{blocks:?}");
+    // An LRU of the whole loop misses each block once, of less all but the first.
+    assert_eq!((&lines[63]["hits"], &lines[63]["origin_read_blocks"]), (&3900.into(), &100.into()));
+    assert_eq!(lines[60]["hits"], 2019, "{}", lines[60]);
+    let told = sizes(&["--policy", "lru"]);
+    assert!(told.lines().count() > 64 && told.contains("97.5 %"), "{told}");
+    let mut unknown = flashfront();
+    let said = show(&output(unknown.args(["sim", "sizes", "made:nothing"])));
+    assert!(said.contains("nothing") && said.contains("made:workstation"), "{said}");
 }

@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::totals::Totals;
+use super::totals::{Occupancy, Totals};
 use super::unseen::Unseen;
 use crate::budget::Budget;
 use crate::chains::Chains;
@@ -93,6 +93,8 @@ pub struct Model {
     now: Time,
     totals: Totals,
     dirty: u64,
+    /// Blocks that were written once more because little else was live in their segment.
+    cleaned: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -130,6 +132,7 @@ impl Model {
             now: Time(0),
             totals: Totals::default(),
             dirty: 0,
+            cleaned: 0,
         }
     }
 
@@ -240,6 +243,15 @@ impl Model {
     #[must_use]
     pub fn totals(&self) -> Totals {
         Totals { origin_write_blocks: self.totals.origin_write_blocks + self.dirty, ..self.totals }
+    }
+
+    /// What its log holds now.
+    #[must_use]
+    pub fn occupancy(&self) -> Occupancy {
+        let live: u64 = self.live.iter().map(|(live, _)| u64::from(*live)).sum();
+        let full = self.live.iter().filter(|(_, full)| *full).count() * self.segment_blocks;
+        let open: usize = self.open.iter().flatten().map(|(_, used)| used).sum();
+        Occupancy { live_blocks: live, dead_blocks: (full + open) as u64 - live, cleaned_blocks: self.cleaned }
     }
 
     /// Whether it has needed to reclaim: until then more is kept than a cache of its size can.

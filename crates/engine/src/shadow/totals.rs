@@ -29,6 +29,17 @@ pub struct Totals {
     pub origin_write_blocks: u64,
 }
 
+/// What a log holds at a moment, and what it took to have room in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Blocks that would be a hit.
+    pub live_blocks: u64,
+    /// Places of blocks that were rewritten or dropped, in segments that are not free yet.
+    pub dead_blocks: u64,
+    /// Blocks that were written once more because most of their segment was dead.
+    pub cleaned_blocks: u64,
+}
+
 impl Totals {
     /// Blocks written to flash.
     #[must_use]

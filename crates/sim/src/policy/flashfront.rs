@@ -8,7 +8,7 @@
 
 use flashfront_engine::Time;
 use flashfront_engine::policy::{self, Spec, Window};
-use flashfront_engine::shadow::{self, Duel, Model, Outcome, Shape, Totals};
+use flashfront_engine::shadow::{self, Duel, Model, Occupancy, Outcome, Shape, Totals};
 
 use super::{Access, Build, Changes, Policy};
 
@@ -118,6 +118,10 @@ impl Policy for Flashfront {
     fn limit_flash_writes(&mut self, bytes_per_day: u64) -> bool {
         self.budget = Some(bytes_per_day);
         true
+    }
+
+    fn occupancy(&self) -> Option<Occupancy> {
+        Some(self.model.occupancy())
     }
 
     fn access(&mut self, access: &Access, changes: &mut Changes) -> bool {

@@ -22,6 +22,7 @@ mod two_q;
 mod wtinylfu;
 
 use flashfront_engine::policy::Spec;
+use flashfront_engine::shadow::Occupancy;
 
 /// All of them.
 pub static ALL: &[Spec<Build>] = &[
@@ -95,6 +96,12 @@ pub trait Policy: Send {
     /// knows how to keep that.
     fn limit_flash_writes(&mut self, _bytes_per_day: u64) -> bool {
         false
+    }
+
+    /// What its log holds, of a policy that knows: one whose queues are taken for logs without
+    /// holes doesn't, and the log beside another is asked instead.
+    fn occupancy(&self) -> Option<Occupancy> {
+        None
     }
 }
 

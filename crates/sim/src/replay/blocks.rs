@@ -14,7 +14,9 @@ use super::clock::Clock;
 use super::error::SourceError;
 use super::page_cache::PageCache;
 use crate::policy::Access;
-use crate::trace::{Ahead, DiskPhase, Echoes, Format, Grid, Op, Options, Phases, ReadError, Reader, Record, Report};
+use crate::trace::{
+    Ahead, DiskPhase, Echoes, Format, Grid, MadeKind, Op, Options, Phases, ReadError, Reader, Record, Report,
+};
 
 /// Accesses in a batch: 2.5 MiB of them, so that handing a batch to a thread costs nothing against
 /// what is done with it.
@@ -44,10 +46,10 @@ pub enum GridChoice {
     Detected,
 }
 
-/// A trace file, and how it is to be read.
+/// A trace, and how it is to be read.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The file.
+    /// The file, or `made:NAME`, a trace that is made ([`MadeKind`]).
     pub path: PathBuf,
     /// How to read it.
     pub options: Options,
@@ -95,10 +97,18 @@ impl Source {
     /// # Errors
     /// If it is none, as a pipe.
     pub(crate) fn must_be_a_file(&self) -> Result<(), SourceError> {
+        if self.made()?.is_some() {
+            return Ok(());
+        }
         let found = fs::metadata(&self.path);
         let found = found.map_err(|error| SourceError::Open { path: self.path.clone(), error })?;
         // What is wrong with a folder is not how often it can be read.
         if found.is_file() || found.is_dir() { Ok(()) } else { Err(SourceError::Once { path: self.path.clone() }) }
+    }
+
+    /// What is made instead of being read.
+    fn made(&self) -> Result<Option<&'static MadeKind>, SourceError> {
+        MadeKind::of(&self.path).map_err(|why| SourceError::Made { why })
     }
 
     /// Opens it, from its beginning; adds the bytes that are read of it to what `progress` has, and
@@ -108,10 +118,18 @@ impl Source {
     /// If the file can't be read, its format isn't known, or it is to be stopped.
     pub fn open(&self, progress: &Progress) -> Result<Blocks, SourceError> {
         let path = self.path.clone();
-        let file = File::open(&path).map_err(|error| SourceError::Open { path: path.clone(), error })?;
+        let made = self.made()?;
+        let file: Box<dyn Read + Send> = match made {
+            Some(kind) => Box::new(kind.text()),
+            None => Box::new(File::open(&path).map_err(|error| SourceError::Open { path: path.clone(), error })?),
+        };
         let stop = Arc::clone(&progress.stop);
         let watched = Watched { file, read: Arc::clone(&progress.bytes), stop: Arc::clone(&stop) };
-        let reader = Reader::new(watched, &self.options).map_err(|error| {
+        let mut options = self.options;
+        if made.is_some() {
+            options.format = options.format.or(Format::named(MadeKind::FORMAT));
+        }
+        let reader = Reader::new(watched, &options).map_err(|error| {
             let path = path.clone();
             if stop.load(Ordering::Relaxed) {
                 SourceError::Stopped { path }
@@ -247,7 +265,7 @@ impl Blocks {
 /// A file whose reader is watched, and may be told to stop: however much of it is no request, that
 /// is soon.
 struct Watched {
-    file: File,
+    file: Box<dyn Read + Send>,
     read: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
 }

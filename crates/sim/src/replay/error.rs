@@ -12,6 +12,11 @@ use crate::trace::{Action, Bad, OpenError, ReadError, Report};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SourceError {
+    /// No made trace is called so.
+    Made {
+        /// Which there are.
+        why: String,
+    },
     /// The file can't be opened.
     Open {
         /// Which.
@@ -71,6 +76,7 @@ pub enum SourceError {
 impl Display for SourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Made { why } => f.write_str(why),
             Self::Open { path, error } => {
                 write!(f, "{}: can't be opened: {error}", path.display())?;
                 if path.as_os_str() == "-" {

@@ -11,7 +11,7 @@
 //! beside it, which thus starts clean; it is written back and moved in the log as a whole, and what
 //! is rewritten in it takes no new place there (dm-cache).
 
-use flashfront_engine::shadow::Totals;
+use flashfront_engine::shadow::{Occupancy, Totals};
 use hashbrown::HashSet;
 
 use super::log::Log;
@@ -30,6 +30,8 @@ pub(crate) struct Ledger {
     /// None for policies that are the log.
     log: Option<Log>,
     totals: Totals,
+    /// Units in the cache that nobody has read since they came, if that is asked for.
+    unread: Option<HashSet<u64>>,
 }
 
 impl Ledger {
@@ -45,12 +47,29 @@ impl Ledger {
             dirty: HashSet::new(),
             log: (!build.is_log).then(|| Log::new(units)),
             totals: Totals::default(),
+            unread: None,
         }
     }
 
     /// No more bytes may be written to flash in a day; whether the policy knows how to keep that.
     pub(crate) fn limit_flash_writes(&mut self, bytes_per_day: u64) -> bool {
         self.policy.limit_flash_writes(bytes_per_day)
+    }
+
+    /// Notes from now on which units are read.
+    pub(crate) fn watch_unread(&mut self) {
+        self.unread = Some(HashSet::new());
+    }
+
+    /// What the log holds, and blocks of that which nobody has read since they came; nothing unless
+    /// that was watched.
+    pub(crate) fn occupancy(&self) -> Option<(Occupancy, u64)> {
+        let unit = 1 << self.unit_bits;
+        let unread = self.unread.as_ref()?.len() as u64 * unit;
+        let beside = self.log.as_ref().map_or((0, 0), |log| (log.dead(), log.copied));
+        let (dead_blocks, cleaned_blocks) = (beside.0 * unit, beside.1 * unit);
+        let counted = Occupancy { live_blocks: self.cached_blocks(), dead_blocks, cleaned_blocks };
+        Some((self.policy.occupancy().unwrap_or(counted), unread))
     }
 
     /// Blocks that the cache has room for: whole units.
@@ -87,6 +106,14 @@ impl Ledger {
         // it.
         let was_there = self.log.is_none() || !self.changes.evicted.contains(&access.key);
         let taken = (hit && !self.changes.waited || self.changes.admitted) && was_there;
+        if let Some(unread) = &mut self.unread {
+            if self.changes.admitted && !(self.changes.waited && !access.write) {
+                unread.insert(access.key);
+            } else if hit && !access.write {
+                unread.remove(&access.key);
+            }
+            self.changes.evicted.iter().for_each(|gone| _ = unread.remove(gone));
+        }
         let copied = taken && !hit && unit > 1;
         let soiled = access.write && taken && !copied;
         if soiled && self.log.is_none() {

@@ -130,6 +130,14 @@ impl Log {
         while self.free.len() + ((self.segments - self.begun) as usize) < 2 && self.clean() {}
     }
 
+    /// Places of units that are no longer there, in segments that are not free.
+    pub(super) fn dead(&self) -> u64 {
+        let open: usize = self.open.iter().flatten().map(|(_, used)| used).sum();
+        let open_segments = self.open.iter().flatten().count();
+        let full = self.begun as usize - self.free.len() - open_segments;
+        (full * self.segment + open - self.places.len()) as u64
+    }
+
     /// A unit becomes dirty where it is.
     pub(super) fn soil(&mut self, key: u64) {
         if let Some(place) = self.places.get_mut(&key) {

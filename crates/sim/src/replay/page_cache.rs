@@ -8,19 +8,19 @@
 use crate::policy::table::{List, Table};
 
 /// Blocks that were used last.
-pub(super) struct PageCache {
+pub(crate) struct PageCache {
     pages: Table<()>,
     used: List,
     capacity: usize,
 }
 
 impl PageCache {
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         Self { pages: Table::new(), used: List::new(), capacity: capacity.max(1) }
     }
 
     /// A block is used; whether it was there. Now it is.
-    pub(super) fn touch(&mut self, key: u64) -> bool {
+    pub(crate) fn touch(&mut self, key: u64) -> bool {
         if let Some(page) = self.pages.find(key) {
             self.pages.touch(&mut self.used, page);
             return true;

@@ -29,7 +29,8 @@ fn policies(names: &[&str]) -> Vec<&'static Spec<Build>> {
 }
 
 fn replayed(source: &Source, names: &[&str], sizes: &[Size]) -> Replayed {
-    replay(source, &policies(names), sizes, &|_| None, &Progress::default()).unwrap_or_else(|error| panic!("{error}"))
+    replay(source, &policies(names), sizes, &|_| None, false, &Progress::default())
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn mssql() -> Source {
@@ -66,7 +67,8 @@ fn a_budget_declines_reads_and_no_writes() {
     let within = |accesses: String, budget: Option<u64>| {
         let source = source(trace("budget", &accesses), Some("blkreplay"));
         let (policies, sizes) = (policies(&["flashfront", "lru"]), [Size::Blocks(4096)]);
-        let rows = replay(&source, &policies, &sizes, &|_| budget, &Progress::default()).expect("a sound trace").rows;
+        let rows =
+            replay(&source, &policies, &sizes, &|_| budget, false, &Progress::default()).expect("a sound trace").rows;
         assert_eq!((rows[0].flash_writes_per_day_bytes, rows[1].flash_writes_per_day_bytes), (budget, None));
         rows[0].totals
     };
@@ -238,14 +240,14 @@ fn before_a_disk_a_scan_misses_once_a_unit_and_is_kept_out() {
 #[test]
 fn what_can_t_be_read_twice_is_refused_before_anything_is_read() {
     let pipe = source("/dev/null", None);
-    let refused = replay(&pipe, &policies(&["lru"]), &[Size::Fraction(0.1)], &|_| None, &Progress::default());
+    let refused = replay(&pipe, &policies(&["lru"]), &[Size::Fraction(0.1)], &|_| None, false, &Progress::default());
     assert!(matches!(refused, Err(SourceError::Once { .. })), "{refused:?}");
     let empty = source(trace("nothing", ""), Some("blkreplay"));
-    let refused = replay(&empty, &policies(&["lru"]), &[Size::Blocks(8)], &|_| None, &Progress::default());
+    let refused = replay(&empty, &policies(&["lru"]), &[Size::Blocks(8)], &|_| None, false, &Progress::default());
     assert!(matches!(refused, Err(SourceError::Empty { .. })), "{refused:?}");
     for size in [Size::Blocks(8), Size::Fraction(0.1)] {
         let none = source("/nonexistent/trace", None);
-        let refused = replay(&none, &policies(&["lru"]), &[size], &|_| None, &Progress::default());
+        let refused = replay(&none, &policies(&["lru"]), &[size], &|_| None, false, &Progress::default());
         assert!(matches!(refused, Err(SourceError::Open { .. })), "{refused:?}");
     }
 }
@@ -273,7 +275,7 @@ fn what_is_left_out_is_counted() {
 #[test]
 fn one_that_was_left_out_is_called_one() {
     let source = source(written("nothing.csv", "Timestamp,Offset\n\n\n1,8,0,0,7\n"), Some("tencent"));
-    let error = replay(&source, &policies(&["lru"]), &[Size::Blocks(8)], &|_| None, &Progress::default());
+    let error = replay(&source, &policies(&["lru"]), &[Size::Blocks(8)], &|_| None, false, &Progress::default());
     let words = "left out: 1 header line, 2 blank lines, 1 request of no length";
     assert!(error.as_ref().is_err_and(|it| it.to_string().ends_with(words)), "{error:?}");
 }
@@ -291,7 +293,7 @@ fn a_share_of_a_footprint_is_rounded_down_and_never_nothing() {
 fn a_trace_of_other_events_says_how_to_read_it() {
     let text = "8,0 0 1 0.8 9 C W 16 + 8 [0]\n".repeat(20);
     let mut source = source(written("completed.txt", &text), None);
-    let error = replay(&source, &policies(&["lru"]), &[Size::Blocks(8)], &|_| None, &Progress::default())
+    let error = replay(&source, &policies(&["lru"]), &[Size::Blocks(8)], &|_| None, false, &Progress::default())
         .unwrap_err()
         .to_string();
     for words in ["no reads and writes", "20 events C (completed)", "--action"] {
@@ -343,14 +345,39 @@ fn no_time_is_too_late_for_a_policy() {
 fn a_replay_that_is_to_stop_does_and_what_foresight_takes_is_told() {
     let progress = Progress::default();
     let (sizes, foresees) = ([Size::Blocks(100)], policies(&["belady"]));
-    replay(&mssql(), &policies(&["lru"]), &sizes, &|_| None, &progress).expect("the trace is there");
+    replay(&mssql(), &policies(&["lru"]), &sizes, &|_| None, false, &progress).expect("the trace is there");
     assert_eq!(progress.foresight_bytes.load(Ordering::Relaxed), 0);
-    let found = replay(&mssql(), &foresees, &sizes, &|_| None, &progress).expect("the trace is there");
+    let found = replay(&mssql(), &foresees, &sizes, &|_| None, false, &progress).expect("the trace is there");
     let bytes = progress.foresight_bytes.load(Ordering::Relaxed);
     assert!(bytes > 8 * found.rows[0].totals.accesses + 16 * found.reading.unique_blocks, "{bytes}");
     for policies in [&["lru"][..], &["belady"]].map(policies) {
         progress.stop.store(true, Ordering::Relaxed);
-        let error = replay(&mssql(), &policies, &sizes, &|_| None, &progress).unwrap_err();
+        let error = replay(&mssql(), &policies, &sizes, &|_| None, false, &progress).unwrap_err();
         assert!(matches!(error, SourceError::Stopped { .. }), "{error}");
     }
+}
+
+/// What a policy's cache of so many blocks holds at the end of a trace: live blocks, dead places,
+/// live blocks that nobody has read, and moved ones.
+fn held(name: &str, accesses: &str, policy: &str, blocks: u64) -> [u64; 4] {
+    let source = source(trace(name, accesses), Some("blkreplay"));
+    let told = replay(&source, &policies(&[policy]), &[Size::Blocks(blocks)], &|_| None, true, &Progress::default());
+    let (held, unread) = told.expect("a sound trace").rows[0].occupancy.expect("it was asked for");
+    [held.live_blocks, held.dead_blocks, unread, held.cleaned_blocks]
+}
+
+#[test]
+fn what_a_cache_holds_at_the_end_is_told() {
+    // Five blocks come. One is rewritten three times, which leaves three holes in a log. Two are
+    // read once more.
+    let accesses = "w1 w2 r3 r4 w5 w1 w1 w1 r1 r3";
+    assert_eq!(held("held", accesses, "flashfront", 64), [5, 3, 3, 0]);
+    assert_eq!(held("held", accesses, "lru", 64), [5, 3, 3, 0]);
+    assert_eq!(held("held", accesses, "s3fifo", 64), [5, 0, 3, 0], "its queues are taken for logs without holes");
+    // Who is dropped isn't held any more, read or not.
+    assert_eq!(held("held", "w1 r1 w2 w3", "fifo", 1), [1, 0, 1, 0]);
+    // Holes enough for segments to be cleaned: what lies between them is moved.
+    let scattered: String = (0..12_000).map(|nth| format!("w{} ", if nth % 8 == 0 { nth } else { 1 })).collect();
+    let [live, dead, unread, cleaned] = held("scattered", &scattered, "flashfront", 4096);
+    assert!(live + dead <= 4096 && unread == live && cleaned > 0, "{live} {dead} {unread} {cleaned}");
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 /// The result of a policy at a size on a trace, as scripts read it.
 #[derive(Debug, Serialize)]
-pub(super) struct Line<'a> {
+pub(in crate::sim) struct Line<'a> {
     trace: &'a str,
     format: &'a str,
     policy: &'a str,
@@ -19,6 +19,7 @@ pub(super) struct Line<'a> {
     accesses: u64,
     unique_blocks: u64,
     cache_blocks: u64,
+    hits: u64,
     hit_ratio: f64,
     read_hit_ratio: f64,
     flash_blocks_written: u64,
@@ -48,9 +49,20 @@ pub(super) struct Line<'a> {
     page_cache_hits: u64,
     /// Null if that wasn't bounded, or the policy knows no bound.
     flash_writes_per_day_bytes: Option<u64>,
+    #[serde(flatten)]
+    occupancy: Option<Held>,
 }
 
-pub(super) fn line<'a>(source: &Source, trace: &'a str, replayed: &'a Replayed, row: &'a Row) -> Line<'a> {
+/// What a cache holds at the end of the trace, if that is asked for.
+#[derive(Debug, Serialize)]
+struct Held {
+    live_blocks: u64,
+    dead_blocks: u64,
+    live_unread_blocks: u64,
+    cleaned_blocks: u64,
+}
+
+pub(in crate::sim) fn line<'a>(source: &Source, trace: &'a str, replayed: &'a Replayed, row: &'a Row) -> Line<'a> {
     let totals = &row.totals;
     Line {
         trace,
@@ -60,6 +72,7 @@ pub(super) fn line<'a>(source: &Source, trace: &'a str, replayed: &'a Replayed, 
         accesses: totals.accesses,
         unique_blocks: replayed.reading.unique_blocks,
         cache_blocks: row.cache_blocks,
+        hits: totals.hits,
         hit_ratio: totals.hit_ratio(),
         read_hit_ratio: totals.read_hit_ratio(),
         flash_blocks_written: totals.flash_blocks_written(),
@@ -81,16 +94,33 @@ pub(super) fn line<'a>(source: &Source, trace: &'a str, replayed: &'a Replayed, 
         page_cache_blocks: source.page_cache_blocks,
         page_cache_hits: replayed.reading.page_cache_hits,
         flash_writes_per_day_bytes: row.flash_writes_per_day_bytes,
+        occupancy: row.occupancy.map(|(held, live_unread_blocks)| Held {
+            live_blocks: held.live_blocks,
+            dead_blocks: held.dead_blocks,
+            live_unread_blocks,
+            cleaned_blocks: held.cleaned_blocks,
+        }),
     }
 }
 
 /// The columns; those that are lists are joined by blanks, of what was left out there is the sum.
-pub(super) const CSV_HEAD: &str = "trace,format,policy,requests,accesses,unique_blocks,cache_blocks,hit_ratio,read_hit_ratio,flash_blocks_written,fill_blocks,absorbed_blocks,reinserted_blocks,origin_read_blocks,origin_write_blocks,bad_lines,damaged,skipped,discards,flushes,drop_echoes_ms,echoes_dropped,times_back,action,grid_phases,page_cache_blocks,page_cache_hits,flash_writes_per_day_bytes\n";
+const CSV_HEAD: &str = "trace,format,policy,requests,accesses,unique_blocks,cache_blocks,hit_ratio,read_hit_ratio,flash_blocks_written,fill_blocks,absorbed_blocks,reinserted_blocks,origin_read_blocks,origin_write_blocks,bad_lines,damaged,skipped,discards,flushes,drop_echoes_ms,echoes_dropped,times_back,action,grid_phases,page_cache_blocks,page_cache_hits,flash_writes_per_day_bytes";
+
+/// Columns of what a cache holds, behind the others.
+const CSV_HELD: &str = ",live_blocks,dead_blocks,live_unread_blocks,cleaned_blocks";
+
+pub(super) fn csv_head(occupancy: bool) -> String {
+    format!("{CSV_HEAD}{}\n", if occupancy { CSV_HELD } else { "" })
+}
 
 pub(super) fn csv(it: &Line<'_>) -> String {
+    let held = it.occupancy.as_ref().map_or(String::new(), |held| {
+        let Held { live_blocks, dead_blocks, live_unread_blocks, cleaned_blocks } = held;
+        format!(",{live_blocks},{dead_blocks},{live_unread_blocks},{cleaned_blocks}")
+    });
     let phases: Vec<String> = it.grid_phases.iter().map(u8::to_string).collect();
     format!(
-        "\"{}\",{},{},{},{},{},{},{:.6},{:.6},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+        "\"{}\",{},{},{},{},{},{},{:.6},{:.6},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}{held}\n",
         it.trace.replace('"', "\"\""),
         it.format,
         it.policy,

@@ -23,7 +23,9 @@ pub(super) fn table(name: &str, replayed: &Replayed) -> Result<String, std::fmt:
     let figures =
         ["hits", "read hits", "flash writes", "fills", "absorbed", "reinserted", "origin read", "origin write"];
     let bound = bounded.then_some("flash writes a day");
-    let mut table = Columns::new(["cache", "policy"], figures.into_iter().chain(bound));
+    let held = replayed.rows.iter().any(|row| row.occupancy.is_some());
+    let held: &[&str] = if held { &["live", "dead", "live unread", "cleaned"] } else { &[] };
+    let mut table = Columns::new(["cache", "policy"], figures.into_iter().chain(bound).chain(held.iter().copied()));
     for row in &replayed.rows {
         let totals = &row.totals;
         let bound = row.flash_writes_per_day_bytes.map(human::bytes);
@@ -39,7 +41,11 @@ pub(super) fn table(name: &str, replayed: &Replayed) -> Result<String, std::fmt:
             human::blocks(totals.origin_read_blocks),
             human::blocks(totals.origin_write_blocks),
         ];
-        table.row(cells.into_iter().chain(bounded.then(|| bound.unwrap_or_else(|| "-".to_owned()))));
+        let held = row
+            .occupancy
+            .map(|(held, unread)| [held.live_blocks, held.dead_blocks, unread, held.cleaned_blocks].map(human::blocks));
+        let bound = bounded.then(|| bound.unwrap_or_else(|| "-".to_owned()));
+        table.row(cells.into_iter().chain(bound).chain(held.into_iter().flatten()));
     }
     out.push_str(&table.text());
     Ok(out)

@@ -21,7 +21,7 @@ use crate::{human, progress};
 const FORESIGHT_BYTES: u64 = 1 << 30;
 
 /// Traces, and how fast those before were read.
-pub(super) struct Watched {
+pub(in crate::sim) struct Watched {
     /// 0 for pipes.
     file_bytes: Vec<u64>,
     pace: Pace,
@@ -66,25 +66,26 @@ impl Pace {
 }
 
 impl Watched {
-    pub(super) fn new(traces: &[PathBuf], stop: Arc<AtomicBool>) -> Self {
+    pub(in crate::sim) fn new(traces: &[PathBuf], stop: Arc<AtomicBool>) -> Self {
         let bytes = |trace: &PathBuf| fs::metadata(trace).map_or(0, |file| file.len());
         Self { file_bytes: traces.iter().map(bytes).collect(), pace: Pace::default(), stop }
     }
 
     /// Replays the trace of that number.
-    pub(super) fn replay(
+    pub(in crate::sim) fn replay(
         &mut self,
         nth: usize,
         source: &Source,
         policies: &[&'static Spec<Build>],
         sizes: &[Size],
         budget: &dyn Fn(u64) -> Option<u64>,
+        occupancy: bool,
     ) -> Result<Replayed, SourceError> {
         let progress = Progress { stop: Arc::clone(&self.stop), ..Progress::default() };
         let (done, ended) = channel::<()>();
         let (replayed, pace) = thread::scope(|scope| {
             let bar = scope.spawn(|| self.show(nth, source, &progress, ended));
-            let replayed = replay(source, policies, sizes, budget, &progress);
+            let replayed = replay(source, policies, sizes, budget, occupancy, &progress);
             drop(done);
             (replayed, bar.join())
         });

@@ -77,6 +77,7 @@ impl Model {
                 let Note { hits, dirty } = self.notes[slot];
                 if few && dirty && zone == Zone::Writes && self.free_wanted > 1 {
                     self.totals.reinserted_blocks += 1;
+                    self.cleaned += 1;
                     self.append(key, zone, Note { hits, dirty });
                     continue;
                 }
