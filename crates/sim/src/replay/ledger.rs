@@ -107,7 +107,7 @@ impl Ledger {
         let was_there = self.log.is_none() || !self.changes.evicted.contains(&access.key);
         let taken = (hit && !self.changes.waited || self.changes.admitted) && was_there;
         if let Some(unread) = &mut self.unread {
-            if self.changes.admitted && !(self.changes.waited && !access.write) {
+            if self.changes.admitted && (access.write || !self.changes.waited) {
                 unread.insert(access.key);
             } else if hit && !access.write {
                 unread.remove(&access.key);
