@@ -12,9 +12,11 @@ mod compare;
 mod daemon;
 mod disk;
 mod guest;
+mod inside;
 mod place;
 mod plan;
 mod reconnect;
+mod record;
 mod report;
 mod rig;
 mod ublk;
@@ -66,7 +68,7 @@ impl Options {
 }
 
 fn usage() -> Failed {
-    Failed::Usage("usage: cargo x vm [--kills N] [--seed S] [--keep] [--canary]\n       cargo x vm compare [--systems A,B] [--keep]\n       cargo x vm reconnect [--kills N] [--keep]\n       cargo x vm ublk [--keep]".to_owned())
+    Failed::Usage("usage: cargo x vm [--kills N] [--seed S] [--keep] [--canary]\n       cargo x vm compare [--systems A,B] [--keep]\n       cargo x vm reconnect [--kills N] [--keep]\n       cargo x vm ublk [--keep]\n       cargo x vm record [--keep]".to_owned())
 }
 
 /// The verb.
@@ -75,6 +77,7 @@ pub(crate) fn vm(args: &[String]) -> Result<(), Failed> {
         Some(("compare", rest)) => return compare::compare(rest),
         Some(("reconnect", rest)) => return reconnect::reconnect(rest),
         Some(("ublk", rest)) => return ublk::ublk(rest),
+        Some(("record", rest)) => return record::record(rest),
         _ => {}
     }
     let options = Options::parse(args)?;

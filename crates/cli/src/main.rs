@@ -31,6 +31,7 @@ mod log;
 mod man;
 mod mirror;
 mod progress;
+mod record;
 #[cfg(test)]
 mod reference;
 mod repair;
@@ -95,6 +96,7 @@ enum Verb {
     Check(check::Check),
     Repair(repair::Repair),
     Dump(dump::Dump),
+    Record(record::Record),
     Advise(Box<advise::Advise>),
     Sim(sim::Sim),
     Man(man::Man),
@@ -126,6 +128,7 @@ fn main() -> ExitCode {
         Verb::Check(verb) => verb.run(),
         Verb::Repair(verb) => verb.run(),
         Verb::Dump(verb) => verb.run(),
+        Verb::Record(verb) => verb.run(),
         Verb::Advise(verb) => verb.run(),
         Verb::Sim(verb) => verb.run(),
         Verb::Man(verb) => verb.run(),
@@ -233,6 +236,9 @@ mod tests {
             "flashfront repair C --state S --yes --keep-older --json",
             "flashfront repair C --yes --drop-older",
             "flashfront dump C --json",
+            "flashfront record /dev/sdb --for 1h --out F --json",
+            "flashfront record --volume data --control /c --for 1h --json",
+            "flashfront record --control /c",
             "flashfront advise T --json --report R",
             "flashfront advise T --origin wd-re-4tb-uncached --cache intel-p4500 --cache-size 1GiB,100GiB --shift-grid",
             "flashfront sim replay T --cache-blocks 1000 --policy all --json",

@@ -18,14 +18,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{DirtyLimit, Size, mode_option};
 use crate::report::StatusReport;
+use crate::tap::Taps;
 
 mod client;
+mod record;
+mod recorder;
 mod server;
 mod socket;
 #[cfg(test)]
 mod tests;
 
 pub use client::{Client, ClientError};
+pub use recorder::Recorder;
 pub use server::Server;
 pub use socket::{BindError, SocketFile, bind};
 
@@ -77,6 +81,13 @@ pub enum Command {
         #[serde(default)]
         force: bool,
     },
+    /// Tell of each request of a volume from now on. After the answer the connection is for that
+    /// alone.
+    Record {
+        /// Which volume; the only one if absent.
+        #[serde(default)]
+        volume: Option<String>,
+    },
     /// Stop cleanly, as on SIGTERM. Answered when it begins.
     Stop,
 }
@@ -87,6 +98,15 @@ pub enum Command {
 pub enum Response {
     /// The answer to [`Command::Status`].
     Status(Box<StatusReport>),
+    /// The answer to [`Command::Record`]: requests follow, in frames.
+    Recording {
+        /// The volume's name.
+        volume: String,
+        /// Its origin.
+        origin: u16,
+        /// What the clock of the requests says now.
+        began_ns: u64,
+    },
     /// The command is done, or begun.
     Done,
     /// The command was refused; nothing was changed.
@@ -110,6 +130,7 @@ pub struct ControlCall {
 pub struct Caller {
     calls: Sender<ControlCall>,
     waker: Arc<mio::Waker>,
+    taps: Taps,
 }
 
 impl Caller {
@@ -117,7 +138,13 @@ impl Caller {
     #[must_use]
     pub fn new(waker: Arc<mio::Waker>) -> (Self, Receiver<ControlCall>) {
         let (calls, receiver) = mpsc::channel();
-        (Self { calls, waker }, receiver)
+        (Self { calls, waker, taps: Taps::default() }, receiver)
+    }
+
+    /// Where requests are noted for recorders.
+    #[must_use]
+    pub fn taps(&self) -> &Taps {
+        &self.taps
     }
 
     /// Asks the pump and waits for its answer.

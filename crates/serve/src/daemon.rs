@@ -138,6 +138,7 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
     let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(failed("eventfd"))?);
     hooks.stop.wakes(&waker);
     let (caller, calls) = Caller::new(waker);
+    let taps = caller.taps().clone();
     let exports = exports(config, &opened.superblock, &opened.origins);
     // Before they are mounted: to look at them from this thread would be to wait for itself.
     let roots = Roots::of(config);
@@ -155,6 +156,7 @@ pub fn run(config: &Config, mut hooks: Hooks) -> Result<Ended, ServeError> {
         return Ok(Ended::AtOnce);
     }
     let mut daemon = begin(config, opened, options, reactor, &hooks, poll, calls)?;
+    daemon.pump.record_for(taps);
     daemon.uris = std::mem::take(&mut listening.uris_of_volumes);
     let Some(mut daemon) = daemon.opened()? else { return Ok(Ended::AtOnce) };
     (daemon.tls, daemon.roots) = (tls, roots);

@@ -33,3 +33,4 @@ pub mod stale;
 mod state;
 pub mod storage;
 pub mod superblock;
+pub mod tap;

@@ -21,6 +21,7 @@ use crate::control::ControlCall;
 use crate::frontend::desk::{Clock, Desk, Shortage};
 use crate::frontend::{Export, Frontend, TokenRange};
 use crate::latency::{Durations, Latencies};
+use crate::tap::{Tapping, Taps};
 
 /// Somebody in another thread has something to say: commands, or a stop.
 pub(crate) const WAKER: Token = Token(1);
@@ -87,6 +88,8 @@ pub struct Pump {
     clock: Clock,
     now: Time,
     latencies: Latencies,
+    /// Who records the requests.
+    tapping: Tapping,
     /// What the engine has to tell, oldest first.
     news: VecDeque<Event>,
     freed: bool,
@@ -118,6 +121,7 @@ impl Pump {
             clock: Clock::start(),
             now: Time(0),
             latencies: Latencies::default(),
+            tapping: Tapping::default(),
             news: VecDeque::new(),
             freed: false,
             shortage: Shortage::default(),
@@ -127,6 +131,11 @@ impl Pump {
     /// Lanes work one after the other from now on.
     pub fn end_apart(&mut self) {
         self.arena.end_apart();
+    }
+
+    /// Notes requests for these recorders from now on.
+    pub(crate) fn record_for(&mut self, taps: Taps) {
+        self.tapping = Tapping::new(taps);
     }
 
     /// Offers volumes to clients through front-ends.
@@ -420,6 +429,7 @@ impl Pump {
     fn take_requests(&mut self) {
         while let Some((request, may_wait)) = self.requests.pop_front() {
             if may_wait {
+                self.tapping.note(&request);
                 self.take(Input::Request(request));
             } else {
                 self.take_passing(request);
@@ -436,6 +446,7 @@ impl Pump {
             let (frontend, mut desk, _) = self.desk((request.id.0 >> 32) as usize);
             return frontend.refused(RequestId(request.id.0 & 0xffff_ffff), &mut desk);
         }
+        self.tapping.note(&request);
         self.take(Input::Request(request));
         // Hits change nothing that another look would see.
         self.unsettled = request.op != RequestOp::Read;
@@ -508,6 +519,7 @@ impl Pump {
             self.take_requests();
             self.settle();
         }
+        busy |= self.tapping.hand_over();
         self.kick();
         // Who waits for the last client to be gone must not sleep over it.
         busy || self.freed || self.shortage.is_news() || !self.done.is_empty() || idle(&self.frontends) != idle_before

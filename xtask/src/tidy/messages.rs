@@ -17,8 +17,14 @@ use said::Said;
 const PAGES: &str = "docs/trouble/messages/";
 
 /// Where the program's sources are. Tools for those who work on Flashfront are not among them.
-const SOURCES: &[&str] =
-    &["crates/cli/src/", "crates/device/src/", "crates/engine/src/", "crates/serve/src/", "crates/sim/src/"];
+const SOURCES: &[&str] = &[
+    "crates/cli/src/",
+    "crates/device/src/",
+    "crates/engine/src/",
+    "crates/record/src/",
+    "crates/serve/src/",
+    "crates/sim/src/",
+];
 
 /// Files that put their messages together from texts in variables. There each literal of four words
 /// is a message.
@@ -35,6 +41,8 @@ const SPEAKERS: &[&str] = &[
     "crates/device/src/real/file.rs",
     "crates/device/src/real/reactor.rs",
     "crates/device/src/wrap/inject/spec.rs",
+    "crates/record/src/error.rs",
+    "crates/record/src/kernel",
     "crates/serve/src/control",
     "crates/serve/src/daemon/",
     "crates/serve/src/descriptors.rs",

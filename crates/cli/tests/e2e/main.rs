@@ -35,6 +35,7 @@ mod mirror;
 mod monitoring;
 mod other_way;
 mod power_cut;
+mod record;
 mod refusal;
 mod reload;
 mod repair;

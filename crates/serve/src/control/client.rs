@@ -82,6 +82,11 @@ impl Client {
         Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
+    /// What a recorder goes on with.
+    pub(super) fn into_parts(self) -> (PathBuf, BufReader<UnixStream>) {
+        (self.path, self.stream)
+    }
+
     /// Asks, and waits for the answer.
     ///
     /// # Errors

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token, Waker};
 
+use super::record::record;
 use super::socket::{BindError, SocketFile, bind};
-use super::{CONNECTIONS_MAX, Caller, LINE_BYTES_MAX, LINE_TIMEOUT, Response};
+use super::{CONNECTIONS_MAX, Caller, Command, LINE_BYTES_MAX, LINE_TIMEOUT, Response};
 use crate::descriptors::{self, Unaccepted};
 use crate::places::Places;
 
@@ -266,6 +267,10 @@ fn talk(mut stream: UnixStream, caller: &Caller, clients: &Clients, id: u64) -> 
             return Ok(());
         }
         let response = match serde_json::from_slice(&line) {
+            Ok(command @ Command::Record { .. }) => match record(&mut stream, caller, command)? {
+                Some(response) => response,
+                None => return Ok(()),
+            },
             Ok(command) => caller.call(command),
             Err(error) => Response::Error { message: format!("not a command: {error}") },
         };
@@ -275,7 +280,7 @@ fn talk(mut stream: UnixStream, caller: &Caller, clients: &Clients, id: u64) -> 
     }
 }
 
-fn send(stream: &mut UnixStream, response: &Response) -> io::Result<()> {
+pub(super) fn send(stream: &mut UnixStream, response: &Response) -> io::Result<()> {
     let mut line = serde_json::to_vec(response)?;
     line.push(b'\n');
     stream.write_all(&line)

@@ -47,6 +47,7 @@ impl Daemon<'_> {
             Command::Status => {
                 Response::Status(Box::new(StatusReport::new(&self.pump.engine().status(), &self.facts())))
             }
+            Command::Record { volume } => self.record(volume.as_deref()),
             Command::Drain { .. } | Command::Set { .. } if self.config.without_cache => Response::Error {
                 message: "the origin is served without its cache (serve --without-cache): there is nothing to drain, and nothing that could be set; stop, and serve it with the cache".to_owned(),
             },
@@ -62,6 +63,29 @@ impl Daemon<'_> {
                 self.set(Changes { volume, mode, dirty_limit, sequential_bypass })
             }
         })
+    }
+
+    /// Which volume is to be recorded.
+    fn record(&self, name: Option<&str>) -> Response {
+        let volumes = &self.config.volumes;
+        let found = match name {
+            Some(name) => volumes.iter().position(|volume| volume.name == name),
+            None => (volumes.len() == 1).then_some(0),
+        };
+        let Some(at) = found else {
+            let known: Vec<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
+            let message = match name {
+                Some(_) => format!("no volume of that name; there are: {}", known.join(", ")),
+                None => format!("there are several volumes; say --volume with one of: {}", known.join(", ")),
+            };
+            return Response::Error { message };
+        };
+        tracing::info!("volume {}: its requests are recorded, by the operator", volumes[at].name);
+        Response::Recording {
+            volume: volumes[at].name.clone(),
+            origin: self.pump.engine().superblock().origins[at].id.0.into(),
+            began_ns: self.pump.now().0,
+        }
     }
 
     /// Begins a drain, or ends it.
