@@ -96,6 +96,9 @@ pub struct Request {
     pub fua: bool,
     /// When the caller had it; comes back in the reply. The engine does not look at it.
     pub since: Time,
+    /// Whether the client's request began with the part that ends where this one begins. The engine
+    /// does not look at it.
+    pub continues: bool,
 }
 
 /// What a request turned out to be.

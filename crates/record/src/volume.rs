@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records a volume of a running daemon, which needs neither root nor the kernel.
 
+use std::mem;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -35,7 +36,7 @@ pub fn volume(control: &Path, name: Option<&str>, order: &Order, watch: &Watch) 
     writer.begin(0, recorder.began_ns());
     watch.began.store(true, Ordering::Relaxed);
     let pace = Pace::start(order.limit);
-    let (mut ended, mut lost) = (None, 0);
+    let (mut ended, mut lost, mut joined) = (None, 0, Joined::default());
     let recorded = loop {
         if ended.is_none() {
             ended = end_of(&pace, watch, &writer);
@@ -43,14 +44,18 @@ pub fn volume(control: &Path, name: Option<&str>, order: &Order, watch: &Watch) 
                 recorder.stop();
             }
         }
-        match recorder.next() {
+        match recorder.next_batch() {
             Ok(Some(batch)) => {
                 lost = batch.lost;
-                if let Err(error) = batch.requests.iter().try_for_each(|it| put(it, &mut writer)) {
+                if let Err(error) = joined.take(batch.requests).iter().try_for_each(|it| put(it, &mut writer)) {
                     break Err(error);
                 }
             }
-            Ok(None) => break Ok(ended.unwrap_or(Ended::DaemonEnded)),
+            Ok(None) => {
+                let rest = joined.take(Vec::new());
+                let put = rest.iter().try_for_each(|it| put(it, &mut writer));
+                break put.map(|()| ended.unwrap_or(Ended::DaemonEnded));
+            }
             Err(error) => break Err(error.into()),
         }
         if let Err(error) = writer.tick() {
@@ -63,6 +68,34 @@ pub fn volume(control: &Path, name: Option<&str>, order: &Order, watch: &Watch) 
     let ended = recorded?;
     end?;
     Ok(summary(&writer, order, &pace, Outcome { ended, lost, way: Way::Daemon }))
+}
+
+/// Requests of the last frame, which those of the next one may go on with: a front-end hands a long
+/// request on in parts, as it comes.
+#[derive(Default)]
+struct Joined {
+    last: Vec<Tapped>,
+}
+
+impl Joined {
+    /// How far back the beginning of a request is looked for: more than clients have under way.
+    const LOOK_BACK: usize = 4096;
+
+    /// Takes those of a frame; gives back those that are complete.
+    fn take(&mut self, next: Vec<Tapped>) -> Vec<Tapped> {
+        let mut all = mem::take(&mut self.last);
+        let done = all.len();
+        for tapped in next {
+            let begins = |it: &&mut Tapped| it.op == tapped.op && it.lba + it.sectors == tapped.lba;
+            let look_back = if tapped.continues { Self::LOOK_BACK } else { 0 };
+            match all.iter_mut().rev().take(look_back).find(begins) {
+                Some(begun) => begun.sectors += tapped.sectors,
+                None => all.push(tapped),
+            }
+        }
+        self.last = all.split_off(done);
+        all
+    }
 }
 
 fn put(tapped: &Tapped, writer: &mut Writer) -> Result<(), RecordError> {
@@ -80,5 +113,25 @@ fn put(tapped: &Tapped, writer: &mut Writer) -> Result<(), RecordError> {
         if left == 0 {
             return Ok(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(lba: u64, sectors: u64, continues: bool) -> Tapped {
+        Tapped { time_ns: 0, lba, sectors, op: TappedOp::Write, fua: false, continues }
+    }
+
+    #[test]
+    fn parts_of_a_request_are_one_also_over_two_frames() {
+        let mut joined = Joined::default();
+        assert_eq!(joined.take(vec![part(0, 128, false), part(1000, 8, false), part(128, 64, true)]), []);
+        let done = joined.take(vec![part(192, 64, true), part(256, 8, false)]);
+        assert_eq!(done, [part(0, 256, false), part(1000, 8, false)]);
+        // Another request that begins where one ends, and a part whose beginning was not seen.
+        assert_eq!(joined.take(vec![part(264, 8, false), part(5000, 8, true)]), [part(256, 8, false)]);
+        assert_eq!(joined.take(Vec::new()), [part(264, 8, false), part(5000, 8, true)]);
     }
 }

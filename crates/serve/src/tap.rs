@@ -46,6 +46,8 @@ pub struct Tapped {
     pub op: TappedOp,
     /// Whether it is answered only when it is durable.
     pub fua: bool,
+    /// Whether it belongs to the client's request that the one before it, in place, began.
+    pub continues: bool,
 }
 
 /// Bytes of a [`Tapped`] on a socket.
@@ -63,7 +65,7 @@ impl Tapped {
         };
         // Its range means nothing.
         let (lba, sectors) = if op == TappedOp::Flush { (0, 0) } else { (request.lba.0, request.sectors) };
-        Some(Self { time_ns: request.since.0, lba, sectors, op, fua: request.fua })
+        Some(Self { time_ns: request.since.0, lba, sectors, op, fua: request.fua, continues: request.continues })
     }
 
     pub(crate) fn to_bytes(self) -> [u8; TAPPED_BYTES] {
@@ -73,6 +75,7 @@ impl Tapped {
         bytes[16..24].copy_from_slice(&self.sectors.to_le_bytes());
         bytes[24] = self.op as u8;
         bytes[25] = u8::from(self.fua);
+        bytes[26] = u8::from(self.continues);
         bytes
     }
 
@@ -81,7 +84,14 @@ impl Tapped {
         let word = |at: usize| bytes[at..].first_chunk().map(|it| u64::from_le_bytes(*it));
         let all = [TappedOp::Read, TappedOp::Write, TappedOp::Discard, TappedOp::Flush];
         let op = all.into_iter().find(|it| *it as u8 == bytes[24])?;
-        Some(Self { time_ns: word(0)?, lba: word(8)?, sectors: word(16)?, op, fua: bytes[25] != 0 })
+        Some(Self {
+            time_ns: word(0)?,
+            lba: word(8)?,
+            sectors: word(16)?,
+            op,
+            fua: bytes[25] != 0,
+            continues: bytes[26] != 0,
+        })
     }
 }
 
@@ -230,7 +240,8 @@ mod tests {
 
     fn request(origin: u8, op: RequestOp, lba: u64) -> Request {
         let (id, origin) = (RequestId(0), OriginId(origin.into()));
-        Request { id, origin, op, lba: Lba(lba), sectors: 8, buf: None, fua: lba == 8, since: Time(lba) }
+        let (fua, since, continues) = (lba == 8, Time(lba), lba == 16);
+        Request { id, origin, op, lba: Lba(lba), sectors: 8, buf: None, fua, since, continues }
     }
 
     fn places(tap: &Tap) -> (Vec<u64>, u64) {
@@ -294,8 +305,10 @@ mod tests {
     #[test]
     fn what_is_sent_is_what_is_received() {
         for op in [RequestOp::Read, RequestOp::Write, RequestOp::Discard, RequestOp::Flush] {
-            let tapped = Tapped::of(&request(0, op, 8)).unwrap();
-            assert_eq!(Tapped::from_bytes(&tapped.to_bytes()), Some(tapped));
+            for lba in [8, 16] {
+                let tapped = Tapped::of(&request(0, op, lba)).unwrap();
+                assert_eq!(Tapped::from_bytes(&tapped.to_bytes()), Some(tapped));
+            }
         }
         assert_eq!(Tapped::from_bytes(&[255; TAPPED_BYTES]), None);
     }

@@ -237,6 +237,7 @@ impl Bench {
                     buf: Some(buf),
                     fua: false,
                     since: self.now,
+                    continues: false,
                 }));
             }
             if self.engine.next_timer().is_some_and(|due| due <= self.now) {

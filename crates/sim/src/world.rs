@@ -262,8 +262,17 @@ impl World {
                 }
             }
         }
-        let request =
-            Request { id, origin: OriginId(origin as u16), op, lba: Lba(lba), sectors, buf, fua, since: self.now };
+        let request = Request {
+            id,
+            origin: OriginId(origin as u16),
+            op,
+            lba: Lba(lba),
+            sectors,
+            buf,
+            fua,
+            since: self.now,
+            continues: false,
+        };
         self.flying.insert(id.0, Flying { request, blocks });
         self.input(Input::Request(request));
         id

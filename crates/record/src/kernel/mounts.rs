@@ -7,12 +7,12 @@ use std::path::PathBuf;
 /// Where a file system of this type is mounted; how to mount it if it is not.
 pub(super) fn of(kind: &str, usual: &str) -> Result<PathBuf, String> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let all = mounts.lines().filter_map(|line| {
+    let mut all = mounts.lines().filter_map(|line| {
         let mut words = line.split(' ').skip(1);
         let point = words.next()?;
         // proc(5): a space is written as \040.
         (words.next()? == kind).then(|| PathBuf::from(point.replace("\\040", " ")))
     });
     // What is mounted over is listed, too: the last one is seen.
-    all.last().ok_or_else(|| format!("{kind} is not mounted (`mount -t {kind} {kind} {usual}`)"))
+    all.next_back().ok_or_else(|| format!("{kind} is not mounted (`mount -t {kind} {kind} {usual}`)"))
 }

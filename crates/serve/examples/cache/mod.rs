@@ -133,7 +133,17 @@ impl Frontend for Shared {
             let lba = Lba(load.places.next(blocks) * 8);
             let (id, op) = (RequestId(u64::from(buf.0)), load.op);
             let since = core.now();
-            core.submit(Request { id, origin: OriginId(0), op, lba, sectors: 8, buf: Some(buf), fua: false, since });
+            core.submit(Request {
+                id,
+                origin: OriginId(0),
+                op,
+                lba,
+                sectors: 8,
+                buf: Some(buf),
+                fua: false,
+                since,
+                continues: false,
+            });
         }
         // Writes are answered from RAM, within the call, and so are reads if there is a front: then
         // there is nothing to wait for.
@@ -250,7 +260,17 @@ pub(crate) fn drive(
         load.0.borrow_mut().in_flight += 1;
         let (origin, op, lba) = (OriginId(0), RequestOp::Flush, Lba(0));
         let since = Time(0);
-        pump.apply(Input::Request(Request { id: request, origin, op, lba, sectors: 0, buf: None, fua: false, since }));
+        pump.apply(Input::Request(Request {
+            id: request,
+            origin,
+            op,
+            lba,
+            sectors: 0,
+            buf: None,
+            fua: false,
+            since,
+            continues: false,
+        }));
         while waiting(load) {
             pump.turn(Duration::from_secs(1))?;
         }

@@ -64,7 +64,7 @@ impl Recorder {
     ///
     /// # Errors
     /// The daemon does not answer any more, or what it says is not understood.
-    pub fn next(&mut self) -> Result<Option<Batch>, ClientError> {
+    pub fn next_batch(&mut self) -> Result<Option<Batch>, ClientError> {
         if self.ended {
             return Ok(None);
         }

@@ -83,7 +83,7 @@ impl Daemon<'_> {
         tracing::info!("volume {}: its requests are recorded, by the operator", volumes[at].name);
         Response::Recording {
             volume: volumes[at].name.clone(),
-            origin: self.pump.engine().superblock().origins[at].id.0.into(),
+            origin: self.pump.engine().superblock().origins[at].id.0,
             began_ns: self.pump.now().0,
         }
     }

@@ -165,8 +165,17 @@ impl System for Flashfront {
         };
         let lba = Lba(offset / SECTOR_BYTES);
         let sectors = len / SECTOR_BYTES;
-        let request =
-            Request { id: RequestId(number), origin: OriginId(0), op, lba, sectors, buf, fua: false, since: Time(0) };
+        let request = Request {
+            id: RequestId(number),
+            origin: OriginId(0),
+            op,
+            lba,
+            sectors,
+            buf,
+            fua: false,
+            since: Time(0),
+            continues: false,
+        };
         self.input(now, Input::Request(request));
     }
 

@@ -89,6 +89,7 @@ impl Held {
                 buf: Some(buf),
                 fua: false,
                 since: Time(0),
+                continues: false,
             }));
         }
     }
@@ -132,7 +133,17 @@ fn what_is_to_be_noted_does_not_wait_for_writers_to_pause() {
     held.write(0, 60 * COMMIT_BLOCKS);
     let request = |id, op, sectors| {
         let (id, origin, lba) = (RequestId(id), OriginId(0), Lba(0));
-        Input::Request(Request { id, origin, op, lba, sectors, buf: None, fua: false, since: Time(0) })
+        Input::Request(Request {
+            id,
+            origin,
+            op,
+            lba,
+            sectors,
+            buf: None,
+            fua: false,
+            since: Time(0),
+            continues: false,
+        })
     };
     held.apply(request(u64::MAX - 1, RequestOp::Discard, 8));
     held.apply(request(u64::MAX, RequestOp::Flush, 0));
@@ -149,7 +160,17 @@ fn a_flush_covers_the_one_that_waits() {
     held.write(0, 9 * COMMIT_BLOCKS);
     assert_eq!((held.commits.len(), held.answered), (8, 9 * COMMIT_BLOCKS));
     let (id, origin, op, lba) = (RequestId(u64::MAX), OriginId(0), RequestOp::Flush, Lba(0));
-    held.apply(Input::Request(Request { id, origin, op, lba, sectors: 0, buf: None, fua: false, since: Time(0) }));
+    held.apply(Input::Request(Request {
+        id,
+        origin,
+        op,
+        lba,
+        sectors: 0,
+        buf: None,
+        fua: false,
+        since: Time(0),
+        continues: false,
+    }));
     let mut written = 0;
     while !held.commits.is_empty() {
         assert!(!held.flushed, "{written} of 9 are written");

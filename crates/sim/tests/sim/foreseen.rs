@@ -13,7 +13,8 @@ const SILENCE: Fault = Fault::Stall { hold_ns: 1440 * MINUTE_NS };
 
 fn foreseen(client: &mut Client, op: RequestOp, lba: u64, sectors: u64, fua: bool) -> bool {
     let (id, origin, buf) = (RequestId(0), OriginId(0), Some(Buf(0)));
-    let request = Request { id, origin, op, lba: Lba(lba), sectors, buf, fua, since: client.world.now };
+    let request =
+        Request { id, origin, op, lba: Lba(lba), sectors, buf, fua, since: client.world.now, continues: false };
     let world = &mut client.world;
     world.engine.as_mut().expect("it is open").ends_by_itself(world.now, &request, &mut world.arena)
 }

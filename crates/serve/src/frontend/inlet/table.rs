@@ -159,6 +159,7 @@ impl<A: Ask> Table<A> {
                 buf: *buf,
                 fua,
                 since,
+                continues: nth > 0,
             });
         }
         let unanswered = parts.len() as u32;

@@ -244,6 +244,7 @@ impl Connection {
             buf,
             fua,
             since: self.since,
+            continues: sectors.start * SECTOR_BYTES > self.table.get_mut(place).offset,
         });
     }
 }

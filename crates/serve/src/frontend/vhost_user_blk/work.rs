@@ -294,6 +294,7 @@ impl Work {
             buf,
             fua: job.fua && !matches!(op, RequestOp::Read | RequestOp::Flush),
             since: job.since,
+            continues: index > 0 && buf.is_some(),
         });
         Ok(true)
     }
