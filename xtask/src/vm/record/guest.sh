@@ -8,7 +8,7 @@
 mount -t devtmpfs dev /dev
 mount -t proc proc /proc
 mount -t sysfs sys /sys
-export PATH=/bin:/usr/sbin:/usr/bin:/sbin
+export PATH=/bin:/usr/sbin:/usr/bin:/sbin:/usr/local/bin
 exec </dev/null >/dev/ttyS1 2>&1
 
 end() { echo "$*"; [ ! -e $run/log ] || tail -n 20 $run/log; dmesg | tail -n 15; poweroff -f; }
@@ -123,7 +123,8 @@ as_fio "beside a trace of somebody else's"
 by tracefs
 on_host /sbin/mke2fs -q -F -t ext4 -E lazy_itable_init=0,lazy_journal_init=0 /dev/vda || end "failed mke2fs"
 mount -t ext4 /dev/vda $mnt || end "failed mount"
-on_host sh -c "export HOME=/run GIT_CONFIG_NOSYSTEM=1; cd /run && git init -q tree && cd tree && cp -r /usr/share/doc/a* . && git add -A &&
+on_host sh -c "export HOME=/run GIT_CONFIG_NOSYSTEM=1; cd /run && git init -q tree && cd tree &&
+    for nth in \$(seq 300); do seq \$nth 2000 >\$nth.txt; done && git add -A &&
     git -c user.name=a -c user.email=a@b commit -q -m tree" >$run/git 2>&1 || { cat $run/git; end "failed git commit"; }
 # Of the kernel's counters: sectors read and written.
 counted() { awk '{ print $3 * 512, $7 * 512 }' /sys/block/vda/stat; }
