@@ -8,6 +8,7 @@
 
 pub mod assert;
 mod figures;
+pub mod fio;
 pub mod results;
 pub mod suite;
 

@@ -2,6 +2,8 @@
 //! Suites: named jobs in order. fio runs a job, or an act that measures by itself.
 
 pub mod fio_job;
+mod published;
+mod quick;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,6 +17,26 @@ use crate::BenchError;
 use crate::figures::Measured;
 pub use fio_job::{FioJob, Pattern};
 
+/// The suites that fio runs: name and summary.
+#[must_use]
+pub fn known() -> Vec<(&'static str, &'static str)> {
+    let published = flashfront_sim::compare::ALL.iter().map(|suite| (suite.name, suite.summary));
+    [(quick::NAME, quick::SUMMARY)].into_iter().chain(published).collect()
+}
+
+/// A suite of [`known`] at a scale; timed jobs take `runtime` if that is given.
+#[must_use]
+pub fn find(name: &str, scale: Scale, runtime: Option<Duration>) -> Option<Suite> {
+    let mut suite = if name == quick::NAME { quick::suite(scale) } else { published::suite(name, scale)? };
+    for job in suite.groups.iter_mut().flat_map(|group| &mut group.jobs) {
+        let Work::Fio(jobs) = &mut job.work else { continue };
+        for job in jobs.iter_mut().filter(|job| !job.time.is_zero()) {
+            job.time = runtime.unwrap_or(job.time);
+        }
+    }
+    Some(suite)
+}
+
 /// Jobs in order.
 #[derive(Clone, Debug)]
 pub struct Suite {
@@ -26,6 +48,10 @@ pub struct Suite {
     pub source: Option<String>,
     /// Jobs in groups. A cache begins each group anew: `--before` runs, `fresh` makes a volume.
     pub groups: Vec<Group>,
+    /// What scaling changed, in sentences; empty at full size.
+    pub scaling: Vec<String>,
+    /// The cache device's size in the source, scaled: for `fresh` if no other is given.
+    pub cache_bytes: u64,
 }
 
 /// Jobs that follow one another on the same cache.
@@ -46,10 +72,94 @@ pub struct Job {
     pub headline: Headline,
     /// Nothing is asked for so long before it.
     pub idle_before: Duration,
-    /// Whether its figures are told; otherwise the job only prepares.
-    pub measured: bool,
+    /// The job of the group from which its figures count, usually itself; `None`: it only prepares.
+    pub counts_from: Option<usize>,
     /// What the source has, of each system there.
     pub published: Vec<Published>,
+}
+
+impl Suite {
+    /// Its jobs, in order.
+    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.groups.iter().flat_map(|group| &group.jobs)
+    }
+
+    /// Whether a job writes to the target's blocks.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.jobs().any(|job| job.work.writes())
+    }
+
+    /// How many bytes of a target it needs, from the first.
+    #[must_use]
+    pub fn needs_bytes(&self) -> u64 {
+        self.jobs().map(|job| job.work.needs_bytes()).max().unwrap_or(0)
+    }
+
+    /// Keeps these jobs, and those before them in their group that prepare; fails with the first
+    /// name that no job has.
+    ///
+    /// # Errors
+    /// The names that there are.
+    pub fn keep(&mut self, names: &[String]) -> Result<(), BenchError> {
+        if let Some(name) = names.iter().find(|name| self.jobs().all(|job| job.name != **name)) {
+            let all: Vec<&str> = self.jobs().map(|job| job.name.as_str()).collect();
+            return Err(BenchError::Wrong(format!(
+                "the suite {} has no job `{name}`; it has: {}",
+                self.name,
+                all.join(", ")
+            )));
+        }
+        self.keep_if(|job| names.contains(&job.name));
+        Ok(())
+    }
+
+    /// Leaves out jobs that write.
+    pub fn keep_reads(&mut self) {
+        self.keep_if(|job| !job.work.writes());
+    }
+
+    fn keep_if(&mut self, wanted: impl Fn(&Job) -> bool) {
+        for group in &mut self.groups {
+            let Some(last) = group.jobs.iter().rposition(|job| wanted(job) && job.counts_from.is_some()) else {
+                group.jobs.clear();
+                continue;
+            };
+            group.jobs.truncate(last + 1);
+            // Places in the group move as jobs go.
+            let stays: Vec<bool> =
+                group.jobs.iter().map(|job| wanted(job) || (job.counts_from.is_none() && !job.work.writes())).collect();
+            for (nth, job) in group.jobs.iter_mut().enumerate() {
+                let gone = |from: usize| stays[..from].iter().filter(|stays| !**stays).count();
+                // What it would count from may be gone: then it counts from itself.
+                job.counts_from =
+                    job.counts_from.map(|from| if stays[from] { from - gone(from) } else { nth - gone(nth) });
+            }
+            let mut stays = stays.iter();
+            group.jobs.retain(|_| *stays.next().expect("a word for each job"));
+        }
+        self.groups.retain(|group| !group.jobs.is_empty());
+    }
+}
+
+impl Work {
+    /// Whether it writes to the target's blocks.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        match self {
+            Self::Fio(jobs) => jobs.iter().any(|job| job.read_percent < 100),
+            Self::Act(act) => act.writes(),
+        }
+    }
+
+    /// How many bytes of a target it needs, from the first.
+    #[must_use]
+    pub fn needs_bytes(&self) -> u64 {
+        match self {
+            Self::Fio(jobs) => jobs.iter().map(|job| job.offset_bytes + job.span_bytes).max().unwrap_or(0),
+            Self::Act(act) => act.needs_bytes(),
+        }
+    }
 }
 
 /// How a job is run.
@@ -140,6 +250,20 @@ impl Scale {
     }
 }
 
+impl Scale {
+    /// An amount at this scale: whole units of `unit` bytes, and at least one.
+    #[must_use]
+    pub fn amount(self, bytes: u64, unit: u64) -> u64 {
+        if bytes == 0 { 0 } else { (bytes / self.0 / unit).max(1) * unit }
+    }
+
+    /// A place at this scale, at a border of `unit` bytes.
+    #[must_use]
+    pub fn place(self, bytes: u64, unit: u64) -> u64 {
+        bytes / self.0 / unit * unit
+    }
+}
+
 impl fmt::Display for Scale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 == 1 { f.write_str("1") } else { write!(f, "1/{}", self.0) }
@@ -169,3 +293,6 @@ impl From<Scale> for String {
         scale.to_string()
     }
 }
+
+#[cfg(test)]
+mod tests;

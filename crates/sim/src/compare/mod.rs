@@ -14,7 +14,7 @@ use std::thread;
 use flashfront_engine::{Mode, Options, Time};
 
 pub use published::Published;
-pub use suite::{ALL, Line, Suite, Task, Under};
+pub use suite::{ALL, AsFio, Line, Suite, Task, Under};
 pub use validation::{Errors, Kind};
 
 use crate::load::{PhaseResult, idle, run, work_bytes};

@@ -27,6 +27,12 @@ impl Published {
         row.map(|row| row.3)
     }
 
+    /// All figures of a task: system, metric, figure.
+    #[must_use]
+    pub fn of_task(&self, task: &str) -> Vec<(&'static str, &'static str, f64)> {
+        self.rows.iter().filter(|row| row.0 == task).map(|row| (row.1, row.2, row.3)).collect()
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -6,7 +6,7 @@
 //! the same job before.
 
 use super::lvmcache_2017::{geometry, zipf};
-use super::{Line, Suite, Task, under};
+use super::{AsFio, Line, Suite, Task, under};
 use crate::load::Job;
 
 pub(super) const SUITE: Suite = Suite {
@@ -39,6 +39,7 @@ fn lines() -> Vec<Line> {
                 .collect(),
             idle_before_ns: 0,
             measured_since,
+            fio: AsFio::SAME,
         };
         let tasks = vec![task(format!("{gib} GiB, before"), 20, None), task(format!("{gib} GiB"), 30, Some(1))];
         Line { geometry: geometry(), tasks }

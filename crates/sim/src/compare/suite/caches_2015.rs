@@ -11,7 +11,7 @@
 
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 
-use super::{Line, Suite, Task, by_threads, under};
+use super::{AsFio, Line, Suite, Task, by_threads, under};
 use crate::calibrate::{HDD_BYTES, SSD_BYTES};
 use crate::load::{Job, Pattern};
 use crate::rival::Geometry;
@@ -98,7 +98,13 @@ fn lines() -> Vec<Line> {
             seed: 1,
             ..Job::default()
         };
-        Task { name: name.to_owned(), jobs: vec![job], idle_before_ns: IDLE_NS, measured_since: Some(nth) }
+        Task {
+            name: name.to_owned(),
+            jobs: vec![job],
+            idle_before_ns: IDLE_NS,
+            measured_since: Some(nth),
+            fio: AsFio::SAME,
+        }
     };
     vec![Line { geometry, tasks: RUNS.into_iter().enumerate().map(task).collect() }]
 }

@@ -16,7 +16,7 @@
 
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 
-use super::{Line, Suite, Task, under};
+use super::{AsFio, Line, Suite, Task, under};
 use crate::calibrate::HDD_BYTES;
 use crate::load::{Job, Pattern};
 use crate::rival::Geometry;
@@ -84,7 +84,13 @@ fn junk() -> Vec<Task> {
         depth: 8,
         ..Job::default()
     };
-    let prepare = |name: &str, jobs| Task { name: name.to_owned(), jobs, idle_before_ns: 0, measured_since: None };
+    let prepare = |name: &str, jobs| Task {
+        name: name.to_owned(),
+        jobs,
+        idle_before_ns: 0,
+        measured_since: None,
+        fio: AsFio::SAME,
+    };
     vec![prepare("junk, in order", vec![pass]), prepare("junk, by zipf", zipf(16 * GIB, JUNK_BYTES, 30 * MINUTE_NS, 7))]
 }
 
@@ -94,6 +100,7 @@ fn lines() -> Vec<Line> {
         jobs: zipf(GIB, 4 * GIB, minutes * MINUTE_NS, 1),
         idle_before_ns: 0,
         measured_since: Some(since),
+        fio: AsFio::SAME,
     };
     let empty = Line { geometry: geometry(), tasks: vec![task("empty 30 min", 30, 0)] };
     let mut full = junk();

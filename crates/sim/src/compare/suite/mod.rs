@@ -61,6 +61,22 @@ pub struct Task {
     /// The first task of the line that its figures count from (often itself); `None`: it only
     /// prepares.
     pub measured_since: Option<usize>,
+    /// What fio is told besides, on real devices.
+    pub fio: AsFio,
+}
+
+/// How fio ran a task where the models' jobs say it otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AsFio {
+    /// Jobs of fio (`numjobs`) that share the depth of the task's job.
+    pub clones: u32,
+    /// fio doesn't note which places it has asked for (`norandommap`).
+    pub norandommap: bool,
+}
+
+impl AsFio {
+    /// Nothing is said otherwise.
+    pub const SAME: Self = Self { clones: 1, norandommap: false };
 }
 
 impl Task {
@@ -81,6 +97,12 @@ impl Suite {
     #[must_use]
     pub fn lines(&self) -> Vec<Line> {
         (self.lines)()
+    }
+
+    /// The source's figures for a task: system, metric, figure.
+    #[must_use]
+    pub fn published_for(&self, task: &str) -> Vec<(&'static str, &'static str, f64)> {
+        super::Published::read(self.published).of_task(task)
     }
 }
 

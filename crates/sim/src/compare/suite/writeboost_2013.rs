@@ -7,7 +7,7 @@
 
 use flashfront_device::sim::{Fill, HddSpec, ModelSpec, SsdSpec};
 
-use super::{Line, Suite, Task, under};
+use super::{AsFio, Line, Suite, Task, under};
 use crate::calibrate::{HDD_BYTES, SSD_BYTES};
 use crate::load::{Job, Pattern};
 use crate::rival::Geometry;
@@ -75,7 +75,13 @@ fn lines() -> Vec<Line> {
             depth: jobs * depth,
             ..Job::default()
         };
-        let task = Task { name: name.to_owned(), jobs: vec![job], idle_before_ns: 0, measured_since: Some(0) };
+        let task = Task {
+            name: name.to_owned(),
+            jobs: vec![job],
+            idle_before_ns: 0,
+            measured_since: Some(0),
+            fio: AsFio { clones: jobs, norandommap: true },
+        };
         Line { geometry: Geometry { origin, origin_bytes: HDD_BYTES, cache, cache_bytes }, tasks: vec![task] }
     };
     grid.into_iter().map(line).collect()
