@@ -8,12 +8,22 @@
 
 pub mod assert;
 mod figures;
+pub mod fill;
 pub mod fio;
+mod machine;
+mod quiet;
 pub mod results;
+mod runner;
+pub mod safety;
+mod store;
 pub mod suite;
+pub mod target;
 
 pub use figures::{Direction, Figures, Measured, Point};
 pub use results::{Results, Row, Run};
+pub use runner::{Bench, Fresh, FreshMaker, News, Plan, Step};
+pub use safety::MayDestroy;
+pub use store::{Request, Store};
 pub use suite::{Act, Headline, Job, Place, Scale, Suite, Work};
 
 /// Why a bench did not go on.
