@@ -20,6 +20,7 @@ pub mod suite;
 pub mod target;
 
 pub use figures::{Direction, Figures, Measured, Point};
+pub use machine::devices_of;
 pub use results::{Results, Row, Run};
 pub use runner::{Bench, Fresh, FreshMaker, News, Plan, Step};
 pub use safety::MayDestroy;

@@ -58,7 +58,7 @@ fn cpu(processors: &str) -> String {
 /// The block device that a path is or lies on, and those below it; none for a file system without
 /// a device.
 #[must_use]
-pub(crate) fn devices_of(path: &Path) -> Vec<Device> {
+pub fn devices_of(path: &Path) -> Vec<Device> {
     let Ok(meta) = std::fs::metadata(path) else { return Vec::new() };
     let number = if meta.file_type().is_block_device() { meta.rdev() } else { meta.dev() };
     let folder = format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));

@@ -83,7 +83,13 @@ impl Moment {
     /// What disturbed the time from `before` to this moment, in sentences; `measured_bytes` were
     /// moved on purpose.
     #[must_use]
-    pub(crate) fn disturbed_since(&self, before: &Self, watched: &Watched, cpus: usize, measured_bytes: u64) -> Vec<String> {
+    pub(crate) fn disturbed_since(
+        &self,
+        before: &Self,
+        watched: &Watched,
+        cpus: usize,
+        measured_bytes: u64,
+    ) -> Vec<String> {
         let mut why = Vec::new();
         let total = self.total.saturating_sub(before.total);
         if total == 0 {

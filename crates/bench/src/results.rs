@@ -266,6 +266,20 @@ impl Results {
         self.quiet = self.disturbed.is_empty();
     }
 
+    /// All but bins and series, for whoever wants the figures alone.
+    #[must_use]
+    pub fn without_bins(&self) -> Self {
+        let mut brief = self.clone();
+        for measured in brief.results.iter_mut().flat_map(|row| &mut row.runs).map(|run| &mut run.measured) {
+            measured.series.clear();
+            measured.both.bins.clear();
+            for figures in measured.directions.values_mut() {
+                figures.bins.clear();
+            }
+        }
+        brief
+    }
+
     /// The row of a job on a target.
     #[must_use]
     pub fn row(&self, target: &str, job: &str) -> Option<&Row> {

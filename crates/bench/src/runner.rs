@@ -307,7 +307,7 @@ impl Bench {
             let path = match &target.what {
                 What::File { path, exists: false } => path.clone(),
                 What::Folder(folder) if self.suite.jobs().any(|job| matches!(job.work, Work::Fio(_))) => {
-                    folder.join(format!("flashfront-bench-{}.data", std::process::id()))
+                    folder.join(file_in_folder())
                 }
                 _ => continue,
             };
@@ -346,6 +346,11 @@ fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     program.contains('/') && Path::new(program).exists()
         || std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// The file that fio's jobs use in a folder.
+fn file_in_folder() -> String {
+    format!("flashfront-bench-{}.data", std::process::id())
 }
 
 /// Now, in UTC.

@@ -13,14 +13,8 @@ use crate::BenchError;
 use crate::target::{TargetSpec, What};
 
 /// What is never overwritten, even with the user's word: somebody counts on it elsewhere.
-const MEMBERS: [&str; 6] = [
-    "LVM2 physical volume",
-    "Linux RAID member",
-    "bcache backing device",
-    "bcache cache device",
-    "ZFS pool member",
-    "Flashfront cache device",
-];
+const MEMBERS: [&str; 5] =
+    ["LVM2 physical volume", "Linux RAID member", "bcache ", "ZFS pool member", "Flashfront cache device"];
 
 /// The user's words: paths and URIs whose data may be destroyed.
 #[derive(Clone, Debug, Default)]

@@ -96,27 +96,23 @@ impl Suite {
         self.jobs().map(|job| job.work.needs_bytes()).max().unwrap_or(0)
     }
 
-    /// Keeps these jobs, and those before them in their group that prepare; fails with the first
-    /// name that no job has.
+    /// Keeps the jobs of these names (all, if there are none), and those before them in their group
+    /// that prepare; with `reads_only`, none that writes.
     ///
     /// # Errors
-    /// The names that there are.
-    pub fn keep(&mut self, names: &[String]) -> Result<(), BenchError> {
-        if let Some(name) = names.iter().find(|name| self.jobs().all(|job| job.name != **name)) {
-            let all: Vec<&str> = self.jobs().map(|job| job.name.as_str()).collect();
-            return Err(BenchError::Wrong(format!(
-                "the suite {} has no job `{name}`; it has: {}",
-                self.name,
-                all.join(", ")
-            )));
+    /// A name that no job has, or nothing is left.
+    pub fn keep_wanted(&mut self, names: &[String], reads_only: bool) -> Result<(), BenchError> {
+        let all: Vec<String> = self.jobs().map(|job| job.name.clone()).collect();
+        if let Some(name) = names.iter().find(|name| !all.contains(name)) {
+            let (suite, all) = (&self.name, all.join(", "));
+            return Err(BenchError::Wrong(format!("the suite {suite} has no job `{name}`; its jobs are: {all}")));
         }
-        self.keep_if(|job| names.contains(&job.name));
+        self.keep_if(|job| (names.is_empty() || names.contains(&job.name)) && !(reads_only && job.work.writes()));
+        if self.groups.is_empty() {
+            let suite = &self.name;
+            return Err(BenchError::Wrong(format!("no job of the suite {suite} is left: all that were named write")));
+        }
         Ok(())
-    }
-
-    /// Leaves out jobs that write.
-    pub fn keep_reads(&mut self) {
-        self.keep_if(|job| !job.work.writes());
     }
 
     fn keep_if(&mut self, wanted: impl Fn(&Job) -> bool) {

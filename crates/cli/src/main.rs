@@ -14,6 +14,7 @@ use terminal::{Paint, Tone};
 
 mod advise;
 mod assert;
+mod bench;
 mod check;
 mod choice;
 mod columns;
@@ -98,6 +99,7 @@ enum Verb {
     Dump(dump::Dump),
     Record(record::Record),
     Advise(Box<advise::Advise>),
+    Bench(Box<bench::Bench>),
     Sim(sim::Sim),
     Man(man::Man),
     Completions(completions::Completions),
@@ -105,11 +107,11 @@ enum Verb {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    // A daemon's log is its news; of other verbs only what is wrong is worth a line, and the demo's
-    // daemon is nobody's.
+    // A daemon's log is its news; of other verbs only what is wrong is worth a line, and the
+    // daemons of the demo and of `bench` are nobody's.
     let usual = match cli.verb {
         Verb::Serve(_) => 1,
-        Verb::Try(_) => -1,
+        Verb::Try(_) | Verb::Bench(_) => -1,
         _ => 0,
     };
     let level = if cli.quiet { -1 } else { usual + cli.verbose.min(4) as i8 };
@@ -130,6 +132,7 @@ fn main() -> ExitCode {
         Verb::Dump(verb) => verb.run(),
         Verb::Record(verb) => verb.run(),
         Verb::Advise(verb) => verb.run(),
+        Verb::Bench(verb) => verb.run(cli.quiet),
         Verb::Sim(verb) => verb.run(),
         Verb::Man(verb) => verb.run(),
         Verb::Completions(verb) => verb.run(),
@@ -245,6 +248,9 @@ mod tests {
             "flashfront sim replay T U --cache-fraction 0.1,0.25 --policy flashfront,lru --format msr --page-cache-blocks 4096",
             "flashfront sim replay T --action complete --drop-echoes 20 --shift-grid --csv",
             "flashfront sim run S --systems hdd --json",
+            "flashfront bench quick --target a=/dev/sdb --target fresh:writethrough --destroy-data /dev/sdb --repeats 3 --json",
+            "flashfront bench caches-2015 --scale 1/64 --target f --before f=x --after f=y --out D --runtime 5s --csv",
+            "flashfront bench --resume D --destroy-data /dev/sdb",
             "flashfront man",
             "flashfront man serve",
             "flashfront man sim replay",
@@ -288,6 +294,11 @@ mod tests {
             "flashfront advise T --cache best",
             "flashfront advise T --json --csv",
             "flashfront sim",
+            "flashfront bench quick",
+            "flashfront bench --target /dev/sdb",
+            "flashfront bench best --target fresh",
+            "flashfront bench quick --target fresh --scale 2",
+            "flashfront bench quick --target fresh --resume D",
             "flashfront sim replay",
             "flashfront sim replay T --policy best",
             "flashfront sim replay T --cache-fraction 1.5",

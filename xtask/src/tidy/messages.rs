@@ -18,6 +18,7 @@ const PAGES: &str = "docs/trouble/messages/";
 
 /// Where the program's sources are. Tools for those who work on Flashfront are not among them.
 const SOURCES: &[&str] = &[
+    "crates/bench/src/",
     "crates/cli/src/",
     "crates/device/src/",
     "crates/engine/src/",
@@ -29,6 +30,8 @@ const SOURCES: &[&str] = &[
 /// Files that put their messages together from texts in variables. There each literal of four words
 /// is a message.
 const SPEAKERS: &[&str] = &[
+    "crates/bench/src/fill.rs",
+    "crates/bench/src/safety.rs",
     "crates/cli/src/check.rs",
     "crates/cli/src/destage.rs",
     "crates/cli/src/detach.rs",

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The plan: which run comes after which, and about how long each takes.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::Bench;
 use crate::fill;
+use crate::fio::{Prepared, Where};
 use crate::results::Results;
-use crate::suite::{FioJob, Job, Pattern, Suite, Work};
+use crate::suite::{FioJob, Job, Pattern, Place, Suite, Work};
 use crate::target::What;
 
 /// What starting and ending fio takes.
@@ -68,6 +70,33 @@ pub(super) fn steps(bench: &Bench) -> Vec<Step> {
         }
     }
     steps
+}
+
+impl Bench {
+    /// The commands of a step as they will be, but for names that are found only then (of `fresh`'s
+    /// socket, of files in a folder).
+    #[must_use]
+    pub fn commands(&self, step: &Step, folder: &Path) -> Vec<Vec<String>> {
+        let target = &self.targets[step.target];
+        let place = match &target.what {
+            What::Device(path) => Place::Device(path.clone()),
+            What::File { path, .. } => Place::File(path.clone()),
+            What::Nbd(uri) => Place::Nbd(uri.clone()),
+            What::Folder(folder) => Place::Folder(folder.clone()),
+            What::Fresh(_) => Place::Nbd("nbd+unix:///bench?socket=SOCKET".to_owned()),
+        };
+        match &self.suite.groups[step.group].jobs[step.job].work {
+            Work::Act(act) => act.commands(&place),
+            Work::Fio(jobs) => {
+                let place = match place {
+                    Place::Folder(folder) => Place::File(folder.join(super::file_in_folder())),
+                    place => place,
+                };
+                let at = Where { place, direct: true };
+                vec![Prepared::new(jobs, &at, &folder.join(super::turn::NOW), step.expected).command]
+            }
+        }
+    }
 }
 
 impl Plan {

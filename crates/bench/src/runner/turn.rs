@@ -25,7 +25,7 @@ use crate::target::{TargetSpec, What};
 /// How often somebody may ask for an end of a pause.
 const STEP: Duration = Duration::from_millis(100);
 /// The folder of the run that is under way, in the result folder.
-const NOW: &str = "run";
+pub(super) const NOW: &str = "run";
 
 /// Runs all steps that have no run yet.
 pub(super) fn all(

@@ -70,13 +70,14 @@ fn only_reciprocals_are_scales() {
 #[test]
 fn a_part_of_a_suite_keeps_what_prepares() {
     let mut suite = full("lvmcache-2017");
-    suite.keep(&["full 12 h".to_owned()]).unwrap();
+    suite.keep_wanted(&["full 12 h".to_owned()], false).unwrap();
     let names: Vec<(&str, Option<usize>)> = suite.jobs().map(|job| (&*job.name, job.counts_from)).collect();
     assert_eq!(names, [("junk, in order", None), ("junk, by zipf", None), ("full 12 h", Some(2))]);
     let mut quick = full("quick");
-    quick.keep_reads();
+    quick.keep_wanted(&[], true).unwrap();
     assert_eq!(quick.jobs().count(), 5);
     assert!(!quick.writes());
-    let error = quick.keep(&["write".to_owned()]).unwrap_err().to_string();
+    let error = quick.keep_wanted(&["write".to_owned()], false).unwrap_err().to_string();
     assert!(error.contains("no job `write`") && error.contains("zipf read again"), "{error}");
+    assert!(full("writeboost-2013").keep_wanted(&[], true).is_err(), "all of it writes");
 }
