@@ -68,19 +68,23 @@ pub(super) fn parse(text: &str) -> Result<Measured, String> {
     let runtime = |job: &Job| job.job_runtime.max(job.read.runtime).max(job.write.runtime);
     let seconds = output.jobs.iter().map(runtime).max().unwrap_or(0) as f64 / 1e3;
     let mut directions = BTreeMap::new();
-    let all: [(Direction, fn(&Job) -> &Requests); 4] = [
-        (Direction::Read, |job| &job.read),
-        (Direction::Write, |job| &job.write),
-        (Direction::Trim, |job| &job.trim),
-        (Direction::Sync, |job| &job.sync),
-    ];
-    for (direction, of) in all {
+    for direction in [Direction::Read, Direction::Write, Direction::Trim, Direction::Sync] {
+        let of = |job| requests(job, direction);
         let parts: Vec<Figures> = output.jobs.iter().map(of).filter(|it| it.total_ios > 0).map(figures).collect();
         if !parts.is_empty() {
             directions.insert(direction, Figures::merged(&parts, seconds));
         }
     }
     Ok(Measured::new(seconds, directions, Vec::new()))
+}
+
+fn requests(job: &Job, direction: Direction) -> &Requests {
+    match direction {
+        Direction::Read => &job.read,
+        Direction::Write => &job.write,
+        Direction::Trim => &job.trim,
+        Direction::Sync => &job.sync,
+    }
 }
 
 fn figures(requests: &Requests) -> Figures {

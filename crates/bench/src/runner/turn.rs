@@ -231,12 +231,12 @@ fn place_of(act: &dyn Act, ready: &Ready) -> Place {
 fn since(job: &Job, steps: &[Step], step: &Step, results: &Results, last: Measured) -> Measured {
     let Some(from) = job.counts_from.filter(|from| *from < step.job) else { return last };
     let earlier = steps.iter().filter(|it| (from..step.job).contains(&it.job));
-    let earlier = earlier.filter_map(|it| {
+    let mut earlier = earlier.filter_map(|it| {
         let row = results.row(&it.target_name, &it.job_name)?;
         row.runs.iter().find(|run| run.repeat == step.repeat).map(|run| &run.measured)
     });
     // Each of them counts from the first job on already: the last one has all before it.
-    let Some(before) = earlier.last() else { return last };
+    let Some(before) = earlier.next_back() else { return last };
     let seconds = before.seconds + last.seconds;
     let mut directions = BTreeMap::new();
     for direction in before.directions.keys().chain(last.directions.keys()) {
