@@ -41,6 +41,8 @@ pub(crate) struct Moment {
 struct Process {
     name: String,
     parent: u64,
+    /// When it began: a number may be another process's later.
+    start: u64,
     ticks: u64,
     kernel: bool,
 }
@@ -129,7 +131,7 @@ impl Moment {
         let us = u64::from(std::process::id());
         let (mut by_name, mut excused) = (BTreeMap::<&str, u64>::new(), 0);
         for (pid, process) in &self.processes {
-            let then = before.processes.get(pid).filter(|it| it.name == process.name).map_or(0, |it| it.ticks);
+            let then = before.processes.get(pid).filter(|it| it.start == process.start).map_or(0, |it| it.ticks);
             let ticks = process.ticks.saturating_sub(then);
             if process.kernel || watched.part_of_target.contains(pid) {
                 excused += ticks;
@@ -153,9 +155,10 @@ fn fields(stat: &str) -> Option<(&str, Vec<&str>)> {
 fn process(stat: &str) -> Option<Process> {
     let (name, fields) = fields(stat)?;
     let at = |nth: usize| fields.get(nth)?.parse::<u64>().ok();
-    // proc(5) counts from 1, and the state is its third: ppid 4, flags 9, utime 14, stime 15.
+    // proc(5) counts from 1, and the state is its third: ppid 4, flags 9, utime 14, stime 15,
+    // starttime 22.
     let kernel = at(6)? & KERNEL_THREAD != 0;
-    Some(Process { name: name.to_owned(), parent: at(1)?, ticks: at(11)? + at(12)?, kernel })
+    Some(Process { name: name.to_owned(), parent: at(1)?, start: at(19)?, ticks: at(11)? + at(12)?, kernel })
 }
 
 /// Our time and that of our ended children: fields 14 to 17.

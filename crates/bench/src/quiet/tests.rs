@@ -39,6 +39,16 @@ fn who_disturbed_is_named() {
 }
 
 #[test]
+fn a_thread_of_the_kernel_may_change_its_name() {
+    let (then, now) = (stat("kworker/0:1-events", 2, KERNEL_THREAD, 500), stat("kworker/0:1", 2, KERNEL_THREAD, 510));
+    let cc = stat("cc", 1, 0, 90);
+    let before = moment("cpu  0 0 500 0 0 0 0 0 0 0", 0, &[(31, &then)], 0);
+    let after = moment("cpu  90 0 510 100 0 0 0 0 0 0", 0, &[(30, &cc), (31, &now)], 0);
+    let why = after.disturbed_since(&before, &watched(), 2, 0);
+    assert_eq!(why, ["other programs used 0.90 of 2 processors (most: cc 0.90)"]);
+}
+
+#[test]
 fn this_machine_can_be_looked_at() {
     let moment = Moment::now(&Watched::default());
     assert!(moment.processes.contains_key(&u64::from(std::process::id())) && moment.total > 0);
