@@ -167,6 +167,32 @@ fn ours(stat: &str) -> u64 {
     (11..15).filter_map(|nth| fields.get(nth)?.parse::<u64>().ok()).sum()
 }
 
+/// The processes that have a listening Unix socket of this path open, as far as we may see.
+pub(crate) fn listeners(socket: &str) -> Vec<u64> {
+    let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let Some(wanted) = inode(&table, socket).map(|inode| PathBuf::from(format!("socket:[{inode}]"))) else {
+        return Vec::new();
+    };
+    let has_it = |pid: &u64| {
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        open.filter_map(|entry| std::fs::read_link(entry.path()).ok()).any(|link| link == wanted)
+    };
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(has_it).collect()
+}
+
+/// The inode of a listening socket, of /proc/net/unix.
+fn inode<'a>(table: &'a str, socket: &str) -> Option<&'a str> {
+    /// The socket listens (linux/net.h, `SO_ACCEPTCON`).
+    const LISTENS: u64 = 1 << 16;
+    table.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (flags, inode, path) = (fields.get(3)?, fields.get(6)?, fields.get(7)?);
+        let listens = u64::from_str_radix(flags, 16).ok()? & LISTENS != 0;
+        (listens && *path == socket).then_some(*inode)
+    })
+}
+
 fn sectors(device: &Path) -> Option<u64> {
     let number = std::fs::metadata(device).ok()?.rdev();
     let path = format!("/sys/dev/block/{}:{}/stat", rustix::fs::major(number), rustix::fs::minor(number));

@@ -49,6 +49,15 @@ fn a_thread_of_the_kernel_may_change_its_name() {
 }
 
 #[test]
+fn whoever_listens_at_a_socket_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    assert_eq!(listeners(path.to_str().unwrap()), [u64::from(std::process::id())]);
+    assert!(listeners("/nowhere").is_empty());
+}
+
+#[test]
 fn this_machine_can_be_looked_at() {
     let moment = Moment::now(&Watched::default());
     assert!(moment.processes.contains_key(&u64::from(std::process::id())) && moment.total > 0);

@@ -15,7 +15,7 @@ use crate::BenchError;
 use crate::figures::{Figures, Measured};
 use crate::fill::Made;
 use crate::fio::{Prepared, Where};
-use crate::quiet::{Moment, Watched};
+use crate::quiet::{self, Moment, Watched};
 use crate::results::{Results, Run};
 use crate::safety;
 use crate::store::Store;
@@ -133,7 +133,7 @@ impl Turn<'_> {
             }
             What::Nbd(uri) => {
                 ready.at.place = Place::Nbd(uri.clone());
-                ready.watched.part_of_target = server_of(uri).into_iter().collect();
+                ready.watched.part_of_target = servers_of(uri);
             }
             What::Fresh(mode) => {
                 let fresh = self.bench.fresh.make(*mode)?;
@@ -291,11 +291,11 @@ fn is_direct(path: &Path) -> bool {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, FileMode::empty()).is_ok()
 }
 
-/// The process behind a Unix socket on this machine: its work is the target's.
-fn server_of(uri: &str) -> Option<u64> {
-    let query = uri.strip_prefix("nbd+unix:").or_else(|| uri.strip_prefix("nbds+unix:"))?.split_once('?')?.1;
-    let socket = query.split('&').find_map(|part| part.strip_prefix("socket="))?;
-    let stream = std::os::unix::net::UnixStream::connect(socket).ok()?;
-    let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
-    u64::try_from(peer.pid.as_raw_nonzero().get()).ok()
+/// The processes that listen at the URI's socket on this machine: their work is the target's.
+fn servers_of(uri: &str) -> Vec<u64> {
+    let socket = || {
+        let query = uri.strip_prefix("nbd+unix:").or_else(|| uri.strip_prefix("nbds+unix:"))?.split_once('?')?.1;
+        query.split('&').find_map(|part| part.strip_prefix("socket="))
+    };
+    socket().map(quiet::listeners).unwrap_or_default()
 }
