@@ -28,9 +28,9 @@ const BUFFER_BYTES: u32 = 128 << 10;
 const ALL_BYTES: u64 = 64 << 20;
 /// Buffers of a processor, at least: one is read while the next ones fill.
 const BUFFERS_MIN: u64 = 4;
-/// Buffers of a processor, at most: they hold 87,000 events, as many as come between two looks at
-/// 870,000 in a second.
-const BUFFERS_MAX: u64 = 32;
+/// Buffers of a processor, at most: they hold 349,000 events. A busy machine may let a recording
+/// wait for seconds.
+const BUFFERS_MAX: u64 = 128;
 
 /// More events are never missing between two: what says so was not whole.
 const GAP_MAX: u32 = 1 << 20;

@@ -24,7 +24,8 @@ pub(super) struct Target {
     start: u64,
     /// Behind its last sector.
     end: u64,
-    /// Devices whose requests are its requests: itself, and the partitions of a disk.
+    /// Devices that its requests may name: itself, and the partitions of a disk, or the disk of a
+    /// partition. Places tell those of a partition from others.
     pub(super) devices: Vec<u32>,
 }
 
@@ -43,6 +44,11 @@ impl Target {
         let start = number(&folder.join("start")).unwrap_or(0);
         let device = device_of(&numbers).ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))?;
         let mut devices = vec![device];
+        if folder.join("partition").exists() {
+            // The kernel names the disk in requests to a partition.
+            let disk = fs::read_to_string(fs::canonicalize(&folder).map_err(failed)?.join("../dev"));
+            devices.extend(device_of(disk.map_err(failed)?.trim()));
+        }
         for entry in fs::read_dir(&folder).map_err(failed)?.flatten().filter(|it| it.path().join("partition").exists())
         {
             let text = fs::read_to_string(entry.path().join("dev")).unwrap_or_default();

@@ -23,8 +23,9 @@ use crate::summary::Way;
 const EVENT: &str = "events/block/block_bio_queue";
 /// Buffers of all processors, in KiB: an event takes some 70 bytes there.
 const ALL_KIB: usize = 64 << 10;
-/// Of one processor: at least, and at most.
-const BUFFER_KIB: (usize, usize) = (256, 4096);
+/// Of one processor: at least, and at most. On a machine with two processors and a load of 15 a
+/// recording waited for seconds: with 4 MiB it lost 72,624 of 262,144 requests.
+const BUFFER_KIB: (usize, usize) = (256, 16 << 10);
 /// More than a line has: a name, and what the block layer prints.
 const LINE_BYTES_MAX: usize = 4096;
 
