@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
-use flashfront_record::{BYTES_MIN, Ended, Order, RecordError, Summary, Watch, Way, device, volume};
+use flashfront_record::{BYTES_MIN, Ended, Order, RecordError, Summary, Watch, Way, device, processor, volume};
 use flashfront_serve::config::{Age, Size};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -158,12 +158,6 @@ fn progress(what: &str, order: &Order, watch: &Watch, elapsed: Duration, share: 
         human::bytes(order.bytes_max),
         human::percent(Some(share)),
     )
-}
-
-/// What this process has spent on a processor.
-fn processor() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
 /// The end, for people.

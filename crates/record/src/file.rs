@@ -27,7 +27,7 @@ const MEMBER_TIME: Duration = Duration::from_secs(10);
 const TAIL_BYTES: u64 = 192 << 10;
 /// The smallest bound for a file: room for some ten thousand requests beside the tail.
 pub const BYTES_MIN: u64 = 1 << 20;
-/// How much the packer tries (bench/runs has the figures of others).
+/// How much the packer tries (docs/adr/0039-a-recording-is-a-file-of-blktraces.md).
 const LEVEL: Compression = Compression::new(3);
 
 /// What was written.

@@ -25,6 +25,9 @@ use relay::Relay;
 use target::Target;
 use tracefs::Tracefs;
 
+/// Looks from one count of what was lost to the next one: a second.
+const LOST_EVERY: u64 = 10;
+
 /// Where the kernel's events come from.
 trait Source {
     /// Which way this is.
@@ -62,11 +65,20 @@ pub fn device(device: &Path, order: &Order, watch: &Watch) -> Result<Summary, Re
     let recorded = record(&target, &mut *source, order, watch, &mut writer);
     drop(source);
     lock.done();
-    // What was recorded before an error is kept.
-    let ended = writer.end();
-    let (ended_by, pace, lost, way) = recorded?;
-    ended?;
-    Ok(summary(&writer, order, &pace, Outcome { ended: ended_by, lost, way }))
+    let (ended, pace, lost, way) = match recorded {
+        Ok(recorded) => recorded,
+        Err(error) => {
+            // What was recorded before an error is kept.
+            if writer.counts().requests() == 0 {
+                writer.discard();
+            } else {
+                writer.end()?;
+            }
+            return Err(error);
+        }
+    };
+    writer.end()?;
+    Ok(summary(&writer, order, &pace, Outcome { ended, lost, way }))
 }
 
 /// How a recording went, beside what is in its file.
@@ -99,7 +111,12 @@ pub(crate) fn summary(writer: &Writer, order: &Order, pace: &Pace, outcome: Outc
 /// The first way that the kernel has.
 fn open(target: &Target, lock: &Lock) -> Result<Box<dyn Source>, RecordError> {
     let blktrace = match Relay::open(target, lock) {
-        Ok(relay) => return Ok(Box::new(relay)),
+        Ok(relay) => {
+            if lock.is_leftover {
+                tracefs::remove_leftover(target);
+            }
+            return Ok(Box::new(relay));
+        }
         Err(why) => why,
     };
     match Tracefs::open(target) {
@@ -115,10 +132,11 @@ fn record(
     watch: &Watch,
     writer: &mut Writer,
 ) -> Result<(Ended, Pace, u64, Way), RecordError> {
-    let mut held = Held::default();
+    let (mut held, mut lost) = (Held::default(), 0);
     source.start()?;
     watch.began.store(true, Ordering::Relaxed);
     let mut pace = Pace::start(order.limit);
+    let mut look = 0_u64;
     loop {
         pace.look();
         let ended = end_of(&pace, watch, writer);
@@ -131,11 +149,15 @@ fn record(
             writer.put(&event)?;
         }
         writer.tick()?;
-        let lost = source.lost();
+        // A file for each processor is read for that.
+        if look.is_multiple_of(LOST_EVERY) || ended.is_some() {
+            lost = source.lost();
+        }
         watch.tell(writer, lost);
         if let Some(ended) = ended {
             return Ok((ended, pace, lost, source.way()));
         }
+        look += 1;
         pace.wait();
     }
 }

@@ -23,6 +23,7 @@ use std::time::Duration;
 pub use error::RecordError;
 pub use file::BYTES_MIN;
 pub use kernel::device;
+pub use pace::processor;
 pub use summary::{Ended, Summary, Way};
 pub use volume::volume;
 

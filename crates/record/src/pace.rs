@@ -64,7 +64,9 @@ pub(crate) fn monotonic_ns() -> u64 {
     duration(clock_gettime(ClockId::Monotonic)).as_nanos() as u64
 }
 
-fn processor() -> Duration {
+/// Time that this process has spent on a processor.
+#[must_use]
+pub fn processor() -> Duration {
     duration(clock_gettime(ClockId::ProcessCPUTime))
 }
 

@@ -7,6 +7,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use super::target::Target;
@@ -26,7 +27,8 @@ impl Lock {
         let failed = |source: io::Error| RecordError::Device { path: path.clone(), source };
         loop {
             let is_leftover = path.exists();
-            let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+            let file =
+                File::options().create(true).truncate(false).write(true).mode(0o600).open(&path).map_err(failed)?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(RecordError::Busy { path: target.path.clone() }),
@@ -47,7 +49,6 @@ impl Lock {
 }
 
 fn is_same(file: &File, path: &PathBuf) -> bool {
-    use std::os::unix::fs::MetadataExt;
     let (Ok(one), Ok(other)) = (file.metadata(), fs::metadata(path)) else { return false };
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }

@@ -8,6 +8,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -137,7 +138,6 @@ fn set_up(device: &File, lock: &Lock) -> io::Result<String> {
 }
 
 fn processors(folder: &Path) -> io::Result<Vec<Processor>> {
-    use std::os::unix::fs::OpenOptionsExt;
     let mut all = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -8,7 +8,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
@@ -43,13 +43,11 @@ pub(super) struct Tracefs {
 impl Tracefs {
     /// Sets it up. The error says why that is not possible here.
     pub(super) fn open(target: &Target) -> Result<Self, String> {
-        let in_debugfs = || mounts::of("debugfs", "/sys/kernel/debug").map(|debugfs| debugfs.join("tracing"));
-        let tracing = mounts::of("tracefs", "/sys/kernel/tracing").or_else(|why| in_debugfs().map_err(|_| why))?;
+        let tracing = tracing()?;
         if !tracing.join(EVENT).exists() {
             return Err(format!("the kernel has no such event ({})", tracing.join(EVENT).display()));
         }
-        // A dot would hide it; a colon is no good name everywhere.
-        let folder = tracing.join("instances").join(format!("flashfront-record-{}", target.numbers.replace(':', "-")));
+        let folder = instance(&tracing, target);
         if folder.exists() {
             // Of a killed recording: whoever lives holds the lock.
             fs::remove_dir(&folder)
@@ -155,6 +153,23 @@ impl Drop for Tracefs {
         // An instance with an open file can't be removed.
         self.pipe = None;
         let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+fn tracing() -> Result<PathBuf, String> {
+    let in_debugfs = || mounts::of("debugfs", "/sys/kernel/debug").map(|debugfs| debugfs.join("tracing"));
+    mounts::of("tracefs", "/sys/kernel/tracing").or_else(|why| in_debugfs().map_err(|_| why))
+}
+
+fn instance(tracing: &Path, target: &Target) -> PathBuf {
+    tracing.join("instances").join(format!("flashfront-record-{}", target.numbers.replace(':', "-")))
+}
+
+/// Removes what a killed recording has left, where another way is taken now.
+pub(super) fn remove_leftover(target: &Target) {
+    if let Ok(tracing) = tracing() {
+        // There may be none.
+        let _ = fs::remove_dir(instance(&tracing, target));
     }
 }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 use flashfront_engine::OriginId;
 
 use super::{Caller, Command, LINE_TIMEOUT, Response};
+use crate::report::counted;
 use crate::tap::{Batch, TAPPED_BYTES, TAPS_MAX};
 
 /// Between two frames, if the client says nothing.
@@ -42,6 +43,7 @@ pub(super) fn record(stream: &mut UnixStream, caller: &Caller, command: Command)
         put(&batch, is_last, &mut frame);
         stream.write_all(&frame)?;
         if is_last {
+            tracing::info!("a recording has ended, with {} lost", counted(batch.lost, "request"));
             return Ok(None);
         }
     }
