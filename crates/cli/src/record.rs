@@ -91,7 +91,7 @@ impl Record {
 }
 
 /// The file's name, if nobody says another: `sdb-2026-11-28T09-30-00Z.blktrace.gz`.
-fn name_of(what: &str, now: SystemTime) -> PathBuf {
+pub(crate) fn name_of(what: &str, now: SystemTime) -> PathBuf {
     let time = humantime::format_rfc3339_seconds(now).to_string().replace(':', "-");
     PathBuf::from(format!("{}-{time}.blktrace.gz", what.replace('/', "-")))
 }

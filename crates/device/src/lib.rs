@@ -3,13 +3,15 @@
 //!
 //! The engine decides and this crate carries out: [`Arena`] is the memory that I/O is done from,
 //! [`real`] talks to the kernel, [`sim`] is a device in RAM and virtual time for tests, [`wrap`]
-//! changes how another device behaves. Nothing here knows what a cache is; only [`probe`] knows
+//! changes how another device behaves. [`pace`] finds out how fast a real one reads. Nothing here
+//! knows what a cache is; only [`probe`] knows
 //! what a disk may hold, so that `format` destroys nothing by mistake.
 #![deny(unsafe_code)]
 
 mod arena;
 mod device;
 mod huge;
+pub mod pace;
 pub mod probe;
 pub mod real;
 mod rng;

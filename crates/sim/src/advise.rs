@@ -11,23 +11,35 @@
 //! faster of a faster disk.
 
 mod choose;
+mod converged;
+mod growth;
 mod play;
+mod played;
+mod ram;
 mod survey;
+mod verdict;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
-use flashfront_device::sim::{HddSpec, Known, ModelSpec};
-use flashfront_engine::{Mode, Options};
+use flashfront_device::sim::{HddSpec, Known, ModelIo, ModelSpec};
+use flashfront_engine::{BLOCK_BYTES, Mode, Op, Options, Time};
 
 pub use choose::{Choice, ENOUGH};
-pub use play::{IN_FLIGHT_MAX, Played, Times};
+pub use converged::{Converged, GAIN_MAX, UNSEEN_MAX};
+pub use growth::{Growth, POINTS};
+pub use play::IN_FLIGHT_MAX;
+pub use played::{Backlog, Played, Times};
 pub use survey::Survey;
+pub use verdict::Because;
 
 use crate::replay::{self, Reading, Source, SourceError};
+use crate::rival::{self, Geometry};
 use crate::system::{Bare, Flashfront, FlashfrontSpec, System};
 
+/// The RAM that could be given if nothing else is said: little beside what servers have.
+pub const RAM_BYTES: u64 = 1 << 30;
 /// The least cache that is tried.
 pub const CACHE_BYTES_MIN: u64 = 64 << 20;
 /// So many sizes at most are tried if none are given.
@@ -46,6 +58,10 @@ pub struct Question {
     pub sizes: Vec<u64>,
     /// Trials that are played at the same time, at most.
     pub threads: usize,
+    /// RAM that could be given instead of a cache device; 0 for none.
+    pub ram_bytes: u64,
+    /// Caches to compare with.
+    pub rivals: Vec<&'static rival::Spec>,
 }
 
 /// A run of the trace.
@@ -55,6 +71,15 @@ pub struct Trial {
     pub cache: Option<(u64, Mode)>,
     /// What came of it.
     pub played: Played,
+}
+
+/// What RAM brings, as large as the chosen cache or as can be given; writes go to the disk.
+#[derive(Clone, Debug)]
+pub struct Ram {
+    /// As a page cache has it: only what was asked for.
+    pub alone: Trial,
+    /// Also what is read around misses.
+    pub around: Trial,
 }
 
 /// What was found out.
@@ -72,6 +97,16 @@ pub struct Advice {
     pub modes: Vec<Trial>,
     /// The size and the mode; none if no cache is worth it.
     pub choice: Option<Choice>,
+    /// What RAM alone would bring; none if no cache is worth it, or no RAM can be given.
+    pub ram: Option<Ram>,
+    /// The rivals that were asked for, with a cache of the chosen size, or of the best.
+    pub rivals: Vec<(&'static rival::Spec, Trial)>,
+    /// Why an SSD is needed, or isn't.
+    pub because: Because,
+    /// How the trace's working set grows.
+    pub growth: Growth,
+    /// Whether the trace is long enough for all that.
+    pub converged: Converged,
 }
 
 /// How far it is.
@@ -96,19 +131,80 @@ pub fn advise(question: &Question, progress: &Progress) -> Result<Advice, Source
         [] => sizes(survey.touched_bytes, question.cache.size_bytes),
         given => given.to_vec(),
     };
+    let again = replay::Progress { stop: Arc::clone(&progress.reading.stop), ..replay::Progress::default() };
+    let growth = growth::growth(&question.source, reading.requests, &again)?;
     let other_modes: &[Mode] = if survey.writes > 0 { &[Mode::Writethrough, Mode::Writearound] } else { &[] };
-    progress.to_play.store((1 + sizes.len() + other_modes.len()) as u64 * reading.requests, Ordering::Relaxed);
-    let mut setups = vec![None];
-    setups.extend(sizes.iter().map(|&bytes| Some((bytes, Mode::Writeback))));
+    let ram_trials = if question.ram_bytes >= CACHE_BYTES_MIN { 2 } else { 0 };
+    let runs = 1 + sizes.len() + other_modes.len() + ram_trials + question.rivals.len();
+    progress.to_play.store(runs as u64 * reading.requests, Ordering::Relaxed);
+    let mut setups = vec![Setup::Alone];
+    setups.extend(sizes.iter().map(|&bytes| Setup::Cache(bytes, Mode::Writeback)));
     let mut trials = run(question, &survey, setups, progress)?;
     let alone = trials.remove(0);
-    let (mut choice, mut modes) = (choose::size(&alone, &trials), Vec::new());
-    if let Some(choice) = &mut choice {
-        let setups = other_modes.iter().map(|&mode| Some((choice.cache_bytes, mode))).collect();
-        modes = run(question, &survey, setups, progress)?;
-        *choice = choose::mode(&alone, *choice, &modes, survey.writes);
+    let (mut choice, mut modes, mut ram) = (choose::size(&alone, &trials), Vec::new(), None);
+    let best = trials.iter().min_by_key(|trial| trial.played.mean_ns()).and_then(|it| it.cache);
+    let bytes = choice.map(|it| it.cache_bytes).or(best.map(|it| it.0)).unwrap_or(CACHE_BYTES_MIN);
+    let mut setups: Vec<Setup> = question.rivals.iter().map(|&it| Setup::Rival(it, it.cache_bytes(bytes))).collect();
+    if choice.is_some() {
+        setups.extend(other_modes.iter().map(|&mode| Setup::Cache(bytes, mode)));
     }
-    Ok(Advice { reading, survey, alone, sizes: trials, modes, choice })
+    let mut more = run(question, &survey, setups, progress)?.into_iter();
+    let rivals = question.rivals.iter().copied().zip(more.by_ref()).collect();
+    if let Some(choice) = &mut choice {
+        modes.extend(more);
+        *choice = choose::mode(&alone, *choice, &modes, survey.writes);
+        let safe = modes.iter().min_by_key(|trial| trial.played.mean_ns());
+        let mode = safe.and_then(|trial| trial.cache).map_or(Mode::Writethrough, |it| it.1);
+        let bytes = choice.cache_bytes.min(question.ram_bytes);
+        let setups = [false, true].iter().take(ram_trials).map(|&around| Setup::Ram { bytes, mode, around });
+        let mut rams = run(question, &survey, setups.collect(), progress)?.into_iter();
+        ram = rams.next().zip(rams.next()).map(|(alone, around)| Ram { alone, around });
+    }
+    let found = verdict::Found {
+        device_ns: device_ns(question),
+        survey: &survey,
+        growth: &growth,
+        alone: &alone,
+        sizes: &trials,
+        choice: choice.as_ref(),
+        ram: ram.as_ref(),
+    };
+    let because = verdict::because(&found);
+    let converged = converged::converged(&growth, &alone, &trials, choice.as_ref(), question.cache.size_bytes);
+    Ok(Advice { reading, survey, alone, sizes: trials, modes, choice, ram, rivals, because, growth, converged })
+}
+
+/// What the cache device takes for a random read, one at a time.
+fn device_ns(question: &Question) -> u64 {
+    let mut device = question.cache.model.build(question.cache.size_bytes);
+    let offset = question.cache.size_bytes / 2 / BLOCK_BYTES * BLOCK_BYTES;
+    device.submit(Time(0), ModelIo { number: 0, op: Op::Read, offset, len: BLOCK_BYTES });
+    device.next_event().map_or(0, |end| end.0)
+}
+
+/// What the trace is played to.
+#[derive(Clone, Copy)]
+enum Setup {
+    /// The disk.
+    Alone,
+    /// A cache of so many bytes.
+    Cache(u64, Mode),
+    /// RAM in the place of the cache device, with or without what is read around misses, in a mode
+    /// in which nothing is dirty.
+    Ram { bytes: u64, mode: Mode, around: bool },
+    /// Another cache.
+    Rival(&'static rival::Spec, u64),
+}
+
+impl Setup {
+    const fn cache(self) -> Option<(u64, Mode)> {
+        match self {
+            Self::Alone => None,
+            Self::Cache(bytes, mode) => Some((bytes, mode)),
+            Self::Ram { bytes, mode, .. } => Some((bytes, mode)),
+            Self::Rival(_, bytes) => Some((bytes, Mode::Writeback)),
+        }
+    }
 }
 
 /// The sizes that are tried of a trace that touches so many bytes: powers of two up to the first
@@ -129,17 +225,17 @@ fn sizes(touched_bytes: u64, most: u64) -> Vec<u64> {
 fn run(
     question: &Question,
     survey: &Survey,
-    setups: Vec<Option<(u64, Mode)>>,
+    setups: Vec<Setup>,
     progress: &Progress,
 ) -> Result<Vec<Trial>, SourceError> {
     let next = AtomicUsize::new(0);
     let threads = question.threads.clamp(1, setups.len().max(1));
-    let one = |cache| -> Result<Trial, SourceError> {
+    let one = |setup: Setup| -> Result<Trial, SourceError> {
         // Its bytes were counted when it was read first.
         let progress_of = replay::Progress { stop: Arc::clone(&progress.reading.stop), ..replay::Progress::default() };
         let blocks = question.source.open(&progress_of)?;
-        let played = play::play(&mut *system(question, survey, cache), blocks, survey, &progress.played)?;
-        Ok(Trial { cache, played })
+        let played = play::play(&mut *system(question, survey, setup), blocks, survey, &progress.played)?;
+        Ok(Trial { cache: setup.cache(), played })
     };
     let mut done: Vec<(usize, Result<Trial, SourceError>)> = thread::scope(|scope| {
         let work = || {
@@ -159,7 +255,7 @@ fn run(
 }
 
 /// The disk, with a cache in front or without.
-fn system(question: &Question, survey: &Survey, cache: Option<(u64, Mode)>) -> Box<dyn System> {
+fn system(question: &Question, survey: &Survey, setup: Setup) -> Box<dyn System> {
     let origin_bytes = survey.origin_bytes;
     let origin = match question.origin.model {
         // Its beginning, with seeks as short as such a part's; or all of one that is as large.
@@ -168,16 +264,20 @@ fn system(question: &Question, survey: &Survey, cache: Option<(u64, Mode)>) -> B
         }
         model @ ModelSpec::Ssd(_) => model,
     };
-    match cache {
-        None => Box::new(Bare::new(origin, origin_bytes)),
-        Some((cache_bytes, mode)) => Box::new(Flashfront::new(&FlashfrontSpec {
-            origin,
-            origin_bytes,
-            cache: question.cache.model,
-            cache_bytes,
-            mode,
-            options: Options::default(),
-        })),
+    let flashfront = |cache, cache_bytes, mode, options| -> Box<dyn System> {
+        Box::new(Flashfront::new(&FlashfrontSpec { origin, origin_bytes, cache, cache_bytes, mode, options }))
+    };
+    match setup {
+        Setup::Alone => Box::new(Bare::new(origin, origin_bytes)),
+        Setup::Cache(bytes, mode) => flashfront(question.cache.model, bytes, mode, Options::default()),
+        Setup::Ram { bytes, mode, around } => {
+            let options = Options::default();
+            let read_around_blocks = if around { options.read_around_blocks } else { 0 };
+            flashfront(ram::model(), bytes, mode, Options { read_around_blocks, ..options })
+        }
+        Setup::Rival(rival, cache_bytes) => {
+            (rival.build)(&Geometry { origin, origin_bytes, cache: question.cache.model, cache_bytes })
+        }
     }
 }
 

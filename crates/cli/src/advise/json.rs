@@ -2,10 +2,14 @@
 //! What is advised, as scripts read it: one object. The names are a contract: fields are added,
 //! never renamed or removed.
 
+use std::borrow::Cow;
+
+use flashfront_device::pace::PHASES;
 use flashfront_sim::advise::{Advice, Question, Times, Trial};
 use serde::Serialize;
 
-use super::told;
+use super::devices::{Devices, Probe};
+use super::{because, told};
 
 #[derive(Debug, Serialize)]
 pub(super) struct Object<'a> {
@@ -25,10 +29,99 @@ pub(super) struct Object<'a> {
     damaged: bool,
     origin: &'static str,
     cache: &'static str,
+    /// How the origin's model was found; null if it was named.
+    probe: Option<Probed<'a>>,
+    /// And the cache device's.
+    cache_probe: Option<Probed<'a>>,
     /// The disk alone first, then caches in writeback mode, then those of the chosen size in
     /// others.
     trials: Vec<Line>,
+    /// What RAM alone would bring, in place of the cache device; null if that was not tried.
+    ram: Option<InRam>,
+    /// The caches of `--with`, at the advised size, in writeback mode.
+    rivals: Vec<Rival>,
+    growth: Growing,
+    /// Whether the trace is long enough for the answer to mean something.
+    converged: bool,
     advice: Conclusion,
+}
+
+#[derive(Debug, Serialize)]
+struct InRam {
+    /// Only what was asked for, as a page cache has it.
+    asked: Line,
+    /// Also what is read around misses.
+    around: Line,
+}
+
+#[derive(Debug, Serialize)]
+struct Rival {
+    name: &'static str,
+    #[serde(flatten)]
+    line: Line,
+}
+
+/// How the working set grows. Shares are null if nothing is read there.
+#[derive(Debug, Serialize)]
+struct Growing {
+    /// After each 32nd part of the requests.
+    touched_bytes: Vec<u64>,
+    /// What the first half alone advises; null for no cache.
+    first_half_cache_bytes: Option<u64>,
+    /// Of what is read, what had been asked for before.
+    read_again_share: Option<f64>,
+    /// Of the second half's reads, what is found to come again only with twice the history.
+    gain_share: Option<f64>,
+    /// Of the last quarter's reads, what had never been asked for.
+    unseen_share: Option<f64>,
+    /// How many times as long the recording should be; 1 if it is long enough.
+    record_times: f64,
+}
+
+/// A device that was read to find its model.
+#[derive(Debug, Serialize)]
+struct Probed<'a> {
+    model: &'static str,
+    /// How many times as long everything takes as on that model.
+    scale: f64,
+    /// By what factor its times differ from the scaled model's, in the mean.
+    off: f64,
+    device: Cow<'a, str>,
+    device_bytes: u64,
+    /// Null if the kernel doesn't say.
+    write_cache: Option<bool>,
+    busy: bool,
+    /// Requests of others; null if the kernel doesn't count.
+    others: Option<u64>,
+    reads: Vec<Paced>,
+}
+
+/// Reads of one kind.
+#[derive(Debug, Serialize)]
+struct Paced {
+    name: &'static str,
+    bytes: u64,
+    depth: usize,
+    /// The time divided by the reads.
+    ns: u64,
+}
+
+fn probed(probe: &Probe) -> Probed<'_> {
+    let Probe { path, measured, nearest } = probe;
+    let reads = PHASES.iter().zip(measured.times.0);
+    Probed {
+        model: nearest.known.name,
+        scale: nearest.scale,
+        off: nearest.off,
+        device: path.to_string_lossy(),
+        device_bytes: measured.device_bytes,
+        write_cache: measured.hints.write_cache,
+        busy: measured.was_busy(),
+        others: measured.others,
+        reads: reads
+            .map(|(phase, ns)| Paced { name: phase.name, bytes: phase.len, depth: phase.depth, ns: ns as u64 })
+            .collect(),
+    }
 }
 
 /// A run of the trace. Figures are of the second half of the requests.
@@ -65,13 +158,23 @@ struct Latency {
 
 #[derive(Debug, Serialize)]
 struct Conclusion {
+    /// A cache saves a fifth of the time or more.
     helps: bool,
+    /// A cache helps, and RAM or a longer read-ahead would not, and it lasts.
+    needs_cache: bool,
+    because: Reason,
     /// These are null if it doesn't.
     cache_bytes: Option<u64>,
     mode: Option<&'static str>,
     mean_ns: Option<u64>,
     /// As people read it.
     text: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Reason {
+    kind: &'static str,
+    text: String,
 }
 
 fn latency(times: &Times) -> Latency {
@@ -99,7 +202,7 @@ fn line(advice: &Advice, trial: &Trial) -> Line {
     }
 }
 
-pub(super) fn object<'a>(trace: &'a str, question: &Question, advice: &Advice) -> Object<'a> {
+pub(super) fn object<'a>(trace: &'a str, question: &Question, devices: &'a Devices, advice: &Advice) -> Object<'a> {
     let (reading, survey) = (&advice.reading, &advice.survey);
     Object {
         trace,
@@ -116,9 +219,31 @@ pub(super) fn object<'a>(trace: &'a str, question: &Question, advice: &Advice) -
         damaged: reading.report.damage.is_some(),
         origin: question.origin.name,
         cache: question.cache.name,
+        probe: devices.probe.as_ref().map(probed),
+        cache_probe: devices.cache_probe.as_ref().map(probed),
         trials: told::rows(advice).map(|trial| line(advice, trial)).collect(),
+        ram: advice
+            .ram
+            .as_ref()
+            .map(|ram| InRam { asked: line(advice, &ram.alone), around: line(advice, &ram.around) }),
+        rivals: advice
+            .rivals
+            .iter()
+            .map(|(rival, trial)| Rival { name: rival.name, line: line(advice, trial) })
+            .collect(),
+        growth: Growing {
+            touched_bytes: advice.growth.touched_bytes.clone(),
+            first_half_cache_bytes: advice.converged.first_half,
+            read_again_share: advice.growth.again_share(),
+            gain_share: advice.converged.gain,
+            unseen_share: advice.converged.unseen,
+            record_times: advice.converged.times,
+        },
+        converged: advice.converged.is_converged(),
         advice: Conclusion {
             helps: advice.choice.is_some(),
+            needs_cache: advice.because.needs_cache(),
+            because: Reason { kind: advice.because.word(), text: because::because(question, advice) },
             cache_bytes: advice.choice.map(|it| it.cache_bytes),
             mode: advice.choice.map(|it| it.mode.name()),
             mean_ns: advice.choice.map(|it| it.mean_ns),

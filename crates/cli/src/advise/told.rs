@@ -7,6 +7,8 @@ use std::fmt::{Error, Write};
 use flashfront_engine::Mode;
 use flashfront_sim::advise::{Advice, Choice, ENOUGH, Played, Question, Trial};
 
+use super::because;
+use super::devices::Devices;
 use crate::columns::Columns;
 use crate::human;
 use crate::trace::told::how;
@@ -14,8 +16,11 @@ use crate::trace::told::how;
 /// Requests that come later than that, for each second of a trace, are worth a word.
 const LATE: f64 = 0.05;
 
-pub(super) fn all(name: &str, question: &Question, advice: &Advice) -> Result<String, Error> {
+pub(super) fn all(name: &str, question: &Question, devices: &Devices, advice: &Advice) -> Result<String, Error> {
     let mut out = format!("{name}: {}\n\n", trace(advice));
+    for probe in devices.probe.iter().chain(&devices.cache_probe) {
+        writeln!(out, "{}\n", probe.told())?;
+    }
     table(&mut out, advice)?;
     writeln!(out)?;
     for line in conclusions(question, advice) {
@@ -68,7 +73,7 @@ pub(crate) fn cells(advice: &Advice, trial: &Trial) -> [String; 10] {
 }
 
 /// The processor costs nothing, so what RAM answers takes no time.
-fn latency(ns: u64) -> String {
+pub(super) fn latency(ns: u64) -> String {
     if ns < 1_000 { "< 1 us".to_owned() } else { human::latency(ns) }
 }
 
@@ -90,9 +95,16 @@ pub(crate) fn setup(trial: &Trial) -> (String, &'static str) {
     trial.cache.map_or_else(|| ("disk alone".to_owned(), ""), |(bytes, mode)| (human::bytes(bytes), mode.name()))
 }
 
-/// All rows, in the order in which they are shown.
+/// The rows of the engine and of the disk alone, in the order in which they are shown.
 pub(crate) fn rows(advice: &Advice) -> impl Iterator<Item = &Trial> {
     [&advice.alone].into_iter().chain(&advice.sizes).chain(&advice.modes)
+}
+
+/// What there is to compare with, under them: RAM in place of the cache device, and other caches.
+/// What each is goes into the column of the mode.
+pub(crate) fn compared(advice: &Advice) -> impl Iterator<Item = (&'static str, &Trial)> {
+    let ram = advice.ram.iter().flat_map(|ram| [("RAM", &ram.alone), ("RAM, around", &ram.around)]);
+    ram.chain(advice.rivals.iter().map(|(rival, trial)| (rival.name, trial)))
 }
 
 fn table(out: &mut String, advice: &Advice) -> Result<(), Error> {
@@ -102,11 +114,33 @@ fn table(out: &mut String, advice: &Advice) -> Result<(), Error> {
         let mode = if is_chosen(advice, trial) { format!("{mode} <") } else { mode.to_owned() };
         table.row([size, mode].into_iter().chain(cells(advice, trial)));
     }
+    for (name, trial) in compared(advice) {
+        table.row([setup(trial).0, name.to_owned()].into_iter().chain(cells(advice, trial)));
+    }
     out.push_str(&table.text());
+    if let Some(words) = about_compared(advice) {
+        writeln!(out, "{words}")?;
+    }
     writeln!(
         out,
         "Of the second half of the requests. `<`: what is advised. `late`: by how much the last one came later than in the trace."
     )
+}
+
+/// What the rows to compare with are.
+pub(crate) fn about_compared(advice: &Advice) -> Option<String> {
+    let mut words = Vec::new();
+    if advice.ram.is_some() {
+        words.push("`RAM`: in place of the cache device, with what was asked for, as a page cache; `around`: also with what is read around misses. Writes go to the disk.".to_owned());
+    }
+    if !advice.rivals.is_empty() {
+        let names: Vec<_> = advice.rivals.iter().map(|(rival, _)| rival.name).collect();
+        words.push(format!(
+            "{}: models, in writeback mode with their defaults. They were fitted to published measurements, which they meet more or less (docs/laboratory/comparing.md); measure yours before you choose by them.",
+            names.join(", ")
+        ));
+    }
+    (!words.is_empty()).then(|| words.join(" "))
 }
 
 /// Whether a row is of what is advised. Without writes all modes are one, and only writeback was
@@ -120,22 +154,22 @@ pub(crate) fn is_chosen(advice: &Advice, trial: &Trial) -> bool {
 
 /// What follows, a line each.
 pub(crate) fn conclusions(question: &Question, advice: &Advice) -> Vec<String> {
-    let mut lines = Vec::new();
-    let alone = &advice.alone.played;
-    if let Some(choice) = advice.choice {
-        lines.push(format!(
-            "A cache helps: with {} in {} mode a request takes {} instead of {} in the mean.",
-            human::bytes(choice.cache_bytes),
-            choice.mode.name(),
-            latency(choice.mean_ns),
-            latency(alone.mean_ns())
-        ));
-        lines.push(size(advice, &choice));
-        lines.push(mode(advice, &choice));
-        lines.extend(wear(advice, &choice));
-    } else {
-        lines.push(no_help(advice));
+    let mut lines = vec![because::because(question, advice)];
+    if let Some(choice) = &advice.choice {
+        if !advice.because.needs_cache() {
+            lines.push(format!(
+                "If it is to be an SSD: with {} in {} mode a request takes {}.",
+                human::bytes(choice.cache_bytes),
+                choice.mode.name(),
+                latency(choice.mean_ns)
+            ));
+        }
+        lines.push(size(advice, choice));
+        lines.push(mode(advice, choice));
+        lines.extend(wear(advice, choice));
+        lines.extend(because::ram(advice));
     }
+    lines.push(because::converged(advice));
     lines.extend(limits(question, advice));
     lines
 }
@@ -202,22 +236,6 @@ fn wear(advice: &Advice, choice: &Choice) -> Option<String> {
         human::bytes(a_day),
         a_day as f64 / choice.cache_bytes as f64
     ))
-}
-
-fn no_help(advice: &Advice) -> String {
-    let Some(best) = advice.sizes.iter().min_by_key(|trial| trial.played.mean_ns()) else {
-        return "No size was tried.".to_owned();
-    };
-    let hits = best.played.read_hit_ratio();
-    let again = hits.map_or_else(String::new, |hits| {
-        format!(" {} of what was read had been asked for before and kept.", human::percent(Some(hits)))
-    });
-    format!(
-        "No cache is worth it: with the best of them, {}, a request takes {} instead of {} in the mean.{again}",
-        setup(best).0,
-        human::latency(best.played.mean_ns()),
-        human::latency(advice.alone.played.mean_ns())
-    )
 }
 
 /// What the figures don't tell.

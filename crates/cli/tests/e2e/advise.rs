@@ -42,13 +42,47 @@ fn advise_gives_scripts_one_object() {
     let advice = &found["advice"];
     assert_eq!((&advice["helps"], &advice["cache_bytes"]), (&true.into(), &(64 << 20).into()), "{advice}");
     assert_eq!(advice["mode"], "writethrough");
+    // 8 MiB that are read over and over need no SSD; whoever has no RAM to give needs one.
+    assert_eq!((&advice["needs_cache"], &advice["because"]["kind"]), (&false.into(), &"fits_ram".into()), "{advice}");
+    assert!(advice["because"]["text"].as_str().is_some_and(|text| text.starts_with("No, because ")), "{advice}");
+    assert!(found["ram"]["around"]["mean_ns"].is_u64() && found["probe"].is_null(), "{found}");
+    assert_eq!(found["converged"], true, "{}", found["growth"]);
+    let curve = found["growth"]["touched_bytes"].as_array().expect("a curve");
+    assert_eq!((curve.len(), &curve[31]), (32, &(2000 * 4096).into()));
+}
+
+#[test]
+fn advise_probes_a_device_and_only_reads_it() {
+    let place = Place::new();
+    let (trace, disk) = (hot_blocks(&place), place.file("disk"));
+    let content: Vec<u8> = (0..64_u32 << 20).map(|at| (at / 4096) as u8).collect();
+    fs::write(&disk, &content).expect("a file can be made here");
+    let about = || fs::metadata(&disk).and_then(|about| about.modified()).expect("it is there");
+    let before = about();
+    let mut advise = flashfront();
+    advise.arg("advise").arg(&trace).arg("--origin").arg(&disk).args(["--probe-for", "500ms", "--json"]);
+    let output = output(&mut advise);
+    if String::from_utf8_lossy(&output.stderr).contains("O_DIRECT") {
+        eprintln!("skipped: no O_DIRECT here");
+        return;
+    }
+    assert!(output.status.success(), "{}", show(&output));
+    let found: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    let probe = &found["probe"];
+    assert!(probe["scale"].as_f64().is_some_and(|scale| scale > 0.0), "{probe}");
+    assert_eq!((&probe["model"], &probe["device_bytes"]), (&found["origin"], &(64 << 20).into()), "{probe}");
+    assert_eq!(probe["reads"].as_array().map(Vec::len), Some(7), "{probe}");
+    assert_eq!(about(), before, "nothing was written to it");
+    assert!(fs::read(&disk).expect("it is there") == content, "not a byte is another");
 }
 
 #[test]
 fn advise_tells_people_what_to_buy_and_draws_it() {
     let place = Place::new();
     let (trace, report) = (hot_blocks(&place), place.file("report.html"));
-    let output = output(flashfront().arg("advise").arg(&trace).arg("--report").arg(&report));
+    let mut advise = flashfront();
+    advise.arg("advise").arg(&trace).args(["--ram", "0", "--with", "bcache,lvmcache"]).arg("--report").arg(&report);
+    let output = output(&mut advise);
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     for words in [
         "20,000 requests in 3 min 19 s",
@@ -56,12 +90,20 @@ fn advise_tells_people_what_to_buy_and_draws_it() {
         "A cache helps: with 64.0 MiB",
         "smallest that was tried",
         "Mode: writethrough",
+        "dm-cache-smq",
+        "Recording: long enough",
     ] {
         assert!(output.status.success() && stdout.contains(words), "{words}: {}", show(&output));
     }
     assert!(stderr.contains("1 bad line was left out"), "{}", show(&output));
     let page = fs::read_to_string(&report).expect("a report was written");
-    assert!(page.contains("<svg") && page.contains("A cache helps") && !page.contains("<script"), "{page}");
+    assert!(
+        page.contains("<svg")
+            && page.contains("A cache helps")
+            && page.contains("What the trace touches")
+            && !page.contains("<script"),
+        "{page}"
+    );
 }
 
 #[test]
@@ -78,6 +120,13 @@ fn advise_refuses_what_it_can_t_answer() {
         (&["--cache-size", "1MiB"], &trace, &["--cache-size", "1.00 MiB", "64.0 MiB"]),
         (&["--cache-size", "1TiB"], &trace, &["--cache-size", "samsung-850-pro"]),
         (&["--origin", "a-disk"], &trace, &["a-disk", "wd-re-4tb"]),
+        (&["--origin", "/dev/null"], &trace, &["/dev/null", "neither a block device"]),
+        (&["--origin", "/nowhere/disk"], &trace, &["/nowhere/disk", "can't be opened"]),
+        (&["--cache", "./none", "--probe-for", "1ms"], &trace, &["--probe-for", "500ms"]),
+        (&["--for", "1h"], &trace, &["no block device", "--for"]),
+        (&["--out", "a.trace"], &trace, &["--out", "--fleet"]),
+        (&["--ram", "1MiB"], &trace, &["--ram", "64.0 MiB"]),
+        (&["--with", "zfs"], &trace, &["zfs", "bcache"]),
         (&["--report", "-"], &trace, &["--report -", "not to stdout"]),
     ] {
         refused(&place, flashfront().arg("advise").args(args).arg(path), words)

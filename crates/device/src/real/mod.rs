@@ -24,6 +24,7 @@ mod threads;
 mod uring;
 mod watched;
 
+pub(crate) use aligned::AlignedBuf;
 pub use discard::discard;
 pub use error::OpenError;
 pub use file::DeviceFile;

@@ -22,6 +22,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use flashfront_engine::{Op, Time};
 
+use super::kind::{longer, slower};
 use super::model::{Model, ModelIo};
 
 /// A hard disk. The default is the WD Re 4 TB (WD4000FYYZ, 7200 rpm, SATA) of the 2015 comparison.
@@ -78,6 +79,22 @@ impl Default for HddSpec {
             read_ahead_bytes: 2 << 20,
             passes_max: 128,
             whole_bytes: 0,
+        }
+    }
+}
+
+impl HddSpec {
+    /// A disk that takes so many times as long for everything. Tracks hold as much.
+    #[must_use]
+    pub(super) fn scaled(self, times: f64) -> Self {
+        Self {
+            turn_ns: longer(self.turn_ns, times),
+            outer_bytes_per_s: slower(self.outer_bytes_per_s, times),
+            settle_ns: longer(self.settle_ns, times),
+            full_seek_ns: longer(self.full_seek_ns, times),
+            command_ns: longer(self.command_ns, times),
+            cable_bytes_per_s: slower(self.cable_bytes_per_s, times),
+            ..self
         }
     }
 }

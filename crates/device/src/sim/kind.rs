@@ -24,9 +24,28 @@ impl ModelSpec {
         }
     }
 
+    /// The kind that takes so many times as long for everything.
+    #[must_use]
+    pub fn scaled(self, times: f64) -> Self {
+        match self {
+            Self::Hdd(spec) => Self::Hdd(spec.scaled(times)),
+            Self::Ssd(spec) => Self::Ssd(spec.scaled(times)),
+        }
+    }
+
     /// Whether it has a head to move.
     #[must_use]
     pub const fn rotational(self) -> bool {
         matches!(self, Self::Hdd(_))
     }
+}
+
+/// So many times a duration.
+pub(super) fn longer(ns: u64, times: f64) -> u64 {
+    (ns as f64 * times).round() as u64
+}
+
+/// A speed at which everything takes so many times as long; never none.
+pub(super) fn slower(bytes_per_s: u64, times: f64) -> u64 {
+    ((bytes_per_s as f64 / times).round() as u64).max(1)
 }

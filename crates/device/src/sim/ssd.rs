@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 
 use flashfront_engine::{Op, Time};
 
+use super::kind::{longer, slower};
 use super::model::{Model, ModelIo};
 
 /// How an SSD's flash is filled before the first I/O.
@@ -124,6 +125,25 @@ impl SsdSpec {
             random_cost: 6.7,
             sequential_cost: 1.0,
             reserve_bytes: 0,
+        }
+    }
+}
+
+impl SsdSpec {
+    /// An SSD that takes so many times as long for everything.
+    #[must_use]
+    pub(super) fn scaled(self, times: f64) -> Self {
+        Self {
+            read_ns: longer(self.read_ns, times),
+            program_ns: longer(self.program_ns, times),
+            read_command_ns: longer(self.read_command_ns, times),
+            write_command_ns: longer(self.write_command_ns, times),
+            link_command_ns: longer(self.link_command_ns, times),
+            link_read_bytes_per_s: slower(self.link_read_bytes_per_s, times),
+            link_write_bytes_per_s: slower(self.link_write_bytes_per_s, times),
+            program_bytes_per_s: slower(self.program_bytes_per_s, times),
+            flush_ns: longer(self.flush_ns, times),
+            ..self
         }
     }
 }

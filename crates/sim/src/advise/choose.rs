@@ -6,7 +6,7 @@
 
 use flashfront_engine::Mode;
 
-use super::Trial;
+use super::{Played, Trial};
 
 /// A cache helps if requests take no more than this part of what they take without, in the mean.
 const HELPS: f64 = 0.8;
@@ -44,14 +44,23 @@ impl Choice {
 
 /// The size that is enough, of trials in ascending order; none if none helps.
 pub(super) fn size(alone: &Trial, trials: &[Trial]) -> Option<Choice> {
-    let alone = alone.played.mean_ns() as f64;
-    let mean = |trial: &Trial| trial.played.mean_ns() as f64;
+    enough(alone, trials, Played::mean_ns).and_then(Choice::of)
+}
+
+/// The size that the first half of the trace alone would advise.
+pub(super) fn size_before(alone: &Trial, trials: &[Trial]) -> Option<u64> {
+    enough(alone, trials, Played::mean_before_ns).and_then(|trial| trial.cache).map(|it| it.0)
+}
+
+/// The first trial that is enough, by that mean.
+fn enough<'a>(alone: &Trial, trials: &'a [Trial], mean: impl Fn(&Played) -> u64) -> Option<&'a Trial> {
+    let mean = |trial: &Trial| mean(&trial.played) as f64;
+    let alone = mean(alone);
     let best = trials.iter().map(mean).fold(f64::INFINITY, f64::min);
     if best > alone * HELPS {
         return None;
     }
-    let enough = trials.iter().find(|trial| alone - mean(trial) >= (alone - best) * ENOUGH);
-    enough.and_then(Choice::of)
+    trials.iter().find(|trial| alone - mean(trial) >= (alone - best) * ENOUGH)
 }
 
 /// The mode: writeback, or one of the others that were tried with that size; `writes` are in the
@@ -81,7 +90,6 @@ pub(super) fn mode(alone: &Trial, writeback: Choice, others: &[Trial], writes: u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::advise::Played;
 
     const GIB: u64 = 1 << 30;
 

@@ -11,13 +11,12 @@ use std::vec;
 
 use flashfront_engine::{BLOCK_BYTES, REQUEST_BYTES_MAX, Time};
 use hashbrown::HashMap;
-use hdrhistogram::Histogram;
 
-use super::Survey;
+use super::{Played, Survey};
 use crate::load::idle;
 use crate::policy::Access;
 use crate::replay::{Blocks, SourceError};
-use crate::system::{Ask, System, SystemRequest, Traffic};
+use crate::system::{Ask, System, SystemRequest};
 
 /// Requests in flight at most: Linux' `nr_requests` of a disk.
 pub const IN_FLIGHT_MAX: usize = 128;
@@ -25,75 +24,10 @@ pub const IN_FLIGHT_MAX: usize = 128;
 const OPENING_NS: u64 = 1_000_000_000;
 /// Requests between two words of progress.
 const TOLD_EVERY: u64 = 1 << 10;
-
-/// What requests of one kind took.
-#[derive(Clone, Debug)]
-pub struct Times {
-    /// How many.
-    pub requests: u64,
-    /// All together.
-    pub sum_ns: u128,
-    /// Each, to 1 in 100.
-    pub ns: Histogram<u64>,
-}
-
-impl Default for Times {
-    fn default() -> Self {
-        let ns = Histogram::new_with_bounds(1_000, 1_200_000_000_000, 2).expect("bounds that a histogram takes");
-        Self { requests: 0, sum_ns: 0, ns }
-    }
-}
-
-impl Times {
-    fn record(&mut self, ns: u64) {
-        self.requests += 1;
-        self.sum_ns += u128::from(ns);
-        self.ns.saturating_record(ns);
-    }
-
-    /// The mean; nothing of no requests.
-    #[must_use]
-    pub fn mean_ns(&self) -> Option<u64> {
-        (self.requests > 0).then(|| (self.sum_ns / u128::from(self.requests)) as u64)
-    }
-
-    /// What all but one in a hundred took at most.
-    #[must_use]
-    pub fn p99_ns(&self) -> Option<u64> {
-        (self.requests > 0).then(|| self.ns.value_at_quantile(0.99))
-    }
-}
-
-/// How a trace went on a system. All but `late_ns` is of its second half.
-#[derive(Clone, Debug, Default)]
-pub struct Played {
-    /// What reads took.
-    pub reads: Times,
-    /// What writes took.
-    pub writes: Times,
-    /// By how much the last request came later than in the trace.
-    pub late_ns: u64,
-    /// From its first request to its last answer.
-    pub took_ns: u64,
-    /// What the devices moved meanwhile.
-    pub traffic: Traffic,
-}
-
-impl Played {
-    /// What a request took, of both kinds, in the mean.
-    #[must_use]
-    pub fn mean_ns(&self) -> u64 {
-        let requests = u128::from(self.reads.requests + self.writes.requests);
-        ((self.reads.sum_ns + self.writes.sum_ns) / requests.max(1)) as u64
-    }
-
-    /// The share of the blocks read that the disk wasn't asked for.
-    #[must_use]
-    pub fn read_hit_ratio(&self) -> Option<f64> {
-        let blocks = self.traffic.read_blocks;
-        (blocks > 0).then(|| self.traffic.read_hit_blocks as f64 / blocks as f64)
-    }
-}
+/// Requests between two looks at how much is dirty.
+const LOOK_EVERY: u64 = 1 << 4;
+/// The dirty limit counts as full from this part of it on: writers are slowed there.
+const FULL: f64 = 0.9;
 
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,12 +69,19 @@ impl Requests {
     }
 }
 
+/// Which part of a trace a request is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quarter {
+    First,
+    Second,
+    Later,
+}
+
 /// A request that is not answered.
 struct Flying {
     since: Time,
     write: bool,
-    /// Of the second half.
-    counts: bool,
+    quarter: Quarter,
     /// Parts that the system has got and not answered.
     parts: u32,
 }
@@ -155,6 +96,8 @@ struct Player<'a> {
     flying: HashMap<u64, Flying>,
     answered: Vec<u64>,
     asked: u64,
+    /// The last look found the dirty limit full, then.
+    full_since: Option<Time>,
     played: Played,
 }
 
@@ -177,6 +120,7 @@ pub(super) fn play(
         flying: HashMap::new(),
         answered: Vec::new(),
         asked: 0,
+        full_since: None,
         played: Played::default(),
     };
     let half = survey.requests() / 2;
@@ -190,7 +134,10 @@ pub(super) fn play(
         if player.asked == half {
             (before, half_at) = (player.system.traffic(), player.now);
         }
-        player.ask(asked, player.asked >= half);
+        if player.asked >= half && player.asked.is_multiple_of(LOOK_EVERY) {
+            player.look();
+        }
+        player.ask(asked, half);
         if player.asked.is_multiple_of(TOLD_EVERY) {
             told.fetch_add(TOLD_EVERY, Ordering::Relaxed);
         }
@@ -199,13 +146,44 @@ pub(super) fn play(
     while !player.flying.is_empty() {
         player.step();
     }
-    let mut played = player.played;
-    played.took_ns = player.now.since_ns(half_at);
-    played.traffic = player.system.traffic().since(&before);
-    Ok(played)
+    let after = player.system.traffic();
+    player.played.took_ns = player.now.since_ns(half_at);
+    player.played.traffic = after.since(&before);
+    let backlog = &mut player.played.backlog;
+    backlog.dirtied_bytes =
+        (after.dirty_bytes + player.played.traffic.origin_write_bytes).saturating_sub(before.dirty_bytes);
+    backlog.left_bytes = after.dirty_bytes;
+    player.drain();
+    Ok(player.played)
 }
 
 impl Player<'_> {
+    /// Notes whether the dirty limit is full, since the last look.
+    fn look(&mut self) {
+        let traffic = self.system.traffic();
+        let full =
+            traffic.dirty_limit_bytes > 0 && traffic.dirty_bytes as f64 >= traffic.dirty_limit_bytes as f64 * FULL;
+        if let Some(since) = self.full_since.take() {
+            self.played.backlog.full_ns += self.now.since_ns(since);
+        }
+        self.full_since = full.then_some(self.now);
+    }
+
+    /// Lets the disk take what is dirty, and notes how long that takes.
+    fn drain(&mut self) {
+        let begin = self.now;
+        if self.played.backlog.left_bytes == 0 || !self.system.drain(begin) {
+            return;
+        }
+        // Beyond that a timer may be the next event.
+        while self.system.traffic().dirty_bytes > 0 {
+            let Some(next) = self.system.next_event() else { break };
+            self.now = self.now.max(next);
+            self.system.advance(self.now, &mut self.answered);
+        }
+        self.played.backlog.drain_ns = self.now.since_ns(begin);
+    }
+
     /// Lets time pass until a request is due, and until there is room for it.
     fn until(&mut self, due: Time, at_once: usize, timed: bool) {
         while timed && self.system.next_event().is_some_and(|next| next <= due) {
@@ -234,16 +212,27 @@ impl Player<'_> {
             if flying.parts > 0 {
                 continue;
             }
-            if flying.counts {
-                let times = if flying.write { &mut self.played.writes } else { &mut self.played.reads };
-                times.record(self.now.since_ns(flying.since));
+            let took_ns = self.now.since_ns(flying.since);
+            let times = if flying.write { &mut self.played.writes } else { &mut self.played.reads };
+            match flying.quarter {
+                Quarter::First => {}
+                Quarter::Second => {
+                    self.played.before.0 += 1;
+                    self.played.before.1 += u128::from(took_ns);
+                }
+                Quarter::Later => times.record(took_ns),
             }
             self.flying.remove(&request);
         }
     }
 
-    fn ask(&mut self, asked: Asked, counts: bool) {
+    fn ask(&mut self, asked: Asked, half: u64) {
         let request = self.asked;
+        let quarter = match request {
+            it if it >= half => Quarter::Later,
+            it if it >= half / 2 => Quarter::Second,
+            _ => Quarter::First,
+        };
         self.asked += 1;
         let ask = if asked.write { Ask::Write } else { Ask::Read };
         let (mut offset, mut left, mut parts) = (self.survey.offset(asked.key), asked.blocks * BLOCK_BYTES, 0);
@@ -254,6 +243,6 @@ impl Player<'_> {
             self.system.submit(self.now, SystemRequest { number: self.next_number, ask, offset, len });
             (offset, left, parts) = (offset + len, left - len, parts + 1);
         }
-        self.flying.insert(request, Flying { since: self.now, write: asked.write, counts, parts });
+        self.flying.insert(request, Flying { since: self.now, write: asked.write, quarter, parts });
     }
 }

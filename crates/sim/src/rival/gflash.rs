@@ -53,6 +53,8 @@ const BLOCK_BYTES: u64 = 4096;
 const RAM_BYTES: u64 = 4 << 30;
 /// RAM comes in steps of that (UG).
 const RAM_STEP_BYTES: u64 = 128 << 20;
+/// The least SSD: one step of RAM has to fit beside what is cached.
+pub(super) const CACHE_BYTES_MIN: u64 = 2 * RAM_STEP_BYTES;
 /// Writes that may be lost (UG): acknowledged, and not on the SSD. What comes while there are so
 /// many waits until one is.
 const AT_RISK: u64 = 4;

@@ -45,6 +45,14 @@ pub struct Spec {
     pub build: fn(&Geometry) -> Box<dyn System>,
 }
 
+impl Spec {
+    /// The size that is next to so many bytes and large enough for it.
+    #[must_use]
+    pub fn cache_bytes(&self, bytes: u64) -> u64 {
+        if self.name == gflash::SPEC.name { bytes.max(gflash::CACHE_BYTES_MIN) } else { bytes }
+    }
+}
+
 /// All of them.
 pub const ALL: &[Spec] = &[
     bcache::SPEC,

@@ -7,8 +7,8 @@
 use flashfront_device::sim::{Model, ModelIo, ModelSpec};
 use flashfront_engine::format::{OriginRecord, Pairing, Superblock, checkpoint_blocks};
 use flashfront_engine::{
-    BLOCK_BYTES, Buf, DeviceId, Effect, Effects, Engine, Event, Input, Io, Lba, Memory, Mode, Op, Options, OriginId,
-    Request, RequestId, RequestOp, SECTOR_BYTES, Status, Time, Token,
+    BLOCK_BYTES, Buf, Control, DeviceId, Effect, Effects, Engine, Event, Input, Io, Lba, Memory, Mode, Op, Options,
+    OriginId, Request, RequestId, RequestOp, SECTOR_BYTES, Status, Time, Token,
 };
 use hashbrown::HashMap;
 
@@ -208,6 +208,11 @@ impl System for Flashfront {
             dirty_bytes: status.blocks_dirty * BLOCK_BYTES,
             dirty_limit_bytes: status.dirty_limit_blocks * BLOCK_BYTES,
         }
+    }
+
+    fn drain(&mut self, now: Time) -> bool {
+        self.input(now, Input::Control(Control::Drain(true)));
+        true
     }
 }
 

@@ -97,4 +97,9 @@ pub trait System {
 
     /// What has moved so far.
     fn traffic(&self) -> Traffic;
+
+    /// Begins to write all that is dirty to the origin, as fast as it goes; whether it can.
+    fn drain(&mut self, _now: Time) -> bool {
+        false
+    }
 }

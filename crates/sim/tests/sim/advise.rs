@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 const BLOCK_SECTORS: u64 = 8;
 
 /// A trace of one disk: (milliseconds, `R` or `W`, block, blocks).
-fn question(name: &str, requests: impl Iterator<Item = (f64, char, u64, u64)>) -> Question {
+pub(crate) fn question(name: &str, requests: impl Iterator<Item = (f64, char, u64, u64)>) -> Question {
     let mut lines = String::new();
     for (ms, op, block, blocks) in requests {
         let (sector, sectors) = (block * BLOCK_SECTORS, blocks * BLOCK_SECTORS);
@@ -28,16 +28,17 @@ fn question(name: &str, requests: impl Iterator<Item = (f64, char, u64, u64)>) -
     let source =
         Source { path, options: Options::default(), grid: GridChoice::Aligned, echoes_ns: None, page_cache_blocks: 0 };
     let device = |name: &str| known().into_iter().find(|it| it.name == name).expect("a device of ours");
-    Question { source, origin: device("wd-re-4tb"), cache: device("samsung-850-pro"), sizes: Vec::new(), threads: 2 }
+    let (origin, cache) = (device("wd-re-4tb"), device("samsung-850-pro"));
+    Question { source, origin, cache, sizes: Vec::new(), threads: 2, ram_bytes: 0, rivals: Vec::new() }
 }
 
-fn advised(question: &Question) -> Advice {
+pub(crate) fn advised(question: &Question) -> Advice {
     advise(question, &Progress::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// So many requests of one block at random places below `blocks`, far apart on the disk, one each
 /// 10 ms.
-fn random(op: char, count: u64, blocks: u64) -> impl Iterator<Item = (f64, char, u64, u64)> {
+pub(crate) fn random(op: char, count: u64, blocks: u64) -> impl Iterator<Item = (f64, char, u64, u64)> {
     let mut rng = Rng::new(7);
     (0..count).map(move |nth| (nth as f64 * 10.0, op, rng.below(blocks) * 64, 1))
 }

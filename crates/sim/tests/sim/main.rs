@@ -5,6 +5,7 @@
 mod admission;
 mod adversarial;
 mod advise;
+mod advised;
 mod as_replayed;
 mod behind;
 mod bytes;

@@ -119,6 +119,18 @@ finish
 [ "$(said way)" = tracefs ] || end "failed: by $(said way)"
 as_fio "beside a trace of somebody else's"
 
+# Advice on a device: it is recorded until the signal, and probed then.
+: >$run/log
+chroot /host "$program" advise /dev/vda --for 1h --out /run/advised --probe-for 500ms --cache-size 64MiB --json >$run/advice 2>>$run/log &
+adviser=$!
+until_so "the recording begins" grep -q "recording .* into" $run/log
+fio_on /dev/vda
+kill -TERM $adviser
+wait $adviser || end "failed: advice on a device"
+grep -q "\"reads\":$(did total_ios 1),\"writes\":$(did total_ios 2)," $run/advice || end "failed: the advice is on something else"
+grep -q '"probe":{"model":"' $run/advice && [ -s $run/advised ] || end "failed: the device is not probed, or the recording is gone"
+ok "advice on a device: $(grep -o '"probe":{"model":"[^,]*,"scale":[0-9.]*' $run/advice)"
+
 # A clone, by the other way again; the disk's own counters say how many bytes that was.
 by tracefs
 on_host /sbin/mke2fs -q -F -t ext4 -E lazy_itable_init=0,lazy_journal_init=0 /dev/vda || end "failed mke2fs"

@@ -5,17 +5,23 @@
 use std::fmt::{self, Write};
 
 use flashfront_engine::Mode;
-use flashfront_sim::advise::{Advice, Played, Question, Trial};
+use flashfront_sim::advise::{Advice, POINTS, Played, Question, Trial};
 
 use super::axis::{Axis, Scale, plain};
 use super::chart::{Chart, Kind, Point, Series};
 use super::look::{self, OURS};
 use super::page::{escaped, path};
 use super::table::Table;
+use crate::advise::devices::Devices;
 use crate::advise::told;
 use crate::human;
 
-pub(crate) fn advised(name: &str, question: &Question, advice: &Advice) -> Result<String, fmt::Error> {
+pub(crate) fn advised(
+    name: &str,
+    question: &Question,
+    devices: &Devices,
+    advice: &Advice,
+) -> Result<String, fmt::Error> {
     let mut out = String::new();
     writeln!(
         out,
@@ -25,6 +31,9 @@ pub(crate) fn advised(name: &str, question: &Question, advice: &Advice) -> Resul
         question.origin.name,
         question.cache.name
     )?;
+    for probe in devices.probe.iter().chain(&devices.cache_probe) {
+        writeln!(out, "<p>{}</p>", escaped(&probe.told()))?;
+    }
     for line in told::conclusions(question, advice) {
         writeln!(out, "<p><b>{}</b></p>", escaped(&line))?;
     }
@@ -52,8 +61,31 @@ pub(crate) fn advised(name: &str, question: &Question, advice: &Advice) -> Resul
     let axis = Axis::from_nothing("written to flash, GiB", &all, plain);
     let told = |played: &Played| human::bytes(played.traffic.cache_write_bytes);
     out.push_str(&chart("What is written to the cache device", axis, &gib, &told).svg()?);
+    out.push_str(&footprint(advice).svg()?);
     table(&mut out, advice)?;
     Ok(out)
+}
+
+/// What the trace has touched by then: whether it still grows.
+fn footprint(advice: &Advice) -> Chart {
+    let growth = &advice.growth.touched_bytes;
+    let at = |nth: usize| nth as f64 * 100.0 / POINTS as f64;
+    let mib = |bytes: u64| bytes as f64 / (1_u64 << 20) as f64;
+    let points = [0].into_iter().chain(growth.iter().copied()).enumerate().map(|(nth, bytes)| Point {
+        x: at(nth),
+        y: mib(bytes),
+        about: format!("{} of the requests: {}", human::percent(Some(at(nth) / 100.0)), human::bytes(bytes)),
+    });
+    let points: Vec<Point> = points.collect();
+    let x = Axis::around("requests, %", points.iter().map(|it| it.x), plain);
+    let y = Axis::around("touched, MiB", points.iter().map(|it| it.y), plain);
+    let series = Series { name: "touched".to_owned(), look: look::of_policy(OURS), points };
+    let title = if advice.converged.is_converged() {
+        "What the trace touches over its time"
+    } else {
+        "What the trace touches over its time: the recording is too short"
+    };
+    Chart::new(title, Kind::Curves, (x, y), vec![series])
 }
 
 fn ms(played: &Played) -> f64 {
@@ -92,7 +124,14 @@ fn table(out: &mut String, advice: &Advice) -> fmt::Result {
         let cells = [size, mode.to_owned()].into_iter().chain(cells).map(|it| it.into());
         table.row(told::is_chosen(advice, trial), cells);
     }
+    for (name, trial) in told::compared(advice) {
+        let cells = [told::setup(trial).0, name.to_owned()].into_iter().chain(told::cells(advice, trial));
+        table.row(false, cells.map(|it| it.into()));
+    }
     out.push_str(&table.html());
+    if let Some(words) = told::about_compared(advice) {
+        writeln!(out, "<p class=\"small\">{}</p>", escaped(&words))?;
+    }
     writeln!(
         out,
         "<p class=\"small\"><b>request</b>, <b>read</b>, <b>write</b>: from when it came to its answer, in the mean, and what all but one in a hundred take at most. <b>to flash</b>: written to the cache device. <b>late</b>: by how much the last request came later than in the trace, as at most 128 are in flight.</p>"
