@@ -40,7 +40,8 @@ pub(super) fn record(args: &[String]) -> Result<(), Failed> {
     let said = GUEST.run(false)?;
     println!("vm record: {} things were so", GUEST.seen);
     if keep {
-        let summary = said.join("\n") + "\n";
+        let seen = said.iter().filter(|line| line.starts_with("ok "));
+        let summary: String = seen.map(|line| format!("- {line}\n")).collect();
         bench::keep("record", "cargo x vm record --keep", &Found { summary, json: None })?;
     }
     Ok(())
