@@ -285,6 +285,9 @@ impl Bench {
             None => self.nothing_yet(plan),
         };
         store.save(&results)?;
+        if results.complete {
+            return Ok(results);
+        }
         if self.has_fresh() {
             let mut watch = |bytes| {
                 news.filled(bytes);

@@ -22,6 +22,7 @@ use crate::interrupt::{self, Interrupted};
 use crate::usage::{Usage, misused};
 
 mod csv;
+mod export;
 mod fresh;
 mod news;
 mod text;
@@ -77,7 +78,8 @@ pub(crate) struct Bench {
     /// flashfront-bench-SUITE-TIME, here].
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     out: Option<PathBuf>,
-    /// Go on with the bench in this folder, where it was interrupted.
+    /// Go on with the bench in this folder, where it was interrupted. The commands of --before and
+    /// --after are taken from there, too.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["suite", "targets"])]
     resume: Option<PathBuf>,
     /// Check everything, print the commands and the time that they take, and run nothing.
@@ -107,6 +109,7 @@ impl Bench {
         };
         let mut bench = runner(&request, MayDestroy(self.destroy_data.clone()))?;
         let plan = bench.plan().map_err(told)?;
+        export::check(&bench.targets, &bench.suite, bench.scale)?;
         if self.dry_run {
             let folder = earlier.map_or_else(|| self.folder(&request), |(store, _)| store.folder().to_owned());
             human::print(&text::plan(&bench, &plan, &folder))?;

@@ -9,6 +9,7 @@ mod advise;
 mod bad_format;
 mod bad_serve;
 mod bad_superblock;
+mod bench;
 mod bisect;
 mod block_device;
 mod book;
