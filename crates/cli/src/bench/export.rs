@@ -4,8 +4,7 @@
 use flashfront_bench::fill;
 use flashfront_bench::suite::{Scale, Suite};
 use flashfront_bench::target::{TargetSpec, What};
-use flashfront_serve::frontend::nbd::Listen;
-use flashfront_serve::frontend::nbd::client::Client;
+use flashfront_serve::frontend::nbd::{Client, Listen};
 
 use super::told;
 
