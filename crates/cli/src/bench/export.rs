@@ -44,9 +44,12 @@ fn address(uri: &str) -> Option<(Listen, String)> {
         }
         "nbd" => {
             let (authority, name) = rest.split_once('/').unwrap_or((rest, ""));
-            let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-            let place = if has_port { format!("tcp:{authority}") } else { format!("tcp:{authority}:{PORT}") };
-            Some((place.parse().ok()?, name.to_owned()))
+            let (host, port) = match authority.rsplit_once(':') {
+                Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
+                _ => (authority, PORT),
+            };
+            let host = host.trim_matches(['[', ']']).to_owned();
+            Some((Listen::Tcp { host, port }, name.to_owned()))
         }
         _ => None,
     }
