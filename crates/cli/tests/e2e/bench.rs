@@ -15,7 +15,7 @@ use crate::harness::{MIB, Place, Volume, flashfront, must, output, show, skip_wi
 /// The suite `quick` with 4 MiB, a moment for each job, and its results in a folder of that name.
 fn quick(place: &Place, out: &str) -> Command {
     let mut bench = flashfront();
-    bench.args(["bench", "quick", "--scale", "1/1024", "--runtime", "100ms", "--out"]).arg(place.file(out));
+    bench.args(["bench", "quick", "--scale", "1/1024", "--runtime", "250ms", "--out"]).arg(place.file(out));
     bench.current_dir(place.dir());
     bench
 }
