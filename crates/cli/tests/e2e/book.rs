@@ -68,6 +68,7 @@ pages! {
     advise: "decide/advise.md";
     which_cache: "decide/which-cache.md";
     did_it_help: "decide/did-it-help.md";
+    bench: "decide/bench.md" ["fio"];
     bisect: "decide/bisect.md" ["git"];
     fleet: "decide/fleet.md";
 }
