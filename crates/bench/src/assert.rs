@@ -11,6 +11,7 @@
 //! open. No text makes the parser panic: `no_text_makes_it_panic`.
 
 mod error;
+mod figures;
 mod judge;
 mod parse;
 

@@ -7,11 +7,17 @@
 #![forbid(unsafe_code)]
 
 pub mod assert;
+pub mod cold;
+mod command;
+pub mod database;
 mod figures;
 pub mod fill;
 pub mod fio;
+mod folders;
+pub mod git;
 mod machine;
 mod quiet;
+pub mod replay;
 pub mod results;
 mod runner;
 pub mod safety;

@@ -23,7 +23,7 @@ use crate::safety::{self, MayDestroy};
 use crate::store::Store;
 use crate::suite::{Job, Scale, Suite, Work};
 use crate::target::{TargetSpec, What};
-use crate::{machine, suite};
+use crate::{cold, machine, suite};
 
 pub use plan::{Plan, Step};
 
@@ -197,12 +197,14 @@ impl Bench {
 
     /// The targets as results tell them.
     fn described(&self) -> Vec<Target> {
+        let by_folder = self.suite.jobs().any(|job| matches!(&job.work, Work::Act(act) if act.needs_folder()));
         let describe = |target: &TargetSpec| {
             let (path, note) = match &target.what {
                 What::Device(path) | What::File { path, exists: true } => (Some(path.clone()), None),
                 What::File { path, .. } => {
                     (path.parent().map(Path::to_owned), Some("a file that bench made and filled"))
                 }
+                What::Folder(folder) if by_folder => (Some(folder.clone()), cold::note()),
                 What::Folder(folder) => {
                     (Some(folder.clone()), Some("a file in a folder; the file system is measured, too"))
                 }

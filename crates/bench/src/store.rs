@@ -38,6 +38,9 @@ pub struct Request {
     pub before: BTreeMap<String, String>,
     /// Commands after a turn, by target.
     pub after: BTreeMap<String, String>,
+    /// The trace that the suite `replay` plays.
+    #[serde(default)]
+    pub replay: Option<crate::replay::Options>,
     /// The cache device of `fresh`.
     pub cache: Option<PathBuf>,
     /// The origin of `fresh`.

@@ -13,21 +13,28 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::BenchError;
 use crate::figures::Measured;
+use crate::{BenchError, database, git, replay};
 pub use fio_job::{FioJob, Pattern};
 
-/// The suites that fio runs: name and summary.
+/// The suites: name and summary.
 #[must_use]
 pub fn known() -> Vec<(&'static str, &'static str)> {
     let published = flashfront_sim::compare::ALL.iter().map(|suite| (suite.name, suite.summary));
-    [(quick::NAME, quick::SUMMARY)].into_iter().chain(published).collect()
+    let acts = [(git::NAME, git::SUMMARY), (database::NAME, database::SUMMARY), (replay::NAME, replay::SUMMARY)];
+    [(quick::NAME, quick::SUMMARY)].into_iter().chain(acts).chain(published).collect()
 }
 
-/// A suite of [`known`] at a scale; timed jobs take `runtime` if that is given.
+/// A suite of [`known`] at a scale; timed jobs take `runtime` if that is given. A trace makes a
+/// suite by itself: [`replay::suite`].
 #[must_use]
 pub fn find(name: &str, scale: Scale, runtime: Option<Duration>) -> Option<Suite> {
-    let mut suite = if name == quick::NAME { quick::suite(scale) } else { published::suite(name, scale)? };
+    let mut suite = match name {
+        quick::NAME => quick::suite(scale),
+        git::NAME => git::suite(scale),
+        database::NAME => database::suite(scale, runtime),
+        _ => published::suite(name, scale)?,
+    };
     for job in suite.groups.iter_mut().flat_map(|group| &mut group.jobs) {
         let Work::Fio(jobs) = &mut job.work else { continue };
         for job in jobs.iter_mut().filter(|job| !job.time.is_zero()) {

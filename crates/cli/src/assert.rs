@@ -19,7 +19,7 @@ use crate::{human, interrupt};
 const NOT_MEASURED: u8 = 125;
 
 /// Whether figures are to be judged.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct AssertArgs {
     /// Judge the figures: exit code 0 if the condition holds, 1 if not, 125 if it
     /// could not be measured. Such as 'p99_us(read) < 500 and iops(read) > 0.8 *
@@ -37,6 +37,17 @@ impl AssertArgs {
             Err(error) => misused!("{error}"),
         }
     }
+
+    /// The exit code of a command that may have failed before there was a verdict.
+    pub(crate) fn code(&self, done: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
+        match done {
+            // After a signal the exit code tells the signal: it ends a bisection, too.
+            Err(error) if self.condition.is_some() && !usage::is_wrong(&error) && interrupt::exit_code().is_none() => {
+                Ok(not_measured(&human::error(&error)))
+            }
+            done => done,
+        }
+    }
 }
 
 /// A condition that waits for its figures, if there is one.
@@ -44,25 +55,15 @@ impl AssertArgs {
 pub(crate) struct Verdict(Option<Assertion>);
 
 impl Verdict {
-    /// Measures, and ends with the exit code of the verdict. Without a condition that is success.
-    pub(crate) fn of<T>(
-        self,
-        measure: impl FnOnce() -> anyhow::Result<T>,
-        value: impl Fn(&T, &Figure) -> Option<Value>,
-    ) -> anyhow::Result<ExitCode> {
-        let Some(assertion) = self.0 else { return measure().map(|_| ExitCode::SUCCESS) };
-        let measured = match measure() {
-            Ok(measured) => measured,
-            // After a signal the exit code tells the signal: it ends a bisection, too.
-            Err(error) if usage::is_wrong(&error) || interrupt::exit_code().is_some() => return Err(error),
-            Err(error) => return Ok(not_measured(&human::error(&error))),
-        };
-        match assertion.judge(&|figure| value(&measured, figure)) {
+    /// The exit code of the verdict. Without a condition that is success.
+    pub(crate) fn of(&self, value: impl Fn(&Figure) -> Option<Value>) -> ExitCode {
+        let Some(assertion) = &self.0 else { return ExitCode::SUCCESS };
+        match assertion.judge(&value) {
             Ok(judgement) => {
                 tell(&judged(&judgement));
-                Ok(if judgement.holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+                if judgement.holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
             }
-            Err(unmeasured) => Ok(not_measured(&unmeasured.to_string())),
+            Err(unmeasured) => not_measured(&unmeasured.to_string()),
         }
     }
 }
@@ -157,9 +158,12 @@ mod tests {
     #[test]
     fn what_cannot_be_measured_is_no_verdict() {
         let names = Names { functions: vec![("iops", "")], jobs: vec!["a".to_owned()], targets: vec!["b".to_owned()] };
-        let read = |condition: Option<&str>| AssertArgs { condition: condition.map(str::to_owned) }.read(&names);
+        let args = |condition: Option<&str>| AssertArgs { condition: condition.map(str::to_owned) };
+        let read = |condition: Option<&str>| args(condition).read(&names);
         let code = |condition, measured: anyhow::Result<f64>| {
-            read(condition).unwrap().of(|| measured, |it, _| Some(Value::exact(*it)).filter(|it| it.value > 0.0))
+            let verdict = read(condition).unwrap();
+            let value = |it: f64| Some(Value::exact(it)).filter(|it| it.value > 0.0);
+            args(condition).code(measured.map(|it| verdict.of(|_| value(it))))
         };
         let is = |found: anyhow::Result<ExitCode>, code: u8| {
             assert_eq!(format!("{:?}", found.unwrap()), format!("{:?}", ExitCode::from(code)));

@@ -12,19 +12,25 @@ use std::time::SystemTime;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use flashfront_bench::assert::Names;
+use flashfront_bench::replay;
 use flashfront_bench::suite::{self, Scale, Suite};
 use flashfront_bench::target::TargetSpec;
 use flashfront_bench::{Bench as Runner, BenchError, MayDestroy, Plan, Request, Results, Store};
 use flashfront_serve::config::Age;
 
+use self::replay_args::ReplayArgs;
+use crate::assert::AssertArgs;
 use crate::human;
 use crate::interrupt::{self, Interrupted};
+use crate::sim::report::{self, ReportArgs};
 use crate::usage::{Usage, misused};
 
 mod csv;
 mod export;
 mod fresh;
 mod news;
+mod replay_args;
 mod text;
 
 /// Measure real devices: the jobs of published comparisons, or two quick minutes.
@@ -38,6 +44,8 @@ pub(crate) struct Bench {
     /// What is run.
     #[arg(value_name = "SUITE", required_unless_present = "resume", value_parser = suites())]
     suite: Option<String>,
+    #[command(flatten)]
+    replay: ReplayArgs,
     /// What is measured: a block device, a file, a folder, an NBD URI, or `fresh` (`fresh:MODE`), a
     /// Flashfront volume made for the purpose. Ratios are to the first.
     #[arg(long = "target", value_name = "[NAME=]WHAT", required_unless_present = "resume")]
@@ -91,6 +99,10 @@ pub(crate) struct Bench {
     /// Print the results as CSV, a line for each target and job.
     #[arg(long, conflicts_with = "json")]
     csv: bool,
+    #[command(flatten)]
+    assert: AssertArgs,
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 fn suites() -> PossibleValuesParser {
@@ -100,6 +112,11 @@ fn suites() -> PossibleValuesParser {
 
 impl Bench {
     pub(crate) fn run(self, quiet: bool) -> anyhow::Result<ExitCode> {
+        self.assert.code(self.bench(quiet))
+    }
+
+    fn bench(&self, quiet: bool) -> anyhow::Result<ExitCode> {
+        let report = self.report.open()?;
         let (request, earlier) = match &self.resume {
             Some(folder) => {
                 let (store, request, earlier) = Store::open(folder).map_err(told)?;
@@ -108,6 +125,8 @@ impl Bench {
             None => (self.request()?, None),
         };
         let mut bench = runner(&request, MayDestroy(self.destroy_data.clone()))?;
+        let names = bench.targets.iter().map(|target| target.name.clone()).collect();
+        let verdict = self.assert.read(&Names::of(&bench.suite, names))?;
         let plan = bench.plan().map_err(told)?;
         export::check(&bench.targets, &bench.suite, bench.scale)?;
         if self.dry_run {
@@ -122,10 +141,13 @@ impl Bench {
         note(quiet, &text::begins(&bench, &plan, store.folder()));
         let results = self.measure(&mut bench, &plan, &store, earlier, quiet)?;
         self.tell(&results)?;
+        if let Some(report) = report {
+            report.write(&format!("Bench {}", results.suite), &report::benched(&results)?)?;
+        }
         if !results.complete {
             return Err(Interrupted("what has been measured is kept; --resume goes on").into());
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(verdict.of(|figure| results.figure(figure)))
     }
 
     /// All results, or those up to Ctrl-C.
@@ -175,6 +197,7 @@ impl Bench {
             repeats: self.repeats,
             before: commands("--before", &self.before)?,
             after: commands("--after", &self.after)?,
+            replay: self.replay.options(self.suite.as_deref())?,
             cache: self.cache.clone(),
             origin: self.origin.clone(),
         })
@@ -222,6 +245,12 @@ fn runner(request: &Request, may_destroy: MayDestroy) -> anyhow::Result<Runner> 
 }
 
 fn suite_of(request: &Request) -> anyhow::Result<Suite> {
+    if let Some(replay) = &request.replay {
+        if request.scale != Scale::FULL {
+            misused!("--scale: a trace has its size; leave --scale out, and take --wrap for a small target");
+        }
+        return replay::suite(replay).map_err(told);
+    }
     let found = suite::find(&request.suite, request.scale, request.runtime);
     found.ok_or_else(|| Usage(format!("no suite is called {}", request.suite)).into())
 }

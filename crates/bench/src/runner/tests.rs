@@ -131,6 +131,7 @@ fn request() -> crate::Request {
         after: BTreeMap::new(),
         cache: None,
         origin: None,
+        replay: None,
     }
 }
 

@@ -61,14 +61,13 @@ impl News for Told {
     }
 
     fn ended(&mut self, step: &Step, measured: &Measured, disturbed: &[String]) {
-        let line = format!(
-            "turn {}  {}  {}  {} I/Os a second, p99 {}",
-            step.repeat,
-            step.target_name,
-            step.job_name,
-            human::count(measured.both.iops.round() as u64),
-            human::latency((measured.both.p99_us * 1e3) as u64),
-        );
+        let figures = if measured.both.requests == 0 {
+            super::text::seconds(measured.seconds)
+        } else {
+            let iops = human::count(measured.both.iops.round() as u64);
+            format!("{iops} I/Os a second, p99 {}", human::latency((measured.both.p99_us * 1e3) as u64))
+        };
+        let line = format!("turn {}  {}  {}  {figures}", step.repeat, step.target_name, step.job_name);
         let line = if disturbed.is_empty() { line } else { format!("{line}  (not quiet: {})", disturbed.join("; ")) };
         if self.bar.is_hidden() {
             note(self.quiet, &(line + "\n"));

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use flashfront_bench::results::Ratio;
-use flashfront_bench::{Bench, Plan, Results, Row};
+use flashfront_bench::{Bench, Headline, Plan, Results, Row};
 
 use crate::columns::Columns;
 use crate::human;
@@ -67,7 +67,10 @@ pub(super) fn go_on(folder: &Path, destroy_data: &[String]) -> String {
 pub(super) fn results(results: &Results) -> String {
     let mut out = String::new();
     let several = results.targets.len() > 1;
-    let mut figures = vec!["IOPS", "MiB/s", "p50", "p99"];
+    let has_requests = results.results.iter().any(|row| row.iops > 0.0);
+    let is_timed = results.results.iter().any(|row| row.headline == Headline::Seconds);
+    let mut figures = if has_requests { vec!["IOPS", "MiB/s", "p50", "p99"] } else { Vec::new() };
+    figures.extend(is_timed.then_some("time"));
     if several {
         figures.push("ratio");
     }
@@ -79,7 +82,8 @@ pub(super) fn results(results: &Results) -> String {
     let mut table = Columns::new(["job", "target"], figures);
     for row in &results.results {
         let mut cells = vec![row.job.clone(), row.target.clone()];
-        cells.extend(cells_of(row));
+        cells.extend(has_requests.then(|| cells_of(row)).into_iter().flatten());
+        cells.extend(is_timed.then(|| time_of(row)));
         let ratio = |of: fn(&Ratio) -> f64| {
             row.ratio.as_ref().map_or_else(|| "-".to_owned(), |ratio| format!("{:.2}", of(ratio)))
         };
@@ -131,7 +135,23 @@ pub(super) fn results(results: &Results) -> String {
     out
 }
 
+/// How long the runs of a job took, if that is its figure.
+fn time_of(row: &Row) -> String {
+    let mut all: Vec<f64> = row.runs.iter().map(|run| run.measured.seconds).collect();
+    all.sort_by(f64::total_cmp);
+    let median = all.get(all.len() / 2).filter(|_| row.headline == Headline::Seconds);
+    median.map_or_else(|| "-".to_owned(), |it| seconds(*it))
+}
+
+/// A time with three digits or so.
+pub(super) fn seconds(seconds: f64) -> String {
+    human::latency((seconds * 1e9) as u64)
+}
+
 fn cells_of(row: &Row) -> [String; 4] {
+    if row.iops == 0.0 {
+        return std::array::from_fn(|_| "-".to_owned());
+    }
     [
         human::count(row.iops.round() as u64),
         format!("{:.1}", row.bandwidth_kib_s / 1024.0),

@@ -82,6 +82,10 @@ struct CellLine<'a> {
 
 impl Compare {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        self.assert.code(self.compare())
+    }
+
+    fn compare(&self) -> anyhow::Result<ExitCode> {
         let report = self.report.open()?;
         let stop = Arc::new(AtomicBool::new(false));
         let heard = Arc::clone(&stop);
@@ -89,12 +93,9 @@ impl Compare {
         let suite = ALL.iter().find(|suite| suite.name == self.suite).expect("clap has checked it");
         let comparison = self.comparison(suite)?;
         let verdict = self.assert.read(&figures::names(&comparison))?;
-        let measure = || {
-            let compared = watched(&comparison, &stop)?;
-            self.tell(&comparison, &compared, report.as_ref())?;
-            Ok(compared)
-        };
-        verdict.of(measure, |compared, figure| figures::value(&comparison, compared, figure))
+        let compared = watched(&comparison, &stop)?;
+        self.tell(&comparison, &compared, report.as_ref())?;
+        Ok(verdict.of(|figure| figures::value(&comparison, &compared, figure)))
     }
 
     /// Prints the figures, and writes the report.

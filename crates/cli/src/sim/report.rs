@@ -20,6 +20,8 @@ use crate::usage::misused;
 mod adapted;
 mod advised;
 mod axis;
+mod bars;
+mod benched;
 mod canvas;
 mod chart;
 mod compared;
@@ -37,6 +39,7 @@ mod time;
 
 pub(super) use adapted::adapted;
 pub(crate) use advised::advised;
+pub(crate) use benched::benched;
 pub(super) use compared::compared;
 pub(super) use replayed::replayed;
 pub(super) use scenario::ran;

@@ -10,6 +10,7 @@ mod bad_format;
 mod bad_serve;
 mod bad_superblock;
 mod bench;
+mod bench_acts;
 mod bisect;
 mod block_device;
 mod book;

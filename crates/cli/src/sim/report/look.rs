@@ -111,6 +111,21 @@ pub(super) fn of_system(system: &str) -> Look {
     }
 }
 
+/// The look of a target of a bench, of which nothing is known but its number.
+pub(super) fn of_target(nth: usize) -> Look {
+    const LOOKS: [(&str, &str); 7] = [
+        ("ink", "7 3"),
+        ("blue", ""),
+        ("green", "8 2 2 2"),
+        ("purple", "10 3"),
+        ("orange", "3 3"),
+        ("sky", "3 2"),
+        ("grey", "2 3"),
+    ];
+    let (colour, dashes) = LOOKS[nth % LOOKS.len()];
+    Look { colour, marker: Marker::Circle, dashes, weight: Weight::Normal }
+}
+
 fn ours() -> Look {
     Look { colour: "vermillion", marker: Marker::Circle, dashes: "", weight: Weight::Ours }
 }
