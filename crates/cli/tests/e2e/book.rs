@@ -65,6 +65,7 @@ pages! {
     upgrade: "guide/upgrade.md";
     move_devices: "guide/move.md";
     containers: "guide/containers.md";
+    record: "decide/record.md";
     advise: "decide/advise.md";
     which_cache: "decide/which-cache.md";
     did_it_help: "decide/did-it-help.md";
