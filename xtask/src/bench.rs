@@ -2,13 +2,14 @@
 //! `cargo x bench [PART]`: what is promised of speed and memory, measured on this machine.
 //!
 //! Parts: `in-process` and `nbd` (speed, as ratios in one run: the default), `threads`,
-//! `huge-pages`, `vhost-user-blk`, `engine`, `memory`, `recovery`. Medians; losing rows stay.
+//! `huge-pages`, `vhost-user-blk`, `engine`, `memory`, `predicted`, `recovery`. Medians; losing rows stay.
 //! Results go to bench/runs/DATE-PROCESSOR/ with `--keep`, else to the screen only; `--json`: only
 //! the JSON.
 
 mod engine;
 mod memory;
 mod nbd;
+mod predicted;
 mod server;
 mod variants;
 mod vhost;
@@ -38,7 +39,7 @@ struct Part {
     measure: fn(&Path) -> Result<Found, Failed>,
 }
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     Part { name: "in-process", unasked: true, measure: in_process },
     Part { name: "nbd", unasked: true, measure: nbd::nbd },
     Part { name: "threads", unasked: false, measure: variants::threads },
@@ -46,6 +47,7 @@ const PARTS: [Part; 8] = [
     Part { name: "vhost-user-blk", unasked: false, measure: vhost::vhost_user_blk },
     Part { name: "engine", unasked: false, measure: engine::engine },
     Part { name: "memory", unasked: false, measure: memory::memory },
+    Part { name: "predicted", unasked: false, measure: predicted::predicted },
     Part { name: "recovery", unasked: false, measure: recovery },
 ];
 
