@@ -7,7 +7,7 @@
 //! The first half of them fills the cache, the second is measured. What is decided from that is in
 //! `choose`, on figures alone.
 //!
-//! Left out: payload, FLUSHes and discards; what the processor does; clients that would have asked
+//! Left out: payload and discards; what the processor does; clients that would have asked
 //! faster of a faster disk.
 
 mod choose;

@@ -5,6 +5,7 @@
 use std::fmt::{Error, Write};
 
 use flashfront_engine::Mode;
+use flashfront_sim::replay::Reading;
 use flashfront_sim::advise::{Advice, Choice, ENOUGH, Played, Question, Trial};
 
 use super::because;
@@ -36,15 +37,20 @@ pub(crate) fn trace(advice: &Advice) -> String {
         || " without times, so each came when the one before it was answered".to_owned(),
         |ns| format!(" in {}", human::span(ns / 1_000_000_000)),
     );
+    // Other verbs leave them out.
+    let flushes = match reading.flushes {
+        0 => String::new(),
+        count => format!(", {} FLUSH{}", human::count(count), if count == 1 { "" } else { "es" }),
+    };
     format!(
-        "{}, {} requests{span}; {} read, {} written, {} of {} touched{}",
+        "{}, {} requests{span}; {} read, {} written{flushes}, {} of {} touched{}",
         reading.format.name,
         human::count(reading.requests),
         human::bytes(survey.read_bytes),
         human::bytes(survey.write_bytes),
         human::bytes(survey.touched_bytes),
         human::bytes(survey.origin_bytes),
-        how(reading)
+        how(&Reading { flushes: 0, ..reading.clone() })
     )
 }
 

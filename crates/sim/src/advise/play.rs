@@ -6,10 +6,11 @@
 //! ask later. How much later is told. (A. Anderson et al., "Buttress", FAST 2004, on what a replay
 //! that asks late is worth.) In a trace without times each answer brings the next request.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::vec;
 
-use flashfront_engine::{BLOCK_BYTES, REQUEST_BYTES_MAX, Time};
+use flashfront_engine::{BLOCK_BYTES, REQUEST_BYTES_MAX, SECTOR_BYTES, Time};
 use hashbrown::HashMap;
 
 use super::{Played, Survey};
@@ -29,34 +30,71 @@ const LOOK_EVERY: u64 = 1 << 4;
 /// The dirty limit counts as full from this part of it on: writers are slowed there.
 const FULL: f64 = 0.9;
 
-/// A request of a trace.
+/// A request of a trace. A FLUSH has no blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Asked {
-    write: bool,
+    ask: Ask,
     key: u64,
     blocks: u64,
+    /// Sectors of the first block, and of the last, that are not asked for.
+    left_out: (u64, u64),
     time_ns: u64,
 }
 
-/// The accesses of a trace, put together to requests again.
+/// The accesses of a trace, put together to requests again, and its FLUSHes.
 struct Requests {
     blocks: Blocks,
     batch: vec::IntoIter<Access>,
-    /// The beginning of the next one.
+    /// Accesses of the batch so far.
+    taken: usize,
+    /// FLUSHes of the batch: each comes before the access of that number.
+    flushes: VecDeque<(usize, u64)>,
+    /// Requests of the batch that are not of whole blocks.
+    ragged: VecDeque<(usize, u64, u64)>,
+    /// The beginning of the next request.
     next: Option<Access>,
 }
 
 impl Requests {
+    fn of(blocks: Blocks) -> Self {
+        Self {
+            blocks,
+            batch: Vec::new().into_iter(),
+            taken: 0,
+            flushes: VecDeque::new(),
+            ragged: VecDeque::new(),
+            next: None,
+        }
+    }
+
     fn access(&mut self) -> Result<Option<Access>, SourceError> {
-        if let Some(access) = self.next.take().or_else(|| self.batch.next()) {
+        if let Some(access) = self.next.take() {
             return Ok(Some(access));
         }
-        self.batch = self.blocks.batch()?.into_iter();
-        Ok(self.batch.next())
+        if self.batch.len() == 0 {
+            self.batch = self.blocks.batch()?.into_iter();
+            self.taken = 0;
+            // What came behind the last access of the batch before is still to be asked.
+            self.flushes.iter_mut().for_each(|it| it.0 = 0);
+            self.flushes.extend(self.blocks.flushed.drain(..));
+            self.ragged.extend(self.blocks.ragged.drain(..));
+        }
+        let access = self.batch.next();
+        self.taken += usize::from(access.is_some());
+        Ok(access)
     }
 
     fn next(&mut self) -> Result<Option<Asked>, SourceError> {
-        let Some(Access { key, write, time_ns, .. }) = self.access()? else { return Ok(None) };
+        // The first batch, or the next one, may begin with a FLUSH.
+        self.next = self.access()?;
+        let at = self.taken - usize::from(self.next.is_some());
+        if let Some((_, time_ns)) = self.flushes.pop_front_if(|it| it.0 <= at) {
+            return Ok(Some(Asked { ask: Ask::Flush, key: 0, blocks: 0, left_out: (0, 0), time_ns }));
+        }
+        let Some(Access { key, write, time_ns, .. }) = self.next.take() else { return Ok(None) };
+        while self.ragged.pop_front_if(|it| it.0 < at).is_some() {}
+        let ragged = self.ragged.pop_front_if(|it| it.0 == at);
+        let left_out = ragged.map_or((0, 0), |(_, before, behind)| (before, behind));
         let mut blocks = 1;
         while let Some(access) = self.access()? {
             if access.first || access.key != key + blocks {
@@ -65,13 +103,14 @@ impl Requests {
             }
             blocks += 1;
         }
-        Ok(Some(Asked { write, key, blocks, time_ns }))
+        Ok(Some(Asked { ask: if write { Ask::Write } else { Ask::Read }, key, blocks, left_out, time_ns }))
     }
 }
 
 /// Which part of a trace a request is of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Quarter {
+    /// Not counted; FLUSHes neither.
     First,
     Second,
     Later,
@@ -108,7 +147,7 @@ pub(super) fn play(
     survey: &Survey,
     told: &AtomicU64,
 ) -> Result<Played, SourceError> {
-    let mut requests = Requests { blocks, batch: Vec::new().into_iter(), next: None };
+    let mut requests = Requests::of(blocks);
     let mut now = Time(0);
     idle(system, &mut now, OPENING_NS, &mut |_| true);
     let mut player = Player {
@@ -131,6 +170,10 @@ pub(super) fn play(
         let due = begin.plus_ns(asked.time_ns - *first_ns.get_or_insert(asked.time_ns));
         let at_once = if survey.span_ns.is_some() { IN_FLIGHT_MAX } else { 1 };
         player.until(due, at_once, survey.span_ns.is_some());
+        if asked.ask == Ask::Flush {
+            player.submit(asked, Quarter::First);
+            continue;
+        }
         if player.asked == half {
             (before, half_at) = (player.system.traffic(), player.now);
         }
@@ -227,22 +270,29 @@ impl Player<'_> {
     }
 
     fn ask(&mut self, asked: Asked, half: u64) {
-        let request = self.asked;
-        let quarter = match request {
+        let quarter = match self.asked {
             it if it >= half => Quarter::Later,
             it if it >= half / 2 => Quarter::Second,
             _ => Quarter::First,
         };
         self.asked += 1;
-        let ask = if asked.write { Ask::Write } else { Ask::Read };
-        let (mut offset, mut left, mut parts) = (self.survey.offset(asked.key), asked.blocks * BLOCK_BYTES, 0);
-        while left > 0 {
+        self.submit(asked, quarter);
+    }
+
+    /// Hands a request over in parts that the system takes: a FLUSH is one part.
+    fn submit(&mut self, asked: Asked, quarter: Quarter) {
+        let request = self.next_number + 1;
+        let (before, behind) = if self.system.takes_sectors() { asked.left_out } else { (0, 0) };
+        let mut left = asked.blocks * BLOCK_BYTES - (before + behind) * SECTOR_BYTES;
+        let mut offset = if left > 0 { self.survey.offset(asked.key) + before * SECTOR_BYTES } else { 0 };
+        let mut parts = 0;
+        while left > 0 || parts == 0 {
             let len = left.min(REQUEST_BYTES_MAX);
             self.next_number += 1;
             self.parts.insert(self.next_number, request);
-            self.system.submit(self.now, SystemRequest { number: self.next_number, ask, offset, len });
+            self.system.submit(self.now, SystemRequest { number: self.next_number, ask: asked.ask, offset, len });
             (offset, left, parts) = (offset + len, left - len, parts + 1);
         }
-        self.flying.insert(request, Flying { since: self.now, write: asked.write, quarter, parts });
+        self.flying.insert(request, Flying { since: self.now, write: asked.ask == Ask::Write, quarter, parts });
     }
 }

@@ -83,6 +83,11 @@ pub struct Blocks {
     pub echoes_dropped: u64,
     /// Reads of blocks that the page cache answered.
     pub page_cache_hits: u64,
+    /// FLUSHes of the last batch: behind how many of its accesses each came, and when.
+    pub(crate) flushed: Vec<(usize, u64)>,
+    /// Requests of the last batch that leave out a part of their outer blocks: the number of the
+    /// first access, the sectors left out before, and those left out behind.
+    pub(crate) ragged: Vec<(usize, u64, u64)>,
 }
 
 impl fmt::Debug for Blocks {
@@ -155,6 +160,8 @@ impl Source {
             flushes: 0,
             echoes_dropped: 0,
             page_cache_hits: 0,
+            flushed: Vec::new(),
+            ragged: Vec::new(),
         })
     }
 }
@@ -207,7 +214,10 @@ impl Blocks {
     }
 
     fn fill(&mut self, batch: &mut Vec<Access>) -> Result<(), SourceError> {
-        while batch.len() < BATCH {
+        self.flushed.clear();
+        self.ragged.clear();
+        // A batch without accesses is the end, however many FLUSHes come first.
+        while batch.is_empty() || batch.len() + self.flushed.len() < BATCH {
             let Some(record) = self.records.next() else { break };
             let record = record.map_err(|error| SourceError::Read { path: self.path.clone(), error })?;
             self.add(&record, batch)?;
@@ -226,6 +236,7 @@ impl Blocks {
             Op::Write => true,
             Op::Flush => {
                 self.flushes += 1;
+                self.flushed.push((batch.len(), time_ns));
                 return Ok(());
             }
             Op::Discard => {
@@ -236,7 +247,12 @@ impl Blocks {
         self.requests += 1;
         let (mut stretch, mut first) = (None, true);
         let grid = if self.shifted.is_empty() { None } else { self.shifted.get(&record.device) };
-        for access in grid.copied().unwrap_or(Grid::ALIGNED).accesses(record) {
+        let grid = grid.copied().unwrap_or(Grid::ALIGNED);
+        let (before, behind) = grid.left_out(record);
+        if before + behind > 0 {
+            self.ragged.push((batch.len(), before, behind));
+        }
+        for access in grid.accesses(record) {
             let part = access.block >> STRETCH_BITS;
             let base = match stretch {
                 Some((of, base)) if of == part => base,

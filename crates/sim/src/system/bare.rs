@@ -53,6 +53,10 @@ impl System for Bare {
         answered.extend(self.done.drain(..).map(|(_, number)| number));
     }
 
+    fn takes_sectors(&self) -> bool {
+        true
+    }
+
     fn traffic(&self) -> Traffic {
         self.traffic
     }

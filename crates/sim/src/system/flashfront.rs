@@ -152,9 +152,8 @@ impl Flashfront {
 impl System for Flashfront {
     fn submit(&mut self, now: Time, request: SystemRequest) {
         let SystemRequest { number, ask, offset, len } = request;
-        let head = offset % BLOCK_BYTES;
         let buf = (ask != Ask::Flush).then(|| self.memory.alloc(len as u32));
-        assert!(head == 0 && len.is_multiple_of(BLOCK_BYTES), "jobs ask for whole blocks");
+        assert!((offset | len).is_multiple_of(SECTOR_BYTES), "clients ask for whole sectors");
         if let Some(buf) = buf {
             self.buffers.insert(number, buf);
         }
@@ -190,6 +189,10 @@ impl System for Flashfront {
     fn advance(&mut self, now: Time, answered: &mut Vec<u64>) {
         self.step(now);
         answered.append(&mut self.answered);
+    }
+
+    fn takes_sectors(&self) -> bool {
+        true
     }
 
     fn traffic(&self) -> Traffic {

@@ -102,4 +102,9 @@ pub trait System {
     fn drain(&mut self, _now: Time) -> bool {
         false
     }
+
+    /// Whether requests may begin and end within blocks, at sectors.
+    fn takes_sectors(&self) -> bool {
+        false
+    }
 }

@@ -50,6 +50,15 @@ impl Grid {
         self.phase
     }
 
+    /// The sectors of its first block before this record, and of its last block behind it.
+    #[must_use]
+    pub fn left_out(self, record: &Record) -> (u64, u64) {
+        let shift = (BLOCK_SECTORS - u64::from(self.phase)) % BLOCK_SECTORS;
+        let from = record.sector.saturating_add(shift);
+        let to = from.saturating_add(record.sectors.into());
+        (from % BLOCK_SECTORS, (BLOCK_SECTORS - to % BLOCK_SECTORS) % BLOCK_SECTORS)
+    }
+
     /// The blocks that this record touches; none for a flush.
     #[must_use]
     pub fn accesses(self, record: &Record) -> Accesses {
@@ -98,6 +107,22 @@ mod tests {
     fn blocks(grid: Grid, sector: u64, sectors: u32) -> Vec<(u64, bool)> {
         let record = Record { time_ns: None, op: Op::Read, device: 0, sector, sectors };
         grid.accesses(&record).map(|it| (it.block, it.partial)).collect()
+    }
+
+    #[test]
+    fn what_is_left_out_and_what_is_asked_for_are_whole_blocks() {
+        for (grid, sector, sectors, left_out) in [
+            (Grid::ALIGNED, 8, 16, (0, 0)),
+            (Grid::ALIGNED, 7, 8, (7, 1)),
+            (Grid::ALIGNED, 9, 2, (1, 5)),
+            (Grid::shifted(7), 7, 16, (0, 0)),
+            (Grid::shifted(7), 8, 3, (1, 4)),
+        ] {
+            let record = Record { time_ns: None, op: Op::Read, device: 0, sector, sectors };
+            assert_eq!(grid.left_out(&record), left_out, "{sector} {sectors}");
+            let blocks = grid.accesses(&record).len() as u64;
+            assert_eq!(blocks * BLOCK_SECTORS, left_out.0 + u64::from(sectors) + left_out.1);
+        }
     }
 
     #[test]

@@ -139,3 +139,55 @@ fn places_that_no_disk_has_are_refused() {
     let refused = advise(&far, &Progress::default());
     assert!(matches!(refused, Err(SourceError::Far { format: "blkreplay", .. })), "{refused:?}");
 }
+
+/// A trace of the fio log's third version: places in bytes, FLUSHes as `sync`.
+fn with_flushes(name: &str, flushes: bool) -> Advice {
+    let mut rng = Rng::new(5);
+    let mut question = question(name, std::iter::empty());
+    let mut lines = String::from("fio version 3 iolog\n0 /disk add\n");
+    for nth in 0..4_000_u64 {
+        let (us, block) = (nth * 20_000, rng.below(8_000) * 64);
+        writeln!(lines, "{us} /disk write {} 4096", block * 4096).expect("a string takes all");
+        if flushes {
+            writeln!(lines, "{} /disk sync 0 0", us + 100).expect("a string takes all");
+        }
+    }
+    question.source.path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("advise-{name}.log"));
+    fs::write(&question.source.path, lines).expect("the target folder can be written");
+    advised(&question)
+}
+
+#[test]
+fn flushes_of_the_trace_cost_what_they_cost() {
+    let (without, with) = (with_flushes("no-flushes", false), with_flushes("flushes", true));
+    assert_eq!((with.survey.writes, with.reading.flushes), (4_000, 4_000));
+    let flushed = |advice: &Advice| advice.alone.played.traffic.origin_flushes;
+    assert_eq!((flushed(&without), flushed(&with)), (0, 2_000), "those of the second half");
+    // Without them the disk's write cache takes a write in the time that its wire takes.
+    let alone = |advice: &Advice| advice.alone.played.mean_ns();
+    assert!(alone(&without) < 200_000, "{}", alone(&without));
+    let cached = |advice: &Advice| advice.sizes[0].played.traffic.cache_flushes;
+    assert!(cached(&with) >= 2_000 && cached(&without) < 200, "{} {}", cached(&with), cached(&without));
+}
+
+#[test]
+fn a_write_of_a_part_of_a_block_reads_the_rest_from_the_disk() {
+    let of = |name: &str, sectors: u64| {
+        let mut rng = Rng::new(9);
+        let mut lines = String::new();
+        for nth in 0..4_000_u64 {
+            let sector = rng.below(8_000) * 512 + 1;
+            writeln!(lines, "{} ; {sector} ; {sectors} ; W ; 0.0 ; 0.0", nth as f64 / 50.0)
+                .expect("a string takes all");
+        }
+        let mut question = question(name, std::iter::empty());
+        question.sizes = vec![64 * MIB];
+        fs::write(&question.source.path, lines).expect("the target folder can be written");
+        advised(&question)
+    };
+    let part = of("parts", 7);
+    let traffic = &part.sizes[0].played.traffic;
+    assert!(traffic.origin_read_bytes > 1_000 * 4096, "{traffic:?}");
+    assert!(part.sizes[0].played.writes.mean_ns() > Some(1_000_000), "{:?}", part.sizes[0].played.writes.mean_ns());
+    assert_eq!(part.survey.write_bytes, 4_000 * 4096, "what is in the trace is told in whole blocks");
+}
