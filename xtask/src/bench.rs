@@ -47,7 +47,7 @@ const PARTS: [Part; 9] = [
     Part { name: "vhost-user-blk", unasked: false, measure: vhost::vhost_user_blk },
     Part { name: "engine", unasked: false, measure: engine::engine },
     Part { name: "memory", unasked: false, measure: memory::memory },
-    Part { name: "predicted", unasked: false, measure: predicted::predicted },
+    Part { name: predicted::NAME, unasked: false, measure: predicted::predicted },
     Part { name: "recovery", unasked: false, measure: recovery },
 ];
 
@@ -164,7 +164,9 @@ pub(crate) fn keep(part: &str, command: &str, found: &Found) -> Result<(), Faile
     let machine = say("sh", &["-c", "uname -srm; nproc; free -m | head -2; df -T . | tail -1"])?;
     let commit = say("git", &["rev-parse", "--short", "HEAD"])?;
     let (date, processor, commit) = (date.trim(), processor.trim(), commit.trim());
-    let dir = root().join(format!("bench/runs/{date}-{}", slug(processor)));
+    // Where devices have the pace of models the machine matters little.
+    let place = if part == predicted::NAME { part.to_owned() } else { slug(processor) };
+    let dir = root().join(format!("bench/runs/{date}-{place}"));
     // With each part: they are run again one by one, at other commits.
     let summary = format!(
         "# {part}, {date}\n\nCommit {commit}, `{command}`. Absolute figures of a shared machine mean little.\n\n{}\n```\n{processor}\n{machine}```\n",

@@ -5,8 +5,8 @@
 use std::fmt::{Error, Write};
 
 use flashfront_engine::Mode;
-use flashfront_sim::replay::Reading;
 use flashfront_sim::advise::{Advice, Choice, ENOUGH, Played, Question, Trial};
+use flashfront_sim::replay::Reading;
 
 use super::because;
 use super::devices::Devices;

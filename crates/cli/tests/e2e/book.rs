@@ -42,7 +42,6 @@ pages! {
     what: "start/what.md";
     install: "start/install.md";
     first_volume: "start/first-volume.md" ["nbdcopy", "mkfs.ext4", "losetup"];
-    mode: "guide/mode.md";
     make: "guide/make.md";
     serve: "guide/serve.md";
     connect: "guide/connect.md";
@@ -65,6 +64,9 @@ pages! {
     upgrade: "guide/upgrade.md";
     move_devices: "guide/move.md";
     containers: "guide/containers.md";
+    need: "decide/need.md";
+    size: "decide/size.md";
+    mode: "decide/mode.md";
     record: "decide/record.md";
     advise: "decide/advise.md";
     which_cache: "decide/which-cache.md";

@@ -42,6 +42,9 @@ columns! {
     footprint_bytes: Count |row| row.footprint_bytes;
     reuse: Ratio |row| row.reuse;
     helps: Truth |row| row.helps;
+    needs_cache: Truth |row| row.needs_cache;
+    because: Text |row| row.because.as_deref();
+    converged: Truth |row| row.converged;
     cache_bytes: Count |row| row.cache_bytes;
     mode: Text |row| row.mode.as_deref();
     alone_mean_ns: Count |row| row.alone_mean_ns;

@@ -32,6 +32,11 @@ pub(super) struct Row {
     /// The share of the blocks asked for that were asked for before.
     pub(super) reuse: Option<f64>,
     pub(super) helps: Option<bool>,
+    /// Whether the answer is yes, and its word.
+    pub(super) needs_cache: Option<bool>,
+    pub(super) because: Option<String>,
+    /// Whether the recording is long enough.
+    pub(super) converged: Option<bool>,
     /// The size that is advised; nothing if no cache helps.
     pub(super) cache_bytes: Option<u64>,
     pub(super) mode: Option<String>,
@@ -74,6 +79,9 @@ impl Row {
             footprint_bytes: Some(survey.touched_bytes),
             reuse: (asked > 0).then(|| 1.0 - survey.touched_bytes as f64 / asked as f64),
             helps: Some(advice.choice.is_some()),
+            needs_cache: Some(advice.because.needs_cache()),
+            because: Some(advice.because.word().to_owned()),
+            converged: Some(advice.converged.is_converged()),
             cache_bytes: advice.choice.map(|it| it.cache_bytes),
             mode: advice.choice.map(|it| it.mode.name().to_owned()),
             alone_mean_ns: Some(alone.mean_ns()),
