@@ -2,9 +2,9 @@
 //! `cargo x bench [PART]`: what is promised of speed and memory, measured on this machine.
 //!
 //! Parts: `in-process` and `nbd` (speed, as ratios in one run: the default), `threads`,
-//! `huge-pages`, `vhost-user-blk`, `engine`, `memory`, `predicted`, `recovery`. Medians; losing rows
-//! stay. Results go to bench/runs/DATE-PROCESSOR/ with `--keep`, else to the screen only; `--json`: only
-//! the JSON.
+//! `huge-pages`, `vhost-user-blk`, `engine`, `memory`, `predicted`, `recovery`.
+//! Medians; losing rows stay. Results go to bench/runs/DATE-PROCESSOR/ with `--keep`, else to the
+//! screen only; `--json`: only the JSON.
 
 mod engine;
 mod memory;

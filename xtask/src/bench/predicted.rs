@@ -6,7 +6,9 @@
 //! serves a load while `flashfront record` records the volume's requests, and `measured` samples
 //! its metrics. Then `advise` is asked, with the same models and the same cache. Both are of the
 //! second half of the requests. What is predicted well: hits within two points, and the mean within
-//! a fifth. It takes root, and four minutes. `--dir` is to be a folder in RAM (/dev/shm): a disk that
+//! a fifth.
+//!
+//! The part takes root, and four minutes. `--dir` is to be a folder in RAM (/dev/shm): a disk that
 //! is slower than the models spoils the pace.
 
 mod load;
