@@ -260,7 +260,9 @@ impl Policy for Gated {
     }
 
     fn victim(&mut self, evictable: &dyn Fn(SegmentId) -> bool) -> Option<SegmentId> {
-        let victim = if self.share.is_exceeded_by(self.writes.len() as u64 * self.segment_blocks) {
+        let held = self.writes.len() as u64 * self.segment_blocks;
+        self.share.begin(held);
+        let victim = if self.share.is_exceeded_by(held) {
             self.writes.take(evictable).or_else(|| self.main.take(evictable))
         } else {
             self.main.take(evictable).or_else(|| self.writes.take(evictable))
