@@ -28,11 +28,12 @@ impl Recording {
     fn start(command: &mut Command, out: &Path) -> Self {
         let command = command.arg("--json").arg("--out").arg(out);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started");
-        let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut started = Self { child, stderr, out: out.to_owned() };
         let mut line = String::new();
-        stderr.read_line(&mut line).expect("a line");
+        started.stderr.read_line(&mut line).expect("a line");
         assert!(line.starts_with("recording "), "{line}");
-        Self { child, stderr, out: out.to_owned() }
+        started
     }
 
     fn signal(&self, signal: Signal) {
@@ -53,6 +54,14 @@ impl Recording {
         assert_eq!(found["file_bytes"], fs::metadata(&self.out).expect("it is there").len());
         assert!(found["seconds"].as_f64() > Some(0.0) && found["ended"] == "stopped", "{found}");
         found
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        // A test that failed leaves none behind.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
