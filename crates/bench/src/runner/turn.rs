@@ -200,6 +200,10 @@ impl Turn<'_> {
             Work::Fio(jobs) => {
                 let folder = self.store.folder().join(NOW);
                 let fail = |error: std::io::Error| BenchError::Failed(format!("{}: {error}", folder.display()));
+                // A killed bench leaves its run's logs there, which are no part of this one.
+                if folder.exists() {
+                    std::fs::remove_dir_all(&folder).map_err(fail)?;
+                }
                 std::fs::create_dir_all(&folder).map_err(fail)?;
                 let prepared = Prepared::new(jobs, &ready.at, &folder, step.expected);
                 let measured = prepared.run(&mut || !news.stop());

@@ -139,12 +139,12 @@ impl FreshMaker for Maker {
                 return Err(fill::too_small(&self.origin.path()?.display().to_string(), has, needs, scale.divisor()));
             }
         } else {
-            let path = self.origin.given.clone().unwrap_or_else(|| folder.join("fresh-origin.img"));
+            let path = self.origin.given.clone().unwrap_or_else(|| ours(folder, "fresh-origin.img"));
             fill::has_room(path.parent().unwrap_or(folder), needs, scale.divisor())?;
             self.origin.made = Some(Made::new(&path, needs, &fill::read_ranges(suite), watch)?);
         }
         if !self.cache.exists() {
-            let path = self.cache.given.clone().unwrap_or_else(|| folder.join("fresh-cache.img"));
+            let path = self.cache.given.clone().unwrap_or_else(|| ours(folder, "fresh-cache.img"));
             fill::has_room(path.parent().unwrap_or(folder), self.cache_bytes, scale.divisor())?;
             self.cache.made = Some(Made::new(&path, self.cache_bytes, &[], watch)?);
         }
@@ -193,6 +193,14 @@ impl FreshMaker for Maker {
         }
         Ok(Box::new(served))
     }
+}
+
+/// A file of ours in the result folder. What a killed bench has left of that name goes.
+fn ours(folder: &Path, name: &str) -> PathBuf {
+    let path = folder.join(name);
+    // Usually it isn't there; what can't be removed is told when it can't be made.
+    let _ = std::fs::remove_file(&path);
+    path
 }
 
 struct Served {
