@@ -18,10 +18,10 @@ use session::Session;
 /// The folders of which every page is tested.
 const FOLDERS: [&str; 3] = ["start", "guide", "decide"];
 /// What a usual machine with the packages of `./test` has.
-const USUAL: [&str; 4] = ["root", "/dev/fuse", "setpriv", "fio"];
+const USUAL: [&str; 5] = ["root", "/dev/fuse", "setpriv", "fio", "git"];
 /// Blocks of all pages that need more than that (QEMU, a module of the kernel), or that nothing
 /// here may run. More are refused here.
-const RARE: usize = 16;
+const RARE: usize = 17;
 
 /// A test for each page, with the programs that all of the page needs.
 macro_rules! pages {
