@@ -18,7 +18,7 @@ use session::Session;
 /// The folders of which every page is tested.
 const FOLDERS: [&str; 3] = ["start", "guide", "decide"];
 /// What a usual machine with the packages of `./test` has.
-const USUAL: [&str; 5] = ["root", "/dev/fuse", "setpriv", "fio", "git"];
+const USUAL: [&str; 6] = ["root", "/dev/fuse", "setpriv", "fio", "git", "parallel"];
 /// Blocks of all pages that need more than that (QEMU, a module of the kernel), or that nothing
 /// here may run. More are refused here.
 const RARE: usize = 17;
