@@ -125,6 +125,10 @@ impl Act for Database {
         false
     }
 
+    fn is_timed(&self) -> bool {
+        self.step != Step::Make
+    }
+
     fn needs_bytes(&self) -> u64 {
         CLUSTER_BYTES + self.scale * BYTES_PER_SCALE
     }

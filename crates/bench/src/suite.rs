@@ -97,6 +97,15 @@ impl Suite {
         self.jobs().any(|job| job.work.writes())
     }
 
+    /// Whether a job takes a time instead of an amount, so that another time may be asked for.
+    #[must_use]
+    pub fn has_timed_jobs(&self) -> bool {
+        self.jobs().any(|job| match &job.work {
+            Work::Fio(jobs) => jobs.iter().any(|job| !job.time.is_zero()),
+            Work::Act(act) => act.is_timed(),
+        })
+    }
+
     /// How many bytes of a target it needs, from the first.
     #[must_use]
     pub fn needs_bytes(&self) -> u64 {
@@ -184,6 +193,11 @@ pub trait Act: fmt::Debug + Send + Sync {
 
     /// How many bytes of the target it needs, from the first.
     fn needs_bytes(&self) -> u64;
+
+    /// Whether it takes the time that its suite was made for, and not as long as it needs.
+    fn is_timed(&self) -> bool {
+        false
+    }
 
     /// Programs that it runs, each with the package of Debian that has it.
     fn programs(&self) -> Vec<(&'static str, &'static str)>;

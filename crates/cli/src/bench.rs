@@ -245,6 +245,14 @@ fn runner(request: &Request, may_destroy: MayDestroy) -> anyhow::Result<Runner> 
 }
 
 fn suite_of(request: &Request) -> anyhow::Result<Suite> {
+    let suite = any_suite_of(request)?;
+    if request.runtime.is_some() && !suite.has_timed_jobs() {
+        misused!("--runtime: the jobs of {} end with their work, not after a time; leave --runtime out", suite.name);
+    }
+    Ok(suite)
+}
+
+fn any_suite_of(request: &Request) -> anyhow::Result<Suite> {
     if let Some(replay) = &request.replay {
         if request.scale != Scale::FULL {
             misused!("--scale: a trace has its size; leave --scale out, and take --wrap for a small target");

@@ -24,7 +24,7 @@ const PROGRAMS: [(&str, &str); 7] = [
 const GUEST: Inside = Inside {
     script: include_str!("record/guest.sh"),
     disks: &[("disk.img", 512 << 20), ("parts.img", 256 << 20)],
-    seen: 10,
+    seen: 11,
     // fio and git under an emulated processor.
     limit: Duration::from_secs(600),
 };

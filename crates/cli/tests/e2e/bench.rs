@@ -133,6 +133,9 @@ fn bench_overwrites_only_what_is_named_in_full() {
     refused(&mut bench, &["would overwrite", "--destroy-data", "disk.img"]);
     bench.args(["--destroy-data", "disk.img"]);
     refused_as_wrong(&mut bench, "--destroy-data disk.img names nothing that this bench uses");
+    let mut without_time = flashfront();
+    without_time.args(["bench", "git", "--runtime", "1s", "--target"]).arg(place.dir());
+    refused_as_wrong(&mut without_time, "--runtime: the jobs of git end with their work");
     assert_eq!((place.hashes(), place.file("r").exists()), (before.clone(), false), "nothing was changed");
 
     let mut bench = quick(&place, "r");
