@@ -40,10 +40,11 @@ impl Recording {
         kill_process(Pid::from_child(&self.child), signal).expect("it lives");
     }
 
-    /// Ends it by Ctrl-C; what it says it has recorded.
+    /// Ends it by SIGTERM, which is heard also where Ctrl-C is ignored, as in a script's background;
+    /// what it says it has recorded.
     #[track_caller]
     fn end(mut self) -> Value {
-        self.signal(Signal::INT);
+        self.signal(Signal::TERM);
         let (mut stdout, mut stderr) = (String::new(), String::new());
         self.child.stdout.take().expect("a pipe").read_to_string(&mut stdout).expect("text");
         self.stderr.read_to_string(&mut stderr).expect("text");
