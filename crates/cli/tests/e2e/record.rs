@@ -40,8 +40,7 @@ impl Recording {
         kill_process(Pid::from_child(&self.child), signal).expect("it lives");
     }
 
-    /// Ends it by SIGTERM, which is heard also where Ctrl-C is ignored, as in a script's background;
-    /// what it says it has recorded.
+    /// Ends it by SIGTERM; what it says it has recorded. (A script's background ignores Ctrl-C.)
     #[track_caller]
     fn end(mut self) -> Value {
         self.signal(Signal::TERM);
