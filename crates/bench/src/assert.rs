@@ -16,6 +16,7 @@ mod judge;
 mod parse;
 
 pub use error::AssertError;
+pub use figures::COMMON;
 pub use judge::{Compared, Judgement, Unmeasured};
 
 use parse::Expr;

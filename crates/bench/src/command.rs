@@ -62,7 +62,7 @@ impl Running {
                 break status;
             }
             if stop() {
-                // It may have ended by itself just now.
+                // The child may have ended by itself just now: then neither call finds one.
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 return Err(BenchError::Interrupted);

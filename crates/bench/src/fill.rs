@@ -103,10 +103,10 @@ pub fn read_ranges(suite: &Suite) -> Vec<Range<u64>> {
     merged
 }
 
-/// Whether a folder has room for so much.
+/// Checks that a folder's file system has room for `bytes`.
 ///
 /// # Errors
-/// It has less; the message names a scale at which there is enough.
+/// The file system has less room. The message names a scale at which the room is enough.
 pub fn has_room(folder: &Path, bytes: u64, scaled_by: u64) -> Result<(), BenchError> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let room = statvfs(folder).map(|it| it.f_bavail * it.f_frsize);

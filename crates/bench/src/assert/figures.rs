@@ -6,8 +6,8 @@ use crate::figures::{Direction, Figures, Measured};
 use crate::results::{Results, Row, Run};
 use crate::suite::{Job, Suite, Work};
 
-/// Each function, and what its figure is.
-const FUNCTIONS: [(&str, &str); 11] = [
+/// Functions that every source of figures has, and what each figure is.
+pub const COMMON: [(&str, &str); 9] = [
     ("iops", "requests a second"),
     ("bandwidth_kib_s", "KiB a second"),
     ("mean_us", "mean time of a request"),
@@ -16,10 +16,12 @@ const FUNCTIONS: [(&str, &str); 11] = [
     ("p95_us", "95 of 100 took no longer"),
     ("p99_us", "99 of 100 took no longer"),
     ("p99_9_us", "999 of 1,000 took no longer"),
-    ("p99_99_us", "9,999 of 10,000 took no longer"),
     ("max_us", "the longest"),
-    ("seconds", "the time that the job took"),
 ];
+
+/// Functions that only `bench` has.
+const MORE: [(&str, &str); 2] =
+    [("p99_99_us", "9,999 of 10,000 took no longer"), ("seconds", "the time that the job took")];
 
 /// The names of directions.
 const DIRECTIONS: [(&str, Direction); 2] = [("read", Direction::Read), ("write", Direction::Write)];
@@ -33,7 +35,7 @@ impl Names {
         // A job that has this name is meant before all jobs in that direction.
         let directions = directions.map(|it| it.0.to_owned()).filter(|name| measured().all(|job| job.name != *name));
         let jobs = measured().map(|job| job.name.clone()).chain(directions).collect();
-        Self { functions: FUNCTIONS.to_vec(), jobs, targets }
+        Self { functions: COMMON.into_iter().chain(MORE).collect(), jobs, targets }
     }
 }
 

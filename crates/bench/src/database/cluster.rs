@@ -10,7 +10,8 @@ use crate::command::Running;
 
 /// Where Debian has the server's programs, a folder for each version.
 const BINARIES: &str = "/usr/lib/postgresql";
-/// Who runs the server if we are root, the first who exists: PostgreSQL refuses root.
+/// Users that may run PostgreSQL when bench is root, which PostgreSQL refuses: the first that
+/// exists.
 const USERS: [&str; 2] = ["postgres", "nobody"];
 
 /// The folder with `initdb` and `pg_ctl`: the newest version's.
@@ -31,7 +32,7 @@ pub(super) fn binaries() -> Result<PathBuf, BenchError> {
 pub(super) struct Cluster {
     folder: PathBuf,
     binaries: PathBuf,
-    /// Who runs the programs, if not we.
+    /// The user that runs PostgreSQL's programs, if that is not the user of bench.
     user: Option<String>,
 }
 
@@ -144,7 +145,7 @@ impl Drop for Server<'_> {
     }
 }
 
-/// Who runs PostgreSQL, if we are root.
+/// The user that runs PostgreSQL's programs when bench is root.
 fn user() -> Result<Option<String>, BenchError> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);

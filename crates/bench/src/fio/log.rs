@@ -39,7 +39,7 @@ pub(super) fn merge(logs: &[String], interval: Duration) -> Vec<Point> {
     let step_ms = interval.as_millis().max(1) as f64;
     let mut all: BTreeMap<u64, [f64; 2]> = BTreeMap::new();
     for log in logs {
-        // Of one job, two moments may fall into one interval: then their mean counts.
+        // Two moments of one job may fall into the same interval. Then their mean counts.
         let mut of_job: BTreeMap<(u64, usize), (f64, f64)> = BTreeMap::new();
         for line in log.lines() {
             let mut fields = line.split(',').map(str::trim);

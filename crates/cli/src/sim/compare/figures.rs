@@ -2,24 +2,13 @@
 //! The figures of a comparison that `--assert` asks for: a job is a task of the suite, a target is
 //! a system.
 
-use flashfront_bench::assert::{Figure, Names, Value};
+use flashfront_bench::assert::{COMMON, Figure, Names, Value};
 use flashfront_sim::compare::{Compared, Comparison, Task};
 use flashfront_sim::load::PhaseResult;
 use hdrhistogram::Histogram;
 
-/// Each function and what its figure is. They are those of `flashfront bench`, and the hits.
-const FUNCTIONS: [(&str, &str); 10] = [
-    ("iops", "requests a second"),
-    ("bandwidth_kib_s", "KiB a second"),
-    ("mean_us", "mean time of a request"),
-    ("p50_us", "half of the requests took no longer"),
-    ("p90_us", "90 of 100 took no longer"),
-    ("p95_us", "95 of 100 took no longer"),
-    ("p99_us", "99 of 100 took no longer"),
-    ("p99_9_us", "999 of 1,000 took no longer"),
-    ("max_us", "the longest"),
-    ("hit_ratio", "the share of read blocks that the cache had"),
-];
+/// The function that only models have: they know what was a hit.
+const HITS: (&str, &str) = ("hit_ratio", "the share of read blocks that the cache had");
 
 /// Reads, writes, or both, of a task or of all.
 const DIRECTIONS: [&str; 2] = ["read", "write"];
@@ -30,7 +19,7 @@ pub(super) fn names(comparison: &Comparison) -> Names {
     let moves = |direction: &&str| tasks().any(|task| has(task, direction));
     let jobs = tasks().map(|task| task.name.clone());
     Names {
-        functions: FUNCTIONS.to_vec(),
+        functions: COMMON.into_iter().chain([HITS]).collect(),
         jobs: jobs.chain(DIRECTIONS.into_iter().filter(moves).map(str::to_owned)).collect(),
         targets: comparison.systems.iter().map(|it| (*it).to_owned()).collect(),
     }
