@@ -7,8 +7,10 @@
 mod bench;
 mod book;
 mod ci;
+mod files;
 mod fuzz;
 mod gallery;
+mod house;
 mod markdown;
 mod no_std;
 mod package;
@@ -82,8 +84,13 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "tidy",
-        summary: "the rules of the house that no compiler checks; --lower: what is no longer owed (debts.txt)",
+        summary: "the rules of the house that no compiler checks; --lower: what is no longer owed (debts.txt, ceilings.txt)",
         run: tidy::tidy,
+    },
+    Verb {
+        name: "house",
+        summary: "[CRATE...]: files, lines, the largest import circle, the most spread type of each crate; CRATE (crates/engine): what they come from",
+        run: house::house,
     },
     Verb { name: "no-std", summary: "proves that the engine pulls in no std", run: no_std::no_std },
     Verb { name: "picture", summary: "draws the README's picture from data in bench/runs", run: picture::picture },

@@ -3,7 +3,8 @@
 //!
 //! Old comments that break them are counted in [`super::debts`].
 
-use super::{File, debts::Debt};
+use super::debts::Debt;
+use crate::files::File;
 
 /// The most columns of a line that is a comment.
 const COLUMNS: usize = 100;
@@ -36,7 +37,7 @@ fn debt(file: &File, rule: &'static str, lines: Vec<usize>) -> Debt {
 }
 
 /// The numbers of comment lines that are too wide; an address can't be broken and may be.
-fn wide(text: &str) -> Vec<usize> {
+pub(crate) fn wide(text: &str) -> Vec<usize> {
     let too_wide =
         |line: &str| line.trim_start().starts_with("//") && !line.contains("://") && line.chars().count() > COLUMNS;
     (1..).zip(text.lines()).filter(|(_, line)| too_wide(line)).map(|(number, _)| number).collect()

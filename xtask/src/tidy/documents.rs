@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rules about what documents promise of the code: a promise that names its proof is checked here.
 
-use super::{File, Finding};
+use super::finding::Finding;
+use crate::files::File;
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const FORMAT_SOURCE: &str = "crates/engine/src/format";

@@ -3,7 +3,7 @@
 //!
 //! `cargo deny` checks the same and more, but takes minutes to build; this needs nothing.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::run::{Failed, cargo, read, root, stdout_of};
 
 const DENY: &str = "deny.toml";

@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{File, Finding};
+use super::finding::Finding;
+use crate::files::File;
 use crate::markdown::{anchors, links, resolve};
 use crate::run::root;
 

@@ -10,7 +10,8 @@ mod told;
 
 use std::collections::BTreeMap;
 
-use super::{File, Finding};
+use super::finding::Finding;
+use crate::files::File;
 use said::Said;
 
 /// The pages with the entries.

@@ -3,7 +3,8 @@
 //!
 //! They read lines, not syntax: simple, fast, and wrong only where a line looks like what it isn't.
 
-use super::{File, Finding};
+use super::finding::Finding;
+use crate::files::File;
 
 const SPDX: &str = "// SPDX-License-Identifier: MIT OR Apache-2.0";
 
@@ -41,7 +42,7 @@ fn check_file(file: &File) -> Vec<Finding> {
         findings.push(Finding::new(&file.path, 2, "say in `//!` lines what this file does"));
     }
     let tests_from = tests_from(file);
-    findings.extend(length(file, tests_from));
+    findings.extend(length(file));
     for (number, line) in (1..).zip(file.text.lines()) {
         let mut found = |text: String| findings.push(Finding::new(&file.path, number, text));
         if let Some(word) = unfinished(line) {
@@ -66,7 +67,7 @@ fn check_file(file: &File) -> Vec<Finding> {
 
 /// The number of the first line of test code; past the end if there is none.
 fn tests_from(file: &File) -> usize {
-    if file.path.contains("/tests/") || file.path.ends_with("/tests.rs") {
+    if is_test_file(&file.path) {
         return 1;
     }
     let lines: Vec<&str> = file.text.lines().collect();
@@ -77,8 +78,18 @@ fn tests_from(file: &File) -> usize {
     cut.map_or(usize::MAX, |index| index + 1)
 }
 
-fn length(file: &File, tests_from: usize) -> Option<Finding> {
-    let lines = file.text.lines().count().min(tests_from - 1);
+/// Whether a path says that there is nothing but tests.
+pub(crate) fn is_test_file(path: &str) -> bool {
+    path.contains("/tests/") || path.ends_with("/tests.rs")
+}
+
+/// The lines of a file without its tests.
+pub(crate) fn lines_of_code(file: &File) -> usize {
+    file.text.lines().count().min(tests_from(file) - 1)
+}
+
+fn length(file: &File) -> Option<Finding> {
+    let lines = lines_of_code(file);
     let allowed = LONG.iter().find(|(path, _)| *path == file.path).map_or(LINES_MAX, |(_, lines)| *lines);
     if lines > allowed {
         let text = format!("{lines} lines of code, at most {allowed}: cut it by what its parts hold");

@@ -5,8 +5,9 @@
 //! the text stands for what differs each time, or for words that are left out. Then come a
 //! paragraph `**Means:**` and a paragraph `**Do:**`.
 
-use super::super::{File, Finding};
+use super::super::finding::Finding;
 use super::said::PART;
+use crate::files::File;
 
 /// A line of an entry that quotes a message.
 pub(super) struct Quote {
