@@ -58,6 +58,11 @@ const VERBS: &[Verb] = &[
         run: proof::torture,
     },
     Verb {
+        name: "golden",
+        summary: "a hash of all effects for each of 200 random lives and each workload: compare it before and after a refactoring",
+        run: proof::golden,
+    },
+    Verb {
         name: "fuzz",
         summary: "hostile bytes: --seconds N (20), --unguided, for each TARGET (all); TARGET INPUT...: again",
         run: fuzz::fuzz,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo x sweep` and `cargo x torture`: build the virtual world and let it prove what it can.
+//! `cargo x sweep`, `torture` and `golden`: build the virtual world and let it prove what it can.
 //!
 //! The program takes this one's place, so that Ctrl-C is its own to handle. Both are built as
 //! tests are, with all assertions; only `--canaries` asks for the feature that plants bugs.
@@ -22,6 +22,11 @@ pub(crate) fn torture(args: &[String]) -> Result<(), Failed> {
         }
         _ => become_sim(&[], "torture", args),
     }
+}
+
+/// A hash of all effects for each of many runs.
+pub(crate) fn golden(args: &[String]) -> Result<(), Failed> {
+    become_sim(&[], "golden", args)
 }
 
 fn become_sim(features: &[&str], proof: &str, args: &[String]) -> Result<(), Failed> {

@@ -7,11 +7,12 @@ mod prove;
 
 use std::process::ExitCode;
 
-use prove::{canaries, sweep, torture};
+use prove::{canaries, golden, sweep, torture};
 
 const USAGE: &str = "\
 usage: flashfront-sim sweep [--point POINT]
        flashfront-sim torture [--seconds N] [--seed S] [--with NAME=NUMBER,...]
+       flashfront-sim golden [--seeds N]
        flashfront-sim canaries [--all]
        flashfront-sim canary NAME torture|sweep ...";
 
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     let proved = match args.split_first() {
         Some((&"sweep", rest)) => sweep::main(rest),
         Some((&"torture", rest)) => torture::main(rest),
+        Some((&"golden", rest)) => golden::main(rest),
         Some((&"canaries", rest)) => canaries::main(rest),
         Some((&"canary", [name, "torture", rest @ ..])) => canaries::plant(name).and_then(|()| torture::main(rest)),
         Some((&"canary", [name, "sweep", rest @ ..])) => canaries::plant(name).and_then(|()| sweep::main(rest)),

@@ -130,6 +130,20 @@ pub fn events(workload: &Workload) -> u64 {
     events
 }
 
+/// A number over all effects of a workload that no power cut ends.
+///
+/// # Panics
+/// When the workload itself goes wrong.
+#[must_use]
+pub fn effects_hash(workload: &Workload) -> u64 {
+    let mut hash = 0;
+    stage::play(workload, &mut |client, _| {
+        hash = client.world.effects_hash();
+        ControlFlow::Continue(())
+    });
+    hash
+}
+
 /// Sweeps a workload. `ended` is shown what was found so far after each event's cuts;
 /// [`ControlFlow::Break`] ends the sweep.
 pub fn sweep(workload: &Workload, share: Share, ended: &mut dyn FnMut(&Outcome) -> ControlFlow<()>) -> Outcome {

@@ -2,6 +2,7 @@
 //! What the proofs have in common: workers on all cores, a line of progress, an end by Ctrl-C.
 
 pub(crate) mod canaries;
+pub(crate) mod golden;
 pub(crate) mod sweep;
 pub(crate) mod torture;
 
