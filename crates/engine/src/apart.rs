@@ -1,24 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lanes at work at the same time.
 //!
-//! What a lane does for clients - finding blocks, copying and summing them, admitting them - is most of what an engine does. It changes
-//! the lane, and of what lanes share only sums, lists and gauges. So each lane can do it on a view of what they share, and what it has put down
-//! there is taken over when all are done, in the order of the lanes. The effects are the same whoever does the jobs, one thread or
-//! several (invariant 8; test: `threads_change_no_effect`): what the simulator proves holds for threads.
+//! What a lane does for clients - finding blocks, copying and summing them, admitting them - is
+//! most of what an engine does. It changes the lane, and of what lanes share only sums, lists and
+//! gauges. So each lane can do it on a view of what they share, and what it has put down there is
+//! taken over when all are done, in the order of the lanes. The effects are the same whoever does
+//! the jobs, one thread or several (invariant 8; test: `threads_change_no_effect`): what the
+//! simulator proves holds for threads.
 //!
-//! All the rest - destage, reclaim, flushes, failures, members of a mirror - is done by who has all lanes. (Fork and join, as in R. Blumofe et
-//! al., "Cilk", 1995, instead of a thread for each lane with messages between them: ADR 0020.)
+//! All the rest - destage, reclaim, flushes, failures, members of a mirror - is done by who has all
+//! lanes. (Fork and join, as in R. Blumofe et al., "Cilk", 1995, instead of a thread for each lane
+//! with messages between them: ADR 0020.)
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::any::Any;
 
 use crate::bypass::Streams;
+use crate::cx::Cx;
 use crate::engine::Coordinator;
 use crate::io::Effects;
 use crate::lane::{Lane, OwnLanes};
-use crate::memory::Memory;
-use crate::mirror::{Members, State};
-use crate::shared::{Cx, FlushGate, Origin, Shared};
+use crate::memory::{LaneJob, Memory, Work};
+use crate::organ::flush::OriginFlush;
+use crate::organ::members::{Members, State};
+use crate::organ::origin::Origin;
+use crate::shared::Shared;
 use crate::status::Counters;
 use crate::types::Time;
 
@@ -31,25 +38,20 @@ pub(crate) struct Apart {
     out: Effects,
 }
 
-/// The work of one lane, to be done by whoever has a thread and a memory for it ([`Memory::apart`]).
-pub struct LaneJob {
-    lane: Box<Lane>,
-    now: Time,
-}
-
-impl LaneJob {
-    /// Blocks that there is work for, about.
-    #[must_use]
-    pub fn blocks(&self) -> u64 {
-        self.lane.work_blocks()
+impl Work for Lane {
+    fn blocks(&self) -> u64 {
+        self.work_blocks()
     }
 
-    /// Does the work.
-    pub fn run(&mut self, mem: &mut dyn Memory) {
-        let Some(mut apart) = self.lane.apart.take() else { return };
-        let mut cx = Cx { now: self.now, mem, out: &mut apart.out, shared: &mut apart.view };
-        self.lane.work_apart(&mut cx);
-        self.lane.apart = Some(apart);
+    fn run(&mut self, now: Time, mem: &mut dyn Memory) {
+        let Some(mut apart) = self.apart.take() else { return };
+        let mut cx = Cx { now, mem, out: &mut apart.out, shared: &mut apart.view };
+        self.work_apart(&mut cx);
+        self.apart = Some(apart);
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
     }
 }
 
@@ -68,8 +70,9 @@ impl Coordinator {
         lanes.iter_mut().for_each(|lane| lane.work(cx));
     }
 
-    /// Whether an opening waits until more lanes have something to do. Each has one batch under way, which takes less time than to work it off: if
-    /// each was worked off as it ends, they would end one by one for ever, and never be worked off at the same time.
+    /// Whether an opening waits until more lanes have something to do. Each has one batch under
+    /// way, which takes less time than to work it off: if each was worked off as it ends, they
+    /// would end one by one for ever, and never be worked off at the same time.
     pub(crate) fn waits_for_others(&self, lanes: &OwnLanes, cx: &Cx<'_>) -> bool {
         if !self.opening() || !cx.shared.can_be_viewed() {
             return false;
@@ -86,10 +89,11 @@ impl Coordinator {
         for mut lane in lanes.drain(..) {
             let new = || Box::new(Apart { view: cx.shared.new_view(), out: Effects::default() });
             lane.apart.get_or_insert_with(new).view.look_at(cx.shared);
-            self.jobs.push(LaneJob { lane, now: cx.now });
+            self.jobs.push(LaneJob::new(lane, cx.now));
         }
         cx.mem.apart(&mut self.jobs);
-        for LaneJob { mut lane, .. } in self.jobs.drain(..) {
+        for job in self.jobs.drain(..) {
+            let mut lane: Box<Lane> = job.into_work().downcast().expect("each job was made of a lane");
             if let Some(apart) = &mut lane.apart {
                 cx.shared.take_over(&mut apart.view, cx.now);
                 cx.out.0.append(&mut apart.out.0);
@@ -100,7 +104,8 @@ impl Coordinator {
 }
 
 impl Shared {
-    /// Whether lanes may work apart: where members of a mirror or failures are concerned, what one does matters to the others at once.
+    /// Whether lanes may work apart: where members of a mirror or failures are concerned, what one
+    /// does matters to the others at once.
     fn can_be_viewed(&self) -> bool {
         self.members.state == State::Single && !self.cache_failed && self.lost.is_empty()
     }
@@ -174,18 +179,13 @@ impl Shared {
 
 impl Origin {
     fn new_view(&self) -> Self {
-        Self { streams: Streams::new(), flush: FlushGate::default(), ..*self }
+        Self { streams: Streams::new(), flush: OriginFlush::default(), ..*self }
     }
 
     fn look_at(&mut self, all: &Self) {
-        let flush = &mut self.flush;
-        (flush.issued, flush.wanted, flush.in_flight) = (all.flush.issued, all.flush.wanted, all.flush.in_flight);
+        self.flush.show(&all.flush);
         (self.mode, self.gauge) = (all.mode, all.gauge);
         (self.dirty, self.reserved) = (BASE, BASE);
-        (self.unflushed, self.changed) = (all.unflushed, all.changed);
-        (self.doubtful, self.failed_flushes) = (all.doubtful, all.failed_flushes);
-        (self.flushing_direct, self.flushing_changed) = (all.flushing_direct, all.flushing_changed);
-        self.flush_overdue = all.flush_overdue;
         (self.foreground_ios, self.last_foreground) = (all.foreground_ios, all.last_foreground);
         self.free_ns = all.free_ns;
     }
@@ -193,8 +193,6 @@ impl Origin {
     fn take_over(&mut self, view: &mut Self) {
         self.dirty = self.dirty + view.dirty - BASE;
         self.reserved = self.reserved + view.reserved - BASE;
-        self.volatile_lost |= core::mem::take(&mut view.volatile_lost);
-        self.flush.wanted = self.flush.wanted.max(view.flush.wanted);
-        self.flush.waiters.append(&mut view.flush.waiters);
+        self.flush.take_over(&mut view.flush);
     }
 }

@@ -5,8 +5,6 @@
 //! demands that each is caught. Without it [`Options::planted`] is `false` at compile time and
 //! nothing of them is left. No release build can have the feature: it needs `debug_assertions`.
 
-use crate::options::Options;
-
 #[cfg(all(feature = "canary", not(debug_assertions)))]
 compile_error!("the feature `canary` plants bugs: it is for tests only, never for a release build");
 
@@ -48,19 +46,4 @@ canaries! {
     StaleInWindow, "stale-in-window", "the window keeps the old bytes of blocks that are written to the origin";
     InheritedFlushed, "inherited-flushed", "what a daemon before wrote past its log counts as flushed";
     MovedClean, "moved-clean", "dirty blocks that reclaim moves count as clean in their new place";
-}
-
-impl Options {
-    /// Whether this bug is planted.
-    #[cfg(feature = "canary")]
-    pub(crate) fn planted(&self, canary: Canary) -> bool {
-        self.canary == Some(canary)
-    }
-
-    /// Whether this bug is planted: never.
-    #[cfg(not(feature = "canary"))]
-    #[expect(clippy::unused_self, reason = "the same call with the feature")]
-    pub(crate) const fn planted(&self, _: Canary) -> bool {
-        false
-    }
 }

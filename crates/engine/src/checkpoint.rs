@@ -12,6 +12,7 @@
 
 use alloc::vec::Vec;
 
+use crate::cx::{Cx, blocks_span};
 use crate::event::Event;
 use crate::format::{
     CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointEntry, CheckpointHeader, STREAMS, Stream,
@@ -20,8 +21,8 @@ use crate::format::{
 use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::Buf;
-use crate::mirror::{Copied, device};
-use crate::shared::{Cx, blocks_span};
+use crate::mirror::Copied;
+use crate::organ::members::device;
 
 /// Blocks written at once.
 pub(crate) const BATCH_BLOCKS: u32 = 64;

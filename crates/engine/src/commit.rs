@@ -21,13 +21,13 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use crate::canary::Canary;
+use crate::cx::Cx;
 use crate::format::{COMMIT_ENTRIES_MAX, Entry, STREAMS, Stream};
 use crate::index::{Flat, Found};
 use crate::lane::Lane;
 use crate::memory::{Buf, Span};
-use crate::mirror;
+use crate::organ::members;
 use crate::policy::{HITS_MAX, Zone};
-use crate::shared::Cx;
 use crate::types::{BLOCK_BYTES, SegmentId, Time};
 use depth::Depth;
 use unproven::Unproven;
@@ -338,7 +338,7 @@ impl Lane {
         if tail.used == 0 {
             // A segment that was begun with one device stays so: a mirror that comes later lacks what was clean by then.
             log.segments[segment as usize].mirrored =
-                stream == Stream::Writes && cx.shared.members.state != mirror::State::Single;
+                stream == Stream::Writes && cx.shared.members.state != members::State::Single;
         }
         let crowded = stream == Stream::Writes && log.cleaned.len() >= CLEANED_WAITING_MAX;
         let blocks_max = if crowded { COMMIT_ENTRIES_MAX / 2 } else { COMMIT_ENTRIES_MAX };

@@ -15,12 +15,12 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::canary::Canary;
 use crate::congestion::Taken;
+use crate::cx::{Cx, blocks_span};
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo, SlotsRead};
-use crate::measured::Measured;
 use crate::memory::{Buf, Span};
-use crate::shared::{Cx, blocks_span};
+use crate::organ::measured::Measured;
 use crate::types::{BLOCK_BYTES, Time};
 
 /// Reads of a lane that take the detour at a time, with a buffer of one block: enough to keep an

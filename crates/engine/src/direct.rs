@@ -13,13 +13,15 @@ use alloc::vec::Vec;
 
 use crate::canary::Canary;
 use crate::commit::{Note, Waiter};
+use crate::cx::{Cx, blocks_span};
 use crate::format::{Entry, Stream};
 use crate::index::Flat;
 use crate::io::{DeviceError, Op, RequestError};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::Span;
+use crate::organ::flush::FlushWaiter;
 use crate::piece::{Piece, PieceKind};
-use crate::shared::{Cx, FlushWaiter, Up, blocks_span};
+use crate::shared::Up;
 use crate::types::Mode;
 
 impl Lane {
@@ -129,7 +131,7 @@ impl Lane {
         if op == Op::Write {
             cx.shared.origins[origin].gauge.writes.began(cx.now);
         }
-        let failed_flushes = cx.shared.origins[origin].failed_flushes;
+        let failed_flushes = cx.shared.origins[origin].flush.failures();
         let io = self.ios.insert(LaneIo::Direct { piece: at, failed_flushes });
         cx.ranged_io(self.id, io, device, op, offset, len, span);
     }
@@ -153,16 +155,16 @@ impl Lane {
             cx.origin_failed(kind.op(), piece.first, u64::from(piece.blocks), error);
         }
         // A flush that failed meanwhile may have dropped it, and the next one say nothing of that (ADR 0022).
-        let doubtful = failed_flushes != cx.shared.origins[origin].failed_flushes;
+        let doubtful = failed_flushes != cx.shared.origins[origin].flush.failures();
         let result = if doubtful { result.and(Err(DeviceError::Io)) } else { result };
         if !kind.is_range() {
             cx.shared.origins[origin].gauge.writes.ended(result.is_ok(), cx.now);
         }
         // Even a failed write may have changed something.
         if result.is_err() && self.pieces[at].congested {
-            cx.shared.origins[origin].changed = true;
+            cx.shared.origins[origin].flush.changed();
         } else {
-            cx.shared.origins[origin].unflushed = true;
+            cx.shared.origins[origin].flush.written();
         }
         // Discard is advice: a device that can't is no error.
         if let Err(error) = result
@@ -209,10 +211,10 @@ impl Lane {
         let waiter = FlushWaiter::Piece(self.id, at);
         let piece = &self.pieces[at];
         if !piece.durable && piece.kind != PieceKind::Discard {
-            let failed_flushes = cx.shared.origins[origin].failed_flushes;
+            let failed_flushes = cx.shared.origins[origin].flush.failures();
             cx.shared.up.push(Up::OnOrigin { request: piece.request, failed_flushes });
         }
-        if !self.pieces[at].durable || !cx.shared.origins[origin].await_durable(waiter) {
+        if !self.pieces[at].durable || !cx.shared.origins[origin].flush.await_durable(waiter) {
             self.finish(at, cx);
         }
     }
@@ -222,7 +224,7 @@ impl Lane {
     fn keep_written(&mut self, at: usize, cx: &mut Cx<'_>) {
         let piece = &self.pieces[at];
         let origin = &cx.shared.origins[cx.shared.origin_of(piece.first)];
-        if piece.bypass || cx.shared.cache_failed || origin.flush_overdue {
+        if piece.bypass || cx.shared.cache_failed || origin.flush.is_overdue() {
             return;
         }
         let (first, buf, buf_block) = (piece.first, piece.buf.expect("a write has a buffer"), piece.buf_block);

@@ -15,11 +15,11 @@ use core::ops::RangeInclusive;
 use slab::Slab;
 
 use self::life::Life;
-use crate::apart::LaneJob;
 use crate::budget::Budget;
 use crate::canary::Canary;
 use crate::congestion::{CacheGauge, OriginGauge};
-use crate::destage::{CacheReads, Destager};
+use crate::cx::Cx;
+use crate::destage::Destager;
 use crate::event::Event;
 use crate::format::Superblock;
 use crate::hang::answers;
@@ -27,18 +27,22 @@ use crate::index::Flat;
 use crate::io::{Control, DeviceError, Effects, Input};
 use crate::lane::{Lane, Lanes, OwnLanes};
 use crate::map::{Asked, MAP};
-use crate::memory::Memory;
-use crate::mirror::{MIRRORED, Members};
+use crate::memory::{LaneJob, Memory};
+use crate::mirror::MIRRORED;
+use crate::open_error::OpenError;
 use crate::options::Options;
+use crate::organ::cache_reads::CacheReads;
+use crate::organ::flush::{FlushWaiter, OriginFlush};
+use crate::organ::members::Members;
+use crate::organ::origin::Origin;
 use crate::persist::{PERSIST_FLUSH, PERSIST_WRITE, Persist};
 use crate::policy::Window;
 use crate::ranges::{self, Ranges};
 use crate::reclaim::watermark;
-use crate::recover::OpenError;
 use crate::request::Active;
 use crate::router::Router;
 use crate::shadow::{Shadow, Shape};
-use crate::shared::{COORDINATOR, Cx, FailureRecord, FlushGate, FlushWaiter, Origin, Shared, Up};
+use crate::shared::{COORDINATOR, FailureRecord, Shared, Up};
 use crate::status::{Counters, OriginStatus, Status};
 use crate::sync;
 use crate::throttle::Throttle;
@@ -110,22 +114,13 @@ impl Engine {
                 mode: record.mode,
                 streams: crate::bypass::Streams::new(),
                 gauge: OriginGauge::default(),
-                flush: FlushGate::default(),
-                // Of what a daemon before this wrote past its log nobody knows: it may have been killed.
-                unflushed: !options.planted(Canary::InheritedFlushed),
-                doubtful: false,
-                failed_flushes: 0,
-                changed: false,
-                flushing_changed: false,
-                flush_overdue: false,
-                flushing_direct: false,
+                flush: OriginFlush::new(!options.planted(Canary::InheritedFlushed)),
                 foreground_ios: 0,
                 last_foreground: None,
                 free_ns: 0,
                 dirty: 0,
                 reserved: 0,
                 retry: None,
-                volatile_lost: false,
             });
             keys += router.span_of(blocks);
         }
@@ -270,7 +265,7 @@ impl Engine {
             mode: origin.mode,
             size_bytes: origin.size_bytes,
             blocks_dirty: origin.dirty,
-            doubtful: origin.doubtful,
+            doubtful: origin.flush.is_doubtful(),
         });
         let budget = shared.budget.as_ref().map(|budget| budget.left(self.coordinator.now));
         Status {

@@ -2,7 +2,7 @@
 //! What the operator is told: things that happened, worth a line in a log.
 
 use crate::io::{DeviceError, DeviceId, Op};
-use crate::recover::OpenError;
+use crate::open_error::OpenError;
 use crate::types::{Key, Lba, Mode, OriginId};
 
 /// Something an operator wants to know.

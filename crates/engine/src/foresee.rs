@@ -5,13 +5,13 @@
 //! is exact as long as the cache device answers and has what it should have (test: `what_is_foreseen_to_end_ends`). "May wait" errs
 //! on the safe side: a lock that is held for a moment counts.
 
+use crate::cx::Cx;
 use crate::engine::{Coordinator, Engine};
 use crate::index::Flat;
 use crate::io::{Effects, Request, RequestOp};
 use crate::lane::Lanes;
 use crate::memory::Memory;
 use crate::request::{Range, always_durable};
-use crate::shared::Cx;
 use crate::types::{BLOCK_SECTORS, Mode, SECTOR_BYTES, Time};
 
 impl Engine {

@@ -7,10 +7,10 @@
 
 use alloc::vec::Vec;
 
+use crate::cx::Cx;
 use crate::index::Flat;
 use crate::io::DeviceId;
 use crate::lane::{Lane, LaneIo, Lanes};
-use crate::shared::Cx;
 
 /// A device answers again.
 pub(crate) fn answers(device: DeviceId, lanes: &mut Lanes, cx: &mut Cx<'_>) {

@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use crate::apart::Apart;
 use crate::checkpoint::Checkpoint;
 use crate::commit::{Log, Note, Place, Segment, State, Waiter};
+use crate::cx::Cx;
 use crate::destage::Run;
 use crate::detour::Detours;
 use crate::dirty::DirtySet;
@@ -23,13 +24,14 @@ use crate::locks::Locks;
 use crate::memory::Buf;
 use crate::mirror::Copies;
 use crate::neighbours::{Neighbours, WideRead};
+use crate::open_error::OpenError;
 use crate::piece::{Piece, PieceKind};
 use crate::places::Places;
 use crate::policy::{Capacity, Policy};
 use crate::ram_front::RamFront;
 use crate::reclaim::{Reclaim, Survivor};
-use crate::recover::{OpenError, Recovery};
-use crate::shared::{Cx, Shared, Up};
+use crate::recover::Recovery;
+use crate::shared::{Shared, Up};
 use crate::sync::Sync;
 use crate::under_way::UnderWay;
 use crate::window::RamWindow;
@@ -296,7 +298,7 @@ impl Lane {
     /// Where a slot's bytes are right now.
     pub(crate) fn place(&mut self, slot: u32) -> Place {
         match self.log.place(slot) {
-            Place::Device => self.ram_front.get(slot).unwrap_or(Place::Device),
+            Place::Device => self.ram_front.get(slot).map_or(Place::Device, |(buf, offset)| Place::Ram(buf, offset)),
             ram => ram,
         }
     }

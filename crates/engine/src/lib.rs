@@ -24,6 +24,7 @@ mod check;
 mod checkpoint;
 mod commit;
 mod congestion;
+mod cx;
 pub mod destage;
 mod detour;
 mod direct;
@@ -40,11 +41,12 @@ mod lane;
 mod locality;
 mod locks;
 mod map;
-mod measured;
 mod memory;
 mod mirror;
 mod neighbours;
+mod open_error;
 mod options;
+mod organ;
 mod persist;
 mod piece;
 mod places;
@@ -69,7 +71,6 @@ mod work;
 mod write;
 mod zeroes;
 
-pub use apart::LaneJob;
 pub use buffers::buffers_most;
 #[cfg(feature = "canary")]
 pub use canary::Canary;
@@ -81,9 +82,8 @@ pub use io::{
     RequestId, RequestOp, Token,
 };
 pub use map::MAP_BYTES;
-pub use memory::{Buf, Memory, Span};
-pub use neighbours::READ_AROUND_BLOCKS_MAX;
-pub use options::Options;
-pub use recover::OpenError;
+pub use memory::{Buf, LaneJob, Memory, Span};
+pub use open_error::OpenError;
+pub use options::{Options, READ_AROUND_BLOCKS_MAX};
 pub use status::{Counters, MirrorStatus, OriginStatus, Status};
 pub use types::*;

@@ -17,6 +17,13 @@ const SEEN_MAX: u64 = 1024;
 const AGAIN_PERCENT: u64 = 25;
 const AGAIN_PERCENT_MAX: u64 = 75;
 
+/// Where the blocks begin that are read together with those from `from` to `to`, as many as a unit
+/// has: with their unit, or with themselves if they lie in two.
+pub(crate) const fn begin_of_unit(from: u64, to: u64, unit: u64) -> u64 {
+    let begin = from / unit * unit;
+    if to > begin + unit { from } else { begin }
+}
+
 /// What the misses of a lane say, since it was asked for.
 pub(crate) struct Locality {
     /// Unit and number of its last miss, at the place that its hash names.

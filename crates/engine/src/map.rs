@@ -6,6 +6,7 @@
 //! (test: `holes_read_as_zeroes`). A block that is destaged meanwhile was dirty when it was noted.
 //! A request costs [`STEPS_MAX`] steps at most, however long its range is; the answer may tell of less than was asked.
 
+use crate::cx::Cx;
 use crate::engine::Coordinator;
 use crate::extents::{Extent, extents, holes_of_both, put_extents};
 use crate::index::Flat;
@@ -13,7 +14,7 @@ use crate::io::{DeviceError, Op};
 use crate::lane::Lanes;
 use crate::memory::{Buf, Span};
 use crate::request::Range;
-use crate::shared::{COORDINATOR, Cx};
+use crate::shared::COORDINATOR;
 use crate::types::{BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
 
 /// What the buffer of a map must hold: two lists of 1024 extents each.

@@ -5,10 +5,12 @@
 //! simulation without payload implements it with nothing but the few header buffers. Nothing
 //! here is I/O: all calls are immediate.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::any::Any;
 use core::fmt;
 
-use crate::apart::LaneJob;
+use crate::types::Time;
 
 /// A buffer of whole 4 KiB blocks, aligned to 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,8 +19,9 @@ pub struct Buf(pub u32);
 /// A range of bytes in a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// Buffer and first byte, in one word: a call hands over two words in registers. Three it writes to memory and reads the first two of them
-    /// back as one, for which a processor waits until both are there: 6 % of what a hit takes.
+    /// Buffer and first byte, in one word: a call hands over two words in registers. Three it
+    /// writes to memory and reads the first two of them back as one, for which a processor waits
+    /// until both are there: 6 % of what a hit takes.
     start: u64,
     /// Length in bytes.
     pub len: u32,
@@ -51,12 +54,52 @@ impl fmt::Debug for Span {
     }
 }
 
+/// Work that one thread does while others do other work.
+pub(crate) trait Work: Send {
+    /// About how many blocks there is work for.
+    fn blocks(&self) -> u64;
+
+    /// Does the work.
+    fn run(&mut self, now: Time, mem: &mut dyn Memory);
+
+    /// Gives the worker back to the engine, which knows its type.
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+/// The work of one lane, to be done by whoever has a thread and a memory for it
+/// ([`Memory::apart`]).
+pub struct LaneJob {
+    work: Box<dyn Work>,
+    now: Time,
+}
+
+impl LaneJob {
+    pub(crate) fn new(work: Box<dyn Work>, now: Time) -> Self {
+        Self { work, now }
+    }
+
+    pub(crate) fn into_work(self) -> Box<dyn Any> {
+        self.work.into_any()
+    }
+
+    /// About how many blocks there is work for.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.work.blocks()
+    }
+
+    /// Does the work.
+    pub fn run(&mut self, mem: &mut dyn Memory) {
+        self.work.run(self.now, mem);
+    }
+}
+
 /// The caller's buffers.
 pub trait Memory {
     /// A buffer of at least `bytes` bytes (a multiple of 4096), of undefined content.
     ///
-    /// The engine has no more at once than [`crate::buffers_most`] says, beside its window and RAM front; below that bound this
-    /// must not fail.
+    /// The engine has no more at once than [`crate::buffers_most`] says, beside its window and RAM
+    /// front; below that bound this must not fail.
     fn alloc(&mut self, bytes: u32) -> Buf;
 
     /// Gives a buffer of [`Memory::alloc`] back.
@@ -77,23 +120,26 @@ pub trait Memory {
     /// CRC-32C of payload.
     fn checksum(&self, span: Span) -> u32;
 
-    /// [`Memory::copy`], and the CRC-32C of what was copied: for what goes to a device, and is hardly ever looked at before.
-    /// The sum is the source's, which the copy then finds in the processor's caches; the target's lines, which the
-    /// device has had since they were written last, need not come back for it. Nobody changes the source meanwhile.
+    /// [`Memory::copy`], and the CRC-32C of what was copied: for what goes to a device, and is
+    /// hardly ever looked at before. The sum is the source's, which the copy then finds in the
+    /// processor's caches; the target's lines, which the device has had since they were written
+    /// last, need not come back for it. Nobody changes the source meanwhile.
     fn copy_summed(&mut self, from: Span, to: Buf, offset: u32) -> u32 {
         let sum = self.checksum(from);
         self.copy(from, to, offset);
         sum
     }
 
-    /// A hint: the engine will soon look at the cache line of its own tables that this is in. Who can asks the processor to
-    /// fetch it (`flashfront_device::prefetch`); nothing depends on it but time.
+    /// A hint: the engine will soon look at the cache line of its own tables that this is in. Who
+    /// can asks the processor to fetch it (`flashfront_device::prefetch`); nothing depends on it
+    /// but time.
     fn expect_line(&self, _at: *const u8) {}
 
     /// The same for payload that will be copied soon; its first lines will do.
     fn expect_payload(&self, _span: Span) {}
 
-    /// From how many blocks on that two lanes each have work for, [`Memory::apart`] is worth its trouble; `None`: never.
+    /// From how many blocks on that two lanes each have work for, [`Memory::apart`] is worth its
+    /// trouble; `None`: never.
     fn apart_from(&self) -> Option<u64> {
         None
     }
@@ -103,8 +149,9 @@ pub trait Memory {
         1
     }
 
-    /// Runs each of the jobs once, in any order or at the same time, each with a memory that knows all buffers, and leaves them
-    /// in their places. What jobs have changed is to be seen in this memory afterwards.
+    /// Runs each of the jobs once, in any order or at the same time, each with a memory that knows
+    /// all buffers, and leaves them in their places. What jobs have changed is to be seen in this
+    /// memory afterwards.
     fn apart(&mut self, _jobs: &mut Vec<LaneJob>) {
         unreachable!("only a memory that says from when on is asked to");
     }

@@ -17,20 +17,17 @@
 //! from it, even if it was destaged and dropped meanwhile, nor what anybody has asked to change since (canary `stale-neighbour`).
 
 use crate::canary::Canary;
+use crate::cx::{Cx, blocks_span};
 use crate::format::Stream;
 use crate::index::Flat;
 use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
-use crate::locality::Locality;
-use crate::measured::Measured;
+use crate::locality::{Locality, begin_of_unit};
 use crate::memory::Buf;
-use crate::shared::{Cx, blocks_span};
+use crate::organ::measured::Measured;
 use crate::types::{BLOCK_BYTES, Mode};
 use crate::under_way::Reading;
 
-/// The widest read around a miss: 256 KiB.
-// The bits of `Reading::void`.
-pub const READ_AROUND_BLOCKS_MAX: u64 = 64;
 /// Blocks of wide reads in flight in a lane: 16 of 64 KiB, enough for a disk's queue. More misses than that go alone.
 pub(crate) const IN_FLIGHT_BLOCKS_MAX: u64 = 256;
 /// So many make a judgement; of so many the older ones count half from then on.
@@ -146,12 +143,6 @@ enum Into {
     Window,
 }
 
-/// Where the blocks that are read with these begin, as many as a unit has: with their unit, or with themselves if they lie in two.
-pub(crate) const fn begin_of_unit(from: u64, to: u64, unit: u64) -> u64 {
-    let begin = from / unit * unit;
-    if to > begin + unit { from } else { begin }
-}
-
 /// Blocks of a read piece that are read with their neighbours.
 pub(crate) struct WideRead {
     /// First block of the piece, and how many.
@@ -240,7 +231,7 @@ impl Lane {
         let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
         let unfit = cx.shared.cache_failed || self.log.saturated() || cx.shared.budget.is_some();
         let congested = cx.shared.gauge.reads_congested(&origin.gauge, cx.now).is_some();
-        let past = origin.mode == Mode::Passthrough || origin.flush_overdue || congested;
+        let past = origin.mode == Mode::Passthrough || origin.flush.is_overdue() || congested;
         !unfit && !past && self.policy.takes_neighbours(self.has_room())
     }
 

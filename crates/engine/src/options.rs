@@ -3,8 +3,13 @@
 
 use alloc::vec::Vec;
 
+use crate::canary::Canary;
 use crate::policy::{self, Spec};
 use crate::types::{Durability, OriginId};
+
+/// The widest read around a miss: 256 KiB.
+// As many as `under_way::Reading::void` has bits.
+pub const READ_AROUND_BLOCKS_MAX: u64 = 64;
 
 /// The choices of an opening. Units are in the names.
 #[derive(Clone, Debug)]
@@ -40,13 +45,26 @@ pub struct Options {
     pub origin_block_bytes: Vec<(OriginId, u32)>,
     /// The bug that is planted.
     #[cfg(feature = "canary")]
-    pub canary: Option<crate::Canary>,
+    pub canary: Option<Canary>,
 }
 
 impl Options {
     /// The width of a read around a miss in blocks, within its bound.
     pub(crate) fn read_around_blocks(&self) -> u64 {
-        self.read_around_blocks.min(crate::READ_AROUND_BLOCKS_MAX)
+        self.read_around_blocks.min(READ_AROUND_BLOCKS_MAX)
+    }
+
+    /// Whether this bug is planted.
+    #[cfg(feature = "canary")]
+    pub(crate) fn planted(&self, canary: Canary) -> bool {
+        self.canary == Some(canary)
+    }
+
+    /// Whether this bug is planted: never.
+    #[cfg(not(feature = "canary"))]
+    #[expect(clippy::unused_self, reason = "the same call with the feature")]
+    pub(crate) const fn planted(&self, _: Canary) -> bool {
+        false
     }
 }
 

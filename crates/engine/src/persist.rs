@@ -6,12 +6,13 @@
 
 use alloc::vec::Vec;
 
+use crate::cx::{Cx, blocks_span};
 use crate::event::Event;
 use crate::format::Superblock;
 use crate::io::{DeviceError, Op};
 use crate::memory::Buf;
-use crate::mirror::{State, device};
-use crate::shared::{COORDINATOR, Cx, FailureRecord, blocks_span};
+use crate::organ::members::{State, device};
+use crate::shared::{COORDINATOR, FailureRecord};
 use crate::types::{Mode, OriginId};
 
 /// Numbers of the coordinator's I/O for the superblock.

@@ -9,6 +9,9 @@ use crate::io::{Op, RequestError};
 use crate::locks::LockId;
 use crate::memory::Buf;
 
+/// The most blocks of a piece: what a request's 1 MiB can touch.
+pub(crate) const PIECE_BLOCKS_MAX: u64 = 257;
+
 /// What a piece does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PieceKind {

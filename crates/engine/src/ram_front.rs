@@ -12,10 +12,9 @@
 
 use alloc::vec::Vec;
 
-use crate::commit::Place;
+use crate::cx::Cx;
 use crate::format::NO_SLOT;
 use crate::memory::Buf;
-use crate::shared::Cx;
 use crate::types::BLOCK_BYTES;
 
 const WAYS: usize = 8;
@@ -64,21 +63,21 @@ impl RamFront {
         Some((set, way))
     }
 
-    fn place(&self, set: usize, way: usize) -> Option<Place> {
+    fn place(&self, set: usize, way: usize) -> Option<(Buf, u32)> {
         let at = set * WAYS + way;
         let buf = self.bufs[at / BUF_BLOCKS]?;
-        Some(Place::Ram(buf, (at % BUF_BLOCKS) as u32 * BLOCK_BYTES as u32))
+        Some((buf, (at % BUF_BLOCKS) as u32 * BLOCK_BYTES as u32))
     }
 
-    /// Where the copy of a slot is, if there is one.
-    pub(crate) fn get(&mut self, slot: u32) -> Option<Place> {
+    /// The buffer and the byte where the copy of a slot begins, if there is one.
+    pub(crate) fn get(&mut self, slot: u32) -> Option<(Buf, u32)> {
         let (set, way) = self.find(slot)?;
         self.sets[set].used |= 1 << way;
         self.place(set, way)
     }
 
-    /// The same, without saying that it is used.
-    pub(crate) fn peek(&self, slot: u32) -> Option<Place> {
+    /// Where the copy of a slot is, without saying that it is used.
+    pub(crate) fn peek(&self, slot: u32) -> Option<(Buf, u32)> {
         let (set, way) = self.find(slot)?;
         self.place(set, way)
     }
@@ -116,10 +115,7 @@ impl RamFront {
             let blocks = (self.sets.len() * WAYS - at * BUF_BLOCKS).min(BUF_BLOCKS);
             self.bufs[at] = Some(cx.alloc_ram_front(blocks as u32));
         }
-        match self.place(nth, way) {
-            Some(Place::Ram(buf, offset)) => Some((buf, offset)),
-            _ => None,
-        }
+        self.place(nth, way)
     }
 
     /// The slots will be written anew.

@@ -6,12 +6,12 @@
 //! Invariant: there are [`PIECES_MAX`] of them and a step's more at most, and who asked for little doesn't wait for who
 //! asked for much (test: `long_ranges_have_a_bound`), nor for another origin ([`crate::places`]).
 
+use crate::cx::Cx;
 use crate::engine::Coordinator;
 use crate::lane::Lanes;
 use crate::piece::PieceKind;
 use crate::places::Places;
 use crate::request::Range;
-use crate::shared::Cx;
 use crate::types::SECTOR_BYTES;
 
 /// Pieces at a time: half a GiB, more than any device needs to be busy.

@@ -9,15 +9,16 @@ use smallvec::smallvec;
 
 use crate::canary::Canary;
 use crate::commit::Place;
+use crate::cx::{Cx, blocks_span};
 use crate::event::Event;
 use crate::format::Stream;
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::lane::{Lane, LaneIo, SlotsRead};
-use crate::measured::Measured;
 use crate::memory::{Memory, Span};
-use crate::mirror::{Copies, device};
-use crate::shared::{Cx, blocks_span};
+use crate::mirror::Copies;
+use crate::organ::measured::Measured;
+use crate::organ::members::device;
 use crate::types::{BLOCK_BYTES, Mode};
 use crate::under_way::Reading;
 
@@ -39,7 +40,7 @@ impl Lane {
         let look = |flat: Flat| self.index.get(flat).map(|found| (flat, found.slot));
         let known = ahead.filter(|(flat, _)| next == Some(*flat));
         if let Some((_, slot)) = known.or_else(|| next.and_then(look))
-            && let Some(Place::Ram(buf, offset)) = self.ram_front.peek(slot)
+            && let Some((buf, offset)) = self.ram_front.peek(slot)
         {
             mem.expect_payload(Span::new(buf, offset, BLOCK_BYTES as u32));
         }
@@ -308,7 +309,8 @@ impl Lane {
     pub(crate) fn lose(&mut self, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
         if self.index.get(flat).is_some_and(|found| found.dirty && found.slot == slot) {
             let origin = cx.shared.origin_of(flat);
-            cx.shared.origins[origin].volatile_lost |= self.log.last_seq_of([slot].into_iter()) > self.log.durable_seq;
+            let volatile = self.log.last_seq_of([slot].into_iter()) > self.log.durable_seq;
+            cx.shared.origins[origin].flush.note_lost(volatile);
             cx.shared.lost.insert(flat);
             self.urgent.remove(&flat);
         }
@@ -372,7 +374,7 @@ impl Lane {
         let affordable = !verdict.admit || cx.shared.budget.as_mut().is_none_or(|budget| budget.allows(cx.now));
         cx.shared.counters.over_budget_blocks += u64::from(!affordable);
         let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
-        let unfit = origin.flush_overdue || cx.shared.gauge.reads_congested(&origin.gauge, cx.now).is_some();
+        let unfit = origin.flush.is_overdue() || cx.shared.gauge.reads_congested(&origin.gauge, cx.now).is_some();
         if verdict.admit && affordable && !unfit && self.append_clean(Stream::Promoted, flat, 0, span, cx) {
             cx.shared.counters.promoted_blocks += 1;
             return Ok(());

@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 
 use crate::canary::Canary;
 use crate::commit::{For, Log, Note, Segment, State, Waiter};
+use crate::cx::{Cx, blocks_span};
 use crate::event::Event;
 use crate::format::{CommitHeader, Entry, Stream};
 use crate::index::{Flat, Found};
@@ -22,7 +23,6 @@ use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::{Buf, Span};
 use crate::policy::HITS_MAX;
-use crate::shared::{Cx, blocks_span};
 use crate::sparse::Sparse;
 use crate::types::Time;
 

@@ -8,7 +8,6 @@
 //! A log that ends before a commit that was durable is damaged, and the cache is not opened.
 
 mod ahead;
-mod error;
 mod heads;
 mod load;
 mod replay;
@@ -18,18 +17,18 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::canary::Canary;
+use crate::cx::{Cx, blocks_span};
 use crate::event::Event;
 use crate::format::{CheckpointHeader, CommitHeader, Entry, NO_SLOT, STREAMS, UnprovenBlocks};
 use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::Buf;
-use crate::mirror::{State, device};
+use crate::open_error::OpenError;
+use crate::organ::members::{State, device};
 use crate::policy::Zone;
-use crate::shared::{Cx, Up, blocks_span};
+use crate::shared::Up;
 use crate::sparse::Sparse;
 use crate::types::SegmentId;
-
-pub use error::OpenError;
 
 use ahead::{Ahead, Window};
 use heads::SecondLook;

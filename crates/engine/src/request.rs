@@ -5,20 +5,18 @@ use alloc::boxed::Box;
 
 use crate::canary::Canary;
 use crate::commit::Waiter;
+use crate::cx::Cx;
 use crate::engine::Coordinator;
 use crate::index::Flat;
 use crate::io::{AnswerKind, Answered, Effect, Request, RequestError, RequestId, RequestOp};
 use crate::lane::{Lane, Lanes};
 use crate::memory::{Buf, Memory};
-use crate::piece::{Piece, PieceKind};
+use crate::organ::flush::FlushWaiter;
+use crate::piece::{PIECE_BLOCKS_MAX, Piece, PieceKind};
 use crate::policy::Hold;
 use crate::shadow::{Access, Live};
-use crate::shared::{Cx, FlushWaiter};
 use crate::types::{BLOCK_SECTORS, Durability, Mode, REQUEST_BYTES_MAX, SECTOR_BYTES, Time};
 use crate::zeroes::{Used, Zeroed};
-
-/// Blocks of a piece at most: what a request's 1 MiB can touch.
-pub(crate) const PIECE_BLOCKS_MAX: u64 = 257;
 
 /// Cache lines of tables that are fetched ahead for a piece: what a processor can wait for at once.
 const EXPECTED_BLOCKS_MAX: u64 = 16;
@@ -365,7 +363,7 @@ impl Coordinator {
         for lane in &mut lanes[..joined] {
             self.requests[at].pending += u32::from(lane.await_durable(Waiter::Request(at), cx));
         }
-        let waits = cx.shared.origins[origin].await_durable(FlushWaiter::Request(at));
+        let waits = cx.shared.origins[origin].flush.await_durable(FlushWaiter::Request(at));
         self.requests[at].pending += u32::from(waits);
     }
 
@@ -382,7 +380,7 @@ impl Coordinator {
             self.zeroes.give_back(active.origin, *used, cx);
         }
         // A flush that failed since may have dropped what was written by then, and whose flush that was may have been told (ADR 0022).
-        let failed_flushes = cx.shared.origins[active.origin].failed_flushes;
+        let failed_flushes = cx.shared.origins[active.origin].flush.failures();
         let doubtful = active.failed_flushes.is_some_and(|of| of != failed_flushes);
         let error = active.error.or(doubtful.then_some(RequestError::Io));
         let result = error.map_or(Ok(()), Err);

@@ -2,7 +2,6 @@
 //! Which lane a block belongs to: origins are dealt to the lanes in stripes.
 
 use crate::index::Flat;
-use crate::shared::Shared;
 
 /// The map from blocks to lanes.
 #[derive(Clone, Copy, Debug)]
@@ -28,12 +27,6 @@ impl Router {
     /// The end of the stripe that a block is in.
     pub(crate) fn stripe_end(&self, flat: Flat) -> Flat {
         Flat(((flat.0 >> self.stripe_shift) + 1) << self.stripe_shift)
-    }
-
-    /// How far a run that starts at a block may go: to the end of its stripe or of its origin.
-    pub(crate) fn run_end(&self, flat: Flat, shared: &Shared) -> Flat {
-        let origin = &shared.origins[shared.origin_of(flat)];
-        self.stripe_end(flat).min(Flat(origin.base.0 + origin.blocks))
     }
 
     /// Blocks from one origin's start to the next one's, so that each starts at lane 0.

@@ -11,13 +11,15 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::commit::Place;
+use crate::cx::{Cx, blocks_span};
 use crate::format::Mirror;
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op};
 use crate::lane::{Lane, LaneIo, Lanes};
 use crate::memory::{Buf, Span};
-use crate::mirror::{Copies, State, device};
-use crate::shared::{Cx, Shared, blocks_span};
+use crate::mirror::Copies;
+use crate::organ::members::{State, device};
+use crate::shared::Shared;
 use crate::status::MirrorStatus;
 use crate::types::{BLOCK_BYTES, Time};
 

@@ -17,11 +17,11 @@ use alloc::vec::Vec;
 use slab::Slab;
 
 use crate::canary::Canary;
+use crate::cx::{Cx, blocks_span};
 use crate::index::Flat;
 use crate::lane::Lane;
 use crate::locks::{LISTS, REGION_SHIFT, list_of, regions};
 use crate::memory::Buf;
-use crate::shared::{Cx, blocks_span};
 use crate::types::{BLOCK_BYTES, Mode};
 
 /// A read of consecutive blocks.

@@ -8,10 +8,10 @@
 
 use alloc::vec::Vec;
 
+use crate::cx::Cx;
 use crate::index::Flat;
 use crate::memory::{Buf, Span};
 use crate::policy::{Policy, Window};
-use crate::shared::Cx;
 use crate::types::BLOCK_BYTES;
 
 /// Blocks of one buffer: 1 MiB, so that RAM is taken as it is filled.

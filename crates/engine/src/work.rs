@@ -6,11 +6,11 @@
 use alloc::collections::VecDeque;
 
 use crate::canary::Canary;
+use crate::cx::Cx;
 use crate::io::DeviceError;
 use crate::lane::{Lane, LaneIo};
 use crate::memory::Memory;
 use crate::piece::{Piece, PieceKind};
-use crate::shared::Cx;
 
 /// What a batch of a checkpoint's entries counts for, or a commit of replay: milliseconds, 50 us and more.
 const BATCH_BLOCKS: u64 = 64;

@@ -8,14 +8,14 @@
 use core::ops::Range;
 
 use crate::commit::{Place, Waiter};
+use crate::cx::{Cx, blocks_span};
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::lane::{Lane, LaneIo};
-use crate::measured::Measured;
 use crate::memory::{Buf, Span};
+use crate::organ::measured::Measured;
 use crate::piece::PieceKind;
 use crate::places::Places;
-use crate::shared::{Cx, blocks_span};
 use crate::types::BLOCK_BYTES;
 
 const BLOCK: u32 = BLOCK_BYTES as u32;

@@ -10,13 +10,13 @@
 
 use alloc::vec::Vec;
 
+use crate::cx::{Cx, blocks_span};
 use crate::engine::Coordinator;
 use crate::lane::Lanes;
 use crate::memory::Buf;
 use crate::piece::PieceKind;
 use crate::places::Places;
 use crate::request::{Range, always_durable, writes_are_cached};
-use crate::shared::{Cx, blocks_span};
 use crate::types::{BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
 
 /// Zeroes up to this length are written into the cache like data; longer ones go to the origin.

@@ -3,11 +3,13 @@
 
 use super::Waiter;
 use crate::canary::Canary;
+use crate::cx::Cx;
 use crate::format::Stream;
 use crate::index::Flat;
 use crate::io::{DeviceError, RequestError};
 use crate::lane::Lane;
-use crate::shared::{Cx, FailureRecord, FlushWaiter, Up};
+use crate::organ::flush::FlushWaiter;
+use crate::shared::{FailureRecord, Up};
 
 impl Lane {
     /// Waits until everything appended so far is durable; false if it is already.

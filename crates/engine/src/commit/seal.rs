@@ -4,13 +4,14 @@
 use alloc::vec::Vec;
 
 use super::{CLEANED_WAITING_MAX, For, Note, Sealed};
+use crate::cx::{Cx, blocks_span};
 use crate::event::Event;
 use crate::format::{COMMIT_ENTRIES_MAX, CommitHeader, Entry, Stream};
 use crate::io::{DeviceError, Op};
 use crate::lane::{Lane, LaneIo};
-use crate::measured::Measured;
-use crate::mirror::{Copied, State};
-use crate::shared::{Cx, blocks_span};
+use crate::mirror::Copied;
+use crate::organ::measured::Measured;
+use crate::organ::members::State;
 
 impl Lane {
     /// Seals the open commit of a stream if it is full, and no more are in flight than may be: else it waits for one of those, so that a device that

@@ -11,12 +11,14 @@ use alloc::vec::Vec;
 
 use super::{Log, State};
 use crate::canary::Canary;
+use crate::cx::Cx;
 use crate::format::Stream;
 use crate::index::Flat;
 use crate::io::DeviceError;
 use crate::lane::Lane;
+use crate::organ::flush::FlushWaiter;
+use crate::organ::origin::Origin;
 use crate::piece::PieceKind;
-use crate::shared::{Cx, FlushWaiter, Origin};
 
 /// Of a lane at most, which bounds what a power cut takes from the cache: 64 MiB. A flush is asked for when there are more than half as many, so that they
 /// hardly ever stop who reads.
@@ -93,7 +95,7 @@ impl Lane {
         let waiter = FlushWaiter::Promoted(self.id, seq);
         let is_of = |origin: &Origin| blocks.iter().any(|flat| origin.places().contains(&flat.0));
         // What the commit held of one whose flush is overdue was dropped, and is dead in it.
-        let waits = |it: &mut Origin| u32::from(is_of(it) && !it.flush_overdue && it.await_durable(waiter));
+        let waits = |it: &mut Origin| u32::from(is_of(it) && !it.flush.is_overdue() && it.flush.await_durable(waiter));
         let awaits = cx.shared.origins.iter_mut().map(waits).sum();
         if awaits > 0 || !self.log.unproven.is_empty() {
             self.log.unproven.push_back(Unproven { seq, first, blocks, awaits, failed: false });

@@ -6,10 +6,12 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::order::{self, DirtyView, Order};
+use crate::cx::Cx;
 use crate::index::Flat;
 use crate::lane::{Lane, Lanes};
+use crate::organ::flush::FlushWaiter;
+use crate::organ::origin::Origin;
 use crate::router::Router;
-use crate::shared::{Cx, FlushWaiter, Origin};
 use crate::types::Time;
 
 /// Assumed before anything was measured: a disk's sorted random writes, about 400 a second.
@@ -190,7 +192,7 @@ impl Batches {
                 from = flat.0 + 1;
                 if let Some(end) = lane.run_end(flat) {
                     from = end.0;
-                } else if lane.start_run(flat, router.run_end(flat, cx.shared), cx) > 0 {
+                } else if lane.start_run(flat, run_end_max(flat, router, cx), cx) > 0 {
                     self.runs += 1;
                     return true;
                 } else {
@@ -222,7 +224,7 @@ impl Batches {
         } else {
             if hurry || self.passed_over >= PASSED_OVER_MAX || !lane.pass_over(flat) {
                 self.passed_over = 0;
-                let end = router.run_end(flat, cx.shared);
+                let end = run_end_max(flat, router, cx);
                 let mut blocks = lane.start_run(flat, end, cx);
                 if blocks == 0 && lane.seal_for_destage(flat, cx) {
                     blocks = lane.start_run(flat, end, cx);
@@ -237,6 +239,12 @@ impl Batches {
         self.order.taken(end.0);
         true
     }
+}
+
+/// How far a run that starts at a block may go: to the end of its stripe, or of its origin.
+fn run_end_max(flat: Flat, router: &Router, cx: &Cx<'_>) -> Flat {
+    let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
+    router.stripe_end(flat).min(Flat(origin.places().end))
 }
 
 impl Lane {

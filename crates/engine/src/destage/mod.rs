@@ -14,6 +14,5 @@ mod run;
 mod schedule;
 
 pub(crate) use rate::RUNS_MAX;
-pub(crate) use readers::CacheReads;
 pub(crate) use run::{RUN_BLOCKS_MAX, Run};
 pub(crate) use schedule::Destager;

@@ -4,7 +4,7 @@
 //! Destage goes in batches: some runs, then a flush of the origin. While a disk flushes it serves nobody else, so a batch bounds
 //! how long a client's I/O waits for destage, and the pause after it how much of the disk's time destage has.
 
-use crate::throttle::SOFT_PERCENT;
+use crate::organ::room::SOFT_PERCENT;
 
 /// What the decision rests on.
 #[derive(Clone, Copy, Debug)]

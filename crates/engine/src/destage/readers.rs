@@ -10,6 +10,7 @@
 //! writes and finds little room doesn't wait for readers (see `throttle`).
 
 use super::rate::{BACKGROUND_PERCENT, PRESSED_PERCENT};
+use crate::organ::cache_reads::CacheReads;
 use crate::types::Time;
 
 /// So many blocks of clients' reads earn destage one.
@@ -22,52 +23,6 @@ const PAID_BATCHES_MAX: i64 = 4;
 const PAID_OVER_NS: u64 = 10_000_000_000;
 /// ... and so much longer the smaller a part of this much of the limit it is: as much as writers have until they are stopped (see `throttle`).
 const LITTLE_OWED_PERCENT: u64 = 10;
-/// No write for so long, and nobody is taken to wait for room.
-const WRITERS_GONE_NS: u64 = 1_000_000_000;
-/// No read for so long, and nobody is taken to read.
-const READERS_GONE_NS: u64 = 100_000_000;
-/// The same for old data: any gap will do.
-const GAP_NS: u64 = 5_000_000;
-
-/// What clients and destage read from the cache device.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct CacheReads {
-    pub(crate) clients_blocks: u64,
-    pub(crate) destage_blocks: u64,
-    /// Reads of clients.
-    in_flight: u64,
-    /// When one of them last began or ended.
-    last: Option<Time>,
-    /// When a client wrote last.
-    pub(crate) last_write: Option<Time>,
-    /// So much is dirty that who writes may come no faster than destage goes.
-    pub(crate) no_room: bool,
-    /// Blocks that became dirty.
-    pub(crate) dirtied_blocks: u64,
-}
-
-impl CacheReads {
-    /// A client reads so many blocks.
-    pub(crate) const fn read(&mut self, blocks: u64, now: Time) {
-        self.clients_blocks += blocks;
-        self.in_flight += 1;
-        self.last = Some(now);
-    }
-
-    /// A read of a client has ended.
-    pub(crate) const fn ended(&mut self, now: Time) {
-        self.in_flight -= 1;
-        self.last = Some(now);
-    }
-
-    /// Until when readers come first; `None` if they don't.
-    pub(crate) fn until(&self, aged: bool, now: Time) -> Option<Time> {
-        let written = self.last_write.is_some_and(|at| now.since_ns(at) < WRITERS_GONE_NS);
-        let last = if self.in_flight > 0 { now } else { self.last? };
-        let until = last.plus_ns(if aged { GAP_NS } else { READERS_GONE_NS });
-        (!(written && self.no_room) && until > now).then_some(until)
-    }
-}
 
 /// What destage may read.
 pub(crate) struct Credit {

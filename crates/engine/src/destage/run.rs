@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 
 use crate::canary::Canary;
 use crate::commit::{Place, Waiter};
+use crate::cx::{Cx, blocks_span};
 use crate::event::Event;
 use crate::format::NO_SLOT;
 use crate::index::{Flat, Found};
@@ -19,7 +20,7 @@ use crate::io::{DeviceError, DeviceId, Op};
 use crate::lane::{Lane, LaneIo};
 use crate::memory::{Buf, Span};
 use crate::policy::Zone;
-use crate::shared::{Cx, Up, blocks_span};
+use crate::shared::Up;
 use crate::types::BLOCK_BYTES;
 
 /// The longest run: 1 MiB is past the point where a disk's seek matters.
@@ -225,7 +226,7 @@ impl Lane {
         let (device, offset, len) = cx.origin_range(first, self.runs[run].versions.len() as u64);
         let io = self.ios.insert(LaneIo::RunWrite { run });
         let origin = cx.shared.origin_of(first);
-        self.runs[run].failed_flushes = cx.shared.origins[origin].failed_flushes;
+        self.runs[run].failed_flushes = cx.shared.origins[origin].flush.failures();
         cx.shared.origins[origin].gauge.writes.began(cx.now);
         cx.io(self.id, io, device, Op::Write, offset, Some(Span::new(buf, 0, len as u32)));
     }
@@ -294,7 +295,7 @@ impl Lane {
     pub(crate) fn run_flushed(&mut self, run: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         let origin = cx.shared.origin_of(self.runs[run].first);
         // Another flush may have failed since its write began, and the origin have dropped that write (ADR 0022).
-        let doubtful = self.runs[run].failed_flushes != cx.shared.origins[origin].failed_flushes;
+        let doubtful = self.runs[run].failed_flushes != cx.shared.origins[origin].flush.failures();
         let result = if doubtful { result.and(Err(DeviceError::Io)) } else { result };
         if let Err(error) = result {
             cx.shared.up.push(Up::DestageFailed { origin, error });

@@ -6,11 +6,14 @@ use alloc::vec::Vec;
 use super::batches::Batches;
 use super::rate::{Pace, RUNS_MAX, View, pace};
 use super::readers::Credit;
+use crate::cx::Cx;
 use crate::lane::Lanes;
+use crate::organ::origin::{Origin, Retry};
+use crate::organ::room::{Cost, Outlook, Room, Rooms};
 use crate::places;
 use crate::router::Router;
-use crate::shared::{Cx, Origin, Retry, Shared};
-use crate::throttle::{Cost, Room, Rooms, Throttle};
+use crate::shared::Shared;
+use crate::throttle::Throttle;
 use crate::types::{Mode, Time};
 
 /// No request for this long is idle; no I/O for a client at an origin for this long, and destage needs not yield.
@@ -40,6 +43,18 @@ pub(crate) struct Destager {
     credit: Credit,
     /// A stop was asked for. (`Shared::stopping` comes when all requests are answered.)
     stopping: bool,
+}
+
+impl Outlook for Destager {
+    fn is_away(&self, at: usize, cx: &Cx<'_>) -> bool {
+        let silent = self.origins[at].answered.is_some_and(|since| cx.now.since_ns(since) >= AWAY_NS);
+        silent || cx.shared.origins[at].retry.is_some()
+    }
+
+    fn cost(&self, origin: usize) -> Cost {
+        let Batches { ns_per_run, ns_per_block, .. } = self.origins[origin];
+        Cost { ns_per_run, ns_per_block }
+    }
 }
 
 impl Destager {
@@ -106,12 +121,6 @@ impl Destager {
         }
     }
 
-    /// What destage of an origin took lately.
-    pub(crate) fn cost(&self, origin: usize) -> Cost {
-        let Batches { ns_per_run, ns_per_block, .. } = self.origins[origin];
-        Cost { ns_per_run, ns_per_block }
-    }
-
     /// When this step should run again although nothing happens.
     pub(crate) fn next_timer(&self, shared: &Shared, now: Time) -> Option<Time> {
         let idle = self.last_request.plus_ns(IDLE_AFTER_NS);
@@ -124,13 +133,7 @@ impl Destager {
         times.flatten().chain(away).chain(flushes).filter(|at| *at > now).min()
     }
 
-    /// Whether an origin takes nothing at the moment: it refuses, or has answered nothing for long.
-    pub(crate) fn is_away(&self, at: usize, cx: &Cx<'_>) -> bool {
-        let silent = self.origins[at].answered.is_some_and(|since| cx.now.since_ns(since) >= AWAY_NS);
-        silent || cx.shared.origins[at].retry.is_some()
-    }
-
-    /// Whether one is that has something dirty.
+    /// Whether an origin is away that has something dirty.
     pub(crate) fn is_any_away(&self, cx: &Cx<'_>) -> bool {
         (0..self.origins.len()).any(|at| cx.shared.origins[at].dirty > 0 && self.is_away(at, cx))
     }

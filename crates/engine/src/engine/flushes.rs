@@ -6,10 +6,12 @@
 use alloc::vec::Vec;
 
 use super::{CACHE_FLUSH, Coordinator};
+use crate::cx::Cx;
 use crate::event::Event;
 use crate::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::lane::{Lane, Lanes};
-use crate::shared::{COORDINATOR, Cx, FailureRecord, FlushWaiter};
+use crate::organ::flush::FlushWaiter;
+use crate::shared::{COORDINATOR, FailureRecord};
 use crate::types::Lba;
 
 impl Coordinator {
@@ -36,34 +38,19 @@ impl Coordinator {
         cx: &mut Cx<'_>,
     ) {
         let origin = &mut cx.shared.origins[at];
-        (origin.flush.in_flight, origin.flush_overdue) = (false, false);
         origin.gauge.writes.flush_ended(result.is_ok(), cx.now);
-        let done = origin.flush.issued;
-        let (over, waiting) = core::mem::take(&mut origin.flush.waiters)
-            .into_iter()
-            .partition::<Vec<_>, _>(|it| it.0 <= done || result.is_err());
-        origin.flush.waiters = waiting;
+        let ended = origin.flush.end(result);
         if let Err(error) = result {
-            origin.unflushed |= origin.flushing_direct;
-            origin.changed |= origin.flushing_changed;
-            // Any write before its end may be gone, and the next flush succeed all the same (ADR 0022).
-            origin.failed_flushes = origin.failed_flushes.wrapping_add(1);
-            origin.doubtful |= origin.unflushed;
             let id = cx.shared.superblock.origins[at].id;
             cx.event(Event::OriginFailed { origin: id, op: Op::Flush, lba: Lba(0), sectors: 0, error });
-            if cx.shared.origins[at].unflushed || cx.shared.origins[at].changed {
-                lanes.iter_mut().for_each(|lane| lane.drop_doubtful(at, cx));
-            }
         }
-        let origin = &mut cx.shared.origins[at];
-        let told = over.iter().any(|(_, waiter)| matches!(waiter, FlushWaiter::Request(_)));
-        let doubtful = origin.doubtful;
-        origin.doubtful &= !told;
-        let runs = over.iter().filter(|(_, waiter)| matches!(waiter, FlushWaiter::Run(..))).count() as u32;
+        if ended.drops {
+            lanes.iter_mut().for_each(|lane| lane.drop_doubtful(at, cx));
+        }
+        let runs = ended.runs();
         let cleaned_before = cx.shared.counters.destaged_blocks;
-        for (_, waiter) in over {
-            let lost = doubtful && matches!(waiter, FlushWaiter::Request(_));
-            self.flush_done(waiter, if lost { Err(DeviceError::Io) } else { result }, lanes, cx);
+        for (waiter, result) in ended.over {
+            self.flush_done(waiter, result, lanes, cx);
         }
         if runs > 0 {
             let cleaned = cx.shared.counters.destaged_blocks - cleaned_before;
@@ -91,29 +78,27 @@ impl Coordinator {
         }
     }
 
-    /// Commits are proven in the order of their numbers, so those with blocks of an origin whose flush is overdue would keep back all others, and soon
-    /// nothing would be promoted: its blocks leave the cache, as if the flush had failed.
+    /// Drops promoted blocks of origins whose flush is overdue, as if the flush had failed.
+    ///
+    /// Commits are proven in the order of their numbers. Those with such blocks would keep back all
+    /// others, and soon nothing would be promoted.
     pub(super) fn give_up_proofs(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         for at in 0..cx.shared.origins.len() {
             if cx.shared.proof_overdue_from(at).is_none_or(|from| cx.now < from) {
                 continue;
             }
-            let origin = &mut cx.shared.origins[at];
-            origin.flush_overdue = true;
-            let (promoted, others) =
-                core::mem::take(&mut origin.flush.waiters).into_iter().partition::<Vec<_>, _>(|it| it.1.is_promoted());
-            origin.flush.waiters = others;
+            let promoted = cx.shared.origins[at].flush.give_up_proofs();
             lanes.iter_mut().for_each(|lane| lane.drop_doubtful(at, cx));
-            for (_, waiter) in promoted {
+            for waiter in promoted {
                 self.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
             }
         }
     }
 
-    /// After a failure of the cache device: what should be durable is, when nothing is left to destage, the
-    /// origin is flushed, and it is recorded that this cache must not be replayed, which would put what is
-    /// durable in its log over it. Where that can't be recorded nothing is durable. What was lost without ever
-    /// having been durable is an error, once.
+    /// After a failure of the cache device: what should be durable is, when nothing is left to
+    /// destage, the origin is flushed, and it is recorded that this cache must not be replayed,
+    /// which would put what is durable in its log over it. Where that can't be recorded nothing is
+    /// durable. What was lost without ever having been durable is an error, once.
     pub(super) fn go_on_drained(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         if self.until_drained.is_empty() || cx.shared.failure == FailureRecord::Unknown {
             return;
@@ -123,12 +108,12 @@ impl Coordinator {
                 continue;
             }
             let waiters = self.drained_waiters(at, lanes, cx);
-            let told = !waiters.is_empty() && core::mem::take(&mut cx.shared.origins[at].volatile_lost);
+            let told = !waiters.is_empty() && cx.shared.origins[at].flush.take_lost();
             let lost = told || cx.shared.failure == FailureRecord::Impossible;
             for waiter in waiters {
                 if lost {
                     self.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
-                } else if !cx.shared.origins[at].await_durable(waiter) {
+                } else if !cx.shared.origins[at].flush.await_durable(waiter) {
                     self.flush_done(waiter, Ok(()), lanes, cx);
                 }
             }
@@ -163,10 +148,7 @@ impl Coordinator {
         for at in 0..cx.shared.origins.len() {
             let origin = &mut cx.shared.origins[at];
             if origin.flush.due() {
-                origin.flush.issued += 1;
-                (origin.flush.in_flight, origin.flush.began) = (true, cx.now);
-                origin.flushing_direct = core::mem::take(&mut origin.unflushed);
-                origin.flushing_changed = core::mem::take(&mut origin.changed);
+                origin.flush.begin(cx.now);
                 let device = DeviceId::Origin(cx.shared.superblock.origins[at].id);
                 origin.gauge.writes.flush_began(cx.now);
                 cx.io(COORDINATOR, at, device, Op::Flush, 0, None);

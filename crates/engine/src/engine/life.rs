@@ -2,10 +2,12 @@
 //! The life of an engine: opening, serving, stopping, and what has to be true for each step.
 
 use super::Coordinator;
+use crate::cx::Cx;
 use crate::event::Event;
 use crate::io::{DeviceError, RequestError};
 use crate::lane::Lanes;
-use crate::shared::{Cx, Origin};
+use crate::organ::origin::Origin;
+use crate::organ::room::Outlook;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
@@ -39,7 +41,7 @@ impl Coordinator {
                         self.persist.want();
                     }
                     // At once, so that the first who promote or flush don't wait for it.
-                    cx.shared.origins.iter_mut().filter(|it| it.unflushed).for_each(|it| it.flush.want());
+                    cx.shared.origins.iter_mut().for_each(|it| it.flush.want_if_written());
                     self.flush_devices(lanes, cx);
                     cx.event(Event::Ready { blocks_cached, blocks_dirty, commits_replayed });
                 }
@@ -60,7 +62,7 @@ impl Coordinator {
                 if self.requests.is_empty() && self.throttle.is_empty() && !leaving {
                     // From here on destage and reclaim start nothing new. Direct writes are made durable.
                     if !core::mem::replace(&mut cx.shared.stopping, true) {
-                        cx.shared.origins.iter_mut().filter(|it| it.unflushed).for_each(|it| it.flush.want());
+                        cx.shared.origins.iter_mut().for_each(|it| it.flush.want_if_written());
                     }
                     self.close(lanes, cx);
                 }

@@ -5,8 +5,8 @@ use core::cell::Cell;
 
 use super::{COMPACTED_PART, MOVED_PART};
 use crate::commit::{Segment, State};
+use crate::cx::Cx;
 use crate::lane::Lane;
-use crate::shared::Cx;
 use crate::sparse::Sparse;
 use crate::types::SegmentId;
 

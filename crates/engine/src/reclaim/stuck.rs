@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 
 use super::VICTIM_WAIT_NS;
 use crate::commit::State;
+use crate::cx::Cx;
 use crate::lane::Lane;
-use crate::shared::Cx;
 use crate::types::{SegmentId, Time};
 
 impl Lane {

@@ -7,10 +7,11 @@
 
 use alloc::collections::VecDeque;
 
-use super::{COMMIT_BLOCKS_MAX, OpenError, Phase, Recovery};
+use super::{COMMIT_BLOCKS_MAX, Phase, Recovery};
+use crate::cx::{Cx, blocks_span};
 use crate::format::{CommitHeader, NO_SLOT, STREAMS};
 use crate::lane::Lane;
-use crate::shared::{Cx, blocks_span};
+use crate::open_error::OpenError;
 
 /// Commits of up to so many data blocks are read many at a time: 64 blocks cost a device little more
 /// than one, and a log of small commits is as many times shorter to replay.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The heads of a lane's two checkpoints: the newest counts, and either member of a mirrored cache may have it.
 
-use super::{OpenError, Phase, Recovery};
+use super::{Phase, Recovery};
+use crate::cx::Cx;
 use crate::format::CheckpointHeader;
 use crate::lane::Lane;
-use crate::shared::Cx;
+use crate::open_error::OpenError;
 
 /// What the other member of a mirrored cache says of the heads.
 #[derive(Clone, Copy, Default)]

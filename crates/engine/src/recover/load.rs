@@ -3,13 +3,14 @@
 
 use alloc::vec::Vec;
 
-use super::{OpenError, Recovery};
+use super::Recovery;
+use crate::cx::{Cx, blocks_span};
 use crate::format::{
     CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, decode_checkpoint_ages, decode_checkpoint_entries,
 };
 use crate::index::Found;
 use crate::lane::Lane;
-use crate::shared::{Cx, blocks_span};
+use crate::open_error::OpenError;
 use crate::types::BLOCK_BYTES;
 
 const BATCH_BLOCKS: u32 = 64;

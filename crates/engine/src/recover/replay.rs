@@ -11,10 +11,10 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::Recovery;
+use crate::cx::Cx;
 use crate::format::{CommitHeader, Entry};
 use crate::index::{Flat, Found};
 use crate::lane::Lane;
-use crate::shared::Cx;
 use crate::types::Key;
 
 /// The part of the segments that may be freed before the index is walked: the tables then take less

@@ -18,7 +18,7 @@ use super::totals::{Occupancy, Totals};
 use super::unseen::Unseen;
 use crate::budget::Budget;
 use crate::chains::Chains;
-use crate::neighbours::begin_of_unit;
+use crate::locality::begin_of_unit;
 use crate::policy::{self, Capacity, HITS_MAX, Hold, Policy, Window, Zone};
 use crate::sparse::Sparse;
 use crate::types::Time;

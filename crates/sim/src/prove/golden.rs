@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One hash of all effects for each of many runs, in a fixed order.
+//! Prints a hash of all effects for each of many runs, in a fixed order.
 //!
 //! A change of structure must not change what the engine does. The output before and after such a
 //! change is the same text: then each I/O, reply and event came at the same time, in the same

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who reads from the cache device: clients and destage, and whether anybody waits for room.
+//!
+//! [`crate::destage`] asks this gauge whether destage must leave the cache device to clients.
+
+use crate::types::Time;
+
+/// No write came for this long: no client is taken to wait for room.
+const WRITERS_GONE_NS: u64 = 1_000_000_000;
+/// No read came for this long: no client is taken to read.
+const READERS_GONE_NS: u64 = 100_000_000;
+/// A gap between reads that is long enough for data that has got old.
+const GAP_NS: u64 = 5_000_000;
+
+/// What clients and destage read from the cache device.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct CacheReads {
+    pub(crate) clients_blocks: u64,
+    pub(crate) destage_blocks: u64,
+    /// Reads of clients.
+    in_flight: u64,
+    /// When one of them last began or ended.
+    pub(crate) last: Option<Time>,
+    /// When a client wrote last.
+    pub(crate) last_write: Option<Time>,
+    /// So much is dirty that who writes may come no faster than destage goes.
+    pub(crate) no_room: bool,
+    /// Blocks that became dirty.
+    pub(crate) dirtied_blocks: u64,
+}
+
+impl CacheReads {
+    /// A client reads so many blocks.
+    pub(crate) const fn read(&mut self, blocks: u64, now: Time) {
+        self.clients_blocks += blocks;
+        self.in_flight += 1;
+        self.last = Some(now);
+    }
+
+    /// A read of a client has ended.
+    pub(crate) const fn ended(&mut self, now: Time) {
+        self.in_flight -= 1;
+        self.last = Some(now);
+    }
+
+    /// Until when readers come first; `None` if they don't.
+    pub(crate) fn until(&self, aged: bool, now: Time) -> Option<Time> {
+        let written = self.last_write.is_some_and(|at| now.since_ns(at) < WRITERS_GONE_NS);
+        let last = if self.in_flight > 0 { now } else { self.last? };
+        let until = last.plus_ns(if aged { GAP_NS } else { READERS_GONE_NS });
+        (!(written && self.no_room) && until > now).then_some(until)
+    }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The one or two cache devices: which of them lead, count, are being filled, or have failed.
+//!
+//! The lead holds everything; the other member lacks the data of clean blocks.
+
+use alloc::vec::Vec;
+
+use slab::Slab;
+
+use crate::format::{Mirror, Superblock};
+use crate::io::{DeviceError, DeviceId, Op};
+
+/// What is known of the members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The lead alone.
+    Single,
+    /// Both members.
+    Whole,
+    /// A member failed; the other one's superblock does not say so durably yet.
+    Leaving {
+        /// Which.
+        out: u8,
+    },
+    /// A new member is being filled. It doesn't count yet.
+    Syncing,
+    /// The new member is full, and the superblocks are being written that make it count.
+    Pairing,
+    /// Both failed, and the cache with them.
+    Broken,
+}
+
+/// A write or flush of both members.
+pub(crate) struct Pair {
+    /// Whose I/O it is.
+    pub(crate) lane: usize,
+    pub(crate) io: usize,
+    pub(crate) op: Op,
+    pub(crate) offset: u64,
+    pub(crate) pending: u32,
+    /// What each member said.
+    pub(crate) failed: [Option<DeviceError>; 2],
+}
+
+/// State of the two members.
+pub(crate) struct Members {
+    pub(crate) lead: u8,
+    pub(crate) lead_at_opening: u8,
+    pub(crate) state: State,
+    /// Changed by `mirror` alone, as is `held`.
+    pub(crate) pairs: Slab<Pair>,
+    /// Done, but what they did doesn't count before the failure is recorded.
+    pub(crate) held: Vec<(usize, usize)>,
+    /// Ended, to be handed to their lanes.
+    pub(crate) ended: Vec<(usize, usize, Result<(), DeviceError>)>,
+    /// The superblock has to be written, because `state` demands it.
+    pub(crate) to_record: bool,
+    /// The lead is another one now: what only the old one has is gone.
+    pub(crate) lead_changed: bool,
+    /// Dirty blocks that a new member lacks: nobody could read them while it was filled.
+    pub(crate) lacking: u64,
+}
+
+impl Members {
+    pub(crate) fn new(superblock: &Superblock) -> Self {
+        let whole = superblock.pairing.mirror == Mirror::Whole;
+        Self {
+            lead: superblock.pairing.lead,
+            lead_at_opening: superblock.pairing.lead,
+            state: if whole { State::Whole } else { State::Single },
+            pairs: Slab::new(),
+            held: Vec::new(),
+            ended: Vec::new(),
+            to_record: false,
+            lead_changed: false,
+            lacking: 0,
+        }
+    }
+
+    /// Whether what this member holds counts.
+    pub(crate) const fn counts(&self, member: u8) -> bool {
+        match self.state {
+            State::Single | State::Syncing | State::Pairing => member == self.lead,
+            State::Whole => true,
+            State::Leaving { out } => member != out,
+            State::Broken => false,
+        }
+    }
+
+    /// The other member, if reading from it makes sense.
+    pub(crate) const fn other(&self) -> Option<u8> {
+        match self.state {
+            State::Whole | State::Pairing | State::Leaving { .. } | State::Broken => Some(1 - self.lead),
+            State::Single | State::Syncing => None,
+        }
+    }
+
+    /// Whether one is out, and that is not recorded yet.
+    pub(crate) const fn is_leaving(&self) -> bool {
+        matches!(self.state, State::Leaving { .. })
+    }
+
+    /// Whether this member is out, and the other one is left.
+    pub(crate) fn is_out(&self, member: u8) -> bool {
+        !self.counts(member) && self.counts(1 - member)
+    }
+
+    /// The member beside this one that counts: of two the other one, or the one that is left.
+    pub(crate) fn beside(&self, member: u8) -> Option<u8> {
+        Some(1 - member).filter(|other| self.counts(*other))
+    }
+
+    /// The number that a new member would have.
+    pub(crate) const fn free(&self) -> Option<u8> {
+        if matches!(self.state, State::Single) { Some(1 - self.lead) } else { None }
+    }
+
+    /// Whose superblocks are to be written, in this order, with which number of update.
+    ///
+    /// A new member first gets one that shows where it belongs, but never counts as the newest:
+    /// then the lead can say that there are two, and whenever it says so, there are.
+    pub(crate) fn to_write(&self, superblock: &Superblock) -> Vec<(u8, u64)> {
+        let (lead, update) = (self.lead, superblock.update);
+        match self.state {
+            State::Single | State::Syncing => Vec::from([(lead, update)]),
+            State::Whole => Vec::from([(lead, update), (1 - lead, update)]),
+            State::Leaving { out } => Vec::from([(1 - out, update)]),
+            State::Pairing => Vec::from([(1 - lead, 0), (lead, update), (1 - lead, update)]),
+            State::Broken => Vec::from([(superblock.pairing.lead, update)]),
+        }
+    }
+
+    /// Whether nothing is in flight or held.
+    pub(crate) fn idle(&self) -> bool {
+        self.pairs.is_empty() && self.held.is_empty() && self.ended.is_empty() && !self.to_record
+    }
+}
+
+/// The device of a member.
+pub(crate) const fn device(member: u8) -> DeviceId {
+    if member == 0 { DeviceId::Cache } else { DeviceId::Mirror }
+}
+
+/// The member on a device.
+pub(crate) const fn member(device: DeviceId) -> u8 {
+    matches!(device, DeviceId::Mirror) as u8
+}
