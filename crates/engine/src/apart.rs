@@ -14,14 +14,13 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::any::Any;
 
 use crate::bypass::Streams;
 use crate::cx::Cx;
 use crate::engine::Coordinator;
 use crate::io::Effects;
 use crate::lane::{Lane, OwnLanes};
-use crate::memory::{LaneJob, Memory, Work};
+use crate::memory::LaneJob;
 use crate::organ::flush::OriginFlush;
 use crate::organ::members::{Members, State};
 use crate::organ::origin::Origin;
@@ -34,25 +33,8 @@ const BASE: u64 = 1 << 62;
 
 /// What a lane works on beside the other lanes.
 pub(crate) struct Apart {
-    view: Shared,
-    out: Effects,
-}
-
-impl Work for Lane {
-    fn blocks(&self) -> u64 {
-        self.work_blocks()
-    }
-
-    fn run(&mut self, now: Time, mem: &mut dyn Memory) {
-        let Some(mut apart) = self.apart.take() else { return };
-        let mut cx = Cx { now, mem, out: &mut apart.out, shared: &mut apart.view };
-        self.work_apart(&mut cx);
-        self.apart = Some(apart);
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn Any> {
-        self
-    }
+    pub(crate) view: Shared,
+    pub(crate) out: Effects,
 }
 
 impl Coordinator {

@@ -3,17 +3,37 @@
 //!
 //! Where lanes may work apart ([`crate::apart`]) what has to do with one lane alone is left for then; else it is done as it comes.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use core::any::Any;
 
 use crate::canary::Canary;
 use crate::cx::Cx;
 use crate::io::DeviceError;
 use crate::lane::{Lane, LaneIo};
-use crate::memory::Memory;
+use crate::memory::{Memory, Work};
 use crate::piece::{Piece, PieceKind};
+use crate::types::Time;
 
 /// What a batch of a checkpoint's entries counts for, or a commit of replay: milliseconds, 50 us and more.
 const BATCH_BLOCKS: u64 = 64;
+
+impl Work for Lane {
+    fn blocks(&self) -> u64 {
+        self.work_blocks()
+    }
+
+    fn run(&mut self, now: Time, mem: &mut dyn Memory) {
+        let Some(mut apart) = self.apart.take() else { return };
+        let mut cx = Cx { now, mem, out: &mut apart.out, shared: &mut apart.view };
+        self.work_apart(&mut cx);
+        self.apart = Some(apart);
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
 
 impl Lane {
     /// Takes a piece.
