@@ -13,6 +13,7 @@
 pub(crate) mod blocks;
 pub(crate) mod clock;
 mod error;
+pub mod falls;
 pub(crate) mod ledger;
 mod log;
 mod page_cache;

@@ -24,7 +24,7 @@ mod text;
 
 pub use echo::Echoes;
 pub use format::{Action, Format, FormatError};
-pub use made::Kind as MadeKind;
+pub use made::Load as MadeLoad;
 pub use phase::{Ahead, DiskPhase, Phases};
 pub use reader::{OpenError, Options, ReadError, Reader};
 pub use report::{BAD_SHOWN, Bad, Place, Reason, Report};

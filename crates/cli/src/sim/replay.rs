@@ -36,7 +36,8 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
     /// Traces, or a pipe as /dev/stdin if they need not be read twice; each is replayed from an
-    /// empty cache. `made:workstation` and `made:database` are made, and need no file.
+    /// empty cache. `made:workstation`, `made:database`, `made:mail`, `made:boot`, `made:log` and
+    /// `made:ci` are made, and need no file; `made:mail?seed=3` is another machine of that kind.
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
     /// Policies, separated by commas, or `all`.

@@ -15,7 +15,7 @@ use super::error::SourceError;
 use super::page_cache::PageCache;
 use crate::policy::Access;
 use crate::trace::{
-    Ahead, DiskPhase, Echoes, Format, Grid, MadeKind, Op, Options, Phases, ReadError, Reader, Record, Report,
+    Ahead, DiskPhase, Echoes, Format, Grid, MadeLoad, Op, Options, Phases, ReadError, Reader, Record, Report,
 };
 
 /// Accesses in a batch: 2.5 MiB of them, so that handing a batch to a thread costs nothing against
@@ -49,7 +49,7 @@ pub enum GridChoice {
 /// A trace, and how it is to be read.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The file, or `made:NAME`, a trace that is made ([`MadeKind`]).
+    /// The file, or `made:NAME`, a trace that is made ([`MadeLoad`]).
     pub path: PathBuf,
     /// How to read it.
     pub options: Options,
@@ -112,8 +112,8 @@ impl Source {
     }
 
     /// What is made instead of being read.
-    fn made(&self) -> Result<Option<&'static MadeKind>, SourceError> {
-        MadeKind::of(&self.path).map_err(|why| SourceError::Made { why })
+    fn made(&self) -> Result<Option<MadeLoad>, SourceError> {
+        MadeLoad::of(&self.path).map_err(|why| SourceError::Made { why })
     }
 
     /// Opens it, from its beginning; adds the bytes that are read of it to what `progress` has, and
@@ -125,14 +125,14 @@ impl Source {
         let path = self.path.clone();
         let made = self.made()?;
         let file: Box<dyn Read + Send> = match made {
-            Some(kind) => Box::new(kind.text()),
+            Some(load) => Box::new(load.text()),
             None => Box::new(File::open(&path).map_err(|error| SourceError::Open { path: path.clone(), error })?),
         };
         let stop = Arc::clone(&progress.stop);
         let watched = Watched { file, read: Arc::clone(&progress.bytes), stop: Arc::clone(&stop) };
         let mut options = self.options;
         if made.is_some() {
-            options.format = options.format.or(Format::named(MadeKind::FORMAT));
+            options.format = options.format.or(Format::named(MadeLoad::FORMAT));
         }
         let reader = Reader::new(watched, &options).map_err(|error| {
             let path = path.clone();

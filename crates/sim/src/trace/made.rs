@@ -2,19 +2,31 @@
 //! Made traces: loads of kinds that no public trace shows, made from published statistics.
 //!
 //! `made:NAME` is given where the path of a trace is. A made trace is text in the format
-//! `alibaba`, so that the reader, its checks and its figures are those of any trace. The seed is
-//! fixed: each reading gives the same bytes. Each maker names what its numbers are taken from, and
-//! which of them are a guess.
+//! `alibaba`, so that the reader, its checks and its figures are those of any trace. Each reading
+//! gives the same bytes. `made:NAME?seed=3` is another machine of that kind: the choices are other
+//! ones, and the sizes of some parts lie between half and twice what the maker says. Each maker
+//! names what its numbers are taken from, and which of them are a guess.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use flashfront_device::Rng;
+
+mod boot;
+mod ci;
 mod database;
+mod files;
+mod log;
+mod mail;
+#[cfg(test)]
+mod tests;
 mod workstation;
 
 /// What a path begins with that names a made trace.
 const PREFIX: &str = "made:";
+/// What stands between its name and its seed.
+const SEED: &str = "?seed=";
 
 /// A request of a made trace, in blocks of 4 KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +52,16 @@ impl Asked {
     fn write(&mut self, block: u64, blocks: u64) {
         self.requests.push_back(Made { time_us: self.time_us, write: true, block, blocks });
     }
+
+    /// Adds a block to the last request where it follows it, or asks for it alone.
+    fn join(&mut self, write: bool, block: u64) {
+        match self.requests.back_mut() {
+            Some(last) if last.write == write && last.block + last.blocks == block && last.blocks < 128 => {
+                last.blocks += 1;
+            }
+            _ => self.requests.push_back(Made { time_us: self.time_us, write, block, blocks: 1 }),
+        }
+    }
 }
 
 /// A machine that asks its disk for blocks.
@@ -49,52 +71,91 @@ trait Maker: Send {
     fn act(&mut self, asked: &mut Asked) -> bool;
 }
 
-/// A kind of made trace.
-#[derive(Clone, Copy)]
-pub struct Kind {
-    /// Its name, behind `made:`.
-    pub name: &'static str,
-    /// What it is.
-    pub summary: &'static str,
-    new: fn() -> Box<dyn Maker>,
+/// Which machine of a kind is made: number 0 is as its maker describes it.
+struct Seed {
+    number: u64,
+    sizes: Rng,
 }
 
-impl std::fmt::Debug for Kind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name)
+impl Seed {
+    fn new(number: u64) -> Self {
+        Self { number, sizes: Rng::new(number) }
+    }
+
+    /// The choices of a maker whose own number is this.
+    fn rng(&self, own: u64) -> Rng {
+        Rng::new(own ^ self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// The size of a part: as it is described, or between half and twice that.
+    fn about(&mut self, described: u64) -> u64 {
+        if self.number == 0 {
+            return described;
+        }
+        let share = self.sizes.below(1 << 20) as f64 / f64::from(1 << 20);
+        (described as f64 * (2.0 * share - 1.0).exp2()).ceil() as u64
     }
 }
 
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 2] = [
-        Self {
-            name: "workstation",
-            summary: "a week of a workstation's disk, two thirds writes",
-            new: || Box::new(workstation::Workstation::new()),
-        },
-        Self {
-            name: "database",
-            summary: "an order database with a log that is written ahead, and checkpoints",
-            new: || Box::new(database::Database::new()),
-        },
-    ];
+/// A kind of made trace.
+struct Kind {
+    /// Its name, behind `made:`.
+    name: &'static str,
+    new: fn(&mut Seed) -> Box<dyn Maker>,
+}
 
+/// All kinds of made traces.
+static KINDS: [Kind; 6] = [
+    Kind { name: "workstation", new: |seed| Box::new(workstation::Workstation::new(seed)) },
+    Kind { name: "database", new: |seed| Box::new(database::Database::new(seed)) },
+    Kind { name: "mail", new: |seed| Box::new(mail::Mail::new(seed)) },
+    Kind { name: "boot", new: |seed| Box::new(boot::Boot::new(seed)) },
+    Kind { name: "log", new: |seed| Box::new(log::Log::new(seed)) },
+    Kind { name: "ci", new: |seed| Box::new(ci::Ci::new(seed)) },
+];
+
+/// A made trace that a path names.
+#[derive(Clone, Copy)]
+pub struct Load {
+    kind: &'static Kind,
+    seed: u64,
+}
+
+impl std::fmt::Debug for Load {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{PREFIX}{}{SEED}{}", self.kind.name, self.seed)
+    }
+}
+
+impl Load {
     /// The one that a path names: nothing for the path of a file.
     ///
     /// # Errors
     /// If no made trace is called so.
-    pub fn of(path: &Path) -> Result<Option<&'static Self>, String> {
-        let Some(name) = path.to_str().and_then(|path| path.strip_prefix(PREFIX)) else { return Ok(None) };
-        let names = Self::ALL.map(|kind| format!("{PREFIX}{}", kind.name)).join(", ");
-        let kind = Self::ALL.iter().find(|kind| kind.name == name);
-        kind.map(Some).ok_or(format!("no made trace is called {name}; there are {names}"))
+    pub fn of(path: &Path) -> Result<Option<Self>, String> {
+        let Some(asked) = path.to_str().and_then(|path| path.strip_prefix(PREFIX)) else { return Ok(None) };
+        let (name, seed) = asked.split_once('?').map_or((asked, None), |(name, seed)| (name, Some(seed)));
+        let names = KINDS.each_ref().map(|kind| format!("{PREFIX}{}", kind.name)).join(", ");
+        let Some(kind) = KINDS.iter().find(|kind| kind.name == name) else {
+            return Err(format!("no made trace is called {name}; there are {names}"));
+        };
+        let seed = match seed {
+            None => Some(0),
+            Some(seed) => seed.strip_prefix(&SEED[1..]).and_then(|number| number.parse::<u32>().ok()),
+        };
+        let seed = seed.ok_or(format!(
+            "{PREFIX}{asked}: behind the name of a made trace only ?seed=N can stand, N from 0 to {}; \
+             {PREFIX}{name}{SEED}1 is one",
+            u32::MAX
+        ))?;
+        Ok(Some(Self { kind, seed: seed.into() }))
     }
 
     /// Its requests as text, from the first on.
     #[must_use]
     pub fn text(&self) -> Text {
-        Text { maker: (self.new)(), asked: Asked::default(), line: io::Cursor::default() }
+        let maker = (self.kind.new)(&mut Seed::new(self.seed));
+        Text { maker, asked: Asked::default(), line: io::Cursor::default() }
     }
 
     /// The format of that text.
@@ -136,45 +197,5 @@ impl Read for Text {
             writeln!(line, "0,{op},{},{},{time_us}", block * 4096, blocks * 4096)?;
         }
         self.line.read(into)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_reading_of_a_made_trace_is_the_same() {
-        for kind in Kind::ALL {
-            let head = || {
-                let mut head = vec![0; 100_000];
-                kind.text().read_exact(&mut head).map(|()| head).ok()
-            };
-            assert!(head().is_some() && head() == head(), "{}", kind.name);
-        }
-    }
-
-    #[test]
-    fn the_kinds_are_what_their_summaries_say() {
-        for (name, writes_percent) in [("workstation", 60..=73), ("database", 45..=80)] {
-            let kind = Kind::of(Path::new(&format!("made:{name}"))).ok().flatten().expect("there is one");
-            let (mut text, mut written, mut blocks, mut last_us) = (kind.text(), 0, 0, 0);
-            while let Some(made) = text.next() {
-                assert!(made.time_us >= last_us && made.blocks > 0, "{name}: {made:?}");
-                last_us = made.time_us;
-                blocks += made.blocks;
-                written += u64::from(made.write) * made.blocks;
-            }
-            let percent = written * 100 / blocks;
-            assert!(writes_percent.contains(&percent), "{name}: {percent} % of {blocks} blocks are written");
-            assert!((500_000..3_000_000).contains(&blocks), "{name}: {blocks} blocks");
-        }
-    }
-
-    #[test]
-    fn a_name_that_nobody_has_is_told_with_those_there_are() {
-        assert!(Kind::of(Path::new("trace.gz")).is_ok_and(|kind| kind.is_none()));
-        let told = Kind::of(Path::new("made:nobody")).expect_err("nobody");
-        assert!(told.contains("nobody") && told.contains("made:workstation"), "{told}");
     }
 }

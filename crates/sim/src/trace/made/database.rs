@@ -12,18 +12,18 @@
 //!   `checkpoint_completion_target`, `full_page_writes`, `wal_segment_size`).
 //!
 //! A guess: the sizes of the tables and of the buffer pool (an eighth of them), and 24 orders a
-//! second for 40 minutes.
+//! second for 40 minutes. The seed changes the size of the buffer pool.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use flashfront_device::Rng;
 
-use super::{Asked, Maker};
+use super::{Asked, Maker, Seed};
 use crate::zipf::Scatter;
 
 /// Blocks of 4 KiB in a page.
 const PAGE: u64 = 2;
-const POOL_PAGES: usize = 12_000;
+const POOL_PAGES: u64 = 12_000;
 const ITEMS: u64 = 100_000;
 const CUSTOMERS: u64 = 60_000;
 const STOCK_PAGES: u64 = 50_000;
@@ -53,6 +53,8 @@ pub(super) struct Database {
     now_us: u64,
     stock: Scatter,
     customers: Scatter,
+    /// How many pages fit into the pool.
+    pool_pages: usize,
     /// Page -> when it was used last, and the pages in that order.
     pool: HashMap<u64, u64>,
     used: BTreeSet<(u64, u64)>,
@@ -71,12 +73,13 @@ pub(super) struct Database {
 }
 
 impl Database {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(seed: &mut Seed) -> Self {
         Self {
-            rng: Rng::new(511),
+            rng: seed.rng(511),
             now_us: 0,
             stock: Scatter::new(ITEMS),
             customers: Scatter::new(CUSTOMERS),
+            pool_pages: seed.about(POOL_PAGES) as usize,
             pool: HashMap::new(),
             used: BTreeSet::new(),
             clock: 0,
@@ -104,7 +107,7 @@ impl Database {
             None => asked.read(page * PAGE, PAGE),
         }
         self.used.insert((self.clock, page));
-        if self.pool.len() > POOL_PAGES
+        if self.pool.len() > self.pool_pages
             && let Some((_, oldest)) = self.used.pop_first()
         {
             self.pool.remove(&oldest);
