@@ -9,9 +9,9 @@
 //! between their fields. A load whose file isn't there is left out, and named at the end.
 //!
 //! - `list`: accesses, footprint and share of writes of each load.
-//! - `replay`: hits, read hits, blocks written to flash and read from the origin per access. A line
-//!   for each load, policy and fraction; then their means for each side. With `--eighth` our own policies
-//!   have a device of an eighth more blocks, as the logs of the others would.
+//! - `replay`: hits, read hits, blocks written to flash and read from the origin per access, for
+//!   each load, policy and fraction; then their means for each side. With `--eighth` our own
+//!   policies have a device of an eighth more blocks, as the logs of the others would.
 //! - `sizes`: the worst falls over 64 sizes; exit code 1 if one is more than 0.5 points.
 
 use std::collections::BTreeMap;

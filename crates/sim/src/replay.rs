@@ -16,7 +16,7 @@ mod error;
 pub mod falls;
 pub(crate) mod ledger;
 mod log;
-mod page_cache;
+pub(crate) mod page_cache;
 pub(crate) mod survey;
 
 use std::num::NonZeroUsize;
@@ -31,7 +31,6 @@ pub use flashfront_engine::shadow::{Occupancy, Totals};
 
 pub use blocks::{Blocks, GridChoice, Source};
 pub use error::SourceError;
-pub(crate) use page_cache::PageCache;
 
 use crate::policy::{Access, Build};
 use crate::trace::{DiskPhase, Format, Report};

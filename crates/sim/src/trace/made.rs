@@ -7,11 +7,8 @@
 //! ones, and the sizes of some parts lie between half and twice what the maker says. Each maker
 //! names what its numbers are taken from, and which of them are a guess.
 
-use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::path::Path;
-
-use flashfront_device::Rng;
 
 mod boot;
 mod ci;
@@ -19,83 +16,17 @@ mod database;
 mod files;
 mod log;
 mod mail;
+mod maker;
 #[cfg(test)]
 mod tests;
 mod workstation;
+
+use maker::{Asked, Made, Maker, Seed};
 
 /// What a path begins with that names a made trace.
 const PREFIX: &str = "made:";
 /// What stands between its name and its seed.
 const SEED: &str = "?seed=";
-
-/// A request of a made trace, in blocks of 4 KiB.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Made {
-    time_us: u64,
-    write: bool,
-    block: u64,
-    blocks: u64,
-}
-
-/// What the requests of an activity are put into.
-#[derive(Default)]
-struct Asked {
-    time_us: u64,
-    requests: VecDeque<Made>,
-}
-
-impl Asked {
-    fn read(&mut self, block: u64, blocks: u64) {
-        self.requests.push_back(Made { time_us: self.time_us, write: false, block, blocks });
-    }
-
-    fn write(&mut self, block: u64, blocks: u64) {
-        self.requests.push_back(Made { time_us: self.time_us, write: true, block, blocks });
-    }
-
-    /// Adds a block to the last request where it follows it, or asks for it alone.
-    fn join(&mut self, write: bool, block: u64) {
-        match self.requests.back_mut() {
-            Some(last) if last.write == write && last.block + last.blocks == block && last.blocks < 128 => {
-                last.blocks += 1;
-            }
-            _ => self.requests.push_back(Made { time_us: self.time_us, write, block, blocks: 1 }),
-        }
-    }
-}
-
-/// A machine that asks its disk for blocks.
-trait Maker: Send {
-    /// Does what it does next, and adds what that asks of the disk, possibly nothing; false if its
-    /// time is over.
-    fn act(&mut self, asked: &mut Asked) -> bool;
-}
-
-/// Which machine of a kind is made: number 0 is as its maker describes it.
-struct Seed {
-    number: u64,
-    sizes: Rng,
-}
-
-impl Seed {
-    fn new(number: u64) -> Self {
-        Self { number, sizes: Rng::new(number) }
-    }
-
-    /// The choices of a maker whose own number is this.
-    fn rng(&self, own: u64) -> Rng {
-        Rng::new(own ^ self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
-    }
-
-    /// The size of a part: as it is described, or between half and twice that.
-    fn about(&mut self, described: u64) -> u64 {
-        if self.number == 0 {
-            return described;
-        }
-        let share = self.sizes.below(1 << 20) as f64 / f64::from(1 << 20);
-        (described as f64 * (2.0 * share - 1.0).exp2()).ceil() as u64
-    }
-}
 
 /// A kind of made trace.
 struct Kind {

@@ -23,8 +23,8 @@ use std::collections::{BinaryHeap, HashMap};
 use flashfront_device::Rng;
 
 use super::files::SECOND_US;
-use super::{Asked, Maker, Seed};
-use crate::replay::PageCache;
+use super::maker::{Asked, Maker, Seed};
+use crate::replay::page_cache::PageCache;
 use crate::zipf::Zipf;
 
 const HOUR_US: u64 = 3600 * SECOND_US;

@@ -23,7 +23,7 @@ use std::collections::BinaryHeap;
 use flashfront_device::Rng;
 
 use super::files::{Files, SECOND_US, file_blocks};
-use super::{Asked, Maker, Seed};
+use super::maker::{Asked, Maker, Seed};
 use crate::zipf::Zipf;
 
 const PAGE_CACHE_BLOCKS: u64 = 128 << 10;

@@ -18,7 +18,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use flashfront_device::Rng;
 
-use super::{Asked, Maker, Seed};
+use super::maker::{Asked, Maker, Seed};
 use crate::zipf::Scatter;
 
 /// Blocks of 4 KiB in a page.

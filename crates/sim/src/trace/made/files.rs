@@ -9,8 +9,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use flashfront_device::Rng;
 
-use super::Asked;
-use crate::replay::PageCache;
+use super::maker::Asked;
+use crate::replay::page_cache::PageCache;
 use crate::zipf::Zipf;
 
 pub(super) const SECOND_US: u64 = 1_000_000;

@@ -20,8 +20,8 @@
 use flashfront_device::Rng;
 
 use super::files::SECOND_US;
-use super::{Asked, Maker, Seed};
-use crate::replay::PageCache;
+use super::maker::{Asked, Maker, Seed};
+use crate::replay::page_cache::PageCache;
 use crate::zipf::{Scatter, Zipf};
 
 const SEGMENT: u64 = 512;

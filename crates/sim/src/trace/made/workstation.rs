@@ -18,7 +18,7 @@
 use flashfront_device::Rng;
 
 use super::files::{Files, SECOND_US, file_blocks};
-use super::{Asked, Maker, Seed};
+use super::maker::{Asked, Maker, Seed};
 use crate::zipf::{Scatter, Zipf};
 
 const HOUR_US: u64 = 3600 * SECOND_US;
