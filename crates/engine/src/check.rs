@@ -4,8 +4,8 @@
 
 use alloc::vec;
 
-use crate::commit::State;
-use crate::lane::{LaneIo, Lanes};
+use crate::lane::Lanes;
+use crate::organ::segment::State;
 use crate::shared::Shared;
 
 /// Panics when an invariant is broken.
@@ -52,8 +52,7 @@ pub(crate) fn check(lanes: &Lanes, shared: &Shared) {
         }
         let twice = lane.window.flats().find(|flat| lane.index.get(*flat).is_some());
         assert_eq!(twice, None, "in the window and in the index");
-        let reading = |io: &LaneIo| matches!(io, LaneIo::ReadOrigin { .. } | LaneIo::ReadWide(_));
-        let reads = lane.ios.iter().filter(|(_, io)| reading(io)).count();
+        let reads = lane.ios.iter().filter(|(_, io)| io.is_shared_read()).count();
         lane.under_way.check(reads, |piece| lane.pieces.get(piece).is_some_and(|piece| piece.pending > 0));
         let reserved: u64 = lane.pieces.iter().map(|(_, piece)| u64::from(piece.reserved)).sum();
         assert!(reserved <= shared.reserved(), "more reserved than counted");

@@ -1,93 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checkpoints: the index on the device, so that replay need not start at the beginning.
 //!
-//! A checkpoint is fuzzy: the index is written part by part while requests go on. Its head names the
-//! first commit that replay has to read, which is the next one when it began; what changed since is
-//! in the log after that. The head is written last, when all that the parts refer to is durable.
-//! Two areas are used in turn, so that the last checkpoint is whole while the next is written.
+//! A checkpoint is fuzzy: the index is written part by part while requests go on. Its head names
+//! the first commit that replay has to read, which is the next one when it began; what changed
+//! since is in the log after that. The head is written last, when all that the parts refer to is
+//! durable. Two areas are used in turn, so that the last checkpoint is whole while the next is
+//! written.
 //!
-//! Of a mirrored cache that opens, one member may have a head that never reached the other, where the area that comes next holds all that there is.
-//! So before that is overwritten the head that was found goes to the other one, and then what is at the head of the next area counts no more on either
-//! (test: `power_cuts_while_it_opens_leave_a_checkpoint_on_either_device`).
+//! Of a mirrored cache that opens, one member may have a head that never reached the other, where
+//! the area that comes next holds all that there is. So before that is overwritten the head that
+//! was found goes to the other one, and then what is at the head of the next area counts no more on
+//! either (test: `power_cuts_while_it_opens_leave_a_checkpoint_on_either_device`).
 
 use alloc::vec::Vec;
 
 use crate::cx::{Cx, blocks_span};
 use crate::event::Event;
 use crate::format::{
-    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointEntry, CheckpointHeader, STREAMS, Stream,
-    encode_checkpoint_ages, encode_checkpoint_entries,
+    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointEntry, CheckpointHeader, Stream, encode_checkpoint_ages,
+    encode_checkpoint_entries,
 };
 use crate::io::{DeviceError, Op};
-use crate::lane::{Lane, LaneIo};
+use crate::lane::Lane;
 use crate::memory::Buf;
 use crate::mirror::Copied;
+use crate::organ::flying::LaneIo;
 use crate::organ::members::device;
 
 /// Blocks written at once.
 pub(crate) const BATCH_BLOCKS: u32 = 64;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
-    #[default]
-    Resting,
-    /// Writing the head that was found at the opening to this member.
-    Found { to: u8 },
-    /// Waiting until both members have it.
-    FoundDurable,
-    /// Writing zeroes over the head of the next area.
-    Void,
-    /// Waiting until both members have them.
-    VoidDurable,
-    /// Writing ages, then parts of the index.
-    Body,
-    /// Waiting until all that the body refers to is durable, and the body too.
-    LogDurable,
-    /// Writing the head.
-    Head,
-    /// Waiting for the flush after the head.
-    HeadDurable,
-}
+pub(crate) mod state;
 
-/// State of a lane's checkpoint.
-#[derive(Default)]
-pub(crate) struct Checkpoint {
-    /// Somebody needs one.
-    pub(crate) wanted: bool,
-    /// Commits before this one are not needed by replay.
-    pub(crate) covers: u64,
-    pub(crate) generation: u64,
-    phase: Phase,
-    seq: u64,
-    /// The last commit that the body may refer to.
-    needs: u64,
-    /// The flush in flight was issued when this checkpoint wanted one.
-    pub(crate) flushing: bool,
-    heads: [u32; STREAMS],
-    next_segments: [u32; STREAMS],
-    /// Next block of the area to write.
-    block: u32,
-    ages_written: usize,
-    part: usize,
-    pending: Vec<CheckpointEntry>,
-    entries: u64,
-    buf: Option<Buf>,
-}
-
-impl Checkpoint {
-    pub(crate) fn resting(&self) -> bool {
-        self.phase == Phase::Resting
-    }
-
-    /// Whether the device must be flushed for the checkpoint's own writes.
-    pub(crate) fn wants_flush(&self, written_seq: u64) -> bool {
-        match self.phase {
-            Phase::FoundDurable | Phase::VoidDurable | Phase::HeadDurable => true,
-            Phase::LogDurable => written_seq >= self.needs,
-            Phase::Resting | Phase::Found { .. } | Phase::Void | Phase::Body | Phase::Head => false,
-        }
-    }
-}
+use state::{Checkpoint, Phase};
 
 impl Lane {
     /// Begins a checkpoint if one is wanted or the log since the last one is long.
@@ -203,9 +148,10 @@ impl Lane {
     fn scan_part(&mut self, cx: &Cx<'_>) {
         let (log, pending) = (&self.log, &mut self.checkpoint.pending);
         self.index.scan(self.checkpoint.part, |flat, found| {
-            // A clean block of an open commit may never become durable, and then its slot would hold
-            // something else. (A dirty one will be: its commit is sealed before the head is written.)
-            // Nor may one of a segment that is given up: the entry that says so may be before `seq`. Nor what its origin may still lose.
+            // A clean block of an open commit may never become durable, and then its slot would
+            // hold something else. (A dirty one will be: its commit is sealed before the head is
+            // written.) Nor may one of a segment that is given up: the entry that says so may be
+            // before `seq`. Nor what its origin may still lose.
             let may_vanish = || log.unsealed(found.slot) || log.given_up(found.slot) || log.awaits_proof_of(found.slot);
             if found.dirty || !may_vanish() {
                 let key = cx.shared.key(flat);
@@ -303,8 +249,9 @@ impl Lane {
         }
     }
 
-    /// Gives up: the cache device failed, or there are more entries than the area has room for. The next has another generation,
-    /// but the same area: the other still holds the last whole checkpoint.
+    /// Gives up: the cache device failed, or there are more entries than the area has room for. The
+    /// next has another generation, but the same area: the other still holds the last whole
+    /// checkpoint.
     fn abandon_checkpoint(&mut self, cx: &mut Cx<'_>) {
         let begun = !matches!(self.checkpoint.phase, Phase::FoundDurable | Phase::Void | Phase::VoidDurable);
         self.checkpoint.generation += u64::from(begun);

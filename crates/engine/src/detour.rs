@@ -10,84 +10,29 @@
 //! that fails is no harm, nor one that has something else than what is cached: then that is read
 //! from the cache device after all (test: `hits_survive_a_broken_origin`).
 
-use slab::Slab;
 use smallvec::{SmallVec, smallvec};
 
 use crate::canary::Canary;
-use crate::congestion::Taken;
 use crate::cx::{Cx, blocks_span};
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, Op};
-use crate::lane::{Lane, LaneIo, SlotsRead};
-use crate::memory::{Buf, Span};
+use crate::lane::Lane;
+use crate::memory::Span;
+use crate::organ::flying::{LaneIo, SlotsRead};
 use crate::organ::measured::Measured;
-use crate::types::{BLOCK_BYTES, Time};
+use crate::types::BLOCK_BYTES;
 
-/// Reads of a lane that take the detour at a time, with a buffer of one block: enough to keep an
-/// SSD busy.
-pub(crate) const SINGLE_MAX: u32 = 64;
-/// Reads with a buffer of [`WIDE_BLOCKS`]. More of both are read from the cache device.
-pub(crate) const WIDE_MAX: u32 = 4;
-/// The most blocks of one read.
-pub(crate) const WIDE_BLOCKS: u32 = 16;
+pub(crate) mod state;
 
-/// The reads of one lane.
-#[derive(Default)]
-pub(crate) struct Detours {
-    all: Slab<Detour>,
-    single: u32,
-    wide: u32,
-}
-
-/// Blocks that an origin was asked for.
-struct Detour {
-    /// The piece that waits for the answer, and the first block of that piece. None: the cache
-    /// device was asked instead.
-    waits: Option<(usize, u32)>,
-    first: Flat,
-    /// Slot and checksum of each block.
-    cached: SmallVec<[(u32, u32); 1]>,
-    buf: Buf,
-    taken: Taken,
-}
-
-impl Detour {
-    fn blocks(&self) -> u32 {
-        self.cached.len() as u32
-    }
-}
-
-/// A buffer has one block, or as many as a read has at most.
-const fn buffer_blocks(blocks: u32) -> u32 {
-    if blocks == 1 { 1 } else { WIDE_BLOCKS }
-}
-
-impl Detours {
-    /// Whether one more may begin, and the most blocks that it may have.
-    const fn has_room(&self) -> bool {
-        self.single < SINGLE_MAX
-    }
-
-    const fn room_blocks(&self) -> u32 {
-        if self.wide < WIDE_MAX { WIDE_BLOCKS } else { 1 }
-    }
-
-    fn count(&mut self, blocks: u32) -> &mut u32 {
-        if blocks == 1 { &mut self.single } else { &mut self.wide }
-    }
-
-    /// When the cache device is to be asked for the first of those that wait.
-    pub(crate) fn timer(&self) -> Option<Time> {
-        self.all.iter().filter(|(_, it)| it.waits.is_some()).map(|(_, it)| it.taken.due()).min()
-    }
-}
+use state::{Detour, buffer_blocks};
 
 impl Lane {
     fn may_detour(&self, found: Found, cx: &Cx<'_>) -> bool {
         (!found.dirty || cx.shared.planted(Canary::CongestedDirty)) && self.on_device(found.slot)
     }
 
-    /// Whether a cached block should be read from the origin: then what the cache device is expected to take.
+    /// Whether a cached block should be read from the origin: then what the cache device is
+    /// expected to take.
     pub(crate) fn detour(&self, found: Found, flat: Flat, cx: &Cx<'_>) -> Option<u64> {
         let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
         let instead_of_ns = cx.shared.gauge.read_past(&origin.gauge, cx.now)?;

@@ -12,14 +12,16 @@
 use alloc::vec::Vec;
 
 use crate::canary::Canary;
-use crate::commit::{Note, Waiter};
+use crate::commit::log::Note;
 use crate::cx::{Cx, blocks_span};
 use crate::format::{Entry, Stream};
 use crate::index::Flat;
 use crate::io::{DeviceError, Op, RequestError};
-use crate::lane::{Lane, LaneIo};
+use crate::lane::Lane;
 use crate::memory::Span;
 use crate::organ::flush::FlushWaiter;
+use crate::organ::flying::LaneIo;
+use crate::organ::waiter::{Wait, Waiter};
 use crate::piece::{Piece, PieceKind};
 use crate::shared::Up;
 use crate::types::Mode;
@@ -28,19 +30,21 @@ impl Lane {
     pub(crate) fn start_direct(&mut self, at: usize, cx: &mut Cx<'_>) {
         let piece = &self.pieces[at];
         if piece.congested && (!self.still_congested(piece, cx) || self.knows(piece.first, piece.end())) {
-            // Since it was accepted, by those before it: the origin has enough to do now, or it would have to wait for
-            // their destage.
+            // Since it was accepted, by those before it: the origin has enough to do now, or it
+            // would have to wait for their destage.
             cx.shared.up.push(Up::PastCongestion { lane: self.id, piece: at });
             return;
         }
         let origin = cx.shared.origin_of(piece.first);
         let unit = cx.shared.origins[origin].block_bytes;
-        // A sector of an origin, of 512 bytes or of 4 KiB, can't be written in part: complete the blocks first.
+        // A sector of an origin, of 512 bytes or of 4 KiB, can't be written in part: complete the
+        // blocks first.
         let ragged = !piece.head().is_multiple_of(unit) || !piece.tail().is_multiple_of(unit);
         if ragged { self.merge(at, cx) } else { self.clear_way(at, cx) }
     }
 
-    /// Whether the origin would still take a write sooner than the log: many may have been sent there at once.
+    /// Whether the origin would still take a write sooner than the log: many may have been sent
+    /// there at once.
     fn still_congested(&self, piece: &Piece, cx: &Cx<'_>) -> bool {
         let gauge = &cx.shared.origins[cx.shared.origin_of(piece.first)].gauge;
         self.log.saturated() && cx.shared.gauge.writes_congested(gauge, u64::from(piece.blocks), cx.now)
@@ -65,7 +69,8 @@ impl Lane {
                     let piece = &self.pieces[at];
                     let in_part = (dirty == first && piece.head() > 0) || (dirty.0 + 1 == end.0 && piece.tail() > 0);
                     if in_part {
-                        // What is around the payload is lost, and must not become what the origin has there.
+                        // What is around the payload is lost, and must not become what the origin
+                        // has there.
                         self.fail(at, RequestError::Io, cx);
                         return;
                     }
@@ -108,12 +113,38 @@ impl Lane {
             let (key, blocks) = (cx.shared.key(run[0]), run.len() as u32);
             self.log.note(Note::Entry(Entry::Invalidate { key, blocks }));
         }
-        let waits = self.await_durable(Waiter::Invalidated(at), cx);
-        debug_assert!(waits, "a noted entry is not durable yet");
+        let wait = self.await_durable(Waiter::Invalidated(at), cx);
+        debug_assert_ne!(wait, Wait::Durable, "a noted entry is not durable yet");
+        if let Wait::Over(result) = wait {
+            self.invalidated(at, result, cx);
+        }
+    }
+
+    /// The log says durably that the range is not in the cache, or it never will (`Err`).
+    pub(crate) fn invalidated(&mut self, at: usize, result: Result<(), RequestError>, cx: &mut Cx<'_>) {
+        match result {
+            Ok(()) => self.write_origin(at, cx),
+            Err(error) => self.fail_unrecorded(at, error, cx),
+        }
+    }
+
+    /// The log says durably that lost blocks were replaced, or it never will (`Err`).
+    pub(crate) fn replaced(&mut self, at: usize, result: Result<(), RequestError>, cx: &mut Cx<'_>) {
+        match result {
+            Ok(()) => self.direct_written(at, cx),
+            Err(error) => self.fail_unrecorded(at, error, cx),
+        }
+    }
+
+    /// The log may know of older blocks in the range for ever.
+    fn fail_unrecorded(&mut self, at: usize, error: RequestError, cx: &mut Cx<'_>) {
+        let range = self.pieces[at].first.0..self.pieces[at].end().0;
+        range.for_each(|flat| *self.unrecorded.entry(Flat(flat)).or_default() += 1);
+        self.fail(at, error, cx);
     }
 
     /// Step 4.
-    pub(crate) fn write_origin(&mut self, at: usize, cx: &mut Cx<'_>) {
+    fn write_origin(&mut self, at: usize, cx: &mut Cx<'_>) {
         let piece = &mut self.pieces[at];
         piece.pending += 1;
         let (device, start, len) = cx.origin_range(piece.first, u64::from(piece.blocks));
@@ -154,7 +185,8 @@ impl Lane {
             let piece = &self.pieces[at];
             cx.origin_failed(kind.op(), piece.first, u64::from(piece.blocks), error);
         }
-        // A flush that failed meanwhile may have dropped it, and the next one say nothing of that (ADR 0022).
+        // A flush that failed meanwhile may have dropped it, and the next one say nothing of that
+        // (ADR 0022).
         let doubtful = failed_flushes != cx.shared.origins[origin].flush.failures();
         let result = if doubtful { result.and(Err(DeviceError::Io)) } else { result };
         if !kind.is_range() {
@@ -182,8 +214,8 @@ impl Lane {
             self.direct_written(at, cx);
             return;
         }
-        // Until the new ones are durable: after a power cut the origin may have something older than the lost
-        // ones, which were durable.
+        // Until the new ones are durable: after a power cut the origin may have something older
+        // than the lost ones, which were durable.
         cx.shared.origins[origin].flush.join(FlushWaiter::Replacing(self.id, at));
     }
 
@@ -197,12 +229,15 @@ impl Lane {
         lost.into_iter().for_each(|flat| self.unmap(flat, cx));
         let (key, blocks) = (cx.shared.key(self.pieces[at].first), self.pieces[at].blocks);
         self.log.note(Note::Entry(Entry::Invalidate { key, blocks }));
-        let waits = self.await_durable(Waiter::Replaced(at), cx);
-        debug_assert!(waits, "a noted entry is not durable yet");
+        let wait = self.await_durable(Waiter::Replaced(at), cx);
+        debug_assert_ne!(wait, Wait::Durable, "a noted entry is not durable yet");
+        if let Wait::Over(result) = wait {
+            self.replaced(at, result, cx);
+        }
     }
 
     /// The origin has the new content, and the log knows of nothing older.
-    pub(crate) fn direct_written(&mut self, at: usize, cx: &mut Cx<'_>) {
+    fn direct_written(&mut self, at: usize, cx: &mut Cx<'_>) {
         let origin = cx.shared.origin_of(self.pieces[at].first);
         let through = cx.shared.origins[origin].mode == Mode::Writethrough;
         if through && self.pieces[at].kind == PieceKind::Direct {
@@ -219,8 +254,9 @@ impl Lane {
         }
     }
 
-    /// Puts whole blocks that were written through into the cache, if they were there before or the policy wants
-    /// them; replay takes them only if the origin has flushed them (see `commit/unproven`).
+    /// Puts whole blocks that were written through into the cache, if they were there before or the
+    /// policy wants them; replay takes them only if the origin has flushed them (see
+    /// `commit/unproven`).
     fn keep_written(&mut self, at: usize, cx: &mut Cx<'_>) {
         let piece = &self.pieces[at];
         let origin = &cx.shared.origins[cx.shared.origin_of(piece.first)];
@@ -264,7 +300,8 @@ impl Lane {
         }
     }
 
-    /// Fails the pieces that wait for a range that can't be destaged, with what the origin said of that.
+    /// Fails the pieces that wait for a range that can't be destaged, with what the origin said of
+    /// that.
     pub(crate) fn fail_awaiting_clean(&mut self, first: Flat, end: Flat, error: DeviceError, cx: &mut Cx<'_>) {
         for at in core::mem::take(&mut self.awaiting_clean) {
             let piece = &self.pieces[at];

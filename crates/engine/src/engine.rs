@@ -14,75 +14,36 @@ use core::ops::RangeInclusive;
 
 use slab::Slab;
 
-use self::life::Life;
 use crate::budget::Budget;
 use crate::canary::Canary;
 use crate::congestion::{CacheGauge, OriginGauge};
+use crate::coordinator::{Coordinator, Life, ranges};
 use crate::cx::Cx;
 use crate::destage::Destager;
-use crate::event::Event;
 use crate::format::Superblock;
 use crate::hang::answers;
 use crate::index::Flat;
-use crate::io::{Control, DeviceError, Effects, Input};
+use crate::io::{Control, Effects, Input};
 use crate::lane::{Lane, Lanes, OwnLanes};
-use crate::map::{Asked, MAP};
-use crate::memory::{LaneJob, Memory};
+use crate::memory::Memory;
 use crate::mirror::MIRRORED;
 use crate::open_error::OpenError;
 use crate::options::Options;
 use crate::organ::cache_reads::CacheReads;
-use crate::organ::flush::{FlushWaiter, OriginFlush};
+use crate::organ::flush::OriginFlush;
 use crate::organ::members::Members;
 use crate::organ::origin::Origin;
-use crate::persist::{PERSIST_FLUSH, PERSIST_WRITE, Persist};
+use crate::organ::zeroes::Zeroes;
+use crate::persist::Persist;
 use crate::policy::Window;
-use crate::ranges::{self, Ranges};
-use crate::reclaim::watermark;
-use crate::request::Active;
+use crate::reclaim::state::watermark;
 use crate::router::Router;
 use crate::shadow::{Shadow, Shape};
-use crate::shared::{COORDINATOR, FailureRecord, Shared, Up};
+use crate::shared::{FailureRecord, Shared};
 use crate::status::{Counters, OriginStatus, Status};
 use crate::sync;
 use crate::throttle::Throttle;
 use crate::types::{BLOCK_BYTES, Time};
-use crate::zeroes::Zeroes;
-
-/// Attempts of destage that a full or read-only origin must have refused, one a second, before writers are told who wait for it. Of one that
-/// refuses only a part some other block becomes clean meanwhile, and a thin pool may have grown.
-const GIVE_UP_AFTER: u32 = 5;
-/// The coordinator's I/O for the flush of the cache device; lower numbers are origins' flushes.
-const CACHE_FLUSH: usize = 1 << 16;
-
-/// What belongs to no lane.
-pub(crate) struct Coordinator {
-    pub(crate) requests: Slab<Active>,
-    pub(crate) router: Router,
-    pub(crate) throttle: Throttle,
-    pub(crate) zeroes: Zeroes,
-    pub(crate) ranges: Ranges,
-    /// Maps whose origins were asked.
-    pub(crate) maps: Vec<Asked>,
-    pub(crate) destager: Destager,
-    pub(crate) shadow: Shadow,
-    /// Lanes while they work apart.
-    pub(crate) jobs: Vec<LaneJob>,
-    persist: Persist,
-    /// A flush of the cache device is in flight.
-    cache_flushing: bool,
-    /// The cache device failed: those who wait until all that can be destaged is.
-    until_drained: Vec<FlushWaiter>,
-    life: Life,
-    /// Clients are about to leave ([`Control::LetClientsGo`]).
-    clients_leave: bool,
-    lanes_replayed: usize,
-    lanes_open: usize,
-    commits_replayed: u64,
-    begun: bool,
-    /// When the engine was last called.
-    now: Time,
-}
 
 /// A cache.
 pub struct Engine {
@@ -159,7 +120,7 @@ impl Engine {
             router,
             throttle: Throttle::new(shared.origins.len()),
             zeroes: Zeroes::new(shared.origins.len()),
-            ranges: ranges::new(shared.origins.len()),
+            ranges: ranges(shared.origins.len()),
             maps: Vec::new(),
             destager: Destager::new(shared.origins.len(), now),
             shadow: Shadow::new(shape(&shared.superblock, &shared.options), shared.options.policy.build),
@@ -184,8 +145,9 @@ impl Engine {
         self.settle(now, mem, out);
     }
 
-    /// Takes one input of several that came together; [`Engine::settle`] has to follow the last of them. What is to be done
-    /// for them all is then looked for once: a third of the cost of a write (`cargo x bench engine`).
+    /// Takes one input of several that came together; [`Engine::settle`] has to follow the last of
+    /// them. What is to be done for them all is then looked for once: a third of the cost of a
+    /// write (`cargo x bench engine`).
     pub fn take(&mut self, now: Time, input: Input, mem: &mut dyn Memory, out: &mut Effects) {
         let mut cx = Cx { now, mem, out, shared: &mut self.shared };
         let (coordinator, lanes) = (&mut self.coordinator, &mut self.lanes[..]);
@@ -208,7 +170,8 @@ impl Engine {
         }
     }
 
-    /// Lets everything move that can after what was taken, or because the time of [`Engine::next_timer`] has come.
+    /// Lets everything move that can after what was taken, or because the time of
+    /// [`Engine::next_timer`] has come.
     pub fn settle(&mut self, now: Time, mem: &mut dyn Memory, out: &mut Effects) {
         // Also when nothing was taken: a timer may have been due.
         self.coordinator.now = now;
@@ -228,15 +191,15 @@ impl Engine {
         // What was due by the last call was done then, or waits for something else than time.
         let victims = self.lanes.iter().flat_map(|lane| lane.reclaim.timers());
         let proofs = (0..self.shared.origins.len()).filter_map(|at| self.shared.proof_overdue_from(at));
-        let fillings = self.lanes.iter().filter_map(|lane| lane.sync.as_ref().and_then(sync::Sync::timer));
+        let fillings = self.lanes.iter().filter_map(|lane| lane.sync.as_ref().and_then(sync::state::Sync::timer));
         let all = commits.chain(destage).chain(victims).chain(proofs).chain(fillings);
         let detours = self.lanes.iter().filter_map(|lane| lane.detours.timer());
         let all = all.chain(detours).chain(self.coordinator.throttle.timers());
         all.filter(|at| *at > self.coordinator.now).min()
     }
 
-    /// The dirty limits, in blocks, that this cache can hold; one beyond them is taken as the nearest
-    /// of them, so a caller who wants to refuse it must ask here.
+    /// The dirty limits, in blocks, that this cache can hold; one beyond them is taken as the
+    /// nearest of them, so a caller who wants to refuse it must ask here.
     #[must_use]
     pub fn dirty_limits(superblock: &Superblock) -> RangeInclusive<u64> {
         dirty_limits(capacity_blocks(superblock))
@@ -248,8 +211,9 @@ impl Engine {
         &self.shared.superblock
     }
 
-    /// The number that a new mirror would have as a member; `None` while there are two, or one is being left out, or is no longer filled but
-    /// reads for that are under way. Else no I/O for that member begins.
+    /// The number that a new mirror would have as a member; `None` while there are two, or one is
+    /// being left out, or is no longer filled but reads for that are under way. Else no I/O for
+    /// that member begins.
     #[must_use]
     pub fn free_member(&self) -> Option<u8> {
         let filling = self.lanes.iter().any(|lane| lane.sync.is_some());
@@ -321,8 +285,8 @@ fn shape(superblock: &Superblock, options: &Options) -> Shape {
     }
 }
 
-/// The dirty limits that a cache of that capacity can hold. Reclaim needs room: at least an eighth of
-/// the cache is never dirty. And a request must fit.
+/// The dirty limits that a cache of that capacity can hold. Reclaim needs room: at least an eighth
+/// of the cache is never dirty. And a request must fit.
 fn dirty_limits(capacity: u64) -> RangeInclusive<u64> {
     let least = crate::types::REQUEST_BYTES_MAX / BLOCK_BYTES + 1;
     least..=(capacity - capacity / 8).max(least)
@@ -334,14 +298,6 @@ fn clamp_dirty_limit(blocks: u64, capacity: u64) -> u64 {
 }
 
 impl Coordinator {
-    pub(crate) fn serving(&self) -> bool {
-        self.life == Life::Serving
-    }
-
-    pub(crate) fn opening(&self) -> bool {
-        self.life == Life::Opening
-    }
-
     fn control(&mut self, control: Control, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         match control {
             Control::SetMode { origin, mode } => {
@@ -358,8 +314,8 @@ impl Coordinator {
             Control::Drain(on) => {
                 cx.shared.draining = on;
                 if on {
-                    // What could not be read may be readable by now: it is tried once more. But not what is
-                    // being replaced right now on the origin.
+                    // What could not be read may be readable by now: it is tried once more. But not
+                    // what is being replaced right now on the origin.
                     let locked = |flat: &Flat| lanes.iter().any(|lane| lane.is_changing(*flat));
                     cx.shared.lost.retain(locked);
                 }
@@ -383,14 +339,6 @@ impl Coordinator {
         }
     }
 
-    fn hand_on(&mut self, lane: usize, io: usize, result: Result<(), DeviceError>, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        if lane == COORDINATOR {
-            self.io_done(io, result, lanes, cx);
-        } else {
-            lanes[lane].take_ended(io, result, cx);
-        }
-    }
-
     /// Follows a change of the members of a mirrored cache, and hands on what both have done.
     fn follow_members(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         if core::mem::take(&mut cx.shared.members.lead_changed) {
@@ -403,15 +351,6 @@ impl Coordinator {
             for (lane, io, result) in core::mem::take(&mut cx.shared.members.ended) {
                 self.hand_on(lane, io, result, lanes, cx);
             }
-        }
-    }
-
-    fn io_done(&mut self, io: usize, result: Result<(), DeviceError>, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        match io {
-            CACHE_FLUSH => self.cache_flushed(result, lanes, cx),
-            PERSIST_WRITE | PERSIST_FLUSH => self.persist.io_done(io, result, cx),
-            map if map >= MAP => self.mapped(map - MAP, result, cx),
-            origin => self.origin_flushed(origin, result, lanes, cx),
         }
     }
 
@@ -457,65 +396,5 @@ impl Coordinator {
             }
         }
         self.live(lanes, cx);
-    }
-
-    fn handle_messages(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        while !cx.shared.up.is_empty() {
-            let mut messages = core::mem::take(&mut cx.shared.up);
-            for up in messages.drain(..) {
-                match up {
-                    Up::PieceDone { request, error, from_origin } => self.piece_done(request, error, from_origin, cx),
-                    Up::RangePieceDone { request, error } => {
-                        self.ranges.give_back(self.requests[request].origin, 1);
-                        self.part_done(request, error, cx);
-                    }
-                    Up::OnOrigin { request, failed_flushes } => {
-                        self.requests[request].failed_flushes.get_or_insert(failed_flushes);
-                    }
-                    Up::RunWritten { lane, run, origin, blocks } => {
-                        self.destager.run_written(origin, lane, run, blocks, cx.now);
-                    }
-                    Up::PastCongestion { lane, piece } => self.past_congestion(lane, piece, lanes, cx),
-                    Up::RunDropped { origin } => self.destager.run_dropped(origin, cx.now),
-                    Up::DestageFailed { origin, error } => {
-                        let attempts = Destager::failed(&mut cx.shared.origins[origin], cx.now);
-                        if attempts >= GIVE_UP_AFTER && matches!(error, DeviceError::NoSpace | DeviceError::ReadOnly) {
-                            for piece in self.throttle.give_up(origin, &self.destager, cx) {
-                                self.part_done(piece.request, Some(error.into()), cx);
-                            }
-                            let places = cx.shared.origins[origin].places();
-                            lanes.iter_mut().for_each(|lane| lane.give_up_room(&places, error.into(), cx));
-                        }
-                        for waiter in self.drained_waiters(origin, lanes, cx) {
-                            self.flush_done(waiter, Err(error), lanes, cx);
-                        }
-                        cx.event(Event::DestageFailed { origin: cx.shared.superblock.origins[origin].id, error });
-                    }
-                    Up::UntilDrained { waiter } => self.until_drained.push(waiter),
-                    Up::Replayed => {
-                        self.lanes_replayed += 1;
-                        if self.lanes_replayed == lanes.len() && self.life == Life::Opening {
-                            cx.event(Event::Replayed);
-                        }
-                    }
-                    Up::Recovered { commits } => {
-                        self.lanes_open += 1;
-                        self.commits_replayed += commits;
-                    }
-                    Up::OpenFailed(error) => {
-                        if core::mem::replace(&mut self.life, Life::Failed) != Life::Failed {
-                            cx.event(Event::OpenFailed(error));
-                        }
-                    }
-                }
-            }
-            if cx.shared.up.is_empty() {
-                // Its memory serves again.
-                cx.shared.up = messages;
-            }
-            for lane in &mut *lanes {
-                lane.work(cx);
-            }
-        }
     }
 }

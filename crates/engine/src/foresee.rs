@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What becomes of a request, told before it is accepted: whether it ends by itself, or may wait for an origin.
+//! What becomes of a request, told before it is accepted: whether it ends by itself, or may wait
+//! for an origin.
 //!
-//! Nothing is changed by looking. The answer holds for a request that is accepted next, with nothing taken in between. "Ends by itself"
-//! is exact as long as the cache device answers and has what it should have (test: `what_is_foreseen_to_end_ends`). "May wait" errs
-//! on the safe side: a lock that is held for a moment counts.
+//! Nothing is changed by looking. The answer holds for a request that is accepted next, with
+//! nothing taken in between. "Ends by itself" is exact as long as the cache device answers and has
+//! what it should have (test: `what_is_foreseen_to_end_ends`). "May wait" errs on the safe side: a
+//! lock that is held for a moment counts.
 
+use crate::coordinator::Coordinator;
 use crate::cx::Cx;
-use crate::engine::{Coordinator, Engine};
+use crate::engine::Engine;
 use crate::index::Flat;
 use crate::io::{Effects, Request, RequestOp};
 use crate::lane::Lanes;
 use crate::memory::Memory;
-use crate::request::{Range, always_durable};
+use crate::organ::active::Range;
+use crate::request::always_durable;
 use crate::types::{BLOCK_SECTORS, Mode, SECTOR_BYTES, Time};
 
 impl Engine {
-    /// Whether a request would be answered without an answer of an origin. Ask after [`Engine::settle`]. Requests without payload hold nothing
-    /// while they wait; of those nothing is foreseen, and the answer is yes.
+    /// Whether a request would be answered without an answer of an origin. Ask after
+    /// [`Engine::settle`]. Requests without payload hold nothing while they wait; of those nothing
+    /// is foreseen, and the answer is yes.
     #[must_use]
     pub fn ends_by_itself(&mut self, now: Time, request: &Request, mem: &mut dyn Memory) -> bool {
         let mut out = Effects::default();

@@ -1,123 +1,51 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A lane: an independent log with its own part of the index. What it holds, and its dispatch.
+//! A lane: an independent log with its own part of the index. What it holds, and what keeps its
+//! organs in step.
 //!
-//! The work is in the files of the request phases: `read`, `write`, `direct`, `commit`,
-//! `destage/run`, `reclaim`, `checkpoint`, `recover`.
+//! What a lane does is in the acts: `read`, `write`, `direct`, `commit`, `destage/run`, `reclaim`,
+//! `checkpoint`, `recover`. Which of them comes next is decided in `turn`.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use slab::Slab;
-use smallvec::SmallVec;
 
-use crate::apart::Apart;
-use crate::checkpoint::Checkpoint;
-use crate::commit::{Log, Note, Place, Segment, State, Waiter};
+use crate::checkpoint::state::Checkpoint;
+use crate::commit::log::{Log, Note, Place};
 use crate::cx::Cx;
-use crate::destage::Run;
-use crate::detour::Detours;
+use crate::destage::state::Run;
+use crate::detour::state::Detours;
 use crate::dirty::DirtySet;
 use crate::index::{Flat, Found, Index};
-use crate::io::{DeviceError, DeviceId, RequestError};
+use crate::io::{DeviceError, RequestError};
 use crate::locks::Locks;
-use crate::memory::Buf;
 use crate::mirror::Copies;
-use crate::neighbours::{Neighbours, WideRead};
 use crate::open_error::OpenError;
+use crate::organ::flying::LaneIo;
+use crate::organ::neighbours::Neighbours;
+use crate::organ::segment::{Segment, State};
+use crate::organ::under_way::UnderWay;
+use crate::organ::view::Apart;
+use crate::organ::waiter::{Wait, Waiter};
 use crate::piece::{Piece, PieceKind};
 use crate::places::Places;
 use crate::policy::{Capacity, Policy};
 use crate::ram_front::RamFront;
-use crate::reclaim::{Reclaim, Survivor};
-use crate::recover::Recovery;
+use crate::reclaim::state::Reclaim;
+use crate::recover::state::Recovery;
 use crate::shared::{Shared, Up};
-use crate::sync::Sync;
-use crate::under_way::UnderWay;
+use crate::sync::state::Sync;
 use crate::window::RamWindow;
-use crate::write::{MERGING_CACHE_MAX, MERGING_ORIGIN_MAX, Source};
 
-/// Blocks of a read piece in consecutive slots.
-pub(crate) struct SlotsRead {
-    pub(crate) piece: usize,
-    /// First block of the piece.
-    pub(crate) at: u32,
-    pub(crate) slot: u32,
-    /// One for each block.
-    pub(crate) checksums: SmallVec<[u32; 4]>,
-    /// The member of a mirrored cache that is read.
-    pub(crate) device: DeviceId,
-}
-
-/// What an I/O in flight is for.
-pub(crate) enum LaneIo {
-    /// Blocks of a read piece from the cache device.
-    ReadCache(SlotsRead),
-    /// Blocks of a read piece from the origin.
-    ReadOrigin {
-        read: usize,
-    },
-    /// Cached blocks from the origin.
-    Detour {
-        detour: usize,
-    },
-    /// Blocks of a read piece from the origin, with their neighbours.
-    ReadWide(WideRead),
-    /// The old content of a block that is written in part.
-    Merge {
-        piece: usize,
-        block: u32,
-        buf: Buf,
-        from: Option<(Found, DeviceId)>,
-        /// Whose places it has, wherever it is read by now.
-        places: Source,
-    },
-    /// A direct write, discard or zero.
-    Direct {
-        piece: usize,
-        failed_flushes: u32,
-    },
-    Commit {
-        seq: u64,
-    },
-    /// Blocks of a destage run from the cache device.
-    RunRead {
-        run: usize,
-    },
-    RunWrite {
-        run: usize,
-    },
-    /// A commit header of a segment under reclaim.
-    ReclaimHeader {
-        segment: u32,
-        slot: u32,
-        buf: Buf,
-    },
-    /// A block that may survive.
-    Survivor {
-        survivor: Survivor,
-        buf: Buf,
-    },
-    Checkpoint,
-    Recover,
-    /// A dirty block for a new mirror.
-    SyncRead {
-        flat: Flat,
-        found: Found,
-        buf: Buf,
-    },
-    SyncWrite {
-        slot: Option<u32>,
-        buf: Buf,
-    },
-}
-
-impl LaneIo {
-    /// A batch of a checkpoint's entries, read or written, or a commit of replay.
-    pub(crate) const fn is_batch(&self) -> bool {
-        matches!(self, Self::Recover | Self::Checkpoint)
-    }
-}
+/// Blocks that are being completed at a time, each in a buffer: 1 MiB of them. The others wait, so
+/// that clients with many short writes can't take more of the engine's memory than it has (test:
+/// `merges_have_a_bound`).
+pub(crate) const MERGING_MAX: u32 = MERGING_ORIGIN_MAX + MERGING_CACHE_MAX;
+/// From the origin, and from the cache device: one that answers nothing must not stop those who
+/// need the other.
+pub(crate) const MERGING_ORIGIN_MAX: u32 = 192;
+pub(crate) const MERGING_CACHE_MAX: u32 = 64;
 
 /// All lanes.
 pub(crate) type Lanes = [Box<Lane>];
@@ -147,11 +75,13 @@ pub(crate) struct Lane {
     pub(crate) ios: Slab<LaneIo>,
     pub(crate) log: Log,
     pub(crate) ram_front: RamFront,
-    /// Where the piece after the next one begins, and the slot that this block had when it was looked for: a hint.
+    /// Where the piece after the next one begins, and the slot that this block had when it was
+    /// looked for: a hint.
     pub(crate) ahead: Option<(Flat, u32)>,
     pub(crate) window: RamWindow,
     pub(crate) policy: Box<dyn Policy>,
-    /// Blocks that are being completed from their old content, and pieces that wait for their turn to be.
+    /// Blocks that are being completed from their old content, and pieces that wait for their turn
+    /// to be.
     pub(crate) merges: Places<usize>,
     /// The same for those that are completed from the cache device alone.
     pub(crate) cache_merges: Places<usize>,
@@ -170,10 +100,9 @@ pub(crate) struct Lane {
     pub(crate) suspect: BTreeSet<Flat>,
     /// Dirty blocks that are not sound on both members of a mirrored cache.
     pub(crate) elsewhere: BTreeMap<Flat, Copies>,
-    /// Blocks that are no longer in the index, while the log doesn't say so durably, and how often that is still to be said.
+    /// Blocks that are no longer in the index, while the log doesn't say so durably, and how often
+    /// that is still to be said.
     pub(crate) unrecorded: BTreeMap<Flat, u32>,
-    /// Those who wait until it is recorded that this cache must not be replayed.
-    pub(crate) awaiting_record: Vec<Waiter>,
     pub(crate) reclaim: Reclaim,
     pub(crate) checkpoint: Checkpoint,
     /// Until recovery has ended, in its steps too (in which `recovery` is taken out).
@@ -226,7 +155,6 @@ impl Lane {
             elsewhere: BTreeMap::new(),
             sync: None,
             unrecorded: BTreeMap::new(),
-            awaiting_record: Vec::new(),
             reclaim: Reclaim::default(),
             checkpoint: Checkpoint::default(),
             opening: false,
@@ -266,33 +194,6 @@ impl Lane {
     pub(crate) fn fail(&mut self, at: usize, error: RequestError, cx: &mut Cx<'_>) {
         self.pieces[at].error = Some(error);
         self.finish(at, cx);
-    }
-
-    /// An I/O of this lane ended.
-    pub(crate) fn io_done(&mut self, io: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-        let what = self.ios.remove(io);
-        if result == Err(DeviceError::TimedOut) {
-            self.give_up_hung(&what, cx);
-        }
-        match what {
-            LaneIo::ReadCache(read) => self.read_cache_done(&read, result, cx),
-            LaneIo::ReadOrigin { read } => self.read_origin_done(read, result, cx),
-            LaneIo::ReadWide(read) => self.wide_done(&read, result, cx),
-            LaneIo::Detour { detour } => self.detour_done(detour, result, cx),
-            LaneIo::Merge { piece, block, buf, from, places } => {
-                self.merge_done(piece, block, buf, from, places, result, cx);
-            }
-            LaneIo::Direct { piece, failed_flushes } => self.direct_done(piece, failed_flushes, result, cx),
-            LaneIo::Commit { seq } => self.commit_done(seq, result, cx),
-            LaneIo::RunRead { run } => self.run_read_done(run, result, cx),
-            LaneIo::RunWrite { run } => self.run_write_done(run, result, cx),
-            LaneIo::ReclaimHeader { segment, slot, buf } => self.reclaim_header_done(segment, slot, buf, result, cx),
-            LaneIo::Survivor { survivor, buf } => self.survivor_done(survivor, buf, result, cx),
-            LaneIo::Checkpoint => self.checkpoint_io_done(result, cx),
-            LaneIo::Recover => self.recover_io_done(result, cx),
-            LaneIo::SyncRead { flat, found, buf } => self.sync_read_done(flat, found, buf, result, cx),
-            LaneIo::SyncWrite { slot, buf } => self.sync_written(slot, buf, result, cx),
-        }
     }
 
     /// Where a slot's bytes are right now.
@@ -396,7 +297,8 @@ impl Lane {
             });
             for (flat, slot) in clean {
                 self.unmap(flat, cx);
-                // As the lane opens its checkpoint says so, before anything is asked for. (A note for each block of a cache would keep FLUSHes waiting for minutes.)
+                // As the lane opens its checkpoint says so, before anything is asked for. (A note
+                // for each block of a cache would keep FLUSHes waiting for minutes.)
                 if !self.opening && (self.log.lacks(slot) || lately.contains(&flat)) {
                     // The log may still end before the commit that says that the block is clean.
                     self.record_dropped(flat, cx);
@@ -409,7 +311,25 @@ impl Lane {
     pub(crate) fn record_dropped(&mut self, flat: Flat, cx: &mut Cx<'_>) {
         *self.unrecorded.entry(flat).or_default() += 1;
         self.log.note(Note::Dropped(flat));
-        self.await_durable(Waiter::Dropped(flat), cx);
+        if let Wait::Over(Ok(())) = self.await_durable(Waiter::Dropped(flat), cx) {
+            self.recorded(flat);
+        }
+    }
+
+    /// The log says that this block was dropped, as often as it is still to be said: another time
+    /// it may have been dropped since.
+    pub(crate) fn recorded(&mut self, flat: Flat) {
+        if let Some(times) = self.unrecorded.get_mut(&flat) {
+            *times -= 1;
+            if *times == 0 {
+                self.unrecorded.remove(&flat);
+            }
+        }
+    }
+
+    /// Waits until everything appended so far is durable.
+    pub(crate) fn await_durable(&mut self, waiter: Waiter, cx: &mut Cx<'_>) -> Wait {
+        self.log.await_durable(waiter, self.id, cx)
     }
 
     /// The lead of a mirrored cache is the other member now, which has no data of clean blocks.

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cache engine: decides, and does nothing else.
 //!
-//! It is sans-I/O: [`Engine::apply`] takes an [`Input`] at a [`Time`] and adds [`Effect`]s to a list;
-//! the caller carries them out and reports back. No I/O, clock, thread, log or random source;
+//! It is sans-I/O: [`Engine::apply`] takes an [`Input`] at a [`Time`] and adds [`Effect`]s to a
+//! list; the caller carries them out and reports back. No I/O, clock, thread, log or random source;
 //! payload stays in the caller's [`Memory`]. The same engine serves a daemon and a simulation.
 //!
-//! A request goes through `request` (check, classify, split into pieces for the lanes), then `read`,
-//! `write` or `direct`; `commit` is the log, `destage` writes dirty blocks to the origins, `reclaim`
-//! makes room, `checkpoint` and `recover` see to restarts, `index` knows where everything is.
+//! A request goes through `request` (check, classify, split into pieces for the lanes), then
+//! `read`, `write` or `direct`; `commit` is the log, `destage` writes dirty blocks to the origins,
+//! `reclaim` makes room, `checkpoint` and `recover` see to restarts, `index` knows where everything
+//! is.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -24,6 +25,7 @@ mod check;
 mod checkpoint;
 mod commit;
 mod congestion;
+mod coordinator;
 mod cx;
 pub mod destage;
 mod detour;
@@ -64,10 +66,10 @@ mod sparse;
 mod status;
 mod sync;
 mod throttle;
+mod turn;
 mod types;
 mod under_way;
 mod window;
-mod work;
 mod write;
 mod zeroes;
 

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where an origin has holes that the cache has nothing newer for.
 //!
-//! What is clean in the cache is the same on the origin, so only dirty blocks count. They are noted before the origin
-//! is asked: a block that was clean then, and whose place is a hole afterwards, read as zeroes at some moment between
-//! (test: `holes_read_as_zeroes`). A block that is destaged meanwhile was dirty when it was noted.
-//! A request costs [`STEPS_MAX`] steps at most, however long its range is; the answer may tell of less than was asked.
+//! What is clean in the cache is the same on the origin, so only dirty blocks count. They are noted
+//! before the origin is asked: a block that was clean then, and whose place is a hole afterwards,
+//! read as zeroes at some moment between (test: `holes_read_as_zeroes`). A block that is destaged
+//! meanwhile was dirty when it was noted. A request costs [`STEPS_MAX`] steps at most, however long
+//! its range is; the answer may tell of less than was asked.
 
+use crate::coordinator::{Asked, Coordinator, MAP};
 use crate::cx::Cx;
-use crate::engine::Coordinator;
 use crate::extents::{Extent, extents, holes_of_both, put_extents};
 use crate::index::Flat;
 use crate::io::{DeviceError, Op};
 use crate::lane::Lanes;
-use crate::memory::{Buf, Span};
-use crate::request::Range;
+use crate::memory::Span;
+use crate::organ::active::Range;
 use crate::shared::COORDINATOR;
 use crate::types::{BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
 
@@ -22,16 +23,6 @@ pub const MAP_BYTES: u32 = 16 << 10;
 const LIST_BYTES: u32 = MAP_BYTES / 2;
 /// Looks into the dirty set: a client may ask for many maps at once, and all others wait meanwhile.
 const STEPS_MAX: u32 = 1024;
-/// The coordinator's I/Os for maps: from this number on, by request.
-pub(crate) const MAP: usize = 1 << 32;
-
-/// A map whose origin was asked.
-pub(crate) struct Asked {
-    request: usize,
-    buf: Buf,
-    /// Bytes that the list of dirty blocks tells of.
-    bytes: u64,
-}
 
 impl Coordinator {
     /// Notes the dirty blocks of a range, and asks the origin for its holes there.

@@ -1,161 +1,47 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading around a miss: its neighbours come along, where that costs the origin little and the cache has room.
+//! Reading around a miss: its neighbours come along, where that costs the origin little and the
+//! cache has room.
 //!
-//! A disk takes 8 ms to get to a block, and half of one for the 64 KiB around it; taken block by block, a new cache is
-//! warm sixteen times later. dm-cache's blocks are 64 KiB, for better, when all data fits, and for worse when it doesn't, and most of
-//! each is what nobody asks for. So here neighbours come into the cache only while there is room for them, or while what they push out isn't missed
-//! (the policy says so), and only from an origin that does few reads a second; and each is a block of its own from then on. Else they come
-//! into the window, in RAM, as long as one in eight is asked for there ([`crate::policy::Window`]).
+//! A disk takes 8 ms to get to a block, and half of one for the 64 KiB around it; taken block by
+//! block, a new cache is warm sixteen times later. dm-cache's blocks are 64 KiB, for better, when
+//! all data fits, and for worse when it doesn't, and most of each is what nobody asks for. So here
+//! neighbours come into the cache only while there is room for them, or while what they push out
+//! isn't missed (the policy says so), and only from an origin that does few reads a second; and
+//! each is a block of its own from then on. Else they come into the window, in RAM, as long as one
+//! in eight is asked for there ([`crate::policy::Window`]).
 //!
-//! Whether the former pays is learnt. It does not if fewer than half of those that were brought had been read when their segment was reclaimed: then single blocks are
-//! read, until misses show that it would pay ([`crate::locality`]). With data of 4 to 12 times the cache neighbours would halve the speed otherwise:
-//! they go round in it so fast that nothing stays long enough to be read again. And a cache that is full of them
-//! has room: they leave with the oldest segments, nearly all of them. What was brought before a long pause says nothing of those that come now: other things are asked
-//! for. (A cache full of junk that was to learn, the suite `lvmcache-2017`: 86,808 requests a second in the first half hour, 73,917 while it did.)
+//! Whether the former pays is learnt. It does not if fewer than half of those that were brought had
+//! been read when their segment was reclaimed: then single blocks are read, until misses show that
+//! it would pay ([`crate::locality`]). With data of 4 to 12 times the cache neighbours would halve
+//! the speed otherwise: they go round in it so fast that nothing stays long enough to be read
+//! again. And a cache that is full of them has room: they leave with the oldest segments, nearly
+//! all of them. What was brought before a long pause says nothing of those that come now: other
+//! things are asked for. (A cache full of junk that was to learn, the suite `lvmcache-2017`: 86,808
+//! requests a second in the first half hour, 73,917 while it did.)
 //!
-//! Neighbours aren't locked: a write of one must not wait for a disk. What is in the index when the read begins isn't taken
-//! from it, even if it was destaged and dropped meanwhile, nor what anybody has asked to change since (canary `stale-neighbour`).
+//! Neighbours aren't locked: a write of one must not wait for a disk. What is in the index when the
+//! read begins isn't taken from it, even if it was destaged and dropped meanwhile, nor what anybody
+//! has asked to change since (canary `stale-neighbour`).
 
 use crate::canary::Canary;
 use crate::cx::{Cx, blocks_span};
 use crate::format::Stream;
 use crate::index::Flat;
 use crate::io::{DeviceError, Op};
-use crate::lane::{Lane, LaneIo};
-use crate::locality::{Locality, begin_of_unit};
+use crate::lane::Lane;
+use crate::locality::begin_of_unit;
 use crate::memory::Buf;
+use crate::organ::flying::{Into, LaneIo, WideRead};
 use crate::organ::measured::Measured;
+use crate::organ::under_way::Reading;
 use crate::types::{BLOCK_BYTES, Mode};
-use crate::under_way::Reading;
 
-/// Blocks of wide reads in flight in a lane: 16 of 64 KiB, enough for a disk's queue. More misses than that go alone.
+/// Blocks of wide reads in flight in a lane: 16 of 64 KiB, enough for a disk's queue. More misses
+/// than that go alone.
 pub(crate) const IN_FLIGHT_BLOCKS_MAX: u64 = 256;
-/// So many make a judgement; of so many the older ones count half from then on.
-const JUDGED_MIN: u64 = 256;
-const JUDGED_MAX: u64 = 8192;
-/// A cache with more than this part of it in unread neighbours has room.
-const VAIN_PART: u64 = 8;
-
-/// What came of the wide reads of one lane.
-#[derive(Default)]
-pub(crate) struct Neighbours {
-    /// Neighbours that were brought to segments that aren't reclaimed yet.
-    present: u64,
-    /// What became of those that were: lately, and since they were brought again.
-    lately: Judged,
-    since: Judged,
-    /// Number of the first commit since then.
-    since_seq: u64,
-    /// Misses that brought nothing to the log, since one did.
-    misses_alone: u64,
-    /// Since it was found that it does not pay: what misses say.
-    locality: Option<Locality>,
-    /// It was tried again because of what they said, and found wrong, so many times.
-    misled: u32,
-}
-
-/// Blocks of segments of neighbours as they were to leave.
-#[derive(Clone, Copy, Default)]
-struct Judged {
-    all: u64,
-    /// Had been read.
-    read: u64,
-}
-
-impl Judged {
-    fn note(&mut self, hits: u8) {
-        self.all += 1;
-        self.read += u64::from(hits > 0);
-        if self.all >= JUDGED_MAX {
-            (self.all, self.read) = (self.all / 2, self.read / 2);
-        }
-    }
-
-    fn paid(self) -> bool {
-        self.read * 2 >= self.all
-    }
-}
-
-impl Neighbours {
-    /// A segment with so many neighbours is empty again.
-    pub(crate) const fn gone(&mut self, neighbours: u32) {
-        self.present -= neighbours as u64;
-    }
-
-    /// What is left in a segment of neighbours is to leave; these are the hits of each block. The lane has so many slots, and `seq` was the
-    /// segment's last commit.
-    pub(crate) fn look_back(&mut self, slots: u64, seq: u64, hits: impl Iterator<Item = u8>) {
-        for hits in hits {
-            self.lately.note(hits);
-            if seq >= self.since_seq {
-                self.since.note(hits);
-            }
-        }
-        if self.locality.is_some() || self.since.all < JUDGED_MIN {
-            return;
-        }
-        if self.since.paid() {
-            self.misled = 0;
-        } else {
-            self.locality = Some(Locality::new(slots));
-        }
-    }
-
-    /// A block in that unit of so many blocks was missed: whether its neighbours should be brought. While nothing is known they should: a cache
-    /// that has room has no better use for it.
-    fn pays(&mut self, unit: u64, unit_blocks: u64, next_seq: u64) -> bool {
-        let Some(locality) = &mut self.locality else { return true };
-        if locality.missed(unit, unit_blocks, self.misled) {
-            (self.locality, self.since, self.since_seq) = (None, Judged::default(), next_seq);
-            self.misled += 1;
-        }
-        self.locality.is_none()
-    }
-
-    /// A block was missed, and its neighbours come into the log or don't; the lane has room for so many units. If none came for as many misses as whole units would
-    /// have filled the lane with, what was brought before no longer counts.
-    fn note(&mut self, come: bool, lane_units: u64, next_seq: u64) {
-        if !come {
-            self.misses_alone += 1;
-        } else if core::mem::take(&mut self.misses_alone) >= lane_units {
-            (self.since, self.since_seq) = (Judged::default(), next_seq);
-        }
-    }
-
-    /// Whether a large part of a lane of so many slots holds neighbours that nobody will read.
-    fn in_vain(&self, slots: u64) -> bool {
-        let Judged { all, read } = self.lately;
-        all >= JUDGED_MIN && self.present * (all - read) / all > slots / VAIN_PART
-    }
-
-    /// Memory of what misses say.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.locality.as_ref().map_or(0, Locality::bytes)
-    }
-}
-
-/// Where neighbours go.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Into {
-    /// Into the log: it has room, or what they push out isn't missed.
-    Log,
-    /// Into the window, in RAM.
-    Window,
-}
-
-/// Blocks of a read piece that are read with their neighbours.
-pub(crate) struct WideRead {
-    /// First block of the piece, and how many.
-    at: u32,
-    blocks: u32,
-    read: usize,
-    /// Of a whole unit.
-    buf: Buf,
-    into: Into,
-}
-
 impl Lane {
-    /// Reads blocks of a piece that missed from the origin, with their neighbours if that is likely to pay, but for those that somebody else reads.
+    /// Reads blocks of a piece that missed from the origin, with their neighbours if that is likely
+    /// to pay, but for those that somebody else reads.
     pub(crate) fn read_missed(&mut self, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
         let (from, to) = self.join(at, block, blocks, cx);
         if from == to {
@@ -313,33 +199,8 @@ impl Lane {
             cx.shared.counters.neighbour_blocks += 1;
             if let Some(found) = self.index.get(flat) {
                 self.log.segment_of(found.slot).neighbours += 1;
-                self.neighbours.present += 1;
+                self.neighbours.came();
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SLOTS: u64 = 1 << 12;
-    const UNIT: u64 = 16;
-
-    /// After so many misses without neighbours, those that came before leave unread; whether the next ones are still brought.
-    fn pays_after(misses: u64) -> bool {
-        let mut neighbours = Neighbours::default();
-        assert!(neighbours.pays(0, UNIT, 1));
-        neighbours.note(true, SLOTS / UNIT, 1);
-        (0..misses).for_each(|_| neighbours.note(false, SLOTS / UNIT, 5));
-        neighbours.note(true, SLOTS / UNIT, 5);
-        neighbours.look_back(SLOTS, 4, (0..JUDGED_MIN).map(|_| 0));
-        neighbours.pays(0, UNIT, 6)
-    }
-
-    #[test]
-    fn what_was_brought_before_a_long_pause_does_not_count() {
-        assert!(!pays_after(0) && !pays_after(SLOTS / UNIT - 1), "it was in vain");
-        assert!(pays_after(SLOTS / UNIT), "other things are asked for now");
     }
 }

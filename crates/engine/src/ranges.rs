@@ -1,30 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Discards and long zeroes: whole blocks without payload, of any length, so they are cut bit by bit.
+//! Discards and long zeroes: whole blocks without payload, of any length, so they are cut bit by
+//! bit.
 //!
-//! A client may ask for all of a disk at once: for 8 TiB that would be eight million pieces, of some hundred bytes and
-//! an I/O each; and while there are more than some hundreds, each lock of anybody takes longer to find ([`crate::locks`]).
-//! Invariant: there are [`PIECES_MAX`] of them and a step's more at most, and who asked for little doesn't wait for who
-//! asked for much (test: `long_ranges_have_a_bound`), nor for another origin ([`crate::places`]).
+//! A client may ask for all of a disk at once: for 8 TiB that would be eight million pieces, of
+//! some hundred bytes and an I/O each; and while there are more than some hundreds, each lock of
+//! anybody takes longer to find ([`crate::locks`]). Invariant: there are
+//! [`crate::coordinator::RANGE_PIECES_MAX`] of them and a step's more at most, and who asked for
+//! little doesn't wait for who asked for much (test: `long_ranges_have_a_bound`), nor for another
+//! origin ([`crate::places`]).
 
+use crate::coordinator::Coordinator;
 use crate::cx::Cx;
-use crate::engine::Coordinator;
 use crate::lane::Lanes;
+use crate::organ::active::Range;
 use crate::piece::PieceKind;
-use crate::places::Places;
-use crate::request::Range;
 use crate::types::SECTOR_BYTES;
 
-/// Pieces at a time: half a GiB, more than any device needs to be busy.
-const PIECES_MAX: u32 = 512;
 /// Cut off at a time, before the next one has its turn.
 const STEP_SECTORS: u64 = (16 << 20) / SECTOR_BYTES;
-
-/// Their pieces that lanes have, and what is not cut yet: (request, the rest of its range, what to do, FUA).
-pub(crate) type Ranges = Places<(usize, Range, PieceKind, bool)>;
-
-pub(crate) fn new(origins: usize) -> Ranges {
-    Ranges::new(PIECES_MAX, origins)
-}
 
 impl Coordinator {
     /// Takes whole blocks of a range; the request has one more part until all are cut.

@@ -8,28 +8,30 @@
 use smallvec::smallvec;
 
 use crate::canary::Canary;
-use crate::commit::Place;
+use crate::commit::log::Place;
 use crate::cx::{Cx, blocks_span};
 use crate::event::Event;
 use crate::format::Stream;
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op, RequestError};
-use crate::lane::{Lane, LaneIo, SlotsRead};
+use crate::lane::Lane;
 use crate::memory::{Memory, Span};
 use crate::mirror::Copies;
+use crate::organ::flying::{LaneIo, SlotsRead};
 use crate::organ::measured::Measured;
 use crate::organ::members::device;
+use crate::organ::under_way::Reading;
 use crate::types::{BLOCK_BYTES, Mode};
-use crate::under_way::Reading;
 
 impl Lane {
-    /// The copy of a block in the window, and whether it came along and is asked for for the first time.
+    /// The copy of a block in the window, and whether it came along and is asked for for the first
+    /// time.
     fn waiting(&mut self, flat: Flat, past: bool) -> Option<(Span, bool)> {
         if past { None } else { self.window.read(flat, &mut *self.policy) }
     }
 
-    /// Asks for what will be copied from the RAM front: of the next block its payload, of the one after it what says where that is. `ahead`
-    /// is that one and its slot, for the next call.
+    /// Asks for what will be copied from the RAM front: of the next block its payload, of the one
+    /// after it what says where that is. `ahead` is that one and its slot, for the next call.
     pub(crate) fn expect_copies(
         &self,
         ahead: &mut Option<(Flat, u32)>,
@@ -155,8 +157,9 @@ impl Lane {
         self.elsewhere.values().any(|copies| *copies != Copies::OfLead)
     }
 
-    /// A block could not be read from a member, or is not what it should be there (`Ok`). `None`: there is another copy to try. Else what is known of
-    /// it: that it can't be read now, or that no copy is what it should be.
+    /// A block could not be read from a member, or is not what it should be there (`Ok`). `None`:
+    /// there is another copy to try. Else what is known of it: that it can't be read now, or that
+    /// no copy is what it should be.
     pub(crate) fn try_other(
         &mut self,
         flat: Flat,
@@ -173,7 +176,8 @@ impl Lane {
             None => (from == cx.lead()).then_some(result),
             Some(other) if from == device(other) => match (self.elsewhere.get(&flat), result) {
                 (Some(Copies::Rotten), _) => Some(result),
-                // The lead couldn't read it, which may pass (test: `a_mirror_that_lacks_a_block_does_not_hide_it`).
+                // The lead couldn't read it, which may pass (test:
+                // `a_mirror_that_lacks_a_block_does_not_hide_it`).
                 (_, Ok(())) => {
                     self.elsewhere.insert(flat, Copies::OfLead);
                     Some(Err(DeviceError::Io))
@@ -282,8 +286,9 @@ impl Lane {
     /// A block of the cache device could not be read, or is not what was written there. Returns
     /// whether its data is lost; otherwise the origin has it.
     pub(crate) fn damaged(&mut self, flat: Flat, slot: u32, result: Result<(), DeviceError>, cx: &mut Cx<'_>) -> bool {
-        // A block that has left this slot since was clean: its data is on the origin. (Who rewrites it waits for this reader, and reclaim moves no dirty one
-        // while anybody reads from its segment.)
+        // A block that has left this slot since was clean: its data is on the origin. (Who rewrites
+        // it waits for this reader, and reclaim moves no dirty one while anybody reads from its
+        // segment.)
         let Some(found) = self.index.get(flat).filter(|found| found.slot == slot) else { return false };
         if let Err(error) = result {
             let offset = cx.shared.superblock.slot_offset(self.id as u32, slot);
@@ -305,7 +310,8 @@ impl Lane {
         false
     }
 
-    /// A dirty block is lost, if it is still in that slot: until it is written anew, or can be read after all.
+    /// A dirty block is lost, if it is still in that slot: until it is written anew, or can be read
+    /// after all.
     pub(crate) fn lose(&mut self, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
         if self.index.get(flat).is_some_and(|found| found.dirty && found.slot == slot) {
             let origin = cx.shared.origin_of(flat);

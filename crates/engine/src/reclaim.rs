@@ -2,121 +2,49 @@
 //! Reclaim: old segments become free again.
 //!
 //! A victim's headers are read from the device (they are the reverse map, so that none is kept in
-//! RAM). Its dirty blocks are moved to the end of the writes if they are few, else destaged; clean ones are copied
-//! forward or dropped, as the policy says. Then "freed" goes into the log, and once that is durable and nobody reads from it any more,
-//! the segment is free. That entry is in a commit of the writes, and so not in an earlier one than what was moved: no crash
-//! takes the old copy of a dirty block and leaves no new one (`acknowledged_and_flushed_survives_any_crash`).
-//! Segments of which little is live come first ([`Sparse`]), then those that the policy would give up.
-//! Only segments whose commits the last checkpoint covers are reclaimed, because replay needs the
-//! others.
+//! RAM). Its dirty blocks are moved to the end of the writes if they are few, else destaged; clean
+//! ones are copied forward or dropped, as the policy says. Then "freed" goes into the log, and once
+//! that is durable and nobody reads from it any more, the segment is free. That entry is in a
+//! commit of the writes, and so not in an earlier one than what was moved: no crash takes the old
+//! copy of a dirty block and leaves no new one (`acknowledged_and_flushed_survives_any_crash`).
+//! Segments of which little is live come first ([`Sparse`]), then those that the policy would give
+//! up. Only segments whose commits the last checkpoint covers are reclaimed, because replay needs
+//! the others.
 
-use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use crate::canary::Canary;
-use crate::commit::{For, Log, Note, Segment, State, Waiter};
+use crate::commit::log::{For, Note};
 use crate::cx::{Cx, blocks_span};
 use crate::event::Event;
 use crate::format::{CommitHeader, Entry, Stream};
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, Op};
-use crate::lane::{Lane, LaneIo};
+use crate::lane::Lane;
 use crate::memory::{Buf, Span};
+use crate::organ::flying::{LaneIo, Survivor};
+use crate::organ::segment::{Segment, State};
+use crate::organ::waiter::{Wait, Waiter};
 use crate::policy::HITS_MAX;
-use crate::sparse::Sparse;
-use crate::types::Time;
 
 mod choose;
+pub(crate) mod state;
 mod stuck;
+
+use state::Victim;
 
 /// Segments under reclaim at once: enough to hide the latency of reads and flushes.
 pub(crate) const VICTIMS_MAX: usize = 4;
-/// Survivors of a lane that are read at once: as many as keep an SSD busy. A segment of 16 MiB may have 4,000, each with a buffer of its own.
+/// Survivors of a lane that are read at once: as many as keep an SSD busy. A segment of 16 MiB may
+/// have 4,000, each with a buffer of its own.
 pub(crate) const SURVIVORS_MAX: usize = 256;
-/// The part of a segment's slots that may be dirty for its blocks to be moved. Moving a quarter of a segment gives three quarters of one, whatever the
-/// origin does; without it a cache before a disk was full of holes with a few dirty blocks between (`the_engine_holds_what_the_model_says`).
+/// The part of a segment's slots that may be dirty for its blocks to be moved. Moving a quarter of
+/// a segment gives three quarters of one, whatever the origin does; without it a cache before a
+/// disk was full of holes with a few dirty blocks between (`the_engine_holds_what_the_model_says`).
 const MOVED_PART: u32 = 4;
-/// The same while an origin is away, of one segment at a time: half of it is room for headers, and what is gained.
+/// The same while an origin is away, of one segment at a time: half of it is room for headers, and
+/// what is gained.
 const COMPACTED_PART: u32 = 2;
-/// A victim of which nothing has become clean for so long gives its place to another one: its origin is away, and the next may hold what others take, or what can be moved.
-const VICTIM_WAIT_NS: u64 = 3_000_000_000;
-/// Who has needed no room for so long needs none of what is dirty: then destage has no reason to hurry. Without an end it took most of the disk's time until
-/// nothing was dirty, though nobody wrote any more: a backup's stream had 136 MiB a second instead of 154
-/// (`who_reads_from_the_disk_has_it_when_nobody_needs_room`; with 10 s 146, as the log's own notes ask for a segment now and then; with 1 s 2 hits of a hundred fewer in
-/// `the_engine_holds_what_the_model_says`).
-const BEHIND_FOR_NS: u64 = 3_000_000_000;
-
-/// A segment under reclaim.
-#[derive(Default)]
-struct Victim {
-    /// Blocks that were in the index at the last look: (block, slot).
-    blocks: Vec<(Flat, u32)>,
-    /// Headers or survivors being read.
-    pending: u32,
-    /// Survivors so far.
-    kept: u32,
-    /// All headers were read.
-    known: bool,
-    /// The survivors were chosen.
-    chosen: bool,
-    /// Its dirty blocks are to be moved as soon as the log takes more.
-    parked: bool,
-    /// How many of its blocks were dirty when one last became clean, or it began to wait for that; and when that was.
-    waits: Option<(u32, Time)>,
-}
-
-/// A block of a victim that is copied forward.
-#[derive(Clone, Copy)]
-pub(crate) struct Survivor {
-    segment: u32,
-    flat: Flat,
-    found: Found,
-    /// Its hits from then on.
-    hits: u8,
-}
-
-/// State of a lane's reclaim.
-#[derive(Default)]
-pub(crate) struct Reclaim {
-    victims: BTreeMap<u32, Victim>,
-    /// Survivors that are to be read, and how many are being read.
-    survivors: VecDeque<Survivor>,
-    reading: usize,
-    /// Segments that are given up but not free yet, with the clean blocks that are still in them.
-    freeing: BTreeMap<u32, Vec<(Flat, u32)>>,
-    /// Freed, and the entry that says so durable; waiting for readers to leave.
-    pinned: Vec<u32>,
-    /// Full segments with little in them.
-    pub(crate) sparse: Sparse,
-    /// The victim that is reclaimed for its holes, though much of it is dirty.
-    compacting: Option<u32>,
-    /// Those of which something had to stay, since an origin has been away.
-    not_compacted: Vec<u32>,
-    /// When segments that the policy would have given up first were passed over, as too much of them is dirty still; nothing if the last time it was not so.
-    behind: Option<Time>,
-}
-
-impl Reclaim {
-    /// Whether what the policy would give up is dirty still, as far as room was needed lately.
-    pub(crate) fn is_behind(&self, now: Time) -> bool {
-        self.behind.is_some_and(|at| now.since_ns(at) < BEHIND_FOR_NS)
-    }
-
-    /// When victims give their places to others.
-    pub(crate) fn timers(&self) -> impl Iterator<Item = Time> {
-        self.victims.values().filter_map(|victim| victim.waits).map(|(_, since)| since.plus_ns(VICTIM_WAIT_NS))
-    }
-
-    /// Fewer free segments than this start reclaim: 1/32 of the lane, at least 8, at most 64.
-    pub(crate) fn watermark(&self, log: &Log) -> usize {
-        watermark(log.segments.len())
-    }
-}
-
-/// The same for a lane of that many segments.
-pub(crate) fn watermark(segments: usize) -> usize {
-    (segments / 32).clamp(8, 64)
-}
 
 impl Lane {
     /// Starts reclaim of segments, as far as more free ones are needed.
@@ -160,8 +88,9 @@ impl Lane {
         !(cx.shared.lost.is_empty() && self.suspect.is_empty()) || self.reads_elsewhere()
     }
 
-    /// Whether the dirty blocks of a segment are to be moved, now or when the log takes more. Not while anybody reads from it: who finds a block
-    /// damaged that has left its slot since takes it for clean, and the origin for newer (`damaged`).
+    /// Whether the dirty blocks of a segment are to be moved, now or when the log takes more. Not
+    /// while anybody reads from it: who finds a block damaged that has left its slot since takes it
+    /// for clean, and the origin for newer (`damaged`).
     fn is_to_move(&self, segment: u32, cx: &Cx<'_>) -> bool {
         let Segment { dirty, pins, .. } = self.log.segments[segment as usize];
         let (part, room) = if self.reclaim.compacting == Some(segment) {
@@ -174,8 +103,9 @@ impl Lane {
         few && !ending && room
     }
 
-    /// Whether a dirty block must stay in its slot: it is lost, or a request changes it, which waits for its destage or is replacing it on the origin. One that will
-    /// be written anew in the log is better left there, but where the room for that comes of moving it.
+    /// Whether a dirty block must stay in its slot: it is lost, or a request changes it, which
+    /// waits for its destage or is replacing it on the origin. One that will be written anew in the
+    /// log is better left there, but where the room for that comes of moving it.
     fn must_stay(&self, segment: u32, flat: Flat, cx: &Cx<'_>) -> bool {
         cx.shared.lost.contains(&flat)
             || if self.reclaim.compacting == Some(segment) {
@@ -185,7 +115,8 @@ impl Lane {
             }
     }
 
-    /// Goes on with victims whose dirty blocks are destaged or rewritten, and with those that waited to have them moved.
+    /// Goes on with victims whose dirty blocks are destaged or rewritten, and with those that
+    /// waited to have them moved.
     fn resume_victims(&mut self, cx: &mut Cx<'_>) {
         if self.reclaim.victims.is_empty() {
             return;
@@ -230,8 +161,8 @@ impl Lane {
         victim.pending -= 1;
         let last = self.log.segments[segment as usize].last_seq;
         let Some(header) = header.filter(|header| header.seq <= last) else {
-            // The reverse map of the rest is gone: find its blocks in the index instead. A device that was filled as
-            // a mirror never had older headers: no reason to alarm anybody.
+            // The reverse map of the rest is gone: find its blocks in the index instead. A device
+            // that was filled as a mirror never had older headers: no reason to alarm anybody.
             if result.is_err() || cx.shared.superblock.pairing.paired == 0 {
                 let offset = cx.shared.superblock.slot_offset(self.id as u32, at);
                 let error = result.err().unwrap_or(DeviceError::Io);
@@ -279,7 +210,8 @@ impl Lane {
         let index = &self.index;
         victim.blocks.retain(|&(flat, slot)| index.get(flat).is_some_and(|found| found.slot == slot));
         if victim.known && victim.blocks.len() as u32 != self.log.segments[segment as usize].live {
-            // A header that is sound but not this segment's newest: the device lost a write, or misdirected one.
+            // A header that is sound but not this segment's newest: the device lost a write, or
+            // misdirected one.
             let at = segment * self.log.segment_slots();
             let offset = cx.shared.superblock.slot_offset(self.id as u32, at);
             cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Read, offset, error: DeviceError::Io });
@@ -412,7 +344,8 @@ impl Lane {
         self.victim_step(segment, cx);
     }
 
-    /// Appends a dirty block to the writes once more. Where there is no room it stays, and its segment waits.
+    /// Appends a dirty block to the writes once more. Where there is no room it stays, and its
+    /// segment waits.
     fn move_dirty(&mut self, survivor: Survivor, found: Found, from: Span, cx: &mut Cx<'_>) {
         let Survivor { segment, flat, .. } = survivor;
         let what_for = if self.reclaim.compacting == Some(segment) { For::Moves } else { For::Clients };
@@ -429,15 +362,16 @@ impl Lane {
         cx.shared.counters.reinserted_blocks += u64::from(appended);
     }
 
-    /// Records that a segment is freed. Its blocks stay in the index until that is durable, so that a
-    /// direct write of one of them knows that the log must say so first.
+    /// Records that a segment is freed. Its blocks stay in the index until that is durable, so that
+    /// a direct write of one of them knows that the log must say so first.
     fn give_up(&mut self, segment: u32, cx: &mut Cx<'_>) {
         let Some(victim) = self.reclaim.victims.remove(&segment) else { return };
         self.reclaim.compacting = self.reclaim.compacting.filter(|id| *id != segment);
         self.log.segments[segment as usize].state = State::Freeing;
         self.reclaim.freeing.insert(segment, victim.blocks);
         self.log.note(Note::Entry(Entry::Freed { segment }));
-        self.await_durable(Waiter::Freed(segment), cx);
+        // After a failure of the cache device nothing becomes free any more.
+        let _: Wait = self.await_durable(Waiter::Freed(segment), cx);
     }
 
     /// The entry that says that a segment is freed is durable.

@@ -2,15 +2,17 @@
 //! Opening: the checkpoint, then the log after it.
 //!
 //! Replay reads the three places where the next commit may start, takes the one with the next
-//! number, and goes on from the places that it names. Commits that were durable when a later one was
-//! sealed need no check; the data of the others is read and verified, and the first that is torn ends
-//! the log, whatever may be whole behind it: what survives is a prefix (test: `crash_keeps_a_prefix`).
-//! A log that ends before a commit that was durable is damaged, and the cache is not opened.
+//! number, and goes on from the places that it names. Commits that were durable when a later one
+//! was sealed need no check; the data of the others is read and verified, and the first that is
+//! torn ends the log, whatever may be whole behind it: what survives is a prefix (test:
+//! `crash_keeps_a_prefix`). A log that ends before a commit that was durable is damaged, and the
+//! cache is not opened.
 
 mod ahead;
 mod heads;
 mod load;
 mod replay;
+pub(crate) mod state;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -21,119 +23,24 @@ use crate::cx::{Cx, blocks_span};
 use crate::event::Event;
 use crate::format::{CheckpointHeader, CommitHeader, Entry, NO_SLOT, STREAMS, UnprovenBlocks};
 use crate::io::{DeviceError, Op};
-use crate::lane::{Lane, LaneIo};
-use crate::memory::Buf;
+use crate::lane::Lane;
 use crate::open_error::OpenError;
+use crate::organ::flying::LaneIo;
 use crate::organ::members::{State, device};
 use crate::policy::Zone;
 use crate::shared::Up;
 use crate::sparse::Sparse;
 use crate::types::SegmentId;
 
-use ahead::{Ahead, Window};
-use heads::SecondLook;
-use replay::Freed;
+use state::{Ahead, Freed, Phase, Recovery, Window};
 
 /// A commit at its largest: header and data.
 const COMMIT_BLOCKS_MAX: u32 = 253;
 /// Dirty blocks that are sorted at a time, in 8 to 16 MiB.
 const GATHERED: usize = 1 << 20;
-/// Failed reads of commits that may be whole, of one opening, that are tried again, from either member: enough for an error that passes.
+/// Failed reads of commits that may be whole, of one opening, that are tried again, from either
+/// member: enough for an error that passes.
 const VERIFY_TRIES_MAX: u32 = 3;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Reading the head of area 0, then of area 1.
-    Area(u32),
-    Body,
-    /// Reading the header at the head of this stream, and perhaps what is behind it.
-    Head(usize),
-    /// Looking behind the end of the log.
-    Ahead,
-    /// Reading the data of the first commit that is not known to be durable.
-    Verify,
-    /// Writing that commit to the member of a mirrored cache that it was not read from.
-    Copy,
-}
-
-/// State of a lane's opening.
-pub(crate) struct Recovery {
-    phase: Phase,
-    buf: Buf,
-    /// The newest heads found, with the members that have them.
-    found: [Option<(CheckpointHeader, u8)>; 2],
-    /// One of the heads is damaged, or was torn by a crash.
-    head_lost: bool,
-    /// For that the other member of a mirrored cache is asked, too.
-    second_look: Option<SecondLook>,
-    area: u32,
-    header: Option<CheckpointHeader>,
-    block: u32,
-    batch: u32,
-    ages_read: usize,
-    entries_read: u64,
-    heads: [u32; STREAMS],
-    /// What was read at each head: not yet, nothing sound, or a header.
-    candidates: [Option<Option<CommitHeader>>; STREAMS],
-    /// What is in the buffer of the log.
-    window: Window,
-    /// Data blocks of each stream's last commit.
-    data_blocks: [u32; STREAMS],
-    /// Where each stream goes on when its segment is full.
-    next_segments: [u32; STREAMS],
-    ahead: Ahead,
-    /// First byte of the read in flight.
-    reading: u64,
-    /// The member of a mirrored cache that is read.
-    member: u8,
-    /// A read of the checkpoint from the lead failed.
-    lead_fails: bool,
-    /// As one of them has it the log ends here, and the other is asked.
-    ended: bool,
-    next_seq: u64,
-    durable_seq: u64,
-    /// Commits read but not applied, with the slots of their headers.
-    pending: VecDeque<(CommitHeader, u32)>,
-    /// The first of them is torn, as one member has it.
-    torn: bool,
-    /// Reads of them that failed.
-    tries: u32,
-    freed: Freed,
-    unproven: UnprovenBlocks,
-    commits: u64,
-}
-
-impl Recovery {
-    /// Reads from the other member of a mirrored cache from now on; false if it has been tried already, or there is none.
-    /// What counts is on both, but either may have decayed, or fail now.
-    fn turn_to_other(&mut self, cx: &Cx<'_>) -> bool {
-        let other = match (cx.shared.members.state, cx.shared.members.lead) {
-            (State::Whole, lead) => lead == self.member,
-            (State::Leaving { out }, _) => out == self.member,
-            // It was left out while it was read.
-            (State::Single, lead) => lead != self.member,
-            _ => false,
-        };
-        if other {
-            self.turn_to(1 - self.member);
-        }
-        other
-    }
-
-    /// Reads from the lead again, if that is not the one that fails.
-    fn turn_back(&mut self, cx: &Cx<'_>) {
-        match (cx.shared.members.state, cx.shared.members.lead) {
-            (State::Leaving { out }, lead) if out == lead => self.turn_to(1 - lead),
-            (_, lead) => self.turn_to(lead),
-        }
-    }
-
-    fn turn_to(&mut self, member: u8) {
-        if self.member != member {
-            (self.member, self.window, self.candidates) = (member, Window::default(), Default::default());
-        }
-    }
-}
 
 impl Lane {
     /// Starts to open the lane.
@@ -275,7 +182,8 @@ impl Lane {
                     }
                     taken => taken?,
                 }
-                // Each batch is asked of the lead first; but not of one that makes us wait for its errors.
+                // Each batch is asked of the lead first; but not of one that makes us wait for its
+                // errors.
                 if !it.lead_fails {
                     it.turn_back(cx);
                 }
@@ -300,7 +208,8 @@ impl Lane {
                 self.take_ahead(it, cx);
                 self.look_ahead(it, cx)
             }
-            // It was left out while it was read: what it alone may have is not in the log (test: `a_commit_of_a_member_that_fails_during_replay_is_not_taken`).
+            // It was left out while it was read: what it alone may have is not in the log (test:
+            // `a_commit_of_a_member_that_fails_during_replay_is_not_taken`).
             Phase::Verify if cx.shared.members.is_out(it.member) => Ok(self.next_verify_read(it, cx)),
             Phase::Verify if !self.front_is_whole(it, cx) => self.not_whole(it, None, cx),
             // Nothing proves that both have it, but from now on it counts.
@@ -317,9 +226,10 @@ impl Lane {
         }
     }
 
-    /// The first pending commit is not whole, as the member has it that was read, or can't be read (`error`). Perhaps the other one has it
-    /// whole. If one of them says that it is torn, it was never flushed, and the log ends before it. If all that is known
-    /// is that it can't be read, it may have been, and much behind it: only `repair` ends a log there.
+    /// The first pending commit is not whole, as the member has it that was read, or can't be read
+    /// (`error`). Perhaps the other one has it whole. If one of them says that it is torn, it was
+    /// never flushed, and the log ends before it. If all that is known is that it can't be read, it
+    /// may have been, and much behind it: only `repair` ends a log there.
     fn not_whole(
         &mut self,
         it: &mut Recovery,
@@ -450,8 +360,9 @@ impl Lane {
         })
     }
 
-    /// Makes the set of dirty blocks, from the index: in the order of the checkpoint and the log each would wait for RAM three times, which
-    /// took half of the time of opening; a million at a time, sorted, find their neighbours in the processor's caches.
+    /// Makes the set of dirty blocks, from the index: in the order of the checkpoint and the log
+    /// each would wait for RAM three times, which took half of the time of opening; a million at a
+    /// time, sorted, find their neighbours in the processor's caches.
     fn gather_dirty(&mut self) {
         let mut gathered = Vec::new();
         for part in 0..self.index.parts() {

@@ -1,54 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests: checked, classified, split at stripe borders into pieces, joined again for the reply.
 
-use alloc::boxed::Box;
-
 use crate::canary::Canary;
-use crate::commit::Waiter;
+use crate::coordinator::Coordinator;
 use crate::cx::Cx;
-use crate::engine::Coordinator;
 use crate::index::Flat;
-use crate::io::{AnswerKind, Answered, Effect, Request, RequestError, RequestId, RequestOp};
+use crate::io::{AnswerKind, Answered, Effect, Request, RequestError, RequestOp};
 use crate::lane::{Lane, Lanes};
-use crate::memory::{Buf, Memory};
+use crate::memory::Memory;
+use crate::organ::active::{Active, Range};
 use crate::organ::flush::FlushWaiter;
+use crate::organ::waiter::{Wait, Waiter};
+use crate::organ::zeroes::Zeroed;
 use crate::piece::{PIECE_BLOCKS_MAX, Piece, PieceKind};
 use crate::policy::Hold;
 use crate::shadow::{Access, Live};
-use crate::types::{BLOCK_SECTORS, Durability, Mode, REQUEST_BYTES_MAX, SECTOR_BYTES, Time};
-use crate::zeroes::{Used, Zeroed};
+use crate::types::{BLOCK_SECTORS, Durability, Mode, REQUEST_BYTES_MAX, SECTOR_BYTES};
 
 /// Cache lines of tables that are fetched ahead for a piece: what a processor can wait for at once.
 const EXPECTED_BLOCKS_MAX: u64 = 16;
-
-/// A request in flight.
-pub(crate) struct Active {
-    id: RequestId,
-    pub(crate) origin: usize,
-    /// Parts not done.
-    pub(crate) pending: u32,
-    error: Option<RequestError>,
-    kind: AnswerKind,
-    bytes: u32,
-    since: Time,
-    /// Flushes that the origin had failed when the first part was written there, if one was without being flushed.
-    pub(crate) failed_flushes: Option<u32>,
-    /// Buffers of our own: zeroes to write.
-    pub(crate) zeroes: Option<Box<Used>>,
-}
-
-/// A range of sectors of one origin, to be cut into pieces.
-#[derive(Clone, Copy)]
-pub(crate) struct Range {
-    pub(crate) origin: usize,
-    pub(crate) lba: u64,
-    pub(crate) sectors: u64,
-    pub(crate) buf: Option<Buf>,
-    /// Bytes of its first and of its last sector that are not part of it.
-    pub(crate) cut: (u16, u16),
-    /// It goes past the cache only because the log takes no more.
-    pub(crate) congested: bool,
-}
 
 /// What a request of this kind is called if nothing is missed.
 const fn kind_of(op: RequestOp) -> AnswerKind {
@@ -81,7 +51,8 @@ pub(crate) fn writes_are_cached(range: Range, cx: &Cx<'_>) -> bool {
     cx.shared.origins[range.origin].mode == Mode::Writeback && !cx.shared.draining && !cx.shared.cache_failed
 }
 
-/// What the shadow is told of a piece. Nothing of what says little about the worth of a cache: discards and long zeroes.
+/// What the shadow is told of a piece. Nothing of what says little about the worth of a cache:
+/// discards and long zeroes.
 fn shadowed(kind: PieceKind, bypass: bool, mode: Mode) -> Option<Access> {
     match (kind, mode) {
         (PieceKind::Discard | PieceKind::Zero | PieceKind::Punch, _) | (_, Mode::Passthrough) => None,
@@ -94,7 +65,8 @@ fn shadowed(kind: PieceKind, bypass: bool, mode: Mode) -> Option<Access> {
 }
 
 impl Lane {
-    /// Asks for what will be looked at for a piece. It comes from main memory, and is needed when all that was taken with this request is.
+    /// Asks for what will be looked at for a piece. It comes from main memory, and is needed when
+    /// all that was taken with this request is.
     pub(crate) fn expect(&self, piece: &Piece, mem: &dyn Memory) {
         let flats = piece.first.0..piece.end().0.min(piece.first.0 + EXPECTED_BLOCKS_MAX);
         flats.clone().for_each(|flat| mem.expect(self.index.looks_at(Flat(flat))));
@@ -103,7 +75,8 @@ impl Lane {
         }
     }
 
-    /// Asks for what the policy remembers of blocks that are not in the cache. Of reads only those that miss do, so that hits don't pay for it (3 %).
+    /// Asks for what the policy remembers of blocks that are not in the cache. Of reads only those
+    /// that miss do, so that hits don't pay for it (3 %).
     pub(crate) fn expect_missed(&self, flats: core::ops::Range<u64>, mem: &dyn Memory) {
         let ahead = flats.take(EXPECTED_BLOCKS_MAX as usize);
         ahead.filter_map(|flat| self.policy.looks_at(flat)).for_each(|word| mem.expect(word));
@@ -205,7 +178,8 @@ impl Coordinator {
         self.split(at, range, PieceKind::Read, false, bypass, lanes, cx);
     }
 
-    /// As a read, but of no stream: what a client asks for by this is to be in the cache, however much it is.
+    /// As a read, but of no stream: what a client asks for by this is to be in the cache, however
+    /// much it is.
     fn prefetch(&mut self, at: usize, range: Range, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         let bypass = cx.shared.origins[range.origin].mode == Mode::Passthrough;
         self.split(at, range, PieceKind::Read, false, bypass, lanes, cx);
@@ -343,8 +317,8 @@ impl Coordinator {
         }
     }
 
-    /// A write that was to go past the log while that is slow goes the way of any other. What it was completed with may be old by now: it
-    /// is completed once more.
+    /// A write that was to go past the log while that is slow goes the way of any other. What it
+    /// was completed with may be old by now: it is completed once more.
     pub(crate) fn past_congestion(&mut self, lane: usize, at: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         let origin = cx.shared.origin_of(lanes[lane].pieces[at].first);
         let taken = lanes[lane].take_back(at);
@@ -361,7 +335,8 @@ impl Coordinator {
     fn flush(&mut self, at: usize, origin: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         let joined = if cx.shared.planted(Canary::OneLaneFlushed) { 1 } else { lanes.len() };
         for lane in &mut lanes[..joined] {
-            self.requests[at].pending += u32::from(lane.await_durable(Waiter::Request(at), cx));
+            let waits = lane.await_durable(Waiter::Request(at), cx) != Wait::Durable;
+            self.requests[at].pending += u32::from(waits);
         }
         let waits = cx.shared.origins[origin].flush.await_durable(FlushWaiter::Request(at));
         self.requests[at].pending += u32::from(waits);
@@ -379,7 +354,8 @@ impl Coordinator {
         if let Some(used) = active.zeroes {
             self.zeroes.give_back(active.origin, *used, cx);
         }
-        // A flush that failed since may have dropped what was written by then, and whose flush that was may have been told (ADR 0022).
+        // A flush that failed since may have dropped what was written by then, and whose flush that
+        // was may have been told (ADR 0022).
         let failed_flushes = cx.shared.origins[active.origin].flush.failures();
         let doubtful = active.failed_flushes.is_some_and(|of| of != failed_flushes);
         let error = active.error.or(doubtful.then_some(RequestError::Io));

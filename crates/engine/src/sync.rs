@@ -1,116 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fills a new mirror while the cache serves.
 //!
-//! From the moment it is there it gets all writes. What was dirty before is copied, slot by slot, in the
-//! order of the dirty set. Then each lane writes a checkpoint, so that replay needs nothing older: with that
-//! the new member holds all that it must, and the superblocks may say so. A block that can't be read is tried again
-//! later, also one that was taken for lost; if it can't be read then either it is left out, and that is told: it is no
-//! worse off on two devices than on one.
+//! From the moment it is there it gets all writes. What was dirty before is copied, slot by slot,
+//! in the order of the dirty set. Then each lane writes a checkpoint, so that replay needs nothing
+//! older: with that the new member holds all that it must, and the superblocks may say so. A block
+//! that can't be read is tried again later, also one that was taken for lost; if it can't be read
+//! then either it is left out, and that is told: it is no worse off on two devices than on one.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use crate::commit::Place;
+use crate::commit::log::Place;
 use crate::cx::{Cx, blocks_span};
 use crate::format::Mirror;
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op};
-use crate::lane::{Lane, LaneIo, Lanes};
+use crate::lane::{Lane, Lanes};
 use crate::memory::{Buf, Span};
 use crate::mirror::Copies;
+use crate::organ::flying::LaneIo;
 use crate::organ::members::{State, device};
 use crate::shared::Shared;
 use crate::status::MirrorStatus;
-use crate::types::{BLOCK_BYTES, Time};
+use crate::types::BLOCK_BYTES;
 
 /// Blocks that a lane copies at a time: 64 KiB, so that clients hardly notice.
 pub(crate) const COPIES_MAX: u32 = 16;
 /// Reads of a lane that failed, or brought another content, and are tried again at once.
 const READ_TRIES_MAX: u32 = 16;
-/// What then couldn't be read waits, each time twice as long, for 1, 2, 4 and 8 s: a device that was reset is back by then.
-const PAUSE_FIRST_NS: u64 = 1_000_000_000;
-/// So long in all, however slowly a device fails: until a mirror is whole nothing that is dirty has a second copy.
-const TRIED_FOR_NS: u64 = 16_000_000_000;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// A checkpoint is under way of which the new member lacks the beginning.
-    Waiting,
-    /// Making both checkpoint areas void, where the device may hold anything.
-    Clearing,
-    Copying,
-    /// A checkpoint that began with all copies made.
-    Checkpoint,
-    Done,
-}
+pub(crate) mod state;
 
-/// A lane's part in filling a new mirror.
-pub(crate) struct Sync {
-    phase: Phase,
-    next: Flat,
-    flying: u32,
-    copied: u64,
-    of: u64,
-    /// Those so far.
-    tries: u32,
-    /// Blocks that couldn't be read, and their slots.
-    missed: Vec<(Flat, u32)>,
-    /// Those of them that are being tried again.
-    again: Vec<(Flat, u32)>,
-    /// How long they wait the next time, until when they do, and when that ends.
-    pause_ns: u64,
-    resume_at: Option<Time>,
-    give_up_at: Option<Time>,
-}
-
-impl Sync {
-    const fn new(of: u64) -> Self {
-        Self {
-            phase: Phase::Waiting,
-            next: Flat(0),
-            flying: 0,
-            copied: 0,
-            of,
-            tries: 0,
-            missed: Vec::new(),
-            again: Vec::new(),
-            pause_ns: PAUSE_FIRST_NS,
-            resume_at: None,
-            give_up_at: None,
-        }
-    }
-
-    /// When blocks that couldn't be read are to be tried again.
-    pub(crate) const fn timer(&self) -> Option<Time> {
-        self.resume_at
-    }
-
-    /// Whether what was missed waits for another try, or has begun it.
-    fn tries_again(&mut self, now: Time) -> bool {
-        if self.missed.is_empty() {
-            return false;
-        }
-        let give_up_at = *self.give_up_at.get_or_insert(now.plus_ns(TRIED_FOR_NS));
-        let at = *self.resume_at.get_or_insert(now.plus_ns(self.pause_ns));
-        if at >= give_up_at {
-            self.resume_at = None;
-            return false;
-        }
-        if now >= at {
-            self.again = core::mem::take(&mut self.missed);
-            (self.tries, self.pause_ns, self.resume_at) = (0, self.pause_ns * 2, None);
-        }
-        true
-    }
-
-    /// The next of what was missed, if it is tried again.
-    fn next_missed(&mut self, now: Time) -> Option<(Flat, u32)> {
-        if self.give_up_at.is_some_and(|at| now >= at) {
-            self.missed.append(&mut self.again);
-        }
-        self.again.pop()
-    }
-}
+use state::{Phase, Sync};
 
 /// Begins, if there is no mirror yet.
 pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
@@ -143,8 +64,9 @@ pub(crate) fn end(lanes: &mut Lanes, cx: &mut Cx<'_>) {
 pub(crate) fn status(lanes: &Lanes, shared: &Shared) -> MirrorStatus {
     let syncs = || lanes.iter().filter_map(|lane| lane.sync.as_ref());
     match shared.members.state {
-        // Who hears that one is left out may take it away, and a power cut then leaves a cache that wants both: not before it is recorded
-        // (test: `nobody_is_left_out_before_that_is_recorded`).
+        // Who hears that one is left out may take it away, and a power cut then leaves a cache that
+        // wants both: not before it is recorded (test:
+        // `nobody_is_left_out_before_that_is_recorded`).
         State::Whole | State::Leaving { .. } => MirrorStatus::Whole,
         State::Syncing | State::Pairing => MirrorStatus::Syncing {
             copied: syncs().map(|sync| sync.copied).sum(),
@@ -167,7 +89,8 @@ impl Lane {
         let missed = missed.into_iter().filter(|(flat, slot)| self.holds_dirty(*flat, *slot)).map(|(flat, _)| flat);
         let missed: BTreeSet<Flat> = missed.collect();
         self.elsewhere.extend(missed.iter().map(|flat| (*flat, Copies::OfLead)));
-        // What was taken for lost since it was copied, or is being replaced no more, the new member has.
+        // What was taken for lost since it was copied, or is being replaced no more, the new member
+        // has.
         let has =
             |flat: &&Flat| self.index.get(**flat).is_some() && !missed.contains(flat) && !self.is_changing(**flat);
         let found: Vec<Flat> = cx.shared.lost.iter().filter(has).copied().collect();
@@ -242,7 +165,8 @@ impl Lane {
                 }
                 continue;
             };
-            // What is in an open commit goes to both when that is written; what was missed and is in another slot now did.
+            // What is in an open commit goes to both when that is written; what was missed and is
+            // in another slot now did.
             let to_copy = |found: &Found| match missed_in {
                 None => !self.log.unsealed(found.slot),
                 Some(slot) => found.dirty && found.slot == slot,
@@ -301,7 +225,8 @@ impl Lane {
             }
             _ => {
                 if self.holds_dirty(flat, found.slot) {
-                    // Destage finds out what is wrong with it, at once: the new member doesn't have it.
+                    // Destage finds out what is wrong with it, at once: the new member doesn't have
+                    // it.
                     if !cx.shared.lost.contains(&flat) {
                         self.suspect.insert(flat);
                         self.urgent.insert(flat);

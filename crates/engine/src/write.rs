@@ -7,32 +7,20 @@
 
 use core::ops::Range;
 
-use crate::commit::{Place, Waiter};
+use crate::commit::log::Place;
 use crate::cx::{Cx, blocks_span};
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, DeviceId, Op, RequestError};
-use crate::lane::{Lane, LaneIo};
+use crate::lane::Lane;
 use crate::memory::{Buf, Span};
+use crate::organ::flying::{LaneIo, Source};
 use crate::organ::measured::Measured;
+use crate::organ::waiter::{Wait, Waiter};
 use crate::piece::PieceKind;
 use crate::places::Places;
 use crate::types::BLOCK_BYTES;
 
 const BLOCK: u32 = BLOCK_BYTES as u32;
-/// Blocks that are being completed at a time, each in a buffer: 1 MiB of them. The others wait, so that clients with many
-/// short writes can't take more of the engine's memory than it has (test: `merges_have_a_bound`).
-pub(crate) const MERGING_MAX: u32 = MERGING_ORIGIN_MAX + MERGING_CACHE_MAX;
-/// From the origin, and from the cache device: one that answers nothing must not stop those who need the other.
-pub(crate) const MERGING_ORIGIN_MAX: u32 = 192;
-pub(crate) const MERGING_CACHE_MAX: u32 = 64;
-
-/// Where a block is completed from, and so whose places are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    Origin,
-    Cache,
-}
-
 impl Lane {
     pub(crate) fn start_write(&mut self, at: usize, cx: &mut Cx<'_>) {
         self.merge(at, cx);
@@ -199,7 +187,8 @@ impl Lane {
     /// Appends what is left of a piece; false if it has to wait for room.
     fn append_piece(&mut self, at: usize, cx: &mut Cx<'_>) -> bool {
         if cx.shared.cache_failed {
-            // To the origin, then; as a whole, though a part of it may be in the open commit already.
+            // To the origin, then; as a whole, though a part of it may be in the open commit
+            // already.
             let piece = &mut self.pieces[at];
             piece.kind = PieceKind::Direct;
             let reserved = core::mem::take(&mut piece.reserved);
@@ -229,7 +218,7 @@ impl Lane {
         }
         // From here on the blocks are in the log's order: later requests need not wait for ours.
         self.unlock(at);
-        if !self.pieces[at].durable || !self.await_durable(Waiter::Piece(at), cx) {
+        if !self.pieces[at].durable || self.await_durable(Waiter::Piece(at), cx) == Wait::Durable {
             self.finish(at, cx);
         }
         true

@@ -1,81 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Write-zeroes: whole blocks of short ranges are written like data, of long ones on the origin; ragged ends always like data.
+//! Write-zeroes: whole blocks of short ranges are written like data, of long ones on the origin;
+//! ragged ends always like data.
 //!
-//! The origin gives the space of long ranges back if the client allows that; outside writeback that of short ones, too. A block of zeroes
-//! in the cache is data like any other, and gets its place on the origin when it is destaged.
+//! The origin gives the space of long ranges back if the client allows that; outside writeback that
+//! of short ones, too. A block of zeroes in the cache is data like any other, and gets its place on
+//! the origin when it is destaged.
 //!
-//! Whole blocks of zeroes all come from one buffer. A ragged end is completed from its old content, so it needs a block
-//! of its own; clients may ask for many at once without any payload that would bound them, so there is a bound here, and the others wait
-//! (test: `zeroes_have_a_bound`).
+//! Whole blocks of zeroes all come from one buffer. A ragged end is completed from its old content,
+//! so it needs a block of its own; clients may ask for many at once without any payload that would
+//! bound them, so there is a bound here, and the others wait (test: `zeroes_have_a_bound`).
 
-use alloc::vec::Vec;
-
+use crate::coordinator::Coordinator;
 use crate::cx::{Cx, blocks_span};
-use crate::engine::Coordinator;
 use crate::lane::Lanes;
-use crate::memory::Buf;
+use crate::organ::active::Range;
+use crate::organ::zeroes::{CACHED_BYTES_MAX, Zeroed};
 use crate::piece::PieceKind;
-use crate::places::Places;
-use crate::request::{Range, always_durable, writes_are_cached};
-use crate::types::{BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
-
-/// Zeroes up to this length are written into the cache like data; longer ones go to the origin.
-const CACHED_BYTES_MAX: u64 = 64 << 10;
-pub(crate) const WHOLE_BLOCKS: u32 = (CACHED_BYTES_MAX / BLOCK_BYTES) as u32;
-/// Ragged ends at a time: 1 MiB of blocks. A disk completes some hundred a second.
-pub(crate) const RAGGED_MAX: u32 = 256;
-
-/// Zeroes to write.
-pub(crate) struct Zeroes {
-    /// [`CACHED_BYTES_MAX`] of them, which nobody changes, and how many requests use them.
-    whole: Option<Buf>,
-    users: usize,
-    /// Blocks for ragged ends in use, and requests that wait for such blocks.
-    ragged: Places<(usize, Zeroed)>,
-}
-
-/// What a request wants zeroed.
-#[derive(Clone, Copy)]
-pub(crate) struct Zeroed {
-    pub(crate) range: Range,
-    /// [`PieceKind::Zero`] or [`PieceKind::Punch`].
-    pub(crate) kind: PieceKind,
-    pub(crate) fua: bool,
-}
-
-/// What a request uses.
-#[derive(Default)]
-pub(crate) struct Used {
-    /// Blocks for ragged ends.
-    ragged: Vec<Buf>,
-    /// The buffer for whole blocks.
-    whole: bool,
-}
-
-impl Zeroes {
-    pub(crate) fn new(origins: usize) -> Self {
-        Self { whole: None, users: 0, ragged: Places::new(RAGGED_MAX, origins) }
-    }
-
-    /// A request of this origin is over that used these.
-    pub(crate) fn give_back(&mut self, origin: usize, used: Used, cx: &mut Cx<'_>) {
-        self.ragged.give_back(origin, used.ragged.len() as u32);
-        used.ragged.into_iter().for_each(|buf| cx.free(buf, 1));
-        self.users -= usize::from(used.whole);
-        if let Some(buf) = self.whole.filter(|_| self.users == 0) {
-            cx.free(buf, WHOLE_BLOCKS);
-            self.whole = None;
-        }
-    }
-
-    fn whole(&mut self, cx: &mut Cx<'_>) -> Buf {
-        *self.whole.get_or_insert_with(|| {
-            let buf = cx.alloc(WHOLE_BLOCKS);
-            cx.mem.zero(blocks_span(buf, 0, WHOLE_BLOCKS));
-            buf
-        })
-    }
-}
+use crate::request::{always_durable, writes_are_cached};
+use crate::types::{BLOCK_SECTORS, SECTOR_BYTES};
 
 impl Coordinator {
     pub(crate) fn write_zeroes(&mut self, at: usize, zeroed: Zeroed, lanes: &mut Lanes, cx: &mut Cx<'_>) {
@@ -113,7 +55,7 @@ impl Coordinator {
         if long || (kind == PieceKind::Punch && !writes_are_cached(range, cx)) {
             self.split_whole(at, range, kind, fua || always_durable(range, cx), lanes, cx);
         } else if end_whole > first_whole {
-            let buf = Some(self.zeroes.whole(cx));
+            let buf = Some(self.zeroes.whole_blocks(cx));
             let used = self.requests[at].zeroes.get_or_insert_default();
             self.zeroes.users += usize::from(!core::mem::replace(&mut used.whole, true));
             self.write(at, Range { lba: first_whole, sectors: end_whole - first_whole, buf, ..range }, fua, lanes, cx);

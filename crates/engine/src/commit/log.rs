@@ -1,17 +1,165 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the log knows of itself: its segments, the heads of its streams, where a slot's bytes are.
+//! The log of a lane: its segments, the heads of its streams, its open and sealed commits, and who
+//! waits for them.
+//!
+//! Invariant: a slot belongs to one segment, and a segment is free only when nothing in it is live
+//! (checked by `check`).
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use super::{
-    Depth, For, Log, META_SEGMENTS, Note, Open, Place, Segment, State, Tail, UNFLUSHED_COMMITS_MAX, USABLE_SLOTS_MIN,
-    WRITES_SEGMENTS, Waiter, commits_most,
-};
-use crate::format::{COMMIT_ENTRIES_MAX, NO_SLOT, STREAMS, Stream, Superblock};
+use super::depth::Depth;
+use super::proofs::Unproven;
+use crate::format::{COMMIT_ENTRIES_MAX, Entry, NO_SLOT, STREAMS, Stream, Superblock};
 use crate::index::Flat;
+use crate::memory::Buf;
+use crate::organ::segment::{Segment, State};
+use crate::organ::waiter::Waiter;
 use crate::policy::Zone;
 use crate::types::{BLOCK_BYTES, Time};
+
+/// Commits of a lane at once, of so many lanes: those in flight, one for each stream, and one for
+/// "freed" entries alone.
+pub(crate) const fn commits_most(lanes: u32) -> usize {
+    Depth::most(lanes) + STREAMS + 1
+}
+
+/// A rest of a segment smaller than this is not used: a header would take a quarter of it or more.
+pub(super) const USABLE_SLOTS_MIN: u32 = 4;
+/// Free segments that a crash needs: an opening gives each stream two in which nothing is live, and
+/// finds the streams' next ones, and these. Nothing may begin a segment with live blocks while
+/// there are fewer.
+pub(super) const CRASH_SEGMENTS: usize = STREAMS;
+/// Free segments that only "freed" entries may use, so that reclaim can always go on: one more,
+/// which they may begin.
+pub(super) const META_SEGMENTS: usize = CRASH_SEGMENTS + 1;
+/// Free segments that clients' writes leave to dirty blocks that reclaim moves: with one it gains
+/// as much as it moves, again and again, also where nothing can be destaged.
+pub(super) const MOVES_SEGMENTS: usize = 1;
+/// Free segments that promotion and survivors leave to writes; below the watermark of reclaim.
+pub(super) const WRITES_SEGMENTS: usize = META_SEGMENTS + MOVES_SEGMENTS + 1;
+/// "Cleaned" entries that may wait for a commit before one is written for them alone. While as many
+/// are in flight as may be there is none: then commits are opened for half as many blocks, and take
+/// as many of these entries. A segment of 1 MiB holds 252 blocks in two such commits, as it does in
+/// one.
+pub(super) const CLEANED_WAITING_MAX: usize = COMMIT_ENTRIES_MAX;
+/// Commits that may be written without a flush of the cache device, which bounds what replay
+/// has to verify.
+pub(super) const UNFLUSHED_COMMITS_MAX: u64 = 64;
+
+/// What a commit of the writes is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    /// "Freed" entries.
+    Freed,
+    /// Dirty blocks that are moved where nothing can be destaged: room comes of it, too.
+    Moves,
+    /// Clients' blocks, and all else.
+    Clients,
+}
+
+impl For {
+    /// How many free segments there must be for it; `full`: it takes one of them.
+    pub(super) const fn needs(self, full: bool) -> usize {
+        match self {
+            Self::Freed => full as usize,
+            // What is left of a segment it may have also where there are just as many as a crash
+            // needs: an opening may have left no more.
+            Self::Moves if !full => CRASH_SEGMENTS,
+            Self::Moves => META_SEGMENTS + 1,
+            Self::Clients => META_SEGMENTS + MOVES_SEGMENTS + full as usize,
+        }
+    }
+}
+
+/// Where a block's bytes are right now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a commit that is not written yet.
+    Ram(Buf, u32),
+    Device,
+}
+
+/// An entry without a block, to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Note {
+    /// About a range that is locked until this is durable, or about a segment.
+    Entry(Entry),
+    /// A block was dropped because it was damaged; it may come back at any time.
+    Dropped(Flat),
+}
+
+/// A commit that takes blocks.
+pub(super) struct Open {
+    pub(super) buf: Buf,
+    /// Slots that it may take, with the header's.
+    pub(super) size: u32,
+    pub(super) header_slot: u32,
+    /// One per data block, in slot order.
+    pub(super) blocks: Vec<(Flat, bool, u32)>,
+    pub(super) since: Time,
+}
+
+impl Open {
+    pub(super) fn is_full(&self) -> bool {
+        self.blocks.len() as u32 + 1 == self.size
+    }
+}
+
+/// A commit that is being written.
+pub(super) struct Sealed {
+    pub(super) seq: u64,
+    pub(super) buf: Buf,
+    pub(super) header_slot: u32,
+    pub(super) blocks: u32,
+    pub(super) sealed_at: Time,
+    pub(super) written: bool,
+}
+
+/// An end of the log.
+#[derive(Default)]
+pub(super) struct Tail {
+    pub(super) segment: Option<u32>,
+    /// Slots of the segment that are used.
+    pub(super) used: u32,
+    pub(super) next_segment: Option<u32>,
+    pub(super) open: Option<Open>,
+}
+
+/// The log of one lane.
+pub(crate) struct Log {
+    pub(super) segment_slots: u32,
+    pub(crate) segments: Vec<Segment>,
+    pub(super) free: VecDeque<u32>,
+    pub(super) tails: [Tail; STREAMS],
+    pub(super) sealed: VecDeque<Sealed>,
+    /// Commits of promoted blocks that replay is not to take yet.
+    pub(super) unproven: VecDeque<Unproven>,
+    pub(super) depth: Depth,
+    pub(super) commits_most: usize,
+    pub(crate) epoch: u64,
+    pub(crate) next_seq: u64,
+    pub(crate) written_seq: u64,
+    pub(crate) durable_seq: u64,
+    /// What the flush of the cache device in flight will make durable.
+    pub(crate) flushing_seq: u64,
+    pub(super) waiters: BTreeMap<u64, Vec<Waiter>>,
+    /// Those who wait for what is in no sealed commit yet.
+    pub(super) unsealed_waiters: Vec<Waiter>,
+    /// Those who wait until it is recorded that this cache must not be replayed.
+    pub(super) awaiting_record: Vec<Waiter>,
+    /// Entries without blocks, for the next commit.
+    pub(super) notes: VecDeque<Note>,
+    pub(super) cleaned: VecDeque<(Flat, u32)>,
+    pub(super) cleaned_since: Option<Time>,
+    /// Of a cache on two devices: what commits say that are not durable yet, with their numbers.
+    pub(super) cleaned_sealed: VecDeque<(u64, Flat)>,
+    /// The last commit that was sealed because somebody waited.
+    pub(super) group_seq: u64,
+    /// Segments filled, ever, and when the last checkpoint was finished.
+    pub(super) filled: u64,
+    pub(super) filled_at_checkpoint: u64,
+}
 
 impl Log {
     pub(crate) fn new(superblock: &Superblock) -> Self {
@@ -42,6 +190,7 @@ impl Log {
             flushing_seq: 0,
             waiters: BTreeMap::new(),
             unsealed_waiters: Vec::new(),
+            awaiting_record: Vec::new(),
             notes: VecDeque::new(),
             cleaned: VecDeque::new(),
             cleaned_since: None,
@@ -117,7 +266,8 @@ impl Log {
         self.sealed.len() + self.tails.iter().filter(|tail| tail.open.is_some()).count()
     }
 
-    /// Blocks of each commit's buffer, however many it takes: of many sizes each would want chunks of memory of its own.
+    /// Blocks of each commit's buffer, however many it takes: of many sizes each would want chunks
+    /// of memory of its own.
     pub(super) fn commit_blocks(&self) -> u32 {
         self.segment_slots.min(COMMIT_ENTRIES_MAX as u32 + 1)
     }
@@ -127,7 +277,8 @@ impl Log {
         self.free.len() > WRITES_SEGMENTS
     }
 
-    /// How many dirty blocks have room to be moved where clients' writes have none, with a header for each at worst.
+    /// How many dirty blocks have room to be moved where clients' writes have none, with a header
+    /// for each at worst.
     pub(crate) fn room_to_compact(&self) -> u32 {
         let tail = &self.tails[Stream::Writes as usize];
         let filled = |open: &Open| open.header_slot % self.segment_slots + 1 + open.blocks.len() as u32;

@@ -3,19 +3,21 @@
 
 use alloc::vec::Vec;
 
-use super::{CLEANED_WAITING_MAX, For, Note, Sealed};
+use super::log::{CLEANED_WAITING_MAX, For, Note, Sealed};
 use crate::cx::{Cx, blocks_span};
 use crate::event::Event;
 use crate::format::{COMMIT_ENTRIES_MAX, CommitHeader, Entry, Stream};
 use crate::io::{DeviceError, Op};
-use crate::lane::{Lane, LaneIo};
+use crate::lane::Lane;
 use crate::mirror::Copied;
+use crate::organ::flying::LaneIo;
 use crate::organ::measured::Measured;
 use crate::organ::members::State;
 
 impl Lane {
-    /// Seals the open commit of a stream if it is full, and no more are in flight than may be: else it waits for one of those, so that a device that
-    /// says of many at once that they are done has the next at once.
+    /// Seals the open commit of a stream if it is full, and no more are in flight than may be: else
+    /// it waits for one of those, so that a device that says of many at once that they are done has
+    /// the next at once.
     pub(super) fn seal_full(&mut self, stream: Stream, cx: &mut Cx<'_>) {
         if self.log.has_full(stream) && !self.log.is_deep() {
             self.seal(stream, cx);
@@ -57,7 +59,8 @@ impl Lane {
             while entries.len() < COMMIT_ENTRIES_MAX
                 && let Some(note) = log.notes.pop_front()
             {
-                // Entries come after the blocks of their commit: a block that has come back is left alone.
+                // Entries come after the blocks of their commit: a block that has come back is left
+                // alone.
                 match note {
                     Note::Entry(entry) => entries.push(entry),
                     Note::Dropped(flat) if self.index.get(flat).is_some() => {}
@@ -67,7 +70,8 @@ impl Lane {
             while entries.len() < COMMIT_ENTRIES_MAX
                 && let Some((flat, slot)) = log.cleaned.pop_front()
             {
-                // Only what is still so: the slot may hold a newer, dirty version of the block by now.
+                // Only what is still so: the slot may hold a newer, dirty version of the block by
+                // now.
                 if self.index.get(flat).is_some_and(|found| found.slot == slot && !found.dirty) {
                     entries.push(Entry::Cleaned { key: cx.shared.key(flat), slot });
                     if cx.shared.members.state != State::Single {

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commits of promoted blocks that are in the log before their origin has flushed what they hold.
 //!
-//! A block that was written through, or read from an origin that was written to, is only in the origin's volatile cache: after a power cut it may have an
-//! older one. If the cache had the newer one clean, clients would read that until it is evicted, and then the older one (ADR 0003). Waiting for a flush
-//! before each commit, which is a MiB, made bursts of writes slower than the disk alone: a disk's flush takes as long as all that waits in its
-//! cache. So they are committed at once, and every header says how many of the latest commits of promoted blocks are not proven yet: replay
-//! drops the blocks of those (ADR 0024). They are proven by the next flush that somebody wants, in the order of their numbers.
+//! A block that was written through, or read from an origin that was written to, is only in the
+//! origin's volatile cache: after a power cut it may have an older one. If the cache had the newer
+//! one clean, clients would read that until it is evicted, and then the older one (ADR 0003).
+//! Waiting for a flush before each commit, which is a MiB, made bursts of writes slower than the
+//! disk alone: a disk's flush takes as long as all that waits in its cache. So they are committed
+//! at once, and every header says how many of the latest commits of promoted blocks are not proven
+//! yet: replay drops the blocks of those (ADR 0024). They are proven by the next flush that
+//! somebody wants, in the order of their numbers.
 
 use alloc::vec::Vec;
 
-use super::{Log, State};
+use super::proofs::Unproven;
 use crate::canary::Canary;
 use crate::cx::Cx;
 use crate::format::Stream;
@@ -18,73 +21,8 @@ use crate::io::DeviceError;
 use crate::lane::Lane;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::origin::Origin;
+use crate::organ::segment::State;
 use crate::piece::PieceKind;
-
-/// Of a lane at most, which bounds what a power cut takes from the cache: 64 MiB. A flush is asked for when there are more than half as many, so that they
-/// hardly ever stop who reads.
-const UNPROVEN_MAX: usize = 64;
-/// And at most one for so many segments: those that they are in can't be reclaimed.
-const UNPROVEN_PART: usize = 16;
-
-/// One of them.
-pub(super) struct Unproven {
-    seq: u64,
-    /// The slot of its first block.
-    first: u32,
-    blocks: Vec<Flat>,
-    /// Origins whose flush it waits for.
-    awaits: u32,
-    /// One of them failed, or is overdue, and its blocks of that origin were dropped: replay must not take them until a checkpoint covers this commit.
-    failed: bool,
-}
-
-impl Unproven {
-    /// Its blocks, with their slots.
-    fn blocks(&self) -> impl Iterator<Item = (u32, Flat)> {
-        (self.first..).zip(self.blocks.iter().copied())
-    }
-
-    fn holds(&self, slot: u32) -> bool {
-        (self.first..self.first + self.blocks.len() as u32).contains(&slot)
-    }
-}
-
-impl Log {
-    fn unproven_most(&self) -> usize {
-        (self.segments.len() / UNPROVEN_PART).clamp(1, UNPROVEN_MAX)
-    }
-
-    /// Whether there are as many as may be.
-    pub(super) fn takes_no_unproven(&self) -> bool {
-        self.unproven.len() >= self.unproven_most()
-    }
-
-    pub(super) fn count_unproven(&self) -> u8 {
-        self.unproven.len() as u8
-    }
-
-    /// Whether one keeps a full segment from being reclaimed.
-    pub(crate) fn has_full_unproven(&self) -> bool {
-        let state = |it: &Unproven| self.segments[(it.first / self.segment_slots) as usize].state;
-        self.unproven.iter().any(|it| state(it) == State::Unproven)
-    }
-
-    /// Whether one is in this segment.
-    pub(crate) fn is_unproven(&self, segment: u32) -> bool {
-        self.unproven.iter().any(|it| it.first / self.segment_slots == segment)
-    }
-
-    /// Whether one waits for a flush.
-    pub(crate) fn awaits_proof(&self) -> bool {
-        self.unproven.iter().any(|it| it.awaits > 0)
-    }
-
-    /// Whether that in which this slot is does.
-    pub(crate) fn awaits_proof_of(&self, slot: u32) -> bool {
-        let state = self.segments[(slot / self.segment_slots) as usize].state;
-        matches!(state, State::Open | State::Unproven) && self.unproven.iter().any(|it| it.awaits > 0 && it.holds(slot))
-    }
-}
 
 impl Lane {
     /// A commit of promoted blocks is sealed: is all that it holds durable on the origins?
@@ -137,8 +75,9 @@ impl Lane {
         self.seal_full(Stream::Promoted, cx);
     }
 
-    /// A flush of an origin failed that covered direct writes: it may have dropped them, and the next flush says nothing of that. Or nothing waits for it any
-    /// more. What was written through and is not proven must not become clean in the log.
+    /// A flush of an origin failed that covered direct writes: it may have dropped them, and the
+    /// next flush says nothing of that. Or nothing waits for it any more. What was written through
+    /// and is not proven must not become clean in the log.
     pub(crate) fn drop_doubtful(&mut self, origin: usize, cx: &mut Cx<'_>) {
         let places = cx.shared.origins[origin].places();
         let log = &self.log;
@@ -155,7 +94,8 @@ impl Lane {
         for (slot, flat) in doubtful {
             if self.index.get(flat).is_some_and(|found| found.slot == slot) {
                 self.unmap(flat, cx);
-                // An older copy may be in the log, of which a note that it was dropped was left out since the block had come back.
+                // An older copy may be in the log, of which a note that it was dropped was left out
+                // since the block had come back.
                 self.record_dropped(flat, cx);
             }
         }

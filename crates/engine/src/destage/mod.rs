@@ -2,9 +2,10 @@
 //! Destage: dirty blocks go to their origin, in runs.
 //!
 //! `order` says which dirty block is next, `rate` how many runs may be in flight, `run` carries one
-//! out within its lane, `batches` has those of an origin, and when they are flushed; `schedule` is the coordinator's part that brings them together.
-//! Invariant 4: a block stays dirty until its origin write and the origin's flush after it have
-//! completed, and it hasn't been rewritten meanwhile (test: `dirty_until_durable`).
+//! out within its lane, `batches` has those of an origin, and when they are flushed; `schedule` is
+//! the coordinator's part that brings them together. Invariant 4: a block stays dirty until its
+//! origin write and the origin's flush after it have completed, and it hasn't been rewritten
+//! meanwhile (test: `dirty_until_durable`).
 
 mod batches;
 pub mod order;
@@ -12,7 +13,6 @@ pub(crate) mod rate;
 mod readers;
 mod run;
 mod schedule;
+pub(crate) mod state;
 
-pub(crate) use rate::RUNS_MAX;
-pub(crate) use run::{RUN_BLOCKS_MAX, Run};
 pub(crate) use schedule::Destager;

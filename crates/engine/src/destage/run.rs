@@ -1,47 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One run of dirty blocks: gathered from RAM or the cache device, verified, written to the origin, and clean after the origin's flush.
+//! One run of dirty blocks: gathered from RAM or the cache device, verified, written to the origin,
+//! and clean after the origin's flush.
 //!
-//! A small gap between dirty blocks is bridged with the clean blocks in it, if all of them are cached: one longer I/O instead of two. A
-//! clean block has its origin's content, and who changes that on the origin takes it out of the index before and waits for
-//! runs over it (`direct`), so that writing it once more changes nothing. Only what clients wrote since the opening is written again: what
-//! was cached before may be stale, if the origin was changed behind our back and nobody noticed, and must not become the origin's.
+//! A small gap between dirty blocks is bridged with the clean blocks in it, if all of them are
+//! cached: one longer I/O instead of two. A clean block has its origin's content, and who changes
+//! that on the origin takes it out of the index before and waits for runs over it (`direct`), so
+//! that writing it once more changes nothing. Only what clients wrote since the opening is written
+//! again: what was cached before may be stale, if the origin was changed behind our back and nobody
+//! noticed, and must not become the origin's.
 //!
-//! A run that the origin refuses is broken in two, until what is refused is alone (`one_block_that_is_refused_keeps_no_others_dirty`).
+//! A run that the origin refuses is broken in two, until what is refused is alone
+//! (`one_block_that_is_refused_keeps_no_others_dirty`).
 
 use alloc::vec::Vec;
 
+use super::state::{RUN_BLOCKS_MAX, Run};
 use crate::canary::Canary;
-use crate::commit::{Place, Waiter};
+use crate::commit::log::Place;
 use crate::cx::{Cx, blocks_span};
 use crate::event::Event;
 use crate::format::NO_SLOT;
 use crate::index::{Flat, Found};
-use crate::io::{DeviceError, DeviceId, Op};
-use crate::lane::{Lane, LaneIo};
-use crate::memory::{Buf, Span};
+use crate::io::{DeviceError, Op};
+use crate::lane::Lane;
+use crate::memory::Span;
+use crate::organ::flying::LaneIo;
+use crate::organ::waiter::Waiter;
 use crate::policy::Zone;
 use crate::shared::Up;
 use crate::types::BLOCK_BYTES;
 
-/// The longest run: 1 MiB is past the point where a disk's seek matters.
-pub(crate) const RUN_BLOCKS_MAX: u32 = 256;
-
-/// The longest gap that is bridged: 32 KiB pass under a disk's head in a fifth of a millisecond, and cost a network volume less than another I/O.
+/// The longest gap that is bridged: 32 KiB pass under a disk's head in a fifth of a millisecond,
+/// and cost a network volume less than another I/O.
 const GAP_BLOCKS_MAX: u64 = 8;
-
-/// A destage run.
-pub(crate) struct Run {
-    pub(crate) first: Flat,
-    /// The version of each block: the slot that it was taken from, and its checksum; no slot if that is no version any more.
-    pub(crate) versions: Vec<(u32, u32)>,
-    pub(crate) buf: Option<Buf>,
-    /// Which member of a mirrored cache it is read from.
-    pub(crate) device: DeviceId,
-    pending: u32,
-    result: Result<(), DeviceError>,
-    /// Of its origin, when its write began.
-    failed_flushes: u32,
-}
 
 impl Lane {
     /// Whether a run overlaps the range, from its gathering to its blocks being clean.
@@ -69,12 +60,14 @@ impl Lane {
         free.then_some((found.slot, found.checksum))
     }
 
-    /// Whether a block must be alone in its run: it could not be read with others, or only another device has it.
+    /// Whether a block must be alone in its run: it could not be read with others, or only another
+    /// device has it.
     fn alone(&self, flat: Flat) -> bool {
         self.suspect.contains(&flat) || self.elsewhere.contains_key(&flat)
     }
 
-    /// The clean blocks of the gap at `at`, if all are cached and what is behind it can be in the same run.
+    /// The clean blocks of the gap at `at`, if all are cached and what is behind it can be in the
+    /// same run.
     fn bridge(&self, at: Flat, end: Flat, room: u64, cx: &Cx<'_>) -> Option<Vec<(u32, u32)>> {
         let gap = self.dirty.next(at).filter(|next| *next < end)?.0 - at.0;
         if gap == 0 || gap > GAP_BLOCKS_MAX || gap >= room || cx.shared.cache_failed {
@@ -88,8 +81,8 @@ impl Lane {
         (at.0..behind.0).map(|flat| self.destageable(Flat(flat), false, cx)).collect()
     }
 
-    /// Starts a run at a block, as long as the blocks after it are dirty too, or can be bridged, up to `end`. Returns its
-    /// length; 0 if that block can't be destaged now.
+    /// Starts a run at a block, as long as the blocks after it are dirty too, or can be bridged, up
+    /// to `end`. Returns its length; 0 if that block can't be destaged now.
     pub(crate) fn start_run(&mut self, first: Flat, end: Flat, cx: &mut Cx<'_>) -> u32 {
         let mut versions = Vec::new();
         let mut at = first;
@@ -150,7 +143,7 @@ impl Lane {
             }
             self.runs[run].pending += 1;
             cx.shared.cache_reads.destage_blocks += u64::from(len);
-            let io = self.ios.insert(LaneIo::RunRead { run });
+            let io = self.ios.insert(LaneIo::RunRead { run, device });
             let offset = cx.shared.superblock.slot_offset(self.id as u32, slot);
             cx.io(self.id, io, device, Op::Read, offset, Some(blocks_span(buf, nth, len)));
             nth += len;
@@ -209,8 +202,8 @@ impl Lane {
             self.drop_run(run, None, cx);
             return;
         }
-        // If the origin were ahead of the log a crash would bring the older version back to life in the
-        // cache, and an eviction the newer one.
+        // If the origin were ahead of the log a crash would bring the older version back to life in
+        // the cache, and an eviction the newer one.
         let needs = self.log.last_seq_of(self.runs[run].versions.iter().map(|version| version.0));
         let ahead = cx.shared.cache_failed || cx.shared.planted(Canary::OriginAhead);
         if needs > self.log.durable_seq && !ahead {
@@ -257,7 +250,8 @@ impl Lane {
         cx.shared.up.push(Up::RunWritten { lane: self.id, run, origin, blocks });
     }
 
-    /// The origin may refuse a clean block that was only bridged: the dirty ones are tried without it.
+    /// The origin may refuse a clean block that was only bridged: the dirty ones are tried without
+    /// it.
     fn go_alone_if_bridged(&mut self, run: usize) {
         let Run { first, versions, .. } = &self.runs[run];
         let range = || (first.0..first.0 + versions.len() as u64).map(Flat);
@@ -267,8 +261,9 @@ impl Lane {
         }
     }
 
-    /// The origin may refuse one block of many: each half is tried by itself the next time. But not the halves of a half before the other one is on the
-    /// origin: where all is refused, as on a thin volume that is full, there would come to be a run for each block.
+    /// The origin may refuse one block of many: each half is tried by itself the next time. But not
+    /// the halves of a half before the other one is on the origin: where all is refused, as on a
+    /// thin volume that is full, there would come to be a run for each block.
     fn break_in_two(&mut self, run: usize) {
         let Run { first, versions, .. } = &self.runs[run];
         let (blocks, end) = (versions.len() as u64, Flat(first.0 + versions.len() as u64));
@@ -282,7 +277,8 @@ impl Lane {
         self.dirty.next(flat) == Some(flat)
     }
 
-    /// The origin has taken these blocks: runs end no more where they were broken, but beside one that is dirty still.
+    /// The origin has taken these blocks: runs end no more where they were broken, but beside one
+    /// that is dirty still.
     fn forget_breaks(&mut self, first: Flat, end: Flat) {
         let from = if first.0 > 0 && self.is_dirty(Flat(first.0 - 1)) { Flat(first.0 + 1) } else { first };
         let to = if self.is_dirty(end) { end } else { Flat(end.0 + 1) };
@@ -294,7 +290,8 @@ impl Lane {
     /// The origin's flush after the run's write is over.
     pub(crate) fn run_flushed(&mut self, run: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
         let origin = cx.shared.origin_of(self.runs[run].first);
-        // Another flush may have failed since its write began, and the origin have dropped that write (ADR 0022).
+        // Another flush may have failed since its write began, and the origin have dropped that
+        // write (ADR 0022).
         let doubtful = self.runs[run].failed_flushes != cx.shared.origins[origin].flush.failures();
         let result = if doubtful { result.and(Err(DeviceError::Io)) } else { result };
         if let Err(error) = result {
@@ -320,7 +317,8 @@ impl Lane {
         self.resume_awaiting_clean(cx);
     }
 
-    /// The run comes to nothing, because of this error of its origin if there is one; its blocks stay dirty.
+    /// The run comes to nothing, because of this error of its origin if there is one; its blocks
+    /// stay dirty.
     fn drop_run(&mut self, run: usize, failed: Option<DeviceError>, cx: &mut Cx<'_>) {
         if self.runs[run].buf.is_some() {
             let origin = cx.shared.origin_of(self.runs[run].first);
@@ -336,8 +334,9 @@ impl Lane {
         self.resume_awaiting_clean(cx);
     }
 
-    /// A segment is to be free, and all blocks have left it: runs that have read theirs needn't hold it until their origin, which may answer nothing for long, has
-    /// them. Such a version is nowhere any more, and nothing is taken for it.
+    /// A segment is to be free, and all blocks have left it: runs that have read theirs needn't
+    /// hold it until their origin, which may answer nothing for long, has them. Such a version is
+    /// nowhere any more, and nothing is taken for it.
     pub(crate) fn let_go_of(&mut self, segment: u32) {
         let segment_slots = self.log.segment_slots();
         let pins = &mut self.log.segments[segment as usize].pins;

@@ -5,17 +5,17 @@
 
 use alloc::vec::Vec;
 
-use super::{CACHE_FLUSH, Coordinator};
+use crate::coordinator::{CACHE_FLUSH, Coordinator};
 use crate::cx::Cx;
 use crate::event::Event;
-use crate::io::{DeviceError, DeviceId, Op, RequestError};
+use crate::io::{DeviceError, DeviceId, Op};
 use crate::lane::{Lane, Lanes};
 use crate::organ::flush::FlushWaiter;
 use crate::shared::{COORDINATOR, FailureRecord};
 use crate::types::Lba;
 
 impl Coordinator {
-    pub(super) fn cache_flushed(&mut self, result: Result<(), DeviceError>, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    pub(crate) fn cache_flushed(&mut self, result: Result<(), DeviceError>, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         self.cache_flushing = false;
         if let Err(error) = result {
             // What the device dropped can't be known: it isn't trusted with anything new.
@@ -23,14 +23,14 @@ impl Coordinator {
             cx.fail_member(cx.lead());
         }
         for lane in lanes {
-            lane.flushed(result, cx);
+            lane.log_flushed(result, cx);
             if core::mem::take(&mut lane.checkpoint.flushing) {
                 lane.checkpoint_flushed(result, cx);
             }
         }
     }
 
-    pub(super) fn origin_flushed(
+    pub(crate) fn origin_flushed(
         &mut self,
         at: usize,
         result: Result<(), DeviceError>,
@@ -58,31 +58,11 @@ impl Coordinator {
         }
     }
 
-    pub(super) fn flush_done(
-        &mut self,
-        waiter: FlushWaiter,
-        result: Result<(), DeviceError>,
-        lanes: &mut Lanes,
-        cx: &mut Cx<'_>,
-    ) {
-        let error = result.err().map(RequestError::from);
-        match waiter {
-            FlushWaiter::Request(request) => self.part_done(request, error, cx),
-            FlushWaiter::Piece(lane, piece) => {
-                lanes[lane].pieces[piece].error = error;
-                lanes[lane].finish(piece, cx);
-            }
-            FlushWaiter::Replacing(lane, piece) => lanes[lane].drop_replaced(piece, result, cx),
-            FlushWaiter::Run(lane, run) => lanes[lane].run_flushed(run, result, cx),
-            FlushWaiter::Promoted(lane, seq) => lanes[lane].promoted_flushed(seq, result, cx),
-        }
-    }
-
     /// Drops promoted blocks of origins whose flush is overdue, as if the flush had failed.
     ///
     /// Commits are proven in the order of their numbers. Those with such blocks would keep back all
     /// others, and soon nothing would be promoted.
-    pub(super) fn give_up_proofs(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    pub(crate) fn give_up_proofs(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         for at in 0..cx.shared.origins.len() {
             if cx.shared.proof_overdue_from(at).is_none_or(|from| cx.now < from) {
                 continue;
@@ -99,7 +79,7 @@ impl Coordinator {
     /// destage, the origin is flushed, and it is recorded that this cache must not be replayed,
     /// which would put what is durable in its log over it. Where that can't be recorded nothing is
     /// durable. What was lost without ever having been durable is an error, once.
-    pub(super) fn go_on_drained(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    pub(crate) fn go_on_drained(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         if self.until_drained.is_empty() || cx.shared.failure == FailureRecord::Unknown {
             return;
         }
@@ -121,7 +101,7 @@ impl Coordinator {
     }
 
     /// Takes out who waits until this origin has nothing left to destage.
-    pub(super) fn drained_waiters(&mut self, origin: usize, lanes: &Lanes, cx: &Cx<'_>) -> Vec<FlushWaiter> {
+    pub(crate) fn drained_waiters(&mut self, origin: usize, lanes: &Lanes, cx: &Cx<'_>) -> Vec<FlushWaiter> {
         let requests = &self.requests;
         let (taken, left) = core::mem::take(&mut self.until_drained).into_iter().partition(|waiter| match *waiter {
             FlushWaiter::Piece(lane, piece) => cx.shared.origin_of(lanes[lane].pieces[piece].first) == origin,
@@ -133,7 +113,7 @@ impl Coordinator {
     }
 
     /// Issues the flushes that somebody waits for; one per device at a time.
-    pub(super) fn flush_devices(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    pub(crate) fn flush_devices(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         if !self.cache_flushing && !cx.shared.cache_failed {
             let wants = |lane: &Lane| lane.log.wants_flush() || lane.checkpoint.wants_flush(lane.log.written_seq);
             if lanes.iter().any(|lane| wants(lane)) {

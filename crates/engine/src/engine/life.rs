@@ -1,26 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The life of an engine: opening, serving, stopping, and what has to be true for each step.
 
-use super::Coordinator;
+use crate::coordinator::{Coordinator, Life};
 use crate::cx::Cx;
 use crate::event::Event;
 use crate::io::{DeviceError, RequestError};
 use crate::lane::Lanes;
 use crate::organ::origin::Origin;
 use crate::organ::room::Outlook;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
-    /// Replaying.
-    Opening,
-    Serving,
-    /// Finishing requests and commits.
-    Stopping,
-    /// Writing the last checkpoints.
-    Closing,
-    Stopped,
-    Failed,
-}
 
 impl Coordinator {
     /// The steps of life: open, drained, stopped.
@@ -54,13 +41,15 @@ impl Coordinator {
                 }
             }
             Life::Stopping => {
-                // A cache that failed is not replayed, so what it holds has to be on the origin now; unless
-                // its origin refuses it. A stop that gave up then doesn't come back to it.
+                // A cache that failed is not replayed, so what it holds has to be on the origin
+                // now; unless its origin refuses it. A stop that gave up then doesn't come back to
+                // it.
                 let shared = &*cx.shared;
                 let undrained = |origin: &Origin| origin.retry.is_none() && shared.undrained(origin) > 0;
                 let leaving = shared.cache_failed && !shared.stopping && shared.origins.iter().any(undrained);
                 if self.requests.is_empty() && self.throttle.is_empty() && !leaving {
-                    // From here on destage and reclaim start nothing new. Direct writes are made durable.
+                    // From here on destage and reclaim start nothing new. Direct writes are made
+                    // durable.
                     if !core::mem::replace(&mut cx.shared.stopping, true) {
                         cx.shared.origins.iter_mut().for_each(|it| it.flush.want_if_written());
                     }
@@ -80,8 +69,8 @@ impl Coordinator {
         }
     }
 
-    /// Clients are about to leave, and an origin that takes nothing holds none of them. Nothing that was acknowledged is
-    /// given up (test: `no_origin_holds_those_who_leave`).
+    /// Clients are about to leave, and an origin that takes nothing holds none of them. Nothing
+    /// that was acknowledged is given up (test: `no_origin_holds_those_who_leave`).
     pub(super) fn fail_those_who_wait(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         for at in 0..cx.shared.origins.len() {
             if !self.destager.is_away(at, cx) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which segment is reclaimed next: one of which little is live, or what the policy would give up; first those that needn't wait for destage.
+//! Which segment is reclaimed next: one of which little is live, or what the policy would give up;
+//! first those that needn't wait for destage.
 
 use core::cell::Cell;
 
 use super::{COMPACTED_PART, MOVED_PART};
-use crate::commit::{Segment, State};
 use crate::cx::Cx;
 use crate::lane::Lane;
+use crate::organ::segment::{Segment, State};
 use crate::sparse::Sparse;
 use crate::types::SegmentId;
 
@@ -54,12 +55,14 @@ impl Lane {
         victim.map(|id| id.0)
     }
 
-    /// The one that it would give up first. It has to wait for destage, in an order that is not the origin's: only where no other is left.
+    /// The one that it would give up first. It has to wait for destage, in an order that is not the
+    /// origin's: only where no other is left.
     fn dirty_victim(&mut self, cx: &Cx<'_>) -> Option<u32> {
         let (covered, slots) = (self.checkpoint.covers, self.log.segment_slots());
         let segments = &self.log.segments;
         let victim = self.policy.victim(&|id: SegmentId| segments[id.0 as usize].is_evictable(covered));
-        // A checkpoint helps only if full segments wait for one; and if destage can't be relied on, with holes.
+        // A checkpoint helps only if full segments wait for one; and if destage can't be relied on,
+        // with holes.
         let dirty_max = match victim {
             None => slots,
             Some(_) if cx.shared.away => slots / COMPACTED_PART,
@@ -76,8 +79,9 @@ impl Lane {
         self.log.segments.iter().any(helps)
     }
 
-    /// While an origin takes nothing, its dirty blocks can lie in all segments: then the holes between them are all the room there is. Chooses the segment that
-    /// has the fewest of them, to move these; one at a time (tests: `a_log_full_of_scattered_dirty_blocks_has_room`,
+    /// While an origin takes nothing, its dirty blocks can lie in all segments: then the holes
+    /// between them are all the room there is. Chooses the segment that has the fewest of them, to
+    /// move these; one at a time (tests: `a_log_full_of_scattered_dirty_blocks_has_room`,
     /// `a_power_cut_while_a_log_is_compacted`).
     pub(super) fn compact(&mut self, cx: &Cx<'_>) -> Option<u32> {
         let compacting = self.reclaim.compacting.is_some();

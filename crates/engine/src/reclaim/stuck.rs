@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Victims that can't become free: what they hold is lost, or the origin refuses it.
 //!
-//! There are but a few victims at once, so one that waits for ever must not keep its place (tests: `reclaim_goes_on_beside_what_is_refused`,
-//! and torture, where blocks are lost).
+//! There are but a few victims at once, so one that waits for ever must not keep its place (tests:
+//! `reclaim_goes_on_beside_what_is_refused`, and torture, where blocks are lost).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::VICTIM_WAIT_NS;
-use crate::commit::State;
+use super::state::VICTIM_WAIT_NS;
 use crate::cx::Cx;
 use crate::lane::Lane;
+use crate::organ::segment::State;
 use crate::types::{SegmentId, Time};
 
 impl Lane {
-    /// Victims in which only lost blocks are left: they wait until those are written anew, and must not
-    /// keep the others from being reclaimed.
+    /// Victims in which only lost blocks are left: they wait until those are written anew, and must
+    /// not keep the others from being reclaimed.
     pub(super) fn stuck_victims(&self, cx: &Cx<'_>) -> usize {
         if cx.shared.lost.is_empty() {
             return 0;
         }
-        // One whose headers are being read counts as any other: many at once would be more reads than there are buffers for.
+        // One whose headers are being read counts as any other: many at once would be more reads
+        // than there are buffers for.
         let stuck = |id: &&u32| self.reclaim.victims.get(id).is_some_and(|victim| victim.pending == 0);
         self.held_by_lost(cx).iter().filter(stuck).count()
     }
@@ -55,8 +56,9 @@ impl Lane {
         if cx.shared.away { self.reclaim.victims.values().filter(|victim| victim.waits.is_some()).count() } else { 0 }
     }
 
-    /// The origin has refused what is in these slots. Those of them that are in victims needn't be tried before all others any more, and their segments
-    /// come up again when the policy has offered all others: those may hold what the origin takes.
+    /// The origin has refused what is in these slots. Those of them that are in victims needn't be
+    /// tried before all others any more, and their segments come up again when the policy has
+    /// offered all others: those may hold what the origin takes.
     pub(crate) fn give_back(&mut self, slots: impl Iterator<Item = u32>) {
         let segment_slots = self.log.segment_slots();
         for slot in slots {

@@ -1,56 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reading the log: how much at once, and what is behind its end.
 //!
-//! The log ends where the next header is not. If a later one is there, and says that the missing one was
-//! durable, then it is no end but damage (test: `a_rotten_header_is_not_the_end_of_the_log`). The same if there are
-//! commits of a later opening: its checkpoint, written before them, has decayed since.
+//! The log ends where the next header is not. If a later one is there, and says that the missing
+//! one was durable, then it is no end but damage (test:
+//! `a_rotten_header_is_not_the_end_of_the_log`). The same if there are commits of a later opening:
+//! its checkpoint, written before them, has decayed since.
 
-use alloc::collections::VecDeque;
-
-use super::{COMMIT_BLOCKS_MAX, Phase, Recovery};
+use super::COMMIT_BLOCKS_MAX;
+use super::state::{Phase, Recovery, Window};
 use crate::cx::{Cx, blocks_span};
 use crate::format::{CommitHeader, NO_SLOT, STREAMS};
 use crate::lane::Lane;
 use crate::open_error::OpenError;
 
-/// Commits of up to so many data blocks are read many at a time: 64 blocks cost a device little more
-/// than one, and a log of small commits is as many times shorter to replay.
+/// Commits of up to so many data blocks are read many at a time: 64 blocks cost a device little
+/// more than one, and a log of small commits is as many times shorter to replay.
 const SMALL_COMMIT_BLOCKS: u32 = 31;
 const WINDOW_BLOCKS: u32 = 64;
-
-/// Consecutive slots that are in the buffer.
-#[derive(Default)]
-pub(super) struct Window {
-    first: u32,
-    blocks: u32,
-}
-
-impl Window {
-    /// The block of the buffer that holds this slot.
-    pub(super) fn place(&self, slot: u32) -> Option<u32> {
-        slot.checked_sub(self.first).filter(|at| *at < self.blocks)
-    }
-
-    /// Shrinks to the first slot and returns it; `None` if it was alone already.
-    pub(super) fn first_alone(&mut self) -> Option<u32> {
-        (self.blocks > 1).then(|| {
-            self.blocks = 1;
-            self.first
-        })
-    }
-}
-
-/// The search behind the end.
-#[derive(Default)]
-pub(super) struct Ahead {
-    begun: bool,
-    /// Slots to look through: first, count.
-    ranges: VecDeque<(u32, u32)>,
-    /// The last commit that a header found there says was durable.
-    durable_seq: u64,
-    /// The latest opening with commits there, if it is later than the checkpoint's.
-    later_epoch: Option<u64>,
-}
 
 impl Lane {
     /// Reads a header at `slot`, and more if the last commit there was small.
@@ -77,8 +43,8 @@ impl Lane {
                 }
             }
             if it.head_lost {
-                // Was it torn by a crash, or has it decayed? An opening begins its log in segments that were
-                // free, which may be any.
+                // Was it torn by a crash, or has it decayed? An opening begins its log in segments
+                // that were free, which may be any.
                 let segments = self.log.segments.len() as u32;
                 it.ahead.ranges.extend((0..segments).map(|segment| (segment * slots, 1)));
             }

@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The heads of a lane's two checkpoints: the newest counts, and either member of a mirrored cache may have it.
+//! The heads of a lane's two checkpoints: the newest counts, and either member of a mirrored cache
+//! may have it.
 
-use super::{Phase, Recovery};
+use super::state::{Phase, Recovery, SecondLook};
 use crate::cx::Cx;
 use crate::format::CheckpointHeader;
 use crate::lane::Lane;
 use crate::open_error::OpenError;
-
-/// What the other member of a mirrored cache says of the heads.
-#[derive(Clone, Copy, Default)]
-pub(super) struct SecondLook {
-    /// The newest generation there.
-    newest: u64,
-    /// One of them is damaged or torn there, too, or can't be read.
-    lost: bool,
-}
 
 impl Lane {
     /// Takes what is at the head of an area; with both, goes on with the newest.

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::Recovery;
+use super::state::Recovery;
 use crate::cx::{Cx, blocks_span};
 use crate::format::{
     CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, decode_checkpoint_ages, decode_checkpoint_entries,
@@ -30,7 +30,8 @@ impl Lane {
         (it.batch > 0).then(|| (area + u64::from(it.block) * BLOCK_BYTES, it.batch))
     }
 
-    /// Takes a batch of blocks: all of them, or none if one is damaged, so that it can be read again.
+    /// Takes a batch of blocks: all of them, or none if one is damaged, so that it can be read
+    /// again.
     pub(super) fn take_body(
         &mut self,
         it: &mut Recovery,

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What replay does to the index, commit by commit.
 //!
-//! A freed segment takes all its blocks with it. The index can't be asked which those are, and a table
-//! of every slot's block would cost as much memory as the index; so they stay for the time being, and a
-//! walk over the index takes out those of many segments at once. Until then a segment that was freed
-//! and written anew has a table of what is new in it.
+//! A freed segment takes all its blocks with it. The index can't be asked which those are, and a
+//! table of every slot's block would cost as much memory as the index; so they stay for the time
+//! being, and a walk over the index takes out those of many segments at once. Until then a segment
+//! that was freed and written anew has a table of what is new in it.
 
-use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::Recovery;
+use super::state::Recovery;
 use crate::cx::Cx;
 use crate::format::{CommitHeader, Entry};
 use crate::index::{Flat, Found};
@@ -18,13 +16,9 @@ use crate::lane::Lane;
 use crate::types::Key;
 
 /// The part of the segments that may be freed before the index is walked: the tables then take less
-/// than half a byte per block of the cache, and a walk is due four times at most in replay of a quarter.
+/// than half a byte per block of the cache, and a walk is due four times at most in replay of a
+/// quarter.
 const WALK_PART: usize = 16;
-
-/// Segments freed since the last walk over the index; with the blocks (+ 1) that were written into
-/// their slots since.
-#[derive(Default)]
-pub(super) struct Freed(BTreeMap<u32, Option<Box<[u64]>>>);
 
 impl Lane {
     /// Does to the index what the commit did to it.
@@ -41,7 +35,8 @@ impl Lane {
         for (at, entry) in header.placed(slot) {
             match *entry {
                 Entry::Dead => {}
-                // Only the lead has the data of clean blocks, and what it has there is torn, or older.
+                // Only the lead has the data of clean blocks, and what it has there is torn, or
+                // older.
                 Entry::Clean { key, .. } if it.member != cx.shared.members.lead => {
                     let Some(flat) = cx.shared.flat(key) else { continue };
                     self.unmap(flat, cx);
@@ -79,7 +74,8 @@ impl Lane {
         }
     }
 
-    /// The index will be asked for this block: its place is fetched meanwhile, else each entry waits for RAM.
+    /// The index will be asked for this block: its place is fetched meanwhile, else each entry
+    /// waits for RAM.
     pub(super) fn expect_key(&self, key: Key, cx: &Cx<'_>) {
         if let Some(flat) = cx.shared.flat(key) {
             cx.mem.expect(self.index.looks_at(flat));

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a lane does next: looks at what ended, begins what came, starts what has its lock.
+//! What a lane does next: looks at what ended, wakes who waited, begins what came, starts what has
+//! its lock.
 //!
-//! Where lanes may work apart ([`crate::apart`]) what has to do with one lane alone is left for then; else it is done as it comes.
+//! This is the only file that knows all acts of a lane: nothing else decides by what an I/O was for
+//! ([`LaneIo`]), or by who waited ([`Waiter`]). [`messages`] does so for what lanes tell the
+//! coordinator. Where lanes may work apart ([`crate::apart`]), work that has to do with one lane
+//! alone is left for then; else it is done as it comes.
+
+mod messages;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -9,13 +15,17 @@ use core::any::Any;
 
 use crate::canary::Canary;
 use crate::cx::Cx;
-use crate::io::DeviceError;
-use crate::lane::{Lane, LaneIo};
+use crate::io::{DeviceError, RequestError};
+use crate::lane::Lane;
 use crate::memory::{Memory, Work};
+use crate::organ::flying::LaneIo;
+use crate::organ::waiter::{Waiter, Woken};
 use crate::piece::{Piece, PieceKind};
+use crate::shared::{FailureRecord, Up};
 use crate::types::Time;
 
-/// What a batch of a checkpoint's entries counts for, or a commit of replay: milliseconds, 50 us and more.
+/// What a batch of a checkpoint's entries counts for, or a commit of replay: milliseconds, 50 us
+/// and more.
 const BATCH_BLOCKS: u64 = 64;
 
 impl Work for Lane {
@@ -77,7 +87,8 @@ impl Lane {
         }
     }
 
-    /// The same, but for what has to do with more than this lane: what goes past the log, and what takes blocks away.
+    /// Does the part of [`Lane::work`] that has to do with this lane alone. What goes past the log,
+    /// and what takes blocks away, is left.
     pub(crate) fn work_apart(&mut self, cx: &mut Cx<'_>) {
         self.look_at_ended(cx);
         // In the caches of the processor that needs them.
@@ -151,11 +162,87 @@ impl Lane {
         }
     }
 
-    /// An I/O of this lane ended. A read, or a batch, that went well has to do with this lane alone.
+    /// An I/O of this lane ended.
+    fn io_done(&mut self, io: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        let what = self.ios.remove(io);
+        if result == Err(DeviceError::TimedOut)
+            && let Some(device) = what.reads_member(cx.lead())
+        {
+            // A device that gives no answer to a read is trusted with nothing new. All else that a
+            // lane asks of the cache fails its member by itself.
+            cx.fail_member(device);
+        }
+        match what {
+            LaneIo::ReadCache(read) => self.read_cache_done(&read, result, cx),
+            LaneIo::ReadOrigin { read } => self.read_origin_done(read, result, cx),
+            LaneIo::ReadWide(read) => self.wide_done(&read, result, cx),
+            LaneIo::Detour { detour } => self.detour_done(detour, result, cx),
+            LaneIo::Merge { piece, block, buf, from, places } => {
+                self.merge_done(piece, block, buf, from, places, result, cx);
+            }
+            LaneIo::Direct { piece, failed_flushes } => self.direct_done(piece, failed_flushes, result, cx),
+            LaneIo::Commit { seq } => self.commit_done(seq, result, cx),
+            LaneIo::RunRead { run, .. } => self.run_read_done(run, result, cx),
+            LaneIo::RunWrite { run } => self.run_write_done(run, result, cx),
+            LaneIo::ReclaimHeader { segment, slot, buf } => self.reclaim_header_done(segment, slot, buf, result, cx),
+            LaneIo::Survivor { survivor, buf } => self.survivor_done(survivor, buf, result, cx),
+            LaneIo::Checkpoint => self.checkpoint_io_done(result, cx),
+            LaneIo::Recover => self.recover_io_done(result, cx),
+            LaneIo::SyncRead { flat, found, buf } => self.sync_read_done(flat, found, buf, result, cx),
+            LaneIo::SyncWrite { slot, buf } => self.sync_written(slot, buf, result, cx),
+        }
+    }
+
+    /// The flush of the cache device that was in flight is over.
+    pub(crate) fn log_flushed(&mut self, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+        if result.is_ok() {
+            for waiter in self.log.flushed().0 {
+                self.woken(waiter, Ok(()), cx);
+            }
+        }
+    }
+
+    /// The cache device failed: nothing will become durable on it any more.
+    pub(crate) fn leave_cache(&mut self, cx: &mut Cx<'_>) {
+        let woken = self.log.leave();
+        self.go_without_cache(woken, cx);
+        if cx.shared.failure != FailureRecord::Unknown {
+            let woken = self.log.leave_record();
+            self.go_without_cache(woken, cx);
+        }
+    }
+
+    fn go_without_cache(&mut self, woken: Woken, cx: &mut Cx<'_>) {
+        for waiter in woken.0 {
+            if let Some(result) = self.log.without_cache(waiter, self.id, cx) {
+                self.woken(waiter, result, cx);
+            }
+        }
+    }
+
+    /// A commit is durable, or never will be: its waiter goes on.
+    fn woken(&mut self, waiter: Waiter, result: Result<(), RequestError>, cx: &mut Cx<'_>) {
+        match waiter {
+            Waiter::Request(request) => {
+                cx.shared.up.push(Up::PieceDone { request, error: result.err(), from_origin: false });
+            }
+            Waiter::Piece(at) => {
+                self.pieces[at].error = result.err();
+                self.finish(at, cx);
+            }
+            Waiter::Invalidated(at) => self.invalidated(at, result, cx),
+            Waiter::Replaced(at) => self.replaced(at, result, cx),
+            Waiter::Freed(segment) if result.is_ok() => self.freed_durable(segment, cx),
+            Waiter::Dropped(flat) if result.is_ok() => self.recorded(flat),
+            Waiter::Freed(_) | Waiter::Dropped(_) => {}
+            Waiter::Run(run) => self.write_run(run, cx),
+        }
+    }
+
+    /// Takes the end of an I/O. A read, or a batch, that went well has to do with this lane alone,
+    /// and may be left for when lanes work apart.
     pub(crate) fn take_ended(&mut self, io: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-        let reads = || matches!(self.ios[io], LaneIo::ReadCache(_) | LaneIo::ReadOrigin { .. });
-        let own = || reads() || self.ios[io].is_batch();
-        if result.is_ok() && cx.mem.apart_from().is_some() && own() {
+        if result.is_ok() && cx.mem.apart_from().is_some() && self.ios[io].is_of_one_lane() {
             self.ended.push((io, result));
         } else {
             self.io_done(io, result, cx);

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The coordinator: what belongs to no lane. What it holds; its acts are elsewhere.
+
+use alloc::vec::Vec;
+
+use slab::Slab;
+
+use crate::destage::Destager;
+use crate::memory::{Buf, LaneJob};
+use crate::organ::active::{Active, Range};
+use crate::organ::flush::FlushWaiter;
+use crate::organ::zeroes::Zeroes;
+use crate::persist::Persist;
+use crate::piece::PieceKind;
+use crate::places::Places;
+use crate::router::Router;
+use crate::shadow::Shadow;
+use crate::throttle::Throttle;
+use crate::types::Time;
+
+/// The coordinator's I/O for the flush of the cache device; lower numbers are origins' flushes.
+pub(crate) const CACHE_FLUSH: usize = 1 << 16;
+
+/// The coordinator's I/Os for maps: from this number on, by request.
+pub(crate) const MAP: usize = 1 << 32;
+/// Pieces of discards and long zeroes at a time: half a GiB, more than any device needs to be busy.
+pub(crate) const RANGE_PIECES_MAX: u32 = 512;
+
+/// The pieces of ranges that lanes have, and what is not cut yet: (request, the rest of its range,
+/// what to do, FUA).
+pub(crate) type Ranges = Places<(usize, Range, PieceKind, bool)>;
+
+/// Places for the pieces of ranges.
+pub(crate) fn ranges(origins: usize) -> Ranges {
+    Ranges::new(RANGE_PIECES_MAX, origins)
+}
+
+/// A map whose origin was asked.
+pub(crate) struct Asked {
+    pub(crate) request: usize,
+    pub(crate) buf: Buf,
+    /// Bytes that the list of dirty blocks tells of.
+    pub(crate) bytes: u64,
+}
+
+/// The life of an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// Replaying.
+    Opening,
+    Serving,
+    /// Finishing requests and commits.
+    Stopping,
+    /// Writing the last checkpoints.
+    Closing,
+    Stopped,
+    Failed,
+}
+
+/// What belongs to no lane.
+pub(crate) struct Coordinator {
+    pub(crate) requests: Slab<Active>,
+    pub(crate) router: Router,
+    pub(crate) throttle: Throttle,
+    pub(crate) zeroes: Zeroes,
+    pub(crate) ranges: Ranges,
+    /// Maps whose origins were asked.
+    pub(crate) maps: Vec<Asked>,
+    pub(crate) destager: Destager,
+    pub(crate) shadow: Shadow,
+    /// Lanes while they work apart.
+    pub(crate) jobs: Vec<LaneJob>,
+    pub(crate) persist: Persist,
+    /// A flush of the cache device is in flight.
+    pub(crate) cache_flushing: bool,
+    /// The cache device failed: those who wait until all that can be destaged is.
+    pub(crate) until_drained: Vec<FlushWaiter>,
+    pub(crate) life: Life,
+    /// Clients are about to leave ([`Control::LetClientsGo`]).
+    pub(crate) clients_leave: bool,
+    pub(crate) lanes_replayed: usize,
+    pub(crate) lanes_open: usize,
+    pub(crate) commits_replayed: u64,
+    pub(crate) begun: bool,
+    /// When the engine was last called.
+    pub(crate) now: Time,
+}
+
+impl Coordinator {
+    pub(crate) fn serving(&self) -> bool {
+        self.life == Life::Serving
+    }
+
+    pub(crate) fn opening(&self) -> bool {
+        self.life == Life::Opening
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the coordinator does next: with the end of an I/O, with what lanes tell it, with who waited
+//! for an origin's flush.
+
+use crate::coordinator::{CACHE_FLUSH, Coordinator, Life, MAP};
+use crate::cx::Cx;
+use crate::destage::Destager;
+use crate::event::Event;
+use crate::io::{DeviceError, RequestError};
+use crate::lane::Lanes;
+use crate::organ::flush::FlushWaiter;
+use crate::persist::{PERSIST_FLUSH, PERSIST_WRITE};
+use crate::shared::{COORDINATOR, Up};
+
+/// Attempts of destage that a full or read-only origin must have refused, one a second, before
+/// writers are told who wait for it. Of one that refuses only a part some other block becomes clean
+/// meanwhile, and a thin pool may have grown.
+const GIVE_UP_AFTER: u32 = 5;
+impl Coordinator {
+    /// Hands the end of an I/O to the one that asked for it.
+    pub(crate) fn hand_on(
+        &mut self,
+        lane: usize,
+        io: usize,
+        result: Result<(), DeviceError>,
+        lanes: &mut Lanes,
+        cx: &mut Cx<'_>,
+    ) {
+        if lane == COORDINATOR {
+            self.io_done(io, result, lanes, cx);
+        } else {
+            lanes[lane].take_ended(io, result, cx);
+        }
+    }
+
+    /// An I/O of the coordinator ended.
+    fn io_done(&mut self, io: usize, result: Result<(), DeviceError>, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        match io {
+            CACHE_FLUSH => self.cache_flushed(result, lanes, cx),
+            PERSIST_WRITE | PERSIST_FLUSH => self.persist.io_done(io, result, cx),
+            map if map >= MAP => self.mapped(map - MAP, result, cx),
+            origin => self.origin_flushed(origin, result, lanes, cx),
+        }
+    }
+
+    /// An origin's flush is over, or will never be: its waiter goes on.
+    pub(crate) fn flush_done(
+        &mut self,
+        waiter: FlushWaiter,
+        result: Result<(), DeviceError>,
+        lanes: &mut Lanes,
+        cx: &mut Cx<'_>,
+    ) {
+        let error = result.err().map(RequestError::from);
+        match waiter {
+            FlushWaiter::Request(request) => self.part_done(request, error, cx),
+            FlushWaiter::Piece(lane, piece) => {
+                lanes[lane].pieces[piece].error = error;
+                lanes[lane].finish(piece, cx);
+            }
+            FlushWaiter::Replacing(lane, piece) => lanes[lane].drop_replaced(piece, result, cx),
+            FlushWaiter::Run(lane, run) => lanes[lane].run_flushed(run, result, cx),
+            FlushWaiter::Promoted(lane, seq) => lanes[lane].promoted_flushed(seq, result, cx),
+        }
+    }
+
+    /// Does what the lanes have asked for.
+    pub(crate) fn handle_messages(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        while !cx.shared.up.is_empty() {
+            let mut messages = core::mem::take(&mut cx.shared.up);
+            for up in messages.drain(..) {
+                match up {
+                    Up::PieceDone { request, error, from_origin } => self.piece_done(request, error, from_origin, cx),
+                    Up::RangePieceDone { request, error } => {
+                        self.ranges.give_back(self.requests[request].origin, 1);
+                        self.part_done(request, error, cx);
+                    }
+                    Up::OnOrigin { request, failed_flushes } => {
+                        self.requests[request].failed_flushes.get_or_insert(failed_flushes);
+                    }
+                    Up::RunWritten { lane, run, origin, blocks } => {
+                        self.destager.run_written(origin, lane, run, blocks, cx.now);
+                    }
+                    Up::PastCongestion { lane, piece } => self.past_congestion(lane, piece, lanes, cx),
+                    Up::RunDropped { origin } => self.destager.run_dropped(origin, cx.now),
+                    Up::DestageFailed { origin, error } => {
+                        let attempts = Destager::failed(&mut cx.shared.origins[origin], cx.now);
+                        if attempts >= GIVE_UP_AFTER && matches!(error, DeviceError::NoSpace | DeviceError::ReadOnly) {
+                            for piece in self.throttle.give_up(origin, &self.destager, cx) {
+                                self.part_done(piece.request, Some(error.into()), cx);
+                            }
+                            let places = cx.shared.origins[origin].places();
+                            lanes.iter_mut().for_each(|lane| lane.give_up_room(&places, error.into(), cx));
+                        }
+                        for waiter in self.drained_waiters(origin, lanes, cx) {
+                            self.flush_done(waiter, Err(error), lanes, cx);
+                        }
+                        cx.event(Event::DestageFailed { origin: cx.shared.superblock.origins[origin].id, error });
+                    }
+                    Up::UntilDrained { waiter } => self.until_drained.push(waiter),
+                    Up::Replayed => {
+                        self.lanes_replayed += 1;
+                        if self.lanes_replayed == lanes.len() && self.life == Life::Opening {
+                            cx.event(Event::Replayed);
+                        }
+                    }
+                    Up::Recovered { commits } => {
+                        self.lanes_open += 1;
+                        self.commits_replayed += commits;
+                    }
+                    Up::OpenFailed(error) => {
+                        if core::mem::replace(&mut self.life, Life::Failed) != Life::Failed {
+                            cx.event(Event::OpenFailed(error));
+                        }
+                    }
+                }
+            }
+            if cx.shared.up.is_empty() {
+                // Its memory serves again.
+                cx.shared.up = messages;
+            }
+            for lane in &mut *lanes {
+                lane.work(cx);
+            }
+        }
+    }
+}
