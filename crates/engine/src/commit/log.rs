@@ -95,7 +95,7 @@ pub(super) struct Open {
     /// Slots that it may take, with the header's.
     pub(super) size: u32,
     pub(super) header_slot: u32,
-    /// One per data block, in slot order.
+    /// An entry for each data block, in slot order.
     pub(super) blocks: Vec<(Flat, bool, u32)>,
     pub(super) since: Time,
 }

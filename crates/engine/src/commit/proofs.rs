@@ -13,7 +13,7 @@ const UNPROVEN_MAX: usize = 64;
 /// And at most one for so many segments: those that they are in can't be reclaimed.
 const UNPROVEN_PART: usize = 16;
 
-/// One of them.
+/// A commit of promoted blocks that no flush has proven yet.
 pub(super) struct Unproven {
     pub(super) seq: u64,
     /// The slot of its first block.
@@ -21,7 +21,7 @@ pub(super) struct Unproven {
     pub(super) blocks: Vec<Flat>,
     /// Origins whose flush it waits for.
     pub(super) awaits: u32,
-    /// One of them failed, or is overdue, and its blocks of that origin were dropped: replay must
+    /// A flush of them failed, or is overdue, and its blocks of that origin were dropped: replay must
     /// not take them until a checkpoint covers this commit.
     pub(super) failed: bool,
 }

@@ -34,6 +34,6 @@ pub(crate) struct Range {
     pub(crate) buf: Option<Buf>,
     /// Bytes of its first and of its last sector that are not part of it.
     pub(crate) cut: (u16, u16),
-    /// It goes past the cache only because the log takes no more.
+    /// The range goes past the cache only because the log takes no more.
     pub(crate) congested: bool,
 }

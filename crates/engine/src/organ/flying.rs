@@ -15,7 +15,7 @@ pub(crate) struct SlotsRead {
     /// First block of the piece.
     pub(crate) at: u32,
     pub(crate) slot: u32,
-    /// One for each block.
+    /// A checksum for each block.
     pub(crate) checksums: SmallVec<[u32; 4]>,
     /// The member of a mirrored cache that is read.
     pub(crate) device: DeviceId,

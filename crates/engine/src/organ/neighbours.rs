@@ -24,7 +24,7 @@ pub(crate) struct Neighbours {
     misses_alone: u64,
     /// Since it was found that it does not pay: what misses say.
     locality: Option<Locality>,
-    /// It was tried again because of what they said, and found wrong, so many times.
+    /// How many times reading around was tried again because of what misses said, in vain.
     misled: u32,
 }
 

@@ -96,7 +96,7 @@ impl UnderWay {
         self.reads.insert(read)
     }
 
-    /// One is over: what it was, and who waits for it.
+    /// A read is over: what it was, and who waits for it.
     pub(crate) fn end(&mut self, id: usize) -> (Reading, Vec<Waiting>) {
         let read = self.reads.remove(id);
         let take_out = |list: &mut Vec<u32>| {

@@ -80,7 +80,7 @@ impl Reclaim {
     }
 }
 
-/// The same for a lane of that many segments.
+/// How many free segments a lane of that many segments keeps.
 pub(crate) fn watermark(segments: usize) -> usize {
     (segments / 32).clamp(8, 64)
 }

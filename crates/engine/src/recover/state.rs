@@ -31,9 +31,9 @@ pub(crate) struct Recovery {
     pub(super) buf: Buf,
     /// The newest heads found, with the members that have them.
     pub(super) found: [Option<(CheckpointHeader, u8)>; 2],
-    /// One of the heads is damaged, or was torn by a crash.
+    /// A head is damaged, or was torn by a crash.
     pub(super) head_lost: bool,
-    /// For that the other member of a mirrored cache is asked, too.
+    /// Then the other member of a mirrored cache is asked, too.
     pub(super) second_look: Option<SecondLook>,
     pub(super) area: u32,
     pub(super) header: Option<CheckpointHeader>,
@@ -143,7 +143,7 @@ pub(super) struct Ahead {
 pub(super) struct SecondLook {
     /// The newest generation there.
     pub(super) newest: u64,
-    /// One of them is damaged or torn there, too, or can't be read.
+    /// A head is damaged or torn there, too, or can't be read.
     pub(super) lost: bool,
 }
 
