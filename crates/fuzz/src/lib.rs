@@ -15,6 +15,7 @@ mod config;
 mod control;
 mod memory;
 mod nbd;
+mod nbd_proto;
 mod offline;
 mod patch;
 mod replay;
@@ -41,12 +42,13 @@ pub struct Target {
 }
 
 /// All targets.
-pub static TARGETS: [Target; 8] = [
+pub static TARGETS: [Target; 9] = [
     superblock::TARGET,
     structures::TARGET,
     replay::TARGET,
     offline::TARGET,
     nbd::TARGET,
+    nbd_proto::TARGET,
     control::TARGET,
     config::TARGET,
     trace::TARGET,

@@ -15,7 +15,7 @@ use flashfront_engine::{BLOCK_BYTES, DeviceError, Mode, Op, Time, Token};
 use crate::config::{Config, Listener, Volume};
 use crate::control;
 use crate::daemon::{self, Ended, Hooks, ServeError, StopHandle, Wrap};
-use crate::frontend::nbd::{Client, Listen};
+use crate::frontend::nbd::{Client, Listen, connect};
 use crate::offline::{FormatOptions, format};
 use crate::report::StatusReport;
 
@@ -217,7 +217,7 @@ impl Bench {
         if is_ready.recv().is_err() {
             return Err(thread.join().unwrap().unwrap_err());
         }
-        let nbd = Client::connect(&place, "", true).unwrap();
+        let nbd = connect(&place, "", true).unwrap();
         Ok(Served { stop, thread, nbd, control: control::Client::connect(&control).unwrap() })
     }
 }

@@ -4,7 +4,7 @@
 use flashfront_bench::fill;
 use flashfront_bench::suite::{Scale, Suite};
 use flashfront_bench::target::{TargetSpec, What};
-use flashfront_serve::frontend::nbd::{Client, Listen};
+use flashfront_serve::frontend::nbd::{Listen, connect};
 
 use super::told;
 
@@ -18,7 +18,7 @@ pub(super) fn check(targets: &[TargetSpec], suite: &Suite, scale: Scale) -> anyh
     for target in targets {
         let What::Nbd(uri) = &target.what else { continue };
         let Some((at, name)) = address(uri) else { continue };
-        let Ok(client) = Client::connect(&at, &name, true) else { continue };
+        let Ok(client) = connect(&at, &name, true) else { continue };
         let has = client.info().size_bytes;
         // The server notices an end without it, too.
         let _ = client.disconnect();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use flashfront_device::Rng;
-use flashfront_serve::frontend::nbd::{Client, ClientOp, Listen};
+use flashfront_serve::frontend::nbd::{Ask, Client, Listen, Request, connect};
 use flashfront_sim::zipf::{Scatter, Zipf};
 use hdrhistogram::Histogram;
 
@@ -86,7 +86,7 @@ pub(super) struct Load {
 impl Load {
     /// Connects to the default export.
     pub(super) fn connect(at: &Listen) -> anyhow::Result<Self> {
-        let client = Client::connect(at, "", true).context("can't connect to the demo volume")?;
+        let client = connect(at, "", true).context("can't connect to the demo volume")?;
         let blocks = client.info().size_bytes / u64::from(REQUEST_BYTES);
         Ok(Self {
             client,
@@ -157,9 +157,8 @@ impl Load {
         } else {
             versions.acknowledged
         };
-        let (op, payload) =
-            if write { (ClientOp::Write { fua: false }, &self.payload[..]) } else { (ClientOp::Read, &[][..]) };
-        self.client.submit(op, offset, REQUEST_BYTES, payload, self.next)?;
+        let (ask, payload) = if write { (Ask::Write, &self.payload[..]) } else { (Ask::READ, &[][..]) };
+        self.client.submit(Request::new(self.next, ask, offset, REQUEST_BYTES.into()), payload)?;
         self.pending.insert(self.next, Pending { begun: Instant::now(), block, version, write });
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use flashfront_serve::frontend::nbd::{Client, ClientError, ClientOp};
+use flashfront_serve::frontend::nbd::{Ask, Client, ClientError, Request};
 
 use crate::harness::{Daemon, MIB, Volume, is_root, must, output, show, skip, tool};
 use crate::told;
@@ -45,9 +45,9 @@ fn fill(client: &mut Client, mib: u64) -> u32 {
 
 /// Zeroes that keep their space.
 fn zero_without_hole(client: &mut Client, offset: u64, len: u32) -> u32 {
-    let op = ClientOp::WriteZeroes { no_hole: true, fua: false };
-    client.submit(op, offset, len, &[], 1).expect("the daemon is there");
-    client.recv(&mut Vec::new()).expect("it answers").result.map_or_else(|errno| errno.0, |()| 0)
+    let ask = Ask::Zeroes { may_discard: false, fast: false };
+    client.submit(Request::new(1, ask, offset, len.into()), &[]).expect("the daemon is there");
+    client.recv(&mut Vec::new()).expect("it answers").result.map_or_else(|failure| failure.errno.0, |()| 0)
 }
 
 const ENOSPC: u32 = 28;
@@ -75,7 +75,7 @@ fn a_full_origin_is_no_space_for_clients_of_nbd_and_fuse() {
     let mut client = volume.connect();
     assert_eq!(fill(&mut client, 64), ENOSPC);
     assert_eq!(zero_without_hole(&mut client, 32 * MIB, MIB as u32), ENOSPC, "zeroes that keep their space");
-    client.write_zeroes(32 * MIB, (32 * MIB) as u32).expect("a hole needs none");
+    client.write_zeroes(32 * MIB, 32 * MIB).expect("a hole needs none");
     if has_fuse {
         let mut shown = std::fs::read_dir(&fuse).expect("the folder of volumes");
         let path = shown.next().expect("there is one").expect("it can be read").path();
@@ -195,20 +195,20 @@ fn zeroes_and_trims_of_gibibytes_leave_a_thin_origin_thin() {
             assert!(data.iter().all(|byte| *byte == 0), "{what}: the MiB at {at}");
         }
     };
-    client.write_zeroes(0, (3072 * MIB) as u32).expect("zeroes of any length");
+    client.write_zeroes(0, 3072 * MIB).expect("zeroes of any length");
     zeroed(&mut client, "after zeroes");
     client.flush().expect("it is durable");
     assert!(held(&volume) < 4 * MIB, "{} bytes of zeroes", held(&volume));
     client.write_at(700 * MIB, &vec![9; 8 << 20], false).expect("the volume takes it");
-    client.trim(512, (3072 * MIB) as u32 - 512).expect("trims of any length");
-    client.write_zeroes(512, (3000 * MIB) as u32).expect("zeroes over trims");
+    client.trim(512, 3072 * MIB - 512).expect("trims of any length");
+    client.write_zeroes(512, 3000 * MIB).expect("zeroes over trims");
     client.flush().expect("it is durable");
     assert!(held(&volume) < 4 * MIB, "{} bytes after a trim", held(&volume));
     client.disconnect().expect("the daemon is there");
     volume.stop();
     volume.start();
     let mut client = volume.connect();
-    client.write_zeroes(2900 * MIB, (100 * MIB) as u32).expect("zeroes of any length");
+    client.write_zeroes(2900 * MIB, 100 * MIB).expect("zeroes of any length");
     zeroed(&mut client, "after a restart");
     client.disconnect().expect("the daemon is there");
     volume.stop();

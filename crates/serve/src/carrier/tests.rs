@@ -13,7 +13,7 @@ use super::start;
 use crate::config::{Config, ConfigError, Listener, Size};
 use crate::daemon::{Ended, Hooks, ServeError};
 use crate::frontend::desk::Clock;
-use crate::frontend::nbd::Client;
+use crate::frontend::nbd::{Client, connect as open};
 use crate::frontend::{Core, Export, Frontend, TokenRange};
 use crate::rig::{Bench, ORIGIN_BYTES};
 
@@ -22,7 +22,7 @@ fn config(bench: &Bench, threads: usize) -> Config {
 }
 
 fn connect(config: &Config) -> Client {
-    Client::connect(config.listeners[0].nbd().unwrap(), "", true).unwrap()
+    open(config.listeners[0].nbd().unwrap(), "", true).unwrap()
 }
 
 /// Asks until it is so, for at most half a minute.
@@ -155,12 +155,12 @@ fn an_address_has_one_limit_of_clients_for_all_threads() {
     // The rig's own is the first.
     let mut clients: Vec<Client> = (1..64).map(|_| connect(&config)).collect();
     let place = config.listeners[0].nbd().unwrap();
-    assert!(Client::connect(place, "", true).is_err(), "there is no place for a 65th");
+    assert!(open(place, "", true).is_err(), "there is no place for a 65th");
     clients.swap_remove(20).disconnect().unwrap();
     // Its place is free once it is gone, which the daemon sees when it sees it.
     let mut late = None;
     until(|| {
-        late = Client::connect(place, "", true).ok();
+        late = open(place, "", true).ok();
         late.is_some()
     });
     late.unwrap().write_at(0, &block(1, 1), true).unwrap();

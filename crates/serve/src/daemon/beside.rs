@@ -9,8 +9,9 @@ use flashfront_engine::BLOCK_BYTES;
 
 use crate::config::{Config, Size};
 use crate::daemon::Hooks;
-use crate::frontend::nbd::{Client, ClientOp};
+use crate::frontend::nbd::{Ask, Client, Request, connect};
 use crate::rig::{Bench, ORIGIN_BYTES, Served, hanging};
+use flashfront_nbd_proto::wire::{Replies, RequestHeader, command};
 
 const MIB: u64 = 1 << 20;
 
@@ -40,7 +41,7 @@ impl Beside {
     }
 
     fn connect(&self) -> Client {
-        Client::connect(self.config.listeners[0].nbd().unwrap(), "", true).unwrap()
+        connect(self.config.listeners[0].nbd().unwrap(), "", true).unwrap()
     }
 
     /// A further client asks for reads of what is not in the cache.
@@ -48,7 +49,8 @@ impl Beside {
         let mut client = self.connect();
         let places = (ORIGIN_BYTES - 8 * MIB) / u64::from(bytes);
         for nth in 0..reads {
-            client.submit(ClientOp::Read, 8 * MIB + nth % places * u64::from(bytes), bytes, &[], nth).unwrap();
+            let offset = 8 * MIB + nth % places * u64::from(bytes);
+            client.submit(Request::new(nth, Ask::READ, offset, bytes.into()), &[]).unwrap();
         }
         client.send().unwrap();
         self.others.push(client);
@@ -127,7 +129,7 @@ fn writes_that_need_the_origin_are_in_nobodys_way() {
         let mut writer = beside.connect();
         for nth in 0..35 {
             let at = 8 * MIB + (client * 35 + nth) * 4 * BLOCK_BYTES + 512;
-            writer.submit(ClientOp::Write { fua: false }, at, 512, &[7; 512], nth).unwrap();
+            writer.submit(Request::new(nth, Ask::Write, at, 512), &[7; 512]).unwrap();
         }
         writer.send().unwrap();
         beside.others.push(writer);
@@ -145,12 +147,17 @@ fn clients_that_stand_still_are_in_nobodys_way() {
     for nth in 0..12 {
         let mut client = beside.connect();
         for read in 0..40 {
-            client.submit(ClientOp::Read, 0, MIB as u32, &[], read).unwrap();
+            client.submit(Request::new(read, Ask::READ, 0, MIB), &[]).unwrap();
         }
         client.send().unwrap();
         beside.others.push(client);
         let mut client = beside.connect();
-        client.say_a_part_of_a_write(2 * MIB, MIB as u32, nth * 80_000).unwrap();
+        let mut part = Vec::new();
+        let header = RequestHeader { flags: 0, command: command::WRITE, cookie: 0, offset: 2 * MIB, len: MIB };
+        header.encode(Replies::Structured, &mut part);
+        part.resize(part.len() + nth * 80_000, 7);
+        client.say(&part).unwrap();
+        client.send().unwrap();
         beside.others.push(client);
     }
     beside.assert_unharmed();

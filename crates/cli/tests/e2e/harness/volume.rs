@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use flashfront_serve::frontend::nbd::{Client, Listen};
+use flashfront_serve::frontend::nbd::{Client, Listen, connect};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -152,7 +152,7 @@ impl Volume {
     /// A connection.
     #[track_caller]
     pub(crate) fn connect(&self) -> Client {
-        let connected = Client::connect(&Listen::Unix(self.socket.clone()), "", true);
+        let connected = connect(&Listen::Unix(self.socket.clone()), "", true);
         connected.unwrap_or_else(|error| panic!("{error}\n{}", self.stderr()))
     }
 

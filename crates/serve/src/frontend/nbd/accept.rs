@@ -9,17 +9,18 @@
 use std::ops::Range;
 
 use flashfront_device::Share;
-use flashfront_engine::{BLOCK_BYTES, Buf, Lba, Request, RequestOp, SECTOR_BYTES, Span};
+use flashfront_engine::{BLOCK_BYTES, Buf, Lba, RequestOp, SECTOR_BYTES, Span};
+use flashfront_nbd_proto::server::Refusal;
+use flashfront_nbd_proto::wire::Errno;
+use flashfront_nbd_proto::{Ask, Request};
 
 use super::super::Core;
 use super::super::piece::{Piece, PieceId};
 use super::PAYLOAD_BYTES_MAX;
-use super::check::{Ask, Refusal};
 use super::connection::{Connection, Phase, Wait};
 use super::parked::Parked;
 use super::payload::Payload;
 use super::pending::Part;
-use super::wire::{Errno, RequestHeader, command_flag};
 
 /// What of a longer read is in memory at a time.
 const WINDOW_BYTES: u64 = 8 << 20;
@@ -41,15 +42,8 @@ pub(super) fn write_of(start: u64, end: u64) -> (Range<u64>, RequestOp) {
 
 impl Connection {
     /// Starts a request that is in order; or tells what it must wait for.
-    pub(super) fn accept(
-        &mut self,
-        header: &RequestHeader,
-        ask: Ask,
-        core: &mut dyn Core,
-        may_alloc: bool,
-    ) -> Option<Wait> {
-        let RequestHeader { cookie, offset, len, .. } = *header;
-        let fua = header.flags & command_flag::FUA != 0;
+    pub(super) fn accept(&mut self, request: &Request, core: &mut dyn Core, may_alloc: bool) -> Option<Wait> {
+        let Request { cookie, ask, offset, len, fua } = *request;
         match ask {
             Ask::Read { .. } | Ask::Cache => {
                 let long = len > PAYLOAD_BYTES_MAX.into();
@@ -88,8 +82,14 @@ impl Connection {
                     self.submit(place, 0, RequestOp::Discard, sectors, None, fua, core);
                 }
             }
-            Ask::Zeroes { may_discard } => return self.start_zeroes(header, may_discard, core, may_alloc),
-            Ask::Status { .. } => return self.start_status(header, ask, core, may_alloc),
+            // Dirty blocks of the range are written to the origin before that. Nobody knows how
+            // long it takes.
+            Ask::Zeroes { fast: true, .. } => {
+                let refusal = Refusal(Errno::ENOTSUP, "zeroing may take as long as writing");
+                self.refuse(cookie, offset, refusal, core);
+            }
+            Ask::Zeroes { may_discard, .. } => return self.start_zeroes(request, may_discard, core, may_alloc),
+            Ask::Status { .. } => return self.start_status(request, core, may_alloc),
         }
         None
     }
@@ -159,13 +159,13 @@ impl Connection {
     /// A part of a sector is written, sectors are zeroed.
     fn start_zeroes(
         &mut self,
-        header: &RequestHeader,
+        request: &Request,
         may_discard: bool,
         core: &mut dyn Core,
         may_alloc: bool,
     ) -> Option<Wait> {
-        let (start, end) = (header.offset, header.offset + header.len);
-        let fua = header.flags & command_flag::FUA != 0;
+        let Request { cookie, ask, fua, .. } = *request;
+        let (start, end) = (request.offset, request.offset + request.len);
         let first = start.next_multiple_of(SECTOR_BYTES).min(end);
         let last = (end / SECTOR_BYTES * SECTOR_BYTES).max(first);
         let in_part = [start..first, last..end];
@@ -175,7 +175,7 @@ impl Connection {
         {
             return Some(wait);
         }
-        let place = self.table.insert(Ask::Zeroes { may_discard }, header.cookie, start, header.len);
+        let place = self.table.insert(ask, cookie, start, request.len);
         self.table.get_mut(place).fua = fua;
         for (slot, range) in in_part.iter().enumerate().filter(|(_, range)| !range.is_empty()) {
             let piece = Piece { offset: range.start, len: (range.end - range.start) as u32 };
@@ -235,7 +235,7 @@ impl Connection {
         let Some(export) = &self.export else { return };
         self.table.get_mut(place).unanswered += 1;
         self.in_flight += 1;
-        core.submit(Request {
+        core.submit(flashfront_engine::Request {
             id: PieceId { connection: self.number, place, piece: slot as u16 }.encode(),
             origin: export.origin,
             op,

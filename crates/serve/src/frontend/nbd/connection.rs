@@ -13,22 +13,21 @@ use std::io::{self, IoSlice, IoSliceMut};
 
 use flashfront_device::Share;
 use flashfront_engine::{Buf, OriginId, Time};
+use flashfront_nbd_proto::server::{INPUT_BYTES_MIN, Refusal, Security, Server, Step};
+use flashfront_nbd_proto::{Ask, Request};
 
 use super::super::{Core, Export};
-use super::check::{Ask, Refusal, check};
+use super::CONNECTION_BYTES_MAX;
 use super::content::Segment;
-use super::handshake::{Agreed, Handshake, OPTION_BYTES_MAX, Security, Step};
+use super::offered::offered;
 use super::outbox::{Outbox, Sent};
 use super::parked::Parks;
 use super::payload::{Payload, direct};
 use super::pending::Table;
-use super::status::{STATUS_PAYLOAD_BYTES, narrow};
-use super::wire::{Errno, Replies, RequestHeader, command};
-use super::{CONNECTION_BYTES_MAX, PAYLOAD_BYTES_MAX};
 
 /// The read buffer: 31 writes of 4 KiB with one system call. It must hold the longest option.
 const INPUT_BYTES: usize = 128 << 10;
-const _: () = assert!(INPUT_BYTES >= OPTION_BYTES_MAX as usize + 16);
+const _: () = assert!(INPUT_BYTES >= INPUT_BYTES_MIN);
 /// Answers to options that a client may leave unread.
 const HANDSHAKE_UNREAD_MAX: usize = 64 << 10;
 
@@ -58,17 +57,22 @@ pub(super) struct Received {
 /// Where a conversation is.
 #[derive(Debug)]
 pub(super) enum Phase {
-    Handshake(Handshake),
-    /// TLS was asked for; the handshake as it goes on inside.
-    StartTls(Handshake),
+    /// The client's next bytes are for the protocol.
     Commands,
+    /// A request that was said, and could not be begun yet.
+    Said(Said),
     Payload(Payload),
     /// A read that is too long to be in memory at once is answered bit by bit, and nothing else
     /// meanwhile.
     Long(u16),
-    /// This many bytes of a refused write are still to come.
-    Skip(u32),
     Ending,
+}
+
+/// What a client asked for, as the protocol judged it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Said {
+    Request(Request),
+    Refused { cookie: u64, offset: u64, refusal: Refusal },
 }
 
 /// A conversation.
@@ -77,7 +81,7 @@ pub(super) struct Connection {
     pub(super) number: u16,
     pub(super) phase: Phase,
     pub(super) export: Option<Export>,
-    pub(super) agreed: Agreed,
+    pub(super) protocol: Server,
     pub(super) input: Box<[u8]>,
     pub(super) start: usize,
     pub(super) end: usize,
@@ -107,12 +111,12 @@ impl Connection {
     /// A new client; its greeting is ready to be sent.
     pub(super) fn new(number: u16, security: Security) -> Self {
         let mut outbox = Outbox::default();
-        outbox.say(Handshake::greet);
+        let protocol = outbox.say(|out| Server::new(security, out));
         Self {
             number,
-            phase: Phase::Handshake(Handshake::new(security)),
+            phase: Phase::Commands,
             export: None,
-            agreed: Agreed { replies: Replies::Simple, sized: false, allocation: false },
+            protocol,
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             start: 0,
             end: 0,
@@ -131,15 +135,13 @@ impl Connection {
     }
 
     pub(super) fn in_handshake(&self) -> bool {
-        matches!(self.phase, Phase::Handshake(_) | Phase::StartTls(_))
+        self.protocol.in_handshake()
     }
 
     /// All bytes that follow, either way, are inside TLS.
     pub(super) fn enter_tls(&mut self) {
-        if let Phase::StartTls(handshake) = self.phase {
-            debug_assert!(self.start == self.end && self.outbox.is_empty(), "plain bytes are left");
-            self.phase = Phase::Handshake(handshake);
-        }
+        debug_assert!(self.start == self.end && self.outbox.is_empty(), "plain bytes are left");
+        self.protocol.enter_tls();
     }
 
     /// Whether there is something to send.
@@ -189,6 +191,7 @@ impl Connection {
         let bytes = recv(&mut [payload, IoSliceMut::new(rest)])?;
         self.since = core.now();
         let direct = bytes.min(span.len as usize);
+        self.protocol.payload_taken(direct as u64);
         if let Phase::Payload(payload) = &mut self.phase {
             payload.received(direct as u32);
         }
@@ -206,12 +209,10 @@ impl Connection {
                 return Wait::Own;
             }
             let wait = match self.phase {
-                Phase::Handshake(_) => self.handshake(core),
-                Phase::StartTls(_) => Some(Wait::Tls),
-                Phase::Commands => self.command(core, may_alloc),
+                Phase::Commands => self.step(core),
+                Phase::Said(said) => self.begin(said, core, may_alloc),
                 Phase::Payload(payload) => self.payload(payload, core, may_alloc),
                 Phase::Long(place) => self.go_on(place, core, may_alloc),
-                Phase::Skip(left) => self.skip(left),
                 Phase::Ending => Some(Wait::End),
             };
             if let Some(wait) = wait {
@@ -240,6 +241,7 @@ impl Connection {
             Phase::Long(place) => self.cut_short(place, core),
             _ => {}
         }
+        self.protocol.end();
         self.start = 0;
         self.end = 0;
     }
@@ -253,94 +255,69 @@ impl Connection {
         self.finish_up(core);
     }
 
-    fn handshake(&mut self, core: &mut dyn Core) -> Option<Wait> {
-        if self.outbox.head_bytes() > HANDSHAKE_UNREAD_MAX {
-            return Some(Wait::Own);
-        }
-        let Phase::Handshake(handshake) = &mut self.phase else {
-            return None;
-        };
+    /// Asks the protocol what the client's next bytes mean.
+    fn step(&mut self, core: &mut dyn Core) -> Option<Wait> {
         let input = &self.input[self.start..self.end];
-        let exports = core.exports();
-        match self.outbox.say(|out| handshake.step(input, exports, out)) {
-            Step::Need => return Some(Wait::Input),
-            Step::Took(bytes) => self.start += bytes,
-            Step::Start { took, export, agreed } => {
-                self.start += took;
-                self.export = Some(exports[export].clone());
-                self.agreed = agreed;
-                self.phase = Phase::Commands;
+        let step = if self.protocol.in_handshake() {
+            if self.outbox.head_bytes() > HANDSHAKE_UNREAD_MAX {
+                return Some(Wait::Own);
             }
+            let exports = offered(core.exports());
+            self.outbox.say(|out| self.protocol.step(input, &exports, out))
+        } else {
+            self.protocol.step(input, &[], &mut Vec::new())
+        };
+        match step {
+            Step::Need => return Some(Wait::Input),
+            Step::Took(took) => self.start += took,
             Step::StartTls(took) => {
                 self.start += took;
-                self.phase = Phase::StartTls(handshake.encrypted());
+                return Some(Wait::Tls);
             }
-            Step::End => self.phase = Phase::Ending,
+            Step::Opened { took, export } => {
+                self.start += took;
+                self.export = core.exports().get(export).cloned();
+            }
+            Step::Request { took, request } => {
+                self.start += took;
+                self.phase = Phase::Said(Said::Request(request));
+            }
+            Step::Refused { took, cookie, offset, refusal } => {
+                self.start += took;
+                self.phase = Phase::Said(Said::Refused { cookie, offset, refusal });
+            }
+            // A write's payload is taken in its own phase.
+            Step::Payload(_) => debug_assert!(false, "payload of no write"),
+            Step::End => self.finish_up(core),
         }
         None
     }
 
-    fn command(&mut self, core: &mut dyn Core, may_alloc: bool) -> Option<Wait> {
-        let replies = self.agreed.replies;
-        let mut took = RequestHeader::bytes(replies);
-        let input = &self.input[self.start..self.end];
-        if input.len() < took {
-            return Some(Wait::Input);
-        }
-        let Some(mut header) = RequestHeader::decode(replies, input) else {
-            // Out of step with the client: no byte that follows can be trusted.
-            self.finish_up(core);
-            return None;
-        };
-        let mut payload_bytes = header.payload_bytes(replies);
-        let too_much = replies == Replies::Extended && payload_bytes > PAYLOAD_BYTES_MAX.into();
-        if header.command == command::DISCONNECT || too_much {
-            self.finish_up(core);
-            return None;
-        }
+    /// Begins a request, or tells what it must wait for.
+    fn begin(&mut self, said: Said, core: &mut dyn Core, may_alloc: bool) -> Option<Wait> {
         if self.table.is_full() {
             return Some(Wait::Own);
         }
-        if header.command == command::BLOCK_STATUS && payload_bytes == STATUS_PAYLOAD_BYTES as u64 {
-            let Some(payload) = input.get(took..took + STATUS_PAYLOAD_BYTES) else {
-                return Some(Wait::Input);
-            };
-            if narrow(&mut header, payload) {
-                took += STATUS_PAYLOAD_BYTES;
-                payload_bytes = 0;
+        self.phase = Phase::Commands;
+        let wait = match said {
+            Said::Request(request) => self.accept(&request, core, may_alloc),
+            Said::Refused { cookie, offset, refusal } => {
+                self.refuse(cookie, offset, refusal, core);
+                None
             }
-        }
-        let checked = match &self.export {
-            Some(export) => check(&header, export, self.agreed),
-            None => Err(Refusal(Errno::EINVAL, "no export was chosen")),
         };
-        match checked {
-            Ok(ask) => {
-                let wait = self.accept(&header, ask, core, may_alloc);
-                if wait.is_some() {
-                    return wait;
-                }
-            }
-            Err(refusal) => {
-                // What it was to do doesn't matter any more.
-                let place = self.table.insert(Ask::Flush, header.cookie, header.offset, header.len);
-                self.table.get_mut(place).fail(refusal, None);
-                self.finish(place, core);
-                if payload_bytes > 0 {
-                    self.phase = Phase::Skip(payload_bytes as u32);
-                }
-            }
+        if wait.is_some() {
+            self.phase = Phase::Said(said);
         }
-        self.start += took;
-        None
+        wait
     }
 
-    fn skip(&mut self, left: u32) -> Option<Wait> {
-        let here = (self.end - self.start).min(left as usize);
-        self.start += here;
-        let left = left - here as u32;
-        self.phase = if left == 0 { Phase::Commands } else { Phase::Skip(left) };
-        (left > 0).then_some(Wait::Input)
+    /// Answers a request that is not in order.
+    pub(super) fn refuse(&mut self, cookie: u64, offset: u64, refusal: Refusal, core: &mut dyn Core) {
+        // What it was to do doesn't matter any more.
+        let place = self.table.insert(Ask::Flush, cookie, offset, 0);
+        self.table.get_mut(place).fail(refusal, None);
+        self.finish(place, core);
     }
 
     /// Whether `bytes` of buffers must wait. A connection that holds nothing may always have

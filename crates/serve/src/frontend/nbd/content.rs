@@ -5,17 +5,16 @@
 //! is none differs within its first bytes, which are sent anyway.
 
 use flashfront_engine::{BLOCK_BYTES, Memory, Span};
+use flashfront_nbd_proto::server::Part as Told;
+use flashfront_nbd_proto::wire::Replies;
 
 use super::super::Core;
 use super::connection::Connection;
 use super::outbox::Data;
 use super::pending::Part;
-use super::wire::{ChunkHeader, Replies, SimpleReply, chunk};
 
 /// The shortest run of zeroes that is worth a chunk of its own.
 const HOLE_BYTES_MIN: u64 = 16 << 10;
-/// The length of what is said of a hole: where it is, and how long.
-const HOLE_CHUNK_BYTES: u32 = 12;
 
 /// A part of what was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,15 +70,15 @@ fn divide(parts: &[Option<Part>], memory: &dyn Memory, segments: &mut Vec<Segmen
 impl Connection {
     /// Queues what the engine has read for a request; `whole`: in one chunk.
     pub(super) fn answer_read(&mut self, place: u16, whole: bool, core: &mut dyn Core) {
-        let replies = self.agreed.replies;
+        let reply = self.reply_to(place);
         let mut segments = std::mem::take(&mut self.segments);
         let pending = self.table.get_mut(place);
-        let (cookie, offset) = (pending.cookie, pending.offset);
+        let offset = pending.offset;
         let start = offset + pending.done;
         let end = start + u64::from(pending.window);
         let (first, last) = (pending.done == 0, end == offset + pending.len);
         pending.done += u64::from(pending.window);
-        if replies == Replies::Simple || whole {
+        if reply.replies == Replies::Simple || whole {
             segments.clear();
             segments.push(Segment { start, end, hole: false });
         } else {
@@ -87,32 +86,17 @@ impl Connection {
         }
         for (nth, segment) in segments.iter().enumerate() {
             let done = last && nth + 1 == segments.len();
-            let mut head = Vec::new();
-            let (kind, len) = if segment.hole {
-                (chunk::OFFSET_HOLE, HOLE_CHUNK_BYTES)
-            } else {
-                (chunk::OFFSET_DATA, (segment.end - segment.start) as u32 + 8)
-            };
-            let mut fill = Some(|out: &mut Vec<u8>| match replies {
-                Replies::Simple if first => SimpleReply { error: 0, cookie }.encode(out),
-                Replies::Simple => {}
-                Replies::Structured | Replies::Extended => {
-                    ChunkHeader { done, kind, cookie, offset, len }.encode(replies, out);
-                    out.extend_from_slice(&segment.start.to_be_bytes());
-                }
-            });
+            let bytes = (segment.end - segment.start) as u32;
+            let told = Told { start: segment.start, bytes, first: first && nth == 0, last: done };
             let answers = done.then_some(place);
             if segment.hole {
-                if let Some(fill) = fill {
-                    fill(&mut head);
-                }
-                head.extend_from_slice(&((segment.end - segment.start) as u32).to_be_bytes());
-                self.outbox.push(|out| out.extend_from_slice(&head), None, None, answers);
+                self.outbox.push(|out| reply.hole(told, out), None, None, answers);
                 continue;
             }
             // A buffer is of no more use when its last data is sent.
             let next_data = segments.get(nth + 2).map_or(u64::MAX, |next| next.start);
             let pending = self.table.get_mut(place);
+            let mut told = Some(told);
             for slot in pending.first_parts() {
                 let Some(part) = *slot else { continue };
                 let (from, to) = (segment.start.max(part.at), segment.end.min(part.end()));
@@ -124,8 +108,8 @@ impl Connection {
                 if over {
                     *slot = None;
                 }
-                let fill = fill.take();
-                let head = |out: &mut Vec<u8>| fill.into_iter().for_each(|fill| fill(out));
+                let told = told.take();
+                let head = |out: &mut Vec<u8>| told.into_iter().for_each(|told| reply.data(told, out));
                 let answers = answers.filter(|_| to == segment.end);
                 let data = Data::here(place, from, span(&part, from, to));
                 self.outbox.push(head, Some(data), frees, answers);

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use flashfront_engine::{RequestError, RequestId, Time};
+use flashfront_nbd_proto::server::Security;
 use mio::{Interest, Registry, event::Event, event::Source};
 
 use super::super::piece::PieceId;
@@ -18,7 +19,6 @@ use super::super::visit::Visit;
 use super::super::{Core, Export, Frontend, TokenRange};
 use super::connection::{Connection, Wait};
 use super::gate::{Accepted, Full, Place};
-use super::handshake::Security;
 use super::listen::{Acceptor, BindError, Listen};
 use super::spare::{Stuck, UNREAD_BYTES_MAX};
 use super::stream::Stream;

@@ -1,25 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The NBD front-end: fixed newstyle; simple, structured and extended replies; unix sockets, TCP,
-//! and TLS.
+//! The NBD front-end serves volumes over unix sockets, TCP, and TLS.
 //!
-//! `handshake` and `connection` are the protocol without I/O (bytes in, bytes out), `listen`,
-//! `stream` and `listener` the sockets, `tls` what is around them on request, `client` the other
-//! end, `wire` what both ends share. Source of all
-//! numbers: doc/proto.md of github.com/NetworkBlockDevice/nbd.
+//! The crate `flashfront-nbd-proto` has the protocol. `connection` is one client's conversation
+//! without I/O (bytes in, bytes out), `listen`, `stream` and `listener` are the sockets, `tls` is
+//! what is around them on request, `client` the other end.
 //! Bounds: a client, however hostile, gets at most [`REQUESTS_MAX`] requests and
 //! [`CONNECTION_BYTES_MAX`] of buffers (tests: `hostile_*`), and inside TLS half a MiB on top; one
 //! that doesn't read is not read.
 
 mod accept;
-mod check;
 mod client;
 mod connection;
 mod content;
-mod context;
 mod gate;
-mod handshake;
 mod listen;
 mod listener;
+mod offered;
 mod outbox;
 mod parked;
 mod payload;
@@ -32,16 +28,17 @@ mod stream;
 mod tests;
 mod tls;
 mod watch;
-mod wire;
 
-pub use client::{Answer, Client, ClientError, ClientOp, ExportInfo};
+pub use client::{Client, Socket, connect};
+pub use flashfront_nbd_proto::blocking::ClientError;
+pub use flashfront_nbd_proto::wire::Errno;
+pub use flashfront_nbd_proto::{Ask, Request};
 pub use gate::Gate;
 #[cfg(feature = "fuse")]
 pub(super) use listen::escape;
 pub use listen::{BindError, Listen, ListenError};
 pub use listener::{Nbd, NbdOptions};
 pub use tls::{Tls, TlsError};
-pub use wire::Errno;
 
 /// Requests of one connection that are accepted and whose replies are not sent completely.
 pub const REQUESTS_MAX: usize = 128;

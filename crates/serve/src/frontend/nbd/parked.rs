@@ -10,11 +10,11 @@ use std::collections::VecDeque;
 
 use flashfront_device::Share;
 use flashfront_engine::{BLOCK_BYTES, OriginId, RequestOp, Span};
+use flashfront_nbd_proto::Ask;
 
 use super::super::Core;
 use super::super::piece::{Piece, PieceId};
 use super::accept::sectors_of;
-use super::check::Ask;
 use super::connection::Connection;
 use super::outbox::Data;
 use super::pending::{AGAIN_SLOT, Part};

@@ -10,15 +10,15 @@
 
 use flashfront_device::Share;
 use flashfront_engine::{BLOCK_BYTES, Buf, REQUEST_BYTES_MAX, Span};
+use flashfront_nbd_proto::server::Refusal;
+use flashfront_nbd_proto::wire::Errno;
 
 use super::super::Core;
 use super::super::piece::Piece;
 use super::accept::write_of;
-use super::check::Refusal;
 use super::connection::{Connection, Phase, Wait};
 use super::parked::UNSURE_BYTES_MAX;
 use super::pending::Part;
-use super::wire::Errno;
 
 /// Payload is received into its buffer if at least this much of a piece is missing; below it a
 /// copy is cheaper than a system call that ends at the payload's end.
@@ -92,6 +92,7 @@ impl Connection {
             let from = &self.input[self.start..self.start + here];
             core.memory().bytes_mut(Span::new(rest.buf(), rest.offset(), here as u32)).copy_from_slice(from);
             self.start += here;
+            self.protocol.payload_taken(here as u64);
             direct.have += here as u32;
         }
         let Direct { piece, buf, .. } = *direct;
@@ -138,6 +139,7 @@ impl Connection {
         let from = &self.input[self.start..self.start + piece.len as usize];
         core.memory().bytes_mut(Span::new(buf, piece.buf_offset(), piece.len)).copy_from_slice(from);
         self.start += piece.len as usize;
+        self.protocol.payload_taken(piece.len.into());
         self.piece_done(payload, slot, piece, buf, core);
         None
     }

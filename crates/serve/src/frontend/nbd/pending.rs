@@ -6,9 +6,10 @@
 //! slots of its parts.
 
 use flashfront_engine::Buf;
+use flashfront_nbd_proto::Ask;
+use flashfront_nbd_proto::server::Refusal;
 
 use super::super::piece::{PIECES_MAX, PLACES_MAX, Piece};
-use super::check::{Ask, Refusal};
 use super::{PAYLOAD_BYTES_MAX, REQUESTS_MAX};
 
 const _: () = assert!(Piece::count_max(PAYLOAD_BYTES_MAX) <= PIECES_MAX);

@@ -6,12 +6,13 @@
 //! and in words where the client takes chunks.
 
 use flashfront_engine::{Buf, RequestError};
+use flashfront_nbd_proto::Ask;
+use flashfront_nbd_proto::server::{Refusal, Reply};
+use flashfront_nbd_proto::wire::{Errno, Replies};
 
 use super::super::Core;
 use super::super::piece::PieceId;
-use super::check::{Ask, Refusal};
 use super::connection::{Connection, Phase, release};
-use super::wire::{ChunkHeader, Errno, Replies, SimpleReply, chunk};
 
 /// What a client is told of a failure.
 fn refusal(error: RequestError) -> Refusal {
@@ -72,43 +73,27 @@ impl Connection {
         }
     }
 
+    /// A reply to a request, in the form that was agreed on.
+    pub(super) fn reply_to(&mut self, place: u16) -> Reply {
+        let pending = self.table.get_mut(place);
+        Reply { replies: self.protocol.replies(), cookie: pending.cookie, offset: pending.offset }
+    }
+
     /// A reply that says only that all is well.
     fn answer_done(&mut self, place: u16) {
-        let replies = self.agreed.replies;
-        let pending = self.table.get_mut(place);
-        let (cookie, offset) = (pending.cookie, pending.offset);
-        let fill = |out: &mut Vec<u8>| match replies {
-            Replies::Simple | Replies::Structured => SimpleReply { error: 0, cookie }.encode(out),
-            Replies::Extended => {
-                ChunkHeader { done: true, kind: chunk::NONE, cookie, offset, len: 0 }.encode(replies, out);
-            }
-        };
-        self.outbox.push(fill, None, None, Some(place));
+        let reply = self.reply_to(place);
+        self.outbox.push(|out| reply.done(out), None, None, Some(place));
     }
 
     fn answer_failure(&mut self, place: u16, refusal: Refusal, at: Option<u64>, core: &mut dyn Core) {
         self.free_bufs(place, core);
-        let replies = self.agreed.replies;
+        let reply = self.reply_to(place);
         let pending = self.table.get_mut(place);
-        let (cookie, offset) = (pending.cookie, pending.offset);
-        if replies == Replies::Simple && pending.done > 0 && pending.ask != Ask::Cache {
+        if reply.replies == Replies::Simple && pending.done > 0 && pending.ask != Ask::Cache {
             // A simple reply can't fail any more once its header is sent.
             return self.break_off(place, core);
         }
-        let Refusal(errno, why) = refusal;
-        let fill = |out: &mut Vec<u8>| {
-            if replies == Replies::Simple {
-                return SimpleReply { error: errno.0, cookie }.encode(out);
-            }
-            let (kind, place_bytes) = if at.is_some() { (chunk::ERROR_OFFSET, 8) } else { (chunk::ERROR_PLAIN, 0) };
-            let len = 6 + why.len() as u32 + place_bytes;
-            ChunkHeader { done: true, kind, cookie, offset, len }.encode(replies, out);
-            out.extend_from_slice(&errno.0.to_be_bytes());
-            out.extend_from_slice(&(why.len() as u16).to_be_bytes());
-            out.extend_from_slice(why.as_bytes());
-            at.into_iter().for_each(|at| out.extend_from_slice(&at.to_be_bytes()));
-        };
-        self.outbox.push(fill, None, None, Some(place));
+        self.outbox.push(|out| reply.failed(refusal, at, out), None, None, Some(place));
         self.leave_long(place);
     }
 

@@ -7,48 +7,24 @@
 //! most [`DESCRIPTORS_MAX`] extents.
 
 use flashfront_device::Share;
-use flashfront_engine::{BLOCK_BYTES, Extent, MAP_BYTES, RequestOp, SECTOR_BYTES, Span, extents};
+use flashfront_engine::{BLOCK_BYTES, MAP_BYTES, RequestOp, SECTOR_BYTES, Span, extents};
+use flashfront_nbd_proto::Request;
+use flashfront_nbd_proto::server::Extent;
 
 use super::super::Core;
-use super::check::Ask;
 use super::connection::{Connection, Wait};
-use super::context::ALLOCATION_ID;
 use super::pending::Part;
-use super::wire::{ChunkHeader, Fields, Replies, RequestHeader, chunk, command_flag, state};
 
 /// Extents of one reply: 8 KiB with extended headers.
 const DESCRIPTORS_MAX: usize = 512;
-/// The payload of a request that names the one context there is: the length of the range, and the
-/// context.
-pub(super) const STATUS_PAYLOAD_BYTES: usize = 12;
-
-/// A request with a payload means what the same without one does, if it names the context that
-/// there is; else it is none that is known. Whether it is.
-pub(super) fn narrow(header: &mut RequestHeader, payload: &[u8]) -> bool {
-    let mut fields = Fields(payload);
-    let (len, id) = (fields.u64(), fields.u32());
-    let Some(len) = len.filter(|_| id == Some(ALLOCATION_ID)) else {
-        return false;
-    };
-    header.len = len;
-    header.flags &= !command_flag::PAYLOAD_LEN;
-    true
-}
-
 impl Connection {
     /// Asks for the extents of all blocks that a range touches.
-    pub(super) fn start_status(
-        &mut self,
-        header: &RequestHeader,
-        ask: Ask,
-        core: &mut dyn Core,
-        may_alloc: bool,
-    ) -> Option<Wait> {
+    pub(super) fn start_status(&mut self, request: &Request, core: &mut dyn Core, may_alloc: bool) -> Option<Wait> {
         let wait = self.must_wait(MAP_BYTES.into(), may_alloc);
         if wait.is_some() {
             return wait;
         }
-        let place = self.table.insert(ask, header.cookie, header.offset, header.len);
+        let place = self.table.insert(request.ask, request.cookie, request.offset, request.len);
         if !self.begin_status(place, self.share_for(MAP_BYTES.into()), core) {
             self.table.remove(place);
             return Some(Wait::Room);
@@ -71,42 +47,16 @@ impl Connection {
 
     /// The engine's list is there: queues the reply.
     pub(super) fn answer_status(&mut self, place: u16, one: bool, core: &mut dyn Core) {
-        let replies = self.agreed.replies;
+        let reply = self.reply_to(place);
         let pending = self.table.get_mut(place);
-        let (cookie, offset, len) = (pending.cookie, pending.offset, pending.len);
+        let (offset, len) = (pending.offset, pending.len);
         let buf = pending.parts[0].map(|part| part.buf);
         let list = buf.map_or(&[][..], |buf| core.memory().bytes(Span::new(buf, 0, MAP_BYTES)));
         let most = if one { 1 } else { DESCRIPTORS_MAX };
-        let asked = within(extents(list), offset % BLOCK_BYTES, len).take(most);
-        let mut body = Vec::new();
-        let mut count = 0u32;
-        for Extent { bytes, hole } in asked {
-            let state = if hole { state::HOLE | state::ZERO } else { 0 };
-            if replies == Replies::Extended {
-                body.extend_from_slice(&bytes.to_be_bytes());
-                body.extend_from_slice(&u64::from(state).to_be_bytes());
-            } else {
-                body.extend_from_slice(&(bytes as u32).to_be_bytes());
-                body.extend_from_slice(&state.to_be_bytes());
-            }
-            count += 1;
-        }
-        debug_assert!(count > 0, "a list tells of something");
+        let all = extents(list).map(|extent| Extent { bytes: extent.bytes, hole: extent.hole });
+        let asked: Vec<Extent> = within(all, offset % BLOCK_BYTES, len).take(most).collect();
         self.free_bufs(place, core);
-        let fill = |out: &mut Vec<u8>| {
-            let mut head = ALLOCATION_ID.to_be_bytes().to_vec();
-            let kind = if replies == Replies::Extended {
-                head.extend_from_slice(&count.to_be_bytes());
-                chunk::BLOCK_STATUS_EXTENDED
-            } else {
-                chunk::BLOCK_STATUS
-            };
-            let len = (head.len() + body.len()) as u32;
-            ChunkHeader { done: true, kind, cookie, offset, len }.encode(replies, out);
-            out.extend_from_slice(&head);
-            out.extend_from_slice(&body);
-        };
-        self.outbox.push(fill, None, None, Some(place));
+        self.outbox.push(|out| reply.extents(&asked, out), None, None, Some(place));
     }
 }
 

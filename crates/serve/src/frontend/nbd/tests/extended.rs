@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::super::wire::{self, Fields, Replies, answer, chunk, command, command_flag, info, option};
 use super::super::{CONNECTION_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use super::ram::Ram;
 use super::talk::{Talk, client_flags, context_data, hello_of, info_data, replies_of, request_of};
+use flashfront_nbd_proto::wire::{self, Fields, Replies, answer, chunk, command, command_flag, info, option};
 
 const DISK_BYTES: u64 = 8 << 20;
 const GREETING_BYTES: usize = 18;

@@ -7,11 +7,11 @@ use flashfront_device::Share;
 use proptest::prelude::*;
 
 use super::super::connection::Wait;
-use super::super::handshake::Security;
-use super::super::wire::{self, Replies, command, option};
 use super::super::{CONNECTION_BYTES_MAX, REQUESTS_MAX};
 use super::ram::Ram;
 use super::talk::{Talk, client_flags, context_data, hello_of, info_data, replies, request, request_of};
+use flashfront_nbd_proto::server::Security;
+use flashfront_nbd_proto::wire::{self, Replies, command, option};
 
 /// Longer than any answer that must be kept for a client that reads nothing.
 const UNREAD_MAX: usize = 80 << 10;

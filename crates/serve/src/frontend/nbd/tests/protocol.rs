@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::super::super::Export;
-use super::super::wire::{self, Fields, Replies, answer, command, command_flag, info, option};
 use super::ram::Ram;
 use super::talk::{
     Heard, Talk, client_flags, context_data, hello, hello_of, info_data, replies, replies_of, request, request_of,
 };
+use flashfront_nbd_proto::wire::{self, Fields, Replies, answer, command, command_flag, info, option};
 
 const DISK_BYTES: u64 = 8 << 20;
 const GREETING_BYTES: usize = 18;

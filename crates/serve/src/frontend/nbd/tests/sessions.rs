@@ -5,14 +5,16 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use super::super::wire::{CHUNK_MAGIC, OPTION_REPLY_MAGIC, Replies, RequestHeader, answer, command, option};
-use super::super::{BUFFER_BYTES_MIN, Client, ClientError, ClientOp, Errno, Listen, Nbd, NbdOptions};
+use super::super::client::{Client, connect as open};
+use super::super::{Ask, BUFFER_BYTES_MIN, ClientError, Errno, Listen, Nbd, NbdOptions, Request};
 use super::ram::Ram;
 use super::server::{Order, Server};
 use super::talk::{hello, request};
+use flashfront_nbd_proto::client::{Broken, Misuse};
+use flashfront_nbd_proto::wire::{CHUNK_MAGIC, Replies, RequestHeader, answer, command, encode_answer, option};
 
 fn connect(server: &Server) -> Client {
-    Client::connect(&server.at, "", true).unwrap()
+    open(&server.at, "", true).unwrap()
 }
 
 fn raw(server: &Server) -> UnixStream {
@@ -51,7 +53,7 @@ fn answered(reply: &[u8]) -> ClientError {
     let at = Listen::Unix(dir.path().join("nbd"));
     let listener = std::os::unix::net::UnixListener::bind(dir.path().join("nbd")).unwrap();
     let client = std::thread::spawn(move || {
-        let mut client = Client::connect(&at, "", true).unwrap();
+        let mut client = open(&at, "", true).unwrap();
         client.read_at(0, &mut [0; 1024]).unwrap_err()
     });
     let (mut server, _) = listener.accept().unwrap();
@@ -62,9 +64,13 @@ fn answered(reply: &[u8]) -> ClientError {
         server.read_exact(&mut head).unwrap();
         let len = u32::from_be_bytes(head[12..].try_into().unwrap());
         server.read_exact(&mut vec![0; len as usize]).unwrap();
-        let mut ack = OPTION_REPLY_MAGIC.to_be_bytes().to_vec();
-        [option, answer::ACK, 0].iter().for_each(|it| ack.extend_from_slice(&it.to_be_bytes()));
-        server.write_all(&ack).unwrap();
+        let mut said = Vec::new();
+        if option == option::GO {
+            let size_and_flags = [&[0, 0], &8192_u64.to_be_bytes()[..], &[0, 1]].concat();
+            encode_answer(&mut said, option, answer::INFO, &size_and_flags);
+        }
+        encode_answer(&mut said, option, answer::ACK, &[]);
+        server.write_all(&said).unwrap();
     }
     let mut asked = [0; RequestHeader::bytes(Replies::Structured)];
     server.read_exact(&mut asked).unwrap();
@@ -85,7 +91,7 @@ fn a_reply_without_all_that_was_asked_for_is_an_error() {
     half.extend_from_slice(&[0; 8 + 512]);
     for reply in [&nothing[..], &half] {
         let error = answered(reply);
-        assert!(matches!(error, ClientError::Protocol(_)), "{error}");
+        assert!(matches!(error, ClientError::Broken(Broken::Protocol(_))), "{error}");
     }
 }
 
@@ -93,9 +99,9 @@ fn a_reply_without_all_that_was_asked_for_is_an_error() {
 fn every_command_works() {
     for structured in [false, true] {
         let server = Server::start(Ram::new(8 << 20, 512), Order::Shuffled);
-        let mut client = Client::connect(&server.at, "disk", structured).unwrap();
+        let mut client = open(&server.at, "disk", structured).unwrap();
         assert_eq!(client.info().size_bytes, 8 << 20);
-        assert_eq!(client.info().block_bytes, 1);
+        assert_eq!(client.info().sizes.minimum, 1);
         assert!(!client.info().read_only());
         client.write_at(512, &[7; 3 << 20], false).unwrap();
         client.write_at(0, &[8; 1024], true).unwrap();
@@ -111,9 +117,7 @@ fn every_command_works() {
         wanted[65536..65536 + (1 << 20)].fill(0);
         assert!(all == wanted);
         let past = client.read_at(8 << 20, &mut [0; 512]);
-        assert!(matches!(past, Err(ClientError::Failed(Errno::EINVAL))), "{past:?}");
-        let past = client.write_at(8 << 20, &[0; 512], false);
-        assert!(matches!(past, Err(ClientError::Failed(Errno::ENOSPC))), "{past:?}");
+        assert!(matches!(past, Err(ClientError::Misuse(Misuse::Range))), "{past:?}");
         client.disconnect().unwrap();
         assert!(server.stop().disk == wanted);
     }
@@ -122,7 +126,7 @@ fn every_command_works() {
 #[test]
 fn an_unknown_export_is_refused_by_name() {
     let server = Server::start(Ram::new(1 << 20, 512), Order::Fifo);
-    let error = Client::connect(&server.at, "none", true).unwrap_err();
+    let error = open(&server.at, "none", true).unwrap_err();
     assert!(error.to_string().contains("\"none\""), "{error}");
     server.stop();
 }
@@ -131,14 +135,14 @@ fn an_unknown_export_is_refused_by_name() {
 fn pipelined_requests_are_matched_by_cookie() {
     for structured in [false, true] {
         let server = Server::start(Ram::new(8 << 20, 512), Order::Shuffled);
-        let mut client = Client::connect(&server.at, "", structured).unwrap();
+        let mut client = open(&server.at, "", structured).unwrap();
         let block = |number: u64| [number as u8, (number >> 8) as u8].repeat(2048);
         let mut data = Vec::new();
         let (mut sent, mut heard, mut in_order) = (0, 0, true);
         while heard < 2000 {
             while sent < 2000 && client.outstanding() < 64 {
-                let op = ClientOp::Write { fua: sent % 7 == 0 };
-                client.submit(op, sent * 4096, 4096, &block(sent), sent).unwrap();
+                let request = Request::new(sent, Ask::Write, sent * 4096, 4096);
+                client.submit(Request { fua: sent % 7 == 0, ..request }, &block(sent)).unwrap();
                 sent += 1;
             }
             let answer = client.recv(&mut data).unwrap();
@@ -148,7 +152,7 @@ fn pipelined_requests_are_matched_by_cookie() {
         }
         assert!(!in_order, "the server was to answer out of order");
         for number in 0..100 {
-            client.submit(ClientOp::Read, number * 4096, 4096, &[], number).unwrap();
+            client.submit(Request::new(number, Ask::READ, number * 4096, 4096), &[]).unwrap();
         }
         for _ in 0..100 {
             let answer = client.recv(&mut data).unwrap();
@@ -186,15 +190,14 @@ fn long_requests_of_many_clients_share_the_least_memory() {
     let client = |number: u64| {
         let at = at.clone();
         move || {
-            let mut client = Client::connect(&at, "", number.is_multiple_of(2)).unwrap();
+            let mut client = open(&at, "", number.is_multiple_of(2)).unwrap();
             let mut data = Vec::new();
             let payload = vec![number as u8; 32 << 20];
             for round in 0..3 {
                 let offset = number * 512;
-                let write = ClientOp::Write { fua: false };
-                client.submit(write, offset, 32 << 20, &payload, round).unwrap();
-                client.submit(ClientOp::Read, offset, 32 << 20, &[], round + 100).unwrap();
-                client.submit(ClientOp::Read, 0, 4096, &[], round + 200).unwrap();
+                client.submit(Request::new(round, Ask::Write, offset, 32 << 20), &payload).unwrap();
+                client.submit(Request::new(round + 100, Ask::READ, offset, 32 << 20), &[]).unwrap();
+                client.submit(Request::new(round + 200, Ask::READ, 0, 4096), &[]).unwrap();
                 for _ in 0..3 {
                     assert_eq!(client.recv(&mut data).unwrap().result, Ok(()));
                 }
@@ -259,7 +262,7 @@ fn what_a_client_does_not_read_makes_way_and_is_read_again() {
     let mut start = vec![0; 16 + 1000];
     sitter.read_exact(&mut start).unwrap();
     let mut good = connect(&server);
-    good.submit(ClientOp::Read, 0, 30 << 20, &[], 1).unwrap();
+    good.submit(Request::new(1, Ask::READ, 0, 30 << 20), &[]).unwrap();
     let waiting = std::thread::spawn(move || {
         let answer = good.recv(&mut Vec::new()).unwrap();
         (good, answer)
@@ -361,7 +364,7 @@ fn stopping_answers_what_is_in_flight() {
     let mut client = connect(&server);
     client.write_at(0, &[1; 4096], false).unwrap();
     for cookie in 0..50 {
-        client.submit(ClientOp::Read, 0, 4096, &[], cookie).unwrap();
+        client.submit(Request::new(cookie, Ask::READ, 0, 4096), &[]).unwrap();
     }
     let mut data = Vec::new();
     let mut answered = 0;

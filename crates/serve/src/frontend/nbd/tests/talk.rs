@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use super::super::super::piece::PieceId;
 use super::super::connection::{Connection, Wait};
-use super::super::handshake::Security;
-use super::super::wire::{self, Fields, Replies, RequestHeader, handshake_flag, info, option};
 use super::ram::Ram;
+use flashfront_nbd_proto::server::Security;
+use flashfront_nbd_proto::wire::{self, Fields, Replies, RequestHeader, handshake_flag, info, option};
 
 /// A client, its connection, and the disk.
 pub(super) struct Talk {
@@ -133,7 +133,7 @@ impl Talk {
 
 /// The data of an INFO or GO.
 pub(super) fn info_data(name: &str, wanted: &[u16]) -> Vec<u8> {
-    let mut data = wire::wire_len(name.as_bytes()).to_vec();
+    let mut data = wire::len_before(name.as_bytes()).to_vec();
     data.extend_from_slice(name.as_bytes());
     data.extend_from_slice(&(wanted.len() as u16).to_be_bytes());
     for kind in wanted {
@@ -177,11 +177,11 @@ pub(super) fn hello_of(replies: Replies, sized: bool) -> Vec<u8> {
 
 /// The data of LIST_META_CONTEXT and SET_META_CONTEXT.
 pub(super) fn context_data(name: &str, queries: &[&str]) -> Vec<u8> {
-    let mut data = wire::wire_len(name.as_bytes()).to_vec();
+    let mut data = wire::len_before(name.as_bytes()).to_vec();
     data.extend_from_slice(name.as_bytes());
     data.extend_from_slice(&(queries.len() as u32).to_be_bytes());
     for query in queries {
-        data.extend_from_slice(&wire::wire_len(query.as_bytes()));
+        data.extend_from_slice(&wire::len_before(query.as_bytes()));
         data.extend_from_slice(query.as_bytes());
     }
     data

@@ -11,10 +11,10 @@ use mio::{Events, Poll};
 use tempfile::TempDir;
 
 use super::super::super::{Frontend, TokenRange};
-use super::super::wire::command;
 use super::super::{LONGEST_READ_BYTES, Listen, Nbd, NbdOptions};
 use super::ram::Ram;
 use super::talk::{hello, request};
+use flashfront_nbd_proto::wire::command;
 
 pub(super) struct Turns {
     pub(super) nbd: Nbd,

@@ -11,8 +11,8 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::super::super::Listen;
-use super::super::super::wire::{self, Fields, answer, option};
 use super::super::talk::{client_flags, hello};
+use flashfront_nbd_proto::wire::{self, Fields, answer, option};
 
 /// A test that would hang fails instead.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -9,13 +9,13 @@ use std::time::Duration;
 use rustls::ClientConfig;
 
 use super::super::super::Listen;
-use super::super::super::wire::command;
 use super::super::ram::Ram;
 use super::super::server::{Order, Server};
 use super::super::talk::{client_flags, hello, request};
 use super::super::turns::Turns;
 use super::client::{Duplex, ask, asked, dial, dial_and_ask, open, session};
 use super::pki::Pki;
+use flashfront_nbd_proto::wire::command;
 
 fn serve(pki: &Pki) -> Server {
     let at = Listen::parse("tcp:127.0.0.1:0").unwrap();

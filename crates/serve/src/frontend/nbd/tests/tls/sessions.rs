@@ -8,12 +8,12 @@ use std::sync::Arc;
 use rustls::{ClientConfig, version};
 
 use super::super::super::Listen;
-use super::super::super::wire::{answer, command};
 use super::super::ram::Ram;
 use super::super::server::{Order, Server};
 use super::super::talk::{replies, request};
 use super::client::{enter, hear_options, open, options};
 use super::pki::Pki;
+use flashfront_nbd_proto::wire::{answer, command};
 
 const DISK_BYTES: u64 = 64 << 20;
 const MIB: u32 = 1 << 20;
@@ -89,13 +89,13 @@ fn long_and_many_requests_work_in_both_versions() {
 fn plain_clients_are_served_by_a_unix_socket_only() {
     let pki = Pki::new();
     let server = serve(&pki, false, Order::Fifo, false);
-    let mut plain = super::super::super::Client::connect(&server.at, "disk", true).unwrap();
+    let mut plain = super::super::super::connect(&server.at, "disk", true).unwrap();
     plain.write_at(0, &[7; 4096], true).unwrap();
     drop(plain);
     server.stop();
 
     let server = serve(&pki, false, Order::Fifo, true);
-    let refused = super::super::super::Client::connect(&server.at, "disk", true).map(drop);
+    let refused = super::super::super::connect(&server.at, "disk", true).map(drop);
     assert!(refused.is_err(), "a plain client over TCP");
     open(&server.at, &pki.any_client(), true).unwrap();
     assert_eq!(server.stop().requests, 0);

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use super::super::super::connection::Wait;
-use super::super::super::handshake::Security;
-use super::super::super::wire::{self, answer, command, option};
 use super::super::protocol::answers_in;
 use super::super::ram::Ram;
 use super::super::talk::{Talk, client_flags, hello, info_data, replies, request};
 use super::client::{ask, asked, options};
+use flashfront_nbd_proto::server::Security;
+use flashfront_nbd_proto::wire::{self, answer, command, option};
 
 fn talk(security: Security) -> Talk {
     Talk::secured(Ram::new(1 << 20, 512), security)

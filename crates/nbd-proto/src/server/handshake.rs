@@ -6,21 +6,19 @@
 //! holds. At STARTTLS the caller goes on inside TLS, and all that was agreed on before is
 //! forgotten: anybody on the way may have said it.
 
-use super::super::Export;
-use super::PAYLOAD_BYTES_MAX;
-use super::context::answer_contexts;
-use super::wire::{self, Fields, MAGIC, OPTION_MAGIC, Replies, answer, export_flag, handshake_flag, info, option};
+use super::context::{NAME_BYTES_MAX, answer_contexts};
+use super::export::{Agreed, Export, find};
+use crate::wire::{
+    self, Fields, MAGIC, OPTION_HEADER_BYTES, OPTION_MAGIC, Replies, answer, handshake_flag, info, option,
+};
 
 /// The longest option that is looked at. A GO with the longest name and all kinds of
 /// information is a tenth of it.
-pub(super) const OPTION_BYTES_MAX: u32 = 64 << 10;
-/// The longest name, or query, by the protocol.
-pub(super) const NAME_BYTES_MAX: usize = 4096;
-const OPTION_HEADER_BYTES: usize = 16;
+pub(crate) const OPTION_BYTES_MAX: u32 = 64 << 10;
 
 /// What there is to be said about TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Security {
+pub enum Security {
     /// There is none.
     Off,
     /// The client may ask for it (the protocol's SELECTIVETLS).
@@ -31,19 +29,9 @@ pub(super) enum Security {
     On,
 }
 
-/// What client and server have agreed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Agreed {
-    pub(super) replies: Replies,
-    /// The client has asked for the block sizes, so it keeps to them.
-    pub(super) sized: bool,
-    /// The client may ask what is allocated.
-    pub(super) allocation: bool,
-}
-
 /// Where a client is in its handshake.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Handshake {
+pub(crate) struct Handshake {
     security: Security,
     greeted: bool,
     no_zeroes: bool,
@@ -56,7 +44,7 @@ pub(super) struct Handshake {
 
 /// What the bytes meant.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Not enough of them.
     Need,
     /// This many are done with.
@@ -70,18 +58,18 @@ pub(super) enum Step {
 }
 
 impl Handshake {
-    pub(super) fn new(security: Security) -> Self {
+    pub(crate) fn new(security: Security) -> Self {
         Self { security, greeted: false, no_zeroes: false, replies: Replies::Simple, allocation: None, skip: 0 }
     }
 
     /// The handshake begins again inside TLS. Only the client's flags still count: they are not
     /// said again.
-    pub(super) fn encrypted(self) -> Self {
+    pub(crate) fn encrypted(self) -> Self {
         Self { greeted: self.greeted, no_zeroes: self.no_zeroes, ..Self::new(Security::On) }
     }
 
     /// The server's first words.
-    pub(super) fn greet(out: &mut Vec<u8>) {
+    pub(crate) fn greet(out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC.to_be_bytes());
         out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
         let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
@@ -89,7 +77,7 @@ impl Handshake {
     }
 
     /// Looks at what a client said; `out` takes the answer.
-    pub(super) fn step(&mut self, input: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Step {
+    pub(crate) fn step(&mut self, input: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Step {
         if self.skip > 0 {
             let took = usize::try_from(self.skip).map_or(input.len(), |skip| skip.min(input.len()));
             self.skip -= took as u64;
@@ -165,9 +153,9 @@ impl Handshake {
             }
             option::LIST => {
                 for export in exports {
-                    let mut data = wire::wire_len(export.name.as_bytes()).to_vec();
+                    let mut data = wire::len_before(export.name.as_bytes()).to_vec();
                     data.extend_from_slice(export.name.as_bytes());
-                    data.extend_from_slice(description(export).as_bytes());
+                    data.extend_from_slice(export.description.as_bytes());
                     wire::encode_answer(out, option, answer::SERVER, &data);
                 }
                 wire::encode_answer(out, option, answer::ACK, &[]);
@@ -236,7 +224,7 @@ impl Handshake {
 
     fn answer_export_name(&self, export: &Export, out: &mut Vec<u8>) {
         out.extend_from_slice(&export.size_bytes.to_be_bytes());
-        out.extend_from_slice(&flags(export, self.replies).to_be_bytes());
+        out.extend_from_slice(&export.told_flags(self.replies).to_be_bytes());
         if !self.no_zeroes {
             out.extend_from_slice(&[0; 124]);
         }
@@ -257,15 +245,15 @@ impl Handshake {
 
         let mut data = info::EXPORT.to_be_bytes().to_vec();
         data.extend_from_slice(&export.size_bytes.to_be_bytes());
-        data.extend_from_slice(&flags(export, self.replies).to_be_bytes());
+        data.extend_from_slice(&export.told_flags(self.replies).to_be_bytes());
         wire::encode_answer(out, option, answer::INFO, &data);
 
         // Told whether asked or not: some clients don't ask and still heed it.
         data.clear();
         data.extend_from_slice(&info::BLOCK_SIZE.to_be_bytes());
-        data.extend_from_slice(&1u32.to_be_bytes());
-        data.extend_from_slice(&4096u32.to_be_bytes());
-        data.extend_from_slice(&PAYLOAD_BYTES_MAX.to_be_bytes());
+        for size in [export.sizes.minimum, export.sizes.preferred, export.sizes.maximum] {
+            data.extend_from_slice(&size.to_be_bytes());
+        }
         wire::encode_answer(out, option, answer::INFO, &data);
 
         if wanted.contains(&info::NAME) {
@@ -277,7 +265,7 @@ impl Handshake {
         if wanted.contains(&info::DESCRIPTION) {
             data.clear();
             data.extend_from_slice(&info::DESCRIPTION.to_be_bytes());
-            data.extend_from_slice(description(export).as_bytes());
+            data.extend_from_slice(export.description.as_bytes());
             wire::encode_answer(out, option, answer::INFO, &data);
         }
         wire::encode_answer(out, option, answer::ACK, &[]);
@@ -293,37 +281,4 @@ fn parse_info(data: &[u8]) -> Option<(&[u8], Vec<u16>)> {
     let count = fields.u16()?;
     let wanted = (0..count).map(|_| fields.u16()).collect::<Option<Vec<_>>>()?;
     fields.0.is_empty().then_some((name, wanted))
-}
-
-/// The export of that name; the empty name is the only one, if there is only one.
-pub(super) fn find(exports: &[Export], name: &[u8]) -> Option<usize> {
-    let named = exports.iter().position(|export| export.name.as_bytes() == name);
-    named.or_else(|| (name.is_empty() && exports.len() == 1).then_some(0))
-}
-
-/// What people are told of an export.
-fn description(export: &Export) -> String {
-    let how = if export.read_only { ", read-only" } else { "" };
-    format!("a volume of {} bytes behind a Flashfront cache{how}", export.size_bytes)
-}
-
-/// The transmission flags. Several connections are fine: a FLUSH of the engine covers every
-/// acknowledged write, whoever made it.
-pub(super) fn flags(export: &Export, replies: Replies) -> u16 {
-    let mut flags = export_flag::HAS_FLAGS
-        | export_flag::SEND_FLUSH
-        | export_flag::SEND_FUA
-        | export_flag::SEND_TRIM
-        | export_flag::SEND_WRITE_ZEROES
-        | export_flag::CAN_MULTI_CONN
-        | export_flag::SEND_CACHE
-        | export_flag::SEND_FAST_ZERO;
-    if export.read_only {
-        flags |= export_flag::READ_ONLY;
-    }
-    match replies {
-        Replies::Simple => flags,
-        Replies::Structured => flags | export_flag::SEND_DF,
-        Replies::Extended => flags | export_flag::SEND_DF | export_flag::BLOCK_STATUS_PAYLOAD,
-    }
 }

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Metadata contexts: which ones a client lists or selects. There is one, `base:allocation`.
 
-use super::super::Export;
-use super::handshake::{NAME_BYTES_MAX, find};
-use super::wire::{self, Fields, answer, option};
+use super::export::{Export, find};
+use crate::wire::{self, Fields, answer, option};
+
+/// The longest name, or query, by the protocol.
+pub(crate) const NAME_BYTES_MAX: usize = 4096;
 
 /// The context, and its number for a client that has selected it.
-const ALLOCATION: &[u8] = b"base:allocation";
-pub(super) const ALLOCATION_ID: u32 = 1;
+pub(crate) const ALLOCATION: &[u8] = b"base:allocation";
+pub(crate) const ALLOCATION_ID: u32 = 1;
 /// What lists all contexts of the protocol, and selects none.
 const WILDCARD: &[u8] = b"base:";
 
 /// Answers LIST_META_CONTEXT or SET_META_CONTEXT; the export for which the context is selected, if
 /// it is.
-pub(super) fn answer_contexts(option: u32, data: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Option<usize> {
+pub(crate) fn answer_contexts(option: u32, data: &[u8], exports: &[Export], out: &mut Vec<u8>) -> Option<usize> {
     let Some((name, queries)) = parse(data) else {
         wire::encode_answer(out, option, answer::INVALID, b"malformed LIST_META_CONTEXT or SET_META_CONTEXT");
         return None;
