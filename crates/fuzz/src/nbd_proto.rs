@@ -98,7 +98,7 @@ fn run_server(said: &[u8], cut: usize) -> (Vec<server::Step>, Vec<u8>) {
     let mut out = Vec::new();
     let mut server = Server::new(Security::Off, &mut out);
     let (name, description) = ("disk".to_owned(), "a disk".to_owned());
-    let export = Export { name, description, size_bytes: EXPORT_BYTES, flags: u16::MAX & !2, sizes: SIZES };
+    let export = Export { name, description, size_bytes: EXPORT_BYTES, flags: !2, sizes: SIZES };
     let (mut from, mut to, mut heard) = (0, 0, Vec::new());
     loop {
         let step = server.step(&said[from..to], std::slice::from_ref(&export), &mut out);

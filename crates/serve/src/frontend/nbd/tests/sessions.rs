@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::super::client::{Client, connect as open};
-use super::super::{Ask, BUFFER_BYTES_MIN, ClientError, Errno, Listen, Nbd, NbdOptions, Request};
+use super::super::{Ask, BUFFER_BYTES_MIN, ClientError, Listen, Nbd, NbdOptions, Request};
 use super::ram::Ram;
 use super::server::{Order, Server};
 use super::talk::{hello, request};
