@@ -13,7 +13,8 @@ pub(crate) fn check(lanes: &Lanes, shared: &Shared) {
     let mut dirty = 0;
     let mut dirty_of = vec![0u64; shared.origins.len()];
     for lane in lanes {
-        let (mut live_of, mut dirty_in) = (vec![0u32; lane.log.segments.len()], vec![0u32; lane.log.segments.len()]);
+        let (mut live_of, mut dirty_in) =
+            (vec![0u32; lane.log.segments().len()], vec![0u32; lane.log.segments().len()]);
         let (mut blocks, mut lane_dirty) = (0u64, 0u64);
         lane.index.for_each(|flat, found| {
             let segment = (found.slot / lane.log.segment_slots()) as usize;
@@ -31,7 +32,7 @@ pub(crate) fn check(lanes: &Lanes, shared: &Shared) {
         assert_eq!(lane.index.len(), blocks, "lane {}: the index counts wrong", lane.id);
         let lane_in = if lane.opening { 0 } else { lane_dirty };
         assert_eq!(lane.dirty.len(), lane_in, "lane {}: dirty set and index differ", lane.id);
-        for (id, segment) in lane.log.segments.iter().enumerate() {
+        for (id, segment) in lane.log.segments().iter().enumerate() {
             assert_eq!(segment.live, live_of[id], "lane {} segment {id}: live blocks", lane.id);
             assert_eq!(segment.dirty, dirty_in[id], "lane {} segment {id}: dirty blocks", lane.id);
             if segment.state == State::Freeing {
@@ -59,7 +60,14 @@ pub(crate) fn check(lanes: &Lanes, shared: &Shared) {
         dirty += lane_dirty;
     }
     assert_eq!(shared.dirty, dirty, "dirty blocks counted wrong");
-    let is_dirty = |flat| lanes.iter().any(|lane| lane.index.get(flat).is_some_and(|found| found.dirty));
-    assert!(shared.lost.iter().all(|flat| is_dirty(*flat)), "a block that is not dirty can't be lost");
+    let mut lost_of = vec![0u64; shared.origins.len()];
+    for lane in lanes {
+        for flat in lane.trouble.lost() {
+            let is_dirty = lane.index.get(flat).is_some_and(|found| found.dirty);
+            assert!(is_dirty, "a block that is not dirty can't be lost");
+            lost_of[shared.origin_of(flat)] += 1;
+        }
+    }
+    assert!(shared.origins.iter().zip(&lost_of).all(|(origin, lost)| origin.lost == *lost), "lost per origin");
     assert!(shared.origins.iter().zip(&dirty_of).all(|(origin, dirty)| origin.dirty == *dirty), "dirty per origin");
 }

@@ -14,13 +14,15 @@
 mod depth;
 pub(crate) mod log;
 mod proofs;
-mod seal;
-mod unproven;
+pub(crate) mod seal;
+mod segments;
+pub(crate) mod unproven;
 mod waiting;
 
 use alloc::vec::Vec;
 
 use crate::canary::Canary;
+use crate::commit::seal::seal_full;
 use crate::cx::Cx;
 use crate::format::{COMMIT_ENTRIES_MAX, Stream};
 use crate::index::{Flat, Found};
@@ -32,130 +34,128 @@ use crate::policy::HITS_MAX;
 use crate::types::{BLOCK_BYTES, SegmentId};
 use log::{CLEANED_WAITING_MAX, CRASH_SEGMENTS, For, Open, USABLE_SLOTS_MIN, WRITES_SEGMENTS};
 
-impl Lane {
-    /// Appends a dirty block, of which the index knows this, to the writes and maps it there; false
-    /// if there is no room now.
-    pub(crate) fn append_write(&mut self, flat: Flat, found: Option<Found>, from: Span, cx: &mut Cx<'_>) -> bool {
-        if cx.shared.cache_failed {
-            return false;
-        }
-        if found.is_some_and(|found| self.overwrite_in_place(flat, found, from, cx)) {
-            return true;
-        }
-        if !self.open(Stream::Writes, For::Clients, cx) {
-            return false;
-        }
-        let hits = match found {
-            None => self.policy.write_missed(flat.0),
-            Some(found) => self.policy.rewritten(self.log.segment_of(found.slot).zone, found.hits),
-        };
-        self.put(Stream::Writes, flat, true, hits, from, cx)
+/// Appends a dirty block, of which the index knows this, to the writes and maps it there; false
+/// if there is no room now.
+pub(crate) fn append_write(lane: &mut Lane, flat: Flat, found: Option<Found>, from: Span, cx: &mut Cx<'_>) -> bool {
+    if cx.shared.cache_failed {
+        return false;
     }
-
-    /// Appends a clean block to a stream and maps it there; false if there is no room now.
-    pub(crate) fn append_clean(&mut self, stream: Stream, flat: Flat, hits: u8, from: Span, cx: &mut Cx<'_>) -> bool {
-        !cx.shared.cache_failed && self.open(stream, For::Clients, cx) && self.put(stream, flat, false, hits, from, cx)
+    if found.is_some_and(|found| overwrite_in_place(lane, flat, found, from, cx)) {
+        return true;
     }
-
-    /// Appends a block to the open commit of a stream and maps it there; false if there is none.
-    pub(crate) fn put(
-        &mut self,
-        stream: Stream,
-        flat: Flat,
-        dirty: bool,
-        hits: u8,
-        from: Span,
-        cx: &mut Cx<'_>,
-    ) -> bool {
-        let Some(open) = self.log.tails[stream as usize].open.as_mut() else { return false };
-        let place = open.blocks.len() as u32 + 1;
-        let slot = open.header_slot + place;
-        let buf = open.buf;
-        let checksum = cx.shared.seal(flat, cx.mem.copy_summed(from, buf, place * BLOCK_BYTES as u32));
-        open.blocks.push((flat, dirty, checksum));
-        let checksum = self.index.kept(checksum);
-        self.map(flat, Found { slot, dirty, hits, checksum }, cx);
-        self.seal_full(stream, cx);
-        true
+    if !open(lane, Stream::Writes, For::Clients, cx) {
+        return false;
     }
+    let hits = match found {
+        None => lane.policy.write_missed(flat.0),
+        Some(found) => lane.policy.rewritten(lane.log.zone_of(found.slot), found.hits),
+    };
+    put(lane, Stream::Writes, flat, true, hits, from, cx)
+}
 
-    /// A dirty block that is still in the open commit is rewritten there.
-    fn overwrite_in_place(&mut self, flat: Flat, found: Found, from: Span, cx: &mut Cx<'_>) -> bool {
-        let Some(open) = self.log.tails[Stream::Writes as usize].open.as_mut() else { return false };
-        let place = found.slot.wrapping_sub(open.header_slot);
-        if found.slot <= open.header_slot || place > open.blocks.len() as u32 {
-            return false;
-        }
-        let checksum = cx.shared.seal(flat, cx.mem.copy_summed(from, open.buf, place * BLOCK_BYTES as u32));
-        open.blocks[place as usize - 1].2 = checksum;
-        let checksum = self.index.kept(checksum);
-        let hits = (found.hits + 1).min(HITS_MAX);
-        self.index.insert(flat, Found { checksum, hits, ..found });
-        self.rewritten.insert(flat);
-        true
+/// Appends a clean block to a stream and maps it there; false if there is no room now.
+pub(crate) fn append_clean(lane: &mut Lane, stream: Stream, flat: Flat, hits: u8, from: Span, cx: &mut Cx<'_>) -> bool {
+    !cx.shared.cache_failed && open(lane, stream, For::Clients, cx) && put(lane, stream, flat, false, hits, from, cx)
+}
+
+/// Appends a block to the open commit of a stream and maps it there; false if there is none.
+pub(crate) fn put(
+    lane: &mut Lane,
+    stream: Stream,
+    flat: Flat,
+    dirty: bool,
+    hits: u8,
+    from: Span,
+    cx: &mut Cx<'_>,
+) -> bool {
+    let Some(open) = lane.log.tails[stream as usize].open.as_mut() else { return false };
+    let place = open.blocks.len() as u32 + 1;
+    let slot = open.header_slot + place;
+    let buf = open.buf;
+    let checksum = cx.shared.seal(flat, cx.mem.copy_summed(from, buf, place * BLOCK_BYTES as u32));
+    open.blocks.push((flat, dirty, checksum));
+    let checksum = lane.index.kept(checksum);
+    lane.map(flat, Found { slot, dirty, hits, checksum }, cx);
+    seal_full(lane, stream, cx);
+    true
+}
+
+/// A dirty block that is still in the open commit is rewritten there.
+fn overwrite_in_place(lane: &mut Lane, flat: Flat, found: Found, from: Span, cx: &mut Cx<'_>) -> bool {
+    let Some(open) = lane.log.tails[Stream::Writes as usize].open.as_mut() else { return false };
+    let place = found.slot.wrapping_sub(open.header_slot);
+    if found.slot <= open.header_slot || place > open.blocks.len() as u32 {
+        return false;
     }
+    let checksum = cx.shared.seal(flat, cx.mem.copy_summed(from, open.buf, place * BLOCK_BYTES as u32));
+    open.blocks[place as usize - 1].2 = checksum;
+    let checksum = lane.index.kept(checksum);
+    let hits = (found.hits + 1).min(HITS_MAX);
+    lane.index.insert(flat, Found { checksum, hits, ..found });
+    lane.rewritten.insert(flat);
+    true
+}
 
-    /// Makes sure that the stream has an open commit with room.
-    pub(crate) fn open(&mut self, stream: Stream, what_for: For, cx: &mut Cx<'_>) -> bool {
-        let log = &mut self.log;
-        let buffer_blocks = log.commit_blocks();
-        let tail = &log.tails[stream as usize];
-        if let Some(open) = &tail.open {
-            // What was opened for what is moved, in the last segment that is kept for that, isn't
-            // for others.
-            let is_kept = stream == Stream::Writes && log.free.len() < what_for.needs(false);
-            return !open.is_full() && !is_kept;
-        }
-        // The last place is for "freed" entries.
-        if cx.shared.cache_failed || log.commits() + usize::from(what_for != For::Freed) >= log.commits_most {
-            return false;
-        }
-        let full = tail.used + USABLE_SLOTS_MIN > log.segment_slots;
-        let enough = match stream {
-            // Also a segment that a commit took from the reserve is kept for its like.
-            Stream::Writes => log.free.len() >= what_for.needs(full),
-            Stream::Promoted | Stream::Survivors if full => log.free.len() > WRITES_SEGMENTS,
-            Stream::Promoted | Stream::Survivors => tail.used > 0 || log.free.len() >= CRASH_SEGMENTS,
-        };
-        if !enough {
-            return false;
-        }
-        if full {
-            let next = log.take_free(stream as usize);
-            let tail = &mut log.tails[stream as usize];
-            let full = core::mem::replace(&mut tail.segment, core::mem::replace(&mut tail.next_segment, next));
-            tail.used = 0;
-            if let Some(full) = full {
-                let waits = log.is_unproven(full);
-                let segment = &mut log.segments[full as usize];
-                segment.state = if waits { State::Unproven } else { State::Closed };
-                self.policy.sealed(SegmentId(full), segment.zone);
-                self.reclaim.sparse.filled(full, segment.live, log.segment_slots);
-                log.filled += 1;
-            }
-        }
+/// Makes sure that the stream has an open commit with room.
+pub(crate) fn open(lane: &mut Lane, stream: Stream, what_for: For, cx: &mut Cx<'_>) -> bool {
+    let log = &mut lane.log;
+    let buffer_blocks = log.commit_blocks();
+    let tail = &log.tails[stream as usize];
+    if let Some(open) = &tail.open {
+        // What was opened for what is moved, in the last segment that is kept for that, isn't
+        // for others.
+        let is_kept = stream == Stream::Writes && log.free.len() < what_for.needs(false);
+        return !open.is_full() && !is_kept;
+    }
+    // The last place is for "freed" entries.
+    if cx.shared.cache_failed || log.commits() + usize::from(what_for != For::Freed) >= log.commits_most {
+        return false;
+    }
+    let full = tail.used + USABLE_SLOTS_MIN > log.segment_slots;
+    let enough = match stream {
+        // Also a segment that a commit took from the reserve is kept for its like.
+        Stream::Writes => log.free.len() >= what_for.needs(full),
+        Stream::Promoted | Stream::Survivors if full => log.free.len() > WRITES_SEGMENTS,
+        Stream::Promoted | Stream::Survivors => tail.used > 0 || log.free.len() >= CRASH_SEGMENTS,
+    };
+    if !enough {
+        return false;
+    }
+    if full {
+        let next = log.take_free(stream as usize);
         let tail = &mut log.tails[stream as usize];
-        let Some(segment) = tail.segment else { return false };
-        if tail.used == 0 {
-            // A segment that was begun with one device stays so: a mirror that comes later lacks
-            // what was clean by then.
-            log.segments[segment as usize].mirrored =
-                stream == Stream::Writes && cx.shared.members.state != members::State::Single;
+        let full = core::mem::replace(&mut tail.segment, core::mem::replace(&mut tail.next_segment, next));
+        tail.used = 0;
+        if let Some(full) = full {
+            let waits = log.is_unproven(full);
+            let segment = &mut log.segments[full as usize];
+            segment.state = if waits { State::Unproven } else { State::Closed };
+            lane.policy.sealed(SegmentId(full), segment.zone);
+            lane.reclaim.sparse.filled(full, segment.live, log.segment_slots);
+            log.filled += 1;
         }
-        let crowded = stream == Stream::Writes && log.cleaned.len() >= CLEANED_WAITING_MAX;
-        let blocks_max = if crowded { COMMIT_ENTRIES_MAX / 2 } else { COMMIT_ENTRIES_MAX };
-        let size = (log.segment_slots - tail.used).min(blocks_max as u32 + 1);
-        let header_slot = segment * log.segment_slots + tail.used;
-        if !cx.shared.planted(Canary::StaleInRam) {
-            self.ram_front.forget(header_slot..header_slot + size);
-        }
-        tail.open = Some(Open {
-            buf: cx.alloc(buffer_blocks),
-            size,
-            header_slot,
-            blocks: Vec::with_capacity(size as usize - 1),
-            since: cx.now,
-        });
-        true
     }
+    let tail = &mut log.tails[stream as usize];
+    let Some(segment) = tail.segment else { return false };
+    if tail.used == 0 {
+        // A segment that was begun with one device stays so: a mirror that comes later lacks
+        // what was clean by then.
+        log.segments[segment as usize].mirrored =
+            stream == Stream::Writes && cx.shared.members.state != members::State::Single;
+    }
+    let crowded = stream == Stream::Writes && log.cleaned.len() >= CLEANED_WAITING_MAX;
+    let blocks_max = if crowded { COMMIT_ENTRIES_MAX / 2 } else { COMMIT_ENTRIES_MAX };
+    let size = (log.segment_slots - tail.used).min(blocks_max as u32 + 1);
+    let header_slot = segment * log.segment_slots + tail.used;
+    if !cx.shared.planted(Canary::StaleInRam) {
+        lane.ram_front.forget(header_slot..header_slot + size);
+    }
+    tail.open = Some(Open {
+        buf: cx.alloc(buffer_blocks),
+        size,
+        header_slot,
+        blocks: Vec::with_capacity(size as usize - 1),
+        since: cx.now,
+    });
+    true
 }

@@ -16,10 +16,13 @@ use slab::Slab;
 
 use crate::budget::Budget;
 use crate::canary::Canary;
+use crate::checkpoint::checkpoint_step;
+use crate::commit::seal::commit_step;
 use crate::congestion::{CacheGauge, OriginGauge};
 use crate::coordinator::{Coordinator, Life, ranges};
 use crate::cx::Cx;
 use crate::destage::Destager;
+use crate::detour::detour_step;
 use crate::format::Superblock;
 use crate::hang::answers;
 use crate::index::Flat;
@@ -37,13 +40,16 @@ use crate::organ::zeroes::Zeroes;
 use crate::persist::Persist;
 use crate::policy::Window;
 use crate::reclaim::state::watermark;
+use crate::recover::{begin_recovery, end_recovery};
 use crate::router::Router;
 use crate::shadow::{Shadow, Shape};
 use crate::shared::{FailureRecord, Shared};
 use crate::status::{Counters, OriginStatus, Status};
 use crate::sync;
+use crate::sync::sync_step;
 use crate::throttle::Throttle;
-use crate::types::{BLOCK_BYTES, Time};
+use crate::types::{BLOCK_BYTES, Key, Time};
+use crate::write::resume_awaiting_room;
 
 /// A cache.
 pub struct Engine {
@@ -80,6 +86,7 @@ impl Engine {
                 last_foreground: None,
                 free_ns: 0,
                 dirty: 0,
+                lost: 0,
                 reserved: 0,
                 retry: None,
             });
@@ -97,7 +104,6 @@ impl Engine {
             origins,
             counters: Counters::default(),
             up: Vec::new(),
-            lost: Default::default(),
             dirty: 0,
             cache_failed: false,
             failure: FailureRecord::Unknown,
@@ -153,7 +159,7 @@ impl Engine {
         let (coordinator, lanes) = (&mut self.coordinator, &mut self.lanes[..]);
         coordinator.now = now;
         if !core::mem::replace(&mut coordinator.begun, true) {
-            lanes.iter_mut().for_each(|lane| lane.begin_recovery(&mut cx));
+            lanes.iter_mut().for_each(|lane| begin_recovery(lane, &mut cx));
         }
         match input {
             Input::Request(request) => coordinator.accept(request, lanes, &mut cx),
@@ -240,12 +246,12 @@ impl Engine {
             dirty_limit_blocks: shared.dirty_limit,
             capacity_blocks: capacity_blocks(&shared.superblock),
             segments_free: self.lanes.iter().map(|lane| lane.log.free_segments() as u64).sum(),
-            segments: self.lanes.iter().map(|lane| lane.log.segments.len() as u64).sum(),
+            segments: self.lanes.iter().map(|lane| lane.log.segments().len() as u64).sum(),
             draining: shared.draining,
             mirror: sync::status(&self.lanes, shared),
-            mirror_lacks_blocks: self.lanes.iter().map(|lane| lane.only_on_lead()).sum(),
+            mirror_lacks_blocks: self.lanes.iter().map(|lane| lane.trouble.only_on_lead()).sum(),
             cache_failed: shared.cache_failed,
-            lost: shared.lost.iter().map(|flat| shared.key(*flat)).collect(),
+            lost: self.lost(),
             buffer_bytes: shared.buffer_bytes,
             ram_front_bytes: shared.ram_front_bytes,
             flash_writes_per_day_bytes: budget.map(|it| it.0),
@@ -256,6 +262,13 @@ impl Engine {
             what_if: self.coordinator.shadow.what_if(self.shared.counters.found()),
             requests_in_flight: self.coordinator.requests.len() as u64,
         }
+    }
+
+    /// The lost blocks of all lanes, in the order of their places.
+    fn lost(&self) -> Vec<Key> {
+        let mut lost: Vec<Flat> = self.lanes.iter().flat_map(|lane| lane.trouble.lost()).collect();
+        lost.sort_unstable();
+        lost.into_iter().map(|flat| self.shared.key(flat)).collect()
     }
 
     /// Walks every invariant that can be seen from inside.
@@ -316,8 +329,7 @@ impl Coordinator {
                 if on {
                     // What could not be read may be readable by now: it is tried once more. But not
                     // what is being replaced right now on the origin.
-                    let locked = |flat: &Flat| lanes.iter().any(|lane| lane.is_changing(*flat));
-                    cx.shared.lost.retain(locked);
+                    lanes.iter_mut().for_each(|lane| lane.try_lost(cx));
                 }
             }
             Control::FailureRecorded { durable } => {
@@ -328,7 +340,7 @@ impl Coordinator {
             Control::Answers { device } => answers(device, lanes, cx),
             Control::GoOn { drop_clean } => {
                 cx.shared.options.drop_clean |= drop_clean;
-                lanes.iter_mut().for_each(|lane| lane.end_recovery(cx));
+                lanes.iter_mut().for_each(|lane| end_recovery(lane, cx));
             }
             Control::Stop => {
                 if self.life == Life::Serving {
@@ -345,7 +357,7 @@ impl Coordinator {
             lanes.iter_mut().for_each(|lane| lane.lead_changed(cx));
         }
         if cx.shared.members.other().is_none() {
-            lanes.iter_mut().for_each(|lane| lane.elsewhere.clear());
+            lanes.iter_mut().for_each(|lane| lane.trouble.forget_copies());
         }
         while !cx.shared.members.ended.is_empty() {
             for (lane, io, result) in core::mem::take(&mut cx.shared.members.ended) {
@@ -378,11 +390,11 @@ impl Coordinator {
                     self.go_on_drained(lanes, cx);
                 }
                 for lane in &mut *lanes {
-                    lane.detour_step(cx);
-                    lane.resume_awaiting_room(cx);
-                    lane.commit_step(cx);
-                    lane.checkpoint_step(cx);
-                    lane.sync_step(cx);
+                    detour_step(lane, cx);
+                    resume_awaiting_room(lane, cx);
+                    commit_step(lane, cx);
+                    checkpoint_step(lane, cx);
+                    sync_step(lane, cx);
                 }
                 sync::end(lanes, cx);
             }

@@ -55,7 +55,7 @@ impl Coordinator {
                 Some(found) => found.dirty || !past,
                 None => !past && lane.window.holds(flat),
             };
-            (first.0..end.0).map(Flat).all(here) && !lane.locks.would_wait(first, end, false)
+            first.to(end).all(here) && !lane.locks.would_wait(first, end, false)
         })
     }
 

@@ -24,23 +24,22 @@ pub(crate) fn answers(device: DeviceId, lanes: &mut Lanes, cx: &mut Cx<'_>) {
             }
         }
         DeviceId::Cache | DeviceId::Mirror if device == cx.lead() => {
-            lanes.iter_mut().for_each(|lane| lane.look_for_lost(cx));
+            lanes.iter_mut().for_each(|lane| look_for_lost(lane, cx));
             cx.shared.origins.iter_mut().for_each(|origin| origin.retry = None);
         }
         DeviceId::Cache | DeviceId::Mirror => {}
     }
 }
 
-impl Lane {
-    /// Blocks that could not be read while the device hung may be readable now: destage tries each,
-    /// and those that are really lost are so again.
-    fn look_for_lost(&mut self, cx: &mut Cx<'_>) {
-        let may_be_there = |flat: &&Flat| self.index.get(**flat).is_some() && !self.is_changing(**flat);
-        let found: Vec<Flat> = cx.shared.lost.iter().filter(may_be_there).copied().collect();
-        for flat in found {
-            cx.shared.lost.remove(&flat);
-            self.suspect.insert(flat);
-            self.urgent.insert(flat);
+/// Blocks that could not be read while the device hung may be readable now: destage tries each,
+/// and those that are really lost are so again.
+fn look_for_lost(lane: &mut Lane, cx: &mut Cx<'_>) {
+    let may_be_there = |flat: &Flat| lane.index.get(*flat).is_some() && !lane.is_changing(*flat);
+    let found: Vec<Flat> = lane.trouble.lost().filter(may_be_there).collect();
+    for flat in found {
+        if lane.trouble.found(flat) {
+            cx.shared.count_found(flat);
         }
+        lane.trouble.must_be_alone(flat);
     }
 }

@@ -15,7 +15,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::Range;
+use core::ops::{Add, Range};
 
 use crate::format::CHECKSUM_BITS_MIN;
 use quotient::{Mix, Width};
@@ -27,6 +27,27 @@ mod tests;
 /// A key on one line: all origins one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Flat(pub(crate) u64);
+
+impl Flat {
+    /// The key behind this one.
+    pub(crate) const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// The keys from this one up to `end`.
+    pub(crate) fn to(self, end: Self) -> impl DoubleEndedIterator<Item = Self> + Clone {
+        (self.0..end.0).map(Self)
+    }
+}
+
+impl Add<u32> for Flat {
+    type Output = Self;
+
+    /// The key so many blocks further on.
+    fn add(self, blocks: u32) -> Self {
+        Self(self.0 + u64::from(blocks))
+    }
+}
 
 /// What the index knows of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

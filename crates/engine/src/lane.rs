@@ -6,7 +6,7 @@
 //! `checkpoint`, `recover`. Which of them comes next is decided in `turn`.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use slab::Slab;
@@ -20,11 +20,11 @@ use crate::dirty::DirtySet;
 use crate::index::{Flat, Found, Index};
 use crate::io::{DeviceError, RequestError};
 use crate::locks::Locks;
-use crate::mirror::Copies;
 use crate::open_error::OpenError;
 use crate::organ::flying::LaneIo;
 use crate::organ::neighbours::Neighbours;
-use crate::organ::segment::{Segment, State};
+use crate::organ::segment::Segment;
+use crate::organ::trouble::Trouble;
 use crate::organ::under_way::UnderWay;
 use crate::organ::view::Apart;
 use crate::organ::waiter::{Wait, Waiter};
@@ -92,17 +92,8 @@ pub(crate) struct Lane {
     pub(crate) runs: Slab<Run>,
     /// First block -> blocks of each run, from its start until its blocks are clean.
     pub(crate) run_ranges: BTreeMap<Flat, u32>,
-    /// Dirty blocks to destage before all others.
-    pub(crate) urgent: BTreeSet<Flat>,
-    /// Where runs end, because the origin has refused a longer one.
-    pub(crate) breaks: BTreeSet<Flat>,
-    /// Dirty blocks that could not be read, by a run or to be moved: they are tried one by one.
-    pub(crate) suspect: BTreeSet<Flat>,
-    /// Dirty blocks that are not sound on both members of a mirrored cache.
-    pub(crate) elsewhere: BTreeMap<Flat, Copies>,
-    /// Blocks that are no longer in the index, while the log doesn't say so durably, and how often
-    /// that is still to be said.
-    pub(crate) unrecorded: BTreeMap<Flat, u32>,
+    /// What is wrong with blocks.
+    pub(crate) trouble: Trouble,
     pub(crate) reclaim: Reclaim,
     pub(crate) checkpoint: Checkpoint,
     /// Until recovery has ended, in its steps too (in which `recovery` is taken out).
@@ -149,12 +140,8 @@ impl Lane {
             awaiting_clean: Vec::new(),
             runs: Slab::new(),
             run_ranges: BTreeMap::new(),
-            urgent: BTreeSet::new(),
-            breaks: BTreeSet::new(),
-            suspect: BTreeSet::new(),
-            elsewhere: BTreeMap::new(),
             sync: None,
-            unrecorded: BTreeMap::new(),
+            trouble: Trouble::default(),
             reclaim: Reclaim::default(),
             checkpoint: Checkpoint::default(),
             opening: false,
@@ -196,6 +183,11 @@ impl Lane {
         self.finish(at, cx);
     }
 
+    /// The first byte of a slot on the cache device.
+    pub(crate) fn offset_of(&self, slot: u32, cx: &Cx<'_>) -> u64 {
+        cx.shared.superblock.slot_offset(self.id as u32, slot)
+    }
+
     /// Where a slot's bytes are right now.
     pub(crate) fn place(&mut self, slot: u32) -> Place {
         match self.log.place(slot) {
@@ -211,19 +203,15 @@ impl Lane {
 
     /// Puts a block into the index at a new slot, with all that hangs on it.
     pub(crate) fn map(&mut self, flat: Flat, found: Found, cx: &mut Cx<'_>) {
-        self.window.forget(flat, Flat(flat.0 + 1));
+        self.window.forget(flat, flat.next());
         let old = self.index.insert(flat, found);
         let was_dirty = old.is_some_and(|old| old.dirty);
         if let Some(old) = old {
             self.left_slot(old);
         }
-        let segment = self.log.segment_of(found.slot);
-        segment.live += 1;
-        if found.dirty {
-            segment.dirty += 1;
-            // Of a mirror that came later nobody knows what was written before it did.
-            segment.mirrored |= self.opening && cx.shared.superblock.pairing.paired == 0;
-        }
+        // Of a mirror that came later nobody knows what was written before it did.
+        let mirrored = self.opening && cx.shared.superblock.pairing.paired == 0;
+        self.log.block_came(found.slot, found.dirty, mirrored);
         match (was_dirty, found.dirty) {
             (true, true) => {
                 self.forget_trouble(flat, cx);
@@ -255,11 +243,7 @@ impl Lane {
     /// A block is no longer in that slot.
     fn left_slot(&mut self, old: Found) {
         let slots = self.log.segment_slots();
-        let segment = self.log.segment_of(old.slot);
-        segment.live -= 1;
-        segment.dirty -= u32::from(old.dirty);
-        if segment.state == State::Closed {
-            let live = segment.live;
+        if let Some(live) = self.log.block_left(old.slot, old.dirty) {
             self.reclaim.sparse.fell(old.slot / slots, live, slots);
         }
     }
@@ -274,13 +258,17 @@ impl Lane {
 
     /// What was known of a dirty version that is not the newest any more.
     fn forget_trouble(&mut self, flat: Flat, cx: &mut Cx<'_>) {
-        // Mostly nothing is in trouble.
-        self.elsewhere.remove(&flat);
-        for set in [&mut cx.shared.lost, &mut self.urgent, &mut self.suspect] {
-            if !set.is_empty() {
-                set.remove(&flat);
-            }
+        if self.trouble.forget(flat) {
+            cx.shared.count_found(flat);
         }
+    }
+
+    /// A drain is asked for: lost blocks may be readable by now, and are tried once more. But not
+    /// what is being replaced right now on the origin.
+    pub(crate) fn try_lost(&mut self, cx: &mut Cx<'_>) {
+        let pieces = &self.pieces;
+        let changing = |flat| has_piece(pieces, flat, |kind| kind != PieceKind::Read);
+        self.trouble.try_lost(changing).into_iter().for_each(|flat| cx.shared.count_found(flat));
     }
 
     /// Forgets clean blocks of the segments that are asked for.
@@ -289,7 +277,7 @@ impl Lane {
         let lately = self.log.cleaned_lately();
         for part in 0..self.index.parts() {
             let mut clean = Vec::new();
-            let segments = &self.log.segments;
+            let segments = self.log.segments();
             self.index.scan(part, |flat, found| {
                 if !found.dirty && of(&segments[(found.slot / slots) as usize]) {
                     clean.push((flat, found.slot));
@@ -309,21 +297,10 @@ impl Lane {
 
     /// The log has to say that this block is not in the cache any more.
     pub(crate) fn record_dropped(&mut self, flat: Flat, cx: &mut Cx<'_>) {
-        *self.unrecorded.entry(flat).or_default() += 1;
+        self.trouble.drop_unrecorded(flat);
         self.log.note(Note::Dropped(flat));
         if let Wait::Over(Ok(())) = self.await_durable(Waiter::Dropped(flat), cx) {
-            self.recorded(flat);
-        }
-    }
-
-    /// The log says that this block was dropped, as often as it is still to be said: another time
-    /// it may have been dropped since.
-    pub(crate) fn recorded(&mut self, flat: Flat) {
-        if let Some(times) = self.unrecorded.get_mut(&flat) {
-            *times -= 1;
-            if *times == 0 {
-                self.unrecorded.remove(&flat);
-            }
+            self.trouble.recorded(flat);
         }
     }
 
@@ -334,14 +311,14 @@ impl Lane {
 
     /// The lead of a mirrored cache is the other member now, which has no data of clean blocks.
     pub(crate) fn lead_changed(&mut self, cx: &mut Cx<'_>) {
-        self.elsewhere.clear();
+        self.trouble.forget_copies();
         self.drop_clean(|segment| !segment.mirrored, cx);
     }
 
     /// Marks a block of the index clean.
     pub(crate) fn clean(&mut self, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
         self.index.set_dirty(flat, false);
-        self.log.segment_of(slot).dirty -= 1;
+        self.log.block_cleaned(slot);
         self.not_dirty(flat, cx);
     }
 
@@ -354,17 +331,12 @@ impl Lane {
 
     /// Whether a request in flight changes this block.
     pub(crate) fn is_changing(&self, flat: Flat) -> bool {
-        self.has_piece(flat, |kind| kind != PieceKind::Read)
+        has_piece(&self.pieces, flat, |kind| kind != PieceKind::Read)
     }
 
     /// Whether one changes it on its origin, or is going to.
     pub(crate) fn is_changing_on_origin(&self, flat: Flat) -> bool {
-        self.has_piece(flat, |kind| !matches!(kind, PieceKind::Read | PieceKind::Write))
-    }
-
-    fn has_piece(&self, flat: Flat, is: impl Fn(PieceKind) -> bool) -> bool {
-        let covers = |piece: &Piece| is(piece.kind) && (piece.first..piece.end()).contains(&flat);
-        self.pieces.iter().any(|(_, piece)| covers(piece))
+        has_piece(&self.pieces, flat, |kind| !matches!(kind, PieceKind::Read | PieceKind::Write))
     }
 
     /// Whether nothing of this lane is in flight.
@@ -384,4 +356,10 @@ impl Lane {
             + self.window.bytes()
             + self.neighbours.bytes()
     }
+}
+
+/// Whether a piece of such a kind covers a block.
+fn has_piece(pieces: &Slab<Piece>, flat: Flat, is: impl Fn(PieceKind) -> bool) -> bool {
+    let covers = |piece: &Piece| is(piece.kind) && (piece.first..piece.end()).contains(&flat);
+    pieces.iter().any(|(_, piece)| covers(piece))
 }

@@ -27,17 +27,6 @@ pub(crate) enum Copied {
     Header,
 }
 
-/// What is known of a dirty block whose copies on two members are not both sound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Copies {
-    /// It couldn't be read from the lead: the other one is asked.
-    Unreadable,
-    /// On the lead it is something else: the other one is asked.
-    Rotten,
-    /// The other one lacks it, as it couldn't be read while that was filled: the lead is asked.
-    OfLead,
-}
-
 impl Cx<'_> {
     pub(crate) fn cache_read(&mut self, lane: usize, io: usize, offset: u64, span: Span) {
         self.io(lane, io, self.lead(), Op::Read, offset, Some(span));

@@ -24,6 +24,7 @@
 //! has asked to change since (canary `stale-neighbour`).
 
 use crate::canary::Canary;
+use crate::commit::append_clean;
 use crate::cx::{Cx, blocks_span};
 use crate::format::Stream;
 use crate::index::Flat;
@@ -34,173 +35,173 @@ use crate::memory::Buf;
 use crate::organ::flying::{Into, LaneIo, WideRead};
 use crate::organ::measured::Measured;
 use crate::organ::under_way::Reading;
+use crate::read::{read_origin, read_step};
 use crate::types::{BLOCK_BYTES, Mode};
+use crate::under_way::{go_on, join, no_neighbours_of_its_own, share};
 
 /// Blocks of wide reads in flight in a lane: 16 of 64 KiB, enough for a disk's queue. More misses
 /// than that go alone.
 pub(crate) const IN_FLIGHT_BLOCKS_MAX: u64 = 256;
-impl Lane {
-    /// Reads blocks of a piece that missed from the origin, with their neighbours if that is likely
-    /// to pay, but for those that somebody else reads.
-    pub(crate) fn read_missed(&mut self, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
-        let (from, to) = self.join(at, block, blocks, cx);
-        if from == to {
+/// Reads blocks of a piece that missed from the origin, with their neighbours if that is likely
+/// to pay, but for those that somebody else reads.
+pub(crate) fn read_missed(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
+    let (from, to) = join(lane, at, block, blocks, cx);
+    if from == to {
+        return;
+    }
+    let (block, blocks) = (from, to - from);
+    cx.shared.counters.read_misses += u64::from(blocks);
+    let first = lane.pieces[at].first + block;
+    // What is asked for is no neighbour of somebody else's.
+    lane.under_way.make_void(first, first + blocks);
+    match widened(lane, at, block, blocks, cx) {
+        Some((wide, into)) => read_wide(lane, at, block, blocks, wide, into, cx),
+        None => read_origin(lane, at, block, blocks, cx),
+    }
+}
+
+fn widened(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &Cx<'_>) -> Option<(Reading, Into)> {
+    let unit = cx.shared.options.read_around_blocks();
+    let piece = &lane.pieces[at];
+    let from = piece.first + block;
+    let to = from + blocks;
+    // Memory comes in powers of two.
+    let in_flight = (lane.under_way.wide() + 1) * unit.next_power_of_two();
+    if u64::from(blocks) >= unit || piece.bypass || in_flight > IN_FLIGHT_BLOCKS_MAX {
+        return None;
+    }
+    let origin = &cx.shared.origins[cx.shared.origin_of(from)];
+    if !origin.gauge.reads_are_dear(cx.now) {
+        return None;
+    }
+    let into = goal_of_neighbours(lane, from, unit, cx)?;
+    // Not beyond the lane's stripe, nor into a block that the origin's end cuts.
+    let stripe = u64::from(cx.shared.superblock.stripe_blocks);
+    let whole = origin.base.0 + origin.size_bytes / BLOCK_BYTES;
+    let begin = begin_of_unit(from.0, to.0, unit);
+    let first = begin.max(from.0 / stripe * stripe);
+    let end = (begin + unit).min((from.0 / stripe + 1) * stripe).min(whole);
+    if to.0 > end {
+        return None;
+    }
+    let wanted = |flat: &u64| {
+        let flat = Flat(*flat);
+        lane.index.get(flat).is_none() && !lane.window.holds(flat) && !lane.under_way.brings(flat)
+    };
+    let first = (first..from.0).find(wanted).unwrap_or(from.0);
+    let end = (to.0..end).rev().find(wanted).map_or(to.0, |last| last + 1);
+    let alone = end - first == u64::from(blocks);
+    let (first, end) = (Flat(first), Flat(end));
+    if alone || lane.under_way.any_wide(first, end) || lane.locks.any_exclusive(first, end) {
+        return None;
+    }
+    let mut wide = Reading::wide(at, first, end);
+    (first.0..end.0).filter(|flat| !wanted(flat)).for_each(|flat| wide.make_void(Flat(flat)));
+    Some((wide, into))
+}
+
+/// Where neighbours of that block would go, if anywhere.
+fn goal_of_neighbours(lane: &mut Lane, flat: Flat, unit: u64, cx: &Cx<'_>) -> Option<Into> {
+    let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
+    let next_seq = lane.log.next_seq;
+    let pays = lane.neighbours.pays(flat.0 / unit, unit, next_seq);
+    let come = pays && takes_neighbours(lane, flat, cx);
+    lane.neighbours.note(come, lane.log.slots() / unit, next_seq);
+    if come {
+        return Some(Into::Log);
+    }
+    let wanted = origin.mode != Mode::Passthrough && lane.window.wants_neighbours(flat.0 / unit);
+    wanted.then_some(Into::Window)
+}
+
+/// Whether the cache takes neighbours of that block now. A budget is for what was asked for.
+fn takes_neighbours(lane: &Lane, flat: Flat, cx: &Cx<'_>) -> bool {
+    let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
+    let unfit = cx.shared.cache_failed || lane.log.saturated() || cx.shared.budget.is_some();
+    let congested = cx.shared.gauge.reads_congested(&origin.gauge, cx.now).is_some();
+    let past = origin.mode == Mode::Passthrough || origin.flush.is_overdue() || congested;
+    !unfit && !past && lane.policy.takes_neighbours(has_room(lane))
+}
+
+fn has_room(lane: &Lane) -> bool {
+    lane.log.free_segments() > lane.reclaim.watermark(&lane.log)
+}
+
+/// Whether what is missed has room: also where neighbours were brought in vain.
+pub(crate) fn has_room_for_missed(lane: &Lane) -> bool {
+    has_room(lane) || lane.neighbours.in_vain(lane.log.slots())
+}
+
+fn read_wide(lane: &mut Lane, at: usize, block: u32, blocks: u32, wide: Reading, into: Into, cx: &mut Cx<'_>) {
+    let (device, offset, len) = cx.origin_range(wide.first(), u64::from(wide.blocks()));
+    // All of one size, whatever is read: the arena has a chunk for each.
+    let buf = cx.alloc(cx.shared.options.read_around_blocks() as u32);
+    let span = blocks_span(buf, 0, wide.blocks());
+    debug_assert_eq!(len, u64::from(span.len), "neighbours are whole blocks of the origin");
+    let origin = cx.shared.origin_of(wide.first());
+    let (from, to) = (wide.first().0, wide.first().0 + u64::from(wide.blocks()));
+    let read = lane.under_way.begin(wide);
+    let io = lane.ios.insert(LaneIo::ReadWide(WideRead { at: block, blocks, read, buf, into }));
+    lane.pieces[at].pending += 1;
+    cx.shared.measure(Measured::OriginReadBegan { origin, first: from, end: to }, cx.now);
+    cx.io(lane.id, io, device, Op::Read, offset, Some(span));
+}
+
+pub(crate) fn wide_done(lane: &mut Lane, read: &WideRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+    let &WideRead { at: block, blocks, read, buf, into } = read;
+    let (mut wide, waiting) = lane.under_way.end(read);
+    let at = wide.piece();
+    let origin = cx.shared.origin_of(wide.first());
+    cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(wide.blocks()), cx.now);
+    let piece = &mut lane.pieces[at];
+    piece.pending -= 1;
+    if let Err(error) = result {
+        cx.origin_failed(Op::Read, wide.first(), u64::from(wide.blocks()), error);
+        // It may be a neighbour that can't be read, and a disk may try for long.
+        cx.shared.origins[origin].gauge.wide_read_failed(cx.now);
+        free_unit(buf, cx);
+        read_origin(lane, at, block, blocks, cx);
+        go_on(lane, &wide, waiting, false, cx);
+        return;
+    }
+    let from = piece.first + block;
+    let to = from + blocks;
+    let asked_for = blocks_span(buf, (from.0 - wide.first().0) as u32, blocks);
+    let target = piece.buf.expect("a read has a buffer");
+    cx.mem.copy(asked_for, target, (piece.buf_block + block) * BLOCK_BYTES as u32);
+    share(lane, &wide, &waiting, buf, 0, cx);
+    no_neighbours_of_its_own(lane, &mut wide, &waiting);
+    // In order, so that they can be read by one I/O later.
+    take_neighbours(lane, &wide, wide.first(), from, buf, into, cx);
+    read_step(lane, at, cx);
+    take_neighbours(lane, &wide, to, wide.end(), buf, into, cx);
+    free_unit(buf, cx);
+    go_on(lane, &wide, waiting, true, cx);
+}
+
+fn free_unit(buf: Buf, cx: &mut Cx<'_>) {
+    cx.free(buf, cx.shared.options.read_around_blocks() as u32);
+}
+
+fn take_neighbours(lane: &mut Lane, wide: &Reading, from: Flat, to: Flat, buf: Buf, into: Into, cx: &mut Cx<'_>) {
+    for flat in from.to(to) {
+        let void = wide.is_void(flat) && !cx.shared.planted(Canary::StaleNeighbour);
+        if void || lane.index.get(flat).is_some() || lane.window.holds(flat) {
+            continue;
+        }
+        let span = blocks_span(buf, (flat.0 - wide.first().0) as u32, 1);
+        if into == Into::Window {
+            cx.shared.counters.waiting_neighbour_blocks += 1;
+            lane.window.put_neighbour(flat, span, &mut *lane.policy, cx);
+            continue;
+        }
+        if !takes_neighbours(lane, flat, cx) || !append_clean(lane, Stream::Promoted, flat, 0, span, cx) {
             return;
         }
-        let (block, blocks) = (from, to - from);
-        cx.shared.counters.read_misses += u64::from(blocks);
-        let first = Flat(self.pieces[at].first.0 + u64::from(block));
-        // What is asked for is no neighbour of somebody else's.
-        self.under_way.make_void(first, Flat(first.0 + u64::from(blocks)));
-        match self.widened(at, block, blocks, cx) {
-            Some((wide, into)) => self.read_wide(at, block, blocks, wide, into, cx),
-            None => self.read_origin(at, block, blocks, cx),
-        }
-    }
-
-    fn widened(&mut self, at: usize, block: u32, blocks: u32, cx: &Cx<'_>) -> Option<(Reading, Into)> {
-        let unit = cx.shared.options.read_around_blocks();
-        let piece = &self.pieces[at];
-        let from = Flat(piece.first.0 + u64::from(block));
-        let to = Flat(from.0 + u64::from(blocks));
-        // Memory comes in powers of two.
-        let in_flight = (self.under_way.wide() + 1) * unit.next_power_of_two();
-        if u64::from(blocks) >= unit || piece.bypass || in_flight > IN_FLIGHT_BLOCKS_MAX {
-            return None;
-        }
-        let origin = &cx.shared.origins[cx.shared.origin_of(from)];
-        if !origin.gauge.reads_are_dear(cx.now) {
-            return None;
-        }
-        let into = self.goal_of_neighbours(from, unit, cx)?;
-        // Not beyond the lane's stripe, nor into a block that the origin's end cuts.
-        let stripe = u64::from(cx.shared.superblock.stripe_blocks);
-        let whole = origin.base.0 + origin.size_bytes / BLOCK_BYTES;
-        let begin = begin_of_unit(from.0, to.0, unit);
-        let first = begin.max(from.0 / stripe * stripe);
-        let end = (begin + unit).min((from.0 / stripe + 1) * stripe).min(whole);
-        if to.0 > end {
-            return None;
-        }
-        let wanted = |flat: &u64| {
-            let flat = Flat(*flat);
-            self.index.get(flat).is_none() && !self.window.holds(flat) && !self.under_way.brings(flat)
-        };
-        let first = (first..from.0).find(wanted).unwrap_or(from.0);
-        let end = (to.0..end).rev().find(wanted).map_or(to.0, |last| last + 1);
-        let alone = end - first == u64::from(blocks);
-        let (first, end) = (Flat(first), Flat(end));
-        if alone || self.under_way.any_wide(first, end) || self.locks.any_exclusive(first, end) {
-            return None;
-        }
-        let mut wide = Reading::wide(at, first, end);
-        (first.0..end.0).filter(|flat| !wanted(flat)).for_each(|flat| wide.make_void(Flat(flat)));
-        Some((wide, into))
-    }
-
-    /// Where neighbours of that block would go, if anywhere.
-    fn goal_of_neighbours(&mut self, flat: Flat, unit: u64, cx: &Cx<'_>) -> Option<Into> {
-        let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
-        let next_seq = self.log.next_seq;
-        let pays = self.neighbours.pays(flat.0 / unit, unit, next_seq);
-        let come = pays && self.takes_neighbours(flat, cx);
-        self.neighbours.note(come, self.log.slots() / unit, next_seq);
-        if come {
-            return Some(Into::Log);
-        }
-        let wanted = origin.mode != Mode::Passthrough && self.window.wants_neighbours(flat.0 / unit);
-        wanted.then_some(Into::Window)
-    }
-
-    /// Whether the cache takes neighbours of that block now. A budget is for what was asked for.
-    fn takes_neighbours(&self, flat: Flat, cx: &Cx<'_>) -> bool {
-        let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
-        let unfit = cx.shared.cache_failed || self.log.saturated() || cx.shared.budget.is_some();
-        let congested = cx.shared.gauge.reads_congested(&origin.gauge, cx.now).is_some();
-        let past = origin.mode == Mode::Passthrough || origin.flush.is_overdue() || congested;
-        !unfit && !past && self.policy.takes_neighbours(self.has_room())
-    }
-
-    fn has_room(&self) -> bool {
-        self.log.free_segments() > self.reclaim.watermark(&self.log)
-    }
-
-    /// Whether what is missed has room: also where neighbours were brought in vain.
-    pub(crate) fn has_room_for_missed(&self) -> bool {
-        self.has_room() || self.neighbours.in_vain(self.log.slots())
-    }
-
-    fn read_wide(&mut self, at: usize, block: u32, blocks: u32, wide: Reading, into: Into, cx: &mut Cx<'_>) {
-        let (device, offset, len) = cx.origin_range(wide.first(), u64::from(wide.blocks()));
-        // All of one size, whatever is read: the arena has a chunk for each.
-        let buf = cx.alloc(cx.shared.options.read_around_blocks() as u32);
-        let span = blocks_span(buf, 0, wide.blocks());
-        debug_assert_eq!(len, u64::from(span.len), "neighbours are whole blocks of the origin");
-        let origin = cx.shared.origin_of(wide.first());
-        let (from, to) = (wide.first().0, wide.first().0 + u64::from(wide.blocks()));
-        let read = self.under_way.begin(wide);
-        let io = self.ios.insert(LaneIo::ReadWide(WideRead { at: block, blocks, read, buf, into }));
-        self.pieces[at].pending += 1;
-        cx.shared.measure(Measured::OriginReadBegan { origin, first: from, end: to }, cx.now);
-        cx.io(self.id, io, device, Op::Read, offset, Some(span));
-    }
-
-    pub(crate) fn wide_done(&mut self, read: &WideRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-        let &WideRead { at: block, blocks, read, buf, into } = read;
-        let (mut wide, waiting) = self.under_way.end(read);
-        let at = wide.piece();
-        let origin = cx.shared.origin_of(wide.first());
-        cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(wide.blocks()), cx.now);
-        let piece = &mut self.pieces[at];
-        piece.pending -= 1;
-        if let Err(error) = result {
-            cx.origin_failed(Op::Read, wide.first(), u64::from(wide.blocks()), error);
-            // It may be a neighbour that can't be read, and a disk may try for long.
-            cx.shared.origins[origin].gauge.wide_read_failed(cx.now);
-            self.free_unit(buf, cx);
-            self.read_origin(at, block, blocks, cx);
-            self.go_on(&wide, waiting, false, cx);
-            return;
-        }
-        let from = Flat(piece.first.0 + u64::from(block));
-        let to = Flat(from.0 + u64::from(blocks));
-        let asked_for = blocks_span(buf, (from.0 - wide.first().0) as u32, blocks);
-        let target = piece.buf.expect("a read has a buffer");
-        cx.mem.copy(asked_for, target, (piece.buf_block + block) * BLOCK_BYTES as u32);
-        self.share(&wide, &waiting, buf, 0, cx);
-        self.no_neighbours_of_its_own(&mut wide, &waiting);
-        // In order, so that they can be read by one I/O later.
-        self.take_neighbours(&wide, wide.first(), from, buf, into, cx);
-        self.read_step(at, cx);
-        self.take_neighbours(&wide, to, wide.end(), buf, into, cx);
-        self.free_unit(buf, cx);
-        self.go_on(&wide, waiting, true, cx);
-    }
-
-    fn free_unit(&self, buf: Buf, cx: &mut Cx<'_>) {
-        cx.free(buf, cx.shared.options.read_around_blocks() as u32);
-    }
-
-    fn take_neighbours(&mut self, wide: &Reading, from: Flat, to: Flat, buf: Buf, into: Into, cx: &mut Cx<'_>) {
-        for flat in (from.0..to.0).map(Flat) {
-            let void = wide.is_void(flat) && !cx.shared.planted(Canary::StaleNeighbour);
-            if void || self.index.get(flat).is_some() || self.window.holds(flat) {
-                continue;
-            }
-            let span = blocks_span(buf, (flat.0 - wide.first().0) as u32, 1);
-            if into == Into::Window {
-                cx.shared.counters.waiting_neighbour_blocks += 1;
-                self.window.put_neighbour(flat, span, &mut *self.policy, cx);
-                continue;
-            }
-            if !self.takes_neighbours(flat, cx) || !self.append_clean(Stream::Promoted, flat, 0, span, cx) {
-                return;
-            }
-            cx.shared.counters.neighbour_blocks += 1;
-            if let Some(found) = self.index.get(flat) {
-                self.log.segment_of(found.slot).neighbours += 1;
-                self.neighbours.came();
-            }
+        cx.shared.counters.neighbour_blocks += 1;
+        if let Some(found) = lane.index.get(flat) {
+            lane.log.neighbour_came(found.slot);
+            lane.neighbours.came();
         }
     }
 }

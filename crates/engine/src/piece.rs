@@ -131,6 +131,6 @@ impl Piece {
     }
 
     pub(crate) fn end(&self) -> Flat {
-        Flat(self.first.0 + u64::from(self.blocks))
+        self.first + self.blocks
     }
 }

@@ -15,7 +15,11 @@ use alloc::vec::Vec;
 
 use crate::canary::Canary;
 use crate::commit::log::{For, Note};
+use crate::commit::unproven::hurry_proof;
+use crate::commit::{append_clean, open, put};
 use crate::cx::{Cx, blocks_span};
+use crate::damage::damaged;
+use crate::destage::run::let_go_of;
 use crate::event::Event;
 use crate::format::{CommitHeader, Entry, Stream};
 use crate::index::{Flat, Found};
@@ -24,12 +28,13 @@ use crate::lane::Lane;
 use crate::memory::{Buf, Span};
 use crate::organ::flying::{LaneIo, Survivor};
 use crate::organ::segment::{Segment, State};
+use crate::organ::trouble::Copy;
 use crate::organ::waiter::{Wait, Waiter};
 use crate::policy::HITS_MAX;
 
-mod choose;
+pub(crate) mod choose;
 pub(crate) mod state;
-mod stuck;
+pub(crate) mod stuck;
 
 use state::Victim;
 
@@ -67,13 +72,13 @@ impl Lane {
                 if !has_place && cx.shared.away && self.reclaim.compacting.is_none() {
                     self.checkpoint.wanted |= self.checkpoint_helps(self.log.segment_slots() / COMPACTED_PART);
                 } else if has_place && self.log.has_full_unproven() {
-                    self.hurry_proof(cx);
+                    hurry_proof(self, cx);
                 }
                 return;
             };
-            self.log.segments[id as usize].state = State::Victim;
+            self.log.set_state(id, State::Victim);
             self.reclaim.victims.insert(id, Victim::default());
-            if self.log.segments[id as usize].live > 0 {
+            if self.log.segment(id).live > 0 {
                 self.read_header(id, id * self.log.segment_slots(), cx);
             } else {
                 self.victim_step(id, cx);
@@ -85,16 +90,16 @@ impl Lane {
 
     /// Whether a dirty block can't be read where it should be: then none is moved.
     fn has_trouble(&self, cx: &Cx<'_>) -> bool {
-        !(cx.shared.lost.is_empty() && self.suspect.is_empty()) || self.reads_elsewhere()
+        cx.shared.lost() > 0 || self.trouble.has_suspects() || self.trouble.reads_elsewhere()
     }
 
     /// Whether the dirty blocks of a segment are to be moved, now or when the log takes more. Not
     /// while anybody reads from it: who finds a block damaged that has left its slot since takes it
     /// for clean, and the origin for newer (`damaged`).
     fn is_to_move(&self, segment: u32, cx: &Cx<'_>) -> bool {
-        let Segment { dirty, pins, .. } = self.log.segments[segment as usize];
+        let Segment { dirty, pins, .. } = self.log.segment(segment);
         let (part, room) = if self.reclaim.compacting == Some(segment) {
-            (COMPACTED_PART, self.log.room_to_compact() > 0 && !self.reads_elsewhere())
+            (COMPACTED_PART, self.log.room_to_compact() > 0 && !self.trouble.reads_elsewhere())
         } else {
             (MOVED_PART, self.log.has_room_to_move() && !self.has_trouble(cx))
         };
@@ -106,10 +111,10 @@ impl Lane {
     /// Whether a dirty block must stay in its slot: it is lost, or a request changes it, which
     /// waits for its destage or is replacing it on the origin. One that will be written anew in the
     /// log is better left there, but where the room for that comes of moving it.
-    fn must_stay(&self, segment: u32, flat: Flat, cx: &Cx<'_>) -> bool {
-        cx.shared.lost.contains(&flat)
+    fn must_stay(&self, segment: u32, flat: Flat) -> bool {
+        self.trouble.is_lost(flat)
             || if self.reclaim.compacting == Some(segment) {
-                self.is_changing_on_origin(flat) || self.suspect.contains(&flat)
+                self.is_changing_on_origin(flat) || self.trouble.is_suspect(flat)
             } else {
                 self.is_changing(flat)
             }
@@ -123,7 +128,7 @@ impl Lane {
         }
         let resumable = |id: &u32, victim: &Victim| {
             let waited = || victim.parked && !(self.log.saturated() && self.is_to_move(*id, cx));
-            victim.pending == 0 && (self.log.segments[*id as usize].dirty == 0 || waited())
+            victim.pending == 0 && (self.log.segment(*id).dirty == 0 || waited())
         };
         let victims = &self.reclaim.victims;
         let resumable: Vec<u32> =
@@ -139,7 +144,7 @@ impl Lane {
         victim.pending += 1;
         let buf = cx.alloc(1);
         let io = self.ios.insert(LaneIo::ReclaimHeader { segment, slot, buf });
-        let offset = cx.shared.superblock.slot_offset(self.id as u32, slot);
+        let offset = self.offset_of(slot, cx);
         cx.cache_read(self.id, io, offset, blocks_span(buf, 0, 1));
     }
 
@@ -159,12 +164,12 @@ impl Lane {
         let header = header.filter(|it| inside && ours(it) && it.fits(&cx.shared.superblock, at));
         let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
         victim.pending -= 1;
-        let last = self.log.segments[segment as usize].last_seq;
+        let last = self.log.segment(segment).last_seq;
         let Some(header) = header.filter(|header| header.seq <= last) else {
             // The reverse map of the rest is gone: find its blocks in the index instead. A device
             // that was filled as a mirror never had older headers: no reason to alarm anybody.
             if result.is_err() || cx.shared.superblock.pairing.paired == 0 {
-                let offset = cx.shared.superblock.slot_offset(self.id as u32, at);
+                let offset = self.offset_of(at, cx);
                 let error = result.err().unwrap_or(DeviceError::Io);
                 cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Read, offset, error });
             }
@@ -204,24 +209,24 @@ impl Lane {
     /// Destages, then copies forward or gives up what is left of a victim.
     fn victim_step(&mut self, segment: u32, cx: &mut Cx<'_>) {
         let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
-        if victim.pending > 0 || (!victim.known && self.log.segments[segment as usize].live > 0) {
+        if victim.pending > 0 || (!victim.known && self.log.segment(segment).live > 0) {
             return;
         }
         let index = &self.index;
         victim.blocks.retain(|&(flat, slot)| index.get(flat).is_some_and(|found| found.slot == slot));
-        if victim.known && victim.blocks.len() as u32 != self.log.segments[segment as usize].live {
+        if victim.known && victim.blocks.len() as u32 != self.log.segment(segment).live {
             // A header that is sound but not this segment's newest: the device lost a write, or
             // misdirected one.
             let at = segment * self.log.segment_slots();
-            let offset = cx.shared.superblock.slot_offset(self.id as u32, at);
+            let offset = self.offset_of(at, cx);
             cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Read, offset, error: DeviceError::Io });
             self.find_blocks(segment);
         }
-        if self.log.segments[segment as usize].dirty > 0 {
+        if self.log.segment(segment).dirty > 0 {
             self.dirty_step(segment, cx);
             return;
         }
-        let (zone, slots) = (self.log.segments[segment as usize].zone, self.log.segment_slots());
+        let (zone, slots) = (self.log.segment(segment).zone, self.log.segment_slots());
         let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
         let index = &self.index;
         let mut survivors = Vec::new();
@@ -234,9 +239,9 @@ impl Lane {
                 survivors.push(Survivor { segment, flat, found, hits });
             }
         }
-        if !victim.chosen && self.log.segments[segment as usize].is_of_neighbours(self.log.segment_slots()) {
+        if !victim.chosen && self.log.segment(segment).is_of_neighbours(self.log.segment_slots()) {
             let hits = victim.blocks.iter().filter_map(|(flat, _)| index.get(*flat)).map(|found| found.hits);
-            self.neighbours.look_back(self.log.slots(), self.log.segments[segment as usize].last_seq, hits);
+            self.neighbours.look_back(self.log.slots(), self.log.segment(segment).last_seq, hits);
         }
         victim.chosen = true;
         if survivors.is_empty() {
@@ -250,7 +255,7 @@ impl Lane {
     fn dirty_step(&mut self, segment: u32, cx: &mut Cx<'_>) {
         let moves = self.is_to_move(segment, cx);
         let compacting = self.reclaim.compacting == Some(segment);
-        let Segment { dirty, pins, .. } = self.log.segments[segment as usize];
+        let Segment { dirty, pins, .. } = self.log.segment(segment);
         let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
         victim.parked = moves && self.log.saturated() || compacting && pins > 0;
         if victim.parked {
@@ -265,15 +270,15 @@ impl Lane {
         let dirty: Vec<(Flat, Found)> = victim.blocks.iter().filter_map(found).collect();
         let (mut survivors, mut waits) = (Vec::new(), false);
         for (flat, found) in dirty {
-            if moves && !self.must_stay(segment, flat, cx) {
+            if moves && !self.must_stay(segment, flat) {
                 survivors.push(Survivor { segment, flat, found, hits: found.hits });
-            } else if !cx.shared.lost.contains(&flat) {
-                self.urgent.insert(flat);
+            } else if !self.trouble.is_lost(flat) {
+                self.trouble.hurry(flat);
                 waits = true;
             }
         }
         if let Some(victim) = self.reclaim.victims.get_mut(&segment).filter(|_| waits) {
-            victim.waits.get_or_insert((self.log.segments[segment as usize].dirty, cx.now));
+            victim.waits.get_or_insert((self.log.segment(segment).dirty, cx.now));
         }
         if moves && survivors.is_empty() && compacting {
             self.reclaim.not_compacted.push(segment);
@@ -286,7 +291,7 @@ impl Lane {
         let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
         victim.pending += survivors.len() as u32;
         for survivor in survivors {
-            self.log.segment_of(survivor.found.slot).pins += 1;
+            self.log.pin(survivor.found.slot);
         }
         self.reclaim.survivors.extend(survivors);
         self.read_waiting_survivors(cx);
@@ -300,7 +305,7 @@ impl Lane {
             let found = survivor.found;
             let buf = cx.alloc(1);
             let io = self.ios.insert(LaneIo::Survivor { survivor, buf });
-            let offset = cx.shared.superblock.slot_offset(self.id as u32, found.slot);
+            let offset = self.offset_of(found.slot, cx);
             cx.cache_read(self.id, io, offset, blocks_span(buf, 0, 1));
         }
     }
@@ -314,25 +319,25 @@ impl Lane {
     ) {
         let Survivor { segment, flat, found, hits } = survivor;
         self.reclaim.reading -= 1;
-        self.log.segment_of(found.slot).pins -= 1;
+        self.log.unpin(found.slot);
         let span = blocks_span(buf, 0, 1);
         let current = self.index.get(flat).filter(|now| now.slot == found.slot);
         if let Some(current) = current {
             let sound = result.is_ok() && self.index.kept(cx.shared.checksum(cx.mem, flat, span)) == found.checksum;
             // Nothing makes a clean block dirty in place.
             debug_assert!(found.dirty || !current.dirty, "a survivor became dirty in its slot");
-            let others = self.log.segments[segment as usize].pins
-                > self.reclaim.victims.get(&segment).map_or(0, |it| it.pending - 1);
+            let others =
+                self.log.segment(segment).pins > self.reclaim.victims.get(&segment).map_or(0, |it| it.pending - 1);
             if !sound && current.dirty {
                 // Destage finds out whether it is lost.
-                self.suspect.insert(flat);
+                self.trouble.must_be_alone(flat);
             } else if !sound {
-                self.damaged(flat, found.slot, result, cx);
-            } else if current.dirty && !others && !self.must_stay(segment, flat, cx) {
+                damaged(self, flat, found.slot, Copy::last(result), cx);
+            } else if current.dirty && !others && !self.must_stay(segment, flat) {
                 self.move_dirty(survivor, current, span, cx);
             } else if !found.dirty {
                 let hits = (hits + current.hits.saturating_sub(found.hits)).min(HITS_MAX);
-                let appended = self.append_clean(Stream::Survivors, flat, hits, span, cx);
+                let appended = append_clean(self, Stream::Survivors, flat, hits, span, cx);
                 cx.shared.counters.reinserted_blocks += u64::from(appended);
             }
         }
@@ -349,12 +354,12 @@ impl Lane {
     fn move_dirty(&mut self, survivor: Survivor, found: Found, from: Span, cx: &mut Cx<'_>) {
         let Survivor { segment, flat, .. } = survivor;
         let what_for = if self.reclaim.compacting == Some(segment) { For::Moves } else { For::Clients };
-        if cx.shared.cache_failed || !self.open(Stream::Writes, what_for, cx) {
+        if cx.shared.cache_failed || !open(self, Stream::Writes, what_for, cx) {
             return;
         }
         let rewritten = self.rewritten.next(flat) == Some(flat);
         let dirty = !cx.shared.planted(Canary::MovedClean);
-        let appended = self.put(Stream::Writes, flat, dirty, found.hits, from, cx);
+        let appended = put(self, Stream::Writes, flat, dirty, found.hits, from, cx);
         if appended && !rewritten {
             // Nobody has: the sweep of destage needn't pass it over.
             self.rewritten.remove(flat);
@@ -367,7 +372,7 @@ impl Lane {
     fn give_up(&mut self, segment: u32, cx: &mut Cx<'_>) {
         let Some(victim) = self.reclaim.victims.remove(&segment) else { return };
         self.reclaim.compacting = self.reclaim.compacting.filter(|id| *id != segment);
-        self.log.segments[segment as usize].state = State::Freeing;
+        self.log.set_state(segment, State::Freeing);
         self.reclaim.freeing.insert(segment, victim.blocks);
         self.log.note(Note::Entry(Entry::Freed { segment }));
         // After a failure of the cache device nothing becomes free any more.
@@ -376,7 +381,7 @@ impl Lane {
 
     /// The entry that says that a segment is freed is durable.
     pub(crate) fn freed_durable(&mut self, segment: u32, cx: &mut Cx<'_>) {
-        let gone = self.log.segments[segment as usize];
+        let gone = self.log.segment(segment);
         // What nobody asked for, and then nobody read, is nothing to remember.
         let unasked = gone.is_of_neighbours(self.log.segment_slots());
         for (flat, slot) in self.reclaim.freeing.get_mut(&segment).map(core::mem::take).unwrap_or_default() {
@@ -395,15 +400,15 @@ impl Lane {
     fn free_unpinned(&mut self, cx: &Cx<'_>) {
         if cx.shared.away {
             for nth in 0..self.reclaim.pinned.len() {
-                self.let_go_of(self.reclaim.pinned[nth]);
+                let_go_of(self, self.reclaim.pinned[nth]);
             }
         }
         let early = cx.shared.planted(Canary::FreedWhileRead);
         let (log, freeing, tried) = (&mut self.log, &mut self.reclaim.freeing, &mut self.reclaim.not_compacted);
         self.reclaim.pinned.retain(|&segment| {
-            let pinned = log.segments[segment as usize].pins > 0 && !early;
+            let pinned = log.segment(segment).pins > 0 && !early;
             if !pinned {
-                self.neighbours.gone(core::mem::take(&mut log.segments[segment as usize].neighbours));
+                self.neighbours.gone(log.take_neighbours(segment));
                 log.give_free(segment);
                 freeing.remove(&segment);
                 tried.retain(|id| *id != segment);

@@ -8,10 +8,10 @@
 //! `crash_keeps_a_prefix`). A log that ends before a commit that was durable is damaged, and the
 //! cache is not opened.
 
-mod ahead;
-mod heads;
-mod load;
-mod replay;
+pub(crate) mod ahead;
+pub(crate) mod heads;
+pub(crate) mod load;
+pub(crate) mod replay;
 pub(crate) mod state;
 
 use alloc::boxed::Box;
@@ -19,6 +19,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::canary::Canary;
+use crate::checkpoint::begin_first_checkpoint;
 use crate::cx::{Cx, blocks_span};
 use crate::event::Event;
 use crate::format::{CheckpointHeader, CommitHeader, Entry, NO_SLOT, STREAMS, UnprovenBlocks};
@@ -28,6 +29,10 @@ use crate::open_error::OpenError;
 use crate::organ::flying::LaneIo;
 use crate::organ::members::{State, device};
 use crate::policy::Zone;
+use crate::recover::ahead::{look_ahead, read_window, take_ahead};
+use crate::recover::heads::take_head;
+use crate::recover::load::{next_body_read, take_body};
+use crate::recover::replay::{apply, forget_freed, forget_unproven};
 use crate::shared::Up;
 use crate::sparse::Sparse;
 use crate::types::SegmentId;
@@ -42,379 +47,377 @@ const GATHERED: usize = 1 << 20;
 /// member: enough for an error that passes.
 const VERIFY_TRIES_MAX: u32 = 3;
 
-impl Lane {
-    /// Starts to open the lane.
-    pub(crate) fn begin_recovery(&mut self, cx: &mut Cx<'_>) {
-        self.opening = true;
-        let buf = cx.alloc(COMMIT_BLOCKS_MAX);
-        self.recovery = Some(
-            Recovery {
-                phase: Phase::Area(0),
-                buf,
-                found: [None; 2],
-                head_lost: false,
-                second_look: None,
-                area: 0,
-                header: None,
-                block: 1,
-                batch: 0,
-                ages_read: 0,
-                entries_read: 0,
-                heads: [NO_SLOT; STREAMS],
-                candidates: Default::default(),
-                window: Window::default(),
-                data_blocks: [u32::MAX; STREAMS],
-                next_segments: [NO_SLOT; STREAMS],
-                ahead: Ahead::default(),
-                reading: 0,
-                member: cx.shared.members.lead,
-                lead_fails: false,
-                ended: false,
-                next_seq: 1,
-                durable_seq: 0,
-                pending: VecDeque::new(),
-                torn: false,
-                tries: 0,
-                freed: Freed::default(),
-                unproven: UnprovenBlocks::default(),
-                commits: 0,
-            }
-            .into(),
-        );
-        let offset = cx.shared.superblock.checkpoint_offset(self.id as u32, 0);
-        self.recover_io(offset, 1, cx);
-    }
-
-    fn recover_io(&mut self, offset: u64, blocks: u32, cx: &mut Cx<'_>) {
-        let Some(recovery) = &mut self.recovery else { return };
-        recovery.reading = offset;
-        let (member, op) = match recovery.phase {
-            Phase::Copy => (1 - recovery.member, Op::Write),
-            _ => (recovery.member, Op::Read),
-        };
-        let span = blocks_span(recovery.buf, 0, blocks);
-        let io = self.ios.insert(LaneIo::Recover);
-        cx.io(self.id, io, device(member), op, offset, Some(span));
-    }
-
-    pub(crate) fn recover_io_done(&mut self, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-        let Some(mut recovery) = self.recovery.take() else { return };
-        let step = match result {
-            Ok(()) => self.recover_step(&mut recovery, cx),
-            Err(_) if matches!(recovery.phase, Phase::Area(_) | Phase::Body) && recovery.turn_to_other(cx) => {
-                recovery.lead_fails = true;
-                Ok(self.checkpoint_read(&mut recovery, cx))
-            }
-            // What the first one has is enough, if it is all that there is.
-            Err(_) if let (Phase::Area(area), Some(_)) = (recovery.phase, recovery.second_look) => {
-                self.take_head(&mut recovery, area, None, true, cx)
-            }
-            Err(error) if recovery.phase == Phase::Verify => self.not_whole(&mut recovery, Some(error), cx),
-            Err(error) if recovery.phase == Phase::Copy => {
-                let device = device(1 - recovery.member);
-                cx.event(Event::DeviceFailed { device, op: Op::Write, offset: recovery.reading, error });
-                cx.fail_member(device);
-                if cx.shared.members.counts(recovery.member) {
-                    self.recover_step(&mut recovery, cx)
-                } else {
-                    // Nobody who is left has it.
-                    recovery.pending.clear();
-                    Ok(None)
-                }
-            }
-            // Nor is what lies behind the end needed, if nothing there can be read.
-            Err(_) if recovery.phase == Phase::Ahead => {
-                recovery.window = Window::default();
-                self.recover_step(&mut recovery, cx)
-            }
-            Err(error) => match (recovery.phase, recovery.window.first_alone()) {
-                // It may be a block behind the header that can't be read.
-                (Phase::Head(_), Some(slot)) => Ok(Some((cx.shared.superblock.slot_offset(self.id as u32, slot), 1))),
-                (Phase::Head(_), None) if recovery.turn_to_other(cx) => self.recover_step(&mut recovery, cx),
-                (Phase::Head(_), None) if recovery.ended && cx.shared.members.beside(recovery.member).is_some() => {
-                    self.leave_out(&mut recovery, error, cx);
-                    self.look_ahead(&mut recovery, cx)
-                }
-                _ => Err(OpenError::Read { offset: recovery.reading, error }),
-            },
-        };
-        match step {
-            Err(error) => {
-                cx.free(recovery.buf, COMMIT_BLOCKS_MAX);
-                cx.shared.up.push(Up::OpenFailed(error));
-            }
-            Ok(Some((offset, blocks))) => {
-                self.recovery = Some(recovery);
-                self.recover_io(offset, blocks, cx);
-            }
-            Ok(None) => self.end_replay(recovery, cx),
+/// Starts to open the lane.
+pub(crate) fn begin_recovery(lane: &mut Lane, cx: &mut Cx<'_>) {
+    lane.opening = true;
+    let buf = cx.alloc(COMMIT_BLOCKS_MAX);
+    lane.recovery = Some(
+        Recovery {
+            phase: Phase::Area(0),
+            buf,
+            found: [None; 2],
+            head_lost: false,
+            second_look: None,
+            area: 0,
+            header: None,
+            block: 1,
+            batch: 0,
+            ages_read: 0,
+            entries_read: 0,
+            heads: [NO_SLOT; STREAMS],
+            candidates: Default::default(),
+            window: Window::default(),
+            data_blocks: [u32::MAX; STREAMS],
+            next_segments: [NO_SLOT; STREAMS],
+            ahead: Ahead::default(),
+            reading: 0,
+            member: cx.shared.members.lead,
+            lead_fails: false,
+            ended: false,
+            next_seq: 1,
+            durable_seq: 0,
+            pending: VecDeque::new(),
+            torn: false,
+            tries: 0,
+            freed: Freed::default(),
+            unproven: UnprovenBlocks::default(),
+            commits: 0,
         }
-    }
+        .into(),
+    );
+    let offset = cx.shared.superblock.checkpoint_offset(lane.id as u32, 0);
+    recover_io(lane, offset, 1, cx);
+}
 
-    /// What of the checkpoint comes next.
-    fn checkpoint_read(&mut self, it: &mut Recovery, cx: &Cx<'_>) -> Option<(u64, u32)> {
-        match (it.phase, it.header) {
-            (Phase::Area(area), _) => Some((cx.shared.superblock.checkpoint_offset(self.id as u32, area), 1)),
-            (_, Some(header)) => self.next_body_read(it, header, cx),
-            (_, None) => None,
-        }
-    }
+fn recover_io(lane: &mut Lane, offset: u64, blocks: u32, cx: &mut Cx<'_>) {
+    let Some(recovery) = &mut lane.recovery else { return };
+    recovery.reading = offset;
+    let (member, op) = match recovery.phase {
+        Phase::Copy => (1 - recovery.member, Op::Write),
+        _ => (recovery.member, Op::Read),
+    };
+    let span = blocks_span(recovery.buf, 0, blocks);
+    let io = lane.ios.insert(LaneIo::Recover);
+    cx.io(lane.id, io, device(member), op, offset, Some(span));
+}
 
-    /// Takes what was read or written; returns where to go on, or `None` at the end.
-    fn recover_step(&mut self, it: &mut Recovery, cx: &mut Cx<'_>) -> Result<Option<(u64, u32)>, OpenError> {
-        let lane = self.id as u32;
-        match it.phase {
-            Phase::Area(area) => {
-                let tag = cx.shared.cache_tag;
-                let block = cx.mem.bytes(blocks_span(it.buf, 0, 1));
-                let header = CheckpointHeader::decode(block).filter(|it| it.fits(&cx.shared.superblock, area));
-                // All zeroes is what formatting and repair leave, and an opening that was cut off.
-                let lost = header.is_none() && block.iter().any(|byte| *byte != 0);
-                let header = header.filter(|it| it.cache_tag == tag && u32::from(it.lane) == lane);
-                self.take_head(it, area, header, lost, cx)
-            }
-            Phase::Body => {
-                let Some(header) = it.header else { return Ok(None) };
-                match self.take_body(it, header, cx) {
-                    // The other member may have it whole.
-                    Err(OpenError::CheckpointDamaged { .. }) if it.turn_to_other(cx) => {
-                        return Ok(self.checkpoint_read(it, cx));
-                    }
-                    taken => taken?,
-                }
-                // Each batch is asked of the lead first; but not of one that makes us wait for its
-                // errors.
-                if !it.lead_fails {
-                    it.turn_back(cx);
-                }
-                if let Some(read) = self.next_body_read(it, header, cx) {
-                    return Ok(Some(read));
-                }
-                it.turn_back(cx);
-                if it.entries_read != header.entries {
-                    let offset = cx.shared.superblock.checkpoint_offset(lane, it.area);
-                    return Err(OpenError::CheckpointDamaged { lane, offset });
-                }
-                match self.next_head_read(it, cx) {
-                    None => self.look_ahead(it, cx),
-                    read => Ok(read),
-                }
-            }
-            Phase::Head(_) => match self.next_head_read(it, cx) {
-                None => self.look_ahead(it, cx),
-                read => Ok(read),
-            },
-            Phase::Ahead => {
-                self.take_ahead(it, cx);
-                self.look_ahead(it, cx)
-            }
-            // It was left out while it was read: what it alone may have is not in the log (test:
-            // `a_commit_of_a_member_that_fails_during_replay_is_not_taken`).
-            Phase::Verify if cx.shared.members.is_out(it.member) => Ok(self.next_verify_read(it, cx)),
-            Phase::Verify if !self.front_is_whole(it, cx) => self.not_whole(it, None, cx),
-            // Nothing proves that both have it, but from now on it counts.
-            Phase::Verify if cx.shared.members.state == State::Whole => {
-                it.phase = Phase::Copy;
-                Ok(self.front(it, cx))
-            }
-            Phase::Verify | Phase::Copy => {
-                if let Some((header, slot)) = it.pending.pop_front() {
-                    self.apply(it, &header, slot, cx);
-                }
-                Ok(self.next_verify_read(it, cx))
-            }
+pub(crate) fn recover_io_done(lane: &mut Lane, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+    let Some(mut recovery) = lane.recovery.take() else { return };
+    let step = match result {
+        Ok(()) => recover_step(lane, &mut recovery, cx),
+        Err(_) if matches!(recovery.phase, Phase::Area(_) | Phase::Body) && recovery.turn_to_other(cx) => {
+            recovery.lead_fails = true;
+            Ok(checkpoint_read(lane, &mut recovery, cx))
         }
-    }
-
-    /// The first pending commit is not whole, as the member has it that was read, or can't be read
-    /// (`error`). Perhaps the other one has it whole. If one of them says that it is torn, it was
-    /// never flushed, and the log ends before it. If all that is known is that it can't be read, it
-    /// may have been, and much behind it: only `repair` ends a log there.
-    fn not_whole(
-        &mut self,
-        it: &mut Recovery,
-        error: Option<DeviceError>,
-        cx: &mut Cx<'_>,
-    ) -> Result<Option<(u64, u32)>, OpenError> {
-        if it.turn_to_other(cx) {
-            it.torn = error.is_none();
-            return Ok(self.front(it, cx));
+        // What the first one has is enough, if it is all that there is.
+        Err(_) if let (Phase::Area(area), Some(_)) = (recovery.phase, recovery.second_look) => {
+            take_head(lane, &mut recovery, area, None, true, cx)
         }
-        match error {
-            Some(error) if !it.torn => {
-                it.tries += 1;
-                it.turn_back(cx);
-                let again = it.tries <= VERIFY_TRIES_MAX;
-                again.then(|| self.front(it, cx)).ok_or(OpenError::Read { offset: it.reading, error })
-            }
-            _ => {
-                if let Some(error) = error.filter(|_| cx.shared.members.beside(it.member).is_some()) {
-                    self.leave_out(it, error, cx);
-                }
-                it.pending.clear();
+        Err(error) if recovery.phase == Phase::Verify => not_whole(lane, &mut recovery, Some(error), cx),
+        Err(error) if recovery.phase == Phase::Copy => {
+            let device = device(1 - recovery.member);
+            cx.event(Event::DeviceFailed { device, op: Op::Write, offset: recovery.reading, error });
+            cx.fail_member(device);
+            if cx.shared.members.counts(recovery.member) {
+                recover_step(lane, &mut recovery, cx)
+            } else {
+                // Nobody who is left has it.
+                recovery.pending.clear();
                 Ok(None)
             }
         }
+        // Nor is what lies behind the end needed, if nothing there can be read.
+        Err(_) if recovery.phase == Phase::Ahead => {
+            recovery.window = Window::default();
+            recover_step(lane, &mut recovery, cx)
+        }
+        Err(error) => match (recovery.phase, recovery.window.first_alone()) {
+            // It may be a block behind the header that can't be read.
+            (Phase::Head(_), Some(slot)) => Ok(Some((lane.offset_of(slot, cx), 1))),
+            (Phase::Head(_), None) if recovery.turn_to_other(cx) => recover_step(lane, &mut recovery, cx),
+            (Phase::Head(_), None) if recovery.ended && cx.shared.members.beside(recovery.member).is_some() => {
+                leave_out(&mut recovery, error, cx);
+                look_ahead(lane, &mut recovery, cx)
+            }
+            _ => Err(OpenError::Read { offset: recovery.reading, error }),
+        },
+    };
+    match step {
+        Err(error) => {
+            cx.free(recovery.buf, COMMIT_BLOCKS_MAX);
+            cx.shared.up.push(Up::OpenFailed(error));
+        }
+        Ok(Some((offset, blocks))) => {
+            lane.recovery = Some(recovery);
+            recover_io(lane, offset, blocks, cx);
+        }
+        Ok(None) => end_replay(lane, recovery, cx),
     }
+}
 
-    /// What the member has that is being read doesn't matter, and it can't be read.
-    fn leave_out(&mut self, it: &mut Recovery, error: DeviceError, cx: &mut Cx<'_>) {
-        let device = device(it.member);
-        cx.event(Event::DeviceFailed { device, op: Op::Read, offset: it.reading, error });
-        cx.fail_member(device);
-        it.turn_back(cx);
+/// What of the checkpoint comes next.
+fn checkpoint_read(lane: &mut Lane, it: &mut Recovery, cx: &Cx<'_>) -> Option<(u64, u32)> {
+    match (it.phase, it.header) {
+        (Phase::Area(area), _) => Some((cx.shared.superblock.checkpoint_offset(lane.id as u32, area), 1)),
+        (_, Some(header)) => next_body_read(lane, it, header, cx),
+        (_, None) => None,
     }
+}
 
-    /// Takes the next commit from the candidates, or says which head to read.
-    fn next_head_read(&mut self, it: &mut Recovery, cx: &mut Cx<'_>) -> Option<(u64, u32)> {
-        let epoch = it.header.map_or(0, |header| header.epoch);
-        loop {
-            if let Some(stream) = (0..STREAMS).find(|&s| it.heads[s] != NO_SLOT && it.candidates[s].is_none()) {
-                let slot = it.heads[stream];
-                let Some(at) = it.window.place(slot) else {
-                    it.phase = Phase::Head(stream);
-                    return Some(self.read_window(it, slot, it.data_blocks[stream], cx));
-                };
-                let header = CommitHeader::decode(cx.mem.bytes(blocks_span(it.buf, at, 1)));
-                it.candidates[stream] = Some(header.filter(|header| header.fits(&cx.shared.superblock, slot)));
+/// Takes what was read or written; returns where to go on, or `None` at the end.
+fn recover_step(lane: &mut Lane, it: &mut Recovery, cx: &mut Cx<'_>) -> Result<Option<(u64, u32)>, OpenError> {
+    let number = lane.id as u32;
+    match it.phase {
+        Phase::Area(area) => {
+            let tag = cx.shared.cache_tag;
+            let block = cx.mem.bytes(blocks_span(it.buf, 0, 1));
+            let header = CheckpointHeader::decode(block).filter(|it| it.fits(&cx.shared.superblock, area));
+            // All zeroes is what formatting and repair leave, and an opening that was cut off.
+            let lost = header.is_none() && block.iter().any(|byte| *byte != 0);
+            let header = header.filter(|it| it.cache_tag == tag && u32::from(it.lane) == number);
+            take_head(lane, it, area, header, lost, cx)
+        }
+        Phase::Body => {
+            let Some(header) = it.header else { return Ok(None) };
+            match take_body(lane, it, header, cx) {
+                // The other member may have it whole.
+                Err(OpenError::CheckpointDamaged { .. }) if it.turn_to_other(cx) => {
+                    return Ok(checkpoint_read(lane, it, cx));
+                }
+                taken => taken?,
+            }
+            // Each batch is asked of the lead first; but not of one that makes us wait for its
+            // errors.
+            if !it.lead_fails {
+                it.turn_back(cx);
+            }
+            if let Some(read) = next_body_read(lane, it, header, cx) {
+                return Ok(Some(read));
+            }
+            it.turn_back(cx);
+            if it.entries_read != header.entries {
+                let offset = cx.shared.superblock.checkpoint_offset(number, it.area);
+                return Err(OpenError::CheckpointDamaged { lane: number, offset });
+            }
+            match next_head_read(lane, it, cx) {
+                None => look_ahead(lane, it, cx),
+                read => Ok(read),
+            }
+        }
+        Phase::Head(_) => match next_head_read(lane, it, cx) {
+            None => look_ahead(lane, it, cx),
+            read => Ok(read),
+        },
+        Phase::Ahead => {
+            take_ahead(lane, it, cx);
+            look_ahead(lane, it, cx)
+        }
+        // It was left out while it was read: what it alone may have is not in the log (test:
+        // `a_commit_of_a_member_that_fails_during_replay_is_not_taken`).
+        Phase::Verify if cx.shared.members.is_out(it.member) => Ok(next_verify_read(lane, it, cx)),
+        Phase::Verify if !front_is_whole(it, cx) => not_whole(lane, it, None, cx),
+        // Nothing proves that both have it, but from now on it counts.
+        Phase::Verify if cx.shared.members.state == State::Whole => {
+            it.phase = Phase::Copy;
+            Ok(front(lane, it, cx))
+        }
+        Phase::Verify | Phase::Copy => {
+            if let Some((header, slot)) = it.pending.pop_front() {
+                apply(lane, it, &header, slot, cx);
+            }
+            Ok(next_verify_read(lane, it, cx))
+        }
+    }
+}
+
+/// The first pending commit is not whole, as the member has it that was read, or can't be read
+/// (`error`). Perhaps the other one has it whole. If one of them says that it is torn, it was
+/// never flushed, and the log ends before it. If all that is known is that it can't be read, it
+/// may have been, and much behind it: only `repair` ends a log there.
+fn not_whole(
+    lane: &mut Lane,
+    it: &mut Recovery,
+    error: Option<DeviceError>,
+    cx: &mut Cx<'_>,
+) -> Result<Option<(u64, u32)>, OpenError> {
+    if it.turn_to_other(cx) {
+        it.torn = error.is_none();
+        return Ok(front(lane, it, cx));
+    }
+    match error {
+        Some(error) if !it.torn => {
+            it.tries += 1;
+            it.turn_back(cx);
+            let again = it.tries <= VERIFY_TRIES_MAX;
+            again.then(|| front(lane, it, cx)).ok_or(OpenError::Read { offset: it.reading, error })
+        }
+        _ => {
+            if let Some(error) = error.filter(|_| cx.shared.members.beside(it.member).is_some()) {
+                leave_out(it, error, cx);
+            }
+            it.pending.clear();
+            Ok(None)
+        }
+    }
+}
+
+/// What the member has that is being read doesn't matter, and it can't be read.
+fn leave_out(it: &mut Recovery, error: DeviceError, cx: &mut Cx<'_>) {
+    let device = device(it.member);
+    cx.event(Event::DeviceFailed { device, op: Op::Read, offset: it.reading, error });
+    cx.fail_member(device);
+    it.turn_back(cx);
+}
+
+/// Takes the next commit from the candidates, or says which head to read.
+fn next_head_read(lane: &mut Lane, it: &mut Recovery, cx: &mut Cx<'_>) -> Option<(u64, u32)> {
+    let epoch = it.header.map_or(0, |header| header.epoch);
+    loop {
+        if let Some(stream) = (0..STREAMS).find(|&s| it.heads[s] != NO_SLOT && it.candidates[s].is_none()) {
+            let slot = it.heads[stream];
+            let Some(at) = it.window.place(slot) else {
+                it.phase = Phase::Head(stream);
+                return Some(read_window(lane, it, slot, it.data_blocks[stream], cx));
+            };
+            let header = CommitHeader::decode(cx.mem.bytes(blocks_span(it.buf, at, 1)));
+            it.candidates[stream] = Some(header.filter(|header| header.fits(&cx.shared.superblock, slot)));
+            continue;
+        }
+        let (tag, number, seq) = (cx.shared.cache_tag, lane.id as u16, it.next_seq);
+        let is_next = |header: &CommitHeader| {
+            header.seq == seq && header.epoch == epoch && header.cache_tag == tag && header.lane == number
+        };
+        let Some(stream) =
+            (0..STREAMS).find(|&s| it.candidates[s].as_ref().and_then(Option::as_ref).is_some_and(is_next))
+        else {
+            // The log ends here, unless it does so on this member only.
+            if it.turn_to_other(cx) {
+                it.ended = true;
                 continue;
             }
-            let (tag, lane, seq) = (cx.shared.cache_tag, self.id as u16, it.next_seq);
-            let is_next = |header: &CommitHeader| {
-                header.seq == seq && header.epoch == epoch && header.cache_tag == tag && header.lane == lane
-            };
-            let Some(stream) =
-                (0..STREAMS).find(|&s| it.candidates[s].as_ref().and_then(Option::as_ref).is_some_and(is_next))
-            else {
-                // The log ends here, unless it does so on this member only.
-                if it.turn_to_other(cx) {
-                    it.ended = true;
-                    continue;
-                }
-                return None;
-            };
-            let header = it.candidates[stream].take()??;
-            let slot = it.heads[stream];
-            if usize::from(header.stream) != stream {
-                return None;
-            }
-            for other in 0..STREAMS {
-                let head = header.heads[other];
-                if head != it.heads[other] || other == stream {
-                    it.heads[other] = head;
-                    it.candidates[other] = None;
-                }
-            }
-            it.next_seq += 1;
-            it.ended = false;
-            (it.data_blocks[stream], it.next_segments[stream]) = (header.data_blocks(), header.next_segment);
-            it.durable_seq = it.durable_seq.max(header.durable_seq);
-            it.pending.push_back((header, slot));
-            it.turn_back(cx);
-            self.apply_durable(it, cx);
+            return None;
+        };
+        let header = it.candidates[stream].take()??;
+        let slot = it.heads[stream];
+        if usize::from(header.stream) != stream {
+            return None;
         }
-    }
-
-    /// Applies the commits that are known to be whole.
-    fn apply_durable(&mut self, it: &mut Recovery, cx: &mut Cx<'_>) {
-        while let Some((header, slot)) = it.pending.pop_front_if(|(front, _)| front.seq <= it.durable_seq) {
-            self.apply(it, &header, slot, cx);
+        for other in 0..STREAMS {
+            let head = header.heads[other];
+            if head != it.heads[other] || other == stream {
+                it.heads[other] = head;
+                it.candidates[other] = None;
+            }
         }
-    }
-
-    fn next_verify_read(&mut self, it: &mut Recovery, cx: &Cx<'_>) -> Option<(u64, u32)> {
+        it.next_seq += 1;
+        it.ended = false;
+        (it.data_blocks[stream], it.next_segments[stream]) = (header.data_blocks(), header.next_segment);
+        it.durable_seq = it.durable_seq.max(header.durable_seq);
+        it.pending.push_back((header, slot));
         it.turn_back(cx);
-        it.torn = false;
-        it.phase = Phase::Verify;
-        self.front(it, cx)
+        apply_durable(lane, it, cx);
     }
+}
 
-    /// Where the first pending commit is, header and data.
-    fn front(&self, it: &Recovery, cx: &Cx<'_>) -> Option<(u64, u32)> {
-        let (header, slot) = it.pending.front()?;
-        Some((cx.shared.superblock.slot_offset(self.id as u32, *slot), header.data_blocks() + 1))
+/// Applies the commits that are known to be whole.
+pub(crate) fn apply_durable(lane: &mut Lane, it: &mut Recovery, cx: &mut Cx<'_>) {
+    while let Some((header, slot)) = it.pending.pop_front_if(|(front, _)| front.seq <= it.durable_seq) {
+        apply(lane, it, &header, slot, cx);
     }
+}
 
-    /// Whether the data of the first pending commit, just read, is what its header says.
-    fn front_is_whole(&self, it: &Recovery, cx: &Cx<'_>) -> bool {
-        let Some((header, _)) = it.pending.front() else { return false };
-        if cx.shared.planted(Canary::TornReplayed) {
-            return true;
-        }
-        // What is copied to the other member is the header, too.
-        let read = CommitHeader::decode(cx.mem.bytes(blocks_span(it.buf, 0, 1)));
-        if cx.shared.members.state == State::Whole && read.is_none_or(|read| read.seq != header.seq) {
-            return false;
-        }
-        let drop_clean = cx.shared.options.drop_clean || cx.shared.superblock.pairing.clean_lost;
-        header.placed(0).all(|(block, entry)| {
-            match entry {
-                // It is forgotten anyway; and only the lead ever had it.
-                Entry::Clean { .. } if drop_clean || it.member != cx.shared.members.lead => true,
-                Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
-                    let Some(flat) = cx.shared.flat(*key) else { return true };
-                    cx.shared.checksum(cx.mem, flat, blocks_span(it.buf, block, 1)) == *checksum
-                }
-                _ => true,
+pub(crate) fn next_verify_read(lane: &mut Lane, it: &mut Recovery, cx: &Cx<'_>) -> Option<(u64, u32)> {
+    it.turn_back(cx);
+    it.torn = false;
+    it.phase = Phase::Verify;
+    front(lane, it, cx)
+}
+
+/// Where the first pending commit is, header and data.
+fn front(lane: &Lane, it: &Recovery, cx: &Cx<'_>) -> Option<(u64, u32)> {
+    let (header, slot) = it.pending.front()?;
+    Some((lane.offset_of(*slot, cx), header.data_blocks() + 1))
+}
+
+/// Whether the data of the first pending commit, just read, is what its header says.
+fn front_is_whole(it: &Recovery, cx: &Cx<'_>) -> bool {
+    let Some((header, _)) = it.pending.front() else { return false };
+    if cx.shared.planted(Canary::TornReplayed) {
+        return true;
+    }
+    // What is copied to the other member is the header, too.
+    let read = CommitHeader::decode(cx.mem.bytes(blocks_span(it.buf, 0, 1)));
+    if cx.shared.members.state == State::Whole && read.is_none_or(|read| read.seq != header.seq) {
+        return false;
+    }
+    let drop_clean = cx.shared.options.drop_clean || cx.shared.superblock.pairing.clean_lost;
+    header.placed(0).all(|(block, entry)| {
+        match entry {
+            // It is forgotten anyway; and only the lead ever had it.
+            Entry::Clean { .. } if drop_clean || it.member != cx.shared.members.lead => true,
+            Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
+                let Some(flat) = cx.shared.flat(*key) else { return true };
+                cx.shared.checksum(cx.mem, flat, blocks_span(it.buf, block, 1)) == *checksum
             }
-        })
-    }
-
-    /// Makes the set of dirty blocks, from the index: in the order of the checkpoint and the log
-    /// each would wait for RAM three times, which took half of the time of opening; a million at a
-    /// time, sorted, find their neighbours in the processor's caches.
-    fn gather_dirty(&mut self) {
-        let mut gathered = Vec::new();
-        for part in 0..self.index.parts() {
-            self.index.scan(part, |flat, found| gathered.extend(found.dirty.then_some(flat)));
-            if gathered.len() >= GATHERED || part + 1 == self.index.parts() {
-                gathered.sort_unstable();
-                gathered.drain(..).for_each(|flat| self.dirty.insert(flat));
-            }
+            _ => true,
         }
-        self.opening = false;
-    }
+    })
+}
 
-    /// The index has what the log says.
-    fn end_replay(&mut self, mut it: Box<Recovery>, cx: &mut Cx<'_>) {
-        cx.free(it.buf, COMMIT_BLOCKS_MAX);
-        self.forget_freed(&mut it, cx);
-        self.forget_unproven(&mut it, cx);
-        self.replayed = Some(it);
-        if cx.shared.options.hold_replayed {
-            cx.shared.up.push(Up::Replayed);
-        } else {
-            self.end_recovery(cx);
+/// Makes the set of dirty blocks, from the index: in the order of the checkpoint and the log
+/// each would wait for RAM three times, which took half of the time of opening; a million at a
+/// time, sorted, find their neighbours in the processor's caches.
+fn gather_dirty(lane: &mut Lane) {
+    let mut gathered = Vec::new();
+    for part in 0..lane.index.parts() {
+        lane.index.scan(part, |flat, found| gathered.extend(found.dirty.then_some(flat)));
+        if gathered.len() >= GATHERED || part + 1 == lane.index.parts() {
+            gathered.sort_unstable();
+            gathered.drain(..).for_each(|flat| lane.dirty.insert(flat));
         }
     }
+    lane.opening = false;
+}
 
-    /// Begins the log anew behind what was replayed.
-    pub(crate) fn end_recovery(&mut self, cx: &mut Cx<'_>) {
-        let Some(it) = self.replayed.take() else { return };
-        if cx.shared.options.drop_clean || cx.shared.superblock.pairing.clean_lost {
-            self.drop_clean(|_| true, cx);
+/// The index has what the log says.
+fn end_replay(lane: &mut Lane, mut it: Box<Recovery>, cx: &mut Cx<'_>) {
+    cx.free(it.buf, COMMIT_BLOCKS_MAX);
+    forget_freed(lane, &mut it, cx);
+    forget_unproven(lane, &mut it, cx);
+    lane.replayed = Some(it);
+    if cx.shared.options.hold_replayed {
+        cx.shared.up.push(Up::Replayed);
+    } else {
+        end_recovery(lane, cx);
+    }
+}
+
+/// Begins the log anew behind what was replayed.
+pub(crate) fn end_recovery(lane: &mut Lane, cx: &mut Cx<'_>) {
+    let Some(it) = lane.replayed.take() else { return };
+    if cx.shared.options.drop_clean || cx.shared.superblock.pairing.clean_lost {
+        lane.drop_clean(|_| true, cx);
+    }
+    gather_dirty(lane);
+    lane.log.start(it.next_seq);
+    let mut closed: Vec<(u64, u32)> = Vec::new();
+    for (id, segment) in lane.log.segments().iter().enumerate() {
+        if segment.live > 0 {
+            closed.push((segment.last_seq, id as u32));
         }
-        self.gather_dirty();
-        self.log.start(it.next_seq);
-        let mut closed: Vec<(u64, u32)> = Vec::new();
-        for (id, segment) in self.log.segments.iter().enumerate() {
-            if segment.live > 0 {
-                closed.push((segment.last_seq, id as u32));
-            }
-        }
-        closed.sort_unstable();
-        // What they were filled with is not recorded.
-        self.reclaim.sparse = Sparse::default();
-        for (_, id) in closed {
-            self.policy.sealed(SegmentId(id), Zone::Main);
-            self.reclaim.sparse.filled(id, self.log.segments[id as usize].live, self.log.segment_slots());
-        }
-        if self.log.open_streams() {
-            cx.shared.up.push(Up::Recovered { commits: it.commits });
-            // Before anything is written: from here on replay starts with this opening's commits.
-            self.begin_first_checkpoint(it.found[it.area as usize], cx);
-        } else {
-            cx.shared.up.push(Up::OpenFailed(OpenError::NoFreeSegments { lane: self.id as u32 }));
-        }
+    }
+    closed.sort_unstable();
+    // What they were filled with is not recorded.
+    lane.reclaim.sparse = Sparse::default();
+    for (_, id) in closed {
+        lane.policy.sealed(SegmentId(id), Zone::Main);
+        lane.reclaim.sparse.filled(id, lane.log.segment(id).live, lane.log.segment_slots());
+    }
+    if lane.log.open_streams() {
+        cx.shared.up.push(Up::Recovered { commits: it.commits });
+        // Before anything is written: from here on replay starts with this opening's commits.
+        begin_first_checkpoint(lane, it.found[it.area as usize], cx);
+    } else {
+        cx.shared.up.push(Up::OpenFailed(OpenError::NoFreeSegments { lane: lane.id as u32 }));
     }
 }

@@ -4,10 +4,10 @@
 use crate::canary::Canary;
 use crate::coordinator::Coordinator;
 use crate::cx::Cx;
+use crate::expect::expect;
 use crate::index::Flat;
 use crate::io::{AnswerKind, Answered, Effect, Request, RequestError, RequestOp};
-use crate::lane::{Lane, Lanes};
-use crate::memory::Memory;
+use crate::lane::Lanes;
 use crate::organ::active::{Active, Range};
 use crate::organ::flush::FlushWaiter;
 use crate::organ::waiter::{Wait, Waiter};
@@ -16,9 +16,6 @@ use crate::piece::{PIECE_BLOCKS_MAX, Piece, PieceKind};
 use crate::policy::Hold;
 use crate::shadow::{Access, Live};
 use crate::types::{BLOCK_SECTORS, Durability, Mode, REQUEST_BYTES_MAX, SECTOR_BYTES};
-
-/// Cache lines of tables that are fetched ahead for a piece: what a processor can wait for at once.
-const EXPECTED_BLOCKS_MAX: u64 = 16;
 
 /// What a request of this kind is called if nothing is missed.
 const fn kind_of(op: RequestOp) -> AnswerKind {
@@ -61,25 +58,6 @@ fn shadowed(kind: PieceKind, bypass: bool, mode: Mode) -> Option<Access> {
         (PieceKind::Write, _) => Some(Access::Write),
         (PieceKind::Direct, Mode::Writethrough) if !bypass => Some(Access::WriteThrough),
         (PieceKind::Direct, _) => Some(Access::WritePast),
-    }
-}
-
-impl Lane {
-    /// Asks for what will be looked at for a piece. It comes from main memory, and is needed when
-    /// all that was taken with this request is.
-    pub(crate) fn expect(&self, piece: &Piece, mem: &dyn Memory) {
-        let flats = piece.first.0..piece.end().0.min(piece.first.0 + EXPECTED_BLOCKS_MAX);
-        flats.clone().for_each(|flat| mem.expect(self.index.looks_at(Flat(flat))));
-        if piece.kind == PieceKind::Write {
-            self.expect_missed(flats, mem);
-        }
-    }
-
-    /// Asks for what the policy remembers of blocks that are not in the cache. Of reads only those
-    /// that miss do, so that hits don't pay for it (3 %).
-    pub(crate) fn expect_missed(&self, flats: core::ops::Range<u64>, mem: &dyn Memory) {
-        let ahead = flats.take(EXPECTED_BLOCKS_MAX as usize);
-        ahead.filter_map(|flat| self.policy.looks_at(flat)).for_each(|word| mem.expect(word));
     }
 }
 
@@ -306,7 +284,7 @@ impl Coordinator {
             }
             let lane = &mut lanes[self.router.lane_of(from)];
             if cx.mem.apart_from().is_none() {
-                lane.expect(&piece, cx.mem);
+                expect(lane, &piece, cx.mem);
             }
             if kind == PieceKind::Write {
                 self.throttle.submit(range.origin, piece);

@@ -4,7 +4,6 @@
 //! A lane never touches another lane: it leaves messages ([`Up`]) that the coordinator handles
 //! after the lane's step.
 
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::budget::Budget;
@@ -74,8 +73,6 @@ pub(crate) struct Shared {
     pub(crate) origins: Vec<Origin>,
     pub(crate) counters: Counters,
     pub(crate) up: Vec<Up>,
-    /// Dirty blocks whose only copy is corrupt.
-    pub(crate) lost: BTreeSet<Flat>,
     /// Dirty blocks of all lanes.
     pub(crate) dirty: u64,
     pub(crate) dirty_limit: u64,
@@ -136,19 +133,27 @@ impl Shared {
         if self.origins.len() == 1 { 0 } else { self.origins.partition_point(|origin| origin.base <= flat) - 1 }
     }
 
-    /// Dirty blocks of an origin that are not lost.
-    pub(crate) fn undrained(&self, origin: &Origin) -> u64 {
-        if self.lost.is_empty() {
-            return origin.dirty;
-        }
-        let places = origin.places();
-        origin.dirty - self.lost.range(Flat(places.start)..Flat(places.end)).count() as u64
+    /// Lost blocks of all origins.
+    pub(crate) fn lost(&self) -> u64 {
+        self.origins.iter().map(|origin| origin.lost).sum()
+    }
+
+    /// A dirty block is lost.
+    pub(crate) fn count_lost(&mut self, flat: Flat) {
+        let at = self.origin_of(flat);
+        self.origins[at].lost += 1;
+    }
+
+    /// A block is lost no more.
+    pub(crate) fn count_found(&mut self, flat: Flat) {
+        let at = self.origin_of(flat);
+        self.origins[at].lost -= 1;
     }
 
     /// What an origin has of the dirty limit. Lost blocks never become clean, and must not keep
     /// everybody out.
     pub(crate) fn held(&self, origin: &Origin) -> u64 {
-        self.undrained(origin) + origin.reserved
+        origin.undrained() + origin.reserved
     }
 
     /// Blocks of accepted writes that are not in the log yet.

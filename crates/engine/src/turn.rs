@@ -14,15 +14,27 @@ use alloc::collections::VecDeque;
 use core::any::Any;
 
 use crate::canary::Canary;
+use crate::checkpoint::checkpoint_io_done;
+use crate::commit::seal::commit_done;
 use crate::cx::Cx;
+use crate::destage::run::{run_read_done, run_write_done, write_run};
+use crate::detour::detour_done;
+use crate::direct::{clear_way, direct_done, invalidated, replaced, start_direct};
+use crate::expect::expect;
+use crate::expect::expect_copies;
 use crate::io::{DeviceError, RequestError};
 use crate::lane::Lane;
 use crate::memory::{Memory, Work};
+use crate::neighbours::wide_done;
 use crate::organ::flying::LaneIo;
 use crate::organ::waiter::{Waiter, Woken};
 use crate::piece::{Piece, PieceKind};
+use crate::read::{read_cache_done, read_origin_done, start_read};
+use crate::recover::recover_io_done;
 use crate::shared::{FailureRecord, Up};
+use crate::sync::{sync_read_done, sync_written};
 use crate::types::Time;
+use crate::write::{merge_done, start_write};
 
 /// What a batch of a checkpoint's entries counts for, or a commit of replay: milliseconds, 50 us
 /// and more.
@@ -92,7 +104,7 @@ impl Lane {
     pub(crate) fn work_apart(&mut self, cx: &mut Cx<'_>) {
         self.look_at_ended(cx);
         // In the caches of the processor that needs them.
-        self.arrived.iter().for_each(|piece| self.expect(piece, cx.mem));
+        self.arrived.iter().for_each(|piece| expect(self, piece, cx.mem));
         self.begin_arrived();
         let mut others = VecDeque::new();
         while let Some(at) = self.ready.pop_front() {
@@ -116,7 +128,7 @@ impl Lane {
             (piece.kind == PieceKind::Read).then_some(piece.first)
         };
         let (next, after, mut ahead) = (read(0), read(1), self.ahead);
-        self.expect_copies(&mut ahead, next, after, mem);
+        expect_copies(self, &mut ahead, next, after, mem);
         self.ahead = ahead;
     }
 
@@ -154,11 +166,11 @@ impl Lane {
                 if cx.shared.planted(Canary::FillOverNewer) {
                     self.unlock(at);
                 }
-                self.start_read(at, cx);
+                start_read(self, at, cx);
             }
-            PieceKind::Write => self.start_write(at, cx),
-            PieceKind::Direct => self.start_direct(at, cx),
-            PieceKind::Discard | PieceKind::Zero | PieceKind::Punch => self.clear_way(at, cx),
+            PieceKind::Write => start_write(self, at, cx),
+            PieceKind::Direct => start_direct(self, at, cx),
+            PieceKind::Discard | PieceKind::Zero | PieceKind::Punch => clear_way(self, at, cx),
         }
     }
 
@@ -173,23 +185,23 @@ impl Lane {
             cx.fail_member(device);
         }
         match what {
-            LaneIo::ReadCache(read) => self.read_cache_done(&read, result, cx),
-            LaneIo::ReadOrigin { read } => self.read_origin_done(read, result, cx),
-            LaneIo::ReadWide(read) => self.wide_done(&read, result, cx),
-            LaneIo::Detour { detour } => self.detour_done(detour, result, cx),
+            LaneIo::ReadCache(read) => read_cache_done(self, &read, result, cx),
+            LaneIo::ReadOrigin { read } => read_origin_done(self, read, result, cx),
+            LaneIo::ReadWide(read) => wide_done(self, &read, result, cx),
+            LaneIo::Detour { detour } => detour_done(self, detour, result, cx),
             LaneIo::Merge { piece, block, buf, from, places } => {
-                self.merge_done(piece, block, buf, from, places, result, cx);
+                merge_done(self, piece, block, buf, from, places, result, cx);
             }
-            LaneIo::Direct { piece, failed_flushes } => self.direct_done(piece, failed_flushes, result, cx),
-            LaneIo::Commit { seq } => self.commit_done(seq, result, cx),
-            LaneIo::RunRead { run, .. } => self.run_read_done(run, result, cx),
-            LaneIo::RunWrite { run } => self.run_write_done(run, result, cx),
+            LaneIo::Direct { piece, failed_flushes } => direct_done(self, piece, failed_flushes, result, cx),
+            LaneIo::Commit { seq } => commit_done(self, seq, result, cx),
+            LaneIo::RunRead { run, .. } => run_read_done(self, run, result, cx),
+            LaneIo::RunWrite { run } => run_write_done(self, run, result, cx),
             LaneIo::ReclaimHeader { segment, slot, buf } => self.reclaim_header_done(segment, slot, buf, result, cx),
             LaneIo::Survivor { survivor, buf } => self.survivor_done(survivor, buf, result, cx),
-            LaneIo::Checkpoint => self.checkpoint_io_done(result, cx),
-            LaneIo::Recover => self.recover_io_done(result, cx),
-            LaneIo::SyncRead { flat, found, buf } => self.sync_read_done(flat, found, buf, result, cx),
-            LaneIo::SyncWrite { slot, buf } => self.sync_written(slot, buf, result, cx),
+            LaneIo::Checkpoint => checkpoint_io_done(self, result, cx),
+            LaneIo::Recover => recover_io_done(self, result, cx),
+            LaneIo::SyncRead { flat, found, buf } => sync_read_done(self, flat, found, buf, result, cx),
+            LaneIo::SyncWrite { slot, buf } => sync_written(self, slot, buf, result, cx),
         }
     }
 
@@ -230,12 +242,12 @@ impl Lane {
                 self.pieces[at].error = result.err();
                 self.finish(at, cx);
             }
-            Waiter::Invalidated(at) => self.invalidated(at, result, cx),
-            Waiter::Replaced(at) => self.replaced(at, result, cx),
+            Waiter::Invalidated(at) => invalidated(self, at, result, cx),
+            Waiter::Replaced(at) => replaced(self, at, result, cx),
             Waiter::Freed(segment) if result.is_ok() => self.freed_durable(segment, cx),
-            Waiter::Dropped(flat) if result.is_ok() => self.recorded(flat),
+            Waiter::Dropped(flat) if result.is_ok() => self.trouble.recorded(flat),
             Waiter::Freed(_) | Waiter::Dropped(_) => {}
-            Waiter::Run(run) => self.write_run(run, cx),
+            Waiter::Run(run) => write_run(self, run, cx),
         }
     }
 

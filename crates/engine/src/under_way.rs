@@ -23,68 +23,67 @@ use crate::index::Flat;
 use crate::lane::Lane;
 use crate::memory::Buf;
 use crate::organ::under_way::{Reading, Waiting};
+use crate::read::{read_origin, read_step};
 use crate::types::{BLOCK_BYTES, Mode};
 
-impl Lane {
-    /// Lets a piece wait for blocks at both ends of what it missed that reads under way bring;
-    /// returns what is left between them, as its first block and the one behind it. Not past the
-    /// cache: who looks for a fault there wants each request to go where it says.
-    pub(crate) fn join(&mut self, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) -> (u32, u32) {
-        let (begin, end) = (self.pieces[at].first, block + blocks);
-        if cx.shared.origins[cx.shared.origin_of(begin)].mode == Mode::Passthrough {
-            return (block, end);
-        }
-        let planted = cx.shared.planted(Canary::JoinedVoid);
-        let read_of = |lane: &Self, block: u32| lane.under_way.of(Flat(begin.0 + u64::from(block)), planted);
-        let to = (block..end).rev().find(|block| read_of(self, *block).is_none()).map_or(block, |last| last + 1);
-        // The last of what is left is known to be.
-        let last = to.saturating_sub(1).max(block);
-        let from = (block..last).find(|block| read_of(self, *block).is_none()).unwrap_or(last.min(to));
-        for block in (block..from).chain(to..end) {
-            let id = read_of(self, block).expect("somebody reads what lies around the rest");
-            self.pieces[at].pending += u32::from(self.under_way.wait(id, at, block));
-        }
-        (from, to)
+/// Lets a piece wait for blocks at both ends of what it missed that reads under way bring;
+/// returns what is left between them, as its first block and the one behind it. Not past the
+/// cache: who looks for a fault there wants each request to go where it says.
+pub(crate) fn join(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) -> (u32, u32) {
+    let (begin, end) = (lane.pieces[at].first, block + blocks);
+    if cx.shared.origins[cx.shared.origin_of(begin)].mode == Mode::Passthrough {
+        return (block, end);
     }
-
-    /// What a piece waits for of its own wide read was asked for, and is no neighbour.
-    pub(crate) fn no_neighbours_of_its_own(&self, read: &mut Reading, waiting: &[Waiting]) {
-        let piece = read.piece();
-        for it in waiting.iter().filter(|it| it.piece == piece) {
-            let first = self.pieces[it.piece].first.0 + u64::from(it.at);
-            (first..first + u64::from(it.blocks)).for_each(|flat| read.make_void(Flat(flat)));
-        }
+    let planted = cx.shared.planted(Canary::JoinedVoid);
+    let read_of = |lane: &Lane, block: u32| lane.under_way.of(begin + block, planted);
+    let to = (block..end).rev().find(|block| read_of(lane, *block).is_none()).map_or(block, |last| last + 1);
+    // The last of what is left is known to be.
+    let last = to.saturating_sub(1).max(block);
+    let from = (block..last).find(|block| read_of(lane, *block).is_none()).unwrap_or(last.min(to));
+    for block in (block..from).chain(to..end) {
+        let id = read_of(lane, block).expect("somebody reads what lies around the rest");
+        lane.pieces[at].pending += u32::from(lane.under_way.wait(id, at, block));
     }
+    (from, to)
+}
 
-    /// Copies what a read has brought for those who waited for it: its first block is block
-    /// `buf_block` of that buffer.
-    pub(crate) fn share(&self, read: &Reading, waiting: &[Waiting], buf: Buf, buf_block: u32, cx: &mut Cx<'_>) {
-        for it in waiting {
-            let piece = &self.pieces[it.piece];
-            let ahead = (piece.first.0 + u64::from(it.at) - read.first().0) as u32;
-            let target = piece.buf.expect("a read has a buffer");
-            let from = blocks_span(buf, buf_block + ahead, it.blocks);
-            cx.mem.copy(from, target, (piece.buf_block + it.at) * BLOCK_BYTES as u32);
-        }
+/// What a piece waits for of its own wide read was asked for, and is no neighbour.
+pub(crate) fn no_neighbours_of_its_own(lane: &Lane, read: &mut Reading, waiting: &[Waiting]) {
+    let piece = read.piece();
+    for it in waiting.iter().filter(|it| it.piece == piece) {
+        let first = lane.pieces[it.piece].first.0 + u64::from(it.at);
+        (first..first + u64::from(it.blocks)).for_each(|flat| read.make_void(Flat(flat)));
     }
+}
 
-    /// Those who waited go on: with what they were given, or by reading it themselves.
-    pub(crate) fn go_on(&mut self, read: &Reading, waiting: Vec<Waiting>, given: bool, cx: &mut Cx<'_>) {
-        for Waiting { piece, at, blocks } in waiting {
-            self.pieces[piece].pending -= 1;
-            let counters = &mut cx.shared.counters;
-            if given && piece != read.piece() {
-                counters.read_hits += u64::from(blocks);
-                counters.ram_hits += u64::from(blocks);
-                counters.joined_blocks += u64::from(blocks);
-            } else {
-                counters.read_misses += u64::from(blocks);
-            }
-            if given {
-                self.read_step(piece, cx);
-            } else {
-                self.read_origin(piece, at, blocks, cx);
-            }
+/// Copies what a read has brought for those who waited for it: its first block is block
+/// `buf_block` of that buffer.
+pub(crate) fn share(lane: &Lane, read: &Reading, waiting: &[Waiting], buf: Buf, buf_block: u32, cx: &mut Cx<'_>) {
+    for it in waiting {
+        let piece = &lane.pieces[it.piece];
+        let ahead = (piece.first.0 + u64::from(it.at) - read.first().0) as u32;
+        let target = piece.buf.expect("a read has a buffer");
+        let from = blocks_span(buf, buf_block + ahead, it.blocks);
+        cx.mem.copy(from, target, (piece.buf_block + it.at) * BLOCK_BYTES as u32);
+    }
+}
+
+/// Those who waited go on: with what they were given, or by reading it themselves.
+pub(crate) fn go_on(lane: &mut Lane, read: &Reading, waiting: Vec<Waiting>, given: bool, cx: &mut Cx<'_>) {
+    for Waiting { piece, at, blocks } in waiting {
+        lane.pieces[piece].pending -= 1;
+        let counters = &mut cx.shared.counters;
+        if given && piece != read.piece() {
+            counters.read_hits += u64::from(blocks);
+            counters.ram_hits += u64::from(blocks);
+            counters.joined_blocks += u64::from(blocks);
+        } else {
+            counters.read_misses += u64::from(blocks);
+        }
+        if given {
+            read_step(lane, piece, cx);
+        } else {
+            read_origin(lane, piece, at, blocks, cx);
         }
     }
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How many commits of a lane are in flight at once.
 //!
-//! Eight of 1 MiB keep most devices busy, but not one that says of all that it was given at once that it is done, as a virtual disk may: that one has
-//! nothing to do until the next comes. So there are more while no client reads from the cache device, as many as are written in 8 ms, since a read that comes then waits behind them.
-//! (In process on such a disk of 4 GB/s, means of nine in turns: 1.14 us a block with 8, 1.08 with up to 32; raw writes 1.02.)
+//! Eight of 1 MiB keep most devices busy, but not one that says of all that it was given at once
+//! that it is done, as a virtual disk may: that one has nothing to do until the next comes. So
+//! there are more while no client reads from the cache device, as many as are written in 8 ms,
+//! since a read that comes then waits behind them. (In process on such a disk of 4 GB/s, means of
+//! nine in turns: 1.14 us a block with 8, 1.08 with up to 32; raw writes 1.02.)
 
 use crate::types::Time;
 

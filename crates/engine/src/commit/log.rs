@@ -129,7 +129,7 @@ pub(super) struct Tail {
 /// The log of one lane.
 pub(crate) struct Log {
     pub(super) segment_slots: u32,
-    pub(crate) segments: Vec<Segment>,
+    pub(super) segments: Vec<Segment>,
     pub(super) free: VecDeque<u32>,
     pub(super) tails: [Tail; STREAMS],
     pub(super) sealed: VecDeque<Sealed>,
@@ -201,11 +201,6 @@ impl Log {
         }
     }
 
-    /// What the segment of a slot is filled with.
-    pub(crate) fn zone_of(&self, slot: u32) -> Zone {
-        self.segments[(slot / self.segment_slots) as usize].zone
-    }
-
     /// Starts the log after replay: commits are numbered from `next_seq`, and each stream gets a
     /// segment and its successor.
     pub(crate) fn start(&mut self, next_seq: u64) {
@@ -229,21 +224,6 @@ impl Log {
             self.tails[stream] = Tail { segment, next_segment: next, ..Tail::default() };
         }
         true
-    }
-
-    pub(super) fn take_free(&mut self, stream: usize) -> Option<u32> {
-        let segment = self.free.pop_front()?;
-        let taken = &mut self.segments[segment as usize];
-        let zone = if stream == Stream::Writes as usize { Zone::Writes } else { Zone::Main };
-        (taken.state, taken.zone, taken.mirrored) = (State::Open, zone, false);
-        Some(segment)
-    }
-
-    /// Makes a segment ready to be written anew.
-    pub(crate) fn give_free(&mut self, segment: u32) {
-        debug_assert_eq!(self.segments[segment as usize].live, 0);
-        self.segments[segment as usize].state = State::Free;
-        self.free.push_back(segment);
     }
 
     /// Whether as many commits are in flight as may be.
@@ -294,26 +274,10 @@ impl Log {
         slots / 2
     }
 
-    pub(crate) fn free_segments(&self) -> usize {
-        self.free.len()
-    }
-
-    pub(crate) fn slots(&self) -> u64 {
-        self.segments.len() as u64 * u64::from(self.segment_slots)
-    }
-
-    pub(crate) fn segment_slots(&self) -> u32 {
-        self.segment_slots
-    }
-
     /// Memory of the segment table, and of what waits to be recorded as clean.
     pub(crate) fn bytes(&self) -> u64 {
         let cleaned = self.cleaned.capacity() * size_of::<(Flat, u32)>();
         (self.segments.len() * size_of::<Segment>() + cleaned) as u64
-    }
-
-    pub(crate) fn segment_of(&mut self, slot: u32) -> &mut Segment {
-        &mut self.segments[(slot / self.segment_slots) as usize]
     }
 
     /// Where a slot's bytes are.
@@ -338,11 +302,6 @@ impl Log {
             .iter()
             .filter_map(|tail| tail.open.as_ref())
             .any(|open| slot > open.header_slot && slot - open.header_slot <= open.blocks.len() as u32)
-    }
-
-    /// Whether a slot is in a segment that will be free soon.
-    pub(crate) fn given_up(&self, slot: u32) -> bool {
-        self.segments[(slot / self.segment_slots) as usize].state == State::Freeing
     }
 
     /// Where each stream's next commit will start.
@@ -431,11 +390,6 @@ impl Log {
 
     pub(crate) const fn mark_checkpoint(&mut self) {
         self.filled_at_checkpoint = self.filled;
-    }
-
-    /// The last commit of the segments that these slots are in.
-    pub(crate) fn last_seq_of(&self, slots: impl Iterator<Item = u32>) -> u64 {
-        slots.map(|slot| self.segments[(slot / self.segment_slots) as usize].last_seq).max().unwrap_or(0)
     }
 
     pub(crate) fn set_aside(&mut self, waiter: Waiter, seq: u64) {

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 
 use super::proofs::Unproven;
 use crate::canary::Canary;
+use crate::commit::seal::seal_full;
 use crate::cx::Cx;
 use crate::format::Stream;
 use crate::index::Flat;
@@ -24,80 +25,77 @@ use crate::organ::origin::Origin;
 use crate::organ::segment::State;
 use crate::piece::PieceKind;
 
-impl Lane {
-    /// A commit of promoted blocks is sealed: is all that it holds durable on the origins?
-    pub(super) fn await_proof(&mut self, seq: u64, first: u32, blocks: Vec<Flat>, cx: &mut Cx<'_>) {
-        if cx.shared.planted(Canary::FillNotFlushed) {
-            return;
-        }
-        let waiter = FlushWaiter::Promoted(self.id, seq);
-        let is_of = |origin: &Origin| blocks.iter().any(|flat| origin.places().contains(&flat.0));
-        // What the commit held of one whose flush is overdue was dropped, and is dead in it.
-        let waits = |it: &mut Origin| u32::from(is_of(it) && !it.flush.is_overdue() && it.flush.await_durable(waiter));
-        let awaits = cx.shared.origins.iter_mut().map(waits).sum();
-        if awaits > 0 || !self.log.unproven.is_empty() {
-            self.log.unproven.push_back(Unproven { seq, first, blocks, awaits, failed: false });
-        }
-        if self.log.unproven.len() > self.log.unproven_most() / 2 {
-            self.hurry_proof(cx);
+/// A commit of promoted blocks is sealed: is all that it holds durable on the origins?
+pub(crate) fn await_proof(lane: &mut Lane, seq: u64, first: u32, blocks: Vec<Flat>, cx: &mut Cx<'_>) {
+    if cx.shared.planted(Canary::FillNotFlushed) {
+        return;
+    }
+    let waiter = FlushWaiter::Promoted(lane.id, seq);
+    let is_of = |origin: &Origin| blocks.iter().any(|flat| origin.places().contains(&flat.0));
+    // What the commit held of one whose flush is overdue was dropped, and is dead in it.
+    let waits = |it: &mut Origin| u32::from(is_of(it) && !it.flush.is_overdue() && it.flush.await_durable(waiter));
+    let awaits = cx.shared.origins.iter_mut().map(waits).sum();
+    if awaits > 0 || !lane.log.unproven.is_empty() {
+        lane.log.unproven.push_back(Unproven { seq, first, blocks, awaits, failed: false });
+    }
+    if lane.log.unproven.len() > lane.log.unproven_most() / 2 {
+        hurry_proof(lane, cx);
+    }
+}
+
+/// Asks for what the first of them waits for: a flush, or if that failed a checkpoint.
+pub(crate) fn hurry_proof(lane: &mut Lane, cx: &mut Cx<'_>) {
+    cx.shared.want_proof();
+    let failed = lane.log.unproven.front().is_some_and(|it| it.failed && it.awaits == 0);
+    lane.checkpoint.wanted |= failed && lane.checkpoint.resting();
+}
+
+/// A flush of an origin that one waited for is over.
+pub(crate) fn promoted_flushed(lane: &mut Lane, seq: u64, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+    if let Some(it) = lane.log.unproven.iter_mut().find(|it| it.seq == seq) {
+        it.awaits -= 1;
+        it.failed |= result.is_err();
+    }
+    take_proof(lane, cx);
+}
+
+/// Those that are proven, or of which replay won't hear any more.
+pub(crate) fn take_proof(lane: &mut Lane, cx: &mut Cx<'_>) {
+    let covers = lane.checkpoint.covers;
+    while let Some(it) = lane.log.unproven.pop_front_if(|it| it.awaits == 0 && (!it.failed || it.seq < covers)) {
+        let id = it.first / lane.log.segment_slots;
+        let proven = !lane.log.is_unproven(id);
+        let segment = lane.log.segment(id);
+        if proven && segment.state == State::Unproven {
+            lane.log.set_state(id, State::Closed);
+            lane.reclaim.sparse.filled(id, segment.live, lane.log.segment_slots());
         }
     }
+    seal_full(lane, Stream::Promoted, cx);
+}
 
-    /// Asks for what the first of them waits for: a flush, or if that failed a checkpoint.
-    pub(crate) fn hurry_proof(&mut self, cx: &mut Cx<'_>) {
-        cx.shared.want_proof();
-        let failed = self.log.unproven.front().is_some_and(|it| it.failed && it.awaits == 0);
-        self.checkpoint.wanted |= failed && self.checkpoint.resting();
+/// A flush of an origin failed that covered direct writes: it may have dropped them, and the
+/// next flush says nothing of that. Or nothing waits for it any more. What was written through
+/// and is not proven must not become clean in the log.
+pub(crate) fn drop_doubtful(lane: &mut Lane, origin: usize, cx: &mut Cx<'_>) {
+    let places = cx.shared.origins[origin].places();
+    let log = &lane.log;
+    let open = log.tails[Stream::Promoted as usize].open.iter();
+    let open = open.flat_map(|open| (open.header_slot + 1..).zip(open.blocks.iter().map(|block| block.0)));
+    let sealed = log.unproven.iter().filter(|it| it.awaits > 0).flat_map(Unproven::blocks);
+    let doubtful: Vec<(u32, Flat)> = open.chain(sealed).filter(|(_, flat)| places.contains(&flat.0)).collect();
+    lane.window.forget(Flat(places.start), Flat(places.end));
+    // What is being read may have been read before that.
+    lane.under_way.make_all_void(Flat(places.start), Flat(places.end));
+    for (_, piece) in lane.pieces.iter_mut().filter(|(_, piece)| places.contains(&piece.first.0)) {
+        piece.bypass |= piece.kind == PieceKind::Read;
     }
-
-    /// A flush of an origin that one waited for is over.
-    pub(crate) fn promoted_flushed(&mut self, seq: u64, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-        if let Some(it) = self.log.unproven.iter_mut().find(|it| it.seq == seq) {
-            it.awaits -= 1;
-            it.failed |= result.is_err();
-        }
-        self.take_proof(cx);
-    }
-
-    /// Those that are proven, or of which replay won't hear any more.
-    pub(crate) fn take_proof(&mut self, cx: &mut Cx<'_>) {
-        let covers = self.checkpoint.covers;
-        while let Some(it) = self.log.unproven.pop_front_if(|it| it.awaits == 0 && (!it.failed || it.seq < covers)) {
-            let id = it.first / self.log.segment_slots;
-            let proven = !self.log.is_unproven(id);
-            let segment = &mut self.log.segments[id as usize];
-            if proven && segment.state == State::Unproven {
-                segment.state = State::Closed;
-                let live = segment.live;
-                self.reclaim.sparse.filled(id, live, self.log.segment_slots);
-            }
-        }
-        self.seal_full(Stream::Promoted, cx);
-    }
-
-    /// A flush of an origin failed that covered direct writes: it may have dropped them, and the
-    /// next flush says nothing of that. Or nothing waits for it any more. What was written through
-    /// and is not proven must not become clean in the log.
-    pub(crate) fn drop_doubtful(&mut self, origin: usize, cx: &mut Cx<'_>) {
-        let places = cx.shared.origins[origin].places();
-        let log = &self.log;
-        let open = log.tails[Stream::Promoted as usize].open.iter();
-        let open = open.flat_map(|open| (open.header_slot + 1..).zip(open.blocks.iter().map(|block| block.0)));
-        let sealed = log.unproven.iter().filter(|it| it.awaits > 0).flat_map(Unproven::blocks);
-        let doubtful: Vec<(u32, Flat)> = open.chain(sealed).filter(|(_, flat)| places.contains(&flat.0)).collect();
-        self.window.forget(Flat(places.start), Flat(places.end));
-        // What is being read may have been read before that.
-        self.under_way.make_all_void(Flat(places.start), Flat(places.end));
-        for (_, piece) in self.pieces.iter_mut().filter(|(_, piece)| places.contains(&piece.first.0)) {
-            piece.bypass |= piece.kind == PieceKind::Read;
-        }
-        for (slot, flat) in doubtful {
-            if self.index.get(flat).is_some_and(|found| found.slot == slot) {
-                self.unmap(flat, cx);
-                // An older copy may be in the log, of which a note that it was dropped was left out
-                // since the block had come back.
-                self.record_dropped(flat, cx);
-            }
+    for (slot, flat) in doubtful {
+        if lane.index.get(flat).is_some_and(|found| found.slot == slot) {
+            lane.unmap(flat, cx);
+            // An older copy may be in the log, of which a note that it was dropped was left out
+            // since the block had come back.
+            lane.record_dropped(flat, cx);
         }
     }
 }

@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::order::{self, DirtyView, Order};
+use crate::commit::seal::seal;
 use crate::cx::Cx;
+use crate::destage::run::{run_end, start_run};
 use crate::index::Flat;
 use crate::lane::{Lane, Lanes};
 use crate::organ::flush::FlushWaiter;
@@ -188,15 +190,15 @@ impl Batches {
     ) -> bool {
         for lane in lanes {
             let mut from = places.start;
-            while let Some(flat) = lane.next_urgent(from..places.end) {
+            while let Some(flat) = lane.trouble.next_urgent(from..places.end) {
                 from = flat.0 + 1;
-                if let Some(end) = lane.run_end(flat) {
+                if let Some(end) = run_end(lane, flat) {
                     from = end.0;
-                } else if lane.start_run(flat, run_end_max(flat, router, cx), cx) > 0 {
+                } else if start_run(lane, flat, run_end_max(flat, router, cx), cx) > 0 {
                     self.runs += 1;
                     return true;
                 } else {
-                    lane.seal_for_destage(flat, cx);
+                    seal_for_destage(lane, flat, cx);
                 }
             }
         }
@@ -219,15 +221,15 @@ impl Batches {
         };
         let flat = Flat(at);
         let lane = &mut lanes[router.lane_of(flat)];
-        let end = if let Some(end) = lane.run_end(flat) {
+        let end = if let Some(end) = run_end(lane, flat) {
             end
         } else {
-            if hurry || self.passed_over >= PASSED_OVER_MAX || !lane.pass_over(flat) {
+            if hurry || self.passed_over >= PASSED_OVER_MAX || !pass_over(lane, flat) {
                 self.passed_over = 0;
                 let end = run_end_max(flat, router, cx);
-                let mut blocks = lane.start_run(flat, end, cx);
-                if blocks == 0 && lane.seal_for_destage(flat, cx) {
-                    blocks = lane.start_run(flat, end, cx);
+                let mut blocks = start_run(lane, flat, end, cx);
+                if blocks == 0 && seal_for_destage(lane, flat, cx) {
+                    blocks = start_run(lane, flat, end, cx);
                 }
                 self.runs += u32::from(blocks > 0);
                 Flat(at + u64::from(blocks.max(1)))
@@ -247,28 +249,21 @@ fn run_end_max(flat: Flat, router: &Router, cx: &Cx<'_>) -> Flat {
     router.stripe_end(flat).min(Flat(origin.places().end))
 }
 
-impl Lane {
-    /// The first urgent block in a range.
-    pub(super) fn next_urgent(&self, places: Range<u64>) -> Option<Flat> {
-        self.urgent.range(Flat(places.start)..Flat(places.end)).next().copied()
+/// Whether a dirty block was rewritten since the last sweep came by: then it may be again, and is better left for the next one. (A
+/// recency bit as in B. Gill and D. Modha, "WOW: Wise Ordering for Writes", FAST 2005, for a block instead of a stripe.)
+fn pass_over(lane: &mut Lane, flat: Flat) -> bool {
+    let rewritten = lane.rewritten.next(flat) == Some(flat);
+    if rewritten {
+        lane.rewritten.remove(flat);
     }
+    rewritten
+}
 
-    /// Whether a dirty block was rewritten since the last sweep came by: then it may be again, and is better left for the next one. (A
-    /// recency bit as in B. Gill and D. Modha, "WOW: Wise Ordering for Writes", FAST 2005, for a block instead of a stripe.)
-    fn pass_over(&mut self, flat: Flat) -> bool {
-        let rewritten = self.rewritten.next(flat) == Some(flat);
-        if rewritten {
-            self.rewritten.remove(flat);
-        }
-        rewritten
+/// A block that should be destaged is still in an open commit: seal that. Whether it was.
+fn seal_for_destage(lane: &mut Lane, flat: Flat, cx: &mut Cx<'_>) -> bool {
+    let unsealed = lane.index.get(flat).is_some_and(|found| lane.log.unsealed(found.slot));
+    if unsealed {
+        seal(lane, crate::format::Stream::Writes, cx);
     }
-
-    /// A block that should be destaged is still in an open commit: seal that. Whether it was.
-    fn seal_for_destage(&mut self, flat: Flat, cx: &mut Cx<'_>) -> bool {
-        let unsealed = self.index.get(flat).is_some_and(|found| self.log.unsealed(found.slot));
-        if unsealed {
-            self.seal(crate::format::Stream::Writes, cx);
-        }
-        unsealed
-    }
+    unsealed
 }

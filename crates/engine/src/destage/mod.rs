@@ -7,11 +7,11 @@
 //! origin write and the origin's flush after it have completed, and it hasn't been rewritten
 //! meanwhile (test: `dirty_until_durable`).
 
-mod batches;
+pub(crate) mod batches;
 pub mod order;
 pub(crate) mod rate;
 mod readers;
-mod run;
+pub(crate) mod run;
 mod schedule;
 pub(crate) mod state;
 

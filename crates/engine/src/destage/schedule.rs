@@ -7,6 +7,7 @@ use super::batches::Batches;
 use super::rate::{Pace, RUNS_MAX, View, pace};
 use super::readers::Credit;
 use crate::cx::Cx;
+use crate::direct::any_awaits_clean;
 use crate::lane::Lanes;
 use crate::organ::origin::{Origin, Retry};
 use crate::organ::room::{Cost, Outlook, Room, Rooms};
@@ -15,6 +16,7 @@ use crate::router::Router;
 use crate::shared::Shared;
 use crate::throttle::Throttle;
 use crate::types::{Mode, Time};
+use crate::write::awaits_room_at;
 
 /// No request for this long is idle; no I/O for a client at an origin for this long, and destage needs not yield.
 const IDLE_AFTER_NS: u64 = 100_000_000;
@@ -126,7 +128,7 @@ impl Destager {
         let idle = self.last_request.plus_ns(IDLE_AFTER_NS);
         let all = self.origins.iter().zip(&shared.origins);
         let away = self.origins.iter().filter_map(|batches| batches.answered).map(|since| since.plus_ns(AWAY_NS));
-        let waiting = all.filter(|(batches, origin)| batches.runs == 0 && shared.undrained(origin) > 0);
+        let waiting = all.filter(|(batches, origin)| batches.runs == 0 && origin.undrained() > 0);
         let times = waiting.flat_map(|(batches, origin)| [Some(idle), batches.resume_at, origin.retry.map(|it| it.at)]);
         // What is past was looked at then, and must not hide what is to come.
         let flushes = self.origins.iter().filter_map(|batches| batches.flush_by);
@@ -160,7 +162,7 @@ impl Destager {
             }
             let starved = throttle.is_starved(at, crowded, self, cx);
             let places = cx.shared.origins[at].places();
-            if starved || lanes.iter().any(|lane| lane.awaits_room_at(&places)) {
+            if starved || lanes.iter().any(|lane| awaits_room_at(lane, &places)) {
                 Self::try_soon(&mut cx.shared.origins[at]);
             }
             let pace = self.pace(at, lanes, requests, rooms.of(at, self, cx), starved, cx);
@@ -182,17 +184,17 @@ impl Destager {
     /// Whether somebody waits for what is written to become clean, or the origin is flushed anyway.
     fn is_flush_waited_for(&self, at: usize, lanes: &Lanes, cx: &Cx<'_>) -> bool {
         let origin = &cx.shared.origins[at];
-        let awaited = || lanes.iter().any(|lane| lane.any_awaits_clean(&origin.places()));
+        let awaited = || lanes.iter().any(|lane| any_awaits_clean(lane, &origin.places()));
         self.stopping || cx.shared.draining || origin.rests(cx.now) || origin.flush.due() || awaited()
     }
 
     fn pace(&self, at: usize, lanes: &Lanes, requests: usize, room: Room, starved: bool, cx: &Cx<'_>) -> Option<Pace> {
         let (shared, origin, batches) = (&*cx.shared, &cx.shared.origins[at], &self.origins[at]);
-        if shared.stopping || origin.rests(cx.now) || shared.undrained(origin) == 0 {
+        if shared.stopping || origin.rests(cx.now) || origin.undrained() == 0 {
             return None;
         }
         let leaving = origin.mode != Mode::Writeback || shared.cache_failed;
-        let waited_for = || lanes.iter().any(|lane| lane.next_urgent(origin.places()).is_some());
+        let waited_for = || lanes.iter().any(|lane| lane.trouble.next_urgent(origin.places()).is_some());
         let recent = |at: Time| cx.now.since_ns(at) < IDLE_AFTER_NS;
         let aged = batches.aged(cx);
         pace(View {

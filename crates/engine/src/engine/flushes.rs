@@ -5,6 +5,8 @@
 
 use alloc::vec::Vec;
 
+use crate::checkpoint::checkpoint_flushed;
+use crate::commit::unproven::drop_doubtful;
 use crate::coordinator::{CACHE_FLUSH, Coordinator};
 use crate::cx::Cx;
 use crate::event::Event;
@@ -25,7 +27,7 @@ impl Coordinator {
         for lane in lanes {
             lane.log_flushed(result, cx);
             if core::mem::take(&mut lane.checkpoint.flushing) {
-                lane.checkpoint_flushed(result, cx);
+                checkpoint_flushed(lane, result, cx);
             }
         }
     }
@@ -45,7 +47,7 @@ impl Coordinator {
             cx.event(Event::OriginFailed { origin: id, op: Op::Flush, lba: Lba(0), sectors: 0, error });
         }
         if ended.drops {
-            lanes.iter_mut().for_each(|lane| lane.drop_doubtful(at, cx));
+            lanes.iter_mut().for_each(|lane| drop_doubtful(lane, at, cx));
         }
         let runs = ended.runs();
         let cleaned_before = cx.shared.counters.destaged_blocks;
@@ -68,7 +70,7 @@ impl Coordinator {
                 continue;
             }
             let promoted = cx.shared.origins[at].flush.give_up_proofs();
-            lanes.iter_mut().for_each(|lane| lane.drop_doubtful(at, cx));
+            lanes.iter_mut().for_each(|lane| drop_doubtful(lane, at, cx));
             for waiter in promoted {
                 self.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
             }
@@ -84,7 +86,7 @@ impl Coordinator {
             return;
         }
         for at in 0..cx.shared.origins.len() {
-            if cx.shared.undrained(&cx.shared.origins[at]) > 0 {
+            if cx.shared.origins[at].undrained() > 0 {
                 continue;
             }
             let waiters = self.drained_waiters(at, lanes, cx);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The life of an engine: opening, serving, stopping, and what has to be true for each step.
 
+use crate::checkpoint::{begin_checkpoint, checkpoint_step};
+use crate::commit::seal::seal_all;
 use crate::coordinator::{Coordinator, Life};
 use crate::cx::Cx;
+use crate::direct::give_up_awaiting_clean;
 use crate::event::Event;
 use crate::io::{DeviceError, RequestError};
 use crate::lane::Lanes;
@@ -34,9 +37,9 @@ impl Coordinator {
                 }
             }
             Life::Serving => {
-                if cx.shared.draining && cx.shared.dirty == cx.shared.lost.len() as u64 && cx.shared.reserved() == 0 {
+                if cx.shared.draining && cx.shared.dirty == cx.shared.lost() && cx.shared.reserved() == 0 {
                     cx.shared.draining = false;
-                    cx.shared.counters.drains += u64::from(cx.shared.lost.is_empty());
+                    cx.shared.counters.drains += u64::from(cx.shared.lost() == 0);
                     cx.event(Event::Drained);
                 }
             }
@@ -45,7 +48,7 @@ impl Coordinator {
                 // now; unless its origin refuses it. A stop that gave up then doesn't come back to
                 // it.
                 let shared = &*cx.shared;
-                let undrained = |origin: &Origin| origin.retry.is_none() && shared.undrained(origin) > 0;
+                let undrained = |origin: &Origin| origin.retry.is_none() && origin.undrained() > 0;
                 let leaving = shared.cache_failed && !shared.stopping && shared.origins.iter().any(undrained);
                 if self.requests.is_empty() && self.throttle.is_empty() && !leaving {
                     // From here on destage and reclaim start nothing new. Direct writes are made
@@ -79,7 +82,7 @@ impl Coordinator {
             for piece in self.throttle.give_up(at, &self.destager, cx) {
                 self.part_done(piece.request, Some(RequestError::Stopping), cx);
             }
-            lanes.iter_mut().for_each(|lane| lane.give_up_awaiting_clean(at, cx));
+            lanes.iter_mut().for_each(|lane| give_up_awaiting_clean(lane, at, cx));
             for waiter in self.drained_waiters(at, lanes, cx) {
                 self.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
             }
@@ -89,9 +92,9 @@ impl Coordinator {
     /// Seals what is open; when all is durable begins the last checkpoints.
     pub(super) fn close(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         for lane in &mut *lanes {
-            lane.seal_all(cx);
+            seal_all(lane, cx);
             // What is promoted may wait for one, and nothing comes after this.
-            lane.checkpoint_step(cx);
+            checkpoint_step(lane, cx);
         }
         cx.shared.want_proof();
         self.flush_devices(lanes, cx);
@@ -103,7 +106,7 @@ impl Coordinator {
             cx.event(Event::Stopped);
         } else if idle && lanes.iter().all(|lane| lane.log.quiet() && lane.checkpoint.resting()) {
             self.life = Life::Closing;
-            lanes.iter_mut().for_each(|lane| lane.begin_checkpoint(cx));
+            lanes.iter_mut().for_each(|lane| begin_checkpoint(lane, cx));
         }
     }
 }

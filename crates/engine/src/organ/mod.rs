@@ -13,6 +13,7 @@ pub(crate) mod neighbours;
 pub(crate) mod origin;
 pub(crate) mod room;
 pub(crate) mod segment;
+pub(crate) mod trouble;
 pub(crate) mod under_way;
 pub(crate) mod view;
 pub(crate) mod waiter;

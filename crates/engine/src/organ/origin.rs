@@ -29,6 +29,8 @@ pub(crate) struct Origin {
     /// For how long none was in flight, until the last one began.
     pub(crate) free_ns: u64,
     pub(crate) dirty: u64,
+    /// Dirty blocks whose only copy is corrupt.
+    pub(crate) lost: u64,
     /// Blocks of its accepted writes that are not in the log yet.
     pub(crate) reserved: u64,
     /// Set while the origin refuses destage.
@@ -86,5 +88,10 @@ impl Origin {
     /// Its places among all.
     pub(crate) const fn places(&self) -> Range<u64> {
         self.base.0..self.base.0 + self.blocks
+    }
+
+    /// Dirty blocks that are not lost: lost ones never become clean.
+    pub(crate) const fn undrained(&self) -> u64 {
+        self.dirty - self.lost
     }
 }

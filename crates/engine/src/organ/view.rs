@@ -40,7 +40,7 @@ impl Shared {
     /// Whether lanes may work apart: where members of a mirror or failures are concerned, what one
     /// does matters to the others at once.
     pub(crate) fn can_be_viewed(&self) -> bool {
-        self.members.state == State::Single && !self.cache_failed && self.lost.is_empty()
+        self.members.state == State::Single && !self.cache_failed && self.lost() == 0
     }
 
     /// A view: what never changes, and room for the rest.
@@ -52,7 +52,6 @@ impl Shared {
             origins: self.origins.iter().map(Origin::new_view).collect(),
             counters: Counters::default(),
             up: Vec::new(),
-            lost: Default::default(),
             dirty: 0,
             dirty_limit: 0,
             cache_failed: false,
@@ -91,7 +90,6 @@ impl Shared {
         debug_assert!(!view.cache_failed && view.members.state == State::Single, "a failure is nobody's own affair");
         self.counters.add(&view.counters);
         self.up.append(&mut view.up);
-        self.lost.append(&mut view.lost);
         self.cache_reads.dirtied_blocks += view.cache_reads.dirtied_blocks;
         for (sum, seen) in [
             (&mut self.dirty, view.dirty),
@@ -118,7 +116,8 @@ impl Origin {
     fn look_at(&mut self, all: &Self) {
         self.flush.show(&all.flush);
         (self.mode, self.gauge) = (all.mode, all.gauge);
-        (self.dirty, self.reserved) = (BASE, BASE);
+        // Lanes work apart only while nothing is lost.
+        (self.dirty, self.reserved, self.lost) = (BASE, BASE, 0);
         (self.foreground_ios, self.last_foreground) = (all.foreground_ios, all.last_foreground);
         self.free_ns = all.free_ns;
     }
@@ -126,6 +125,7 @@ impl Origin {
     fn take_over(&mut self, view: &mut Self) {
         self.dirty = self.dirty + view.dirty - BASE;
         self.reserved = self.reserved + view.reserved - BASE;
+        self.lost += view.lost;
         self.flush.take_over(&mut view.flush);
     }
 }

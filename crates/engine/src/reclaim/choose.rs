@@ -27,7 +27,7 @@ impl Lane {
     /// One of which little is live.
     fn sparse_victim(&mut self, cx: &Cx<'_>) -> Option<u32> {
         let (dirty_max, slots, covered) = (self.dirty_max(cx), self.log.segment_slots(), self.checkpoint.covers);
-        let segments = &self.log.segments;
+        let segments = self.log.segments();
         let sparse = |id: u32| {
             let segment = &segments[id as usize];
             let is_sparse = segment.state == State::Closed && Sparse::is(segment.live, slots);
@@ -41,7 +41,7 @@ impl Lane {
     /// The one that the policy would give up first, of those that needn't wait for destage.
     fn ready_victim(&mut self, cx: &Cx<'_>) -> Option<u32> {
         let (dirty_max, covered) = (self.dirty_max(cx), self.checkpoint.covers);
-        let segments = &self.log.segments;
+        let segments = self.log.segments();
         let passed_over = Cell::new(false);
         let ready = |id: SegmentId| {
             let segment = &segments[id.0 as usize];
@@ -59,7 +59,7 @@ impl Lane {
     /// origin's: only where no other is left.
     fn dirty_victim(&mut self, cx: &Cx<'_>) -> Option<u32> {
         let (covered, slots) = (self.checkpoint.covers, self.log.segment_slots());
-        let segments = &self.log.segments;
+        let segments = self.log.segments();
         let victim = self.policy.victim(&|id: SegmentId| segments[id.0 as usize].is_evictable(covered));
         // A checkpoint helps only if full segments wait for one; and if destage can't be relied on,
         // with holes.
@@ -76,7 +76,7 @@ impl Lane {
     pub(super) fn checkpoint_helps(&self, dirty_max: u32) -> bool {
         let covered = self.checkpoint.covers;
         let helps = |it: &Segment| it.state == State::Closed && it.last_seq >= covered && it.dirty <= dirty_max;
-        self.log.segments.iter().any(helps)
+        self.log.segments().iter().any(helps)
     }
 
     /// While an origin takes nothing, its dirty blocks can lie in all segments: then the holes
@@ -85,14 +85,14 @@ impl Lane {
     /// `a_power_cut_while_a_log_is_compacted`).
     pub(super) fn compact(&mut self, cx: &Cx<'_>) -> Option<u32> {
         let compacting = self.reclaim.compacting.is_some();
-        if !cx.shared.away || compacting || self.reads_elsewhere() {
+        if !cx.shared.away || compacting || self.trouble.reads_elsewhere() {
             return None;
         }
         let most = (self.log.segment_slots() / COMPACTED_PART).min(self.log.room_to_compact());
         let covered = self.checkpoint.covers;
         let fit = |it: &Segment| it.is_evictable(covered) && it.pins == 0 && it.dirty <= most;
         let tried = |id: &u32| self.reclaim.not_compacted.contains(id);
-        let segments = (0..).zip(&self.log.segments).filter(|(id, it)| fit(it) && !tried(id));
+        let segments = (0..).zip(self.log.segments()).filter(|(id, it)| fit(it) && !tried(id));
         let (id, _) = segments.min_by_key(|(_, it)| it.dirty)?;
         self.reclaim.compacting = Some(id);
         self.policy.forget(SegmentId(id));

@@ -76,7 +76,7 @@ impl Reclaim {
 
     /// Fewer free segments than this start reclaim: 1/32 of the lane, at least 8, at most 64.
     pub(crate) fn watermark(&self, log: &Log) -> usize {
-        watermark(log.segments.len())
+        watermark(log.segments().len())
     }
 }
 

@@ -17,34 +17,34 @@ impl Lane {
     /// Victims in which only lost blocks are left: they wait until those are written anew, and must
     /// not keep the others from being reclaimed.
     pub(super) fn stuck_victims(&self, cx: &Cx<'_>) -> usize {
-        if cx.shared.lost.is_empty() {
+        if cx.shared.lost() == 0 {
             return 0;
         }
         // One whose headers are being read counts as any other: many at once would be more reads
         // than there are buffers for.
         let stuck = |id: &&u32| self.reclaim.victims.get(id).is_some_and(|victim| victim.pending == 0);
-        self.held_by_lost(cx).iter().filter(stuck).count()
+        self.held_by_lost().iter().filter(stuck).count()
     }
 
     /// Segments whose dirty blocks are all lost.
-    fn held_by_lost(&self, cx: &Cx<'_>) -> Vec<u32> {
+    fn held_by_lost(&self) -> Vec<u32> {
         let slots = self.log.segment_slots();
         let mut lost_in: BTreeMap<u32, u32> = BTreeMap::new();
-        for found in cx.shared.lost.iter().filter_map(|flat| self.index.get(*flat)) {
+        for found in self.trouble.lost().filter_map(|flat| self.index.get(flat)) {
             *lost_in.entry(found.slot / slots).or_default() += 1;
         }
-        lost_in.retain(|id, lost| self.log.segments[*id as usize].dirty == *lost);
+        lost_in.retain(|id, lost| self.log.segment(*id).dirty == *lost);
         lost_in.into_keys().collect()
     }
 
     /// Whether there will be no room until lost blocks are written anew: every segment that is
     /// not free or open holds one, and nothing is on its way that could change that.
     pub(crate) fn full_of_lost(&self, cx: &Cx<'_>) -> bool {
-        if cx.shared.lost.is_empty() || !self.runs.is_empty() {
+        if cx.shared.lost() == 0 || !self.runs.is_empty() {
             return false;
         }
-        let held = self.held_by_lost(cx);
-        (0..).zip(&self.log.segments).all(|(id, segment)| match segment.state {
+        let held = self.held_by_lost();
+        (0..).zip(self.log.segments()).all(|(id, segment)| match segment.state {
             State::Free | State::Open => true,
             State::Closed | State::Victim => held.binary_search(&id).is_ok(),
             State::Unproven | State::Freeing => false,
@@ -63,7 +63,7 @@ impl Lane {
         let segment_slots = self.log.segment_slots();
         for slot in slots {
             let id = slot / segment_slots;
-            let segment = self.log.segments[id as usize];
+            let segment = self.log.segment(id);
             if self.reclaim.victims.get(&id).is_some_and(|victim| victim.pending == 0 && segment.dirty > 0) {
                 self.give_back_victim(id);
             }
@@ -74,7 +74,7 @@ impl Lane {
     pub(super) fn give_back_waiting(&mut self, now: Time) {
         let mut given_back = Vec::new();
         for (&id, victim) in &mut self.reclaim.victims {
-            let dirty = self.log.segments[id as usize].dirty;
+            let dirty = self.log.segment(id).dirty;
             let Some((last, since)) = &mut victim.waits else { continue };
             if dirty < *last {
                 (*last, *since) = (dirty, now);
@@ -92,12 +92,12 @@ impl Lane {
         self.reclaim.compacting = self.reclaim.compacting.filter(|compacting| *compacting != id);
         for (flat, _) in victim.blocks {
             // Others may be in a hurry, too: who replaces it, or has one sound copy only.
-            if self.urgent.contains(&flat) && !self.is_changing(flat) && !self.elsewhere.contains_key(&flat) {
-                self.urgent.remove(&flat);
+            if self.trouble.is_urgent(flat) && !self.is_changing(flat) {
+                self.trouble.calm(flat);
             }
         }
-        let (segment, segment_slots) = (self.log.segments[id as usize], self.log.segment_slots());
-        self.log.segments[id as usize].state = State::Closed;
+        let (segment, segment_slots) = (self.log.segment(id), self.log.segment_slots());
+        self.log.set_state(id, State::Closed);
         self.policy.sealed(SegmentId(id), segment.zone);
         self.reclaim.sparse.filled(id, segment.live, segment_slots);
     }

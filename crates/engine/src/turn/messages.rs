@@ -2,15 +2,19 @@
 //! What the coordinator does next: with the end of an I/O, with what lanes tell it, with who waited
 //! for an origin's flush.
 
+use crate::commit::unproven::promoted_flushed;
 use crate::coordinator::{CACHE_FLUSH, Coordinator, Life, MAP};
 use crate::cx::Cx;
 use crate::destage::Destager;
+use crate::destage::run::run_flushed;
+use crate::direct::drop_replaced;
 use crate::event::Event;
 use crate::io::{DeviceError, RequestError};
 use crate::lane::Lanes;
 use crate::organ::flush::FlushWaiter;
 use crate::persist::{PERSIST_FLUSH, PERSIST_WRITE};
 use crate::shared::{COORDINATOR, Up};
+use crate::write::give_up_room;
 
 /// Attempts of destage that a full or read-only origin must have refused, one a second, before
 /// writers are told who wait for it. Of one that refuses only a part some other block becomes clean
@@ -58,9 +62,9 @@ impl Coordinator {
                 lanes[lane].pieces[piece].error = error;
                 lanes[lane].finish(piece, cx);
             }
-            FlushWaiter::Replacing(lane, piece) => lanes[lane].drop_replaced(piece, result, cx),
-            FlushWaiter::Run(lane, run) => lanes[lane].run_flushed(run, result, cx),
-            FlushWaiter::Promoted(lane, seq) => lanes[lane].promoted_flushed(seq, result, cx),
+            FlushWaiter::Replacing(lane, piece) => drop_replaced(&mut lanes[lane], piece, result, cx),
+            FlushWaiter::Run(lane, run) => run_flushed(&mut lanes[lane], run, result, cx),
+            FlushWaiter::Promoted(lane, seq) => promoted_flushed(&mut lanes[lane], seq, result, cx),
         }
     }
 
@@ -90,7 +94,7 @@ impl Coordinator {
                                 self.part_done(piece.request, Some(error.into()), cx);
                             }
                             let places = cx.shared.origins[origin].places();
-                            lanes.iter_mut().for_each(|lane| lane.give_up_room(&places, error.into(), cx));
+                            lanes.iter_mut().for_each(|lane| give_up_room(lane, &places, error.into(), cx));
                         }
                         for waiter in self.drained_waiters(origin, lanes, cx) {
                             self.flush_done(waiter, Err(error), lanes, cx);
