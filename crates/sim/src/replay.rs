@@ -78,6 +78,9 @@ pub struct Row {
     pub flash_writes_per_day_bytes: Option<u64>,
     /// What was counted.
     pub totals: Totals,
+    /// How often the origin was asked to read: once for each 64 KiB of which a request missed
+    /// something.
+    pub origin_reads: u64,
     /// What its log holds at the end, and how much of that nobody has read since it came, in
     /// blocks; if that is asked for.
     pub occupancy: Option<(Occupancy, u64)>,
@@ -210,8 +213,15 @@ pub fn replay(
             let budget = budget(cache_blocks * BLOCK_BYTES);
             let flash_writes_per_day_bytes = budget.filter(|bytes| ledger.limit_flash_writes(*bytes));
             let totals = Totals::default();
-            let row =
-                Row { policy: spec.name, size, cache_blocks, flash_writes_per_day_bytes, totals, occupancy: None };
+            let row = Row {
+                policy: spec.name,
+                size,
+                cache_blocks,
+                flash_writes_per_day_bytes,
+                totals,
+                origin_reads: 0,
+                occupancy: None,
+            };
             runs.push((row, spec.build.foresees, ledger));
         }
     }
@@ -254,7 +264,8 @@ fn run(runs: Vec<Run>, mut blocks: Blocks, survey: &Survey) -> Result<(Vec<Row>,
                     share
                         .into_iter()
                         .map(|(nth, (row, _, ledger))| {
-                            (nth, Row { totals: ledger.totals(), occupancy: ledger.occupancy(), ..row })
+                            let (totals, origin_reads) = (ledger.totals(), ledger.origin_reads());
+                            (nth, Row { totals, origin_reads, occupancy: ledger.occupancy(), ..row })
                         })
                         .collect::<Vec<_>>()
                 });

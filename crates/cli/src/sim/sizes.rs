@@ -94,7 +94,7 @@ impl Sizes {
 fn table(name: &str, replayed: &Replayed) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     writeln!(out, "{name}: footprint {}", human::blocks(replayed.reading.unique_blocks))?;
-    let mut table = Columns::new(["cache"], ["hits", "read hits", "origin read", "flash writes", ""]);
+    let mut table = Columns::new(["cache"], ["hits", "read hits", "origin reads", "origin read", "flash writes", ""]);
     let mut best: Option<&Row> = None;
     for row in &replayed.rows {
         let totals = &row.totals;
@@ -104,6 +104,7 @@ fn table(name: &str, replayed: &Replayed) -> Result<String, std::fmt::Error> {
             human::blocks(row.cache_blocks),
             human::percent(Some(totals.hit_ratio())),
             human::percent((totals.reads > 0).then(|| totals.read_hit_ratio())),
+            human::count(row.origin_reads),
             human::blocks(totals.origin_read_blocks),
             human::blocks(totals.flash_blocks_written()),
             remark.unwrap_or_default(),

@@ -45,6 +45,7 @@ fn sim_replay_gives_scripts_one_object_for_each_policy() {
             "fill_blocks",
             "reinserted_blocks",
             "origin_read_blocks",
+            "origin_reads",
             "origin_write_blocks",
             "bad_lines",
         ] {
@@ -285,6 +286,7 @@ fn sim_sizes_tells_hits_and_origin_reads_at_64_sizes() {
     assert!(blocks.is_sorted() && (blocks[0], blocks[63]) == (1, 100), "{blocks:?}");
     // An LRU of the whole loop misses each block once, of less all but the first.
     assert_eq!((&lines[63]["hits"], &lines[63]["origin_read_blocks"]), (&3900.into(), &100.into()));
+    assert_eq!(lines[63]["origin_reads"], 100, "each request is of one block");
     assert_eq!(lines[60]["hits"], 2019, "{}", lines[60]);
     let told = sizes(&["--policy", "lru"]);
     assert!(told.lines().count() > 64 && told.contains("97.5 %"), "{told}");

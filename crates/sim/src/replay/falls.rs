@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a larger cache does worse than a smaller one: fewer hits, or more blocks read from the
-//! origin.
-
-use flashfront_engine::shadow::Totals;
+//! Where a larger cache does worse than a smaller one: fewer hits, or more reads of the origin.
 
 use super::Row;
 
@@ -21,20 +18,20 @@ pub struct Fall {
 /// The worst fall of hits. The rows are of one policy and one trace, by rising size.
 #[must_use]
 pub fn of_hits(rows: &[Row]) -> Fall {
-    worst(rows, |totals| totals.hits as f64)
+    worst(rows, |row| row.totals.hits as f64)
 }
 
-/// The worst rise of blocks read from the origin.
+/// The worst rise of reads of the origin ([`Row::origin_reads`]).
 #[must_use]
 pub fn of_origin_reads(rows: &[Row]) -> Fall {
-    worst(rows, |totals| -(totals.origin_read_blocks as f64))
+    worst(rows, |row| -(row.origin_reads as f64))
 }
 
-fn worst(rows: &[Row], good: impl Fn(&Totals) -> f64) -> Fall {
+fn worst(rows: &[Row], good: impl Fn(&Row) -> f64) -> Fall {
     let Some(mut best) = rows.first() else { return Fall::default() };
     let mut worst = Fall::default();
     for row in rows {
-        let points = (good(&best.totals) - good(&row.totals)) * 100.0 / row.totals.accesses as f64;
+        let points = (good(best) - good(row)) * 100.0 / row.totals.accesses as f64;
         if points > worst.points {
             worst = Fall { from: best.cache_blocks, to: row.cache_blocks, points };
         }
@@ -47,17 +44,20 @@ fn worst(rows: &[Row], good: impl Fn(&Totals) -> f64) -> Fall {
 
 #[cfg(test)]
 mod tests {
+    use flashfront_engine::shadow::Totals;
+
     use super::*;
     use crate::replay::Size;
 
     #[test]
     fn the_worst_fall_is_from_the_best_before() {
-        let row = |cache_blocks, hits, origin_read_blocks| Row {
+        let row = |cache_blocks, hits, origin_reads| Row {
             policy: "",
             size: Size::Blocks(cache_blocks),
             cache_blocks,
             flash_writes_per_day_bytes: None,
-            totals: Totals { accesses: 1000, hits, origin_read_blocks, ..Totals::default() },
+            totals: Totals { accesses: 1000, hits, ..Totals::default() },
+            origin_reads,
             occupancy: None,
         };
         let rows = [row(10, 300, 900), row(20, 340, 700), row(30, 320, 690), row(40, 330, 710), row(50, 335, 600)];

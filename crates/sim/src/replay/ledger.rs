@@ -10,12 +10,18 @@
 //! blocks of a request that are in one; a miss is answered by the origin, and the unit copied in
 //! beside it, which thus starts clean; it is written back and moved in the log as a whole, and what
 //! is rewritten in it takes no new place there (dm-cache).
+//!
+//! How often the origin is asked to read is counted beside the blocks: once for each 64 KiB of
+//! which a request misses something. What comes along unasked comes with such a read.
 
 use flashfront_engine::shadow::{Occupancy, Totals};
 use hashbrown::HashSet;
 
 use super::log::Log;
 use crate::policy::{Access, Build, Changes, Policy};
+
+/// Blocks that one read of the origin brings, at most: 64 KiB.
+const READ_PART_BLOCKS: u64 = 16;
 
 /// A policy at work.
 pub(crate) struct Ledger {
@@ -30,6 +36,9 @@ pub(crate) struct Ledger {
     /// None for policies that are the log.
     log: Option<Log>,
     totals: Totals,
+    origin_reads: u64,
+    /// The part of the origin that was read last for the request under way.
+    read_part: Option<u64>,
     /// Units in the cache that nobody has read since they came, if that is asked for.
     unread: Option<HashSet<u64>>,
 }
@@ -47,6 +56,8 @@ impl Ledger {
             dirty: HashSet::new(),
             log: (!build.is_log).then(|| Log::new(units)),
             totals: Totals::default(),
+            origin_reads: 0,
+            read_part: None,
             unread: None,
         }
     }
@@ -94,6 +105,13 @@ impl Ledger {
         self.changes.evicted.clear();
         (self.changes.reinserted, self.changes.brought) = (0, 0);
         let hit = self.policy.access(access, &mut self.changes);
+        if access.first {
+            self.read_part = None;
+        }
+        if !hit && !access.write {
+            let part = (access.key << self.unit_bits) / READ_PART_BLOCKS;
+            self.origin_reads += u64::from(self.read_part.replace(part) != Some(part));
+        }
 
         self.cached = self.cached + u64::from(self.changes.admitted) - self.changes.evicted.len() as u64;
         let totals = &mut self.totals;
@@ -126,6 +144,7 @@ impl Ledger {
         if copied {
             totals.origin_read_blocks += unit;
             totals.fill_blocks += unit;
+            self.origin_reads += u64::from(access.write);
         }
         if access.write {
             if taken && !copied {
@@ -153,6 +172,11 @@ impl Ledger {
                 log.soil(access.key);
             }
         }
+    }
+
+    /// How often the origin was asked to read.
+    pub(crate) const fn origin_reads(&self) -> u64 {
+        self.origin_reads
     }
 
     /// What was counted, and what is still dirty written to the origin.

@@ -26,6 +26,7 @@ mod map;
 mod memory;
 mod mirror;
 mod mirror_clean;
+mod monotone;
 mod neighbours;
 mod opening;
 mod policies;

@@ -27,6 +27,8 @@ pub(in crate::sim) struct Line<'a> {
     absorbed_blocks: u64,
     reinserted_blocks: u64,
     origin_read_blocks: u64,
+    /// Each 64 KiB of which a request missed something is one.
+    origin_reads: u64,
     origin_write_blocks: u64,
     bad_lines: u64,
     /// The compressed data is cut or fails its checksum: what was unpacked may be wrong too.
@@ -80,6 +82,7 @@ pub(in crate::sim) fn line<'a>(source: &Source, trace: &'a str, replayed: &'a Re
         absorbed_blocks: totals.absorbed_blocks,
         reinserted_blocks: totals.reinserted_blocks,
         origin_read_blocks: totals.origin_read_blocks,
+        origin_reads: row.origin_reads,
         origin_write_blocks: totals.origin_write_blocks,
         bad_lines: replayed.reading.report.bad,
         damaged: replayed.reading.report.damage.is_some(),
@@ -104,7 +107,7 @@ pub(in crate::sim) fn line<'a>(source: &Source, trace: &'a str, replayed: &'a Re
 }
 
 /// The columns; those that are lists are joined by blanks, of what was left out there is the sum.
-const CSV_HEAD: &str = "trace,format,policy,requests,accesses,unique_blocks,cache_blocks,hit_ratio,read_hit_ratio,flash_blocks_written,fill_blocks,absorbed_blocks,reinserted_blocks,origin_read_blocks,origin_write_blocks,bad_lines,damaged,skipped,discards,flushes,drop_echoes_ms,echoes_dropped,times_back,action,grid_phases,page_cache_blocks,page_cache_hits,flash_writes_per_day_bytes";
+const CSV_HEAD: &str = "trace,format,policy,requests,accesses,unique_blocks,cache_blocks,hit_ratio,read_hit_ratio,flash_blocks_written,fill_blocks,absorbed_blocks,reinserted_blocks,origin_read_blocks,origin_write_blocks,bad_lines,damaged,skipped,discards,flushes,drop_echoes_ms,echoes_dropped,times_back,action,grid_phases,page_cache_blocks,page_cache_hits,flash_writes_per_day_bytes,origin_reads";
 
 /// Columns of what a cache holds, behind the others.
 const CSV_HELD: &str = ",live_blocks,dead_blocks,live_unread_blocks,cleaned_blocks";
@@ -120,7 +123,7 @@ pub(super) fn csv(it: &Line<'_>) -> String {
     });
     let phases: Vec<String> = it.grid_phases.iter().map(u8::to_string).collect();
     format!(
-        "\"{}\",{},{},{},{},{},{},{:.6},{:.6},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}{held}\n",
+        "\"{}\",{},{},{},{},{},{},{:.6},{:.6},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}{held}\n",
         it.trace.replace('"', "\"\""),
         it.format,
         it.policy,
@@ -148,6 +151,7 @@ pub(super) fn csv(it: &Line<'_>) -> String {
         phases.join(" "),
         it.page_cache_blocks,
         it.page_cache_hits,
-        it.flash_writes_per_day_bytes.map_or(String::new(), |bytes| bytes.to_string())
+        it.flash_writes_per_day_bytes.map_or(String::new(), |bytes| bytes.to_string()),
+        it.origin_reads
     )
 }
