@@ -17,12 +17,13 @@ use mio::{Interest, Registry, event::Event, event::Source};
 use super::super::piece::PieceId;
 use super::super::visit::Visit;
 use super::super::{Core, Export, Frontend, TokenRange};
-use super::connection::{Connection, Wait};
+use super::connection::Connection;
 use super::gate::{Accepted, Full, Place};
 use super::listen::{Acceptor, BindError, Listen};
 use super::spare::{Stuck, UNREAD_BYTES_MAX};
 use super::stream::Stream;
 use super::tls::Tls;
+use super::wait::Wait;
 use super::watch::Since;
 use crate::descriptors::Unaccepted;
 
@@ -237,13 +238,13 @@ impl Nbd {
         if peer.wait == Wait::Own {
             // It was the client's own doing that it had to wait: it has as much in flight as it
             // may, or doesn't read.
-            peer.connection.since = core.now();
+            peer.connection.since(core.now());
         }
         let mut bytes = 0;
         let mut shakes = false;
         let mut hangup = None;
         loop {
-            if !peer.writable && peer.connection.outbox.here_bytes() >= UNREAD_BYTES_MAX {
+            if !peer.writable && peer.connection.unread_bytes() >= UNREAD_BYTES_MAX {
                 peer.wait = Wait::Own;
                 break;
             }
@@ -276,7 +277,7 @@ impl Nbd {
             }
         }
         if peer.visit.is_aimless()
-            && let Some(export) = &peer.connection.export
+            && let Some(export) = peer.connection.export()
         {
             peer.visit.open(&export.name);
         }
@@ -330,9 +331,9 @@ impl Nbd {
         };
         while peer.writable {
             let sent = if stream.holds_output() {
-                peer.connection.progress += 1;
+                peer.connection.moved();
                 stream.flush()
-            } else if peer.connection.outbox.can_send() {
+            } else if peer.connection.can_send() {
                 let visit = &mut peer.visit;
                 let send = |bytes: &usize| visit.send(*bytes as u64);
                 peer.connection.transmit(core, |from| stream.send(from).inspect(send))
@@ -390,7 +391,7 @@ impl Nbd {
     fn has_work(&self, number: u16) -> bool {
         self.peers[usize::from(number)].as_ref().is_some_and(|peer| {
             let holds = peer.stream.as_ref().is_some_and(Stream::holds_output);
-            let can_send = peer.writable && (peer.connection.outbox.can_send() || holds);
+            let can_send = peer.writable && (peer.connection.can_send() || holds);
             can_send || peer.is_over()
         })
     }
@@ -471,7 +472,7 @@ impl Frontend for Nbd {
                 continue;
             };
             peer.dirty = false;
-            if peer.connection.broken {
+            if peer.connection.is_lost() {
                 self.hang_up(number, core);
             }
             self.transmit(number, core);

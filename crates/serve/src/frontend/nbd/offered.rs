@@ -4,7 +4,7 @@
 use flashfront_nbd_proto::wire::export_flag;
 use flashfront_nbd_proto::{BlockSizes, server};
 
-use super::PAYLOAD_BYTES_MAX;
+use super::limits::PAYLOAD_BYTES_MAX;
 use crate::frontend::Export;
 
 /// What the protocol tells of each volume.

@@ -13,12 +13,12 @@ use flashfront_engine::{BLOCK_BYTES, Buf, REQUEST_BYTES_MAX, Span};
 use flashfront_nbd_proto::server::Refusal;
 use flashfront_nbd_proto::wire::Errno;
 
-use super::super::Core;
-use super::super::piece::Piece;
-use super::accept::write_of;
-use super::connection::{Connection, Phase, Wait};
-use super::parked::UNSURE_BYTES_MAX;
-use super::pending::Part;
+use super::input::Input;
+use super::requests::Requests;
+use super::wait::Wait;
+use super::write::submit_write;
+use crate::frontend::Core;
+use crate::frontend::piece::Piece;
 
 /// Payload is received into its buffer if at least this much of a piece is missing; below it a
 /// copy is cheaper than a system call that ends at the payload's end.
@@ -29,20 +29,33 @@ const SHORT_BYTES: u64 = 64 << 10;
 /// A write that is being received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Payload {
-    pub(super) place: u16,
+    place: u16,
+    /// The first byte of the write on the export.
+    first: u64,
     /// The next byte on the export that is not at the engine, and the end.
-    pub(super) at: u64,
-    pub(super) end: u64,
-    pub(super) direct: Option<Direct>,
+    at: u64,
+    end: u64,
+    direct: Option<Direct>,
 }
 
 /// A piece that is received into its buffer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Direct {
+struct Direct {
     piece: Piece,
     buf: Buf,
     /// Bytes that have come.
     have: u32,
+}
+
+/// How far a payload has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Came {
+    /// Something is needed before the rest.
+    Waits(Payload, Wait),
+    /// A piece is at the engine, and more is to come.
+    Goes(Payload),
+    /// All of it is at the engine.
+    Completely,
 }
 
 impl Direct {
@@ -53,144 +66,131 @@ impl Direct {
 }
 
 impl Payload {
-    /// What comes next, up to a multiple of so many bytes from the first block on.
-    fn next(&self, first: u64, bytes: u64) -> Piece {
-        let first_block = first - first % BLOCK_BYTES;
+    /// The payload of a write of which nothing has come yet.
+    pub(super) fn new(place: u16, offset: u64, len: u64) -> Self {
+        Self { place, first: offset, at: offset, end: offset + len, direct: None }
+    }
+
+    /// What comes next, up to a multiple of `bytes` from the first block on.
+    fn next(&self, bytes: u64) -> Piece {
+        let first_block = self.first - self.first % BLOCK_BYTES;
         let end = (self.at - first_block) / bytes * bytes + bytes + first_block;
         Piece { offset: self.at, len: (end.min(self.end) - self.at) as u32 }
     }
 
-    /// So many bytes have come straight into their buffer.
+    /// Where the next bytes belong, if they are worth a direct receive.
+    pub(super) fn direct(&self) -> Option<Span> {
+        let rest = self.direct.as_ref()?.rest();
+        (rest.len as usize >= DIRECT_BYTES_MIN).then_some(rest)
+    }
+
+    /// Bytes have come straight into their buffer.
     pub(super) fn received(&mut self, bytes: u32) {
         if let Some(direct) = &mut self.direct {
             direct.have += bytes;
         }
     }
-}
 
-impl Connection {
-    /// Goes on with the payload of a write.
-    pub(super) fn payload(&mut self, mut payload: Payload, core: &mut dyn Core, may_alloc: bool) -> Option<Wait> {
-        if payload.direct.is_none() {
-            let here = self.end - self.start;
-            let first = self.table.get_mut(payload.place).offset;
-            let long = payload.next(first, REQUEST_BYTES_MAX);
-            payload.direct = self.receive_directly(long, here, core);
-            if payload.direct.is_none() {
-                let short = payload.next(first, SHORT_BYTES);
-                let piece = if here >= long.len as usize { long } else { short };
+    /// Goes on with what is in the read buffer.
+    pub(super) fn go_on(
+        mut self,
+        input: &mut Input,
+        requests: &mut Requests,
+        core: &mut dyn Core,
+        may_alloc: bool,
+    ) -> Came {
+        if self.direct.is_none() {
+            let here = input.len();
+            let long = self.next(REQUEST_BYTES_MAX);
+            self.direct = receive_directly(long, here, requests, core);
+            if self.direct.is_none() {
+                let piece = if here >= long.len as usize { long } else { self.next(SHORT_BYTES) };
                 if here < piece.len as usize {
-                    return Some(Wait::Input);
+                    return Came::Waits(self, Wait::Input);
                 }
-                return self.copy_piece(payload, piece, core, may_alloc);
+                return self.copy_piece(piece, input, requests, core, may_alloc);
             }
         }
-        let direct = payload.direct.as_mut()?;
-        let here = (self.end - self.start).min(direct.rest().len as usize);
+        let Some(direct) = &mut self.direct else { return Came::Goes(self) };
+        let rest = direct.rest();
+        let here = input.len().min(rest.len as usize);
         if here > 0 {
-            let rest = direct.rest();
-            let from = &self.input[self.start..self.start + here];
-            core.memory().bytes_mut(Span::new(rest.buf(), rest.offset(), here as u32)).copy_from_slice(from);
-            self.start += here;
-            self.protocol.payload_taken(here as u64);
+            let into = core.memory().bytes_mut(Span::new(rest.buf(), rest.offset(), here as u32));
+            into.copy_from_slice(&input.here()[..here]);
+            input.took(here);
             direct.have += here as u32;
         }
         let Direct { piece, buf, .. } = *direct;
         if direct.rest().len > 0 {
-            self.phase = Phase::Payload(payload);
-            return Some(Wait::Input);
+            return Came::Waits(self, Wait::Input);
         }
-        let Some(slot) = self.table.get_mut(payload.place).free_slot(0) else {
+        let Some(slot) = requests.table.get_mut(self.place).free_slot(0) else {
             // As many pieces are with the engine as have names.
-            self.phase = Phase::Payload(payload);
-            return Some(Wait::Own);
+            return Came::Waits(self, Wait::Own);
         };
-        self.piece_done(payload, slot, piece, buf, core);
-        None
-    }
-
-    /// A buffer for a long piece of which much is missing, if the share for payload has one.
-    fn receive_directly(&mut self, piece: Piece, here: usize, core: &mut dyn Core) -> Option<Direct> {
-        let bytes = piece.buf_bytes();
-        let missing = (piece.len as usize).saturating_sub(here);
-        if missing < DIRECT_BYTES_MIN || self.must_wait(u64::from(bytes), true).is_some() {
-            return None;
-        }
-        let buf = self.alloc(Some(Share::Payload), bytes, core)?;
-        self.held_bytes += u64::from(bytes);
-        Some(Direct { piece, buf, have: 0 })
+        self.piece_done(slot, piece, buf, requests, core)
     }
 
     /// Copies a piece from the read buffer, where all of it is.
-    fn copy_piece(&mut self, payload: Payload, piece: Piece, core: &mut dyn Core, may_alloc: bool) -> Option<Wait> {
+    fn copy_piece(
+        self,
+        piece: Piece,
+        input: &mut Input,
+        requests: &mut Requests,
+        core: &mut dyn Core,
+        may_alloc: bool,
+    ) -> Came {
         let bytes = piece.buf_bytes();
-        if self.unsure_bytes >= UNSURE_BYTES_MAX {
-            return Some(Wait::Own);
+        if requests.holdings.is_unsure() {
+            return Came::Waits(self, Wait::Own);
         }
-        let wait = self.must_wait(u64::from(bytes), may_alloc);
-        if wait.is_some() {
-            return wait;
+        if let Some(wait) = requests.holdings.must_wait(u64::from(bytes), may_alloc) {
+            return Came::Waits(self, wait);
         }
-        let Some(slot) = self.table.get_mut(payload.place).free_slot(0) else { return Some(Wait::Own) };
-        let Some(buf) = self.alloc(self.share_for(u64::from(bytes)), bytes, core) else {
-            return Some(Wait::Room);
+        let Some(slot) = requests.table.get_mut(self.place).free_slot(0) else {
+            return Came::Waits(self, Wait::Own);
         };
-        self.held_bytes += u64::from(bytes);
-        let from = &self.input[self.start..self.start + piece.len as usize];
-        core.memory().bytes_mut(Span::new(buf, piece.buf_offset(), piece.len)).copy_from_slice(from);
-        self.start += piece.len as usize;
-        self.protocol.payload_taken(piece.len.into());
-        self.piece_done(payload, slot, piece, buf, core);
-        None
+        let share = requests.holdings.share_for(u64::from(bytes));
+        let Some(buf) = requests.holdings.alloc(share, bytes, core) else {
+            return Came::Waits(self, Wait::Room);
+        };
+        let into = core.memory().bytes_mut(Span::new(buf, piece.buf_offset(), piece.len));
+        into.copy_from_slice(&input.here()[..piece.len as usize]);
+        input.took(piece.len as usize);
+        self.piece_done(slot, piece, buf, requests, core)
     }
 
     /// Hands a complete piece to the engine.
-    fn piece_done(&mut self, payload: Payload, slot: usize, piece: Piece, buf: Buf, core: &mut dyn Core) {
+    fn piece_done(self, slot: usize, piece: Piece, buf: Buf, requests: &mut Requests, core: &mut dyn Core) -> Came {
         let at = piece.offset + u64::from(piece.len);
-        let last = at == payload.end;
-        self.table.get_mut(payload.place).receiving = !last;
-        self.submit_write(payload.place, slot, piece, buf, core);
-        self.phase = if last { Phase::Commands } else { Phase::Payload(Payload { at, direct: None, ..payload }) };
+        let last = at == self.end;
+        requests.table.get_mut(self.place).receiving = !last;
+        submit_write(requests, self.place, slot, piece, buf, core);
+        if last { Came::Completely } else { Came::Goes(Self { at, direct: None, ..self }) }
     }
 
-    /// Hands a piece of a write to the engine.
-    pub(super) fn submit_write(&mut self, place: u16, slot: usize, piece: Piece, buf: Buf, core: &mut dyn Core) {
-        let fua = self.table.get_mut(place).fua;
-        let bytes = piece.buf_bytes();
-        self.note_unsure(Some(buf), bytes, core);
-        self.table.get_mut(place).put(slot, Part { buf, bytes, at: piece.offset, len: piece.len });
-        let (sectors, op) = write_of(piece.offset, piece.offset + u64::from(piece.len));
-        self.submit(place, slot, op, sectors, Some(buf), fua, core);
-    }
-
-    /// A write with this buffer may be refused.
-    pub(super) fn note_unsure(&mut self, buf: Option<Buf>, bytes: u32, core: &dyn Core) {
-        if buf.is_some_and(|buf| !core.may_wait(buf)) {
-            self.unsure_bytes += u64::from(bytes);
+    /// The rest won't come: forgets the write, without a reply.
+    pub(super) fn drop(self, requests: &mut Requests, core: &mut dyn Core) {
+        if let Some(Direct { piece, buf, .. }) = self.direct {
+            requests.holdings.free(buf, piece.buf_bytes(), core);
         }
-    }
-
-    /// The rest of a write won't come: forgets it, without a reply.
-    pub(super) fn drop_payload(&mut self, payload: Payload, core: &mut dyn Core) {
-        if let Some(Direct { piece, buf, .. }) = payload.direct {
-            self.held_bytes -= u64::from(piece.buf_bytes());
-            core.free(buf);
-        }
-        let pending = self.table.get_mut(payload.place);
+        let pending = requests.table.get_mut(self.place);
         pending.receiving = false;
         // The engine may still have pieces; the write is torn, so it must not succeed.
         pending.fail(Refusal(Errno::EIO, "the write was not received completely"), None);
         if pending.is_done() {
-            self.table.remove(payload.place);
+            requests.table.remove(self.place);
         }
     }
 }
 
-/// Where payload of the write being received belongs, if it is worth a direct receive.
-pub(super) fn direct(phase: &Phase) -> Option<Span> {
-    let Phase::Payload(Payload { direct: Some(direct), .. }) = phase else {
+/// A buffer for a long piece of which much is missing, if the share for payload has one.
+fn receive_directly(piece: Piece, here: usize, requests: &mut Requests, core: &mut dyn Core) -> Option<Direct> {
+    let bytes = piece.buf_bytes();
+    let missing = (piece.len as usize).saturating_sub(here);
+    if missing < DIRECT_BYTES_MIN || requests.holdings.must_wait(u64::from(bytes), true).is_some() {
         return None;
-    };
-    let rest = direct.rest();
-    (rest.len as usize >= DIRECT_BYTES_MIN).then_some(rest)
+    }
+    let buf = requests.holdings.alloc(Some(Share::Payload), bytes, core)?;
+    Some(Direct { piece, buf, have: 0 })
 }

@@ -9,8 +9,8 @@ use flashfront_engine::Buf;
 use flashfront_nbd_proto::Ask;
 use flashfront_nbd_proto::server::Refusal;
 
-use super::super::piece::{PIECES_MAX, PLACES_MAX, Piece};
-use super::{PAYLOAD_BYTES_MAX, REQUESTS_MAX};
+use super::limits::{PAYLOAD_BYTES_MAX, REQUESTS_MAX};
+use crate::frontend::piece::{PIECES_MAX, PLACES_MAX, Piece};
 
 const _: () = assert!(Piece::count_max(PAYLOAD_BYTES_MAX) <= PIECES_MAX);
 const _: () = assert!(REQUESTS_MAX <= PLACES_MAX);
@@ -153,6 +153,16 @@ impl Table {
         &mut self.all[usize::from(place)]
     }
 
+    /// A request is over, or will be when what is read again of it is there.
+    pub(super) fn leave(&mut self, place: u16) {
+        if self.get_mut(place).again > 0 {
+            self.get_mut(place).orphan = true;
+        } else {
+            self.remove(place);
+        }
+    }
+
+    /// A request is over.
     pub(super) fn remove(&mut self, place: u16) {
         debug_assert!(!self.free.contains(&place));
         self.free.push(place);

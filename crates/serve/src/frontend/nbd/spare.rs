@@ -12,10 +12,9 @@
 //! somebody is short (test: `clients_that_pause_now_and_then_all_get_their_answers`).
 
 use flashfront_device::Share;
-use flashfront_engine::{Buf, Time};
+use flashfront_engine::Time;
 
 use super::super::Core;
-use super::connection::Connection;
 use super::listener::{Nbd, Peer};
 use super::parked::Resumed;
 
@@ -27,8 +26,6 @@ const STUCK_NS: u64 = 10_000_000;
 const RETRY_NS: u64 = 5_000_000;
 /// So many at a time.
 const RETRIES: usize = 16;
-/// What is read again ahead of a client's reading.
-const AHEAD_BYTES: u64 = 2 << 20;
 /// A client with so many bytes unread, and a full socket, has no further requests carried out.
 pub(super) const UNREAD_BYTES_MAX: u64 = 8 << 20;
 
@@ -37,45 +34,6 @@ pub(super) const UNREAD_BYTES_MAX: u64 = 8 << 20;
 pub(super) struct Stuck {
     since: Time,
     progress: u64,
-}
-
-impl Connection {
-    /// Drops the payload that the client has not taken.
-    pub(super) fn take_back(&mut self, core: &mut dyn Core) {
-        let mut freed = Vec::new();
-        self.outbox.take_back(core.memory(), |buf, bytes| freed.push((buf, bytes)));
-        self.free_all(freed, core);
-    }
-
-    /// Drops the payload that can't be sent before other payload has been read again.
-    fn take_back_behind(&mut self, core: &mut dyn Core) {
-        let mut freed = Vec::new();
-        self.outbox.take_back_behind(|buf, bytes| freed.push((buf, bytes)));
-        self.free_all(freed, core);
-    }
-
-    fn free_all(&mut self, bufs: Vec<(Buf, u32)>, core: &mut dyn Core) {
-        for (buf, bytes) in bufs {
-            self.held_bytes -= u64::from(bytes);
-            core.free(buf);
-        }
-    }
-
-    /// Asks once more for payload that was taken back and is wanted soon. False if there is no
-    /// buffer.
-    pub(super) fn fetch_again(&mut self, share: Option<Share>, core: &mut dyn Core) -> bool {
-        while let Some(data) = self.outbox.first_away(AHEAD_BYTES) {
-            if !self.read_again(data, share, core) {
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Whether payload is to be sent soon that was taken back, and was not asked for since.
-    pub(super) fn wants_payload(&self) -> bool {
-        self.outbox.is_lacking() && self.outbox.first_away(AHEAD_BYTES).is_some()
-    }
 }
 
 impl Peer {
@@ -94,14 +52,12 @@ impl Nbd {
             return;
         }
         for peer in self.peers.iter_mut().flatten() {
-            if peer.connection.outbox.is_lacking() {
-                peer.connection.take_back_behind(core);
-            }
-            if peer.writable || peer.connection.outbox.here_bytes() == 0 {
+            peer.connection.take_back_behind(core);
+            if peer.writable || peer.connection.unread_bytes() == 0 {
                 peer.stuck = None;
                 continue;
             }
-            let progress = peer.connection.outbox.progress();
+            let progress = peer.connection.sent();
             let stuck = peer.stuck.filter(|stuck| stuck.progress == progress);
             let stuck = *peer.stuck.insert(stuck.unwrap_or(Stuck { since: now, progress }));
             let due = stuck.since.plus_ns(STUCK_NS);
@@ -119,7 +75,7 @@ impl Nbd {
         for peer in self.peers.iter_mut().flatten() {
             if peer.writable && peer.connection.parked_for().is_none() && peer.connection.wants_payload() {
                 let before = peer.connection.in_flight();
-                let served = peer.connection.fetch_again(None, core);
+                let served = peer.connection.fetch_again(core);
                 asked |= peer.connection.in_flight() > before;
                 if !served {
                     break;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use flashfront_device::Share;
 use proptest::prelude::*;
 
-use super::super::connection::Wait;
+use super::super::wait::Wait;
 use super::super::{CONNECTION_BYTES_MAX, REQUESTS_MAX};
 use super::ram::Ram;
 use super::talk::{Talk, client_flags, context_data, hello_of, info_data, replies, request, request_of};
@@ -48,7 +48,7 @@ fn torment(mut talk: Talk, bytes: &[u8], whims: &[u8]) {
         }
         let share = if whim & 32 == 0 { Share::Waiting } else { Share::Passing };
         talk.connection.resume(share, true, &mut talk.ram);
-        talk.connection.fetch_again(None, &mut talk.ram);
+        talk.connection.fetch_again(&mut talk.ram);
         if whim & 2 == 0 {
             talk.read(usize::from(whim) * 64, &mut || 1000);
         }
@@ -68,7 +68,7 @@ fn torment(mut talk: Talk, bytes: &[u8], whims: &[u8]) {
             talk.execute(usize::MAX);
             talk.read(usize::MAX, &mut || usize::MAX);
             talk.connection.resume(Share::Waiting, true, &mut talk.ram);
-            talk.connection.fetch_again(None, &mut talk.ram);
+            talk.connection.fetch_again(&mut talk.ram);
         }
         assert!(talk.connection.is_over());
         assert_eq!(talk.ram.buffers.held_bytes + talk.ram.buffers.passing_bytes, 0);

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::super::super::piece::PieceId;
-use super::super::connection::{Connection, Wait};
+use super::super::connection::Connection;
+use super::super::wait::Wait;
 use super::ram::Ram;
 use flashfront_nbd_proto::server::Security;
 use flashfront_nbd_proto::wire::{self, Fields, Replies, RequestHeader, handshake_flag, info, option};
@@ -101,7 +102,7 @@ impl Talk {
     /// Reads at most `max` bytes of what the server has to say; how many it were.
     pub(super) fn read(&mut self, max: usize, cut: &mut impl FnMut() -> usize) -> usize {
         let mut total = 0;
-        while self.connection.outbox.can_send() && total < max {
+        while self.connection.can_send() && total < max {
             let room = cut().max(1).min(max - total);
             let said = &mut self.said;
             let before = said.len();

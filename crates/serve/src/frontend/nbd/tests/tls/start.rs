@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::super::connection::Wait;
+use super::super::super::wait::Wait;
 use super::super::protocol::answers_in;
 use super::super::ram::Ram;
 use super::super::talk::{Talk, client_flags, hello, info_data, replies, request};
