@@ -14,7 +14,7 @@ use flashfront_engine::{Durability, Mode};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use crate::frontend::nbd::Listen;
+use crate::address::Listen;
 
 mod changed;
 mod check;

@@ -24,14 +24,13 @@ mod client;
 mod record;
 mod recorder;
 mod server;
-mod socket;
 #[cfg(test)]
 mod tests;
 
+pub use crate::socket::{BindError, SocketFile, bind};
 pub use client::{Client, ClientError};
 pub use recorder::Recorder;
 pub use server::Server;
-pub use socket::{BindError, SocketFile, bind};
 
 /// The longest line either way but for a status with many lost ranges.
 pub const LINE_BYTES_MAX: usize = 64 << 10;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
+use flashfront_device::Arena;
 use flashfront_device::real::{DeviceFile, Prefer, Reactor};
-use flashfront_device::{Arena, Device};
 use flashfront_engine::{Control, Engine, Event, Input, Options, Time};
 use mio::{Poll, Waker};
 
@@ -24,6 +24,7 @@ use crate::frontend::Export;
 use crate::frontend::nbd::Tls;
 use crate::history::SharedHistory;
 use crate::http::Http;
+use crate::origin_errors::AllOriginErrors;
 use crate::pressure;
 use crate::pump::{Pump, WAKER};
 use crate::report::counted;
@@ -32,73 +33,56 @@ use crate::stale::Change;
 mod above;
 mod answer;
 mod answered;
+mod apart;
 #[cfg(test)]
 mod beside;
 mod buffers;
 mod changes;
+mod clean;
 mod compare;
 mod destage;
 mod end;
 mod error;
 mod hangs;
+mod hooks;
 mod leave;
 mod limit;
 mod members;
 mod mirror;
 mod open;
-mod origin_errors;
+mod opened;
 mod reload;
+mod reload_handle;
 mod sample;
 mod set;
+mod settle;
 mod stop;
 mod tell;
 #[cfg(test)]
 mod tests;
 mod without_cache;
 
+pub use crate::origin_errors::OriginErrors;
 use above::Roots;
 use answered::answered;
 use changes::remember;
 pub use destage::{DestageReport, destage};
 pub use error::ServeError;
 use error::failed;
+pub use hooks::{Hooks, Ready, Wrap};
 use leave::Leaving;
 pub use leave::Left;
 pub use limit::{LimitError, blocks as dirty_limit_blocks};
 use members::Members;
 use mirror::Adding;
-use open::{Listening, Opened, attach, exports, listen, open, options};
-use origin_errors::AllOriginErrors;
-pub use origin_errors::OriginErrors;
-pub use reload::{Reload, ReloadHandle};
+use open::{Listening, attach, exports, listen, open, options};
+use opened::Opened;
+pub use reload_handle::{Reload, ReloadHandle};
 use sample::Sampler;
 pub use stop::StopHandle;
 
 /// The longest a turn waits when nothing happens.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Changes a device into a slower or faultier one.
-pub type Wrap = Box<dyn Fn(Box<dyn Device>) -> Box<dyn Device> + Send>;
-
-/// Is told the URIs.
-pub type Ready = Box<dyn FnOnce(&[String]) + Send>;
-
-/// What the caller wants to do on the way.
-#[derive(Default)]
-pub struct Hooks {
-    /// Called once with the URIs when clients may connect.
-    pub ready: Option<Ready>,
-    /// Asks for a stop.
-    pub stop: StopHandle,
-    /// Brings a changed configuration.
-    pub reload: ReloadHandle,
-    /// Wraps the cache device.
-    pub wrap_cache: Option<Wrap>,
-    /// Wraps the mirror.
-    pub wrap_mirror: Option<Wrap>,
-    /// Wraps each origin.
-    pub wrap_origin: Option<Wrap>,
-}
 
 /// How a daemon ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@
 //! themselves, `descriptors` what a process may have open, `storage` tells paths apart that lead to
 //! the same.
 
+mod address;
 pub mod carrier;
 pub mod config;
 pub mod control;
@@ -23,14 +24,18 @@ pub mod latency;
 pub mod metrics;
 mod mounts;
 pub mod offline;
+mod origin_errors;
 mod places;
 mod pressure;
 pub mod pump;
 pub mod report;
 #[cfg(test)]
 mod rig;
+mod socket;
 pub mod stale;
 mod state;
 pub mod storage;
 pub mod superblock;
 pub mod tap;
+mod unaccepted;
+mod uuid;

@@ -6,7 +6,7 @@ use std::net::ToSocketAddrs;
 use flashfront_engine::{BLOCK_BYTES, READ_AROUND_BLOCKS_MAX};
 
 use super::{BUFFER_BYTES_MIN, Config, ConfigError, Listener, THREADS_MAX};
-use crate::frontend::nbd::Listen;
+use crate::address::Listen;
 
 impl Config {
     /// Checks the values against each other.

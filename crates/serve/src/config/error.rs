@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::{BUFFER_BYTES_MIN, Size, THREADS_MAX};
-use crate::frontend::nbd::Listen;
+use crate::address::Listen;
 
 /// Why a config can't be used.
 #[derive(Debug, thiserror::Error)]

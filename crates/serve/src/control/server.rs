@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use super::record::record;
-use super::socket::{BindError, SocketFile, bind};
 use super::{CONNECTIONS_MAX, Caller, Command, LINE_BYTES_MAX, LINE_TIMEOUT, Response};
-use crate::descriptors::{self, Unaccepted};
 use crate::places::Places;
+use crate::socket::{BindError, SocketFile, bind};
+use crate::unaccepted::{Unaccepted, words};
 
 const SOCKET: Token = Token(0);
 const STOP: Token = Token(1);
@@ -207,7 +207,7 @@ impl Acceptor {
                             Ok(Some(thread)) => threads.push(thread),
                             Ok(None) => break 'serve,
                             Err(error) => {
-                                tracing::warn!("control socket: a client is refused: {}", descriptors::words(&error));
+                                tracing::warn!("control socket: a client is refused: {}", words(&error));
                             }
                         }
                     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use flashfront_device::real::{Silent, asking, watched};
 
-use super::ServeError;
+use super::error::ServeError;
 use crate::config::Config;
 
 impl From<Silent> for ServeError {

@@ -8,7 +8,7 @@ use flashfront_device::{Arena, CHUNK_BYTES};
 use flashfront_engine::policy::Window;
 use flashfront_engine::{BLOCK_BYTES, buffers_most};
 
-use super::ServeError;
+use super::error::ServeError;
 use crate::config::{BUFFER_BYTES_DEFAULT, Config, Listener, Size};
 use crate::frontend::nbd::{BUFFER_BYTES_MIN, LONGEST_READ_BYTES};
 

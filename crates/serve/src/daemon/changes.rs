@@ -11,9 +11,9 @@ use std::sync::Arc;
 use flashfront_device::real::DeviceFile;
 use flashfront_engine::format::Superblock;
 
-use super::error::failed;
+use super::error::{ServeError, failed};
 use super::members::Members;
-use super::{Daemon, Opened, ServeError};
+use super::opened::Opened;
 use crate::config::Config;
 use crate::offline::{self, uuid_text};
 use crate::stale::{self, Change, How, Served};
@@ -136,7 +136,7 @@ pub(super) fn remember_served(config: &Config, origins: &[Arc<DeviceFile>], supe
 }
 
 /// The state folder, for people.
-fn folder(config: &Config) -> String {
+pub(super) fn folder(config: &Config) -> String {
     config
         .state
         .as_ref()
@@ -148,23 +148,4 @@ fn folder(config: &Config) -> String {
 pub(super) fn unremembered(origin: &DeviceFile, how: &'static str) -> impl FnOnce(io::Error) -> ServeError {
     let origin = origin.path().to_owned();
     move |source| ServeError::Unremembered { origin, how, source }
-}
-
-impl Daemon<'_> {
-    /// The log has begun anew without what was dropped.
-    pub(super) fn settle(&mut self) {
-        if self.pump.engine().status().cache_failed {
-            return;
-        }
-        let uuid = uuid_text(&self.pump.engine().superblock().uuid);
-        for change in std::mem::take(&mut self.unsettled) {
-            if let Err(error) = stale::settle(self.config.state.as_deref(), &change, &uuid) {
-                tracing::warn!(
-                    "{}: it can't be written down there that the cache has dropped its old data of {} ({error}), so the next start drops the clean data again. Make the state folder writable for this user",
-                    folder(self.config),
-                    change.origin
-                );
-            }
-        }
-    }
 }

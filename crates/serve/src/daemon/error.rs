@@ -13,11 +13,11 @@ use flashfront_engine::{BLOCK_BYTES, OpenError};
 
 use super::limit::LimitError;
 use crate::config::{ConfigError, Size};
-use crate::control::BindError;
 use crate::failure::FailureReadError;
 use crate::frontend::nbd::{BindError as NbdBindError, TlsError};
 use crate::http::HttpError;
 use crate::report::counted;
+use crate::socket::BindError;
 use crate::stale::ChangeError;
 use crate::superblock::{CopyError, SuperblockReadError};
 

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use flashfront_engine::{Control, DeviceError, Input, Time};
 
+use super::Daemon;
 use super::above::Asking;
-use super::{Daemon, ServeError};
+use super::error::ServeError;
 use crate::report::counted;
 
 /// A device that ends no I/O for so long while the daemon stops is not waited for. A disk that is

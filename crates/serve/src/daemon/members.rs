@@ -12,9 +12,8 @@ use std::sync::Arc;
 use flashfront_device::real::{Access, DeviceFile, OpenError, asking};
 use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
 
-use super::ServeError;
 use super::answered::{answered, unanswered};
-use super::error::failed;
+use super::error::{ServeError, failed};
 use crate::config::Config;
 use crate::{storage, superblock};
 

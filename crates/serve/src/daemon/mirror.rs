@@ -14,9 +14,10 @@ use flashfront_device::real::{Access, DeviceFile, OpenError, watched};
 use flashfront_engine::format::Mirror;
 use flashfront_engine::{Control, Input, MirrorStatus};
 
+use super::Daemon;
+use super::error::ServeError;
 use super::members::Members;
 use super::open::{member_id, patient};
-use super::{Daemon, ServeError};
 use crate::config::{Config, Size};
 use crate::control::Response;
 use crate::offline::{self, FormatError};

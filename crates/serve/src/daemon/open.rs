@@ -13,11 +13,16 @@ use flashfront_device::wrap::Patience;
 use flashfront_engine::format::{OriginRecord, Superblock};
 use flashfront_engine::{DeviceId, Durability, Engine, Options, policy};
 
+use super::apart::check_apart;
+use super::error::ServeError;
 use super::error::failed;
+use super::hooks::{Hooks, Wrap};
 use super::members::{self, Members};
-use super::{Hooks, ServeError, Wrap, buffers, changes, compare, limit, without_cache};
+use super::opened::Opened;
+use super::{buffers, changes, compare, limit, without_cache};
 use crate::carrier::Portable;
 use crate::config::{Config, Listener, Volume};
+use crate::failure;
 #[cfg(feature = "fuse")]
 use crate::frontend::fuse::{Fuse, Shown};
 use crate::frontend::nbd::{Gate, Listen, Nbd, NbdOptions, Tls};
@@ -26,20 +31,7 @@ use crate::frontend::ublk::{Ublk, UblkOptions};
 use crate::frontend::vhost_user_blk::VhostUserBlk;
 use crate::frontend::{Export, Frontend};
 use crate::pump::Devices;
-use crate::stale::{self, Change, Verdict, Watch};
-use crate::{failure, storage};
-
-/// What is open before anything is written.
-pub(super) struct Opened {
-    /// The cache devices in use; none: the origins are served without it.
-    pub(super) members: Members,
-    pub(super) origins: Vec<Arc<DeviceFile>>,
-    pub(super) superblock: Superblock,
-    /// An origin was changed behind our back.
-    pub(super) drop_clean: bool,
-    /// What is remembered of that, and not settled for this cache.
-    pub(super) changes: Vec<Change>,
-}
+use crate::stale::{self, Verdict, Watch};
 
 pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     let (members, mut superblock) = members::open(config).map_err(|error| members::or_swapped(config, error))?;
@@ -82,19 +74,6 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     // From now on this copy is the newest.
     superblock.epoch = epoch;
     Ok(Opened { members, origins, superblock, drop_clean, changes })
-}
-
-/// Refuses two paths that lead to the same bytes.
-pub(super) fn check_apart<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), ServeError> {
-    let paths: Vec<&Path> = paths.collect();
-    for (nth, one) in paths.iter().enumerate() {
-        for other in &paths[nth + 1..] {
-            if let Some(shared) = storage::shared(one, other) {
-                return Err(ServeError::SameDevice { one: (*one).into(), other: (*other).into(), shared });
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Asks the stale guard, and what is remembered; says whether clean data must be dropped.

@@ -5,56 +5,13 @@
 //! Certificates are read anew: connections that come use the new ones, and those that are there go
 //! on.
 
-use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-
 use flashfront_engine::{Control, Input, Mode, OriginId};
 
-use super::stop::StopHandle;
-use super::{Daemon, ServeError, limit};
+use super::error::ServeError;
+use super::reload_handle::Reload;
+use super::{Daemon, limit};
 use crate::config::{Config, Size};
 use crate::frontend::nbd::Tls;
-
-/// Passes a new configuration to a running daemon, from any thread.
-#[derive(Clone, Debug, Default)]
-pub struct ReloadHandle(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    is_asked: AtomicBool,
-    asked: Mutex<Option<Reload>>,
-}
-
-/// What is to be taken over.
-pub struct Reload {
-    /// The configuration as it is now; none: only the certificates are read anew.
-    pub config: Option<Config>,
-    /// Called when the configuration has been taken, for what the program itself takes of it.
-    pub taken: Box<dyn FnOnce() + Send>,
-}
-
-impl fmt::Debug for Reload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reload").field("config", &self.config).finish_non_exhaustive()
-    }
-}
-
-impl ReloadHandle {
-    /// Asks the daemon that `stop` stops; of several asks that come together the last one counts.
-    pub fn ask(&self, reload: Reload, stop: &StopHandle) {
-        *self.0.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(reload);
-        self.0.is_asked.store(true, Ordering::Release);
-        stop.wake();
-    }
-
-    fn take(&self) -> Option<Reload> {
-        if !self.0.is_asked.load(Ordering::Relaxed) || !self.0.is_asked.swap(false, Ordering::Acquire) {
-            return None;
-        }
-        self.0.asked.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
 
 /// What was checked, and is to be changed.
 #[derive(Debug, Default)]

@@ -5,8 +5,8 @@ use flashfront_engine::{Control, DeviceError, DeviceId, Event, Input, Lba, Op, O
 
 use super::Daemon;
 use super::open::member_id;
-use super::origin_errors::advice;
 use crate::failure;
+use crate::origin_errors::advice;
 use crate::report::counted;
 
 /// Whether it says only that an I/O was given up.

@@ -12,8 +12,10 @@ use flashfront_device::sim::{RamDisk, RamSpec};
 use flashfront_engine::format::{ORIGINS_MAX, OriginRecord, Superblock};
 use flashfront_engine::{Mode, OriginId};
 
-use super::open::{self, Opened};
-use super::{ServeError, buffers, members};
+use super::apart::check_apart;
+use super::error::ServeError;
+use super::opened::Opened;
+use super::{buffers, members};
 use crate::config::Config;
 use crate::offline;
 
@@ -29,7 +31,7 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     if given > ORIGINS_MAX {
         return Err(ServeError::Volumes { given });
     }
-    open::check_apart(config.volumes.iter().map(|volume| volume.origin.as_path()))?;
+    check_apart(config.volumes.iter().map(|volume| volume.origin.as_path()))?;
     let (mut origins, mut records) = (Vec::new(), Vec::new());
     for (at, volume) in config.volumes.iter().enumerate() {
         let origin = DeviceFile::open(&volume.origin, Access::Exclusive)?;

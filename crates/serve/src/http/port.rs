@@ -19,8 +19,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, Sleep};
 
-use crate::descriptors::Unaccepted;
 use crate::places::{Close, Places};
+use crate::unaccepted::Unaccepted;
 
 /// Clients at a time. For the next one the connection of an idle client is closed.
 pub(crate) const CONNECTIONS_MAX: usize = 16;

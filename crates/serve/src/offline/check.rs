@@ -15,46 +15,11 @@ use flashfront_engine::{BLOCK_SECTORS, Key};
 use serde::Serialize;
 
 use super::blocks::Live;
+use super::damage::{Damage, DamageKind};
 use super::reader::{Reader, Segment, checksum_of, lacks_clean_data};
 use super::walk::{LaneWalk, looks};
 use crate::config::Size;
 use crate::superblock::{self, CopyError, SuperblockReadError};
-
-/// What is damaged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum DamageKind {
-    /// A copy of the superblock; the other is used, and mends it at the next start.
-    Superblock,
-    /// A checkpoint: the cache can't be opened, or not in its newest state.
-    Checkpoint,
-    /// A commit of the log: what came after it is out of reach.
-    Log,
-    /// A block that the origin has too: it will be read from there.
-    CleanData,
-    /// A block that only the cache has: its content is lost.
-    DirtyData,
-}
-
-/// A damaged place.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Damage {
-    /// What is damaged.
-    pub kind: DamageKind,
-    /// First byte on the cache device.
-    pub offset: u64,
-    /// The volume that the block belongs to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub origin: Option<String>,
-    /// Its first sector there.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lba: Option<u64>,
-    /// What should be there.
-    pub expected: String,
-    /// What is there.
-    pub found: String,
-}
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -62,7 +27,7 @@ pub struct CheckReport {
     /// Nothing is damaged.
     pub ok: bool,
     /// The cache device.
-    #[serde(serialize_with = "super::shown")]
+    #[serde(serialize_with = "super::shown::shown")]
     pub cache: PathBuf,
     /// Names the cache.
     pub uuid: Option<String>,
@@ -166,7 +131,7 @@ pub(super) fn check_open(device: &DeviceFile, progress: &mut dyn FnMut(u64, u64)
         Some((offset, error)) => reader.damage.push(superblock_damage((*offset, error))),
         None => older_copy(&mut reader),
     }
-    report.uuid = Some(super::uuid_text(&superblock.uuid));
+    report.uuid = Some(crate::uuid::uuid_text(&superblock.uuid));
     (report.clean_stop, report.cache_failed) = (superblock.clean, superblock.failed);
     let mut looked = looks(&superblock, 2, progress);
     let mut open = Vec::new();

@@ -14,13 +14,13 @@ use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
 use serde::Serialize;
 
 use super::reader::Reader;
-use super::uuid_text;
 use super::walk::looks;
 use crate::config::Size;
 use crate::failure::{self, FailureReadError};
 use crate::report::counted;
 use crate::stale::{self, Verdict};
 use crate::superblock::{self, SuperblockReadError};
+use crate::uuid::uuid_text;
 
 /// What was detached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,15 +28,15 @@ pub struct DetachReport {
     /// Named the cache.
     pub uuid: String,
     /// The cache device; it holds no cache any more.
-    #[serde(serialize_with = "super::shown")]
+    #[serde(serialize_with = "super::shown::shown")]
     pub cache: PathBuf,
     /// The second cache device, if it was given: it holds none either.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "super::shown_if_any")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "super::shown::shown_if_any")]
     pub mirror: Option<PathBuf>,
     /// A second cache device was not given, and still holds what it held.
     pub other_remains: bool,
     /// The origin; it is complete by itself.
-    #[serde(serialize_with = "super::shown")]
+    #[serde(serialize_with = "super::shown::shown")]
     pub origin: PathBuf,
     /// Dirty blocks given up, with force.
     pub blocks_given_up: u64,

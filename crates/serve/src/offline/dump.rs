@@ -11,7 +11,8 @@ use flashfront_engine::format::{Mirror, Superblock};
 use flashfront_engine::{BLOCK_BYTES, Mode};
 use serde::Serialize;
 
-use super::check::{CheckError, Damage};
+use super::check::CheckError;
+use super::damage::Damage;
 use super::reader::Reader;
 use super::walk::{LaneWalk, looks};
 use crate::superblock;
@@ -20,7 +21,7 @@ use crate::superblock;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DumpReport {
     /// The cache device.
-    #[serde(serialize_with = "super::shown")]
+    #[serde(serialize_with = "super::shown::shown")]
     pub cache: PathBuf,
     /// Format version.
     pub version: u32,
@@ -168,7 +169,7 @@ pub fn dump(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<DumpRepor
     Ok(DumpReport {
         cache: path.to_owned(),
         version: flashfront_engine::format::VERSION,
-        uuid: super::uuid_text(&superblock.uuid),
+        uuid: crate::uuid::uuid_text(&superblock.uuid),
         update: superblock.update,
         epoch: superblock.epoch,
         clean_stop: superblock.clean,

@@ -16,11 +16,11 @@ use flashfront_engine::{BLOCK_BYTES, Engine, Mode, Options, OriginId, Time};
 use serde::Serialize;
 
 use super::layout::{Layout, LayoutError, STRIPE_BLOCKS};
-use super::uuid_text;
 use crate::config::Size;
 use crate::report::counted;
 use crate::storage;
 use crate::superblock::{self, SuperblockReadError};
+use crate::uuid::uuid_text;
 use crate::{config, stale};
 
 /// Signatures of other formats lie this close to the ends; `probe` looks as far. Less than the
@@ -56,15 +56,15 @@ pub struct FormatReport {
     /// Names the cache.
     pub uuid: String,
     /// The cache device.
-    #[serde(serialize_with = "super::shown")]
+    #[serde(serialize_with = "super::shown::shown")]
     pub cache: PathBuf,
     /// What the cache uses of it: its size, or that of the mirror if that is smaller.
     pub cache_bytes: u64,
     /// The mirror.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "super::shown_if_any")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "super::shown::shown_if_any")]
     pub mirror: Option<PathBuf>,
     /// The origin.
-    #[serde(serialize_with = "super::shown")]
+    #[serde(serialize_with = "super::shown::shown")]
     pub origin: PathBuf,
     /// Its size.
     pub origin_bytes: u64,

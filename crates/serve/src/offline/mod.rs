@@ -7,11 +7,10 @@
 //! what it finds; `scan`, `salvage`, `unspoken` and `chain` are what `repair` makes of what is
 //! left. One lane after the other, since all of a large cache would take too much RAM.
 
-use serde::Serialize;
-
 mod blocks;
 mod chain;
 mod check;
+mod damage;
 mod detach;
 mod dump;
 mod format;
@@ -22,13 +21,16 @@ mod reader;
 mod repair;
 mod salvage;
 mod scan;
+mod shown;
 mod unspoken;
 mod walk;
 
 #[cfg(test)]
 mod tests;
 
-pub use check::{CheckError, CheckReport, Damage, DamageKind, check};
+pub use crate::uuid::uuid_text;
+pub use check::{CheckError, CheckReport, check};
+pub use damage::{Damage, DamageKind};
 pub(crate) use detach::dirty;
 pub use detach::{DetachError, DetachReport, detach};
 pub use dump::{DumpReport, dump};
@@ -36,21 +38,3 @@ pub use format::{FormatError, FormatOptions, FormatReport, format};
 pub(crate) use format::{occupants, superblock_in_ram, wipe};
 pub use layout::{LANES_MAX, LayoutError, SEGMENT_BYTES_DEFAULT};
 pub use repair::{Older, Repair, RepairError, RepairReport, UnknownLoss};
-
-/// A path for JSON, where one that isn't UTF-8 has a form too: no report is to fail after what it
-/// reports was done.
-fn shown<S: serde::Serializer>(path: &std::path::Path, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_str(&path.display())
-}
-
-/// Shows a path that may be absent.
-fn shown_if_any<S: serde::Serializer>(path: &Option<std::path::PathBuf>, to: S) -> Result<S::Ok, S::Error> {
-    path.as_ref().map(|path| path.display().to_string()).serialize(to)
-}
-
-/// A UUID in its usual spelling.
-#[must_use]
-pub fn uuid_text(uuid: &[u8; 16]) -> String {
-    let hex = |part: &[u8]| part.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    [&uuid[..4], &uuid[4..6], &uuid[6..8], &uuid[8..10], &uuid[10..]].map(hex).join("-")
-}

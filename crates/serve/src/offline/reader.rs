@@ -8,7 +8,7 @@ use flashfront_device::real::DeviceFile;
 use flashfront_engine::format::{CheckpointHeader, CommitHeader, Entry, Superblock, seal_checksum};
 use flashfront_engine::{BLOCK_BYTES, Key};
 
-use super::check::{Damage, DamageKind};
+use super::damage::{Damage, DamageKind};
 
 const BLOCK_LEN: usize = BLOCK_BYTES as usize;
 

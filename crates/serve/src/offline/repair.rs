@@ -14,7 +14,8 @@ use flashfront_engine::{BLOCK_BYTES, Key, OriginId};
 use serde::Serialize;
 
 use super::blocks::{Live, Slots};
-use super::check::{self, CheckError, Checked, Damage, DamageKind};
+use super::check::{self, CheckError, Checked};
+use super::damage::{Damage, DamageKind};
 use super::reader::{Reader, checksum_of};
 use super::salvage::Salvage;
 use super::walk::looks;
@@ -61,7 +62,7 @@ pub struct UnknownLoss {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RepairReport {
     /// The cache device.
-    #[serde(serialize_with = "super::shown")]
+    #[serde(serialize_with = "super::shown::shown")]
     pub cache: PathBuf,
     /// Names the cache.
     pub uuid: String,

@@ -15,7 +15,7 @@ use flashfront_engine::format::{
 };
 
 use super::blocks::{Blocks, Live};
-use super::check::DamageKind;
+use super::damage::DamageKind;
 use super::reader::Reader;
 use super::scan::is_alone;
 

@@ -5,8 +5,8 @@ use flashfront_engine::OriginStatus;
 use serde::{Deserialize, Serialize};
 
 use super::{HangReport, LatencyReport};
-use crate::daemon::OriginErrors;
 use crate::latency::{Cumulative, Durations, Kind};
+use crate::origin_errors::OriginErrors;
 
 /// What the daemon knows of a volume and the engine does not.
 #[derive(Clone, Debug, Default)]

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use flashfront_engine::OriginId;
 
-use crate::offline::uuid_text;
 use crate::state;
+use crate::uuid::uuid_text;
 
 const MAGIC: &[u8; 8] = b"FFsampl1";
 /// Magic, checksum, number, epoch, UUID, bytes of the samples.

@@ -23,9 +23,9 @@ use fuser::{BackgroundSession, MountOption, Session};
 use mio::{Registry, event::Event};
 
 use super::inlet::Inlet;
-use super::nbd::escape;
 use super::visit::Visit;
 use super::{Core, Export, Frontend, TokenRange};
+use crate::address::escape;
 
 mod ask;
 mod place;

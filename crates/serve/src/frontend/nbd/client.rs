@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 
 use flashfront_nbd_proto::blocking::{self, ClientError};
 
-use super::listen::Listen;
+use crate::address::Listen;
 
 /// A connection to an export.
 pub type Client = blocking::Client<Socket>;

@@ -13,10 +13,12 @@ use mio::{Interest, Registry, Token, event::Event, event::Source};
 
 use super::super::bell::Bell;
 use super::super::{Core, Export, Frontend, TokenRange};
-use super::listen::{Acceptor, BindError, Listen};
-use super::listener::{Nbd, NbdOptions, is_about_client};
+use super::listen::{Acceptor, BindError, is_about_client};
+use super::listener::Nbd;
+use super::options::NbdOptions;
 use super::stream::Socket;
-use crate::descriptors::Unaccepted;
+use crate::address::Listen;
+use crate::unaccepted::Unaccepted;
 
 /// When to try again to accept, if descriptors or memory have run out.
 const RETRY_NS: u64 = 1_000_000_000;

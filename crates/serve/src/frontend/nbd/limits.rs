@@ -10,6 +10,6 @@ pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 /// What the longest read takes: itself, and as much again as an arena may lose to the sizes of its
 /// two ends (chunks of 4 MiB, each for one size of buffer).
 pub const LONGEST_READ_BYTES: u64 = PAYLOAD_BYTES_MAX as u64 + (8 << 20);
-/// The budget that [`Core::alloc`](crate::frontend::Core::alloc) needs: the longest read waits for an origin, one chunk is
-/// for payload that comes in, and two are for what ends by itself.
+/// The budget that [`Core::alloc`](crate::frontend::Core::alloc) needs: the longest read waits for
+/// an origin, one chunk is for payload that comes in, and two are for what ends by itself.
 pub const BUFFER_BYTES_MIN: u64 = LONGEST_READ_BYTES + (12 << 20);

@@ -19,38 +19,20 @@ use super::super::visit::Visit;
 use super::super::{Core, Export, Frontend, TokenRange};
 use super::connection::Connection;
 use super::gate::{Accepted, Full, Place};
-use super::listen::{Acceptor, BindError, Listen};
+use super::listen::{Acceptor, BindError, is_about_client};
+use super::options::NbdOptions;
 use super::spare::{Stuck, UNREAD_BYTES_MAX};
 use super::stream::Stream;
-use super::tls::Tls;
 use super::wait::Wait;
 use super::watch::Since;
-use crate::descriptors::Unaccepted;
+use crate::address::Listen;
+use crate::unaccepted::Unaccepted;
 
 /// Bytes taken from one client before the others have their turn.
 const TURN_BYTES: usize = 4 << 20;
 /// What a receive counts as at least. Without TLS only the last one has less; in TLS a client may
 /// send records of one byte, or of none.
 const RECEIVE_BYTES_MIN: usize = 128 << 10;
-
-/// What an operator may choose.
-#[derive(Clone, Debug)]
-pub struct NbdOptions {
-    /// Serve TCP on addresses other than loopback, without TLS.
-    pub insecure: bool,
-    /// Serve inside TLS: over TCP always, over a unix socket if the client asks for it.
-    pub tls: Option<Tls>,
-    /// Clients at a time; more are hung up on.
-    pub connections_max: u16,
-    /// The export that [`Frontend::uri`] names; empty = the default one.
-    pub uri_export: String,
-}
-
-impl Default for NbdOptions {
-    fn default() -> Self {
-        Self { insecure: false, tls: None, connections_max: 64, uri_export: String::new() }
-    }
-}
 
 /// A client.
 #[derive(Debug)]
@@ -537,15 +519,4 @@ impl Frontend for Nbd {
     fn idle(&self) -> bool {
         self.peers.iter().all(Option::is_none)
     }
-}
-
-/// Whether a failed accept concerns one client only, and the next may be fine.
-pub(super) fn is_about_client(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::Interrupted
-            | io::ErrorKind::InvalidInput
-    )
 }

@@ -22,6 +22,7 @@ mod limits;
 mod listen;
 mod listener;
 mod offered;
+mod options;
 mod outbox;
 mod parked;
 mod parks;
@@ -43,14 +44,14 @@ mod watch;
 mod write;
 mod zeroes;
 
+pub use crate::address::{Listen, ListenError};
 pub use client::{Client, Socket, connect};
 pub use flashfront_nbd_proto::blocking::ClientError;
 pub use flashfront_nbd_proto::wire::Errno;
 pub use flashfront_nbd_proto::{Ask, Request};
 pub use gate::Gate;
 pub use limits::{BUFFER_BYTES_MIN, CONNECTION_BYTES_MAX, LONGEST_READ_BYTES, PAYLOAD_BYTES_MAX, REQUESTS_MAX};
-#[cfg(feature = "fuse")]
-pub(super) use listen::escape;
-pub use listen::{BindError, Listen, ListenError};
-pub use listener::{Nbd, NbdOptions};
+pub use listen::BindError;
+pub use listener::Nbd;
+pub use options::NbdOptions;
 pub use tls::{Tls, TlsError};

@@ -10,7 +10,7 @@ use virtio_queue::desc::split::Descriptor;
 use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryMmap};
 
 use super::guest::Guest;
-use super::{QUEUE_SIZE_MAX, SEGMENTS_MAX};
+use super::limits::{QUEUE_SIZE_MAX, SEGMENTS_MAX};
 
 /// Descriptors of one chain, with header and status in pieces if need be.
 const DESCRIPTORS_MAX: usize = SEGMENTS_MAX as usize + 34;

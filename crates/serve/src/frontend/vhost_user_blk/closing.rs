@@ -10,7 +10,7 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::CONNECTIONS_MAX;
+use super::limits::CONNECTIONS_MAX;
 
 /// Closings of one front-end at a time: all its clients may leave at once.
 pub(super) const CLOSINGS_MAX: usize = 2 * CONNECTIONS_MAX;

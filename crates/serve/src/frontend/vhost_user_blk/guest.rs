@@ -15,20 +15,20 @@ use vm_memory::{
     FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion, GuestRegionMmap, MmapRegion,
 };
 
-use super::MEMORY_SLOTS_MAX;
-use super::attached;
 use super::fault::Guard;
+use super::files;
+use super::limits::MEMORY_SLOTS_MAX;
 
 /// A file of a client that has `own` bytes already, mapped.
 pub(super) fn map(file: File, offset: u64, bytes: u64, own: u64) -> io::Result<(MmapRegion, Guard)> {
-    let file = attached::memory(file).map_err(io::Error::other)?;
+    let file = files::memory(file).map_err(io::Error::other)?;
     let end = offset.checked_add(bytes).ok_or(io::ErrorKind::InvalidInput)?;
     // What is taken away later is noticed by the guard.
     if file.metadata()?.len() < end {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     // Of a huge page the kernel neither unmaps nor replaces (`fault`) a part.
-    let page = attached::page_bytes(&file)?;
+    let page = files::page_bytes(&file)?;
     if !bytes.is_multiple_of(page) {
         return Err(io::Error::other(format!("{bytes} bytes of memory in pages of {page}; share whole pages")));
     }

@@ -24,7 +24,7 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap, GuestRegionMmap};
 
 use super::fault::Guard;
 use super::guest::map;
-use super::{QUEUE_SIZE_MAX, QUEUES_MAX};
+use super::limits::{QUEUE_SIZE_MAX, QUEUES_MAX};
 
 /// Fields of a queue's region: features (8), version, entries, the last head that was used, its
 /// used index.

@@ -20,16 +20,17 @@ use mio::{Interest, Registry, event::Event};
 use super::super::piece::PieceId;
 use super::super::visit::{self, Visit};
 use super::super::{Core, Export, Frontend, TokenRange};
+use super::broken::Broken;
 use super::call::Calls;
 use super::closing::Closing;
-use super::debt::Debt;
+use super::limits::{CONNECTIONS_MAX, QUEUES_MAX};
 use super::messages::Talk;
 use super::pace::Pace;
 use super::ring::Ring;
-use super::work::{Broken, Work};
-use super::{CONNECTIONS_MAX, QUEUES_MAX};
-use crate::control::{BindError, SocketFile, bind};
-use crate::descriptors::Unaccepted;
+use super::unflushed::Unflushed;
+use super::work::Work;
+use crate::socket::{BindError, SocketFile, bind};
+use crate::unaccepted::Unaccepted;
 
 /// Tokens of one client: its socket, and the kicks of its queues.
 const PEER_TOKENS: usize = 1 + QUEUES_MAX;
@@ -189,7 +190,7 @@ impl VhostUserBlk {
                 self.closing.close(socket);
                 continue;
             };
-            let debt = Debt::new(self.daemon, self.durable);
+            let debt = Unflushed::new(self.daemon, self.durable);
             let mut visit = Visit::begin(format!("vhost-user-blk at {}", self.path.display()), visit::peer(&socket));
             visit.open(&export.name);
             let talk = match Talk::new(socket, export, debt, self.closing.clone()) {

@@ -22,14 +22,13 @@ use vhost::vhost_user::BackendReqHandler;
 use vhost::vhost_user::message::{FrontendReq, MAX_MSG_SIZE};
 
 use super::super::{Export, TokenRange};
-use super::attached;
+use super::broken::Broken;
 use super::closing::Closing;
-use super::debt::Debt;
+use super::files;
+use super::limits::HEADER_BYTES;
 use super::session::Session;
-use super::work::Broken;
+use super::unflushed::Unflushed;
 
-/// Request, flags and size, of four bytes each.
-pub(super) const HEADER_BYTES: usize = 12;
 /// Messages read from one client before the others have their turn. Who sets up a disk waits for
 /// most of the answers anyway.
 const TURN_MESSAGES: usize = 16;
@@ -62,7 +61,7 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    pub(super) fn new(socket: UnixStream, export: Export, debt: Debt, closing: Closing) -> Result<Self, Broken> {
+    pub(super) fn new(socket: UnixStream, export: Export, debt: Unflushed, closing: Closing) -> Result<Self, Broken> {
         let client = rustix::net::sockopt::socket_peercred(&socket).ok();
         let client = client.and_then(|it| u32::try_from(it.pid.as_raw_nonzero().get()).ok());
         let session = Session::new(export, debt).map_err(Broken::Message)?.of(client);
@@ -116,7 +115,7 @@ impl Talk {
             }
             left -= 1;
             self.spoke = true;
-            attached::look(&self.socket, bytes, &self.closing)?;
+            files::look(&self.socket, bytes, &self.closing)??;
             let handled = self.handler.handle_request();
             self.watch_kicks(registry, tokens)?;
             handled.map_err(Broken::Message)?;

@@ -17,7 +17,7 @@ use vm_memory::{Bytes, GuestAddress};
 use super::super::Export;
 use super::chain::{Chain, Segment, take_front, take_last, total};
 use super::guest::Guest;
-use super::{PAYLOAD_BYTES_MAX, RANGE_SECTORS_MAX, RANGES_MAX};
+use super::limits::{PAYLOAD_BYTES_MAX, RANGE_SECTORS_MAX, RANGES_MAX};
 
 const HEADER_BYTES: u32 = 16;
 const RANGE_BYTES: u32 = 16;

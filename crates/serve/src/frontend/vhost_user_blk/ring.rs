@@ -15,10 +15,10 @@ use virtio_bindings::bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
-use super::QUEUE_SIZE_MAX;
 use super::call::Calls;
 use super::guest::Guest;
 use super::inflight::{Inflight, Tracker};
+use super::limits::QUEUE_SIZE_MAX;
 
 /// What a ring can't go on after.
 #[derive(Debug, thiserror::Error)]

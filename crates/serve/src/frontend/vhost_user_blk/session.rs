@@ -17,14 +17,14 @@ use virtio_bindings::bindings::virtio_blk::VIRTIO_BLK_F_FLUSH;
 use virtio_bindings::bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 
 use super::super::Export;
-use super::attached;
-use super::debt::Debt;
+use super::config_space::{bit, features, space};
+use super::files;
 use super::guest::Guest;
 use super::inflight::Inflight;
+use super::limits::{MEMORY_SLOTS_MAX, QUEUES_MAX};
 use super::private;
 use super::ring::{Addresses, Ring};
-use super::space::{bit, features, space};
-use super::{MEMORY_SLOTS_MAX, QUEUES_MAX};
+use super::unflushed::Unflushed;
 
 /// The address of a base that vhost returns for a mapped region; only for postcopy.
 type Bases = Option<Vec<vhost::VhostUserMemoryRegionBase>>;
@@ -37,7 +37,7 @@ pub(super) struct Session {
     pub(super) guest: Guest,
     pub(super) rings: Vec<Ring>,
     inflight: Option<Inflight>,
-    debt: Debt,
+    debt: Unflushed,
     /// Kicks that were replaced, to be taken out of the poller before they are closed.
     pub(super) retired: Vec<File>,
     /// The client's process, if it is known.
@@ -45,7 +45,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(export: Export, debt: Debt) -> Result<Self> {
+    pub(super) fn new(export: Export, debt: Unflushed) -> Result<Self> {
         let rings = (0..QUEUES_MAX).map(|_| Ring::new()).collect::<Result<_>>()?;
         let (guest, retired) = (Guest::default(), Vec::new());
         Ok(Self { export, features: 0, guest, rings, inflight: None, debt, retired, client: None })
@@ -69,7 +69,7 @@ impl Session {
     }
 
     /// What is owed, and where it is noted.
-    pub(super) fn debt(&mut self) -> (&mut Debt, Option<&Inflight>) {
+    pub(super) fn debt(&mut self) -> (&mut Unflushed, Option<&Inflight>) {
         (&mut self.debt, self.inflight.as_ref())
     }
 
@@ -111,7 +111,7 @@ impl Session {
 }
 
 fn eventfd(file: File) -> Result<File> {
-    attached::eventfd(file).map_err(|error| Error::ReqHandlerError(io::Error::other(error)))
+    files::eventfd(file).map_err(|error| Error::ReqHandlerError(io::Error::other(error)))
 }
 
 const UNKNOWN: Error = Error::InvalidOperation("a message that was never offered");

@@ -14,39 +14,17 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
 use super::super::Core;
 use super::super::piece::{Piece, PieceId};
-use super::CONNECTION_BYTES_MAX;
-use super::attached::FileError;
+use super::broken::Broken;
 use super::call::Calls;
-use super::chain::{ChainError, Segment, expect};
+use super::chain::{Segment, expect};
 use super::jobs::Jobs;
+use super::limits::CONNECTION_BYTES_MAX;
 use super::request::{Ask, Range, Status, parse};
-use super::ring::RingError;
 use super::session::Session;
 
 /// Requests taken from one ring before the others have their turn, and before the client is told of
 /// answers: it takes the first ones back, and asks again, while the others are carried out.
 const TURN_REQUESTS: usize = 16;
-
-/// Why a client is hung up on.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Broken {
-    #[error("{0}")]
-    Ring(#[from] RingError),
-    #[error("a request that can't be followed: {0}")]
-    Chain(#[from] ChainError),
-    #[error("a request without a place for its status")]
-    NoStatus,
-    #[error("it said nothing")]
-    Silent,
-    #[error("shared memory that is gone")]
-    Memory,
-    #[error("{0}")]
-    Files(#[from] FileError),
-    #[error("{0}")]
-    Message(vhost::vhost_user::Error),
-    #[error("{0}")]
-    Socket(#[from] std::io::Error),
-}
 
 /// The requests of one client.
 #[derive(Debug)]

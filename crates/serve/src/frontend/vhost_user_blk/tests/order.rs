@@ -7,8 +7,8 @@ use vhost::vhost_user::VhostUserBackendReqHandlerMut;
 use vhost::vhost_user::message::{VhostUserMemoryRegion, VhostUserVirtioFeatures, VhostUserVringAddrFlags};
 
 use super::super::super::piece::PieceId;
-use super::super::debt::Debt;
 use super::super::session::Session;
+use super::super::unflushed::Unflushed;
 use super::super::work::Work;
 use super::alone::{Slow, export};
 use super::driver::{DATA, ENTRIES, MEMORY_BYTES, Machine, QUEUES, READ, USER, Wire, usual};
@@ -25,7 +25,7 @@ struct Client {
 
 impl Client {
     fn new() -> Self {
-        let (machine, mut session) = (Machine::new(), Session::new(export(1 << 40), Debt::new(1, false)).unwrap());
+        let (machine, mut session) = (Machine::new(), Session::new(export(1 << 40), Unflushed::new(1, false)).unwrap());
         session.set_features(usual() | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits()).unwrap();
         let region = VhostUserMemoryRegion::new(0, MEMORY_BYTES, USER, 0);
         session.set_mem_table(&[region], vec![machine.file.try_clone().unwrap()], None).unwrap();

@@ -2,8 +2,8 @@
 //! What requests do, and what a guest is told about its disk.
 
 use super::super::super::nbd::Client;
+use super::super::config_space::bit;
 use super::super::request::Status;
-use super::super::space::bit;
 use super::driver::{DATA, DISCARD, FLUSH, GET_ID, Machine, READ, STORE, Wire, ZERO, usual};
 use crate::config::{Config, Listener};
 use crate::daemon::{Ended, Hooks};

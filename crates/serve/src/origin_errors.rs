@@ -14,7 +14,7 @@ pub struct OriginErrors {
 
 /// The errors of all origins.
 #[derive(Debug, Default)]
-pub(super) struct AllOriginErrors {
+pub(crate) struct AllOriginErrors {
     counts: Vec<(OriginId, OriginErrors)>,
     /// What each refused last, and how many blocks had been destaged by then.
     refused: Vec<(OriginId, DeviceError, u64)>,
@@ -22,7 +22,7 @@ pub(super) struct AllOriginErrors {
 
 impl AllOriginErrors {
     /// An origin failed to carry out an I/O.
-    pub(super) fn count(&mut self, origin: OriginId, op: Op) {
+    pub(crate) fn count(&mut self, origin: OriginId, op: Op) {
         let at = self.counts.iter().position(|it| it.0 == origin).unwrap_or_else(|| {
             self.counts.push((origin, OriginErrors::default()));
             self.counts.len() - 1
@@ -31,24 +31,24 @@ impl AllOriginErrors {
         *(if op == Op::Read { &mut counts.reads } else { &mut counts.writes }) += 1;
     }
 
-    pub(super) fn of(&self, origin: OriginId) -> OriginErrors {
+    pub(crate) fn of(&self, origin: OriginId) -> OriginErrors {
         self.counts.iter().find(|it| it.0 == origin).map_or_else(OriginErrors::default, |it| it.1)
     }
 
     /// An origin refused dirty data when so many blocks had been destaged.
-    pub(super) fn refused(&mut self, origin: OriginId, error: DeviceError, destaged: u64) {
+    pub(crate) fn refused(&mut self, origin: OriginId, error: DeviceError, destaged: u64) {
         self.refused.retain(|it| it.0 != origin);
         self.refused.push((origin, error, destaged));
     }
 
     /// Why an origin refuses dirty data, unless some was destaged since.
-    pub(super) fn why(&self, origin: OriginId, destaged: u64) -> Option<DeviceError> {
+    pub(crate) fn why(&self, origin: OriginId, destaged: u64) -> Option<DeviceError> {
         self.refused.iter().find(|it| it.0 == origin && it.2 == destaged).map(|it| it.1)
     }
 }
 
 /// What to do about an error of an origin.
-pub(super) const fn advice(error: DeviceError) -> &'static str {
+pub(crate) const fn advice(error: DeviceError) -> &'static str {
     match error {
         DeviceError::Io => "look for it in the kernel's log (dmesg), and at the disk's health (smartctl -a)",
         DeviceError::NoSpace => "make room on its file system (df), or enlarge the thin volume or the quota",

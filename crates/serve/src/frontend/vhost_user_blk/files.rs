@@ -19,14 +19,11 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFl
 use vhost::vhost_user::message::MAX_MSG_SIZE;
 
 use super::closing::Closing;
-use super::messages::HEADER_BYTES;
-use super::work::Broken;
+use super::limits::HEADER_BYTES;
 
 /// Files that the `vhost` crate takes with one message.
 const FILES_MAX: usize = 32;
 
-/// statfs(2).
-const HUGETLBFS: u64 = 0x9584_58f6;
 /// What to do.
 const MEMORY: &str = "give the guest its memory from a memfd, or a file of tmpfs or hugetlbfs (QEMU: memory-backend-memfd, or memory-backend-file in /dev/shm)";
 
@@ -45,9 +42,11 @@ pub(super) enum FileError {
     Cut,
 }
 
+/// statfs(2).
+const HUGETLBFS: u64 = 0x9584_58f6;
 /// Looks at the files of the message that is next, of so many bytes with its header, all of which
 /// are there. The message stays where it is.
-pub(super) fn look(socket: &UnixStream, bytes: usize, closing: &Closing) -> Result<(), Broken> {
+pub(super) fn look(socket: &UnixStream, bytes: usize, closing: &Closing) -> io::Result<Result<(), FileError>> {
     let mut into = [0; HEADER_BYTES + MAX_MSG_SIZE];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -73,10 +72,10 @@ pub(super) fn look(socket: &UnixStream, bytes: usize, closing: &Closing) -> Resu
     };
     match refused {
         // Neither eventfds nor memory have anything to be written back.
-        None => Ok(()),
+        None => Ok(Ok(())),
         Some(error) => {
             closing.close(files);
-            Err(error.into())
+            Ok(Err(error))
         }
     }
 }

@@ -12,7 +12,7 @@ use virtio_bindings::bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 
 use super::super::Export;
-use super::{QUEUES_MAX, RANGE_SECTORS_MAX, RANGES_MAX, SEGMENT_BYTES_MAX, SEGMENTS_MAX};
+use super::limits::{QUEUES_MAX, RANGE_SECTORS_MAX, RANGES_MAX, SEGMENT_BYTES_MAX, SEGMENTS_MAX};
 
 /// The longest part of the space that can be asked for (VHOST_USER_MAX_CONFIG_SIZE).
 const SPACE_BYTES: usize = 256;

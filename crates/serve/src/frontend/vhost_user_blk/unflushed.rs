@@ -9,7 +9,7 @@ use super::inflight::Inflight;
 
 /// A client's debt.
 #[derive(Debug)]
-pub(super) struct Debt {
+pub(super) struct Unflushed {
     /// This daemon.
     daemon: u64,
     /// A write is durable when it is acknowledged, always.
@@ -20,7 +20,7 @@ pub(super) struct Debt {
     lost: bool,
 }
 
-impl Debt {
+impl Unflushed {
     pub(super) fn new(daemon: u64, durable: bool) -> Self {
         Self { daemon, durable, writes: 0, flushed: 0, lost: false }
     }

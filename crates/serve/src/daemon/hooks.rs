@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the caller of a daemon wants to do on the way.
+
+use flashfront_device::Device;
+
+use super::reload_handle::ReloadHandle;
+use super::stop::StopHandle;
+
+/// Changes a device into a slower or faultier one.
+pub type Wrap = Box<dyn Fn(Box<dyn Device>) -> Box<dyn Device> + Send>;
+
+/// Is told the URIs.
+pub type Ready = Box<dyn FnOnce(&[String]) + Send>;
+
+/// What the caller wants to do on the way.
+#[derive(Default)]
+pub struct Hooks {
+    /// Called once with the URIs when clients may connect.
+    pub ready: Option<Ready>,
+    /// Asks for a stop.
+    pub stop: StopHandle,
+    /// Brings a changed configuration.
+    pub reload: ReloadHandle,
+    /// Wraps the cache device.
+    pub wrap_cache: Option<Wrap>,
+    /// Wraps the mirror.
+    pub wrap_mirror: Option<Wrap>,
+    /// Wraps each origin.
+    pub wrap_origin: Option<Wrap>,
+}

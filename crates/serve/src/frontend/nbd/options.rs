@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an operator may choose of the NBD server.
+
+use super::tls::Tls;
+
+/// What an operator may choose.
+#[derive(Clone, Debug)]
+pub struct NbdOptions {
+    /// Serve TCP on addresses other than loopback, without TLS.
+    pub insecure: bool,
+    /// Serve inside TLS: over TCP always, over a unix socket if the client asks for it.
+    pub tls: Option<Tls>,
+    /// Clients at a time; more are hung up on.
+    pub connections_max: u16,
+    /// The export that [`Frontend::uri`](crate::frontend::Frontend::uri) names; empty = the default one.
+    pub uri_export: String,
+}
+
+impl Default for NbdOptions {
+    fn default() -> Self {
+        Self { insecure: false, tls: None, connections_max: 64, uri_export: String::new() }
+    }
+}
