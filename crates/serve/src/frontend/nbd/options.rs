@@ -12,7 +12,8 @@ pub struct NbdOptions {
     pub tls: Option<Tls>,
     /// Clients at a time; more are hung up on.
     pub connections_max: u16,
-    /// The export that [`Frontend::uri`](crate::frontend::Frontend::uri) names; empty = the default one.
+    /// The export that [`Frontend::uri`](crate::frontend::Frontend::uri) names. The empty name is
+    /// the default export.
     pub uri_export: String,
 }
 

@@ -4,11 +4,11 @@
 //!
 //! The client (QEMU, or a program with libblkio) shares its memory; requests and data are taken
 //! from rings in it, eventfds tell both sides that there are new ones. `session` is what the
-//! messages of the protocol set up, `files` what comes with them, `guest` the memory,
-//! `ring` and `inflight` one queue of requests, `call` how the guest is told, `unflushed`
-//! what is not durable, `chain` and `request` what one of them says, `jobs` and `work` what becomes
-//! of it, `private` whether its memory is shared at all, `listener` the sockets, `pace` when to
-//! sleep, `closing` what is closed. But for that all of it runs in the pump's thread or a carrier's:
+//! messages of the protocol set up, `files` what comes with them, `guest` the memory, `ring` and
+//! `inflight` one queue of requests, `call` how the guest is told, `unflushed` what is not durable,
+//! `chain` and `request` what one of them says, `jobs` and `work` what becomes of it, `private`
+//! whether its memory is shared at all, `listener` the sockets, `pace` when to sleep, `closing`
+//! what is closed. But for that all of it runs in the pump's thread or a carrier's:
 //! `vhost-user-backend` would bring threads of its own, and its workers would have to hand every
 //! request over. Sources: docs/interop/vhost-user.rst of QEMU, and the virtio 1.2 specification.
 //! Split rings only: `virtio-queue` has no packed ones.
