@@ -29,10 +29,6 @@ use crate::open_error::OpenError;
 use crate::organ::flying::LaneIo;
 use crate::organ::members::{State, device};
 use crate::policy::Zone;
-use crate::recover::ahead::{look_ahead, read_window, take_ahead};
-use crate::recover::heads::take_head;
-use crate::recover::load::{next_body_read, take_body};
-use crate::recover::replay::{apply, forget_freed, forget_unproven};
 use crate::shared::Up;
 use crate::sparse::Sparse;
 use crate::types::SegmentId;
@@ -104,22 +100,22 @@ fn recover_io(lane: &mut Lane, offset: u64, blocks: u32, cx: &mut Cx<'_>) {
 pub(crate) fn recover_io_done(lane: &mut Lane, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
     let Some(mut recovery) = lane.recovery.take() else { return };
     let step = match result {
-        Ok(()) => recover_step(lane, &mut recovery, cx),
+        Ok(()) => recovery.step(lane, cx),
         Err(_) if matches!(recovery.phase, Phase::Area(_) | Phase::Body) && recovery.turn_to_other(cx) => {
             recovery.lead_fails = true;
-            Ok(checkpoint_read(lane, &mut recovery, cx))
+            Ok(recovery.checkpoint_read(lane, cx))
         }
         // What the first one has is enough, if it is all that there is.
         Err(_) if let (Phase::Area(area), Some(_)) = (recovery.phase, recovery.second_look) => {
-            take_head(lane, &mut recovery, area, None, true, cx)
+            recovery.take_head(lane, area, None, true, cx)
         }
-        Err(error) if recovery.phase == Phase::Verify => not_whole(lane, &mut recovery, Some(error), cx),
+        Err(error) if recovery.phase == Phase::Verify => recovery.not_whole(lane, Some(error), cx),
         Err(error) if recovery.phase == Phase::Copy => {
             let device = device(1 - recovery.member);
             cx.event(Event::DeviceFailed { device, op: Op::Write, offset: recovery.reading, error });
             cx.fail_member(device);
             if cx.shared.members.counts(recovery.member) {
-                recover_step(lane, &mut recovery, cx)
+                recovery.step(lane, cx)
             } else {
                 // Nobody who is left has it.
                 recovery.pending.clear();
@@ -129,15 +125,15 @@ pub(crate) fn recover_io_done(lane: &mut Lane, result: Result<(), DeviceError>, 
         // Nor is what lies behind the end needed, if nothing there can be read.
         Err(_) if recovery.phase == Phase::Ahead => {
             recovery.window = Window::default();
-            recover_step(lane, &mut recovery, cx)
+            recovery.step(lane, cx)
         }
         Err(error) => match (recovery.phase, recovery.window.first_alone()) {
             // It may be a block behind the header that can't be read.
             (Phase::Head(_), Some(slot)) => Ok(Some((lane.offset_of(slot, cx), 1))),
-            (Phase::Head(_), None) if recovery.turn_to_other(cx) => recover_step(lane, &mut recovery, cx),
+            (Phase::Head(_), None) if recovery.turn_to_other(cx) => recovery.step(lane, cx),
             (Phase::Head(_), None) if recovery.ended && cx.shared.members.beside(recovery.member).is_some() => {
-                leave_out(&mut recovery, error, cx);
-                look_ahead(lane, &mut recovery, cx)
+                recovery.leave_out(error, cx);
+                recovery.look_ahead(lane, cx)
             }
             _ => Err(OpenError::Read { offset: recovery.reading, error }),
         },
@@ -155,213 +151,215 @@ pub(crate) fn recover_io_done(lane: &mut Lane, result: Result<(), DeviceError>, 
     }
 }
 
-/// What of the checkpoint comes next.
-fn checkpoint_read(lane: &mut Lane, it: &mut Recovery, cx: &Cx<'_>) -> Option<(u64, u32)> {
-    match (it.phase, it.header) {
-        (Phase::Area(area), _) => Some((cx.shared.superblock.checkpoint_offset(lane.id as u32, area), 1)),
-        (_, Some(header)) => next_body_read(lane, it, header, cx),
-        (_, None) => None,
-    }
-}
-
-/// Takes what was read or written; returns where to go on, or `None` at the end.
-fn recover_step(lane: &mut Lane, it: &mut Recovery, cx: &mut Cx<'_>) -> Result<Option<(u64, u32)>, OpenError> {
-    let number = lane.id as u32;
-    match it.phase {
-        Phase::Area(area) => {
-            let tag = cx.shared.cache_tag;
-            let block = cx.mem.bytes(blocks_span(it.buf, 0, 1));
-            let header = CheckpointHeader::decode(block).filter(|it| it.fits(&cx.shared.superblock, area));
-            // All zeroes is what formatting and repair leave, and an opening that was cut off.
-            let lost = header.is_none() && block.iter().any(|byte| *byte != 0);
-            let header = header.filter(|it| it.cache_tag == tag && u32::from(it.lane) == number);
-            take_head(lane, it, area, header, lost, cx)
+impl Recovery {
+    /// What of the checkpoint comes next.
+    fn checkpoint_read(&mut self, lane: &mut Lane, cx: &Cx<'_>) -> Option<(u64, u32)> {
+        match (self.phase, self.header) {
+            (Phase::Area(area), _) => Some((cx.shared.superblock.checkpoint_offset(lane.id as u32, area), 1)),
+            (_, Some(header)) => self.next_body_read(lane, header, cx),
+            (_, None) => None,
         }
-        Phase::Body => {
-            let Some(header) = it.header else { return Ok(None) };
-            match take_body(lane, it, header, cx) {
-                // The other member may have it whole.
-                Err(OpenError::CheckpointDamaged { .. }) if it.turn_to_other(cx) => {
-                    return Ok(checkpoint_read(lane, it, cx));
+    }
+
+    /// Takes what was read or written; returns where to go on, or `None` at the end.
+    fn step(&mut self, lane: &mut Lane, cx: &mut Cx<'_>) -> Result<Option<(u64, u32)>, OpenError> {
+        let number = lane.id as u32;
+        match self.phase {
+            Phase::Area(area) => {
+                let tag = cx.shared.cache_tag;
+                let block = cx.mem.bytes(blocks_span(self.buf, 0, 1));
+                let header = CheckpointHeader::decode(block).filter(|head| head.fits(&cx.shared.superblock, area));
+                // All zeroes is what formatting and repair leave, and an opening that was cut off.
+                let lost = header.is_none() && block.iter().any(|byte| *byte != 0);
+                let header = header.filter(|head| head.cache_tag == tag && u32::from(head.lane) == number);
+                self.take_head(lane, area, header, lost, cx)
+            }
+            Phase::Body => {
+                let Some(header) = self.header else { return Ok(None) };
+                match self.take_body(lane, header, cx) {
+                    // The other member may have it whole.
+                    Err(OpenError::CheckpointDamaged { .. }) if self.turn_to_other(cx) => {
+                        return Ok(self.checkpoint_read(lane, cx));
+                    }
+                    taken => taken?,
                 }
-                taken => taken?,
+                // Each batch is asked of the lead first; but not of one that makes us wait for its
+                // errors.
+                if !self.lead_fails {
+                    self.turn_back(cx);
+                }
+                if let Some(read) = self.next_body_read(lane, header, cx) {
+                    return Ok(Some(read));
+                }
+                self.turn_back(cx);
+                if self.entries_read != header.entries {
+                    let offset = cx.shared.superblock.checkpoint_offset(number, self.area);
+                    return Err(OpenError::CheckpointDamaged { lane: number, offset });
+                }
+                match self.next_head_read(lane, cx) {
+                    None => self.look_ahead(lane, cx),
+                    read => Ok(read),
+                }
             }
-            // Each batch is asked of the lead first; but not of one that makes us wait for its
-            // errors.
-            if !it.lead_fails {
-                it.turn_back(cx);
-            }
-            if let Some(read) = next_body_read(lane, it, header, cx) {
-                return Ok(Some(read));
-            }
-            it.turn_back(cx);
-            if it.entries_read != header.entries {
-                let offset = cx.shared.superblock.checkpoint_offset(number, it.area);
-                return Err(OpenError::CheckpointDamaged { lane: number, offset });
-            }
-            match next_head_read(lane, it, cx) {
-                None => look_ahead(lane, it, cx),
+            Phase::Head(_) => match self.next_head_read(lane, cx) {
+                None => self.look_ahead(lane, cx),
                 read => Ok(read),
+            },
+            Phase::Ahead => {
+                self.take_ahead(lane, cx);
+                self.look_ahead(lane, cx)
+            }
+            // It was left out while it was read: what it alone may have is not in the log (test:
+            // `a_commit_of_a_member_that_fails_during_replay_is_not_taken`).
+            Phase::Verify if cx.shared.members.is_out(self.member) => Ok(self.next_verify_read(lane, cx)),
+            Phase::Verify if !self.front_is_whole(cx) => self.not_whole(lane, None, cx),
+            // Nothing proves that both have it, but from now on it counts.
+            Phase::Verify if cx.shared.members.state == State::Whole => {
+                self.phase = Phase::Copy;
+                Ok(self.front(lane, cx))
+            }
+            Phase::Verify | Phase::Copy => {
+                if let Some((header, slot)) = self.pending.pop_front() {
+                    self.apply(lane, &header, slot, cx);
+                }
+                Ok(self.next_verify_read(lane, cx))
             }
         }
-        Phase::Head(_) => match next_head_read(lane, it, cx) {
-            None => look_ahead(lane, it, cx),
-            read => Ok(read),
-        },
-        Phase::Ahead => {
-            take_ahead(lane, it, cx);
-            look_ahead(lane, it, cx)
+    }
+
+    /// The first pending commit is not whole, as the member has it that was read, or can't be read
+    /// (`error`). Perhaps the other one has it whole. If one of them says that it is torn, it was
+    /// never flushed, and the log ends before it. If all that is known is that it can't be read, it
+    /// may have been, and much behind it: only `repair` ends a log there.
+    fn not_whole(
+        &mut self,
+        lane: &mut Lane,
+        error: Option<DeviceError>,
+        cx: &mut Cx<'_>,
+    ) -> Result<Option<(u64, u32)>, OpenError> {
+        if self.turn_to_other(cx) {
+            self.torn = error.is_none();
+            return Ok(self.front(lane, cx));
         }
-        // It was left out while it was read: what it alone may have is not in the log (test:
-        // `a_commit_of_a_member_that_fails_during_replay_is_not_taken`).
-        Phase::Verify if cx.shared.members.is_out(it.member) => Ok(next_verify_read(lane, it, cx)),
-        Phase::Verify if !front_is_whole(it, cx) => not_whole(lane, it, None, cx),
-        // Nothing proves that both have it, but from now on it counts.
-        Phase::Verify if cx.shared.members.state == State::Whole => {
-            it.phase = Phase::Copy;
-            Ok(front(lane, it, cx))
-        }
-        Phase::Verify | Phase::Copy => {
-            if let Some((header, slot)) = it.pending.pop_front() {
-                apply(lane, it, &header, slot, cx);
+        match error {
+            Some(error) if !self.torn => {
+                self.tries += 1;
+                self.turn_back(cx);
+                let again = self.tries <= VERIFY_TRIES_MAX;
+                again.then(|| self.front(lane, cx)).ok_or(OpenError::Read { offset: self.reading, error })
             }
-            Ok(next_verify_read(lane, it, cx))
-        }
-    }
-}
-
-/// The first pending commit is not whole, as the member has it that was read, or can't be read
-/// (`error`). Perhaps the other one has it whole. If one of them says that it is torn, it was
-/// never flushed, and the log ends before it. If all that is known is that it can't be read, it
-/// may have been, and much behind it: only `repair` ends a log there.
-fn not_whole(
-    lane: &mut Lane,
-    it: &mut Recovery,
-    error: Option<DeviceError>,
-    cx: &mut Cx<'_>,
-) -> Result<Option<(u64, u32)>, OpenError> {
-    if it.turn_to_other(cx) {
-        it.torn = error.is_none();
-        return Ok(front(lane, it, cx));
-    }
-    match error {
-        Some(error) if !it.torn => {
-            it.tries += 1;
-            it.turn_back(cx);
-            let again = it.tries <= VERIFY_TRIES_MAX;
-            again.then(|| front(lane, it, cx)).ok_or(OpenError::Read { offset: it.reading, error })
-        }
-        _ => {
-            if let Some(error) = error.filter(|_| cx.shared.members.beside(it.member).is_some()) {
-                leave_out(it, error, cx);
+            _ => {
+                if let Some(error) = error.filter(|_| cx.shared.members.beside(self.member).is_some()) {
+                    self.leave_out(error, cx);
+                }
+                self.pending.clear();
+                Ok(None)
             }
-            it.pending.clear();
-            Ok(None)
         }
     }
-}
 
-/// What the member has that is being read doesn't matter, and it can't be read.
-fn leave_out(it: &mut Recovery, error: DeviceError, cx: &mut Cx<'_>) {
-    let device = device(it.member);
-    cx.event(Event::DeviceFailed { device, op: Op::Read, offset: it.reading, error });
-    cx.fail_member(device);
-    it.turn_back(cx);
-}
+    /// What the member has that is being read doesn't matter, and it can't be read.
+    fn leave_out(&mut self, error: DeviceError, cx: &mut Cx<'_>) {
+        let device = device(self.member);
+        cx.event(Event::DeviceFailed { device, op: Op::Read, offset: self.reading, error });
+        cx.fail_member(device);
+        self.turn_back(cx);
+    }
 
-/// Takes the next commit from the candidates, or says which head to read.
-fn next_head_read(lane: &mut Lane, it: &mut Recovery, cx: &mut Cx<'_>) -> Option<(u64, u32)> {
-    let epoch = it.header.map_or(0, |header| header.epoch);
-    loop {
-        if let Some(stream) = (0..STREAMS).find(|&s| it.heads[s] != NO_SLOT && it.candidates[s].is_none()) {
-            let slot = it.heads[stream];
-            let Some(at) = it.window.place(slot) else {
-                it.phase = Phase::Head(stream);
-                return Some(read_window(lane, it, slot, it.data_blocks[stream], cx));
-            };
-            let header = CommitHeader::decode(cx.mem.bytes(blocks_span(it.buf, at, 1)));
-            it.candidates[stream] = Some(header.filter(|header| header.fits(&cx.shared.superblock, slot)));
-            continue;
-        }
-        let (tag, number, seq) = (cx.shared.cache_tag, lane.id as u16, it.next_seq);
-        let is_next = |header: &CommitHeader| {
-            header.seq == seq && header.epoch == epoch && header.cache_tag == tag && header.lane == number
-        };
-        let Some(stream) =
-            (0..STREAMS).find(|&s| it.candidates[s].as_ref().and_then(Option::as_ref).is_some_and(is_next))
-        else {
-            // The log ends here, unless it does so on this member only.
-            if it.turn_to_other(cx) {
-                it.ended = true;
+    /// Takes the next commit from the candidates, or says which head to read.
+    fn next_head_read(&mut self, lane: &mut Lane, cx: &mut Cx<'_>) -> Option<(u64, u32)> {
+        let epoch = self.header.map_or(0, |header| header.epoch);
+        loop {
+            if let Some(stream) = (0..STREAMS).find(|&s| self.heads[s] != NO_SLOT && self.candidates[s].is_none()) {
+                let slot = self.heads[stream];
+                let Some(at) = self.window.place(slot) else {
+                    self.phase = Phase::Head(stream);
+                    return Some(self.read_window(lane, slot, self.data_blocks[stream], cx));
+                };
+                let header = CommitHeader::decode(cx.mem.bytes(blocks_span(self.buf, at, 1)));
+                self.candidates[stream] = Some(header.filter(|header| header.fits(&cx.shared.superblock, slot)));
                 continue;
             }
-            return None;
-        };
-        let header = it.candidates[stream].take()??;
-        let slot = it.heads[stream];
-        if usize::from(header.stream) != stream {
-            return None;
-        }
-        for other in 0..STREAMS {
-            let head = header.heads[other];
-            if head != it.heads[other] || other == stream {
-                it.heads[other] = head;
-                it.candidates[other] = None;
+            let (tag, number, seq) = (cx.shared.cache_tag, lane.id as u16, self.next_seq);
+            let is_next = |header: &CommitHeader| {
+                header.seq == seq && header.epoch == epoch && header.cache_tag == tag && header.lane == number
+            };
+            let Some(stream) =
+                (0..STREAMS).find(|&s| self.candidates[s].as_ref().and_then(Option::as_ref).is_some_and(is_next))
+            else {
+                // The log ends here, unless it does so on this member only.
+                if self.turn_to_other(cx) {
+                    self.ended = true;
+                    continue;
+                }
+                return None;
+            };
+            let header = self.candidates[stream].take()??;
+            let slot = self.heads[stream];
+            if usize::from(header.stream) != stream {
+                return None;
             }
-        }
-        it.next_seq += 1;
-        it.ended = false;
-        (it.data_blocks[stream], it.next_segments[stream]) = (header.data_blocks(), header.next_segment);
-        it.durable_seq = it.durable_seq.max(header.durable_seq);
-        it.pending.push_back((header, slot));
-        it.turn_back(cx);
-        apply_durable(lane, it, cx);
-    }
-}
-
-/// Applies the commits that are known to be whole.
-pub(crate) fn apply_durable(lane: &mut Lane, it: &mut Recovery, cx: &mut Cx<'_>) {
-    while let Some((header, slot)) = it.pending.pop_front_if(|(front, _)| front.seq <= it.durable_seq) {
-        apply(lane, it, &header, slot, cx);
-    }
-}
-
-pub(crate) fn next_verify_read(lane: &mut Lane, it: &mut Recovery, cx: &Cx<'_>) -> Option<(u64, u32)> {
-    it.turn_back(cx);
-    it.torn = false;
-    it.phase = Phase::Verify;
-    front(lane, it, cx)
-}
-
-/// Where the first pending commit is, header and data.
-fn front(lane: &Lane, it: &Recovery, cx: &Cx<'_>) -> Option<(u64, u32)> {
-    let (header, slot) = it.pending.front()?;
-    Some((lane.offset_of(*slot, cx), header.data_blocks() + 1))
-}
-
-/// Whether the data of the first pending commit, just read, is what its header says.
-fn front_is_whole(it: &Recovery, cx: &Cx<'_>) -> bool {
-    let Some((header, _)) = it.pending.front() else { return false };
-    if cx.shared.planted(Canary::TornReplayed) {
-        return true;
-    }
-    // What is copied to the other member is the header, too.
-    let read = CommitHeader::decode(cx.mem.bytes(blocks_span(it.buf, 0, 1)));
-    if cx.shared.members.state == State::Whole && read.is_none_or(|read| read.seq != header.seq) {
-        return false;
-    }
-    let drop_clean = cx.shared.options.drop_clean || cx.shared.superblock.pairing.clean_lost;
-    header.placed(0).all(|(block, entry)| {
-        match entry {
-            // It is forgotten anyway; and only the lead ever had it.
-            Entry::Clean { .. } if drop_clean || it.member != cx.shared.members.lead => true,
-            Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
-                let Some(flat) = cx.shared.flat(*key) else { return true };
-                cx.shared.checksum(cx.mem, flat, blocks_span(it.buf, block, 1)) == *checksum
+            for other in 0..STREAMS {
+                let head = header.heads[other];
+                if head != self.heads[other] || other == stream {
+                    self.heads[other] = head;
+                    self.candidates[other] = None;
+                }
             }
-            _ => true,
+            self.next_seq += 1;
+            self.ended = false;
+            (self.data_blocks[stream], self.next_segments[stream]) = (header.data_blocks(), header.next_segment);
+            self.durable_seq = self.durable_seq.max(header.durable_seq);
+            self.pending.push_back((header, slot));
+            self.turn_back(cx);
+            self.apply_durable(lane, cx);
         }
-    })
+    }
+
+    /// Applies the commits that are known to be whole.
+    pub(crate) fn apply_durable(&mut self, lane: &mut Lane, cx: &mut Cx<'_>) {
+        while let Some((header, slot)) = self.pending.pop_front_if(|(front, _)| front.seq <= self.durable_seq) {
+            self.apply(lane, &header, slot, cx);
+        }
+    }
+
+    pub(crate) fn next_verify_read(&mut self, lane: &mut Lane, cx: &Cx<'_>) -> Option<(u64, u32)> {
+        self.turn_back(cx);
+        self.torn = false;
+        self.phase = Phase::Verify;
+        self.front(lane, cx)
+    }
+
+    /// Where the first pending commit is, header and data.
+    fn front(&self, lane: &Lane, cx: &Cx<'_>) -> Option<(u64, u32)> {
+        let (header, slot) = self.pending.front()?;
+        Some((lane.offset_of(*slot, cx), header.data_blocks() + 1))
+    }
+
+    /// Whether the data of the first pending commit, just read, is what its header says.
+    fn front_is_whole(&self, cx: &Cx<'_>) -> bool {
+        let Some((header, _)) = self.pending.front() else { return false };
+        if cx.shared.planted(Canary::TornReplayed) {
+            return true;
+        }
+        // What is copied to the other member is the header, too.
+        let read = CommitHeader::decode(cx.mem.bytes(blocks_span(self.buf, 0, 1)));
+        if cx.shared.members.state == State::Whole && read.is_none_or(|read| read.seq != header.seq) {
+            return false;
+        }
+        let drop_clean = cx.shared.options.drop_clean || cx.shared.superblock.pairing.clean_lost;
+        header.placed(0).all(|(block, entry)| {
+            match entry {
+                // It is forgotten anyway; and only the lead ever had it.
+                Entry::Clean { .. } if drop_clean || self.member != cx.shared.members.lead => true,
+                Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
+                    let Some(flat) = cx.shared.flat(*key) else { return true };
+                    cx.shared.checksum(cx.mem, flat, blocks_span(self.buf, block, 1)) == *checksum
+                }
+                _ => true,
+            }
+        })
+    }
 }
 
 /// Makes the set of dirty blocks, from the index: in the order of the checkpoint and the log
@@ -382,8 +380,8 @@ fn gather_dirty(lane: &mut Lane) {
 /// The index has what the log says.
 fn end_replay(lane: &mut Lane, mut it: Box<Recovery>, cx: &mut Cx<'_>) {
     cx.free(it.buf, COMMIT_BLOCKS_MAX);
-    forget_freed(lane, &mut it, cx);
-    forget_unproven(lane, &mut it, cx);
+    it.forget_freed(lane, cx);
+    it.forget_unproven(lane, cx);
     lane.replayed = Some(it);
     if cx.shared.options.hold_replayed {
         cx.shared.up.push(Up::Replayed);

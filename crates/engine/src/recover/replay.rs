@@ -20,51 +20,53 @@ use crate::lane::Lane;
 /// quarter.
 const WALK_PART: usize = 16;
 
-/// Does to the index what the commit did to it.
-pub(crate) fn apply(lane: &mut Lane, it: &mut Recovery, header: &CommitHeader, slot: u32, cx: &mut Cx<'_>) {
-    it.commits += 1;
-    lane.log.commit_found(slot, header.seq);
-    for entry in &header.entries {
-        if let Entry::Dirty { key, .. } | Entry::Clean { key, .. } | Entry::Cleaned { key, .. } = entry {
-            expect_key(lane, *key, cx);
+impl Recovery {
+    /// Does to the index what the commit did to it.
+    pub(crate) fn apply(&mut self, lane: &mut Lane, header: &CommitHeader, slot: u32, cx: &mut Cx<'_>) {
+        self.commits += 1;
+        lane.log.commit_found(slot, header.seq);
+        for entry in &header.entries {
+            if let Entry::Dirty { key, .. } | Entry::Clean { key, .. } | Entry::Cleaned { key, .. } = entry {
+                expect_key(lane, *key, cx);
+            }
         }
-    }
-    let slots = lane.log.segment_slots();
-    it.unproven.follow(header, slot);
-    for (at, entry) in header.placed(slot) {
-        match *entry {
-            Entry::Dead => {}
-            // Only the lead has the data of clean blocks, and what it has there is torn, or
-            // older.
-            Entry::Clean { key, .. } if it.member != cx.shared.members.lead => {
-                let Some(flat) = cx.shared.flat(key) else { continue };
-                lane.unmap(flat, cx);
-            }
-            Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
-                let Some(flat) = cx.shared.flat(key) else { continue };
-                if let Some(table) = it.freed.0.get_mut(&(at / slots)) {
-                    let table = table.get_or_insert_with(|| alloc::vec![0; slots as usize].into());
-                    table[(at % slots) as usize] = flat.0 + 1;
+        let slots = lane.log.segment_slots();
+        self.unproven.follow(header, slot);
+        for (at, entry) in header.placed(slot) {
+            match *entry {
+                Entry::Dead => {}
+                // Only the lead has the data of clean blocks, and what it has there is torn, or
+                // older.
+                Entry::Clean { key, .. } if self.member != cx.shared.members.lead => {
+                    let Some(flat) = cx.shared.flat(key) else { continue };
+                    lane.unmap(flat, cx);
                 }
-                let (dirty, checksum) = (matches!(entry, Entry::Dirty { .. }), lane.index.kept(checksum));
-                lane.map(flat, Found { slot: at, dirty, hits: 0, checksum }, cx);
-            }
-            Entry::Invalidate { key, blocks } => {
-                let Some(first) = cx.shared.flat(key) else { continue };
-                unmap_range(lane, first, blocks, cx);
-            }
-            Entry::Cleaned { key, slot } => {
-                let Some(flat) = cx.shared.flat(key) else { continue };
-                if lane.index.get(flat).is_some_and(|found| found.slot == slot && found.dirty) {
-                    lane.clean(flat, slot, cx);
+                Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
+                    let Some(flat) = cx.shared.flat(key) else { continue };
+                    if let Some(table) = self.freed.0.get_mut(&(at / slots)) {
+                        let table = table.get_or_insert_with(|| alloc::vec![0; slots as usize].into());
+                        table[(at % slots) as usize] = flat.0 + 1;
+                    }
+                    let (dirty, checksum) = (matches!(entry, Entry::Dirty { .. }), lane.index.kept(checksum));
+                    lane.map(flat, Found { slot: at, dirty, hits: 0, checksum }, cx);
                 }
-            }
-            Entry::Freed { segment } => {
-                it.freed.0.insert(segment, None);
-                // What is written there next may be clean blocks, which the lead alone has.
-                lane.log.freed_found(segment);
-                if it.freed.0.len() > lane.log.segments().len() / WALK_PART {
-                    forget_freed(lane, it, cx);
+                Entry::Invalidate { key, blocks } => {
+                    let Some(first) = cx.shared.flat(key) else { continue };
+                    unmap_range(lane, first, blocks, cx);
+                }
+                Entry::Cleaned { key, slot } => {
+                    let Some(flat) = cx.shared.flat(key) else { continue };
+                    if lane.index.get(flat).is_some_and(|found| found.slot == slot && found.dirty) {
+                        lane.clean(flat, slot, cx);
+                    }
+                }
+                Entry::Freed { segment } => {
+                    self.freed.0.insert(segment, None);
+                    // What is written there next may be clean blocks, which the lead alone has.
+                    lane.log.freed_found(segment);
+                    if self.freed.0.len() > lane.log.segments().len() / WALK_PART {
+                        self.forget_freed(lane, cx);
+                    }
                 }
             }
         }
@@ -82,33 +84,35 @@ fn unmap_range(lane: &mut Lane, first: Flat, blocks: u32, cx: &mut Cx<'_>) {
     gone.into_iter().for_each(|flat| lane.unmap(flat, cx));
 }
 
-/// Takes out of the index what may not be durable on its origin.
-pub(crate) fn forget_unproven(lane: &mut Lane, it: &mut Recovery, cx: &mut Cx<'_>) {
-    for (key, slot) in core::mem::take(&mut it.unproven).at_end() {
-        let Some(flat) = cx.shared.flat(key) else { continue };
-        if lane.index.get(flat).is_some_and(|found| found.slot == slot && !found.dirty) {
-            lane.unmap(flat, cx);
+impl Recovery {
+    /// Takes out of the index what may not be durable on its origin.
+    pub(crate) fn forget_unproven(&mut self, lane: &mut Lane, cx: &mut Cx<'_>) {
+        for (key, slot) in core::mem::take(&mut self.unproven).at_end() {
+            let Some(flat) = cx.shared.flat(key) else { continue };
+            if lane.index.get(flat).is_some_and(|found| found.slot == slot && !found.dirty) {
+                lane.unmap(flat, cx);
+            }
         }
     }
-}
 
-/// Takes out of the index what was in freed segments.
-pub(crate) fn forget_freed(lane: &mut Lane, it: &mut Recovery, cx: &mut Cx<'_>) {
-    let freed = core::mem::take(&mut it.freed.0);
-    if freed.is_empty() {
-        return;
-    }
-    let slots = lane.log.segment_slots();
-    let gone = |flat: Flat, slot: u32| match freed.get(&(slot / slots)) {
-        None => false,
-        Some(None) => true,
-        Some(Some(table)) => table[(slot % slots) as usize] != flat.0 + 1,
-    };
-    let mut blocks = Vec::new();
-    lane.index.for_each(|flat, found| {
-        if gone(flat, found.slot) {
-            blocks.push(flat);
+    /// Takes out of the index what was in freed segments.
+    pub(crate) fn forget_freed(&mut self, lane: &mut Lane, cx: &mut Cx<'_>) {
+        let freed = core::mem::take(&mut self.freed.0);
+        if freed.is_empty() {
+            return;
         }
-    });
-    blocks.into_iter().for_each(|flat| lane.unmap(flat, cx));
+        let slots = lane.log.segment_slots();
+        let gone = |flat: Flat, slot: u32| match freed.get(&(slot / slots)) {
+            None => false,
+            Some(None) => true,
+            Some(Some(table)) => table[(slot % slots) as usize] != flat.0 + 1,
+        };
+        let mut blocks = Vec::new();
+        lane.index.for_each(|flat, found| {
+            if gone(flat, found.slot) {
+                blocks.push(flat);
+            }
+        });
+        blocks.into_iter().for_each(|flat| lane.unmap(flat, cx));
+    }
 }
