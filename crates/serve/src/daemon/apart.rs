@@ -3,16 +3,16 @@
 
 use std::path::Path;
 
-use super::error::ServeError;
+use super::error::DevicesError;
 use crate::storage;
 
 /// Refuses two paths that lead to the same bytes.
-pub(super) fn check_apart<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), ServeError> {
+pub(super) fn check_apart<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), DevicesError> {
     let paths: Vec<&Path> = paths.collect();
     for (nth, one) in paths.iter().enumerate() {
         for other in &paths[nth + 1..] {
             if let Some(shared) = storage::shared(one, other) {
-                return Err(ServeError::SameDevice { one: (*one).into(), other: (*other).into(), shared });
+                return Err(DevicesError::SameDevice { one: (*one).into(), other: (*other).into(), shared });
             }
         }
     }

@@ -8,7 +8,7 @@ use flashfront_device::{Arena, CHUNK_BYTES};
 use flashfront_engine::policy::Window;
 use flashfront_engine::{BLOCK_BYTES, buffers_most};
 
-use super::error::ServeError;
+use super::error::MemoryError;
 use crate::config::{BUFFER_BYTES_DEFAULT, Config, Listener, Size};
 use crate::frontend::nbd::{BUFFER_BYTES_MIN, LONGEST_READ_BYTES};
 
@@ -72,28 +72,28 @@ fn buffer_bytes(config: &Config, lanes: u32) -> u64 {
 }
 
 /// Whether there is enough, and not more than there is.
-pub(super) fn check(config: &Config, lanes: u32) -> Result<(), ServeError> {
+pub(super) fn check(config: &Config, lanes: u32) -> Result<(), MemoryError> {
     if config.lane_helpers() >= lanes as usize && config.lane_helpers() > 0 {
-        return Err(ServeError::IdleLaneThreads { given: config.lane_threads, lanes });
+        return Err(MemoryError::IdleLaneThreads { given: config.lane_threads, lanes });
     }
     let front_most = Size(FRONT_OF_LANE_BYTES_MAX * u64::from(lanes));
     if config.lane_helpers() > 0 && config.ram_front_bytes > front_most {
-        return Err(ServeError::FrontOfLanes { given: config.ram_front_bytes, most: front_most, lanes });
+        return Err(MemoryError::FrontOfLanes { given: config.ram_front_bytes, most: front_most, lanes });
     }
     let (buffers, least) = (buffer_bytes(config, lanes), least(config, lanes));
     if buffers < least {
         let (threads, lane_threads) = (config.threads, config.lane_threads);
-        return Err(ServeError::BufferSmall { given: buffers, least, lanes, threads, lane_threads });
+        return Err(MemoryError::BufferSmall { given: buffers, least, lanes, threads, lane_threads });
     }
     if config.huge_pages
         && let Some(setting) = no_huge_pages()
     {
-        return Err(ServeError::NoHugePages { setting });
+        return Err(MemoryError::NoHugePages { setting });
     }
     let most = ram_bytes();
     let given = buffers.saturating_add(config.ram_front_bytes.0);
     if given > most {
-        return Err(ServeError::BufferLarge { given: Size(given), most: Size(most) });
+        return Err(MemoryError::BufferLarge { given: Size(given), most: Size(most) });
     }
     Ok(())
 }

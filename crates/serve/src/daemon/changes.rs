@@ -11,7 +11,7 @@ use std::sync::Arc;
 use flashfront_device::real::DeviceFile;
 use flashfront_engine::format::Superblock;
 
-use super::error::{ServeError, failed};
+use super::error::{OriginsError, ServeError, failed};
 use super::members::Members;
 use super::opened::Opened;
 use crate::config::Config;
@@ -77,7 +77,7 @@ pub(super) fn check(
         };
         if dirty > 0 || damaged {
             let (origin, cache) = (origin.path().to_owned(), config.cache.clone());
-            return Err(ServeError::OriginNewer { origin, how, cache, dirty, damaged });
+            return Err(OriginsError::OriginNewer { origin, how, cache, dirty, damaged }.into());
         }
     }
     tracing::warn!("{} {how}: dropping all clean data of the cache", origin.path().display());
@@ -147,5 +147,5 @@ pub(super) fn folder(config: &Config) -> String {
 /// doubts.
 pub(super) fn unremembered(origin: &DeviceFile, how: &'static str) -> impl FnOnce(io::Error) -> ServeError {
     let origin = origin.path().to_owned();
-    move |source| ServeError::Unremembered { origin, how, source }
+    move |source| OriginsError::Unremembered { origin, how, source }.into()
 }

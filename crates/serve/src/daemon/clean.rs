@@ -11,7 +11,7 @@ use flashfront_engine::{BLOCK_BYTES, Block, Key};
 
 use super::Daemon;
 use super::compare::how;
-use super::error::{ServeError, failed};
+use super::error::{OriginsError, ServeError, failed};
 use crate::report::counted;
 use crate::stale::{self, How};
 
@@ -34,7 +34,7 @@ impl Daemon<'_> {
         let dirty = self.pump.engine().status().blocks_dirty;
         if dirty > 0 && !self.config.accept_changed_origin {
             let (origin, cache) = (origin.path().to_owned(), self.config.cache.clone());
-            return Err(ServeError::OriginNewer { origin, how, cache, dirty, damaged: false });
+            return Err(OriginsError::OriginNewer { origin, how, cache, dirty, damaged: false }.into());
         }
         tracing::warn!("{} {how}: dropping all clean data of the cache", origin.path().display());
         // Cut off before that is durable, the next start might choose other blocks to compare.

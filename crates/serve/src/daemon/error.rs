@@ -4,12 +4,20 @@
 //! Nothing was changed by a start that was refused; only [`ServeError::Io`] and
 //! [`ServeError::Doubtful`] can come later.
 
+mod devices;
+mod memory;
+mod origins;
+
 use std::io;
 use std::path::PathBuf;
 
-use flashfront_device::real::{OpenError as DeviceOpenError, ReactorError, Shared};
-use flashfront_engine::format::{ORIGINS_MAX, PairingError, SuperblockError};
+use flashfront_device::real::{OpenError as DeviceOpenError, ReactorError};
+use flashfront_engine::format::SuperblockError;
 use flashfront_engine::{BLOCK_BYTES, OpenError};
+
+pub use devices::DevicesError;
+pub use memory::MemoryError;
+pub use origins::OriginsError;
 
 use super::limit::LimitError;
 use crate::config::{ConfigError, Size};
@@ -69,29 +77,11 @@ pub enum ServeError {
     /// The cache device is missing, or nothing can be read of it.
     #[error("{0}{advice}", advice = missing_advice(.0))]
     CacheMissing(Box<ServeError>),
-    /// Two cache devices that are no pair, or one that is no whole cache.
-    #[error("{path}{and}: {error}. {advice}", path = path.display(), and = other.as_ref().map_or_else(String::new, |it| format!(", {}", it.display())))]
-    Pairing {
-        /// The cache device.
-        path: PathBuf,
-        /// The second one, if it was given.
-        other: Option<PathBuf>,
-        /// What is wrong.
-        error: PairingError,
-        /// What to do.
-        advice: &'static str,
-    },
     /// At the end of a stop: a flush failed, and nobody has been told.
     #[error(
         "{0}: a flush failed, so what clients have written to it past the cache since their last FLUSH may be lost, whatever later flushes say; look at the device (the log has its error) and check what is on it (fsck)"
     )]
     Doubtful(String),
-    /// A mirror was named, but the cache has none.
-    #[error("{path}: this cache has no mirror; serve it without --mirror, and make one with `flashfront mirror add`", path = path.display())]
-    NotMirrored {
-        /// The cache device that is there.
-        path: PathBuf,
-    },
     /// A cache device of two can't be used.
     #[error(
         "{error}; the other half of this mirrored cache, {other}, is there: if this one will not come back, `flashfront serve --cache {other} --without-mirror` serves that alone, and whatever only this one holds is lost",
@@ -103,125 +93,12 @@ pub enum ServeError {
         /// The one that is there.
         other: PathBuf,
     },
-    /// Two of cache, mirror and origins are one, or use the same bytes.
-    #[error("{one} and {other} are the same device{}; a cache needs a device of its own, and so does each origin", crate::storage::in_brackets(shared), one = one.display(), other = other.display())]
-    SameDevice {
-        /// A device.
-        one: PathBuf,
-        /// Another one.
-        other: PathBuf,
-        /// How both lead to the same bytes.
-        shared: Shared,
-    },
-    /// The origin is a cache.
-    #[error(
-        "{origin} holds a Flashfront cache; are --cache and --origin swapped? If it is to be an origin, take that cache off first, with `flashfront detach`",
-        origin = .0.display()
-    )]
-    OriginIsCache(PathBuf),
-    /// The cache has no origins.
-    #[error("{path}: this cache belongs to no origin (it was detached); make a new one with `flashfront format`", path = .0.display())]
-    Detached(PathBuf),
-    /// The volumes named are not those of the cache.
-    #[error(
-        "{cache}: the cache was formatted for {expected} origin(s), {given} given; name each origin that it was formatted for",
-        cache = cache.display()
-    )]
-    VolumeCount {
-        /// The cache device.
-        cache: PathBuf,
-        /// What the superblock says.
-        expected: usize,
-        /// What was given.
-        given: usize,
-    },
-    /// Another size than the cache knows.
-    #[error(
-        "{origin}: the origin has {found}, but the cache {cache} was made for one of {expected}: it is another device, or it was resized. Name the right one, or give it its old size again ({advice}). Does its new size have to stay? Then drain and `detach` the cache at the old size first; or format the cache anew, which gives up what only the cache holds",
-        origin = origin.display(), cache = cache.display(), found = Size(*found).told(), expected = Size(*expected).told(),
-        advice = resize(*found, *expected)
-    )]
-    OriginSize {
-        /// The origin.
-        origin: PathBuf,
-        /// The cache device.
-        cache: PathBuf,
-        /// What the superblock says.
-        expected: u64,
-        /// What the device has.
-        found: u64,
-    },
-    /// Another device than the cache knows.
-    #[error(
-        "{origin} is not the origin that the cache {cache} was made for (that was {expected}); name the right one, or say --accept-changed-origin if you know that the content is the same",
-        origin = origin.display(), cache = cache.display()
-    )]
-    OtherOrigin {
-        /// The origin.
-        origin: PathBuf,
-        /// The cache device.
-        cache: PathBuf,
-        /// Its recorded identity.
-        expected: String,
-    },
-    /// Changed behind our back, and the cache holds dirty data.
-    #[error(
-        "{origin} was changed since the last clean stop, and the cache {cache} holds {} ({size}) for its old content; writing that could destroy the new one. Restore the origin, or say --accept-changed-origin to keep what is dirty and write it over the origin",
-        counted(*dirty, "dirty block"),
-        origin = origin.display(), cache = cache.display(), size = Size(dirty * BLOCK_BYTES)
-    )]
-    OriginChanged {
-        /// The origin.
-        origin: PathBuf,
-        /// The cache device.
-        cache: PathBuf,
-        /// Dirty blocks.
-        dirty: u64,
-    },
-    /// The state folder remembers that the origin was changed, and the cache holds dirty data.
-    #[error(
-        "{origin} {how}, and the cache {cache} holds {} ({size}) from before{unsure}; writing that could destroy what is newer. Give it up with `flashfront detach --force`, or say --accept-changed-origin to keep it and write it over the origin",
-        counted(*dirty, "dirty block"),
-        origin = origin.display(), cache = cache.display(), size = Size(dirty * BLOCK_BYTES),
-        unsure = if *damaged { ", or more, as it is damaged" } else { "" }
-    )]
-    OriginNewer {
-        /// The origin.
-        origin: PathBuf,
-        /// What happened to it, and when.
-        how: String,
-        /// The cache device.
-        cache: PathBuf,
-        /// Dirty blocks.
-        dirty: u64,
-        /// The cache is damaged, so that there may be more.
-        damaged: bool,
-    },
     /// What is remembered of changes can't be read.
     #[error(transparent)]
     Change(#[from] ChangeError),
     /// Whether the cache device failed can't be read.
     #[error(transparent)]
     FailureRead(#[from] FailureReadError),
-    /// The state folder can't remember that an origin changes, or has changed.
-    #[error(
-        "can't write into the state folder that {origin} {how} ({source}), so that its cache could bring old data back later; choose another folder with --state DIR, for all later starts too",
-        origin = origin.display()
-    )]
-    Unremembered {
-        /// The origin.
-        origin: PathBuf,
-        /// What happens to it, or has happened.
-        how: &'static str,
-        /// Why.
-        source: io::Error,
-    },
-    /// More origins than a cache can have.
-    #[error("{given} volumes are too many to be served by one daemon; at most {ORIGINS_MAX}")]
-    Volumes {
-        /// How many.
-        given: usize,
-    },
     /// The last run ended with the cache device failing.
     #[error(
         "{path}: this cache device failed in the last run, so its log may hold dirty blocks that are older than the origin. {advice}",
@@ -241,63 +118,6 @@ pub enum ServeError {
         path: PathBuf,
         /// Why.
         error: OpenError,
-    },
-    /// Too little RAM for the lanes.
-    #[error(
-        "buffer_bytes is {given}, and must be at least {least} for a cache of {lanes} lane{s}, threads = {threads} and lane_threads = {lane_threads}; without it that much is taken", given = Size(*given), least = Size(*least), s = plural(*lanes as usize)
-    )]
-    BufferSmall {
-        /// By the configuration.
-        given: u64,
-        /// Needed.
-        least: u64,
-        /// Lanes.
-        lanes: u32,
-        /// Threads.
-        threads: usize,
-        /// Threads of lanes.
-        lane_threads: usize,
-    },
-    /// Threads that nobody would use.
-    #[error(
-        "lane_threads is {given}, but this cache has {lanes} lane{s}, of which each can use one; take at most {lanes}, or format with --lanes", s = plural(*lanes as usize)
-    )]
-    IdleLaneThreads {
-        /// What was asked for.
-        given: usize,
-        /// Lanes.
-        lanes: u32,
-    },
-    /// A lane's arena has numbers for so much.
-    #[error(
-        "ram_front_bytes is {given}, for lanes with threads of their own at most {most} with {lanes} lanes; take less, or leave lane_threads out"
-    )]
-    FrontOfLanes {
-        /// What was asked for.
-        given: Size,
-        /// What is possible.
-        most: Size,
-        /// Lanes.
-        lanes: u32,
-    },
-    /// The kernel has none.
-    #[error(
-        "huge_pages: this kernel gives none, {setting} says `never` or can't be read; write `madvise` to it, or leave huge_pages out"
-    )]
-    NoHugePages {
-        /// Where the kernel says so.
-        setting: &'static str,
-    },
-    /// More RAM than there is.
-    #[error(
-        "buffer_bytes and ram_front_bytes are {given} together, but this machine has {most} of RAM; choose less (160 MiB of buffers are enough for most), or fewer threads",
-        most = most.told()
-    )]
-    BufferLarge {
-        /// What was asked for.
-        given: Size,
-        /// What there is.
-        most: Size,
     },
     /// A dirty limit that the cache can't hold.
     #[error("{path}: {error}", path = path.display())]
@@ -335,6 +155,15 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
+    /// The devices are not those of one cache, or not apart.
+    #[error(transparent)]
+    Devices(#[from] DevicesError),
+    /// The origins are not what the cache was made for, or not as it left them.
+    #[error(transparent)]
+    Origins(#[from] OriginsError),
+    /// Buffers and threads do not fit the machine or the cache.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
 }
 
 impl ServeError {
@@ -382,19 +211,6 @@ pub(super) fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> Serve
     move |source| ServeError::Io { what, source }
 }
 
-/// How an origin that is a file gets its old size back, and what that costs.
-fn resize(found: u64, expected: u64) -> String {
-    let cost = match found > expected {
-        true => "if nothing was written behind that",
-        false => "but what was cut off is gone, unless the cache has it",
-    };
-    format!("of a file: truncate -s {expected} FILE, {cost}")
-}
-
-const fn plural(count: usize) -> &'static str {
-    if count == 1 { "" } else { "s" }
-}
-
 fn failed_advice(dirty: u64) -> String {
     let size = Size(dirty.saturating_mul(BLOCK_BYTES));
     match dirty {
@@ -409,16 +225,6 @@ fn failed_advice(dirty: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_resized_origin_is_told_how_to_go_on() {
-        let said = |found, expected| {
-            ServeError::OriginSize { origin: "/o".into(), cache: "/c".into(), expected, found }.to_string()
-        };
-        let shrunk = said(1 << 20, 1 << 30);
-        assert!(shrunk.contains("has 1 MiB") && shrunk.contains("truncate -s 1073741824"), "{shrunk}");
-        assert!(shrunk.contains("cut off is gone") && !said(1 << 30, 1 << 20).contains("cut off"), "{shrunk}");
-    }
 
     #[test]
     fn a_cache_that_this_user_may_not_open_is_not_called_missing() {

@@ -13,7 +13,7 @@ use flashfront_device::real::{Access, DeviceFile, OpenError, asking};
 use flashfront_engine::format::{Mirror, PairingError, Superblock, choose};
 
 use super::answered::{answered, unanswered};
-use super::error::{ServeError, failed};
+use super::error::{DevicesError, ServeError, failed};
 use crate::config::Config;
 use crate::{storage, superblock};
 
@@ -34,7 +34,7 @@ pub(super) fn open(config: &Config) -> Result<(Members, Superblock), ServeError>
         }
     });
     if let Ok((Some(shared), _)) = compared {
-        return Err(ServeError::SameDevice { one: config.cache.clone(), other: mirror.clone(), shared });
+        return Err(DevicesError::SameDevice { one: config.cache.clone(), other: mirror.clone(), shared }.into());
     }
     if let Ok((_, Some(notice))) = &compared {
         tracing::warn!("{notice}");
@@ -48,7 +48,7 @@ pub(super) fn open(config: &Config) -> Result<(Members, Superblock), ServeError>
         (Err(error), Ok(found)) | (Ok(found), Err(error)) if is_lost(&error) => return alone(found, error),
         (Err(error), _) | (_, Err(error)) => return Err(error),
     };
-    let refused = |error| ServeError::Pairing {
+    let refused = |error| DevicesError::Pairing {
         path: config.cache.clone(),
         other: Some(mirror.clone()),
         advice: match error {
@@ -83,7 +83,7 @@ pub(super) fn open(config: &Config) -> Result<(Members, Superblock), ServeError>
 /// Without a mirror, or without the mirror.
 fn one(config: &Config) -> Result<(Members, Superblock), ServeError> {
     let (file, stored) = member(&config.cache)?;
-    let chosen = choose(&stored, None, config.without_mirror).map_err(|error| ServeError::Pairing {
+    let chosen = choose(&stored, None, config.without_mirror).map_err(|error| DevicesError::Pairing {
         path: config.cache.clone(),
         other: None,
         error,
@@ -115,7 +115,7 @@ fn alone(found: (DeviceFile, Superblock), error: ServeError) -> Result<(Members,
             );
             Ok((Vec::from([(chosen.pairing.member, Arc::new(file))]), chosen))
         }
-        Ok(_) => Err(ServeError::NotMirrored { path: other }),
+        Ok(_) => Err(DevicesError::NotMirrored { path: other }.into()),
         Err(_) => Err(ServeError::HalfMissing { error, other }),
     }
 }
@@ -148,7 +148,7 @@ fn member(path: &Path) -> Result<(DeviceFile, Superblock), ServeError> {
 pub(super) fn refuse_cache(origin: &DeviceFile) -> Result<(), ServeError> {
     match superblock::is_cache(origin) {
         Ok(false) => Ok(()),
-        Ok(true) => Err(ServeError::OriginIsCache(origin.path().to_owned())),
+        Ok(true) => Err(DevicesError::OriginIsCache(origin.path().to_owned()).into()),
         Err(source) => Err(failed(format!("{}: can't be read", origin.path().display()))(source)),
     }
 }
@@ -158,7 +158,7 @@ pub(super) fn or_swapped(config: &Config, error: ServeError) -> ServeError {
     let origins = config.volumes.iter().filter_map(|it| DeviceFile::open(&it.origin, Access::ReadOnly).ok());
     origins
         .filter_map(|it| refuse_cache(&it).err())
-        .find(|it| matches!(it, ServeError::OriginIsCache(_)))
+        .find(|it| matches!(it, ServeError::Devices(DevicesError::OriginIsCache(_))))
         .unwrap_or(error)
 }
 

@@ -14,8 +14,8 @@ use flashfront_engine::format::{OriginRecord, Superblock};
 use flashfront_engine::{DeviceId, Durability, Engine, Options, policy};
 
 use super::apart::check_apart;
-use super::error::ServeError;
 use super::error::failed;
+use super::error::{OriginsError, ServeError};
 use super::hooks::{Hooks, Wrap};
 use super::members::{self, Members};
 use super::opened::Opened;
@@ -43,11 +43,11 @@ pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     }
     let count = superblock.origins.len();
     if count == 0 {
-        return Err(ServeError::Detached(config.cache.clone()));
+        return Err(OriginsError::Detached(config.cache.clone()).into());
     }
     if count != config.volumes.len() {
         let (cache, given) = (config.cache.clone(), config.volumes.len());
-        return Err(ServeError::VolumeCount { cache, expected: count, given });
+        return Err(OriginsError::VolumeCount { cache, expected: count, given }.into());
     }
     buffers::check(config, superblock.lanes)?;
     let caches = members.iter().map(|(_, file)| file.path());
@@ -90,13 +90,13 @@ fn guard(
     let (path, cache) = (volume.origin.clone(), config.cache.clone());
     let found = origin.geometry().size_bytes;
     if found != record.size_bytes {
-        return Err(ServeError::OriginSize { origin: path, cache, expected: record.size_bytes, found });
+        return Err(OriginsError::OriginSize { origin: path, cache, expected: record.size_bytes, found }.into());
     }
     let verdict = stale::compare(origin, record, superblock.clean)
         .map_err(failed(format!("{}: reading samples", volume.origin.display())))?;
     let (shown, accepted) = (volume.origin.display(), config.accept_changed_origin);
     if verdict == Verdict::Other && !accepted {
-        return Err(ServeError::OtherOrigin { origin: path, cache, expected: record.identity.clone() });
+        return Err(OriginsError::OtherOrigin { origin: path, cache, expected: record.identity.clone() }.into());
     }
     // A cache that was never opened holds nothing.
     if let Some(how) = known.filter(|_| superblock.epoch > 0) {
@@ -108,7 +108,7 @@ fn guard(
         // What can be compared after a crash was, or will be when the log is replayed (`compare`).
         Verdict::Unknown => Ok(false),
         Verdict::Changed if superblock.dirty_blocks > 0 && !accepted => {
-            Err(ServeError::OriginChanged { origin: path, cache, dirty: superblock.dirty_blocks })
+            Err(OriginsError::OriginChanged { origin: path, cache, dirty: superblock.dirty_blocks }.into())
         }
         Verdict::Other | Verdict::Changed => {
             tracing::warn!("{shown} was changed since the last clean stop: dropping all clean data of the cache");

@@ -14,7 +14,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use crate::config::{Config, DirtyLimit, Size};
 use crate::control::{self, Command};
-use crate::daemon::{Ended, Hooks, ServeError, Wrap};
+use crate::daemon::{Ended, Hooks, OriginsError, ServeError, Wrap};
 use crate::failure;
 use crate::offline::{DetachError, FormatOptions, Repair, RepairError, check, detach, format};
 use crate::rig::{Bench, CACHE_BYTES, ORIGIN_BYTES, Served, freezing};
@@ -205,7 +205,7 @@ fn what_is_to_be_dropped_is_remembered_or_not_begun() {
     let before = superblock(&bench);
     let accepting = Config { accept_changed_origin: true, ..bench.config() };
     let refusal = bench.refused(&Config { state: None, ..accepting.clone() });
-    assert!(matches!(refusal, ServeError::Unremembered { .. }), "{refusal}");
+    assert!(matches!(refusal, ServeError::Origins(OriginsError::Unremembered { .. })), "{refusal}");
     assert!(refusal.to_string().contains("--state"), "{refusal}");
     assert_eq!(superblock(&bench), before, "refusals change nothing");
     bench.serve_with(accepting, Hooks::default()).stop();
@@ -311,7 +311,7 @@ fn what_took_the_place_of_the_origin_is_not_taken_for_it() {
     let other = replace(&bench.origin(), ORIGIN_BYTES);
     served.stop();
     let refusal = bench.refused(&bench.config());
-    assert!(matches!(refusal, ServeError::OtherOrigin { .. }), "{refusal}");
+    assert!(matches!(refusal, ServeError::Origins(OriginsError::OtherOrigin { .. })), "{refusal}");
     assert!(std::fs::read(bench.origin()).unwrap() == other);
     std::fs::rename(bench.path("origin.moved"), bench.origin()).unwrap();
     let mut served = bench.serve();

@@ -13,7 +13,7 @@ use flashfront_engine::format::{ORIGINS_MAX, OriginRecord, Superblock};
 use flashfront_engine::{Mode, OriginId};
 
 use super::apart::check_apart;
-use super::error::ServeError;
+use super::error::{OriginsError, ServeError};
 use super::opened::Opened;
 use super::{buffers, members};
 use crate::config::Config;
@@ -29,7 +29,7 @@ const RAM_CACHE_BYTES: u64 = 4 << 20;
 pub(super) fn open(config: &Config) -> Result<Opened, ServeError> {
     let given = config.volumes.len();
     if given > ORIGINS_MAX {
-        return Err(ServeError::Volumes { given });
+        return Err(OriginsError::Volumes { given }.into());
     }
     check_apart(config.volumes.iter().map(|volume| volume.origin.as_path()))?;
     let (mut origins, mut records) = (Vec::new(), Vec::new());

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use flashfront_engine::BLOCK_BYTES;
 
 use super::*;
+use crate::daemon::OriginsError;
 use crate::offline::{Damage, DamageKind, check, detach};
 use crate::rig::{Bench, freezing};
 
@@ -119,5 +120,5 @@ fn it_is_refused_what_serve_is_refused() {
     served.stop();
     File::options().write(true).open(bench.origin()).unwrap().write_all_at(&[1], 0).unwrap();
     let refusal = destage(&bench.config(), &Hooks::default(), &mut |_, _| {}).unwrap_err();
-    assert!(matches!(refusal, ServeError::OriginChanged { dirty: 10, .. }), "{refusal}");
+    assert!(matches!(refusal, ServeError::Origins(OriginsError::OriginChanged { dirty: 10, .. })), "{refusal}");
 }

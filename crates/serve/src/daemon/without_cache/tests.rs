@@ -6,7 +6,7 @@ use flashfront_engine::{BLOCK_BYTES, Mode};
 
 use crate::config::{Config, ConfigError};
 use crate::control::{ClientError, Command};
-use crate::daemon::{self, Ended, Hooks, ServeError};
+use crate::daemon::{self, DevicesError, Ended, Hooks, OriginsError, ServeError};
 use crate::offline::{FormatOptions, check, dump, format};
 use crate::rig::{Bench, Served};
 
@@ -102,7 +102,7 @@ fn it_takes_the_operators_word_and_a_state_folder() {
     File::create(&file).unwrap();
     for state in [None, Some(file.join("state"))] {
         let refusal = bench.refused(&Config { state, ..bench.alone() });
-        assert!(matches!(refusal, ServeError::Unremembered { .. }), "{refusal}");
+        assert!(matches!(refusal, ServeError::Origins(OriginsError::Unremembered { .. })), "{refusal}");
         assert!(refusal.to_string().contains("--state"), "{refusal}");
     }
 }
@@ -116,7 +116,10 @@ fn a_cache_is_served_as_no_origin() {
     swapped.volumes[0].origin = bench.cache();
     for config in [alone, swapped] {
         let refusal = bench.refused(&config);
-        assert!(matches!(&refusal, ServeError::OriginIsCache(path) if *path == bench.cache()), "{refusal}");
+        assert!(
+            matches!(&refusal, ServeError::Devices(DevicesError::OriginIsCache(path)) if *path == bench.cache()),
+            "{refusal}"
+        );
     }
 }
 
@@ -165,7 +168,10 @@ fn dirty_data_is_refused_and_kept_by_the_operators_word() {
     let before = std::fs::read(bench.cache()).unwrap();
     for _ in 0..2 {
         let refusal = bench.refused(&bench.config());
-        assert!(matches!(refusal, ServeError::OriginNewer { dirty: 10, damaged: false, .. }), "{refusal}");
+        assert!(
+            matches!(refusal, ServeError::Origins(OriginsError::OriginNewer { dirty: 10, damaged: false, .. })),
+            "{refusal}"
+        );
     }
     let refusal = daemon::destage(&bench.config(), &Hooks::default(), &mut |_, _| {}).unwrap_err();
     let said = refusal.to_string();
@@ -199,7 +205,7 @@ fn dirty_data_behind_torn_clean_data_is_refused_too() {
     assert!(torn.ok && torn.torn_lanes == [0] && torn.blocks_dirty == 0, "{torn:?}");
     bench.change_alone();
     let refusal = bench.refused(&bench.config());
-    assert!(matches!(refusal, ServeError::OriginNewer { dirty: 10, .. }), "{refusal}");
+    assert!(matches!(refusal, ServeError::Origins(OriginsError::OriginNewer { dirty: 10, .. })), "{refusal}");
     assert_eq!(bench.origin_block(5), NEWER);
 }
 
@@ -255,7 +261,7 @@ fn what_another_cache_has_served_since_is_not_overwritten() {
     let before = std::fs::read(bench.cache()).unwrap();
     for _ in 0..2 {
         let refusal = bench.refused(&bench.config());
-        assert!(matches!(refusal, ServeError::OriginNewer { dirty: 10, .. }), "{refusal}");
+        assert!(matches!(refusal, ServeError::Origins(OriginsError::OriginNewer { dirty: 10, .. })), "{refusal}");
         assert!(refusal.to_string().contains("was served with another cache"), "{refusal}");
     }
     assert!(std::fs::read(bench.cache()).unwrap() == before, "refusals change nothing");
@@ -304,7 +310,7 @@ fn an_older_copy_of_a_cache_is_not_believed() {
     let before = std::fs::read(&copy.cache).unwrap();
     for _ in 0..2 {
         let refusal = bench.refused(&copy);
-        assert!(matches!(refusal, ServeError::OriginNewer { dirty: 10, .. }), "{refusal}");
+        assert!(matches!(refusal, ServeError::Origins(OriginsError::OriginNewer { dirty: 10, .. })), "{refusal}");
         assert!(refusal.to_string().contains("was served with a newer copy of this cache"), "{refusal}");
     }
     assert!(std::fs::read(&copy.cache).unwrap() == before, "refusals change nothing");
@@ -320,7 +326,10 @@ fn an_older_copy_of_a_cache_is_not_believed() {
         served.assert_holds(0, 10);
         (served.status().blocks_cached, served.stop_at_once()).0
     });
-    assert!(matches!(dirty_or_dropped, Ok(0) | Err(ServeError::OriginNewer { .. })), "{dirty_or_dropped:?}");
+    assert!(
+        matches!(dirty_or_dropped, Ok(0) | Err(ServeError::Origins(OriginsError::OriginNewer { .. }))),
+        "{dirty_or_dropped:?}"
+    );
 }
 
 #[test]
@@ -376,7 +385,7 @@ fn a_start_that_was_cut_off_does_not_blind_the_guard() {
     assert_eq!(cut_off(&bench.config()), Ended::AtOnce);
     origin.write_all_at(&NEWER, 6 * BLOCK_BYTES).unwrap();
     let refusal = bench.refused(&bench.config());
-    assert!(matches!(refusal, ServeError::OriginChanged { dirty: 10, .. }), "{refusal}");
+    assert!(matches!(refusal, ServeError::Origins(OriginsError::OriginChanged { dirty: 10, .. })), "{refusal}");
 }
 
 #[test]
@@ -417,5 +426,5 @@ fn two_volumes_are_served_and_remembered() {
         device_timeout: None,
     };
     config.volumes = (0..17).map(many).collect();
-    assert!(matches!(bench.refused(&config), ServeError::Volumes { given: 17 }));
+    assert!(matches!(bench.refused(&config), ServeError::Origins(OriginsError::Volumes { given: 17 })));
 }

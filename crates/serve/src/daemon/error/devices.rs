@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Devices that are not those of one cache, or not apart.
+
+use std::path::PathBuf;
+
+use flashfront_device::real::Shared;
+use flashfront_engine::format::PairingError;
+
+/// Why devices can't be used together.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DevicesError {
+    /// Two of cache, mirror and origins are one, or use the same bytes.
+    #[error("{one} and {other} are the same device{}; a cache needs a device of its own, and so does each origin", crate::storage::in_brackets(shared), one = one.display(), other = other.display())]
+    SameDevice {
+        /// A device.
+        one: PathBuf,
+        /// Another one.
+        other: PathBuf,
+        /// How both lead to the same bytes.
+        shared: Shared,
+    },
+    /// The origin is a cache.
+    #[error(
+        "{origin} holds a Flashfront cache; are --cache and --origin swapped? If it is to be an origin, take that cache off first, with `flashfront detach`",
+        origin = .0.display()
+    )]
+    OriginIsCache(PathBuf),
+    /// Two cache devices that are no pair, or one that is no whole cache.
+    #[error("{path}{and}: {error}. {advice}", path = path.display(), and = other.as_ref().map_or_else(String::new, |it| format!(", {}", it.display())))]
+    Pairing {
+        /// The cache device.
+        path: PathBuf,
+        /// The second one, if it was given.
+        other: Option<PathBuf>,
+        /// What is wrong.
+        error: PairingError,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// A mirror was named, but the cache has none.
+    #[error("{path}: this cache has no mirror; serve it without --mirror, and make one with `flashfront mirror add`", path = path.display())]
+    NotMirrored {
+        /// The cache device that is there.
+        path: PathBuf,
+    },
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Origins that are not what the cache was made for, or not as it left them.
+
+use std::io;
+use std::path::PathBuf;
+
+use flashfront_engine::BLOCK_BYTES;
+use flashfront_engine::format::ORIGINS_MAX;
+
+use crate::config::Size;
+use crate::report::counted;
+
+/// Why origins can't be served with a cache.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OriginsError {
+    /// More origins than a cache can have.
+    #[error("{given} volumes are too many to be served by one daemon; at most {ORIGINS_MAX}")]
+    Volumes {
+        /// How many.
+        given: usize,
+    },
+    /// The cache has no origins.
+    #[error("{path}: this cache belongs to no origin (it was detached); make a new one with `flashfront format`", path = .0.display())]
+    Detached(PathBuf),
+    /// The volumes named are not those of the cache.
+    #[error(
+        "{cache}: the cache was formatted for {expected} origin(s), {given} given; name each origin that it was formatted for",
+        cache = cache.display()
+    )]
+    VolumeCount {
+        /// The cache device.
+        cache: PathBuf,
+        /// What the superblock says.
+        expected: usize,
+        /// What was given.
+        given: usize,
+    },
+    /// Another size than the cache knows.
+    #[error(
+        "{origin}: the origin has {found}, but the cache {cache} was made for one of {expected}: it is another device, or it was resized. Name the right one, or give it its old size again ({advice}). Does its new size have to stay? Then drain and `detach` the cache at the old size first; or format the cache anew, which gives up what only the cache holds",
+        origin = origin.display(), cache = cache.display(), found = Size(*found).told(), expected = Size(*expected).told(),
+        advice = resize(*found, *expected)
+    )]
+    OriginSize {
+        /// The origin.
+        origin: PathBuf,
+        /// The cache device.
+        cache: PathBuf,
+        /// What the superblock says.
+        expected: u64,
+        /// What the device has.
+        found: u64,
+    },
+    /// Another device than the cache knows.
+    #[error(
+        "{origin} is not the origin that the cache {cache} was made for (that was {expected}); name the right one, or say --accept-changed-origin if you know that the content is the same",
+        origin = origin.display(), cache = cache.display()
+    )]
+    OtherOrigin {
+        /// The origin.
+        origin: PathBuf,
+        /// The cache device.
+        cache: PathBuf,
+        /// Its recorded identity.
+        expected: String,
+    },
+    /// Changed behind our back, and the cache holds dirty data.
+    #[error(
+        "{origin} was changed since the last clean stop, and the cache {cache} holds {} ({size}) for its old content; writing that could destroy the new one. Restore the origin, or say --accept-changed-origin to keep what is dirty and write it over the origin",
+        counted(*dirty, "dirty block"),
+        origin = origin.display(), cache = cache.display(), size = Size(dirty * BLOCK_BYTES)
+    )]
+    OriginChanged {
+        /// The origin.
+        origin: PathBuf,
+        /// The cache device.
+        cache: PathBuf,
+        /// Dirty blocks.
+        dirty: u64,
+    },
+    /// The state folder remembers that the origin was changed, and the cache holds dirty data.
+    #[error(
+        "{origin} {how}, and the cache {cache} holds {} ({size}) from before{unsure}; writing that could destroy what is newer. Give it up with `flashfront detach --force`, or say --accept-changed-origin to keep it and write it over the origin",
+        counted(*dirty, "dirty block"),
+        origin = origin.display(), cache = cache.display(), size = Size(dirty * BLOCK_BYTES),
+        unsure = if *damaged { ", or more, as it is damaged" } else { "" }
+    )]
+    OriginNewer {
+        /// The origin.
+        origin: PathBuf,
+        /// What happened to it, and when.
+        how: String,
+        /// The cache device.
+        cache: PathBuf,
+        /// Dirty blocks.
+        dirty: u64,
+        /// The cache is damaged, so that there may be more.
+        damaged: bool,
+    },
+    /// The state folder can't remember that an origin changes, or has changed.
+    #[error(
+        "can't write into the state folder that {origin} {how} ({source}), so that its cache could bring old data back later; choose another folder with --state DIR, for all later starts too",
+        origin = origin.display()
+    )]
+    Unremembered {
+        /// The origin.
+        origin: PathBuf,
+        /// What happens to it, or has happened.
+        how: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// How an origin that is a file gets its old size back, and what that costs.
+fn resize(found: u64, expected: u64) -> String {
+    let cost = match found > expected {
+        true => "if nothing was written behind that",
+        false => "but what was cut off is gone, unless the cache has it",
+    };
+    format!("of a file: truncate -s {expected} FILE, {cost}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resized_origin_is_told_how_to_go_on() {
+        let said = |found, expected| {
+            OriginsError::OriginSize { origin: "/o".into(), cache: "/c".into(), expected, found }.to_string()
+        };
+        let shrunk = said(1 << 20, 1 << 30);
+        assert!(shrunk.contains("has 1 MiB") && shrunk.contains("truncate -s 1073741824"), "{shrunk}");
+        assert!(shrunk.contains("cut off is gone") && !said(1 << 30, 1 << 20).contains("cut off"), "{shrunk}");
+    }
+}
