@@ -14,25 +14,26 @@ fn beside_lru(case: &'static Case, seed: u64) -> Outcome {
     Experiment { cache_blocks: CACHE_BLOCKS, rounds: 24, seed }.run(case, &policies, &AtomicU64::new(0))
 }
 
-/// By how many points ours may be under LRU: over any turnover, and in any round. The aim is 2 over
-/// a turnover for all; of a round it is what these two seeds have at this size, with a little room;
-/// in the comments what was measured with seeds 1 to 3 at 4,096, 16,384, 65,536 and 262,144 blocks.
+/// By how many points ours may be under LRU: over any turnover, and in any round. The promise is 2
+/// over a turnover for all. Of a round it is what these two seeds have at this size, with a little
+/// room. The comments have what was measured with seeds 1 to 3 at 4,096, 16,384 and 65,536 blocks
+/// over a turnover, and in the worst round.
 const BOUNDS: &[(&Case, Option<f64>, f64)] = &[
-    (&load::FITS, None, 0.5),
-    (&load::LARGER, Some(1.0), 1.5),
-    // 18 to 77 in round 2, and 0 from round 3 on: each block is missed twice. Missed by far, for
-    // good: to have it sooner a scan would have to be written to flash.
-    (&load::LOOP_FITS, None, 80.0),
+    // 1.5 in round 1.
+    (&load::FITS, None, 1.5),
+    // 0.4 to 0.6; 1.8.
+    (&load::LARGER, Some(1.0), 2.0),
+    // 97 in round 2, and 0 from round 3 on: each block is missed twice. Missed by far, for good: to
+    // have it sooner a scan would have to be written to flash.
+    (&load::LOOP_FITS, None, 98.0),
     (&load::LOOP_LARGER, Some(0.0), 0.0),
-    // 0.0 to 0.6 over a turnover, 0.6 to 1.0 at 262,144 blocks, when it leaves the junk behind. 46
-    // in the round of a change when the gate was never held open, 14 when an LRU had to be ahead
-    // first.
+    // 0.5 to 0.6; 2.7 in the first round. 27 when the gate was never held open, and 46 in the round
+    // of a change.
     (&load::PHASES, Some(0.8), 3.0),
-    // 0.1 to 0.7, 0.9 at 262,144 blocks; in round 2, when it leaves the junk behind; ahead of LRU
-    // from round 3 on.
-    (&load::SCAN_AND_HOT, Some(0.5), 2.5),
-    // 0.4 to 1.1.
-    (&load::HOT_JUNK, Some(1.0), 4.0),
+    // 1.1 to 1.5 when it leaves the junk behind; ahead of LRU from round 3 on.
+    (&load::SCAN_AND_HOT, Some(2.0), 2.5),
+    // 0.4 to 1.1; 1.6.
+    (&load::HOT_JUNK, Some(1.2), 2.0),
 ];
 
 #[test]
