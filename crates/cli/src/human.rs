@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How numbers and errors look to people (12.3 MiB, 1,234,567, 97.1 %, a bar, 1 h 2 min), and how
 //! they get to stdout.
+//!
+//! Sizes and durations that an operator writes are read by the crates bytesize and humantime. What
+//! is printed is made by hand. A size has three digits (9.77 GiB, 97.7 GiB), and a duration two
+//! units at most, so that columns stay narrow: neither crate prints that.
 
 use std::fmt;
 use std::io::{self, IsTerminal};

@@ -2,7 +2,8 @@
 //! Decisions made of an input: small numbers in their order, so that a changed byte changes one of
 //! them.
 //!
-//! Behind the end all are 0: every input means something, and a cut one a prefix of it.
+//! Behind the end all are 0: every input means something, and a cut one a prefix of it. The crate
+//! arbitrary takes lengths from the end of an input, so that a cut input would mean something else.
 
 /// What is left of an input.
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);

@@ -3,6 +3,8 @@
 //!
 //! Recognises by magic numbers, read only, in the first and the last 512 KiB. Finding nothing does
 //! not prove that a disk is empty; finding something is a reason to stop and ask.
+//!
+//! This is made by hand because libblkid, which knows more, is a library in C.
 
 mod checks;
 mod table;
