@@ -32,7 +32,7 @@ use crate::organ::members;
 use crate::organ::segment::State;
 use crate::policy::HITS_MAX;
 use crate::types::{BLOCK_BYTES, SegmentId};
-use log::{CLEANED_WAITING_MAX, CRASH_SEGMENTS, For, Open, USABLE_SLOTS_MIN, WRITES_SEGMENTS};
+use log::{CLEANED_WAITING_MAX, For, Open};
 
 /// Appends a dirty block, of which the index knows this, to the writes and maps it there; false
 /// if there is no room now.
@@ -53,8 +53,10 @@ pub(crate) fn append_write(lane: &mut Lane, flat: Flat, found: Option<Found>, fr
     put(lane, Stream::Writes, flat, true, hits, from, cx)
 }
 
-/// Appends a clean block to a stream and maps it there; false if there is no room now.
-pub(crate) fn append_clean(lane: &mut Lane, stream: Stream, flat: Flat, hits: u8, from: Span, cx: &mut Cx<'_>) -> bool {
+/// Appends a clean block to the stream of what is promoted and maps it there; false if there is no
+/// room now.
+pub(crate) fn append_promoted(lane: &mut Lane, flat: Flat, hits: u8, from: Span, cx: &mut Cx<'_>) -> bool {
+    let stream = Stream::Promoted;
     !cx.shared.cache_failed && open(lane, stream, For::Clients, cx) && put(lane, stream, flat, false, hits, from, cx)
 }
 
@@ -98,29 +100,19 @@ fn overwrite_in_place(lane: &mut Lane, flat: Flat, found: Found, from: Span, cx:
 
 /// Makes sure that the stream has an open commit with room.
 pub(crate) fn open(lane: &mut Lane, stream: Stream, what_for: For, cx: &mut Cx<'_>) -> bool {
+    let left = if what_for == For::Clients { lane.reclaim.left } else { 0 };
+    if !lane.log.takes(stream, what_for, left) {
+        return false;
+    }
+    if lane.log.tails[stream as usize].open.is_some() {
+        return true;
+    }
+    if cx.shared.cache_failed {
+        return false;
+    }
+    let full = lane.log.is_segment_full(stream);
     let log = &mut lane.log;
     let buffer_blocks = log.commit_blocks();
-    let tail = &log.tails[stream as usize];
-    if let Some(open) = &tail.open {
-        // What was opened for what is moved, in the last segment that is kept for that, isn't
-        // for others.
-        let is_kept = stream == Stream::Writes && log.free.len() < what_for.needs(false);
-        return !open.is_full() && !is_kept;
-    }
-    // The last place is for "freed" entries.
-    if cx.shared.cache_failed || log.commits() + usize::from(what_for != For::Freed) >= log.commits_most {
-        return false;
-    }
-    let full = tail.used + USABLE_SLOTS_MIN > log.segment_slots;
-    let enough = match stream {
-        // Also a segment that a commit took from the reserve is kept for its like.
-        Stream::Writes => log.free.len() >= what_for.needs(full),
-        Stream::Promoted | Stream::Survivors if full => log.free.len() > WRITES_SEGMENTS,
-        Stream::Promoted | Stream::Survivors => tail.used > 0 || log.free.len() >= CRASH_SEGMENTS,
-    };
-    if !enough {
-        return false;
-    }
     if full {
         let next = log.take_free(stream as usize);
         let tail = &mut log.tails[stream as usize];

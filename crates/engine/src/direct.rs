@@ -12,11 +12,11 @@
 use alloc::vec::Vec;
 
 use crate::canary::Canary;
-use crate::commit::append_clean;
+use crate::commit::append_promoted;
 use crate::commit::log::Note;
 use crate::cx::{Cx, blocks_span};
 use crate::destage::run::run_overlaps;
-use crate::format::{Entry, Stream};
+use crate::format::Entry;
 use crate::index::Flat;
 use crate::io::{DeviceError, Op, RequestError};
 use crate::lane::Lane;
@@ -273,7 +273,7 @@ fn keep_written(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
         let flat = first + block;
         let span = blocks_span(buf, buf_block + block, 1);
         match were_cached.binary_search_by_key(&block, |it| it.0) {
-            Ok(nth) => drop(append_clean(lane, Stream::Promoted, flat, were_cached[nth].1, span, cx)),
+            Ok(nth) => drop(append_promoted(lane, flat, were_cached[nth].1, span, cx)),
             Err(_) => offer(lane, flat, span, cx),
         }
     }

@@ -24,9 +24,8 @@
 //! has asked to change since (canary `stale-neighbour`).
 
 use crate::canary::Canary;
-use crate::commit::append_clean;
+use crate::commit::append_promoted;
 use crate::cx::{Cx, blocks_span};
-use crate::format::Stream;
 use crate::index::Flat;
 use crate::io::{DeviceError, Op};
 use crate::lane::Lane;
@@ -124,7 +123,8 @@ fn takes_neighbours(lane: &Lane, flat: Flat, cx: &Cx<'_>) -> bool {
 }
 
 fn has_room(lane: &Lane) -> bool {
-    lane.log.free_segments() > lane.reclaim.watermark(&lane.log)
+    // As long as nothing had to be dropped, cleaning makes the room that is asked for.
+    !lane.reclaim.dropped || lane.log.free_segments() > lane.reclaim.watermark(&lane.log)
 }
 
 /// Whether what is missed has room: also where neighbours were brought in vain.
@@ -195,7 +195,7 @@ fn take_neighbours(lane: &mut Lane, wide: &Reading, from: Flat, to: Flat, buf: B
             lane.window.put_neighbour(flat, span, &mut *lane.policy, cx);
             continue;
         }
-        if !takes_neighbours(lane, flat, cx) || !append_clean(lane, Stream::Promoted, flat, 0, span, cx) {
+        if !takes_neighbours(lane, flat, cx) || !append_promoted(lane, flat, 0, span, cx) {
             return;
         }
         cx.shared.counters.neighbour_blocks += 1;

@@ -8,7 +8,7 @@
 use smallvec::smallvec;
 
 use crate::canary::Canary;
-use crate::commit::append_clean;
+use crate::commit::append_promoted;
 use crate::commit::log::Place;
 use crate::cx::{Cx, blocks_span};
 use crate::damage::Damage;
@@ -16,7 +16,6 @@ use crate::damage::{damaged, found_again, holder, try_other};
 use crate::detour::{detour, read_detour};
 use crate::expect::expect_copies;
 use crate::expect::expect_missed;
-use crate::format::Stream;
 use crate::index::{Flat, Found};
 use crate::io::{DeviceError, Op, RequestError};
 use crate::lane::Lane;
@@ -256,7 +255,7 @@ fn admit(lane: &mut Lane, flat: Flat, span: Span, cx: &mut Cx<'_>) -> Result<(),
     cx.shared.counters.over_budget_blocks += u64::from(!affordable);
     let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
     let unfit = origin.flush.is_overdue() || cx.shared.gauge.reads_congested(&origin.gauge, cx.now).is_some();
-    if verdict.admit && affordable && !unfit && append_clean(lane, Stream::Promoted, flat, 0, span, cx) {
+    if verdict.admit && affordable && !unfit && append_promoted(lane, flat, 0, span, cx) {
         cx.shared.counters.promoted_blocks += 1;
         return Ok(());
     }

@@ -58,6 +58,8 @@ counters! {
     over_budget_blocks,
     /// Blocks that reclaim copied forward.
     reinserted_blocks,
+    /// Blocks among these that were moved to win back the dead room beside them.
+    moved_blocks,
     /// Blocks that reclaim dropped.
     evicted_blocks,
     /// Blocks made clean by destage.

@@ -54,7 +54,9 @@ pub(crate) enum For {
     Freed,
     /// Dirty blocks that are moved where nothing can be destaged: room comes of it, too.
     Moves,
-    /// Clients' blocks, and all else.
+    /// Blocks of a segment that is cleaned, and entries that somebody waits for.
+    Cleaning,
+    /// Clients' blocks, which leave room for cleaning, and all else.
     Clients,
 }
 
@@ -67,7 +69,7 @@ impl For {
             // needs: an opening may have left no more.
             Self::Moves if !full => CRASH_SEGMENTS,
             Self::Moves => META_SEGMENTS + 1,
-            Self::Clients => META_SEGMENTS + MOVES_SEGMENTS + full as usize,
+            Self::Clients | Self::Cleaning => META_SEGMENTS + MOVES_SEGMENTS + full as usize,
         }
     }
 }
@@ -226,6 +228,46 @@ impl Log {
         true
     }
 
+    /// Whether a stream takes a block now, in its open commit or in one that may be opened, and
+    /// leaves so many free segments more than it has to.
+    pub(crate) fn takes(&self, stream: Stream, what_for: For, left: usize) -> bool {
+        let tail = &self.tails[stream as usize];
+        if let Some(open) = &tail.open {
+            // What was opened for what is moved, in the last segment that is kept for that, isn't
+            // for others.
+            let is_kept = stream == Stream::Writes && self.free.len() < what_for.needs(false) + left;
+            return !open.is_full() && !is_kept;
+        }
+        if self.lacks_commits(what_for) {
+            return false;
+        }
+        let full = self.is_segment_full(stream);
+        match stream {
+            // Also a segment that a commit took from the reserve is kept for its like.
+            Stream::Writes => self.free.len() >= what_for.needs(full) + left,
+            _ if full && what_for == For::Cleaning => self.free.len() >= what_for.needs(full),
+            Stream::Promoted | Stream::Survivors if full => self.free.len() > WRITES_SEGMENTS + left.min(1),
+            Stream::Promoted | Stream::Survivors => tail.used > 0 || self.free.len() >= CRASH_SEGMENTS,
+        }
+    }
+
+    /// Whether a stream takes none because of the commits in flight, which will end.
+    pub(crate) fn waits_for_commit(&self, stream: Stream) -> bool {
+        let tail = &self.tails[stream as usize];
+        let full = tail.open.as_ref().map_or_else(|| self.lacks_commits(For::Cleaning), Open::is_full);
+        full && !self.sealed.is_empty()
+    }
+
+    /// Whether a commit has no buffer. The last one is for "freed" entries.
+    fn lacks_commits(&self, what_for: For) -> bool {
+        self.commits() + usize::from(what_for != For::Freed) >= self.commits_most
+    }
+
+    /// Whether a stream's next commit begins a segment.
+    pub(super) fn is_segment_full(&self, stream: Stream) -> bool {
+        self.tails[stream as usize].used + USABLE_SLOTS_MIN > self.segment_slots
+    }
+
     /// Whether as many commits are in flight as may be.
     pub(super) fn is_deep(&self) -> bool {
         self.sealed.len() >= self.depth.get()
@@ -257,12 +299,30 @@ impl Log {
         self.free.len() > WRITES_SEGMENTS
     }
 
+    /// Whether all that is live of a segment can be moved, if nothing else is written.
+    pub(crate) fn has_room_to_clean(&self, segment: &Segment) -> bool {
+        // With a header for dirty blocks and one for a "freed" entry.
+        let begins = |stream, slots: u32| usize::from(slots > 0 && slots + 2 > self.rest(stream));
+        let (dirty, clean) = (segment.dirty, segment.live - segment.dirty);
+        self.free.len() >= For::Cleaning.needs(false) + begins(Stream::Writes, dirty) + begins(Stream::Survivors, clean)
+    }
+
+    /// Free segments with which as many may be cleaned at once.
+    pub(crate) const fn segments_to_clean(&self, at_once: usize) -> usize {
+        For::Cleaning.needs(true) + at_once + 1
+    }
+
+    /// Slots that are left of a stream's segment.
+    fn rest(&self, stream: Stream) -> u32 {
+        let tail = &self.tails[stream as usize];
+        let filled = |open: &Open| open.header_slot % self.segment_slots + 1 + open.blocks.len() as u32;
+        self.segment_slots - tail.open.as_ref().map_or(tail.used, filled)
+    }
+
     /// How many dirty blocks have room to be moved where clients' writes have none, with a header
     /// for each at worst.
     pub(crate) fn room_to_compact(&self) -> u32 {
-        let tail = &self.tails[Stream::Writes as usize];
-        let filled = |open: &Open| open.header_slot % self.segment_slots + 1 + open.blocks.len() as u32;
-        let rest = self.segment_slots - tail.open.as_ref().map_or(tail.used, filled);
+        let rest = self.rest(Stream::Writes);
         let rest = if rest < USABLE_SLOTS_MIN { 0 } else { rest };
         let slots = match self.free.len() {
             free if free >= For::Moves.needs(true) => rest + self.segment_slots,

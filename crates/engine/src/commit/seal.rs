@@ -180,7 +180,7 @@ pub(crate) fn commit_step(lane: &mut Lane, cx: &mut Cx<'_>) {
     let noted = full && lane.log.unsealed_waiters.is_empty() && lane.log.notes.is_empty();
     // A commit that is open needs no room to be sealed.
     let needs_none = frees || lane.log.tails[Stream::Writes as usize].open.is_some();
-    let sealed = noted || open(lane, Stream::Writes, if needs_none { For::Freed } else { For::Clients }, cx);
+    let sealed = noted || open(lane, Stream::Writes, if needs_none { For::Freed } else { For::Cleaning }, cx);
     if sealed && !noted {
         seal_now(lane, Stream::Writes, cx);
     }

@@ -51,4 +51,10 @@ impl Segment {
     pub(crate) fn is_evictable(&self, covered: u64) -> bool {
         self.state == State::Closed && self.last_seq < covered
     }
+
+    /// Whether it need not wait for destage, if so many dirty blocks can be moved, nor for who
+    /// reads them.
+    pub(crate) const fn is_ready(&self, dirty_max: u32) -> bool {
+        self.dirty == 0 || self.dirty <= dirty_max && self.pins == 0
+    }
 }

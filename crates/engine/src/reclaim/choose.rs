@@ -4,18 +4,34 @@
 
 use core::cell::Cell;
 
-use super::{COMPACTED_PART, MOVED_PART};
+use super::state::CLEANING_WAIT_NS;
+use super::{COMPACTED_PART, GAIN_MIN, MOVED_PART};
 use crate::cx::Cx;
 use crate::lane::Lane;
 use crate::organ::segment::{Segment, State};
 use crate::sparse::Sparse;
 use crate::types::SegmentId;
 
+/// Whether enough of a segment of so many slots is dead that there is more room when it is cleaned.
+const fn gains(segment: &Segment, slots: u32) -> bool {
+    segment.live + GAIN_MIN <= slots
+}
+
 impl Lane {
-    /// Which segment is reclaimed next.
-    pub(super) fn choose_victim(&mut self, cx: &Cx<'_>) -> Option<u32> {
-        let chosen = self.sparse_victim(cx).or_else(|| self.ready_victim(cx)).or_else(|| self.compact(cx));
-        if chosen.is_some() || self.reclaim.compacting.is_some() { chosen } else { self.dirty_victim(cx) }
+    /// Which segment is reclaimed next, and whether all that is live in it is moved. None, too,
+    /// while a segment that can be cleaned is waited for.
+    pub(super) fn choose_victim(&mut self, cx: &Cx<'_>) -> Option<(u32, bool)> {
+        let cleans = Sparse::cleans(self.index.len(), self.log.slots());
+        if cleans && let Some(id) = self.sparse_victim(true, cx) {
+            self.reclaim.waits_since = None;
+            return Some((id, true));
+        }
+        if self.waits_for_segment(cx) {
+            return None;
+        }
+        let chosen = self.sparse_victim(false, cx).or_else(|| self.ready_victim(cx)).or_else(|| self.compact(cx));
+        let chosen = if chosen.is_some() || self.reclaim.compacting.is_some() { chosen } else { self.dirty_victim(cx) };
+        chosen.map(|id| (id, false))
     }
 
     /// How much of a segment may be dirty that is reclaimed at once.
@@ -24,18 +40,49 @@ impl Lane {
         if moves { self.log.segment_slots() / MOVED_PART } else { 0 }
     }
 
-    /// One of which little is live.
-    fn sparse_victim(&mut self, cx: &Cx<'_>) -> Option<u32> {
-        let (dirty_max, slots, covered) = (self.dirty_max(cx), self.log.segment_slots(), self.checkpoint.covers);
-        let segments = self.log.segments();
+    /// The same where all that is live is moved: all of it may be dirty.
+    fn dirty_max_to_clean(&self, cx: &Cx<'_>) -> u32 {
+        if self.has_trouble(cx) { 0 } else { self.log.segment_slots() }
+    }
+
+    /// The segment of which least is live: little, or so much as is worth moving for its dead room.
+    fn sparse_victim(&mut self, cleans: bool, cx: &Cx<'_>) -> Option<u32> {
+        let dirty_max = if cleans { self.dirty_max_to_clean(cx) } else { self.dirty_max(cx) };
+        let covered = self.checkpoint.covers;
+        let most = Sparse::most(cleans, self.reclaim.dropped);
+        let (log, segment_slots) = (&self.log, self.log.segment_slots());
         let sparse = |id: u32| {
-            let segment = &segments[id as usize];
-            let is_sparse = segment.state == State::Closed && Sparse::is(segment.live, slots);
-            is_sparse.then_some(segment.last_seq < covered && segment.pins == 0 && segment.dirty <= dirty_max)
+            let segment = &log.segments()[id as usize];
+            let is_full = segment.state == State::Closed;
+            let has_room = || !cleans || gains(segment, segment_slots) && log.has_room_to_clean(segment);
+            is_full.then(|| segment.last_seq < covered && segment.is_ready(dirty_max) && has_room())
         };
-        let id = self.reclaim.sparse.take(sparse)?;
+        let id = self.reclaim.sparse.take(most, sparse)?;
         self.policy.forget(SegmentId(id));
         Some(id)
+    }
+
+    /// Whether a segment can soon be cleaned: it waits for a checkpoint, or for the end of what
+    /// reads there. As long as nothing had to be dropped, waiting is better than what the policy
+    /// would give up.
+    pub(super) fn waits_for_segment(&mut self, cx: &Cx<'_>) -> bool {
+        if self.reclaim.dropped || cx.shared.away || !Sparse::cleans(self.index.len(), self.log.slots()) {
+            return false;
+        }
+        let since = *self.reclaim.waits_since.get_or_insert(cx.now);
+        let (most, dirty_max) = (Sparse::most(true, false), self.dirty_max_to_clean(cx));
+        let (segments, segment_slots) = (self.log.segments(), self.log.segment_slots());
+        let fits = |id: u32| {
+            let segment = &segments[id as usize];
+            segment.state == State::Closed && segment.dirty <= dirty_max && gains(segment, segment_slots)
+        };
+        let covered = self.checkpoint.covers;
+        let sparse = &self.reclaim.sparse;
+        let uncovered = sparse.any(most, |id| fits(id) && segments[id as usize].last_seq >= covered);
+        let waits = (uncovered || sparse.any(most, fits)) && cx.now.since_ns(since) < CLEANING_WAIT_NS;
+        self.checkpoint.wanted |= uncovered && waits;
+        self.reclaim.waits = waits;
+        waits
     }
 
     /// The one that the policy would give up first, of those that needn't wait for destage.
@@ -46,7 +93,7 @@ impl Lane {
         let ready = |id: SegmentId| {
             let segment = &segments[id.0 as usize];
             let evictable = segment.is_evictable(covered);
-            let ready = segment.dirty == 0 || segment.dirty <= dirty_max && segment.pins == 0;
+            let ready = segment.is_ready(dirty_max);
             passed_over.set(passed_over.get() || evictable && !ready);
             evictable && ready
         };

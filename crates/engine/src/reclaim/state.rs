@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use crate::commit::log::Log;
 use crate::index::Flat;
+use crate::memory::Buf;
 use crate::organ::flying::Survivor;
 use crate::sparse::Sparse;
 use crate::types::Time;
@@ -13,6 +14,9 @@ use crate::types::Time;
 /// A victim of which nothing has become clean for so long gives its place to another one: its
 /// origin is away, and the next may hold what others take, or what can be moved.
 pub(super) const VICTIM_WAIT_NS: u64 = 3_000_000_000;
+/// For so long reclaim waits for a segment that can be cleaned, as long as no block had to be
+/// dropped: for a checkpoint, mostly, or a batch of destage.
+pub(super) const CLEANING_WAIT_NS: u64 = 1_000_000_000;
 /// Who has needed no room for so long needs none of what is dirty: then destage has no reason to
 /// hurry. Without an end it took most of the disk's time until nothing was dirty, though nobody
 /// wrote any more: a backup's stream had 136 MiB a second instead of 154
@@ -30,6 +34,8 @@ pub(super) struct Victim {
     pub(super) pending: u32,
     /// Survivors so far.
     pub(super) kept: u32,
+    /// All that is live in it is moved: it is reclaimed for its dead room.
+    pub(super) cleaned: bool,
     /// All headers were read.
     pub(super) known: bool,
     /// The survivors were chosen.
@@ -48,6 +54,8 @@ pub(crate) struct Reclaim {
     /// Survivors that are to be read, and how many are being read.
     pub(super) survivors: VecDeque<Survivor>,
     pub(super) reading: usize,
+    /// Survivors that were read and wait for room in the log: they count as being read.
+    pub(super) held: Vec<(Survivor, Buf)>,
     /// Segments that are given up but not free yet, with the clean blocks that are still in them.
     pub(super) freeing: BTreeMap<u32, Vec<(Flat, u32)>>,
     /// Freed, and the entry that says so durable; waiting for readers to leave.
@@ -56,6 +64,14 @@ pub(crate) struct Reclaim {
     pub(crate) sparse: Sparse,
     /// The victim that is reclaimed for its holes, though much of it is dirty.
     pub(super) compacting: Option<u32>,
+    /// Free segments that clients leave to cleaning.
+    pub(crate) left: usize,
+    /// Whether room is needed that will come of a segment that can't be cleaned yet, and since when
+    /// there was none that could.
+    pub(super) waits: bool,
+    pub(super) waits_since: Option<Time>,
+    /// Blocks had to be dropped for want of room, since the cache was opened.
+    pub(crate) dropped: bool,
     /// Those of which something had to stay, since an origin has been away.
     pub(super) not_compacted: Vec<u32>,
     /// When segments that the policy would have given up first were passed over, as too much of
@@ -71,10 +87,13 @@ impl Reclaim {
 
     /// When victims give their places to others.
     pub(crate) fn timers(&self) -> impl Iterator<Item = Time> {
-        self.victims.values().filter_map(|victim| victim.waits).map(|(_, since)| since.plus_ns(VICTIM_WAIT_NS))
+        let victims = self.victims.values().filter_map(|victim| victim.waits);
+        let victims = victims.map(|(_, since)| since.plus_ns(VICTIM_WAIT_NS));
+        victims.chain(self.waits_since.filter(|_| self.waits).map(|since| since.plus_ns(CLEANING_WAIT_NS)))
     }
 
-    /// Fewer free segments than this start reclaim: 1/32 of the lane, at least 8, at most 64.
+    /// Fewer free segments than this start reclaim: 1/64 of the lane, at least 8 (16
+    /// if that is not more than 1/32), at most 64.
     pub(crate) fn watermark(&self, log: &Log) -> usize {
         watermark(log.segments().len())
     }
@@ -82,5 +101,5 @@ impl Reclaim {
 
 /// How many free segments a lane of that many segments keeps.
 pub(crate) fn watermark(segments: usize) -> usize {
-    (segments / 32).clamp(8, 64)
+    (segments / 64).max(16.min(segments / 32)).clamp(8, 64)
 }

@@ -73,6 +73,8 @@ pub struct Model {
     zones: Vec<Zone>,
     /// Blocks that are in each segment, and whether it is full and not under reclaim.
     live: Vec<(u32, bool)>,
+    /// Blocks that are in all of them.
+    live_all: u64,
     sparse: Sparse,
     free: Vec<u32>,
     /// Segments that were used at all: memory is for these.
@@ -81,7 +83,7 @@ pub struct Model {
     free_wanted: usize,
     /// Each zone's open segment, and how much of it is used.
     open: [Option<(u32, usize)>; 2],
-    /// Never needed to reclaim yet.
+    /// Never needed to drop a block yet.
     room: bool,
     evicted: Vec<u64>,
     read_around_blocks: u64,
@@ -117,6 +119,7 @@ impl Model {
             segment_blocks: segment_blocks as usize,
             zones: Vec::new(),
             live: Vec::new(),
+            live_all: 0,
             sparse: Sparse::default(),
             free: Vec::new(),
             begun: 0,
@@ -248,13 +251,13 @@ impl Model {
     /// What its log holds now.
     #[must_use]
     pub fn occupancy(&self) -> Occupancy {
-        let live: u64 = self.live.iter().map(|(live, _)| u64::from(*live)).sum();
         let full = self.live.iter().filter(|(_, full)| *full).count() * self.segment_blocks;
         let open: usize = self.open.iter().flatten().map(|(_, used)| used).sum();
-        Occupancy { live_blocks: live, dead_blocks: (full + open) as u64 - live, cleaned_blocks: self.cleaned }
+        let dead_blocks = (full + open) as u64 - self.live_all;
+        Occupancy { live_blocks: self.live_all, dead_blocks, cleaned_blocks: self.cleaned }
     }
 
-    /// Whether it has needed to reclaim: until then more is kept than a cache of its size can.
+    /// Whether it has needed to drop a block: until then all is kept that is asked for.
     #[must_use]
     pub fn filled(&self) -> bool {
         !self.room

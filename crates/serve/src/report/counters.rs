@@ -44,6 +44,7 @@ counters! {
     waiting_neighbour_blocks: "Blocks that were put in the window, in RAM, because one beside them missed.",
     over_budget_blocks: "Blocks that were not put in the cache because the flash budget was used up.",
     reinserted_blocks: "Blocks that reclaim copied forward.",
+    moved_blocks: "Blocks among these that were moved to win back the dead room beside them.",
     evicted_blocks: "Blocks that reclaim dropped.",
     destaged_blocks: "Blocks made clean by destage.",
     bypassed_sequential: "Requests sent past the cache because their stream is sequential.",

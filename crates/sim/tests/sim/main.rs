@@ -10,6 +10,7 @@ mod as_replayed;
 mod behind;
 mod bytes;
 mod calibration;
+mod capacity;
 mod collection;
 mod commits;
 mod congested;

@@ -22,6 +22,7 @@ impl Model {
         self.owners[slot as usize] = key;
         self.notes[slot as usize] = note;
         self.blocks.insert(slot, &self.owners);
+        self.live_all += 1;
         let (live, full) = &mut self.live[segment as usize];
         *live += 1;
         if used + 1 == self.segment_blocks {
@@ -34,6 +35,7 @@ impl Model {
     pub(super) fn remove(&mut self, slot: u32) {
         self.blocks.remove(slot, &self.owners);
         self.owners[slot as usize] = NOBODY;
+        self.live_all -= 1;
         let segment = slot / self.segment_blocks as u32;
         let (live, full) = &mut self.live[segment as usize];
         *live -= 1;
@@ -61,12 +63,11 @@ impl Model {
 
     pub(super) fn reclaim(&mut self) {
         while self.free.len() + ((self.segments - self.begun) as usize) < self.free_wanted {
-            self.room = false;
-            let Some(segment) = self.next_victim() else { break };
+            let Some((segment, cleaned)) = self.next_victim() else { break };
             let zone = self.zones[segment.0 as usize];
             let (live, full) = &mut self.live[segment.0 as usize];
             *full = false;
-            let few = Sparse::is(*live, self.segment_blocks as u32);
+            let few = Sparse::is_little(*live, self.segment_blocks as u32);
             let first = segment.0 as usize * self.segment_blocks;
             let mut kept = 0;
             for slot in first..first + self.segment_blocks {
@@ -75,6 +76,13 @@ impl Model {
                     continue;
                 }
                 let Note { hits, dirty } = self.notes[slot];
+                if cleaned && self.free_wanted > 1 {
+                    // What is dirty still counts as destaged by now, as most of what is old is.
+                    self.totals.reinserted_blocks += 1;
+                    self.cleaned += 1;
+                    self.append(key, Zone::Main, Note { hits, dirty });
+                    continue;
+                }
                 if few && dirty && zone == Zone::Writes && self.free_wanted > 1 {
                     self.totals.reinserted_blocks += 1;
                     self.cleaned += 1;
@@ -87,6 +95,7 @@ impl Model {
                     self.totals.reinserted_blocks += 1;
                     self.append(key, Zone::Main, Note { hits, dirty });
                 } else {
+                    self.room = false;
                     self.clean(Some(slot as u32));
                     self.remove(slot as u32);
                     self.policy.dropped(key, zone, hits);
@@ -97,13 +106,16 @@ impl Model {
         }
     }
 
-    fn next_victim(&mut self) -> Option<SegmentId> {
-        let (live, slots) = (&self.live, self.segment_blocks as u32);
-        let is_sparse = |segment: u32| live[segment as usize].1 && Sparse::is(live[segment as usize].0, slots);
-        if let Some(segment) = self.sparse.take(|segment| is_sparse(segment).then_some(true)) {
+    /// The segment to reclaim next, and whether all that is live in it is moved.
+    fn next_victim(&mut self) -> Option<(SegmentId, bool)> {
+        let slots = u64::from(self.segments) * self.segment_blocks as u64;
+        let cleans = Sparse::cleans(self.live_all, slots);
+        let most = Sparse::most(cleans, !self.room);
+        let live = &self.live;
+        if let Some(segment) = self.sparse.take(most, |segment| live[segment as usize].1.then_some(true)) {
             self.policy.forget(SegmentId(segment));
-            return Some(SegmentId(segment));
+            return Some((SegmentId(segment), cleans));
         }
-        self.policy.victim(&|_| true)
+        self.policy.victim(&|_| true).map(|segment| (segment, false))
     }
 }
