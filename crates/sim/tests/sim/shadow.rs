@@ -122,8 +122,9 @@ fn near_on_a_real_trace() {
     // One in twenty is a read, and a quarter of those miss.
     let bounds = Bounds { hits: 2.0, origin_reads: 0.1, flash_writes: 8.0 };
     compare("mssql", Origin::Fast, 15_474, 0, requests.iter().cloned(), &bounds);
-    // 30 units of 16 blocks: a sample of a cache of 512 MiB has 256.
-    let bounds = Bounds { hits: 5.0, origin_reads: 0.15, flash_writes: 10.0 };
+    // 30 units of 16 blocks: a sample of a cache of 512 MiB has 256. Its segments are so small that
+    // they are cleaned for less than those of the whole cache.
+    let bounds = Bounds { hits: 5.0, origin_reads: 0.15, flash_writes: 11.0 };
     compare("mssql", Origin::Disk, 15_474, 0, requests.into_iter(), &bounds);
 }
 
@@ -143,7 +144,7 @@ fn near_on_zipf() {
         1 << 16,
         0,
         single(accesses),
-        &Bounds { hits: 2.0, origin_reads: 0.05, flash_writes: 8.0 },
+        &Bounds { hits: 2.0, origin_reads: 0.05, flash_writes: 9.0 },
     );
 }
 
