@@ -6,16 +6,16 @@
 //! buffers are taken (torture asserts their sum after each step; that the daemon's arenas have
 //! room: `the_engine_and_clients_have_room_for_all_they_may_ask_for`).
 
-use crate::checkpoint::BATCH_BLOCKS;
-use crate::commit::log::commits_most;
-use crate::destage::rate::RUNS_MAX;
-use crate::destage::state::RUN_BLOCKS_MAX;
-use crate::detour::state::{SINGLE_MAX, WIDE_BLOCKS, WIDE_MAX};
+use crate::act::checkpoint::BATCH_BLOCKS;
+use crate::act::commit::log::commits_most;
+use crate::act::destage::rate::RUNS_MAX;
+use crate::act::destage::state::RUN_BLOCKS_MAX;
+use crate::act::detour::state::{SINGLE_MAX, WIDE_BLOCKS, WIDE_MAX};
+use crate::act::neighbours::IN_FLIGHT_BLOCKS_MAX;
+use crate::act::reclaim::{SURVIVORS_MAX, VICTIMS_MAX};
+use crate::act::sync::COPIES_MAX;
 use crate::lane::MERGING_MAX;
-use crate::neighbours::IN_FLIGHT_BLOCKS_MAX;
 use crate::organ::zeroes::{RAGGED_MAX, WHOLE_BLOCKS};
-use crate::reclaim::{SURVIVORS_MAX, VICTIMS_MAX};
-use crate::sync::COPIES_MAX;
 
 /// Single blocks of a lane beside survivors, merges, detours and copies to a new mirror: headers
 /// of victims and of one that is compacted, and the second merge of the piece that comes last.

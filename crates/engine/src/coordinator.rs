@@ -5,18 +5,18 @@ use alloc::vec::Vec;
 
 use slab::Slab;
 
-use crate::destage::Destager;
-use crate::memory::{Buf, LaneJob};
+use crate::act::destage::Destager;
+use crate::act::persist::Persist;
+use crate::act::throttle::Throttle;
+use crate::fact::memory::{Buf, LaneJob};
+use crate::fact::piece::PieceKind;
+use crate::fact::types::Time;
 use crate::organ::active::{Active, Range};
 use crate::organ::flush::FlushWaiter;
+use crate::organ::places::Places;
+use crate::organ::router::Router;
 use crate::organ::zeroes::Zeroes;
-use crate::persist::Persist;
-use crate::piece::PieceKind;
-use crate::places::Places;
-use crate::router::Router;
 use crate::shadow::Shadow;
-use crate::throttle::Throttle;
-use crate::types::Time;
 
 /// The coordinator's I/O for the flush of the cache device; lower numbers are origins' flushes.
 pub(crate) const CACHE_FLUSH: usize = 1 << 16;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A step of the engine has a context: the time, the memory, where effects go, what is shared.
 
-use crate::event::Event;
-use crate::index::Flat;
-use crate::io::{DeviceError, DeviceId, Effect, Effects, Io, Op, Token};
-use crate::memory::{Buf, Memory, Span};
+use crate::fact::event::Event;
+use crate::fact::io::{DeviceError, DeviceId, Effect, Effects, Io, Op, Token};
+use crate::fact::memory::{Buf, Memory, Span};
+use crate::fact::types::{BLOCK_BYTES, Lba, SECTOR_BYTES, Time};
+use crate::organ::index::Flat;
 use crate::organ::measured::Measured;
 use crate::organ::members::device;
 use crate::shared::Shared;
-use crate::types::{BLOCK_BYTES, Lba, SECTOR_BYTES, Time};
 
 /// The context of a step: the time, the memory, where effects go, what is shared.
 pub(crate) struct Cx<'a> {

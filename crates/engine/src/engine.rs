@@ -14,42 +14,42 @@ use core::ops::RangeInclusive;
 
 use slab::Slab;
 
-use crate::budget::Budget;
-use crate::canary::Canary;
-use crate::checkpoint::checkpoint_step;
-use crate::commit::seal::commit_step;
-use crate::congestion::{CacheGauge, OriginGauge};
+use crate::act::checkpoint::checkpoint_step;
+use crate::act::commit::seal::commit_step;
+use crate::act::destage::Destager;
+use crate::act::detour::detour_step;
+use crate::act::hang::answers;
+use crate::act::mirror::MIRRORED;
+use crate::act::persist::Persist;
+use crate::act::reclaim::state::watermark;
+use crate::act::recover::{begin_recovery, end_recovery};
+use crate::act::sync;
+use crate::act::sync::sync_step;
+use crate::act::throttle::Throttle;
+use crate::act::write::resume_awaiting_room;
 use crate::coordinator::{Coordinator, Life, ranges};
 use crate::cx::Cx;
-use crate::destage::Destager;
-use crate::detour::detour_step;
+use crate::fact::canary::Canary;
+use crate::fact::io::{Control, Effects, Input};
+use crate::fact::memory::Memory;
+use crate::fact::open_error::OpenError;
+use crate::fact::options::Options;
+use crate::fact::status::{Counters, OriginStatus, Status};
+use crate::fact::types::{BLOCK_BYTES, Key, Time};
 use crate::format::Superblock;
-use crate::hang::answers;
-use crate::index::Flat;
-use crate::io::{Control, Effects, Input};
 use crate::lane::{Lane, Lanes, OwnLanes};
-use crate::memory::Memory;
-use crate::mirror::MIRRORED;
-use crate::open_error::OpenError;
-use crate::options::Options;
+use crate::organ::budget::Budget;
 use crate::organ::cache_reads::CacheReads;
+use crate::organ::congestion::{CacheGauge, OriginGauge};
 use crate::organ::flush::OriginFlush;
+use crate::organ::index::Flat;
 use crate::organ::members::Members;
 use crate::organ::origin::Origin;
+use crate::organ::router::Router;
 use crate::organ::zeroes::Zeroes;
-use crate::persist::Persist;
 use crate::policy::Window;
-use crate::reclaim::state::watermark;
-use crate::recover::{begin_recovery, end_recovery};
-use crate::router::Router;
 use crate::shadow::{Shadow, Shape};
 use crate::shared::{FailureRecord, Shared};
-use crate::status::{Counters, OriginStatus, Status};
-use crate::sync;
-use crate::sync::sync_step;
-use crate::throttle::Throttle;
-use crate::types::{BLOCK_BYTES, Key, Time};
-use crate::write::resume_awaiting_room;
 
 /// A cache.
 pub struct Engine {
@@ -79,7 +79,7 @@ impl Engine {
                 size_bytes: record.size_bytes,
                 block_bytes: unit.map_or(512, |(_, bytes)| *bytes),
                 mode: record.mode,
-                streams: crate::bypass::Streams::new(),
+                streams: crate::organ::bypass::Streams::new(),
                 gauge: OriginGauge::default(),
                 flush: OriginFlush::new(!options.planted(Canary::InheritedFlushed)),
                 foreground_ios: 0,
@@ -301,7 +301,7 @@ fn shape(superblock: &Superblock, options: &Options) -> Shape {
 /// The dirty limits that a cache of that capacity can hold. Reclaim needs room: at least an eighth
 /// of the cache is never dirty. And a request must fit.
 fn dirty_limits(capacity: u64) -> RangeInclusive<u64> {
-    let least = crate::types::REQUEST_BYTES_MAX / BLOCK_BYTES + 1;
+    let least = crate::fact::types::REQUEST_BYTES_MAX / BLOCK_BYTES + 1;
     least..=(capacity - capacity / 8).max(least)
 }
 

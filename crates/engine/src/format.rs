@@ -12,7 +12,7 @@ use core::mem::{offset_of, size_of};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::types::{BLOCK_BYTES, Block, Key, OriginId};
+use crate::fact::types::{BLOCK_BYTES, Block, Key, OriginId};
 
 mod checkpoint;
 mod commit;

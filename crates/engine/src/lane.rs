@@ -11,32 +11,32 @@ use alloc::vec::Vec;
 
 use slab::Slab;
 
-use crate::checkpoint::state::Checkpoint;
-use crate::commit::log::{Log, Note, Place};
+use crate::act::checkpoint::state::Checkpoint;
+use crate::act::commit::log::{Log, Note, Place};
+use crate::act::destage::state::Run;
+use crate::act::detour::state::Detours;
+use crate::act::reclaim::state::Reclaim;
+use crate::act::recover::state::Recovery;
+use crate::act::sync::state::Sync;
 use crate::cx::Cx;
-use crate::destage::state::Run;
-use crate::detour::state::Detours;
-use crate::dirty::DirtySet;
-use crate::index::{Flat, Found, Index};
-use crate::io::{DeviceError, RequestError};
-use crate::locks::Locks;
-use crate::open_error::OpenError;
+use crate::fact::io::{DeviceError, RequestError};
+use crate::fact::open_error::OpenError;
+use crate::fact::piece::{Piece, PieceKind};
+use crate::organ::dirty::DirtySet;
 use crate::organ::flying::LaneIo;
+use crate::organ::index::{Flat, Found, Index};
+use crate::organ::locks::Locks;
 use crate::organ::neighbours::Neighbours;
+use crate::organ::places::Places;
+use crate::organ::ram_front::RamFront;
 use crate::organ::segment::Segment;
 use crate::organ::trouble::Trouble;
 use crate::organ::under_way::UnderWay;
 use crate::organ::view::Apart;
 use crate::organ::waiter::{Wait, Waiter};
-use crate::piece::{Piece, PieceKind};
-use crate::places::Places;
+use crate::organ::window::RamWindow;
 use crate::policy::{Capacity, Policy};
-use crate::ram_front::RamFront;
-use crate::reclaim::state::Reclaim;
-use crate::recover::state::Recovery;
 use crate::shared::{Shared, Up};
-use crate::sync::state::Sync;
-use crate::window::RamWindow;
 
 /// Blocks that are being completed at a time, each in a buffer: 1 MiB of them. The others wait, so
 /// that clients with many short writes can't take more of the engine's memory than it has (test:

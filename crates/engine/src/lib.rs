@@ -15,79 +15,35 @@
 
 extern crate alloc;
 
-mod apart;
-mod budget;
+mod act;
 mod buffers;
-mod bypass;
-mod canary;
-mod chains;
 mod check;
-mod checkpoint;
-mod commit;
-mod congestion;
 mod coordinator;
 mod cx;
-mod damage;
-pub mod destage;
-mod detour;
-mod direct;
-mod dirty;
 mod engine;
-mod event;
-mod expect;
-mod extents;
-mod foresee;
+mod fact;
 pub mod format;
-mod hang;
-mod index;
-mod io;
 mod lane;
-mod locality;
-mod locks;
-mod map;
-mod memory;
-mod mirror;
-mod neighbours;
-mod open_error;
-mod options;
 mod organ;
-mod persist;
-mod piece;
-mod places;
 pub mod policy;
-mod ram_front;
-mod ranges;
-mod read;
-mod reclaim;
-mod recover;
-mod request;
-mod router;
 pub mod shadow;
 mod shared;
-mod sparse;
-mod status;
-mod sync;
-mod throttle;
 mod turn;
-mod types;
-mod under_way;
-mod window;
-mod write;
-mod zeroes;
 
+pub use act::destage;
+pub use act::map::MAP_BYTES;
 pub use buffers::buffers_most;
-#[cfg(feature = "canary")]
-pub use canary::Canary;
 pub use engine::Engine;
-pub use event::Event;
-pub use extents::{Extent, extents, put_extents};
-pub use io::{
+#[cfg(feature = "canary")]
+pub use fact::canary::Canary;
+pub use fact::event::Event;
+pub use fact::extents::{Extent, extents, put_extents};
+pub use fact::io::{
     AnswerKind, Answered, Control, DeviceError, DeviceId, Effect, Effects, Input, Io, Op, Request, RequestError,
     RequestId, RequestOp, Token,
 };
-pub use map::MAP_BYTES;
-pub use memory::{Buf, LaneJob, Memory, Span};
-pub use open_error::OpenError;
-pub use options::{Options, READ_AROUND_BLOCKS_MAX};
-pub use status::{Counters, MirrorStatus, OriginStatus, Status};
-pub use types::*;
+pub use fact::memory::{Buf, LaneJob, Memory, Span};
+pub use fact::open_error::OpenError;
+pub use fact::options::{Options, READ_AROUND_BLOCKS_MAX};
+pub use fact::status::{Counters, MirrorStatus, OriginStatus, Status};
+pub use fact::types::*;

@@ -6,22 +6,22 @@
 
 use alloc::vec::Vec;
 
-use crate::budget::Budget;
-use crate::canary::Canary;
-use crate::congestion::{CacheGauge, Taken};
+use crate::fact::canary::Canary;
+use crate::fact::io::{DeviceError, RequestError};
+use crate::fact::memory::{Memory, Span};
+use crate::fact::open_error::OpenError;
+use crate::fact::options::Options;
+use crate::fact::status::Counters;
+use crate::fact::types::{Block, Key, Time};
 use crate::format::{Superblock, seal_checksum};
-use crate::index::Flat;
-use crate::io::{DeviceError, RequestError};
-use crate::memory::{Memory, Span};
-use crate::open_error::OpenError;
-use crate::options::Options;
+use crate::organ::budget::Budget;
 use crate::organ::cache_reads::CacheReads;
+use crate::organ::congestion::{CacheGauge, Taken};
 use crate::organ::flush::FlushWaiter;
+use crate::organ::index::Flat;
 use crate::organ::measured::Measured;
 use crate::organ::members::Members;
 use crate::organ::origin::Origin;
-use crate::status::Counters;
-use crate::types::{Block, Key, Time};
 
 /// The lane number of the coordinator's own I/O.
 pub(crate) const COORDINATOR: usize = 0xffff;

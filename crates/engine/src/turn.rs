@@ -4,7 +4,7 @@
 //!
 //! This is the only file that knows all acts of a lane: nothing else decides by what an I/O was for
 //! ([`LaneIo`]), or by who waited ([`Waiter`]). [`messages`] does so for what lanes tell the
-//! coordinator. Where lanes may work apart ([`crate::apart`]), work that has to do with one lane
+//! coordinator. Where lanes may work apart ([`crate::act::apart`]), work that has to do with one lane
 //! alone is left for then; else it is done as it comes.
 
 mod messages;
@@ -13,28 +13,28 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::any::Any;
 
-use crate::canary::Canary;
-use crate::checkpoint::checkpoint_io_done;
-use crate::commit::seal::commit_done;
+use crate::act::checkpoint::checkpoint_io_done;
+use crate::act::commit::seal::commit_done;
+use crate::act::destage::run::{run_read_done, run_write_done, write_run};
+use crate::act::detour::detour_done;
+use crate::act::direct::{clear_way, direct_done, invalidated, replaced, start_direct};
+use crate::act::expect::expect;
+use crate::act::expect::expect_copies;
+use crate::act::neighbours::wide_done;
+use crate::act::read::{read_cache_done, read_origin_done, start_read};
+use crate::act::recover::recover_io_done;
+use crate::act::sync::{sync_read_done, sync_written};
+use crate::act::write::{merge_done, start_write};
 use crate::cx::Cx;
-use crate::destage::run::{run_read_done, run_write_done, write_run};
-use crate::detour::detour_done;
-use crate::direct::{clear_way, direct_done, invalidated, replaced, start_direct};
-use crate::expect::expect;
-use crate::expect::expect_copies;
-use crate::io::{DeviceError, RequestError};
+use crate::fact::canary::Canary;
+use crate::fact::io::{DeviceError, RequestError};
+use crate::fact::memory::{Memory, Work};
+use crate::fact::piece::{Piece, PieceKind};
+use crate::fact::types::Time;
 use crate::lane::Lane;
-use crate::memory::{Memory, Work};
-use crate::neighbours::wide_done;
 use crate::organ::flying::LaneIo;
 use crate::organ::waiter::{Waiter, Woken};
-use crate::piece::{Piece, PieceKind};
-use crate::read::{read_cache_done, read_origin_done, start_read};
-use crate::recover::recover_io_done;
 use crate::shared::{FailureRecord, Up};
-use crate::sync::{sync_read_done, sync_written};
-use crate::types::Time;
-use crate::write::{merge_done, start_write};
 
 /// What a batch of a checkpoint's entries counts for, or a commit of replay: milliseconds, 50 us
 /// and more.

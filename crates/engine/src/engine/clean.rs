@@ -8,8 +8,8 @@
 use alloc::vec::Vec;
 
 use super::Engine;
+use crate::fact::types::Key;
 use crate::format::seal_checksum;
-use crate::types::Key;
 
 impl Engine {
     /// Some clean blocks, at most so many: all if there are no more, else a sample from all over the cache, which is the

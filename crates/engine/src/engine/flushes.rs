@@ -5,16 +5,16 @@
 
 use alloc::vec::Vec;
 
-use crate::checkpoint::checkpoint_flushed;
-use crate::commit::unproven::drop_doubtful;
+use crate::act::checkpoint::checkpoint_flushed;
+use crate::act::commit::unproven::drop_doubtful;
 use crate::coordinator::{CACHE_FLUSH, Coordinator};
 use crate::cx::Cx;
-use crate::event::Event;
-use crate::io::{DeviceError, DeviceId, Op};
+use crate::fact::event::Event;
+use crate::fact::io::{DeviceError, DeviceId, Op};
+use crate::fact::types::Lba;
 use crate::lane::{Lane, Lanes};
 use crate::organ::flush::FlushWaiter;
 use crate::shared::{COORDINATOR, FailureRecord};
-use crate::types::Lba;
 
 impl Coordinator {
     pub(crate) fn cache_flushed(&mut self, result: Result<(), DeviceError>, lanes: &mut Lanes, cx: &mut Cx<'_>) {

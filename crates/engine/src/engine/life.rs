@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The life of an engine: opening, serving, stopping, and what has to be true for each step.
 
-use crate::checkpoint::{begin_checkpoint, checkpoint_step};
-use crate::commit::seal::seal_all;
+use crate::act::checkpoint::{begin_checkpoint, checkpoint_step};
+use crate::act::commit::seal::seal_all;
+use crate::act::direct::give_up_awaiting_clean;
 use crate::coordinator::{Coordinator, Life};
 use crate::cx::Cx;
-use crate::direct::give_up_awaiting_clean;
-use crate::event::Event;
-use crate::io::{DeviceError, RequestError};
+use crate::fact::event::Event;
+use crate::fact::io::{DeviceError, RequestError};
 use crate::lane::Lanes;
 use crate::organ::origin::Origin;
 use crate::organ::room::Outlook;

@@ -12,7 +12,7 @@ use super::{
     CheckpointEntriesMedia, CheckpointEntryMedia, CheckpointMedia, NUMBER_MAX, STREAMS, Superblock, block_crc,
     split_key,
 };
-use crate::types::Key;
+use crate::fact::types::Key;
 
 /// The head of a checkpoint, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::{
     COMMIT_ENTRIES_MAX, COMMIT_MAGIC, CommitMedia, EntryMedia, NUMBER_MAX, STREAMS, Superblock, block_crc, split_key,
 };
-use crate::types::Key;
+use crate::fact::types::Key;
 
 /// One entry of a commit, decoded. The first three take a block of the commit each, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

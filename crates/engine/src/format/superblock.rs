@@ -14,7 +14,7 @@ use super::{
     BLOCK_LEN, CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, MAGIC, Mirror, NO_SLOT, NUMBER_MAX,
     ORIGINS_MAX, Pairing, SEGMENTS_MIN, STREAMS, SuperblockMedia, VERSION, block_crc,
 };
-use crate::types::{BLOCK_BYTES, Mode, OriginId};
+use crate::fact::types::{BLOCK_BYTES, Mode, OriginId};
 
 /// Why a superblock was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

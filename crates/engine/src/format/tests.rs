@@ -4,7 +4,7 @@
 use alloc::vec;
 
 use super::*;
-use crate::types::Mode;
+use crate::fact::types::Mode;
 
 /// Two lanes of 16 segments of 8 blocks.
 fn superblock() -> Superblock {

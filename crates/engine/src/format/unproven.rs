@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::{CommitHeader, Entry, Stream};
-use crate::types::Key;
+use crate::fact::types::Key;
 
 /// What the latest commits of promoted blocks hold, as long as it may not be durable on its origin.
 #[derive(Debug, Default)]
@@ -36,8 +36,8 @@ mod tests {
     use alloc::vec;
 
     use super::*;
+    use crate::fact::types::{Block, OriginId};
     use crate::format::{NO_SLOT, STREAMS};
-    use crate::types::{Block, OriginId};
 
     fn key(block: u64) -> Key {
         Key { origin: OriginId(0), block: Block(block) }

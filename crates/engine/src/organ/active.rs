@@ -3,10 +3,10 @@
 
 use alloc::boxed::Box;
 
-use crate::io::{AnswerKind, RequestError, RequestId};
-use crate::memory::Buf;
+use crate::fact::io::{AnswerKind, RequestError, RequestId};
+use crate::fact::memory::Buf;
+use crate::fact::types::Time;
 use crate::organ::zeroes::Used;
-use crate::types::Time;
 
 /// A request in flight.
 pub(crate) struct Active {

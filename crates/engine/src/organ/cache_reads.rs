@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Who reads from the cache device: clients and destage, and whether anybody waits for room.
 //!
-//! [`crate::destage`] asks this gauge whether destage must leave the cache device to clients.
+//! [`crate::act::destage`] asks this gauge whether destage must leave the cache device to clients.
 
-use crate::types::Time;
+use crate::fact::types::Time;
 
 /// No write came for this long: no client is taken to wait for room.
 const WRITERS_GONE_NS: u64 = 1_000_000_000;

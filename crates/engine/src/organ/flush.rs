@@ -8,8 +8,8 @@
 
 use alloc::vec::Vec;
 
-use crate::io::DeviceError;
-use crate::types::Time;
+use crate::fact::io::DeviceError;
+use crate::fact::types::Time;
 
 /// A flush that takes longer than this is overdue. A disk's flush takes as long as all that waits
 /// in its cache: seconds, after random writes.

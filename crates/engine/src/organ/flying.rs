@@ -5,9 +5,9 @@
 
 use smallvec::SmallVec;
 
-use crate::index::{Flat, Found};
-use crate::io::DeviceId;
-use crate::memory::Buf;
+use crate::fact::io::DeviceId;
+use crate::fact::memory::Buf;
+use crate::organ::index::{Flat, Found};
 
 /// Blocks of a read piece in consecutive slots.
 pub(crate) struct SlotsRead {

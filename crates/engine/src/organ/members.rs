@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 
 use slab::Slab;
 
+use crate::fact::io::{DeviceError, DeviceId, Op};
 use crate::format::{Mirror, Superblock};
-use crate::io::{DeviceError, DeviceId, Op};
 
 /// What is known of the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,17 +4,30 @@
 //! An organ knows no lane and no coordinator. It returns values; the acts decide what follows.
 
 pub(crate) mod active;
+pub(crate) mod budget;
+pub(crate) mod bypass;
 pub(crate) mod cache_reads;
+pub(crate) mod chains;
+pub(crate) mod congestion;
+pub(crate) mod dirty;
 pub(crate) mod flush;
 pub(crate) mod flying;
+pub(crate) mod index;
+pub(crate) mod locality;
+pub(crate) mod locks;
 pub(crate) mod measured;
 pub(crate) mod members;
 pub(crate) mod neighbours;
 pub(crate) mod origin;
+pub(crate) mod places;
+pub(crate) mod ram_front;
 pub(crate) mod room;
+pub(crate) mod router;
 pub(crate) mod segment;
+pub(crate) mod sparse;
 pub(crate) mod trouble;
 pub(crate) mod under_way;
 pub(crate) mod view;
 pub(crate) mod waiter;
+pub(crate) mod window;
 pub(crate) mod zeroes;

@@ -2,7 +2,7 @@
 //! What came of reading around misses: whether neighbours that were brought had been read when
 //! their segments left.
 
-use crate::locality::Locality;
+use crate::organ::locality::Locality;
 
 /// So many make a judgement; of so many the older ones count half from then on.
 const JUDGED_MIN: u64 = 256;

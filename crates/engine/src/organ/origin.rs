@@ -4,11 +4,11 @@
 
 use core::ops::Range;
 
-use crate::bypass::Streams;
-use crate::congestion::OriginGauge;
-use crate::index::Flat;
+use crate::fact::types::{Mode, Time};
+use crate::organ::bypass::Streams;
+use crate::organ::congestion::OriginGauge;
 use crate::organ::flush::OriginFlush;
-use crate::types::{Mode, Time};
+use crate::organ::index::Flat;
 
 /// An origin at run time.
 pub(crate) struct Origin {

@@ -2,10 +2,10 @@
 //! The dirty limit, and how much room each origin's writers have below it.
 //!
 //! Something of the limit is kept for each origin, so that one that is slow or away stops no other.
-//! [`crate::throttle`] slows writers by it, and [`crate::destage`] hurries by it.
+//! [`crate::act::throttle`] slows writers by it, and [`crate::act::destage`] hurries by it.
 
 use crate::cx::Cx;
-use crate::piece::PIECE_BLOCKS_MAX;
+use crate::fact::piece::PIECE_BLOCKS_MAX;
 use crate::shared::Shared;
 
 /// Part of the limit from which on writers are slowed.

@@ -7,8 +7,8 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Range;
 
-use crate::index::Flat;
-use crate::io::DeviceError;
+use crate::fact::io::DeviceError;
+use crate::organ::index::Flat;
 
 /// What is known of a dirty block whose copies on two members are not both sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

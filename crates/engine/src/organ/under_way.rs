@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use slab::Slab;
 
-use crate::index::Flat;
-use crate::locks::{LISTS, REGION_SHIFT, list_of, regions};
+use crate::organ::index::Flat;
+use crate::organ::locks::{LISTS, REGION_SHIFT, list_of, regions};
 
 /// A read of consecutive blocks.
 pub(crate) struct Reading {

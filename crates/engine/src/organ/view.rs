@@ -6,14 +6,14 @@
 
 use alloc::vec::Vec;
 
-use crate::bypass::Streams;
-use crate::io::Effects;
+use crate::fact::io::Effects;
+use crate::fact::status::Counters;
+use crate::fact::types::Time;
+use crate::organ::bypass::Streams;
 use crate::organ::flush::OriginFlush;
 use crate::organ::members::{Members, State};
 use crate::organ::origin::Origin;
 use crate::shared::Shared;
-use crate::status::Counters;
-use crate::types::Time;
 
 /// What a sum of a view begins with, so that it may fall below.
 const BASE: u64 = 1 << 62;

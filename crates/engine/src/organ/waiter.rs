@@ -3,8 +3,8 @@
 
 use alloc::vec::Vec;
 
-use crate::index::Flat;
-use crate::io::RequestError;
+use crate::fact::io::RequestError;
+use crate::organ::index::Flat;
 
 /// Who waits for a commit to be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,11 +4,11 @@
 use alloc::vec::Vec;
 
 use crate::cx::{Cx, blocks_span};
-use crate::memory::Buf;
+use crate::fact::memory::Buf;
+use crate::fact::piece::PieceKind;
+use crate::fact::types::BLOCK_BYTES;
 use crate::organ::active::Range;
-use crate::piece::PieceKind;
-use crate::places::Places;
-use crate::types::BLOCK_BYTES;
+use crate::organ::places::Places;
 
 /// Zeroes up to this length are written into the cache like data; longer ones go to the origin.
 pub(crate) const CACHED_BYTES_MAX: u64 = 64 << 10;

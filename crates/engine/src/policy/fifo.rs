@@ -6,7 +6,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::{Build, Policy, Spec, Verdict, Zone};
-use crate::types::SegmentId;
+use crate::fact::types::SegmentId;
 
 pub(super) const SPEC: Spec<Build> = Spec {
     name: "fifo",

@@ -30,7 +30,7 @@ use super::fifo::Fifo;
 use super::ghost::{self, From, Ghost, Seen};
 use super::share::Share;
 use super::{Build, Capacity, HITS_MAX, Hold, Policy, Spec, Verdict, Zone};
-use crate::types::SegmentId;
+use crate::fact::types::SegmentId;
 
 pub(super) const SPEC: Spec<Build> = Spec {
     name: "gated",

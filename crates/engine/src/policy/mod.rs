@@ -6,7 +6,7 @@
 
 use alloc::boxed::Box;
 
-use crate::types::SegmentId;
+use crate::fact::types::SegmentId;
 
 mod ghost;
 mod share;

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 
 use super::fifo::Fifo;
 use super::{Build, Policy, Spec, Verdict, Zone};
-use crate::types::SegmentId;
+use crate::fact::types::SegmentId;
 
 pub(super) const SPEC: Spec<Build> = Spec {
     name: "reinsert",

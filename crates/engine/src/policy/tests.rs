@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use super::{ALL, Capacity, Hold, Policy, Window, Zone, by_name};
-use crate::types::SegmentId;
+use crate::fact::types::SegmentId;
 
 const CAPACITY: Capacity = Capacity { segments: 64, segment_blocks: 16, stands_for: 1 };
 

@@ -17,8 +17,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{Policy, mix};
-use crate::chains::{Chains, NOBODY, grow};
-use crate::types::BLOCK_BYTES;
+use crate::fact::types::BLOCK_BYTES;
+use crate::organ::chains::{Chains, NOBODY, grow};
 
 const CACHE_PART: u64 = 32;
 /// Neighbours come while one in so many is asked for. For a disk a hundredth would pay (carrying 60 KiB takes it a twentieth of getting

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use crate::chains::{Chains, NOBODY, grow};
+use crate::organ::chains::{Chains, NOBODY, grow};
 
 /// The slot that is both ends of the list; it holds no key.
 const ENDS: u32 = 0;

@@ -16,12 +16,12 @@ use core::ops::Range;
 
 use super::totals::{Occupancy, Totals};
 use super::unseen::Unseen;
-use crate::budget::Budget;
-use crate::chains::Chains;
-use crate::locality::begin_of_unit;
+use crate::fact::types::Time;
+use crate::organ::budget::Budget;
+use crate::organ::chains::Chains;
+use crate::organ::locality::begin_of_unit;
+use crate::organ::sparse::Sparse;
 use crate::policy::{self, Capacity, HITS_MAX, Hold, Policy, Window, Zone};
-use crate::sparse::Sparse;
-use crate::types::Time;
 
 /// What a model is made of.
 #[derive(Clone, Copy, Debug)]
@@ -332,7 +332,7 @@ impl Model {
         Outcome { hit: true, waited: true, admitted }
     }
 
-    /// The request is over: neighbours of what it missed come, by one read for each run, as in [`crate::neighbours`]. Returns how many more blocks
+    /// The request is over: neighbours of what it missed come, by one read for each run, as in [`crate::act::neighbours`]. Returns how many more blocks
     /// were read than were missed.
     pub fn neighbours_come(&mut self) -> u64 {
         self.neighbours_come_of(0..0)

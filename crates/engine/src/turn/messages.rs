@@ -2,19 +2,19 @@
 //! What the coordinator does next: with the end of an I/O, with what lanes tell it, with who waited
 //! for an origin's flush.
 
-use crate::commit::unproven::promoted_flushed;
+use crate::act::commit::unproven::promoted_flushed;
+use crate::act::destage::Destager;
+use crate::act::destage::run::run_flushed;
+use crate::act::direct::drop_replaced;
+use crate::act::persist::{PERSIST_FLUSH, PERSIST_WRITE};
+use crate::act::write::give_up_room;
 use crate::coordinator::{CACHE_FLUSH, Coordinator, Life, MAP};
 use crate::cx::Cx;
-use crate::destage::Destager;
-use crate::destage::run::run_flushed;
-use crate::direct::drop_replaced;
-use crate::event::Event;
-use crate::io::{DeviceError, RequestError};
+use crate::fact::event::Event;
+use crate::fact::io::{DeviceError, RequestError};
 use crate::lane::Lanes;
 use crate::organ::flush::FlushWaiter;
-use crate::persist::{PERSIST_FLUSH, PERSIST_WRITE};
 use crate::shared::{COORDINATOR, Up};
-use crate::write::give_up_room;
 
 /// Attempts of destage that a full or read-only origin must have refused, one a second, before
 /// writers are told who wait for it. Of one that refuses only a part some other block becomes clean

@@ -2,10 +2,10 @@
 //! The log of the model: what is appended, and how room is made.
 
 use super::{Model, Note};
-use crate::chains::{NOBODY, grow};
+use crate::fact::types::{BLOCK_BYTES, SegmentId};
+use crate::organ::chains::{NOBODY, grow};
+use crate::organ::sparse::Sparse;
 use crate::policy::Zone;
-use crate::sparse::Sparse;
-use crate::types::{BLOCK_BYTES, SegmentId};
 
 impl Model {
     /// Puts a block into the log, or once more.

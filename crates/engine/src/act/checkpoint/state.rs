@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How far a lane's checkpoint is, and what it has put down so far.
+
+use alloc::vec::Vec;
+
+use crate::fact::memory::Buf;
+use crate::format::{CheckpointEntry, STREAMS};
+
+/// How far a checkpoint is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    #[default]
+    Resting,
+    /// Writing the head that was found at the opening to this member.
+    Found { to: u8 },
+    /// Waiting until both members have it.
+    FoundDurable,
+    /// Writing zeroes over the head of the next area.
+    Void,
+    /// Waiting until both members have them.
+    VoidDurable,
+    /// Writing ages, then parts of the index.
+    Body,
+    /// Waiting until all that the body refers to is durable, and the body too.
+    LogDurable,
+    /// Writing the head.
+    Head,
+    /// Waiting for the flush after the head.
+    HeadDurable,
+}
+
+/// State of a lane's checkpoint.
+#[derive(Default)]
+pub(crate) struct Checkpoint {
+    /// Somebody needs one.
+    pub(crate) wanted: bool,
+    /// Commits before this one are not needed by replay.
+    pub(crate) covers: u64,
+    pub(crate) generation: u64,
+    pub(super) phase: Phase,
+    pub(super) seq: u64,
+    /// The last commit that the body may refer to.
+    pub(super) needs: u64,
+    /// The flush in flight was issued when this checkpoint wanted one.
+    pub(crate) flushing: bool,
+    pub(super) heads: [u32; STREAMS],
+    pub(super) next_segments: [u32; STREAMS],
+    /// Next block of the area to write.
+    pub(super) block: u32,
+    pub(super) ages_written: usize,
+    pub(super) part: usize,
+    pub(super) pending: Vec<CheckpointEntry>,
+    pub(super) entries: u64,
+    pub(super) buf: Option<Buf>,
+}
+
+impl Checkpoint {
+    pub(crate) fn resting(&self) -> bool {
+        self.phase == Phase::Resting
+    }
+
+    /// Whether the device must be flushed for the checkpoint's own writes.
+    pub(crate) fn wants_flush(&self, written_seq: u64) -> bool {
+        match self.phase {
+            Phase::FoundDurable | Phase::VoidDurable | Phase::HeadDurable => true,
+            Phase::LogDurable => written_seq >= self.needs,
+            Phase::Resting | Phase::Found { .. } | Phase::Void | Phase::Body | Phase::Head => false,
+        }
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The log of a lane: blocks are appended to open commits in RAM, which are sealed when they are
+//! full and a place in flight is free, written, and made durable in order.
+//!
+//! Rules, each needed by recovery (docs/internals/format.md):
+//! - A commit's number is given when it is sealed; its entries are judged then, so that a block
+//!   superseded in the meantime (perhaps in another stream) is written as dead.
+//! - Each header says where every stream's next commit will start, so that replay can follow the
+//!   log without searching. A stream therefore always has its next segment reserved.
+//! - Replay takes a clean block only if its content is durable on the origin: a header says of how
+//!   many commits of promoted blocks that was not known (see `unproven`).
+//! - A FLUSH that comes while a commit made for FLUSHes is in flight shares the next one.
+
+mod depth;
+pub(crate) mod log;
+mod proofs;
+pub(crate) mod seal;
+mod segments;
+pub(crate) mod unproven;
+mod waiting;
+
+use alloc::vec::Vec;
+
+use crate::act::commit::seal::seal_full;
+use crate::cx::Cx;
+use crate::fact::canary::Canary;
+use crate::fact::memory::Span;
+use crate::fact::types::{BLOCK_BYTES, SegmentId};
+use crate::format::{COMMIT_ENTRIES_MAX, Stream};
+use crate::lane::Lane;
+use crate::organ::index::{Flat, Found};
+use crate::organ::members;
+use crate::organ::segment::State;
+use crate::policy::HITS_MAX;
+use log::{CLEANED_WAITING_MAX, For, Open};
+
+/// Appends a dirty block, of which the index knows this, to the writes and maps it there; false
+/// if there is no room now.
+pub(crate) fn append_write(lane: &mut Lane, flat: Flat, found: Option<Found>, from: Span, cx: &mut Cx<'_>) -> bool {
+    if cx.shared.cache_failed {
+        return false;
+    }
+    if found.is_some_and(|found| overwrite_in_place(lane, flat, found, from, cx)) {
+        return true;
+    }
+    if !open(lane, Stream::Writes, For::Clients, cx) {
+        return false;
+    }
+    let hits = match found {
+        None => lane.policy.write_missed(flat.0),
+        Some(found) => lane.policy.rewritten(lane.log.zone_of(found.slot), found.hits),
+    };
+    put(lane, Stream::Writes, flat, true, hits, from, cx)
+}
+
+/// Appends a clean block to the stream of what is promoted and maps it there; false if there is no
+/// room now.
+pub(crate) fn append_promoted(lane: &mut Lane, flat: Flat, hits: u8, from: Span, cx: &mut Cx<'_>) -> bool {
+    let stream = Stream::Promoted;
+    !cx.shared.cache_failed && open(lane, stream, For::Clients, cx) && put(lane, stream, flat, false, hits, from, cx)
+}
+
+/// Appends a block to the open commit of a stream and maps it there; false if there is none.
+pub(crate) fn put(
+    lane: &mut Lane,
+    stream: Stream,
+    flat: Flat,
+    dirty: bool,
+    hits: u8,
+    from: Span,
+    cx: &mut Cx<'_>,
+) -> bool {
+    let Some(open) = lane.log.tails[stream as usize].open.as_mut() else { return false };
+    let place = open.blocks.len() as u32 + 1;
+    let slot = open.header_slot + place;
+    let buf = open.buf;
+    let checksum = cx.shared.seal(flat, cx.mem.copy_summed(from, buf, place * BLOCK_BYTES as u32));
+    open.blocks.push((flat, dirty, checksum));
+    let checksum = lane.index.kept(checksum);
+    lane.map(flat, Found { slot, dirty, hits, checksum }, cx);
+    seal_full(lane, stream, cx);
+    true
+}
+
+/// A dirty block that is still in the open commit is rewritten there.
+fn overwrite_in_place(lane: &mut Lane, flat: Flat, found: Found, from: Span, cx: &mut Cx<'_>) -> bool {
+    let Some(open) = lane.log.tails[Stream::Writes as usize].open.as_mut() else { return false };
+    let place = found.slot.wrapping_sub(open.header_slot);
+    if found.slot <= open.header_slot || place > open.blocks.len() as u32 {
+        return false;
+    }
+    let checksum = cx.shared.seal(flat, cx.mem.copy_summed(from, open.buf, place * BLOCK_BYTES as u32));
+    open.blocks[place as usize - 1].2 = checksum;
+    let checksum = lane.index.kept(checksum);
+    let hits = (found.hits + 1).min(HITS_MAX);
+    lane.index.insert(flat, Found { checksum, hits, ..found });
+    lane.rewritten.insert(flat);
+    true
+}
+
+/// Makes sure that the stream has an open commit with room.
+pub(crate) fn open(lane: &mut Lane, stream: Stream, what_for: For, cx: &mut Cx<'_>) -> bool {
+    let left = if what_for == For::Clients { lane.reclaim.left } else { 0 };
+    if !lane.log.takes(stream, what_for, left) {
+        return false;
+    }
+    if lane.log.tails[stream as usize].open.is_some() {
+        return true;
+    }
+    if cx.shared.cache_failed {
+        return false;
+    }
+    let full = lane.log.is_segment_full(stream);
+    let log = &mut lane.log;
+    let buffer_blocks = log.commit_blocks();
+    if full {
+        let next = log.take_free(stream as usize);
+        let tail = &mut log.tails[stream as usize];
+        let full = core::mem::replace(&mut tail.segment, core::mem::replace(&mut tail.next_segment, next));
+        tail.used = 0;
+        if let Some(full) = full {
+            let waits = log.is_unproven(full);
+            let segment = &mut log.segments[full as usize];
+            segment.state = if waits { State::Unproven } else { State::Closed };
+            lane.policy.sealed(SegmentId(full), segment.zone);
+            lane.reclaim.sparse.filled(full, segment.live, log.segment_slots);
+            log.filled += 1;
+        }
+    }
+    let tail = &mut log.tails[stream as usize];
+    let Some(segment) = tail.segment else { return false };
+    if tail.used == 0 {
+        // A segment that was begun with one device stays so: a mirror that comes later lacks
+        // what was clean by then.
+        log.segments[segment as usize].mirrored =
+            stream == Stream::Writes && cx.shared.members.state != members::State::Single;
+    }
+    let crowded = stream == Stream::Writes && log.cleaned.len() >= CLEANED_WAITING_MAX;
+    let blocks_max = if crowded { COMMIT_ENTRIES_MAX / 2 } else { COMMIT_ENTRIES_MAX };
+    let size = (log.segment_slots - tail.used).min(blocks_max as u32 + 1);
+    let header_slot = segment * log.segment_slots + tail.used;
+    if !cx.shared.planted(Canary::StaleInRam) {
+        lane.ram_front.forget(header_slot..header_slot + size);
+    }
+    tail.open = Some(Open {
+        buf: cx.alloc(buffer_blocks),
+        size,
+        header_slot,
+        blocks: Vec::with_capacity(size as usize - 1),
+        since: cx.now,
+    });
+    true
+}

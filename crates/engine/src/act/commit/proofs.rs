@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Commits of promoted blocks of which no flush of their origin has proven yet what they hold.
+
+use alloc::vec::Vec;
+
+use super::log::Log;
+use crate::organ::index::Flat;
+use crate::organ::segment::State;
+
+/// Of a lane at most, which bounds what a power cut takes from the cache: 64 MiB. A flush is asked
+/// for when there are more than half as many, so that they hardly ever stop who reads.
+const UNPROVEN_MAX: usize = 64;
+/// And at most one for so many segments: those that they are in can't be reclaimed.
+const UNPROVEN_PART: usize = 16;
+
+/// A commit of promoted blocks that no flush has proven yet.
+pub(super) struct Unproven {
+    pub(super) seq: u64,
+    /// The slot of its first block.
+    pub(super) first: u32,
+    pub(super) blocks: Vec<Flat>,
+    /// Origins whose flush it waits for.
+    pub(super) awaits: u32,
+    /// A flush of them failed, or is overdue, and its blocks of that origin were dropped: replay
+    /// must not take them until a checkpoint covers this commit.
+    pub(super) failed: bool,
+}
+
+impl Unproven {
+    /// Its blocks, with their slots.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = (u32, Flat)> {
+        (self.first..).zip(self.blocks.iter().copied())
+    }
+
+    fn holds(&self, slot: u32) -> bool {
+        (self.first..self.first + self.blocks.len() as u32).contains(&slot)
+    }
+}
+
+impl Log {
+    pub(super) fn unproven_most(&self) -> usize {
+        (self.segments.len() / UNPROVEN_PART).clamp(1, UNPROVEN_MAX)
+    }
+
+    /// Whether there are as many as may be.
+    pub(super) fn takes_no_unproven(&self) -> bool {
+        self.unproven.len() >= self.unproven_most()
+    }
+
+    pub(super) fn count_unproven(&self) -> u8 {
+        self.unproven.len() as u8
+    }
+
+    /// Whether one keeps a full segment from being reclaimed.
+    pub(crate) fn has_full_unproven(&self) -> bool {
+        let state = |it: &Unproven| self.segments[(it.first / self.segment_slots) as usize].state;
+        self.unproven.iter().any(|it| state(it) == State::Unproven)
+    }
+
+    /// Whether one is in this segment.
+    pub(crate) fn is_unproven(&self, segment: u32) -> bool {
+        self.unproven.iter().any(|it| it.first / self.segment_slots == segment)
+    }
+
+    /// Whether one waits for a flush.
+    pub(crate) fn awaits_proof(&self) -> bool {
+        self.unproven.iter().any(|it| it.awaits > 0)
+    }
+
+    /// Whether that in which this slot is does.
+    pub(crate) fn awaits_proof_of(&self, slot: u32) -> bool {
+        let state = self.segments[(slot / self.segment_slots) as usize].state;
+        matches!(state, State::Open | State::Unproven) && self.unproven.iter().any(|it| it.awaits > 0 && it.holds(slot))
+    }
+}

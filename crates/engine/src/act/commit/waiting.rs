@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The log's waiters: who waits for which commit, and who goes on without the cache device.
+//!
+//! The log calls none of them: it returns them, and [`crate::turn`] knows what each does next.
+
+use alloc::vec::Vec;
+
+use super::log::Log;
+use crate::cx::Cx;
+use crate::fact::canary::Canary;
+use crate::fact::io::RequestError;
+use crate::format::Stream;
+use crate::organ::flush::FlushWaiter;
+use crate::organ::waiter::{Wait, Waiter, Woken};
+use crate::shared::{FailureRecord, Up};
+
+impl Log {
+    /// Waits until everything appended so far is durable. `lane`: the log's.
+    pub(crate) fn await_durable(&mut self, waiter: Waiter, lane: usize, cx: &mut Cx<'_>) -> Wait {
+        if cx.shared.cache_failed {
+            return self.without_cache(waiter, lane, cx).map_or(Wait::Later, Wait::Over);
+        }
+        let clients = matches!(waiter, Waiter::Request(_) | Waiter::Piece(_));
+        if clients && cx.shared.planted(Canary::AcknowledgedEarly) {
+            return Wait::Durable;
+        }
+        if self.tails[Stream::Writes as usize].open.is_some() || !self.notes.is_empty() {
+            self.unsealed_waiters.push(waiter);
+        } else if self.last_sealed() > self.durable_seq {
+            self.set_aside(waiter, self.last_sealed());
+        } else {
+            return Wait::Durable;
+        }
+        Wait::Later
+    }
+
+    /// The flush of the cache device that was in flight went well: those who waited for it.
+    pub(crate) fn flushed(&mut self) -> Woken {
+        self.durable_seq = self.durable_seq.max(self.flushing_seq);
+        let durable = self.durable_seq;
+        while self.cleaned_sealed.pop_front_if(|it| it.0 <= durable).is_some() {}
+        let mut woken = Vec::new();
+        while let Some(entry) = self.waiters.first_entry().filter(|entry| *entry.key() <= durable) {
+            woken.append(&mut entry.remove());
+        }
+        Woken(woken)
+    }
+
+    /// The cache device failed, and nothing will become durable on it any more: all who wait.
+    pub(crate) fn leave(&mut self) -> Woken {
+        self.notes.clear();
+        self.cleaned.clear();
+        self.cleaned_since = None;
+        let unsealed = core::mem::take(&mut self.unsealed_waiters);
+        let sealed = core::mem::take(&mut self.waiters);
+        Woken(sealed.into_values().flatten().chain(unsealed).collect())
+    }
+
+    /// Those who wait until it is recorded that this cache must not be replayed.
+    pub(crate) fn leave_record(&mut self) -> Woken {
+        Woken(core::mem::take(&mut self.awaiting_record))
+    }
+
+    /// Finds another way for a waiter; returns how it ends if nothing is waited for.
+    ///
+    /// What should be durable has to be on the origin. What should be forgotten durably is, once it
+    /// is recorded that this cache must not be replayed.
+    pub(crate) fn without_cache(
+        &mut self,
+        waiter: Waiter,
+        lane: usize,
+        cx: &mut Cx<'_>,
+    ) -> Option<Result<(), RequestError>> {
+        match waiter {
+            Waiter::Request(request) => {
+                cx.shared.up.push(Up::UntilDrained { waiter: FlushWaiter::Request(request) });
+                None
+            }
+            Waiter::Piece(at) => {
+                cx.shared.up.push(Up::UntilDrained { waiter: FlushWaiter::Piece(lane, at) });
+                None
+            }
+            Waiter::Run(_) => Some(Ok(())),
+            Waiter::Freed(_) => None,
+            Waiter::Invalidated(_) | Waiter::Replaced(_) | Waiter::Dropped(_) => match cx.shared.failure {
+                FailureRecord::Unknown => {
+                    self.awaiting_record.push(waiter);
+                    None
+                }
+                FailureRecord::Durable => Some(Ok(())),
+                FailureRecord::Impossible => Some(Err(RequestError::Io)),
+            },
+        }
+    }
+}

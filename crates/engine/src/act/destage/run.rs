@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One run of dirty blocks: gathered from RAM or the cache device, verified, written to the origin,
+//! and clean after the origin's flush.
+//!
+//! A small gap between dirty blocks is bridged with the clean blocks in it, if all of them are
+//! cached: one longer I/O instead of two. A clean block has its origin's content, and who changes
+//! that on the origin takes it out of the index before and waits for runs over it (`direct`), so
+//! that writing it once more changes nothing. Only what clients wrote since the opening is written
+//! again: what was cached before may be stale, if the origin was changed behind our back and nobody
+//! noticed, and must not become the origin's.
+//!
+//! A run that the origin refuses is broken in two, until what is refused is alone
+//! (`one_block_that_is_refused_keeps_no_others_dirty`).
+
+use alloc::vec::Vec;
+
+use super::state::{RUN_BLOCKS_MAX, Run};
+use crate::act::commit::log::Place;
+use crate::act::damage::{damaged, holder, lose, try_other};
+use crate::act::direct::{fail_awaiting_clean, resume_awaiting_clean};
+use crate::cx::{Cx, blocks_span};
+use crate::fact::canary::Canary;
+use crate::fact::event::Event;
+use crate::fact::io::{DeviceError, Op};
+use crate::fact::memory::Span;
+use crate::fact::types::BLOCK_BYTES;
+use crate::format::NO_SLOT;
+use crate::lane::Lane;
+use crate::organ::flying::LaneIo;
+use crate::organ::index::{Flat, Found};
+use crate::organ::trouble::Copy;
+use crate::organ::waiter::Waiter;
+use crate::policy::Zone;
+use crate::shared::Up;
+
+/// The longest gap that is bridged: 32 KiB pass under a disk's head in a fifth of a millisecond,
+/// and cost a network volume less than another I/O.
+const GAP_BLOCKS_MAX: u64 = 8;
+
+/// Whether a run overlaps the range, from its gathering to its blocks being clean.
+pub(crate) fn run_overlaps(lane: &Lane, first: Flat, end: Flat) -> bool {
+    let from = Flat(first.0.saturating_sub(u64::from(RUN_BLOCKS_MAX)));
+    let mut near = lane.run_ranges.range(from..end);
+    near.any(|(start, blocks)| start.0 + u64::from(*blocks) > first.0)
+}
+
+/// Where the run that covers a block ends, if one does.
+pub(crate) fn run_end(lane: &Lane, flat: Flat) -> Option<Flat> {
+    let (start, blocks) = lane.run_ranges.range(..=flat).next_back()?;
+    let end = start.0 + u64::from(*blocks);
+    (end > flat.0).then_some(Flat(end))
+}
+
+/// The version of a block that can be destaged now, or, if it is clean, bridged.
+fn destageable(lane: &Lane, flat: Flat, dirty: bool, cx: &Cx<'_>) -> Option<(u32, u32)> {
+    let found = lane.index.get(flat).filter(|found| found.dirty == dirty)?;
+    // After a failure of the cache device nothing is changed in place any more.
+    let settled = cx.shared.cache_failed || !lane.log.unsealed(found.slot);
+    // Replay counts all that it finds as main.
+    let settled = settled && (dirty || lane.log.zone_of(found.slot) == Zone::Writes);
+    let free = settled && !lane.trouble.is_lost(flat) && run_end(lane, flat).is_none();
+    free.then_some((found.slot, found.checksum))
+}
+
+/// The clean blocks of the gap at `at`, if all are cached and what is behind it can be in the
+/// same run.
+fn bridge(lane: &Lane, at: Flat, end: Flat, room: u64, cx: &Cx<'_>) -> Option<Vec<(u32, u32)>> {
+    let gap = lane.dirty.next(at).filter(|next| *next < end)?.0 - at.0;
+    if gap == 0 || gap > GAP_BLOCKS_MAX || gap >= room || cx.shared.cache_failed {
+        return None;
+    }
+    let behind = Flat(at.0 + gap);
+    if lane.trouble.breaks_in(at, behind) {
+        return None;
+    }
+    destageable(lane, behind, true, cx).filter(|_| !lane.trouble.is_alone(behind))?;
+    (at.0..behind.0).map(|flat| destageable(lane, Flat(flat), false, cx)).collect()
+}
+
+/// Starts a run at a block, as long as the blocks after it are dirty too, or can be bridged, up
+/// to `end`. Returns its length; 0 if that block can't be destaged now.
+pub(crate) fn start_run(lane: &mut Lane, first: Flat, end: Flat, cx: &mut Cx<'_>) -> u32 {
+    let mut versions = Vec::new();
+    let mut at = first;
+    while at < end && versions.len() < RUN_BLOCKS_MAX as usize && !(at > first && lane.trouble.breaks_at(at)) {
+        let Some(version) = destageable(lane, at, true, cx) else {
+            let room = u64::from(RUN_BLOCKS_MAX) - versions.len() as u64;
+            let Some(gap) = bridge(lane, at, end, room, cx).filter(|_| at > first) else { break };
+            at = Flat(at.0 + gap.len() as u64);
+            versions.extend(gap);
+            continue;
+        };
+        let alone = lane.trouble.is_alone(at);
+        if alone && at > first {
+            break;
+        }
+        versions.push(version);
+        at = at.next();
+        if alone {
+            break;
+        }
+    }
+    let blocks = versions.len() as u32;
+    if blocks == 0 {
+        return 0;
+    }
+    // As large as any: of many sizes each would want chunks of memory of its own.
+    let buf = cx.alloc(RUN_BLOCKS_MAX);
+    lane.run_ranges.insert(first, blocks);
+    for &(slot, _) in &versions {
+        // Until the blocks are clean: the slot must keep meaning this version.
+        lane.log.pin(slot);
+    }
+    let device = holder(lane, first, cx);
+    let run = lane.runs.insert(Run {
+        first,
+        versions,
+        buf: Some(buf),
+        device,
+        pending: 1,
+        result: Ok(()),
+        failed_flushes: 0,
+    });
+    let mut nth = 0;
+    while nth < blocks {
+        let slot = lane.runs[run].versions[nth as usize].0;
+        if let Place::Ram(from, offset) = lane.place(slot) {
+            cx.mem.copy(Span::new(from, offset, BLOCK_BYTES as u32), buf, nth * BLOCK_BYTES as u32);
+            nth += 1;
+            continue;
+        }
+        let versions = &lane.runs[run].versions;
+        let mut len = 1;
+        while nth + len < blocks && versions[(nth + len) as usize].0 == slot + len {
+            if !lane.on_device(slot + len) {
+                break;
+            }
+            len += 1;
+        }
+        lane.runs[run].pending += 1;
+        cx.shared.cache_reads.destage_blocks += u64::from(len);
+        let io = lane.ios.insert(LaneIo::RunRead { run, device });
+        let offset = lane.offset_of(slot, cx);
+        cx.io(lane.id, io, device, Op::Read, offset, Some(blocks_span(buf, nth, len)));
+        nth += len;
+    }
+    run_gathered(lane, run, cx);
+    blocks
+}
+
+pub(crate) fn run_read_done(lane: &mut Lane, run: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+    if result.is_err() {
+        lane.runs[run].result = result;
+    }
+    run_gathered(lane, run, cx);
+}
+
+/// One part of the gathering is over; after the last one the run is verified and written.
+fn run_gathered(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) {
+    lane.runs[run].pending -= 1;
+    if lane.runs[run].pending > 0 {
+        return;
+    }
+    let Run { first, buf, device, result: read, .. } = lane.runs[run];
+    let Some(buf) = buf else { return };
+    if let Err(error) = read {
+        let offset = lane.offset_of(lane.runs[run].versions[0].0, cx);
+        cx.event(Event::DeviceFailed { device, op: Op::Read, offset, error });
+        let end = Flat(first.0 + lane.runs[run].versions.len() as u64);
+        let slot = lane.runs[run].versions[0].0;
+        if lane.trouble.is_alone(first) {
+            // A block alone.
+            if try_other(lane, first, slot, device, read, cx) != Copy::Other {
+                lose(lane, first, slot, cx);
+            }
+        } else {
+            let dirty = |flat: &Flat| lane.index.get(*flat).is_some_and(|found| found.dirty);
+            first.to(end).filter(dirty).for_each(|flat| lane.trouble.must_be_alone(flat));
+        }
+        drop_run(lane, run, None, cx);
+        return;
+    }
+    let blocks = lane.runs[run].versions.len() as u32;
+    let mut sound = true;
+    for nth in 0..blocks {
+        let flat = first + nth;
+        let (slot, expected) = lane.runs[run].versions[nth as usize];
+        if lane.index.kept(cx.shared.checksum(cx.mem, flat, blocks_span(buf, nth, 1))) != expected {
+            sound = false;
+            // `Err`: the lead is tried once more, by a run of it alone.
+            let copy = try_other(lane, flat, slot, device, Ok(()), cx);
+            if copy.result() == Some(Ok(())) {
+                damaged(lane, flat, slot, copy, cx);
+            }
+        }
+    }
+    if !sound {
+        // The lost blocks are known now; the others are found again by the next sweep.
+        drop_run(lane, run, None, cx);
+        return;
+    }
+    // If the origin were ahead of the log a crash would bring the older version back to life in
+    // the cache, and an eviction the newer one.
+    let needs = lane.log.last_seq_of(lane.runs[run].versions.iter().map(|version| version.0));
+    let ahead = cx.shared.cache_failed || cx.shared.planted(Canary::OriginAhead);
+    if needs > lane.log.durable_seq && !ahead {
+        lane.log.set_aside(Waiter::Run(run), needs);
+    } else {
+        write_run(lane, run, cx);
+    }
+}
+
+/// Writes a gathered run to its origin.
+pub(crate) fn write_run(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) {
+    let (first, Some(buf)) = (lane.runs[run].first, lane.runs[run].buf) else { return };
+    let (device, offset, len) = cx.origin_range(first, lane.runs[run].versions.len() as u64);
+    let io = lane.ios.insert(LaneIo::RunWrite { run });
+    let origin = cx.shared.origin_of(first);
+    lane.runs[run].failed_flushes = cx.shared.origins[origin].flush.failures();
+    cx.shared.origins[origin].gauge.writes.began(cx.now);
+    cx.io(lane.id, io, device, Op::Write, offset, Some(Span::new(buf, 0, len as u32)));
+}
+
+pub(crate) fn run_write_done(lane: &mut Lane, run: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+    let origin = cx.shared.origin_of(lane.runs[run].first);
+    cx.shared.origins[origin].gauge.writes.ended(result.is_ok(), cx.now);
+    let blocks = lane.runs[run].versions.len() as u32;
+    if let Err(error) = result {
+        cx.origin_failed(Op::Write, lane.runs[run].first, u64::from(blocks), error);
+        cx.shared.up.push(Up::DestageFailed { origin, error });
+        // An origin that hangs refuses no block of the run more than another.
+        if error != DeviceError::TimedOut {
+            go_alone_if_bridged(lane, run);
+            break_in_two(lane, run);
+        }
+        drop_run(lane, run, Some(error), cx);
+        return;
+    }
+    if let Some(buf) = lane.runs[run].buf.take() {
+        cx.free(buf, RUN_BLOCKS_MAX);
+    }
+    if cx.shared.planted(Canary::CleanEarly) {
+        cx.shared.up.push(Up::RunDropped { origin });
+        run_flushed(lane, run, Ok(()), cx);
+        return;
+    }
+    cx.shared.up.push(Up::RunWritten { lane: lane.id, run, origin, blocks });
+}
+
+/// The origin may refuse a clean block that was only bridged: the dirty ones are tried without
+/// it.
+fn go_alone_if_bridged(lane: &mut Lane, run: usize) {
+    let Run { first, versions, .. } = &lane.runs[run];
+    let range = || (first.0..first.0 + versions.len() as u64).map(Flat);
+    let dirty = |flat: &Flat| lane.index.get(*flat).is_some_and(|found| found.dirty);
+    if !range().all(|flat| dirty(&flat)) {
+        range().filter(dirty).for_each(|flat| lane.trouble.must_be_alone(flat));
+    }
+}
+
+/// The origin may refuse one block of many: each half is tried by itself the next time. But not
+/// the halves of a half before the other one is on the origin: where all is refused, as on a
+/// thin volume that is full, there would come to be a run for each block.
+fn break_in_two(lane: &mut Lane, run: usize) {
+    let Run { first, versions, .. } = &lane.runs[run];
+    let (blocks, end) = (versions.len() as u64, Flat(first.0 + versions.len() as u64));
+    let halved = |at: Flat, beside: u64| lane.trouble.breaks_at(at) && is_dirty(lane, Flat(beside));
+    if blocks > 1 && !halved(*first, first.0.wrapping_sub(1)) && !halved(end, end.0) {
+        lane.trouble.break_at(Flat(first.0 + blocks / 2));
+    }
+}
+
+fn is_dirty(lane: &Lane, flat: Flat) -> bool {
+    lane.dirty.next(flat) == Some(flat)
+}
+
+/// The origin has taken these blocks: runs end no more where they were broken, but beside one
+/// that is dirty still.
+fn forget_breaks(lane: &mut Lane, first: Flat, end: Flat) {
+    let from = if first.0 > 0 && is_dirty(lane, Flat(first.0 - 1)) { first.next() } else { first };
+    let to = if is_dirty(lane, end) { end } else { end.next() };
+    lane.trouble.written(from, to);
+}
+
+/// The origin's flush after the run's write is over.
+pub(crate) fn run_flushed(lane: &mut Lane, run: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+    let origin = cx.shared.origin_of(lane.runs[run].first);
+    // Another flush may have failed since its write began, and the origin have dropped that
+    // write (ADR 0022).
+    let doubtful = lane.runs[run].failed_flushes != cx.shared.origins[origin].flush.failures();
+    let result = if doubtful { result.and(Err(DeviceError::Io)) } else { result };
+    if let Err(error) = result {
+        cx.shared.up.push(Up::DestageFailed { origin, error });
+        drop_run(lane, run, Some(error), cx);
+        return;
+    }
+    let (first, versions) = end_run(lane, run, cx);
+    let end = Flat(first.0 + versions.len() as u64);
+    let mut cleaned = 0;
+    for (flat, (slot, _)) in (first.0..).map(Flat).zip(versions) {
+        // Only if it hasn't been rewritten: a newer version is in another slot.
+        let unlooked = cx.shared.planted(Canary::CleanWithoutLook);
+        let found = lane.index.get(flat).filter(|found| found.dirty && (found.slot == slot || unlooked));
+        if let Some(Found { slot, .. }) = found {
+            lane.clean(flat, slot, cx);
+            lane.log.note_cleaned(flat, slot, cx.now);
+            cleaned += 1;
+        }
+    }
+    cx.shared.counters.destaged_blocks += cleaned;
+    forget_breaks(lane, first, end);
+    resume_awaiting_clean(lane, cx);
+}
+
+/// The run comes to nothing, because of this error of its origin if there is one; its blocks
+/// stay dirty.
+fn drop_run(lane: &mut Lane, run: usize, failed: Option<DeviceError>, cx: &mut Cx<'_>) {
+    if lane.runs[run].buf.is_some() {
+        let origin = cx.shared.origin_of(lane.runs[run].first);
+        cx.shared.up.push(Up::RunDropped { origin });
+    }
+    let (first, versions) = end_run(lane, run, cx);
+    let end = Flat(first.0 + versions.len() as u64);
+    if let Some(error) = failed {
+        // Those who wait for blocks that can't be read or written now must not wait forever.
+        fail_awaiting_clean(lane, first, end, error, cx);
+        lane.give_back(versions.iter().map(|version| version.0).filter(|slot| *slot != NO_SLOT));
+    }
+    resume_awaiting_clean(lane, cx);
+}
+
+/// A segment is to be free, and all blocks have left it: runs that have read theirs needn't
+/// hold it until their origin, which may answer nothing for long, has them. Such a version is
+/// nowhere any more, and nothing is taken for it.
+pub(crate) fn let_go_of(lane: &mut Lane, segment: u32) {
+    let segment_slots = lane.log.segment_slots();
+    if lane.log.segment(segment).pins == 0 {
+        return;
+    }
+    for (_, run) in lane.runs.iter_mut().filter(|(_, run)| run.pending == 0) {
+        for (slot, _) in &mut run.versions {
+            if *slot != NO_SLOT && *slot / segment_slots == segment {
+                lane.log.unpin(*slot);
+                *slot = NO_SLOT;
+            }
+        }
+    }
+}
+
+fn end_run(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) -> (Flat, Vec<(u32, u32)>) {
+    let run = lane.runs.remove(run);
+    lane.run_ranges.remove(&run.first);
+    for &(slot, _) in run.versions.iter().filter(|version| version.0 != NO_SLOT) {
+        lane.log.unpin(slot);
+    }
+    if let Some(buf) = run.buf {
+        cx.free(buf, RUN_BLOCKS_MAX);
+    }
+    (run.first, run.versions)
+}

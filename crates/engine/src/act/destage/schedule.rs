@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! When runs start: the coordinator's part of destage.
+
+use alloc::vec::Vec;
+
+use super::batches::Batches;
+use super::rate::{Pace, RUNS_MAX, View, pace};
+use super::readers::Credit;
+use crate::act::direct::any_awaits_clean;
+use crate::act::throttle::Throttle;
+use crate::act::write::awaits_room_at;
+use crate::cx::Cx;
+use crate::fact::types::{Mode, Time};
+use crate::lane::Lanes;
+use crate::organ::origin::{Origin, Retry};
+use crate::organ::places;
+use crate::organ::room::{Cost, Outlook, Room, Rooms};
+use crate::organ::router::Router;
+use crate::shared::Shared;
+
+/// No request for this long is idle; no I/O for a client at an origin for this long, and destage needs not yield.
+const IDLE_AFTER_NS: u64 = 100_000_000;
+/// The first pause after a failed destage; doubled up to the last.
+const RETRY_FIRST_NS: u64 = 1_000_000_000;
+const RETRY_LAST_NS: u64 = 60_000_000_000;
+/// Candidates that one step looks at: a bound on its time when many can't be taken.
+const TRIES_PER_STEP: u32 = 64;
+/// Runs of a batch, at least: the way there and back is paid once for them.
+const BATCH_RUNS_MIN: u64 = 8;
+/// And at most: what a flush has to wait for on a device that answers writes faster than it does them.
+const BATCH_RUNS_MAX: u64 = 4096;
+/// Blocks of a batch, at most: 32 MiB, a fifth of a second of a disk's sequential writes; it bounds what one flush makes clean, and so what waits to be
+/// recorded as clean.
+const BATCH_BLOCKS_MAX: u64 = 8192;
+/// An origin that has ended neither a run nor a flush for so long answers nothing at the moment: ten times what a whole batch is meant to take.
+const AWAY_NS: u64 = 3_000_000_000;
+
+/// Destage of all origins. Each has its own batches: one that is slow, or answers nothing for minutes, stops no other.
+pub(crate) struct Destager {
+    origins: Vec<Batches>,
+    /// Which has its turn first.
+    turn: usize,
+    last_request: Time,
+    /// What may be read from the cache device beside clients that read it.
+    credit: Credit,
+    /// A stop was asked for. (`Shared::stopping` comes when all requests are answered.)
+    stopping: bool,
+}
+
+impl Outlook for Destager {
+    fn is_away(&self, at: usize, cx: &Cx<'_>) -> bool {
+        let silent = self.origins[at].answered.is_some_and(|since| cx.now.since_ns(since) >= AWAY_NS);
+        silent || cx.shared.origins[at].retry.is_some()
+    }
+
+    fn cost(&self, origin: usize) -> Cost {
+        let Batches { ns_per_run, ns_per_block, .. } = self.origins[origin];
+        Cost { ns_per_run, ns_per_block }
+    }
+}
+
+impl Destager {
+    pub(crate) fn new(origins: usize, now: Time) -> Self {
+        let origins = (0..origins).map(|_| Batches::new(now)).collect();
+        Self { origins, turn: 0, last_request: now, credit: Credit::default(), stopping: false }
+    }
+
+    /// From now on no flush is put off.
+    pub(crate) const fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    pub(crate) fn request_seen(&mut self, now: Time) {
+        self.last_request = now;
+    }
+
+    pub(crate) fn run_written(&mut self, origin: usize, lane: usize, run: usize, blocks: u32, now: Time) {
+        let batches = &mut self.origins[origin];
+        batches.answered = Some(now);
+        batches.runs -= 1;
+        batches.written.push((lane, run));
+        batches.written_blocks += u64::from(blocks);
+    }
+
+    pub(crate) fn run_dropped(&mut self, origin: usize, now: Time) {
+        let batches = &mut self.origins[origin];
+        batches.runs -= 1;
+        batches.answered = Some(now);
+        if batches.idle() {
+            // What failed says nothing about what the next batch takes.
+            (batches.busy_since, batches.answered) = (None, None);
+        }
+    }
+
+    /// A flush of an origin is over that so many runs waited for; it made so many blocks clean.
+    pub(crate) fn flushed(&mut self, at: usize, runs: u32, blocks: u64, cx: &mut Cx<'_>) {
+        if blocks > 0 {
+            cx.shared.origins[at].retry = None;
+        }
+        self.origins[at].flushed(runs, blocks, cx.shared.origins[at].free_ns(cx.now), cx.now);
+    }
+
+    /// A run for this origin failed: that is left alone for a while. Says how many attempts have failed in a row.
+    pub(crate) fn failed(origin: &mut Origin, now: Time) -> u32 {
+        // Runs that were in flight together fail together.
+        if origin.rests(now) {
+            return 0;
+        }
+        let (pause_ns, attempts) = origin
+            .retry
+            .map_or((RETRY_FIRST_NS, 1), |it| ((it.pause_ns * 2).min(RETRY_LAST_NS), it.attempts.saturating_add(1)));
+        origin.retry = Some(Retry { at: now.plus_ns(pause_ns), pause_ns, attempts });
+        attempts
+    }
+
+    /// Writers wait for room that this origin refuses to make: it is tried again soon, and they are answered by what comes of that.
+    const fn try_soon(origin: &mut Origin) {
+        if let Some(retry) = &mut origin.retry
+            && retry.pause_ns > RETRY_FIRST_NS
+        {
+            retry.at.0 -= retry.pause_ns - RETRY_FIRST_NS;
+            retry.pause_ns = RETRY_FIRST_NS;
+        }
+    }
+
+    /// When this step should run again although nothing happens.
+    pub(crate) fn next_timer(&self, shared: &Shared, now: Time) -> Option<Time> {
+        let idle = self.last_request.plus_ns(IDLE_AFTER_NS);
+        let all = self.origins.iter().zip(&shared.origins);
+        let away = self.origins.iter().filter_map(|batches| batches.answered).map(|since| since.plus_ns(AWAY_NS));
+        let waiting = all.filter(|(batches, origin)| batches.runs == 0 && origin.undrained() > 0);
+        let times = waiting.flat_map(|(batches, origin)| [Some(idle), batches.resume_at, origin.retry.map(|it| it.at)]);
+        // What is past was looked at then, and must not hide what is to come.
+        let flushes = self.origins.iter().filter_map(|batches| batches.flush_by);
+        times.flatten().chain(away).chain(flushes).filter(|at| *at > now).min()
+    }
+
+    /// Whether an origin is away that has something dirty.
+    pub(crate) fn is_any_away(&self, cx: &Cx<'_>) -> bool {
+        (0..self.origins.len()).any(|at| cx.shared.origins[at].dirty > 0 && self.is_away(at, cx))
+    }
+
+    /// Starts runs and flushes. `requests`: clients' requests in flight.
+    pub(crate) fn step(
+        &mut self,
+        lanes: &mut Lanes,
+        router: &Router,
+        requests: usize,
+        throttle: &Throttle,
+        cx: &mut Cx<'_>,
+    ) {
+        let origins = self.origins.len();
+        let rooms = Rooms::new(self, cx);
+        cx.shared.cache_reads.no_room = (0..origins).any(|at| rooms.of(at, self, cx).is_scarce());
+        self.turn = (self.turn + 1) % origins.max(1);
+        let crowded = throttle.is_crowded(self, cx);
+        for nth in 0..origins {
+            let at = (self.turn + nth) % origins;
+            if cx.shared.origins[at].dirty == 0 {
+                // What becomes dirty next is as old as this.
+                self.origins[at].sweep_began = cx.now;
+            }
+            let starved = throttle.is_starved(at, crowded, self, cx);
+            let places = cx.shared.origins[at].places();
+            if starved || lanes.iter().any(|lane| awaits_room_at(lane, &places)) {
+                Self::try_soon(&mut cx.shared.origins[at]);
+            }
+            let pace = self.pace(at, lanes, requests, rooms.of(at, self, cx), starved, cx);
+            self.step_of(at, pace, lanes, router, cx);
+        }
+    }
+
+    fn step_of(&mut self, at: usize, pace: Option<Pace>, lanes: &mut Lanes, router: &Router, cx: &mut Cx<'_>) {
+        let batch = pace.map_or(0, |pace| pace.batch_ns / self.origins[at].ns_per_run);
+        let batch = batch.clamp(BATCH_RUNS_MIN, BATCH_RUNS_MAX) as u32;
+        let blocks = BATCH_BLOCKS_MAX.min(cx.shared.dirty_limit / 8 / self.origins.len() as u64);
+        if let Some(pace) = pace {
+            self.start_runs(at, pace, (batch, blocks), lanes, router, cx);
+        }
+        let pressed = pace.is_some_and(|pace| pace.pressed) || self.is_flush_waited_for(at, lanes, cx);
+        self.origins[at].flush_written((batch, blocks), pressed, &mut cx.shared.origins[at], cx.now);
+    }
+
+    /// Whether somebody waits for what is written to become clean, or the origin is flushed anyway.
+    fn is_flush_waited_for(&self, at: usize, lanes: &Lanes, cx: &Cx<'_>) -> bool {
+        let origin = &cx.shared.origins[at];
+        let awaited = || lanes.iter().any(|lane| any_awaits_clean(lane, &origin.places()));
+        self.stopping || cx.shared.draining || origin.rests(cx.now) || origin.flush.due() || awaited()
+    }
+
+    fn pace(&self, at: usize, lanes: &Lanes, requests: usize, room: Room, starved: bool, cx: &Cx<'_>) -> Option<Pace> {
+        let (shared, origin, batches) = (&*cx.shared, &cx.shared.origins[at], &self.origins[at]);
+        if shared.stopping || origin.rests(cx.now) || origin.undrained() == 0 {
+            return None;
+        }
+        let leaving = origin.mode != Mode::Writeback || shared.cache_failed;
+        let waited_for = || lanes.iter().any(|lane| lane.trouble.next_urgent(origin.places()).is_some());
+        let recent = |at: Time| cx.now.since_ns(at) < IDLE_AFTER_NS;
+        let aged = batches.aged(cx);
+        pace(View {
+            // Destage is at full speed where this origin's writers have to stop.
+            dirty: room.taken,
+            limit: room.limit,
+            idle: requests == 0 && !recent(self.last_request),
+            urgent: shared.draining || leaving || starved || waited_for(),
+            aged,
+            behind: lanes.iter().any(|lane| lane.reclaim.is_behind(cx.now)),
+            readers: shared.cache_reads.until(aged, cx.now).is_some(),
+            clients: origin.foreground_ios > 0 || origin.last_foreground.is_some_and(recent),
+            quiet_ns: origin.last_foreground.map_or(u64::MAX, |at| cx.now.since_ns(at)),
+        })
+    }
+
+    /// Whether one more run of this origin may be under way.
+    fn has_place(&self, at: usize) -> bool {
+        places::is_left(RUNS_MAX, self.origins[at].runs, self.origins.iter().map(|batches| batches.runs))
+    }
+
+    /// Starts runs of this batch, and while that is being flushed, of the next.
+    fn start_runs(
+        &mut self,
+        origin: usize,
+        pace: Pace,
+        (batch, blocks): (u32, u64),
+        lanes: &mut Lanes,
+        router: &Router,
+        cx: &mut Cx<'_>,
+    ) {
+        let batches = &mut self.origins[origin];
+        let mut paused_until = None;
+        if pace.pause_permille > 0 {
+            let pause = batches.last_batch_ns / 1000 * pace.pause_permille;
+            let pause = pause.saturating_sub(batches.last_put_off_ns);
+            let resume = batches.batch_ended.map_or(cx.now, |at| at.plus_ns(pause));
+            if batches.flushing > 0 || cx.now < resume {
+                let gap = cx.shared.cache_reads.until(batches.aged(cx), cx.now).filter(|_| pace.patient);
+                batches.resume_at = (batches.flushing == 0).then_some(gap.map_or(resume, |gap| gap.min(resume)));
+                if !pace.patient {
+                    return;
+                }
+                paused_until = Some(batches.resume_at);
+            }
+        }
+        batches.resume_at = None;
+        let (mut tries, mut sweeps_ended) = (0, 0);
+        // With nothing in flight nobody would come back here: then all is looked at, from the place of the
+        // sweep to its end and once more from the start.
+        while self.has_place(origin)
+            && self.origins[origin].has_room(batch, blocks)
+            && (tries < TRIES_PER_STEP || self.origins[origin].idle())
+        {
+            let earned = self.credit.allows(&cx.shared.cache_reads, (cx.shared.dirty, cx.shared.dirty_limit), cx.now);
+            let batches = &mut self.origins[origin];
+            // Who waits for room, or for age, waits for more than a reader does.
+            match (earned, paused_until) {
+                (Err(_), Some(resume_at)) => {
+                    batches.resume_at = resume_at;
+                    break;
+                }
+                (Err(until), None) if !pace.hurry => {
+                    batches.resume_at = Some(until);
+                    break;
+                }
+                _ => {}
+            }
+            tries += 1;
+            let places = cx.shared.origins[origin].places();
+            if !batches.start_urgent(&places, lanes, router, cx)
+                && !batches.start_next(places, pace.hurry, lanes, router, cx)
+            {
+                sweeps_ended += 1;
+                if !batches.idle() || sweeps_ended == 2 {
+                    break;
+                }
+            }
+        }
+        let batches = &mut self.origins[origin];
+        let began = (batches.runs > 0).then_some(cx.now);
+        (batches.busy_since, batches.answered) = (batches.busy_since.or(began), batches.answered.or(began));
+    }
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A destage run: which versions of which blocks are on their way to the origin.
+
+use alloc::vec::Vec;
+
+use crate::fact::io::{DeviceError, DeviceId};
+use crate::fact::memory::Buf;
+use crate::organ::index::Flat;
+
+/// The longest run: 1 MiB is past the point where a disk's seek matters.
+pub(crate) const RUN_BLOCKS_MAX: u32 = 256;
+
+/// A destage run.
+pub(crate) struct Run {
+    pub(crate) first: Flat,
+    /// The version of each block: the slot that it was taken from, and its checksum; no slot if
+    /// that is no version any more.
+    pub(crate) versions: Vec<(u32, u32)>,
+    pub(crate) buf: Option<Buf>,
+    /// Which member of a mirrored cache it is read from.
+    pub(crate) device: DeviceId,
+    pub(super) pending: u32,
+    pub(super) result: Result<(), DeviceError>,
+    /// Of its origin, when its write began.
+    pub(super) failed_flushes: u32,
+}

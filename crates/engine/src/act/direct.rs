@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Writes that go to the origin: writethrough, writearound, passthrough, bypass; discard; zeroes.
+//!
+//! The order makes that no crash brings old data back (invariant 3):
+//! 1. Dirty blocks of the range are destaged first, so that the origin alone is whole whatever
+//!    happens next (a discard drops them instead: its range has no content to keep).
+//! 2. Destage of the range that is in flight ends, so that it can't land on the new data.
+//! 3. Cached blocks are dropped, and the entry that says so is durable, before
+//! 4. the origin is written. Lost blocks that it replaces are dropped after the origin's flush,
+//!    durably. Then the write is acknowledged; with FUA after the origin's flush.
+
+use alloc::vec::Vec;
+
+use crate::act::commit::append_promoted;
+use crate::act::commit::log::Note;
+use crate::act::destage::run::run_overlaps;
+use crate::act::read::offer;
+use crate::act::write::merge;
+use crate::cx::{Cx, blocks_span};
+use crate::fact::canary::Canary;
+use crate::fact::io::{DeviceError, Op, RequestError};
+use crate::fact::memory::Span;
+use crate::fact::piece::{Piece, PieceKind};
+use crate::fact::types::Mode;
+use crate::format::Entry;
+use crate::lane::Lane;
+use crate::organ::flush::FlushWaiter;
+use crate::organ::flying::LaneIo;
+use crate::organ::index::Flat;
+use crate::organ::waiter::{Wait, Waiter};
+use crate::shared::Up;
+
+pub(crate) fn start_direct(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
+    let piece = &lane.pieces[at];
+    if piece.congested && (!still_congested(lane, piece, cx) || knows(lane, piece.first, piece.end())) {
+        // Since it was accepted, by those before it: the origin has enough to do now, or it
+        // would have to wait for their destage.
+        cx.shared.up.push(Up::PastCongestion { lane: lane.id, piece: at });
+        return;
+    }
+    let origin = cx.shared.origin_of(piece.first);
+    let unit = cx.shared.origins[origin].block_bytes;
+    // A sector of an origin, of 512 bytes or of 4 KiB, can't be written in part: complete the
+    // blocks first.
+    let ragged = !piece.head().is_multiple_of(unit) || !piece.tail().is_multiple_of(unit);
+    if ragged { merge(lane, at, cx) } else { clear_way(lane, at, cx) }
+}
+
+/// Whether the origin would still take a write sooner than the log: many may have been sent
+/// there at once.
+fn still_congested(lane: &Lane, piece: &Piece, cx: &Cx<'_>) -> bool {
+    let gauge = &cx.shared.origins[cx.shared.origin_of(piece.first)].gauge;
+    lane.log.saturated() && cx.shared.gauge.writes_congested(gauge, u64::from(piece.blocks), cx.now)
+}
+
+/// Whether something of a range is, or durably still is, in the cache, or on its way from it.
+fn knows(lane: &Lane, first: Flat, end: Flat) -> bool {
+    let mut flats = first.to(end);
+    run_overlaps(lane, first, end)
+        || flats.any(|flat| lane.index.get(flat).is_some() || lane.trouble.is_unrecorded(flat))
+}
+
+/// Steps 1 to 3; called again whenever a run ends.
+pub(crate) fn clear_way(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
+    let (first, end, kind) = (lane.pieces[at].first, lane.pieces[at].end(), lane.pieces[at].kind);
+    let hasty = cx.shared.planted(Canary::DirtyDropped);
+    let mut wait = run_overlaps(lane, first, end) && !hasty;
+    if kind != PieceKind::Discard {
+        let mut from = first;
+        while let Some(dirty) = lane.dirty.next(from).filter(|dirty| *dirty < end) {
+            if lane.trouble.is_lost(dirty) {
+                let piece = &lane.pieces[at];
+                let in_part = (dirty == first && piece.head() > 0) || (dirty.0 + 1 == end.0 && piece.tail() > 0);
+                if in_part {
+                    // What is around the payload is lost, and must not become what the origin
+                    // has there.
+                    lane.fail(at, RequestError::Io, cx);
+                    return;
+                }
+            } else {
+                lane.trouble.hurry(dirty);
+                wait = !hasty;
+            }
+            from = dirty.next();
+        }
+    }
+    if wait {
+        lane.awaiting_clean.push(at);
+        return;
+    }
+    if !cx.shared.planted(Canary::StaleInWindow) {
+        lane.window.forget(first, end);
+    }
+    // Lost blocks are dropped, and recorded as dropped, only when the origin has the new ones.
+    let known = |flat: &Flat| {
+        !lane.trouble.is_lost(*flat) && (lane.index.get(*flat).is_some() || lane.trouble.is_unrecorded(*flat))
+    };
+    let cached: Vec<Flat> = first.to(end).filter(known).collect();
+    if cached.is_empty() {
+        write_origin(lane, at, cx);
+        return;
+    }
+    for &flat in &cached {
+        if let Some(found) = lane.index.get(flat) {
+            let hits = lane.policy.rewritten(lane.log.zone_of(found.slot), found.hits);
+            lane.pieces[at].rare().were_cached.push(((flat.0 - first.0) as u32, hits));
+            lane.unmap(flat, cx);
+        }
+    }
+    if cx.shared.planted(Canary::NotInvalidated) {
+        write_origin(lane, at, cx);
+        return;
+    }
+    for run in cached.chunk_by(|flat, next| flat.0 + 1 == next.0) {
+        let (key, blocks) = (cx.shared.key(run[0]), run.len() as u32);
+        lane.log.note(Note::Entry(Entry::Invalidate { key, blocks }));
+    }
+    let wait = lane.await_durable(Waiter::Invalidated(at), cx);
+    debug_assert_ne!(wait, Wait::Durable, "a noted entry is not durable yet");
+    if let Wait::Over(result) = wait {
+        invalidated(lane, at, result, cx);
+    }
+}
+
+/// The log says durably that the range is not in the cache, or it never will (`Err`).
+pub(crate) fn invalidated(lane: &mut Lane, at: usize, result: Result<(), RequestError>, cx: &mut Cx<'_>) {
+    match result {
+        Ok(()) => write_origin(lane, at, cx),
+        Err(error) => fail_unrecorded(lane, at, error, cx),
+    }
+}
+
+/// The log says durably that lost blocks were replaced, or it never will (`Err`).
+pub(crate) fn replaced(lane: &mut Lane, at: usize, result: Result<(), RequestError>, cx: &mut Cx<'_>) {
+    match result {
+        Ok(()) => direct_written(lane, at, cx),
+        Err(error) => fail_unrecorded(lane, at, error, cx),
+    }
+}
+
+/// The log may know of older blocks in the range for ever.
+fn fail_unrecorded(lane: &mut Lane, at: usize, error: RequestError, cx: &mut Cx<'_>) {
+    let range = lane.pieces[at].first.0..lane.pieces[at].end().0;
+    range.for_each(|flat| lane.trouble.drop_unrecorded(Flat(flat)));
+    lane.fail(at, error, cx);
+}
+
+/// Step 4.
+fn write_origin(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
+    let piece = &mut lane.pieces[at];
+    piece.pending += 1;
+    let (device, start, len) = cx.origin_range(piece.first, u64::from(piece.blocks));
+    let (head, tail) = (u64::from(piece.head()), u64::from(piece.tail()));
+    let whole_len = u64::from(piece.blocks) * crate::fact::types::BLOCK_BYTES;
+    let (offset, len) = (start + head, len.min(whole_len - tail) - head);
+    let span = piece.buf.map(|buf| {
+        let from = blocks_span(buf, piece.buf_block, piece.blocks).offset() + head as u32;
+        Span::new(buf, from, len as u32)
+    });
+    let op = piece.kind.op();
+    cx.shared.counters.writes_direct_blocks += u64::from(piece.blocks);
+    let origin = cx.shared.origin_of(piece.first);
+    cx.shared.origins[origin].foreground_began(cx.now);
+    if op == Op::Write {
+        cx.shared.origins[origin].gauge.writes.began(cx.now);
+    }
+    let failed_flushes = cx.shared.origins[origin].flush.failures();
+    let io = lane.ios.insert(LaneIo::Direct { piece: at, failed_flushes });
+    cx.ranged_io(lane.id, io, device, op, offset, len, span);
+}
+
+/// `failed_flushes`: of the origin, when the write began.
+pub(crate) fn direct_done(
+    lane: &mut Lane,
+    at: usize,
+    failed_flushes: u32,
+    result: Result<(), DeviceError>,
+    cx: &mut Cx<'_>,
+) {
+    lane.pieces[at].pending -= 1;
+    let kind = lane.pieces[at].kind;
+    let origin = cx.shared.origin_of(lane.pieces[at].first);
+    cx.shared.origins[origin].foreground_ended(cx.now);
+    if let Err(error) = result
+        && !(kind == PieceKind::Discard && error == DeviceError::Unsupported)
+    {
+        let piece = &lane.pieces[at];
+        cx.origin_failed(kind.op(), piece.first, u64::from(piece.blocks), error);
+    }
+    // A flush that failed meanwhile may have dropped it, and the next one say nothing of that
+    // (ADR 0022).
+    let doubtful = failed_flushes != cx.shared.origins[origin].flush.failures();
+    let result = if doubtful { result.and(Err(DeviceError::Io)) } else { result };
+    if !kind.is_range() {
+        cx.shared.origins[origin].gauge.writes.ended(result.is_ok(), cx.now);
+    }
+    // Even a failed write may have changed something.
+    if result.is_err() && lane.pieces[at].congested {
+        cx.shared.origins[origin].flush.changed();
+    } else {
+        cx.shared.origins[origin].flush.written();
+    }
+    // Discard is advice: a device that can't is no error.
+    if let Err(error) = result
+        && !(kind == PieceKind::Discard && error == DeviceError::Unsupported)
+    {
+        if lane.pieces[at].congested {
+            cx.shared.up.push(Up::PastCongestion { lane: lane.id, piece: at });
+        } else {
+            lane.fail(at, error.into(), cx);
+        }
+        return;
+    }
+    let lost: Vec<Flat> = lane.trouble.lost_in(lane.pieces[at].first, lane.pieces[at].end()).collect();
+    if lost.is_empty() {
+        direct_written(lane, at, cx);
+        return;
+    }
+    // Until the new ones are durable: after a power cut the origin may have something older
+    // than the lost ones, which were durable.
+    cx.shared.origins[origin].flush.join(FlushWaiter::Replacing(lane.id, at));
+}
+
+/// The origin has flushed what replaces lost blocks: the log forgets them.
+pub(crate) fn drop_replaced(lane: &mut Lane, at: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+    if let Err(error) = result {
+        lane.fail(at, error.into(), cx);
+        return;
+    }
+    let lost: Vec<Flat> = lane.trouble.lost_in(lane.pieces[at].first, lane.pieces[at].end()).collect();
+    lost.into_iter().for_each(|flat| lane.unmap(flat, cx));
+    let (key, blocks) = (cx.shared.key(lane.pieces[at].first), lane.pieces[at].blocks);
+    lane.log.note(Note::Entry(Entry::Invalidate { key, blocks }));
+    let wait = lane.await_durable(Waiter::Replaced(at), cx);
+    debug_assert_ne!(wait, Wait::Durable, "a noted entry is not durable yet");
+    if let Wait::Over(result) = wait {
+        replaced(lane, at, result, cx);
+    }
+}
+
+/// The origin has the new content, and the log knows of nothing older.
+fn direct_written(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
+    let origin = cx.shared.origin_of(lane.pieces[at].first);
+    let through = cx.shared.origins[origin].mode == Mode::Writethrough;
+    if through && lane.pieces[at].kind == PieceKind::Direct {
+        keep_written(lane, at, cx);
+    }
+    let waiter = FlushWaiter::Piece(lane.id, at);
+    let piece = &lane.pieces[at];
+    if !piece.durable && piece.kind != PieceKind::Discard {
+        let failed_flushes = cx.shared.origins[origin].flush.failures();
+        cx.shared.up.push(Up::OnOrigin { request: piece.request, failed_flushes });
+    }
+    if !lane.pieces[at].durable || !cx.shared.origins[origin].flush.await_durable(waiter) {
+        lane.finish(at, cx);
+    }
+}
+
+/// Puts whole blocks that were written through into the cache, if they were there before or the
+/// policy wants them; replay takes them only if the origin has flushed them (see
+/// `commit/unproven`).
+fn keep_written(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
+    let piece = &lane.pieces[at];
+    let origin = &cx.shared.origins[cx.shared.origin_of(piece.first)];
+    if piece.bypass || cx.shared.cache_failed || origin.flush.is_overdue() {
+        return;
+    }
+    let (first, buf, buf_block) = (piece.first, piece.buf.expect("a write has a buffer"), piece.buf_block);
+    let from = u32::from(piece.head() > 0);
+    let to = piece.blocks - u32::from(piece.tail() > 0);
+    let were_cached = lane.pieces[at].rare.take().map_or_else(Vec::new, |rare| rare.were_cached);
+    for block in from..to {
+        let flat = first + block;
+        let span = blocks_span(buf, buf_block + block, 1);
+        match were_cached.binary_search_by_key(&block, |it| it.0) {
+            Ok(nth) => drop(append_promoted(lane, flat, were_cached[nth].1, span, cx)),
+            Err(_) => offer(lane, flat, span, cx),
+        }
+    }
+}
+
+/// Whether any waits for blocks of these places to become clean.
+pub(crate) fn any_awaits_clean(lane: &Lane, places: &core::ops::Range<u64>) -> bool {
+    lane.awaiting_clean.iter().any(|at| places.contains(&lane.pieces[*at].first.0))
+}
+
+/// Lets pieces go on whose range may have become clean; `failed`: its destage failed instead.
+pub(crate) fn resume_awaiting_clean(lane: &mut Lane, cx: &mut Cx<'_>) {
+    for at in core::mem::take(&mut lane.awaiting_clean) {
+        clear_way(lane, at, cx);
+    }
+}
+
+/// Fails the pieces that wait until blocks of this origin are destaged.
+pub(crate) fn give_up_awaiting_clean(lane: &mut Lane, origin: usize, cx: &mut Cx<'_>) {
+    for at in core::mem::take(&mut lane.awaiting_clean) {
+        if cx.shared.origin_of(lane.pieces[at].first) == origin {
+            lane.fail(at, RequestError::Stopping, cx);
+        } else {
+            lane.awaiting_clean.push(at);
+        }
+    }
+}
+
+/// Fails the pieces that wait for a range that can't be destaged, with what the origin said of
+/// that.
+pub(crate) fn fail_awaiting_clean(lane: &mut Lane, first: Flat, end: Flat, error: DeviceError, cx: &mut Cx<'_>) {
+    for at in core::mem::take(&mut lane.awaiting_clean) {
+        let piece = &lane.pieces[at];
+        // Not who waits for clean blocks that were only bridged.
+        let dirty = lane.dirty.next(first.max(piece.first)).is_some_and(|dirty| dirty < end.min(piece.end()));
+        if dirty && piece.first < end && first < piece.end() {
+            lane.fail(at, error.into(), cx);
+        } else {
+            lane.awaiting_clean.push(at);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A device that hung answers again: what waited for it is tried.
+//!
+//! A member of the cache fails with its first read that got no answer ([`crate::turn`]).
+//!
+//! Commits, checkpoints, flushes and superblocks fail their member by themselves. An origin that
+//! hangs is an origin that refuses: its clients are told, and what is dirty stays so (tests: `hang`
+//! of the simulation).
+
+use alloc::vec::Vec;
+
+use crate::cx::Cx;
+use crate::fact::io::DeviceId;
+use crate::lane::{Lane, Lanes};
+use crate::organ::index::Flat;
+
+/// A device answers again.
+pub(crate) fn answers(device: DeviceId, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    match device {
+        DeviceId::Origin(id) => {
+            let at = cx.shared.superblock.origins.iter().position(|record| record.id == id);
+            if let Some(at) = at {
+                cx.shared.origins[at].retry = None;
+            }
+        }
+        DeviceId::Cache | DeviceId::Mirror if device == cx.lead() => {
+            lanes.iter_mut().for_each(|lane| look_for_lost(lane, cx));
+            cx.shared.origins.iter_mut().for_each(|origin| origin.retry = None);
+        }
+        DeviceId::Cache | DeviceId::Mirror => {}
+    }
+}
+
+/// Blocks that could not be read while the device hung may be readable now: destage tries each,
+/// and those that are really lost are so again.
+fn look_for_lost(lane: &mut Lane, cx: &mut Cx<'_>) {
+    let may_be_there = |flat: &Flat| lane.index.get(*flat).is_some() && !lane.is_changing(*flat);
+    let found: Vec<Flat> = lane.trouble.lost().filter(may_be_there).collect();
+    for flat in found {
+        if lane.trouble.found(flat) {
+            cx.shared.count_found(flat);
+        }
+        lane.trouble.must_be_alone(flat);
+    }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The cache on two devices: writes and flushes go to both, and count when both have them.
+//!
+//! The lead holds everything; the other member lacks the data of clean blocks. When one fails, that
+//! is recorded on the other before any write or flush made since counts ([`State::Leaving`]): else
+//! a power cut could bring the failed one back as if it were complete. Then the cache goes on, on
+//! the other alone. [`crate::act::sync`] brings a new member in. Without a mirror nothing here is in the
+//! way: one state to look at.
+
+use crate::cx::Cx;
+use crate::fact::canary::Canary;
+use crate::fact::event::Event;
+use crate::fact::io::{DeviceError, DeviceId, Op};
+use crate::fact::memory::Span;
+use crate::fact::types::BLOCK_BYTES;
+use crate::format::Mirror;
+use crate::organ::members::{Pair, State, device, member};
+
+/// The lane number of I/Os that go to both members.
+pub(crate) const MIRRORED: usize = 0xfffe;
+
+/// How much of a write the mirror needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copied {
+    All,
+    /// Only the first block: the data of clean blocks is on the origin.
+    Header,
+}
+
+impl Cx<'_> {
+    pub(crate) fn cache_read(&mut self, lane: usize, io: usize, offset: u64, span: Span) {
+        self.io(lane, io, self.lead(), Op::Read, offset, Some(span));
+    }
+
+    pub(crate) fn cache_write(&mut self, lane: usize, io: usize, offset: u64, span: Span, copied: Copied) {
+        let short = Span::new(span.buf(), span.offset(), span.len.min(BLOCK_BYTES as u32));
+        let copy = if copied == Copied::Header { short } else { span };
+        self.both(lane, io, Op::Write, offset, |lead| Some(if lead { span } else { copy }));
+    }
+
+    pub(crate) fn cache_flush(&mut self, lane: usize, io: usize) {
+        self.both(lane, io, Op::Flush, 0, |_| None);
+    }
+
+    fn both(&mut self, lane: usize, io: usize, op: Op, offset: u64, span: impl Fn(bool) -> Option<Span>) {
+        let members = &mut self.shared.members;
+        let (lead, state) = (members.lead, members.state);
+        if state == State::Single {
+            self.io(lane, io, device(lead), op, offset, span(true));
+            return;
+        }
+        let targets = [0, 1].map(|member| state != State::Leaving { out: member });
+        let pending = targets.iter().map(|to| u32::from(*to)).sum();
+        let pair = members.pairs.insert(Pair { lane, io, op, offset, pending, failed: [None, None] });
+        // On the way to one member the data of clean blocks has nowhere else to go.
+        let alone = pending == 1;
+        for member in (0..2).filter(|member| targets[usize::from(*member)]) {
+            let to = pair << 1 | usize::from(member);
+            self.io(MIRRORED, to, device(member), op, offset, span(alone || member == lead));
+        }
+    }
+
+    /// One member has done its part of an I/O.
+    pub(crate) fn member_done(&mut self, io: usize, result: Result<(), DeviceError>) {
+        let (pair, member) = (io >> 1, (io & 1) as u8);
+        if let Err(error) = result {
+            let pair = &mut self.shared.members.pairs[pair];
+            pair.failed[usize::from(member)] = Some(error);
+            let (op, offset) = (pair.op, pair.offset);
+            self.event(Event::DeviceFailed { device: device(member), op, offset, error });
+            self.fail_member(device(member));
+        }
+        let members = &mut self.shared.members;
+        members.pairs[pair].pending -= 1;
+        if members.pairs[pair].pending > 0 {
+            return;
+        }
+        let Pair { lane, io, failed, .. } = members.pairs.remove(pair);
+        // Of two that failed neither counts, nor does what one of them may have done: nobody could
+        // tell later which to believe.
+        let broken = (members.state == State::Broken).then_some(DeviceError::Gone);
+        let error = (0..2).filter(|it| members.counts(*it)).find_map(|it| failed[usize::from(it)]).or(broken);
+        let held = matches!(members.state, State::Leaving { .. });
+        match error {
+            None if held && !self.shared.planted(Canary::MirrorUnrecorded) => {
+                self.shared.members.held.push((lane, io));
+            }
+            None => self.shared.members.ended.push((lane, io, Ok(()))),
+            Some(error) => self.shared.members.ended.push((lane, io, Err(error))),
+        }
+    }
+
+    /// A member can't be trusted with anything new. The cache fails with the last one.
+    pub(crate) fn fail_member(&mut self, failed: DeviceId) {
+        let members = &mut self.shared.members;
+        let out = member(failed);
+        match members.state {
+            // It is out already: this is what was still on its way to it.
+            State::Leaving { out: known } if known == out => {}
+            State::Single if out != members.lead => {}
+            State::Leaving { .. } => {
+                members.state = State::Broken;
+                members.to_record = false;
+                let held = core::mem::take(&mut members.held);
+                members.ended.extend(held.into_iter().map(|(lane, io)| (lane, io, Err(DeviceError::Gone))));
+                self.fail_cache();
+            }
+            State::Whole => self.leave_out(out),
+            State::Syncing | State::Pairing if out != members.lead => self.leave_out(out),
+            State::Single | State::Syncing | State::Pairing | State::Broken => {
+                if members.state == State::Pairing {
+                    // The new member was to count, and doesn't (test:
+                    // `a_lead_that_fails_beside_a_new_mirror_is_known_as_failed`).
+                    self.shared.superblock.pairing.mirror = Mirror::Alone;
+                }
+                if members.state != State::Broken {
+                    (members.state, members.to_record) = (State::Single, false);
+                }
+                self.fail_cache();
+            }
+        }
+    }
+
+    /// Goes on without a member, once that is recorded.
+    fn leave_out(&mut self, out: u8) {
+        let members = &mut self.shared.members;
+        // A member that was only being filled is in no superblock yet.
+        let filling = members.state == State::Syncing;
+        members.state = if filling { State::Single } else { State::Leaving { out } };
+        members.to_record = !filling;
+        let lead = members.lead;
+        let pairing = &mut self.shared.superblock.pairing;
+        pairing.mirror = Mirror::Alone;
+        pairing.lead = 1 - out;
+        pairing.clean_lost |= pairing.lead != lead;
+        self.event(Event::MemberFailed { device: device(out) });
+    }
+
+    /// What the superblocks say now is durable, and `begun` was the state when it was put down.
+    pub(crate) fn recorded(&mut self, begun: State) {
+        let members = &mut self.shared.members;
+        if members.state != begun {
+            return;
+        }
+        match begun {
+            State::Leaving { out } => {
+                members.lead_changed |= members.lead == out;
+                (members.state, members.lead) = (State::Single, 1 - out);
+                let held = core::mem::take(&mut members.held);
+                members.ended.extend(held.into_iter().map(|(lane, io)| (lane, io, Ok(()))));
+                self.event(Event::MemberLeft { device: device(out) });
+            }
+            State::Pairing => {
+                members.state = State::Whole;
+                let lacking = members.lacking;
+                self.event(Event::MirrorWhole { lacking });
+            }
+            State::Single | State::Whole | State::Syncing | State::Broken => {}
+        }
+    }
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reading around a miss: its neighbours come along, where that costs the origin little and the
+//! cache has room.
+//!
+//! A disk takes 8 ms to get to a block, and half of one for the 64 KiB around it; taken block by
+//! block, a new cache is warm sixteen times later. dm-cache's blocks are 64 KiB, for better, when
+//! all data fits, and for worse when it doesn't, and most of each is what nobody asks for. So here
+//! neighbours come into the cache only while there is room for them, or while what they push out
+//! isn't missed (the policy says so), and only from an origin that does few reads a second; and
+//! each is a block of its own from then on. Else they come into the window, in RAM, as long as one
+//! in eight is asked for there ([`crate::policy::Window`]).
+//!
+//! Whether the former pays is learnt. It does not if fewer than half of those that were brought had
+//! been read when their segment was reclaimed: then single blocks are read, until misses show that
+//! it would pay ([`crate::organ::locality`]). With data of 4 to 12 times the cache neighbours would halve
+//! the speed otherwise: they go round in it so fast that nothing stays long enough to be read
+//! again. And a cache that is full of them has room: they leave with the oldest segments, nearly
+//! all of them. What was brought before a long pause says nothing of those that come now: other
+//! things are asked for. (A cache full of junk that was to learn, the suite `lvmcache-2017`: 86,808
+//! requests a second in the first half hour, 73,917 while it did.)
+//!
+//! Neighbours aren't locked: a write of one must not wait for a disk. What is in the index when the
+//! read begins isn't taken from it, even if it was destaged and dropped meanwhile, nor what anybody
+//! has asked to change since (canary `stale-neighbour`).
+
+use crate::act::commit::append_promoted;
+use crate::act::read::{read_origin, read_step};
+use crate::act::under_way::{go_on, join, no_neighbours_of_its_own, share};
+use crate::cx::{Cx, blocks_span};
+use crate::fact::canary::Canary;
+use crate::fact::io::{DeviceError, Op};
+use crate::fact::memory::Buf;
+use crate::fact::types::{BLOCK_BYTES, Mode};
+use crate::lane::Lane;
+use crate::organ::flying::{Into, LaneIo, WideRead};
+use crate::organ::index::Flat;
+use crate::organ::locality::begin_of_unit;
+use crate::organ::measured::Measured;
+use crate::organ::under_way::Reading;
+
+/// Blocks of wide reads in flight in a lane: 16 of 64 KiB, enough for a disk's queue. More misses
+/// than that go alone.
+pub(crate) const IN_FLIGHT_BLOCKS_MAX: u64 = 256;
+/// Reads blocks of a piece that missed from the origin, with their neighbours if that is likely
+/// to pay, but for those that somebody else reads.
+pub(crate) fn read_missed(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
+    let (from, to) = join(lane, at, block, blocks, cx);
+    if from == to {
+        return;
+    }
+    let (block, blocks) = (from, to - from);
+    cx.shared.counters.read_misses += u64::from(blocks);
+    let first = lane.pieces[at].first + block;
+    // What is asked for is no neighbour of somebody else's.
+    lane.under_way.make_void(first, first + blocks);
+    match widened(lane, at, block, blocks, cx) {
+        Some((wide, into)) => read_wide(lane, at, block, blocks, wide, into, cx),
+        None => read_origin(lane, at, block, blocks, cx),
+    }
+}
+
+fn widened(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &Cx<'_>) -> Option<(Reading, Into)> {
+    let unit = cx.shared.options.read_around_blocks();
+    let piece = &lane.pieces[at];
+    let from = piece.first + block;
+    let to = from + blocks;
+    // Memory comes in powers of two.
+    let in_flight = (lane.under_way.wide() + 1) * unit.next_power_of_two();
+    if u64::from(blocks) >= unit || piece.bypass || in_flight > IN_FLIGHT_BLOCKS_MAX {
+        return None;
+    }
+    let origin = &cx.shared.origins[cx.shared.origin_of(from)];
+    if !origin.gauge.reads_are_dear(cx.now) {
+        return None;
+    }
+    let into = goal_of_neighbours(lane, from, unit, cx)?;
+    // Not beyond the lane's stripe, nor into a block that the origin's end cuts.
+    let stripe = u64::from(cx.shared.superblock.stripe_blocks);
+    let whole = origin.base.0 + origin.size_bytes / BLOCK_BYTES;
+    let begin = begin_of_unit(from.0, to.0, unit);
+    let first = begin.max(from.0 / stripe * stripe);
+    let end = (begin + unit).min((from.0 / stripe + 1) * stripe).min(whole);
+    if to.0 > end {
+        return None;
+    }
+    let wanted = |flat: &u64| {
+        let flat = Flat(*flat);
+        lane.index.get(flat).is_none() && !lane.window.holds(flat) && !lane.under_way.brings(flat)
+    };
+    let first = (first..from.0).find(wanted).unwrap_or(from.0);
+    let end = (to.0..end).rev().find(wanted).map_or(to.0, |last| last + 1);
+    let alone = end - first == u64::from(blocks);
+    let (first, end) = (Flat(first), Flat(end));
+    if alone || lane.under_way.any_wide(first, end) || lane.locks.any_exclusive(first, end) {
+        return None;
+    }
+    let mut wide = Reading::wide(at, first, end);
+    (first.0..end.0).filter(|flat| !wanted(flat)).for_each(|flat| wide.make_void(Flat(flat)));
+    Some((wide, into))
+}
+
+/// Where neighbours of that block would go, if anywhere.
+fn goal_of_neighbours(lane: &mut Lane, flat: Flat, unit: u64, cx: &Cx<'_>) -> Option<Into> {
+    let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
+    let next_seq = lane.log.next_seq;
+    let pays = lane.neighbours.pays(flat.0 / unit, unit, next_seq);
+    let come = pays && takes_neighbours(lane, flat, cx);
+    lane.neighbours.note(come, lane.log.slots() / unit, next_seq);
+    if come {
+        return Some(Into::Log);
+    }
+    let wanted = origin.mode != Mode::Passthrough && lane.window.wants_neighbours(flat.0 / unit);
+    wanted.then_some(Into::Window)
+}
+
+/// Whether the cache takes neighbours of that block now. A budget is for what was asked for.
+fn takes_neighbours(lane: &Lane, flat: Flat, cx: &Cx<'_>) -> bool {
+    let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
+    let unfit = cx.shared.cache_failed || lane.log.saturated() || cx.shared.budget.is_some();
+    let congested = cx.shared.gauge.reads_congested(&origin.gauge, cx.now).is_some();
+    let past = origin.mode == Mode::Passthrough || origin.flush.is_overdue() || congested;
+    !unfit && !past && lane.policy.takes_neighbours(has_room(lane))
+}
+
+fn has_room(lane: &Lane) -> bool {
+    // As long as nothing had to be dropped, cleaning makes the room that is asked for.
+    !lane.reclaim.dropped || lane.log.free_segments() > lane.reclaim.watermark(&lane.log)
+}
+
+/// Whether what is missed has room: also where neighbours were brought in vain.
+pub(crate) fn has_room_for_missed(lane: &Lane) -> bool {
+    has_room(lane) || lane.neighbours.in_vain(lane.log.slots())
+}
+
+fn read_wide(lane: &mut Lane, at: usize, block: u32, blocks: u32, wide: Reading, into: Into, cx: &mut Cx<'_>) {
+    let (device, offset, len) = cx.origin_range(wide.first(), u64::from(wide.blocks()));
+    // All of one size, whatever is read: the arena has a chunk for each.
+    let buf = cx.alloc(cx.shared.options.read_around_blocks() as u32);
+    let span = blocks_span(buf, 0, wide.blocks());
+    debug_assert_eq!(len, u64::from(span.len), "neighbours are whole blocks of the origin");
+    let origin = cx.shared.origin_of(wide.first());
+    let (from, to) = (wide.first().0, wide.first().0 + u64::from(wide.blocks()));
+    let read = lane.under_way.begin(wide);
+    let io = lane.ios.insert(LaneIo::ReadWide(WideRead { at: block, blocks, read, buf, into }));
+    lane.pieces[at].pending += 1;
+    cx.shared.measure(Measured::OriginReadBegan { origin, first: from, end: to }, cx.now);
+    cx.io(lane.id, io, device, Op::Read, offset, Some(span));
+}
+
+pub(crate) fn wide_done(lane: &mut Lane, read: &WideRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+    let &WideRead { at: block, blocks, read, buf, into } = read;
+    let (mut wide, waiting) = lane.under_way.end(read);
+    let at = wide.piece();
+    let origin = cx.shared.origin_of(wide.first());
+    cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(wide.blocks()), cx.now);
+    let piece = &mut lane.pieces[at];
+    piece.pending -= 1;
+    if let Err(error) = result {
+        cx.origin_failed(Op::Read, wide.first(), u64::from(wide.blocks()), error);
+        // It may be a neighbour that can't be read, and a disk may try for long.
+        cx.shared.origins[origin].gauge.wide_read_failed(cx.now);
+        free_unit(buf, cx);
+        read_origin(lane, at, block, blocks, cx);
+        go_on(lane, &wide, waiting, false, cx);
+        return;
+    }
+    let from = piece.first + block;
+    let to = from + blocks;
+    let asked_for = blocks_span(buf, (from.0 - wide.first().0) as u32, blocks);
+    let target = piece.buf.expect("a read has a buffer");
+    cx.mem.copy(asked_for, target, (piece.buf_block + block) * BLOCK_BYTES as u32);
+    share(lane, &wide, &waiting, buf, 0, cx);
+    no_neighbours_of_its_own(lane, &mut wide, &waiting);
+    // In order, so that they can be read by one I/O later.
+    take_neighbours(lane, &wide, wide.first(), from, buf, into, cx);
+    read_step(lane, at, cx);
+    take_neighbours(lane, &wide, to, wide.end(), buf, into, cx);
+    free_unit(buf, cx);
+    go_on(lane, &wide, waiting, true, cx);
+}
+
+fn free_unit(buf: Buf, cx: &mut Cx<'_>) {
+    cx.free(buf, cx.shared.options.read_around_blocks() as u32);
+}
+
+fn take_neighbours(lane: &mut Lane, wide: &Reading, from: Flat, to: Flat, buf: Buf, into: Into, cx: &mut Cx<'_>) {
+    for flat in from.to(to) {
+        let void = wide.is_void(flat) && !cx.shared.planted(Canary::StaleNeighbour);
+        if void || lane.index.get(flat).is_some() || lane.window.holds(flat) {
+            continue;
+        }
+        let span = blocks_span(buf, (flat.0 - wide.first().0) as u32, 1);
+        if into == Into::Window {
+            cx.shared.counters.waiting_neighbour_blocks += 1;
+            lane.window.put_neighbour(flat, span, &mut *lane.policy, cx);
+            continue;
+        }
+        if !takes_neighbours(lane, flat, cx) || !append_promoted(lane, flat, 0, span, cx) {
+            return;
+        }
+        cx.shared.counters.neighbour_blocks += 1;
+        if let Some(found) = lane.index.get(flat) {
+            lane.log.neighbour_came(found.slot);
+            lane.neighbours.came();
+        }
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Discards and long zeroes: whole blocks without payload, of any length, so they are cut bit by
+//! bit.
+//!
+//! A client may ask for all of a disk at once: for 8 TiB that would be eight million pieces, of
+//! some hundred bytes and an I/O each; and while there are more than some hundreds, each lock of
+//! anybody takes longer to find ([`crate::organ::locks`]). Invariant: there are
+//! [`crate::coordinator::RANGE_PIECES_MAX`] of them and a step's more at most, and who asked for
+//! little doesn't wait for who asked for much (test: `long_ranges_have_a_bound`), nor for another
+//! origin ([`crate::organ::places`]).
+
+use crate::coordinator::Coordinator;
+use crate::cx::Cx;
+use crate::fact::piece::PieceKind;
+use crate::fact::types::SECTOR_BYTES;
+use crate::lane::Lanes;
+use crate::organ::active::Range;
+
+/// Cut off at a time, before the next one has its turn.
+const STEP_SECTORS: u64 = (16 << 20) / SECTOR_BYTES;
+
+impl Coordinator {
+    /// Takes whole blocks of a range; the request has one more part until all are cut.
+    pub(crate) fn take_range(
+        &mut self,
+        at: usize,
+        range: Range,
+        kind: PieceKind,
+        fua: bool,
+        lanes: &mut Lanes,
+        cx: &mut Cx<'_>,
+    ) {
+        self.requests[at].pending += 1;
+        self.ranges.wait(range.origin, (at, range, kind, fua));
+        self.ranges_step(lanes, cx);
+    }
+
+    /// Cuts them, each in its turn.
+    pub(crate) fn ranges_step(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        while let Some((at, range, kind, fua)) = self.ranges.next() {
+            let sectors = range.sectors.min(STEP_SECTORS - range.lba % STEP_SECTORS);
+            self.split(at, Range { sectors, ..range }, kind, fua, true, lanes, cx);
+            if sectors < range.sectors {
+                let rest = Range { lba: range.lba + sectors, sectors: range.sectors - sectors, ..range };
+                self.ranges.wait(range.origin, (at, rest, kind, fua));
+            } else {
+                self.part_done(at, None, cx);
+            }
+        }
+    }
+}

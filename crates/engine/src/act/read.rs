@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reads: from RAM, from the cache device, from the origin; then promotion of what missed.
+//!
+//! A hit is read straight into the request's buffer and verified there before the reply
+//! (invariant 5: `corruption_never_leaves`). A corrupt clean block is dropped and read from the
+//! origin; a corrupt dirty block is an error for that block, and is listed as lost.
+
+use smallvec::smallvec;
+
+use crate::act::commit::append_promoted;
+use crate::act::commit::log::Place;
+use crate::act::damage::Damage;
+use crate::act::damage::{damaged, found_again, holder, try_other};
+use crate::act::detour::{detour, read_detour};
+use crate::act::expect::expect_copies;
+use crate::act::expect::expect_missed;
+use crate::act::neighbours::{has_room_for_missed, read_missed};
+use crate::act::under_way::{go_on, share};
+use crate::cx::{Cx, blocks_span};
+use crate::fact::canary::Canary;
+use crate::fact::io::{DeviceError, Op, RequestError};
+use crate::fact::memory::Span;
+use crate::fact::types::{BLOCK_BYTES, Mode};
+use crate::lane::Lane;
+use crate::organ::flying::{LaneIo, SlotsRead};
+use crate::organ::index::{Flat, Found};
+use crate::organ::measured::Measured;
+use crate::organ::trouble::Copy;
+use crate::organ::under_way::Reading;
+
+/// The copy of a block in the window, and whether it came along and is asked for for the first
+/// time.
+fn waiting(lane: &mut Lane, flat: Flat, past: bool) -> Option<(Span, bool)> {
+    if past { None } else { lane.window.read(flat, &mut *lane.policy) }
+}
+
+pub(crate) fn start_read(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
+    let (first, blocks, buf_block) = (lane.pieces[at].first, lane.pieces[at].blocks, lane.pieces[at].buf_block);
+    let buf = lane.pieces[at].buf.expect("a read has a buffer");
+    let past = cx.shared.origins[cx.shared.origin_of(first)].mode == Mode::Passthrough;
+    // What is clean is not read from the cache then.
+    let readable = |found: Found| found.dirty || !past;
+    let (mut block, mut ahead) = (0, None);
+    while block < blocks {
+        let flat = first + block;
+        let Some(found) = lane.index.hit(flat, readable) else {
+            if let Some((copy, first)) = waiting(lane, flat, past) {
+                cx.shared.counters.read_hits += 1;
+                cx.shared.counters.ram_hits += 1;
+                cx.mem.copy(copy, buf, (buf_block + block) * BLOCK_BYTES as u32);
+                if first && !lane.pieces[at].bypass {
+                    settle(lane, flat, copy, cx);
+                }
+                block += 1;
+                continue;
+            }
+            let from = block;
+            block += 1;
+            while block < blocks {
+                let next = first + block;
+                if lane.index.get(next).is_some_and(readable) || lane.window.holds(next) {
+                    break;
+                }
+                block += 1;
+            }
+            lane.pieces[at].add_missed((from, block - from));
+            if !lane.pieces[at].bypass {
+                expect_missed(lane, first.0 + u64::from(from)..first.0 + u64::from(block), cx.mem);
+            }
+            read_missed(lane, at, from, block - from, cx);
+            continue;
+        };
+        if let Some(instead_of_ns) = detour(lane, found, flat, cx) {
+            block += read_detour(lane, at, block, found, blocks - block, instead_of_ns, cx);
+            continue;
+        }
+        cx.shared.counters.read_hits += 1;
+        if let Place::Ram(buffer, offset) = lane.place(found.slot) {
+            cx.shared.counters.ram_hits += 1;
+            if block + 1 < blocks && !lane.ram_front.is_none() {
+                let after = (block + 2 < blocks).then_some(Flat(flat.0 + 2));
+                expect_copies(lane, &mut ahead, Some(flat.next()), after, cx.mem);
+            }
+            let from = Span::new(buffer, offset, BLOCK_BYTES as u32);
+            cx.mem.copy(from, buf, (buf_block + block) * BLOCK_BYTES as u32);
+            block += 1;
+            continue;
+        }
+        let (mut checksums, device) = (smallvec![found.checksum], holder(lane, flat, cx));
+        let from = block;
+        block += 1;
+        while block < blocks {
+            let flat = first + block;
+            let next = lane.index.get(flat).filter(|next| readable(*next) && next.slot == found.slot + (block - from));
+            let Some(next) = next.filter(|next| lane.on_device(next.slot)) else { break };
+            if holder(lane, flat, cx) != device {
+                break;
+            }
+            lane.index.touch(flat);
+            cx.shared.counters.read_hits += 1;
+            checksums.push(next.checksum);
+            block += 1;
+        }
+        read_slots(lane, SlotsRead { piece: at, at: from, slot: found.slot, checksums, device }, cx);
+    }
+    read_step(lane, at, cx);
+}
+
+pub(crate) fn read_slots(lane: &mut Lane, read: SlotsRead, cx: &mut Cx<'_>) {
+    lane.log.pin(read.slot);
+    let piece = &mut lane.pieces[read.piece];
+    piece.pending += 1;
+    let buf = piece.buf.expect("a read has a buffer");
+    let read_blocks = read.checksums.len() as u64;
+    let span = blocks_span(buf, piece.buf_block + read.at, read_blocks as u32);
+    let offset = lane.offset_of(read.slot, cx);
+    let device = read.device;
+    let io = lane.ios.insert(LaneIo::ReadCache(read));
+    cx.shared.measure(Measured::CacheReadBegan { blocks: read_blocks }, cx.now);
+    cx.io(lane.id, io, device, Op::Read, offset, Some(span));
+}
+
+pub(crate) fn read_origin(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
+    let first = lane.pieces[at].first + block;
+    let read = lane.under_way.begin(Reading::new(at, first, blocks));
+    ask_origin(lane, at, block, blocks, LaneIo::ReadOrigin { read }, cx);
+}
+
+/// Reads blocks of a piece from the origin, for this.
+pub(crate) fn ask_origin(lane: &mut Lane, at: usize, block: u32, blocks: u32, what: LaneIo, cx: &mut Cx<'_>) {
+    let piece = &mut lane.pieces[at];
+    piece.pending += 1;
+    piece.from_origin = true;
+    let first = piece.first + block;
+    let (device, offset, len) = cx.origin_range(first, u64::from(blocks));
+    let buf = piece.buf.expect("a read has a buffer");
+    let whole = blocks_span(buf, piece.buf_block + block, blocks);
+    if len < u64::from(whole.len) {
+        // The origin ends inside this block: what is behind its end reads as zeroes.
+        cx.mem.zero(Span::new(buf, whole.offset() + len as u32, whole.len - len as u32));
+    }
+    let io = lane.ios.insert(what);
+    let origin = cx.shared.origin_of(first);
+    let end = first.0 + u64::from(blocks);
+    cx.shared.measure(Measured::OriginReadBegan { origin, first: first.0, end }, cx.now);
+    cx.io(lane.id, io, device, Op::Read, offset, Some(Span::new(buf, whole.offset(), len as u32)));
+}
+
+pub(crate) fn read_origin_done(lane: &mut Lane, read: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+    let (read, waiting) = lane.under_way.end(read);
+    let at = read.piece();
+    let piece = &mut lane.pieces[at];
+    let origin = cx.shared.origin_of(piece.first);
+    let blocks = result.is_ok().then_some(read.blocks());
+    cx.shared.measure(Measured::OriginReadEnded { origin, blocks }, cx.now);
+    piece.pending -= 1;
+    if let Err(error) = result {
+        piece.error = Some(RequestError::Io);
+        cx.origin_failed(Op::Read, read.first(), u64::from(read.blocks()), error);
+    } else if !waiting.is_empty() {
+        // Before the piece ends: with it goes its buffer.
+        let ahead = (read.first().0 - piece.first.0) as u32;
+        let (buf, buf_block) = (piece.buf.expect("a read has a buffer"), piece.buf_block + ahead);
+        share(lane, &read, &waiting, buf, buf_block, cx);
+    }
+    read_step(lane, at, cx);
+    go_on(lane, &read, waiting, result.is_ok(), cx);
+}
+
+pub(crate) fn read_cache_done(lane: &mut Lane, read: &SlotsRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+    let &SlotsRead { piece: at, at: block, slot, ref checksums, device } = read;
+    lane.log.unpin(slot);
+    cx.shared.measure(Measured::CacheReadEnded { sound: result.is_ok() }, cx.now);
+    let piece = &mut lane.pieces[at];
+    piece.pending -= 1;
+    let (first, buf_block) = (piece.first, piece.buf_block);
+    let buf = piece.buf.expect("a read has a buffer");
+    for (nth, &expected) in checksums.iter().enumerate() {
+        let block = block + nth as u32;
+        let flat = first + block;
+        let span = blocks_span(buf, buf_block + block, 1);
+        let same = lane.index.kept(cx.shared.checksum(cx.mem, flat, span)) == expected;
+        if result.is_ok() && (same || cx.shared.planted(Canary::ChecksumIgnored)) {
+            if lane.trouble.has_lost() {
+                found_again(lane, flat, slot + nth as u32, cx);
+            }
+            if let Some((front, offset)) = lane.ram_front.take(slot + nth as u32, cx) {
+                cx.mem.copy(span, front, offset);
+            }
+            continue;
+        }
+        let slot = slot + nth as u32;
+        match try_other(lane, flat, slot, device, result, cx) {
+            Copy::Other => {
+                let (device, checksums) = (holder(lane, flat, cx), smallvec![expected]);
+                read_slots(lane, SlotsRead { piece: at, at: block, slot, checksums, device }, cx);
+            }
+            copy => match damaged(lane, flat, slot, copy, cx) {
+                Damage::Lost => lane.pieces[at].error = Some(RequestError::Io),
+                Damage::OnOrigin => read_origin(lane, at, block, 1, cx),
+            },
+        }
+    }
+    read_step(lane, at, cx);
+}
+
+pub(crate) fn read_step(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
+    if lane.pieces[at].pending > 0 {
+        return;
+    }
+    if lane.pieces[at].error.is_none() && !lane.pieces[at].bypass {
+        for (block, blocks) in lane.pieces[at].take_missed() {
+            (block..block + blocks).for_each(|block| promote(lane, at, block, cx));
+        }
+    }
+    lane.finish(at, cx);
+}
+
+/// Puts a block that was read from the origin into the cache, if the policy wants it and it
+/// doesn't have to wait.
+fn promote(lane: &mut Lane, at: usize, block: u32, cx: &mut Cx<'_>) {
+    let piece = &lane.pieces[at];
+    let flat = piece.first + block;
+    let span = blocks_span(piece.buf.expect("a read has a buffer"), piece.buf_block + block, 1);
+    // Somebody else may have missed it, too, and been first.
+    if lane.index.get(flat).is_some() && !cx.shared.planted(Canary::FillOverNewer) {
+        lane.index.touch(flat);
+        return;
+    }
+    match lane.window.read(flat, &mut *lane.policy) {
+        None => offer(lane, flat, span, cx),
+        Some((_, true)) => settle(lane, flat, span, cx),
+        Some((_, false)) => {}
+    }
+}
+
+/// Asks the policy about a neighbour in the window, whose first reader has come.
+fn settle(lane: &mut Lane, flat: Flat, span: Span, cx: &mut Cx<'_>) {
+    if let Err(seen) = admit(lane, flat, span, cx) {
+        lane.window.settle(flat, seen);
+    }
+}
+
+/// Offers the policy a clean block that is not in the cache; it doesn't wait for room.
+pub(crate) fn offer(lane: &mut Lane, flat: Flat, span: Span, cx: &mut Cx<'_>) {
+    if let Err(seen) = admit(lane, flat, span, cx) {
+        lane.window.put(flat, seen, span, &mut *lane.policy, cx);
+    }
+}
+
+/// Puts it into the cache, or says how often it was seen if it is not admitted.
+fn admit(lane: &mut Lane, flat: Flat, span: Span, cx: &mut Cx<'_>) -> Result<(), u8> {
+    let verdict = lane.policy.missed(flat.0, has_room_for_missed(lane));
+    let affordable = !verdict.admit || cx.shared.budget.as_mut().is_none_or(|budget| budget.allows(cx.now));
+    cx.shared.counters.over_budget_blocks += u64::from(!affordable);
+    let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
+    let unfit = origin.flush.is_overdue() || cx.shared.gauge.reads_congested(&origin.gauge, cx.now).is_some();
+    if verdict.admit && affordable && !unfit && append_promoted(lane, flat, 0, span, cx) {
+        cx.shared.counters.promoted_blocks += 1;
+        return Ok(());
+    }
+    Err(if verdict.admit { lane.policy.refused(verdict.seen) } else { verdict.seen })
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Loading a checkpoint: the ages of segments, then the entries of the index.
+
+use alloc::vec::Vec;
+
+use super::state::Recovery;
+use crate::act::expect::expect_key;
+use crate::cx::{Cx, blocks_span};
+use crate::fact::open_error::OpenError;
+use crate::fact::types::BLOCK_BYTES;
+use crate::format::{
+    CHECKPOINT_AGES_MAX, CHECKPOINT_ENTRIES_MAX, CheckpointHeader, decode_checkpoint_ages, decode_checkpoint_entries,
+};
+use crate::lane::Lane;
+use crate::organ::index::Found;
+
+const BATCH_BLOCKS: u32 = 64;
+
+impl Recovery {
+    pub(crate) fn next_body_read(
+        &mut self,
+        lane: &mut Lane,
+        header: CheckpointHeader,
+        cx: &Cx<'_>,
+    ) -> Option<(u64, u32)> {
+        let segments = lane.log.segments().len() as u64;
+        let blocks =
+            1 + segments.div_ceil(CHECKPOINT_AGES_MAX as u64) + header.entries.div_ceil(CHECKPOINT_ENTRIES_MAX as u64);
+        self.batch = (blocks.saturating_sub(u64::from(self.block)) as u32).min(BATCH_BLOCKS);
+        let area = cx.shared.superblock.checkpoint_offset(lane.id as u32, self.area);
+        (self.batch > 0).then(|| (area + u64::from(self.block) * BLOCK_BYTES, self.batch))
+    }
+
+    /// Takes a batch of blocks: all of them, or none if one is damaged, so that it can be read
+    /// again.
+    pub(crate) fn take_body(
+        &mut self,
+        lane: &mut Lane,
+        header: CheckpointHeader,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), OpenError> {
+        let slots = lane.log.segments().len() as u64 * u64::from(lane.log.segment_slots());
+        let (mut ages, mut entries) = (Vec::new(), Vec::new());
+        for nth in 0..self.batch {
+            let block = cx.mem.bytes(blocks_span(self.buf, nth, 1));
+            let area = cx.shared.superblock.checkpoint_offset(lane.id as u32, self.area);
+            let offset = area + u64::from(self.block + nth) * BLOCK_BYTES;
+            let damaged = OpenError::CheckpointDamaged { lane: lane.id as u32, offset };
+            let missing = lane.log.segments().len() - self.ages_read - ages.len();
+            if missing > 0 {
+                let more = decode_checkpoint_ages(header.generation, block).ok_or(damaged)?;
+                if more.len() != missing.min(CHECKPOINT_AGES_MAX) {
+                    return Err(damaged);
+                }
+                ages.extend(more);
+                continue;
+            }
+            let more = decode_checkpoint_entries(header.generation, block).ok_or(damaged)?;
+            if more.iter().any(|entry| u64::from(entry.slot) >= slots) {
+                return Err(damaged);
+            }
+            entries.push(more);
+        }
+        // All that a checkpoint refers to was flushed before its head was written.
+        self.durable_seq = ages.iter().fold(self.durable_seq, |durable, age| durable.max(*age));
+        lane.log.ages_found(self.ages_read, &ages);
+        self.ages_read += ages.len();
+        for entries in entries {
+            entries.iter().for_each(|entry| expect_key(lane, entry.key, cx));
+            for entry in entries {
+                self.entries_read += 1;
+                if let Some(flat) = cx.shared.flat(entry.key) {
+                    let checksum = lane.index.kept(entry.checksum);
+                    let (slot, dirty, hits) = (entry.slot, entry.dirty, entry.hits);
+                    lane.map(flat, Found { slot, dirty, hits, checksum }, cx);
+                }
+            }
+        }
+        self.block += self.batch;
+        Ok(())
+    }
+}

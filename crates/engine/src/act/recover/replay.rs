@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What replay does to the index, commit by commit.
+//!
+//! A freed segment takes all its blocks with it. The index can't be asked which those are, and a
+//! table of every slot's block would cost as much memory as the index; so they stay for the time
+//! being, and a walk over the index takes out those of many segments at once. Until then a segment
+//! that was freed and written anew has a table of what is new in it.
+
+use alloc::vec::Vec;
+
+use super::state::Recovery;
+use crate::act::expect::expect_key;
+use crate::cx::Cx;
+use crate::format::{CommitHeader, Entry};
+use crate::lane::Lane;
+use crate::organ::index::{Flat, Found};
+
+/// The part of the segments that may be freed before the index is walked: the tables then take less
+/// than half a byte per block of the cache, and a walk is due four times at most in replay of a
+/// quarter.
+const WALK_PART: usize = 16;
+
+impl Recovery {
+    /// Does to the index what the commit did to it.
+    pub(crate) fn apply(&mut self, lane: &mut Lane, header: &CommitHeader, slot: u32, cx: &mut Cx<'_>) {
+        self.commits += 1;
+        lane.log.commit_found(slot, header.seq);
+        for entry in &header.entries {
+            if let Entry::Dirty { key, .. } | Entry::Clean { key, .. } | Entry::Cleaned { key, .. } = entry {
+                expect_key(lane, *key, cx);
+            }
+        }
+        let slots = lane.log.segment_slots();
+        self.unproven.follow(header, slot);
+        for (at, entry) in header.placed(slot) {
+            match *entry {
+                Entry::Dead => {}
+                // Only the lead has the data of clean blocks, and what it has there is torn, or
+                // older.
+                Entry::Clean { key, .. } if self.member != cx.shared.members.lead => {
+                    let Some(flat) = cx.shared.flat(key) else { continue };
+                    lane.unmap(flat, cx);
+                }
+                Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
+                    let Some(flat) = cx.shared.flat(key) else { continue };
+                    if let Some(table) = self.freed.0.get_mut(&(at / slots)) {
+                        let table = table.get_or_insert_with(|| alloc::vec![0; slots as usize].into());
+                        table[(at % slots) as usize] = flat.0 + 1;
+                    }
+                    let (dirty, checksum) = (matches!(entry, Entry::Dirty { .. }), lane.index.kept(checksum));
+                    lane.map(flat, Found { slot: at, dirty, hits: 0, checksum }, cx);
+                }
+                Entry::Invalidate { key, blocks } => {
+                    let Some(first) = cx.shared.flat(key) else { continue };
+                    unmap_range(lane, first, blocks, cx);
+                }
+                Entry::Cleaned { key, slot } => {
+                    let Some(flat) = cx.shared.flat(key) else { continue };
+                    if lane.index.get(flat).is_some_and(|found| found.slot == slot && found.dirty) {
+                        lane.clean(flat, slot, cx);
+                    }
+                }
+                Entry::Freed { segment } => {
+                    self.freed.0.insert(segment, None);
+                    // What is written there next may be clean blocks, which the lead alone has.
+                    lane.log.freed_found(segment);
+                    if self.freed.0.len() > lane.log.segments().len() / WALK_PART {
+                        self.forget_freed(lane, cx);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn unmap_range(lane: &mut Lane, first: Flat, blocks: u32, cx: &mut Cx<'_>) {
+    let range = first..(first + blocks);
+    if u64::from(blocks) <= lane.index.len() {
+        (range.start.0..range.end.0).for_each(|flat| lane.unmap(Flat(flat), cx));
+        return;
+    }
+    let mut gone = Vec::new();
+    lane.index.for_each(|flat, _| gone.extend(range.contains(&flat).then_some(flat)));
+    gone.into_iter().for_each(|flat| lane.unmap(flat, cx));
+}
+
+impl Recovery {
+    /// Takes out of the index what may not be durable on its origin.
+    pub(crate) fn forget_unproven(&mut self, lane: &mut Lane, cx: &mut Cx<'_>) {
+        for (key, slot) in core::mem::take(&mut self.unproven).at_end() {
+            let Some(flat) = cx.shared.flat(key) else { continue };
+            if lane.index.get(flat).is_some_and(|found| found.slot == slot && !found.dirty) {
+                lane.unmap(flat, cx);
+            }
+        }
+    }
+
+    /// Takes out of the index what was in freed segments.
+    pub(crate) fn forget_freed(&mut self, lane: &mut Lane, cx: &mut Cx<'_>) {
+        let freed = core::mem::take(&mut self.freed.0);
+        if freed.is_empty() {
+            return;
+        }
+        let slots = lane.log.segment_slots();
+        let gone = |flat: Flat, slot: u32| match freed.get(&(slot / slots)) {
+            None => false,
+            Some(None) => true,
+            Some(Some(table)) => table[(slot % slots) as usize] != flat.0 + 1,
+        };
+        let mut blocks = Vec::new();
+        lane.index.for_each(|flat, found| {
+            if gone(flat, found.slot) {
+                blocks.push(flat);
+            }
+        });
+        blocks.into_iter().for_each(|flat| lane.unmap(flat, cx));
+    }
+}

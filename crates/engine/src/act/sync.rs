@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Fills a new mirror while the cache serves.
+//!
+//! From the moment it is there it gets all writes. What was dirty before is copied, slot by slot,
+//! in the order of the dirty set. Then each lane writes a checkpoint, so that replay needs nothing
+//! older: with that the new member holds all that it must, and the superblocks may say so. A block
+//! that can't be read is tried again later, also one that was taken for lost; if it can't be read
+//! then either it is left out, and that is told: it is no worse off on two devices than on one.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use crate::act::checkpoint::begin_checkpoint;
+use crate::act::commit::log::Place;
+use crate::act::damage::found_again;
+use crate::cx::{Cx, blocks_span};
+use crate::fact::io::{DeviceError, DeviceId, Op};
+use crate::fact::memory::{Buf, Span};
+use crate::fact::status::MirrorStatus;
+use crate::fact::types::BLOCK_BYTES;
+use crate::format::Mirror;
+use crate::lane::{Lane, Lanes};
+use crate::organ::flying::LaneIo;
+use crate::organ::index::{Flat, Found};
+use crate::organ::members::{State, device};
+use crate::shared::Shared;
+
+/// Blocks that a lane copies at a time: 64 KiB, so that clients hardly notice.
+pub(crate) const COPIES_MAX: u32 = 16;
+/// Reads of a lane that failed, or brought another content, and are tried again at once.
+const READ_TRIES_MAX: u32 = 16;
+
+pub(crate) mod state;
+
+use state::{Phase, Sync};
+
+/// Begins, if there is no mirror yet.
+pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    let busy = lanes.iter().any(|lane| lane.sync.is_some());
+    if cx.shared.members.state != State::Single || cx.shared.cache_failed || busy {
+        return;
+    }
+    cx.shared.members.state = State::Syncing;
+    for lane in lanes {
+        lane.trouble.forget_copies();
+        lane.log.mirror_is_empty();
+        // While it opens it has no set of them.
+        let of = lane.log.segments().iter().map(|segment| u64::from(segment.dirty)).sum();
+        lane.sync = Some(Sync::new(of));
+    }
+}
+
+/// When all lanes are done the superblocks may say so.
+pub(crate) fn end(lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    let done = |lane: &Lane| lane.sync.as_ref().is_some_and(|sync| sync.phase == Phase::Done);
+    if cx.shared.members.state == State::Syncing && lanes.iter().all(|lane| done(lane)) {
+        cx.shared.members.lacking = lanes.iter_mut().map(|lane| end_sync(lane, cx)).sum();
+        cx.shared.members.state = State::Pairing;
+        cx.shared.members.to_record = true;
+        cx.shared.superblock.pairing.mirror = Mirror::Whole;
+    }
+}
+
+/// How it stands, for people.
+pub(crate) fn status(lanes: &Lanes, shared: &Shared) -> MirrorStatus {
+    let syncs = || lanes.iter().filter_map(|lane| lane.sync.as_ref());
+    match shared.members.state {
+        // Who hears that one is left out may take it away, and a power cut then leaves a cache that
+        // wants both: not before it is recorded (test:
+        // `nobody_is_left_out_before_that_is_recorded`).
+        State::Whole | State::Leaving { .. } => MirrorStatus::Whole,
+        State::Syncing | State::Pairing => MirrorStatus::Syncing {
+            copied: syncs().map(|sync| sync.copied).sum(),
+            of: syncs().map(|sync| sync.of.max(sync.copied)).sum(),
+        },
+        State::Single if shared.superblock.pairing.mirror == Mirror::None => MirrorStatus::None,
+        State::Single => MirrorStatus::Alone { member: shared.members.lead },
+        State::Broken => MirrorStatus::Alone { member: shared.superblock.pairing.lead },
+    }
+}
+
+const fn new_member(cx: &Cx<'_>) -> DeviceId {
+    device(1 - cx.shared.members.lead)
+}
+
+/// How many dirty blocks the new member lacks.
+fn end_sync(lane: &mut Lane, cx: &mut Cx<'_>) -> u64 {
+    let missed = lane.sync.take().map(|sync| sync.missed).unwrap_or_default();
+    let missed = missed.into_iter().filter(|(flat, slot)| holds_dirty(lane, *flat, *slot)).map(|(flat, _)| flat);
+    let missed: BTreeSet<Flat> = missed.collect();
+    lane.trouble.only_lead_has(missed.iter().copied());
+    // What was taken for lost since it was copied, or is being replaced no more, the new member
+    // has.
+    let has = |flat: &Flat| lane.index.get(*flat).is_some() && !missed.contains(flat) && !lane.is_changing(*flat);
+    let found: Vec<Flat> = lane.trouble.lost().filter(has).collect();
+    for flat in found {
+        if lane.trouble.found(flat) {
+            cx.shared.count_found(flat);
+        }
+    }
+    missed.len() as u64
+}
+
+/// Whether this slot has the newest of a dirty block.
+fn holds_dirty(lane: &Lane, flat: Flat, slot: u32) -> bool {
+    lane.index.get(flat).is_some_and(|found| found.dirty && found.slot == slot)
+}
+
+/// Whether a checkpoint begun now would lack its beginning on a new mirror.
+pub(crate) fn clearing(lane: &Lane) -> bool {
+    lane.sync.as_ref().is_some_and(|sync| sync.phase == Phase::Clearing)
+}
+
+/// Copies the next blocks, or goes on to the next phase.
+pub(crate) fn sync_step(lane: &mut Lane, cx: &mut Cx<'_>) {
+    let Some(sync) = &mut lane.sync else { return };
+    if cx.shared.members.state != State::Syncing || cx.shared.stopping {
+        if sync.flying == 0 {
+            lane.sync = None;
+        }
+        return;
+    }
+    match sync.phase {
+        Phase::Waiting if lane.checkpoint.resting() => {
+            (sync.phase, sync.flying) = (Phase::Clearing, 2);
+            for area in 0..2 {
+                let buf = cx.alloc(1);
+                cx.mem.zero(blocks_span(buf, 0, 1));
+                let offset = cx.shared.superblock.checkpoint_offset(lane.id as u32, area);
+                sync_write(lane, None, buf, offset, cx);
+            }
+        }
+        Phase::Clearing if sync.flying == 0 => {
+            sync.phase = Phase::Copying;
+            copy_dirty(lane, cx);
+        }
+        Phase::Copying => copy_dirty(lane, cx),
+        Phase::Checkpoint if lane.checkpoint.resting() => sync.phase = Phase::Done,
+        Phase::Waiting | Phase::Clearing | Phase::Checkpoint | Phase::Done => {}
+    }
+}
+
+fn copy_dirty(lane: &mut Lane, cx: &mut Cx<'_>) {
+    while let Some(sync) = &mut lane.sync
+        && sync.flying < COPIES_MAX
+    {
+        let (flat, missed_in) = if let Some(flat) = lane.dirty.next(sync.next) {
+            sync.next = flat.next();
+            (flat, None)
+        } else if let Some((flat, slot)) = sync.next_missed(cx.now) {
+            (flat, Some(slot))
+        } else {
+            if sync.flying > 0 {
+                return;
+            }
+            if !sync.tries_again(cx.now) {
+                if lane.checkpoint.resting() {
+                    sync.phase = Phase::Checkpoint;
+                    begin_checkpoint(lane, cx);
+                }
+                return;
+            }
+            if sync.again.is_empty() {
+                return;
+            }
+            continue;
+        };
+        // What is in an open commit goes to both when that is written; what was missed and is
+        // in another slot now did.
+        let to_copy = |found: &Found| match missed_in {
+            None => !lane.log.unsealed(found.slot),
+            Some(slot) => found.dirty && found.slot == slot,
+        };
+        let Some(found) = lane.index.get(flat).filter(to_copy) else { continue };
+        if sync.give_up_at.is_none() && lane.trouble.is_lost(flat) {
+            // Later, when all others are there.
+            sync.missed.push((flat, found.slot));
+            continue;
+        }
+        sync.flying += 1;
+        lane.log.pin(found.slot);
+        let buf = cx.alloc(1);
+        if let Place::Ram(from, offset) = lane.log.place(found.slot) {
+            cx.mem.copy(Span::new(from, offset, BLOCK_BYTES as u32), buf, 0);
+            let offset = lane.offset_of(found.slot, cx);
+            sync_write(lane, Some(found.slot), buf, offset, cx);
+        } else {
+            let io = lane.ios.insert(LaneIo::SyncRead { flat, found, buf });
+            let offset = lane.offset_of(found.slot, cx);
+            cx.cache_read(lane.id, io, offset, blocks_span(buf, 0, 1));
+        }
+    }
+}
+
+fn sync_write(lane: &mut Lane, slot: Option<u32>, buf: Buf, offset: u64, cx: &mut Cx<'_>) {
+    let io = lane.ios.insert(LaneIo::SyncWrite { slot, buf });
+    cx.io(lane.id, io, new_member(cx), Op::Write, offset, Some(blocks_span(buf, 0, 1)));
+}
+
+pub(crate) fn sync_read_done(
+    lane: &mut Lane,
+    flat: Flat,
+    found: Found,
+    buf: Buf,
+    result: Result<(), DeviceError>,
+    cx: &mut Cx<'_>,
+) {
+    let sum = cx.shared.checksum(cx.mem, flat, blocks_span(buf, 0, 1));
+    let sound = result.is_ok() && lane.index.kept(sum) == found.checksum;
+    let offset = lane.offset_of(found.slot, cx);
+    let syncing = lane.sync.as_mut().filter(|_| cx.shared.members.state == State::Syncing);
+    match syncing {
+        Some(_) if sound => {
+            // Not what is being replaced on the origin: destage would bring back the older one
+            // (test: `what_is_being_replaced_is_not_found_again_for_a_mirror`).
+            if lane.trouble.is_lost(flat) && !lane.is_changing(flat) {
+                found_again(lane, flat, found.slot, cx);
+            }
+            sync_write(lane, Some(found.slot), buf, offset, cx);
+        }
+        Some(sync) if sync.tries < READ_TRIES_MAX => {
+            sync.tries += 1;
+            let io = lane.ios.insert(LaneIo::SyncRead { flat, found, buf });
+            cx.cache_read(lane.id, io, offset, blocks_span(buf, 0, 1));
+        }
+        _ => {
+            if holds_dirty(lane, flat, found.slot) {
+                // Destage finds out what is wrong with it, at once: the new member doesn't have
+                // it.
+                if !lane.trouble.is_lost(flat) {
+                    lane.trouble.must_be_alone(flat);
+                    lane.trouble.hurry(flat);
+                }
+                if let Some(sync) = &mut lane.sync {
+                    sync.missed.push((flat, found.slot));
+                }
+            }
+            copy_over(lane, Some(found.slot), buf, cx);
+        }
+    }
+}
+
+pub(crate) fn sync_written(
+    lane: &mut Lane,
+    slot: Option<u32>,
+    buf: Buf,
+    result: Result<(), DeviceError>,
+    cx: &mut Cx<'_>,
+) {
+    if let Some(sync) = lane.sync.as_mut().filter(|_| result.is_ok() && slot.is_some()) {
+        sync.copied += 1;
+    }
+    if let Err(error) = result
+        && cx.shared.members.state == State::Syncing
+    {
+        let device = new_member(cx);
+        cx.event(crate::fact::event::Event::DeviceFailed { device, op: Op::Write, offset: 0, error });
+        cx.fail_member(device);
+    }
+    copy_over(lane, slot, buf, cx);
+}
+
+fn copy_over(lane: &mut Lane, slot: Option<u32>, buf: Buf, cx: &mut Cx<'_>) {
+    cx.free(buf, 1);
+    let Some(sync) = &mut lane.sync else { return };
+    sync.flying -= 1;
+    if let Some(slot) = slot {
+        lane.log.unpin(slot);
+    }
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Keeps dirty data within its limit by slowing writers, gently at first.
+//!
+//! Up to nine tenths of the limit writes pass. From there on each block costs a part of the time
+//! that destage needs for one, which grows with the square: all of it half of the way to the limit,
+//! so that there writers come exactly as fast as destage goes, and four times as much at the limit,
+//! which is therefore hardly ever reached; there they wait. (Linear, random writes that found two
+//! fifths of the way used were 8 % slower: task 20 of `caches-2015`.) Invariant 6: dirty blocks and
+//! accepted writes together never exceed the limit (test: `dirty_limit_holds`).
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::cx::Cx;
+use crate::fact::piece::Piece;
+use crate::fact::types::Time;
+use crate::lane::Lanes;
+use crate::organ::room::{Outlook, Room, is_kept};
+use crate::organ::router::Router;
+
+/// Writes on their way into the cache. Each origin has its own queue and pauses: one that is slow,
+/// or away, must not keep out who writes to others (test: `an_origin_that_is_away_stops_no_other`).
+pub(crate) struct Throttle {
+    queues: Vec<Queue>,
+    /// Who goes first the next time: it was its turn, and there was no room.
+    turn: usize,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Piece>,
+    /// Blocks of those that wait.
+    blocks: u64,
+    /// Before this moment nothing passes.
+    next_pass: Time,
+}
+
+impl Throttle {
+    pub(crate) fn new(origins: usize) -> Self {
+        Self { queues: (0..origins).map(|_| Queue::default()).collect(), turn: 0 }
+    }
+
+    pub(crate) fn submit(&mut self, origin: usize, piece: Piece) {
+        let queue = &mut self.queues[origin];
+        queue.blocks += u64::from(piece.blocks);
+        queue.waiting.push_back(piece);
+    }
+
+    /// Whether a write of so many blocks, behind those that wait, passes only when something has
+    /// been destaged.
+    pub(crate) fn would_wait(&self, at: usize, blocks: u64, destage: &impl Outlook, cx: &Cx<'_>) -> bool {
+        let blocks = self.queues[at].blocks + blocks;
+        let behind_others = || self.is_crowded(destage, cx) && !is_kept(at, blocks, cx.shared);
+        !cx.shared.cache_failed && (wait(at, blocks, destage, cx).is_some() || behind_others())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queues.iter().all(|queue| queue.waiting.is_empty())
+    }
+
+    /// The ends of the pauses that writers wait for; those in the past wait for something else.
+    pub(crate) fn timers(&self) -> impl Iterator<Item = Time> {
+        self.queues.iter().filter(|queue| !queue.waiting.is_empty()).map(|queue| queue.next_pass)
+    }
+
+    /// Whether a write can only pass when something has been destaged, however little is dirty: a
+    /// long one before a small limit.
+    pub(crate) fn is_crowded(&self, destage: &impl Outlook, cx: &Cx<'_>) -> bool {
+        (0..self.queues.len()).any(|at| self.waits_for(at, destage, cx) == Some(Wait::ForRoom))
+    }
+
+    /// Whether it is something of this origin that has to be.
+    pub(crate) fn is_starved(&self, at: usize, crowded: bool, destage: &impl Outlook, cx: &Cx<'_>) -> bool {
+        crowded && !is_kept(at, 0, cx.shared) || self.waits_for(at, destage, cx).is_some()
+    }
+
+    /// What the first in an origin's queue waits for.
+    fn waits_for(&self, at: usize, destage: &impl Outlook, cx: &Cx<'_>) -> Option<Wait> {
+        let blocks = self.queues[at].waiting.front().map(|piece| u64::from(piece.blocks))?;
+        wait(at, blocks, destage, cx)
+    }
+
+    /// Lets through what may pass.
+    pub(crate) fn step(&mut self, lanes: &mut Lanes, router: &Router, destage: &impl Outlook, cx: &mut Cx<'_>) {
+        let (origins, turn) = (self.queues.len(), self.turn);
+        let mut crowded = false;
+        for at in (0..origins).map(|nth| (turn + nth) % origins) {
+            let mut passed = false;
+            while let Some(piece) = self.queues[at].waiting.front() {
+                let blocks = u64::from(piece.blocks);
+                if cx.now < self.queues[at].next_pass {
+                    break;
+                }
+                let waits = wait(at, blocks, destage, cx).filter(|_| !cx.shared.cache_failed);
+                if waits == Some(Wait::ForRoom) && !crowded {
+                    crowded = true;
+                    self.turn = if passed { (at + 1) % origins } else { at };
+                }
+                // Nobody overtakes who waits for room, but into what is kept for him: whoever wants
+                // less would always find room first.
+                if waits.is_some() || crowded && !is_kept(at, blocks, cx.shared) {
+                    break;
+                }
+                passed = true;
+                self.pass(at, lanes, router, destage, cx);
+            }
+        }
+    }
+
+    /// An origin has no space, or takes no writes, and was asked often enough, or the daemon stops
+    /// beside it: takes out the writes that wait for it to make room. Their clients can do more
+    /// about that than wait; else a guest would hang that could be paused.
+    pub(crate) fn give_up(&mut self, at: usize, destage: &impl Outlook, cx: &Cx<'_>) -> Vec<Piece> {
+        let mut given_up = Vec::new();
+        while self.waits_for(at, destage, cx).is_some()
+            && let Some(piece) = self.queues[at].waiting.pop_front()
+        {
+            given_up.push(piece);
+        }
+        given_up
+    }
+
+    fn pass(&mut self, at: usize, lanes: &mut Lanes, router: &Router, destage: &impl Outlook, cx: &mut Cx<'_>) {
+        let queue = &mut self.queues[at];
+        let Some(mut piece) = queue.waiting.pop_front() else { return };
+        let blocks = u64::from(piece.blocks);
+        queue.blocks -= blocks;
+        let pause = Room::of(at, destage, cx).pause_ns(destage.cost(at).ns(blocks));
+        if pause > 0 {
+            cx.shared.counters.throttled_writes += 1;
+            queue.next_pass = cx.now.plus_ns(pause);
+        }
+        piece.reserved = piece.blocks;
+        // Who has waited here for a while still writes.
+        cx.shared.cache_reads.last_write = Some(cx.now);
+        cx.shared.origins[at].reserved += blocks;
+        lanes[router.lane_of(piece.first)].take(piece, cx);
+    }
+}
+
+/// What a write waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// Until something has been destaged.
+    ForRoom,
+    /// Until something of its own origin has been: that is away, and has its equal part of the
+    /// limit.
+    ForItself,
+}
+
+fn wait(at: usize, blocks: u64, destage: &impl Outlook, cx: &Cx<'_>) -> Option<Wait> {
+    let shared = &*cx.shared;
+    let (held, origins) = (shared.held(&shared.origins[at]), shared.origins.len() as u64);
+    if origins > 1 && held > 0 && held + blocks > shared.dirty_limit / origins && destage.is_away(at, cx) {
+        Some(Wait::ForItself)
+    } else if held == 0 {
+        // Of a small limit a long piece can be more than what is kept for others leaves.
+        let all: u64 = shared.origins.iter().map(|origin| shared.held(origin)).sum();
+        (all + blocks > shared.dirty_limit).then_some(Wait::ForRoom)
+    } else {
+        Room::of(at, destage, cx).lacks(blocks).then_some(Wait::ForRoom)
+    }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Write-zeroes: whole blocks of short ranges are written like data, of long ones on the origin;
+//! ragged ends always like data.
+//!
+//! The origin gives the space of long ranges back if the client allows that; outside writeback that
+//! of short ones, too. A block of zeroes in the cache is data like any other, and gets its place on
+//! the origin when it is destaged.
+//!
+//! Whole blocks of zeroes all come from one buffer. A ragged end is completed from its old content,
+//! so it needs a block of its own; clients may ask for many at once without any payload that would
+//! bound them, so there is a bound here, and the others wait (test: `zeroes_have_a_bound`).
+
+use crate::act::request::{always_durable, writes_are_cached};
+use crate::coordinator::Coordinator;
+use crate::cx::{Cx, blocks_span};
+use crate::fact::piece::PieceKind;
+use crate::fact::types::{BLOCK_SECTORS, SECTOR_BYTES};
+use crate::lane::Lanes;
+use crate::organ::active::Range;
+use crate::organ::zeroes::{CACHED_BYTES_MAX, Zeroed};
+
+impl Coordinator {
+    pub(crate) fn write_zeroes(&mut self, at: usize, zeroed: Zeroed, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        let range = zeroed.range;
+        let is_ragged = !range.lba.is_multiple_of(BLOCK_SECTORS) || !range.sectors.is_multiple_of(BLOCK_SECTORS);
+        let ragged = &mut self.zeroes.ragged;
+        if is_ragged && (!ragged.is_left(range.origin) || ragged.is_waited_for(range.origin)) {
+            self.requests[at].pending += 1;
+            ragged.wait(range.origin, (at, zeroed));
+        } else {
+            self.write_zeroes_now(at, zeroed, lanes, cx);
+        }
+    }
+
+    /// Goes on with those that waited.
+    pub(crate) fn zeroes_step(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        while let Some((at, zeroed)) = self.zeroes.ragged.next() {
+            self.write_zeroes_now(at, zeroed, lanes, cx);
+            self.part_done(at, None, cx);
+        }
+    }
+
+    fn write_zeroes_now(&mut self, at: usize, zeroed: Zeroed, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        let Zeroed { range, kind, fua } = zeroed;
+        let end = range.lba + range.sectors;
+        let (first_whole, end_whole) = (range.lba.next_multiple_of(BLOCK_SECTORS), end / BLOCK_SECTORS * BLOCK_SECTORS);
+        if first_whole > end_whole {
+            // Inside of one block.
+            return self.write_ragged(at, range, fua, lanes, cx);
+        }
+        if first_whole > range.lba {
+            self.write_ragged(at, Range { sectors: first_whole - range.lba, ..range }, fua, lanes, cx);
+        }
+        let long = range.sectors * SECTOR_BYTES > CACHED_BYTES_MAX;
+        if long || (kind == PieceKind::Punch && !writes_are_cached(range, cx)) {
+            self.split_whole(at, range, kind, fua || always_durable(range, cx), lanes, cx);
+        } else if end_whole > first_whole {
+            let buf = Some(self.zeroes.whole_blocks(cx));
+            let used = self.requests[at].zeroes.get_or_insert_default();
+            self.zeroes.users += usize::from(!core::mem::replace(&mut used.whole, true));
+            self.write(at, Range { lba: first_whole, sectors: end_whole - first_whole, buf, ..range }, fua, lanes, cx);
+        }
+        if end > end_whole {
+            self.write_ragged(at, Range { lba: end_whole, sectors: end - end_whole, ..range }, fua, lanes, cx);
+        }
+    }
+
+    /// A part of one block.
+    fn write_ragged(&mut self, at: usize, range: Range, fua: bool, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        let buf = cx.alloc(1);
+        cx.mem.zero(blocks_span(buf, 0, 1));
+        self.zeroes.ragged.take(range.origin);
+        self.requests[at].zeroes.get_or_insert_default().ragged.push(buf);
+        self.write(at, Range { buf: Some(buf), ..range }, fua, lanes, cx);
+    }
+}
