@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every structure on the cache device, and nothing else. docs/internals/format.md describes them in prose; the
-//! modules below read and write them.
+//! Every structure on the cache device, and nothing else. docs/internals/format.md describes them
+//! in prose; the modules below read and write them.
 //!
 //! All numbers are little-endian. Each structure is one 4 KiB block with a CRC-32C over the whole
 //! block (its own field taken as zero), so that a torn or misplaced block is seen. The assumption
@@ -43,13 +43,14 @@ pub const COMMIT_ENTRIES_MAX: usize = 252;
 pub const CHECKPOINT_ENTRIES_MAX: usize = 255;
 /// Segment ages of one checkpoint block.
 pub const CHECKPOINT_AGES_MAX: usize = 510;
-/// Fewest segments of a lane: two for each stream, the reserve of "freed" entries, and some to fill. The
-/// random lives of crates/sim go down to it.
+/// Fewest segments of a lane: two for each stream, the reserve of "freed" entries, and some to
+/// fill. The random lives of crates/sim go down to it.
 pub const SEGMENTS_MIN: u32 = 16;
 /// Streams of a lane: each has its own open segment (see [`Stream`]).
 pub const STREAMS: usize = 3;
-/// Commits, openings, checkpoints and updates are counted from 0; a number from here on is no count but damage
-/// whose checksum happens to fit, or a forgery. Whoever adds 1 to a smaller one need not think of the end.
+/// Commits, openings, checkpoints and updates are counted from 0; a number from here on is no count
+/// but damage whose checksum happens to fit, or a forgery. Whoever adds 1 to a smaller one need not
+/// think of the end.
 pub const NUMBER_MAX: u64 = 1 << 62;
 /// Fewest bits of each checksum that a checkpoint holds: what the index keeps at least.
 pub const CHECKSUM_BITS_MIN: u8 = 16;

@@ -4,8 +4,8 @@
 //!
 //! This is the only file that knows all acts of a lane: nothing else decides by what an I/O was for
 //! ([`LaneIo`]), or by who waited ([`Waiter`]). [`messages`] does so for what lanes tell the
-//! coordinator. Where lanes may work apart ([`crate::act::apart`]), work that has to do with one lane
-//! alone is left for then; else it is done as it comes.
+//! coordinator. Where lanes may work apart ([`crate::act::apart`]), work that has to do with one
+//! lane alone is left for then; else it is done as it comes.
 
 mod messages;
 

@@ -4,8 +4,8 @@
 //! The lead holds everything; the other member lacks the data of clean blocks. When one fails, that
 //! is recorded on the other before any write or flush made since counts ([`State::Leaving`]): else
 //! a power cut could bring the failed one back as if it were complete. Then the cache goes on, on
-//! the other alone. [`crate::act::sync`] brings a new member in. Without a mirror nothing here is in the
-//! way: one state to look at.
+//! the other alone. [`crate::act::sync`] brings a new member in. Without a mirror nothing here is
+//! in the way: one state to look at.
 
 use crate::cx::Cx;
 use crate::fact::canary::Canary;

@@ -12,8 +12,8 @@
 //!
 //! Whether the former pays is learnt. It does not if fewer than half of those that were brought had
 //! been read when their segment was reclaimed: then single blocks are read, until misses show that
-//! it would pay ([`crate::organ::locality`]). With data of 4 to 12 times the cache neighbours would halve
-//! the speed otherwise: they go round in it so fast that nothing stays long enough to be read
+//! it would pay ([`crate::organ::locality`]). With data of 4 to 12 times the cache neighbours would
+//! halve the speed otherwise: they go round in it so fast that nothing stays long enough to be read
 //! again. And a cache that is full of them has room: they leave with the oldest segments, nearly
 //! all of them. What was brought before a long pause says nothing of those that come now: other
 //! things are asked for. (A cache full of junk that was to learn, the suite `lvmcache-2017`: 86,808

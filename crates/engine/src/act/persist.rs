@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes the superblock while the engine runs: when a mode changes, and when the cache device fails.
+//! Writes the superblock while the engine runs: when a mode changes, and when the cache device
+//! fails.
 //!
 //! The last copy first, then the first one, each followed by a flush, so that one whole copy exists
 //! at every moment.
@@ -33,7 +34,8 @@ enum Mark {
 /// State of the superblock's writing.
 pub(crate) struct Persist {
     buf: Option<Buf>,
-    /// Copies still to write, the next one last: of which member, with which number of update, at which byte.
+    /// Copies still to write, the next one last: of which member, with which number of update, at
+    /// which byte.
     copies: Vec<(u8, u64, u64)>,
     /// Whose copy is being written.
     writing: u8,

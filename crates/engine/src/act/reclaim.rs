@@ -7,9 +7,9 @@
 //! that is durable and nobody reads from it any more, the segment is free. That entry is in a
 //! commit of the writes, and so not in an earlier one than what was moved: no crash takes the old
 //! copy of a dirty block and leaves no new one (`acknowledged_and_flushed_survives_any_crash`).
-//! Segments with dead room come first ([`crate::organ::sparse::Sparse`]), as long as that is enough; then
-//! those that the policy would give up. Only segments whose commits the last checkpoint covers are
-//! reclaimed, because replay needs the others.
+//! Segments with dead room come first ([`crate::organ::sparse::Sparse`]), as long as that is
+//! enough; then those that the policy would give up. Only segments whose commits the last
+//! checkpoint covers are reclaimed, because replay needs the others.
 
 use alloc::vec::Vec;
 

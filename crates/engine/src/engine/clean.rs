@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Clean blocks of the cache, as proof of what their origins hold.
 //!
-//! A block is clean only when its origin has it durably, and is dropped durably before its origin is written by
-//! another way. So a clean block whose origin holds something else was changed by somebody else, whatever crash the
-//! log has survived (test: `a_clean_block_is_what_the_origin_holds`).
+//! A block is clean only when its origin has it durably, and is dropped durably before its origin
+//! is written by another way. So a clean block whose origin holds something else was changed by
+//! somebody else, whatever crash the log has survived (test:
+//! `a_clean_block_is_what_the_origin_holds`).
 
 use alloc::vec::Vec;
 
@@ -12,8 +13,8 @@ use crate::fact::types::Key;
 use crate::format::seal_checksum;
 
 impl Engine {
-    /// Some clean blocks, at most so many: all if there are no more, else a sample from all over the cache, which is the
-    /// same each time that this log is replayed.
+    /// Some clean blocks, at most so many: all if there are no more, else a sample from all over
+    /// the cache, which is the same each time that this log is replayed.
     #[must_use]
     pub fn clean_blocks(&self, most: usize) -> Vec<Key> {
         let mut keys = Vec::new();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Planted bugs, each the mistake of a tired evening, to prove that the tests would see it.
 //!
-//! With the feature `canary` one of them can be chosen when an engine is made; `cargo x torture --canaries`
-//! demands that each is caught. Without it [`Options::planted`] is `false` at compile time and
-//! nothing of them is left. No release build can have the feature: it needs `debug_assertions`.
+//! With the feature `canary` one of them can be chosen when an engine is made; `cargo x torture
+//! --canaries` demands that each is caught. Without it [`Options::planted`] is `false` at compile
+//! time and nothing of them is left. No release build can have the feature: it needs
+//! `debug_assertions`.
 
 #[cfg(all(feature = "canary", not(debug_assertions)))]
 compile_error!("the feature `canary` plants bugs: it is for tests only, never for a release build");

@@ -8,8 +8,8 @@ use crate::fact::types::{Key, Lba, Mode, OriginId};
 /// Something an operator wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The log is replayed, and nothing is written yet: [`Control::GoOn`] lets the opening go on. Only with
-    /// `Options::hold_replayed`.
+    /// The log is replayed, and nothing is written yet: [`Control::GoOn`] lets the opening go on.
+    /// Only with `Options::hold_replayed`.
     Replayed,
     /// Replay is over; requests are served.
     Ready {
@@ -53,12 +53,12 @@ pub enum Event {
         /// How.
         error: DeviceError,
     },
-    /// The cache device refused a write or a flush. From now on nothing new is put on it: clean data is
-    /// read from it as long as that goes, dirty data is destaged, writes go to the origin. The
-    /// superblock is marked, so that this cache isn't replayed later.
+    /// The cache device refused a write or a flush. From now on nothing new is put on it: clean
+    /// data is read from it as long as that goes, dirty data is destaged, writes go to the origin.
+    /// The superblock is marked, so that this cache isn't replayed later.
     CacheFailed,
-    /// A member of a mirrored cache refused a write or a flush, or the device that should become the mirror did. It
-    /// is left out.
+    /// A member of a mirrored cache refused a write or a flush, or the device that should become
+    /// the mirror did. It is left out.
     MemberFailed {
         /// Which.
         device: DeviceId,
@@ -73,7 +73,8 @@ pub enum Event {
         /// How many blocks that is: they are dirty on the lead, where they may be readable again.
         lacking: u64,
     },
-    /// A dirty block could not be read, or did not match its checksum, on one member; the other one has it.
+    /// A dirty block could not be read, or did not match its checksum, on one member; the other one
+    /// has it.
     ReadFromMirror {
         /// Which block of which origin.
         key: Key,

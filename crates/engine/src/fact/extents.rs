@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lists of extents in a buffer: which parts of a range are holes.
 //!
-//! A device writes such a list for [`crate::Op::Map`], and the engine for [`crate::RequestOp::Map`]. Extents follow
-//! each other without gaps; each is one word of 8 bytes, and a word of 0 or the end of the buffer ends the list.
-//! A list that ends before its range says nothing of the rest.
+//! A device writes such a list for [`crate::Op::Map`], and the engine for
+//! [`crate::RequestOp::Map`]. Extents follow each other without gaps; each is one word of 8 bytes,
+//! and a word of 0 or the end of the buffer ends the list. A list that ends before its range says
+//! nothing of the rest.
 
 /// Bytes of an extent in a list.
 const WORD: usize = size_of::<u64>();
@@ -17,8 +18,8 @@ pub struct Extent {
     pub hole: bool,
 }
 
-/// Writes extents into a buffer, neighbours of one kind as one, as far as there is room. Returns how many bytes of
-/// the range the list tells of.
+/// Writes extents into a buffer, neighbours of one kind as one, as far as there is room. Returns
+/// how many bytes of the range the list tells of.
 pub fn put_extents(into: &mut [u8], extents: impl IntoIterator<Item = Extent>) -> u64 {
     let (mut told, mut at) = (0, 0);
     let mut last: Option<Extent> = None;
@@ -57,7 +58,8 @@ pub fn extents(from: &[u8]) -> impl Iterator<Item = Extent> + '_ {
     words.take_while(|word| *word > 1).map(|word| Extent { bytes: word >> 1, hole: word & 1 == 1 })
 }
 
-/// What two lists say together: a hole is where both have one. The result ends where the shorter of them does.
+/// What two lists say together: a hole is where both have one. The result ends where the shorter of
+/// them does.
 pub(crate) fn holes_of_both(
     one: impl Iterator<Item = Extent>,
     other: impl Iterator<Item = Extent>,

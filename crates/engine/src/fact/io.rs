@@ -23,18 +23,20 @@ pub enum RequestOp {
     Read,
     /// Store the buffer.
     Write,
-    /// Store the buffer, but for the first bytes of its first sector and the last ones of its last sector: those
-    /// stay as they are, whoever else writes to them at the same time.
+    /// Store the buffer, but for the first bytes of its first sector and the last ones of its last
+    /// sector: those stay as they are, whoever else writes to them at the same time.
     WriteBytes {
         /// Bytes of the first sector that stay; fewer than 512.
         head: u16,
         /// Bytes of the last sector that stay; fewer than 512.
         tail: u16,
     },
-    /// Bring the range into the cache, as far as the policy admits that. The buffer is filled as by a read.
+    /// Bring the range into the cache, as far as the policy admits that. The buffer is filled as by
+    /// a read.
     Prefetch,
-    /// Fill the buffer, of [`crate::MAP_BYTES`], with a list of the range's extents ([`crate::fact::extents`]). The range
-    /// begins and ends with a block, or with the origin; it may be of any length. The list may tell of less.
+    /// Fill the buffer, of [`crate::MAP_BYTES`], with a list of the range's extents
+    /// ([`crate::fact::extents`]). The range begins and ends with a block, or with the origin; it
+    /// may be of any length. The list may tell of less.
     Map,
     /// Make everything acknowledged so far durable. Range and buffer are ignored.
     Flush,
@@ -74,10 +76,11 @@ impl RequestOp {
 /// One request of a client.
 ///
 /// `buf` covers the range *and the rest of its first and last block*: byte 0 of the buffer is the
-/// start of the block that holds `lba`, so payload starts at `lba % 8 * 512`. The bytes around
-/// the payload are the engine's to use. The buffer stays the caller's; the engine lets go of it
-/// with the reply. Until then nobody else writes to it, so it is no memory of a client's: the checksum of a write is
-/// taken before the copy ([`crate::Memory::copy_summed`]), and bytes that changed in between would count as damaged.
+/// start of the block that holds `lba`, so payload starts at `lba % 8 * 512`. The bytes around the
+/// payload are the engine's to use. The buffer stays the caller's; the engine lets go of it with
+/// the reply. Until then nobody else writes to it, so it is no memory of a client's: the checksum
+/// of a write is taken before the copy ([`crate::Memory::copy_summed`]), and bytes that changed in
+/// between would count as damaged.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// Comes back in the reply.
@@ -106,7 +109,8 @@ pub struct Request {
 pub enum AnswerKind {
     /// A read that the cache answered alone.
     Hit,
-    /// A read that needed the origin for some part, or waited for another request's read of the origin.
+    /// A read that needed the origin for some part, or waited for another request's read of the
+    /// origin.
     Miss,
     /// A write, or a write-zeroes.
     Write,
@@ -134,7 +138,8 @@ pub struct Answered {
 pub enum RequestError {
     /// A device failed, or the only copy of a block is corrupt.
     Io,
-    /// The origin has no space left. Nothing is broken: the request may be sent again when there is some.
+    /// The origin has no space left. Nothing is broken: the request may be sent again when there is
+    /// some.
     NoSpace,
     /// The origin takes no writes: it has become read-only.
     ReadOnly,
@@ -167,8 +172,9 @@ pub enum DeviceError {
     Unsupported,
     /// The device is gone.
     Gone,
-    /// The device did not answer for so long that it counts as hanging. What was asked for may still happen, but
-    /// only before the device takes anything new; its memory is no longer the caller's concern.
+    /// The device did not answer for so long that it counts as hanging. What was asked for may
+    /// still happen, but only before the device takes anything new; its memory is no longer the
+    /// caller's concern.
     TimedOut,
 }
 
@@ -211,8 +217,8 @@ pub enum Op {
     Zero,
     /// Zero, and give the range's space back if the device can; it is zeroed in any case.
     Punch,
-    /// Write a list of the range's extents ([`crate::put_extents`]) into the span, whose length has nothing to do with
-    /// the range's. A hole is told only of what reads as zeroes.
+    /// Write a list of the range's extents ([`crate::put_extents`]) into the span, whose length has
+    /// nothing to do with the range's. A hole is told only of what reads as zeroes.
     Map,
 }
 
@@ -264,21 +270,23 @@ pub enum Control {
     /// Destage everything at full speed (`true`), or stop doing so. While it lasts new writes
     /// are treated as writethrough, so that it ends. [`Event::Drained`] tells the end.
     Drain(bool),
-    /// There is a second device now, whose content doesn't matter: make it the mirror. [`Event::MirrorWhole`] tells
-    /// the end. Nothing happens if there are two already.
+    /// There is a second device now, whose content doesn't matter: make it the mirror.
+    /// [`Event::MirrorWhole`] tells the end. Nothing happens if there are two already.
     AddMirror,
-    /// The answer to [`Event::FailureUnmarked`]: whether it is remembered durably that this cache must
-    /// not be replayed. If not, writes of cached blocks and FLUSH fail, since a replay would undo what
-    /// they promise.
+    /// The answer to [`Event::FailureUnmarked`]: whether it is remembered durably that this cache
+    /// must not be replayed. If not, writes of cached blocks and FLUSH fail, since a replay would
+    /// undo what they promise.
     FailureRecorded {
         /// It is remembered.
         durable: bool,
     },
-    /// Clients are about to leave: from now on no request is kept waiting for an origin that refuses its dirty data, or
-    /// answers nothing. A write that found no room below the dirty limit fails with [`RequestError::Stopping`], and
-    /// so does one that waits until the blocks that it replaces are destaged.
+    /// Clients are about to leave: from now on no request is kept waiting for an origin that
+    /// refuses its dirty data, or answers nothing. A write that found no room below the dirty limit
+    /// fails with [`RequestError::Stopping`], and so does one that waits until the blocks that it
+    /// replaces are destaged.
     LetClientsGo,
-    /// A device that hung ([`DeviceError::TimedOut`]) answers again: what waited for that is tried at once.
+    /// A device that hung ([`DeviceError::TimedOut`]) answers again: what waited for that is tried
+    /// at once.
     Answers {
         /// Which.
         device: DeviceId,

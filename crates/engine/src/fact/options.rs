@@ -25,15 +25,18 @@ pub struct Options {
     /// Streams longer than this bypass the cache; 0 = never. Default 4 MiB, as bcache's
     /// `sequential_cutoff`.
     pub sequential_bypass_bytes: u64,
-    /// What is read at once from a slow origin, if a part of it is missed, in 4 KiB blocks; 0 = only what is asked for, at most 64.
-    /// Default 16, 64 KiB: a disk needs twenty times longer to get there than to carry that.
+    /// What is read at once from a slow origin, if a part of it is missed, in 4 KiB blocks; 0 =
+    /// only what is asked for, at most 64. Default 16, 64 KiB: a disk needs twenty times longer to
+    /// get there than to carry that.
     pub read_around_blocks: u64,
-    /// RAM for copies of blocks that were read from the cache device, beside the engine's buffers. Default 0:
-    /// most clients have a page cache of their own above.
+    /// RAM for copies of blocks that were read from the cache device, beside the engine's buffers.
+    /// Default 0: most clients have a page cache of their own above.
     pub ram_front_bytes: u64,
-    /// What may be written to the cache device in a day; beyond it reads are not cached. Default: no limit.
+    /// What may be written to the cache device in a day; beyond it reads are not cached. Default:
+    /// no limit.
     pub flash_writes_per_day_bytes: Option<u64>,
-    /// A block should not stay dirty longer than this; from half of it on destage hurries. Default 10 minutes.
+    /// A block should not stay dirty longer than this; from half of it on destage hurries. Default
+    /// 10 minutes.
     pub dirty_age_max_ns: u64,
     /// A write waits in RAM at most this long for its commit. Default 1 s.
     pub commit_age_max_ns: u64,

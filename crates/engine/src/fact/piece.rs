@@ -52,7 +52,8 @@ impl PieceKind {
 
 /// The part of a request that falls into one stripe, in whole blocks.
 ///
-/// It is moved some times, which costs the more the longer it is: a twentieth of a hit when it had 128 bytes.
+/// It is moved some times, which costs the more the longer it is: a twentieth of a hit when it had
+/// 128 bytes.
 pub(crate) struct Piece {
     pub(crate) kind: PieceKind,
     /// The coordinator's request that it is part of.
@@ -70,7 +71,8 @@ pub(crate) struct Piece {
     pub(crate) durable: bool,
     /// What is read or written is not put into the cache.
     pub(crate) bypass: bool,
-    /// A direct write only because the log takes no more: if the origin refuses it, it waits for the log.
+    /// A direct write only because the log takes no more: if the origin refuses it, it waits for
+    /// the log.
     pub(crate) congested: bool,
     pub(crate) lock: Option<LockId>,
     /// I/Os in flight.

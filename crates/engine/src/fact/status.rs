@@ -36,9 +36,11 @@ counters! {
     discards,
     /// Blocks read from the cache (device or RAM).
     read_hits,
-    /// Blocks among the hits that were in RAM: in a commit not yet written, in the window or the RAM front, or brought for somebody else.
+    /// Blocks among the hits that were in RAM: in a commit not yet written, in the window or the
+    /// RAM front, or brought for somebody else.
     ram_hits,
-    /// Blocks among the hits that somebody else's read of the origin was bringing when they were asked for; they count as in RAM.
+    /// Blocks among the hits that somebody else's read of the origin was bringing when they were
+    /// asked for; they count as in RAM.
     joined_blocks,
     /// Blocks read from an origin.
     read_misses,
@@ -48,7 +50,8 @@ counters! {
     write_misses,
     /// Blocks of writes that went to the origin directly.
     writes_direct_blocks,
-    /// Blocks that missed, or came along with one that did and were asked for, and were put in the cache.
+    /// Blocks that missed, or came along with one that did and were asked for, and were put in the
+    /// cache.
     promoted_blocks,
     /// Blocks that were put in the cache because one beside them missed.
     neighbour_blocks,
@@ -66,7 +69,8 @@ counters! {
     destaged_blocks,
     /// Requests sent past the cache because their stream is sequential.
     bypassed_sequential,
-    /// Blocks that were read from or written to an origin because the cache device was slower at that moment.
+    /// Blocks that were read from or written to an origin because the cache device was slower at
+    /// that moment.
     bypassed_congested_blocks,
     /// Reads sent to origins.
     origin_reads,
@@ -118,7 +122,8 @@ pub struct OriginStatus {
     pub size_bytes: u64,
     /// Its dirty blocks.
     pub blocks_dirty: u64,
-    /// A flush of it failed that covered what was written past the log, and no FLUSH of a client has told of it yet: that may be lost.
+    /// A flush of it failed that covered what was written past the log, and no FLUSH of a client
+    /// has told of it yet: that may be lost.
     pub doubtful: bool,
 }
 
@@ -171,7 +176,8 @@ pub struct Status {
     pub lost: Vec<Key>,
     /// How it stands with the mirror.
     pub mirror: MirrorStatus,
-    /// Dirty blocks that only the lead of two members has, as far as is known: they couldn't be read while the other one was filled.
+    /// Dirty blocks that only the lead of two members has, as far as is known: they couldn't be
+    /// read while the other one was filled.
     pub mirror_lacks_blocks: u64,
     /// Buffer bytes the engine holds.
     pub buffer_bytes: u64,
@@ -179,7 +185,8 @@ pub struct Status {
     pub ram_front_bytes: u64,
     /// Bytes that may be written to the cache device in a day; nothing if there is no such budget.
     pub flash_writes_per_day_bytes: Option<u64>,
-    /// Of these, what was saved up when the last request came; below 0: debt, and nothing is cached because it was read.
+    /// Of these, what was saved up when the last request came; below 0: debt, and nothing is cached
+    /// because it was read.
     pub flash_writes_left_bytes: i64,
     /// RAM of the window, where blocks that were read wait to be seen again.
     pub window_bytes: u64,

@@ -12,7 +12,8 @@ pub const SECTOR_BYTES: u64 = 512;
 pub const BLOCK_BYTES: u64 = 4096;
 /// Sectors of a block (8).
 pub const BLOCK_SECTORS: u64 = BLOCK_BYTES / SECTOR_BYTES;
-/// The longest read, write or write-zeroes-by-payload that one [`crate::Request`] may carry (1 MiB).
+/// The longest read, write or write-zeroes-by-payload that one [`crate::Request`] may carry (1
+/// MiB).
 pub const REQUEST_BYTES_MAX: u64 = 1 << 20;
 
 /// A moment, in nanoseconds since a start that the caller chose. Never goes back.
@@ -58,7 +59,8 @@ pub struct Key {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentId(pub u32);
 
-/// The place of one block in the log of one lane: segment x slots per segment + place in the segment.
+/// The place of one block in the log of one lane: segment x slots per segment + place in the
+/// segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u32);
 

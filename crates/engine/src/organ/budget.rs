@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What may be written to the cache device in a day: when it is used up, reads are not cached any more.
+//! What may be written to the cache device in a day: when it is used up, reads are not cached any
+//! more.
 //!
-//! A token bucket over everything that is written to the device that leads, commit headers and checkpoints
-//! included. Only fills are declined: what clients write has to be absorbed, and what is copied forward makes
-//! room for it. Credit of idle hours is kept up to a quarter of a day's; debt, which writes alone can make, is forgiven
-//! beyond a day's, so that one restored backup doesn't end caching for a week.
+//! A token bucket over everything that is written to the device that leads, commit headers and
+//! checkpoints included. Only fills are declined: what clients write has to be absorbed, and what
+//! is copied forward makes room for it. Credit of idle hours is kept up to a quarter of a day's;
+//! debt, which writes alone can make, is forgiven beyond a day's, so that one restored backup
+//! doesn't end caching for a week.
 
 use crate::fact::types::Time;
 
@@ -38,7 +40,8 @@ impl Budget {
         self.credit > 0
     }
 
-    /// What may be written in a day, and what of it is left: what was saved up, or less than nothing.
+    /// What may be written in a day, and what of it is left: what was saved up, or less than
+    /// nothing.
     pub(crate) fn left(&self, now: Time) -> (u64, i64) {
         (self.per_day, self.with(self.earned(now)))
     }

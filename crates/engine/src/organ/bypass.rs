@@ -38,7 +38,8 @@ impl Streams {
         }
     }
 
-    /// Returns the length in bytes of the stream that a request would end, without noting the request.
+    /// Returns the length in bytes of the stream that a request would end, without noting the
+    /// request.
     pub(crate) fn length_with(&self, sector: u64, sectors: u64) -> u64 {
         let ends_here = |at: &&u8| self.streams[usize::from(**at)].end_sector == sector;
         let continued = self.recent[..self.len].iter().find(ends_here);

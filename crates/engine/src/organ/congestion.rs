@@ -1,35 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tells when the cache device is slower at this moment than the origin would be: then what is clean is read from the origin,
-//! nothing more is promoted, and writes of what is not cached go past the cache.
+//! Tells when the cache device is slower at this moment than the origin would be: then what is
+//! clean is read from the origin, nothing more is promoted, and writes of what is not cached go
+//! past the cache.
 //!
-//! bcache has fixed thresholds for this (2 ms for reads, 20 ms for writes); here both devices are measured. Measured is the time
-//! between two answers of a device while it has something to do: by Little's law, times the I/Os in flight it is how long the next one
-//! waits. A device that stalls answers nothing; then it is as slow as its silence is long.
-//! Test that it pays: `congested.rs` of the simulation; that no old data comes of it: torture, and the canary `congested-dirty`.
+//! bcache has fixed thresholds for this (2 ms for reads, 20 ms for writes); here both devices are
+//! measured. Measured is the time between two answers of a device while it has something to do: by
+//! Little's law, times the I/Os in flight it is how long the next one waits. A device that stalls
+//! answers nothing; then it is as slow as its silence is long. Test that it pays: `congested.rs` of
+//! the simulation; that no old data comes of it: torture, and the canary `congested-dirty`.
 
 use crate::fact::types::Time;
 use crate::format::COMMIT_ENTRIES_MAX;
 
-/// The cache device has to be so many times slower: the origin has other things to do, and what it is asked delays them.
+/// The cache device has to be so many times slower: the origin has other things to do, and what it
+/// is asked delays them.
 const MARGIN: u64 = 2;
 /// What an origin is taken for before it has answered anything: a disk, 10 ms for a random read.
 const UNKNOWN_NS: u64 = 10_000_000;
-/// While a cache device is busy, one read is sent to its origin, to know, after such pauses: doubled each time that it brings nothing, so that a disk that
-/// nobody else needs is left asleep.
+/// While a cache device is busy, one read is sent to its origin, to know, after such pauses:
+/// doubled each time that it brings nothing, so that a disk that nobody else needs is left asleep.
 const PROBE_FIRST_NS: u64 = 10_000_000_000;
 const PROBE_LAST_NS: u64 = 3_600_000_000_000;
 /// What the cache device has to take for that: below it there is little to gain.
 const PROBE_WORTH_NS: u64 = 500_000;
-/// After an error of an origin it has so long no reads, or writes, that the cache device could have done.
+/// After an error of an origin it has so long no reads, or writes, that the cache device could have
+/// done.
 const REFUSED_NS: u64 = 600_000_000_000;
-/// An origin whose flush takes longer has writes only from destage: a FLUSH of a client after a direct write waits for it.
+/// An origin whose flush takes longer has writes only from destage: a FLUSH of a client after a
+/// direct write waits for it.
 const FLUSH_CHEAP_NS: u64 = 5_000_000;
-/// An origin that takes longer to get to what is read, all that it does at once considered, is worth reading more from: 64 KiB take 0.4 ms of a disk's
-/// 8. Carrying counts for itself, so that one that is only narrow (125 MB/s: 0.5 ms for 64 KiB) isn't taken for one.
+/// An origin that takes longer to get to what is read, all that it does at once considered, is
+/// worth reading more from: 64 KiB take 0.4 ms of a disk's
+/// 8. Carrying counts for itself, so that one that is only narrow (125 MB/s: 0.5 ms for 64 KiB)
+///    isn't taken for one.
 const DEAR_NS: u64 = 500_000;
 const CARRIED_BLOCKS: u64 = 16;
-/// What counts is the last quarter to half of a second in which a device had something to do: longer than the bursts in which a disk with a
-/// cache answers.
+/// What counts is the last quarter to half of a second in which a device had something to do:
+/// longer than the bursts in which a disk with a cache answers.
 const WINDOW_NS: u64 = 500_000_000;
 /// Units are counted in such parts, so that halving them loses nothing.
 const PARTS: u64 = 1 << 10;
@@ -93,14 +100,16 @@ impl Gauge {
     }
 }
 
-/// How long reads take that an origin answers in the cache device's stead. Only such reads are measured: those of a stream, which a disk answers from
-/// what it has read ahead, say nothing about a scattered one.
+/// How long reads take that an origin answers in the cache device's stead. Only such reads are
+/// measured: those of a stream, which a disk answers from what it has read ahead, say nothing about
+/// a scattered one.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Detour {
     in_flight: u64,
     /// When it last answered, or began after a pause.
     since: Time,
-    /// Moving averages: what a read took, and how many others were in flight; in 16ths. 0 = nothing is known.
+    /// Moving averages: what a read took, and how many others were in flight; in 16ths. 0 = nothing
+    /// is known.
     took_16th_ns: u64,
     others_16th: u64,
     /// It failed: nothing is sent there before.
@@ -137,7 +146,8 @@ impl Detour {
     fn expected_ns(&self, now: Time) -> u64 {
         let silent_ns = if self.in_flight > 0 { now.since_ns(self.since) } else { 0 };
         let took_ns = self.took_ns();
-        // More in flight than when that was measured take longer, as on a device that does one after the other.
+        // More in flight than when that was measured take longer, as on a device that does one
+        // after the other.
         let longer = took_ns.saturating_mul((self.in_flight + 1) * 16) / (self.others_16th + 16);
         longer.max(took_ns).max(silent_ns)
     }
@@ -149,7 +159,8 @@ impl Detour {
         }
         let taken = Taken { since: now, others: self.in_flight, instead_of_ns };
         self.in_flight += 1;
-        // Several at a time, as of lanes that work apart, are one question; the first after one that paid is a new one.
+        // Several at a time, as of lanes that work apart, are one question; the first after one
+        // that paid is a new one.
         if self.probe_pause_ns == 0 || now >= self.probe_at {
             self.probe_pause_ns = (self.probe_pause_ns * 2).clamp(PROBE_FIRST_NS, PROBE_LAST_NS);
             self.probe_at = now.plus_ns(self.probe_pause_ns);
@@ -233,7 +244,8 @@ impl WriteGauge {
         }
     }
 
-    /// What a write costs the origin, with its part of the next flush; `None` if it is not known, or it is not to be used.
+    /// What a write costs the origin, with its part of the next flush; `None` if it is not known,
+    /// or it is not to be used.
     fn cost_ns(&self, now: Time) -> Option<u64> {
         let (flush_ns, each_ns) = self.flush_ns?;
         let usable = flush_ns <= FLUSH_CHEAP_NS && now >= self.refused_until;
@@ -246,7 +258,8 @@ impl WriteGauge {
 pub(crate) struct OriginGauge {
     /// Clients' reads; a unit is getting there, or carrying 64 KiB.
     reads: Gauge,
-    /// The block behind the last read that began (0: none has), and whether that read followed the one before it.
+    /// The block behind the last read that began (0: none has), and whether that read followed the
+    /// one before it.
     behind: u64,
     follows: bool,
     /// No wide reads before: one failed.
@@ -265,8 +278,9 @@ impl OriginGauge {
         self.reads.began(now);
     }
 
-    /// A client's read of so many blocks has ended; `None`: the read failed. What follows the read before it says nothing about getting to another place: a
-    /// disk answers that from what it has read ahead.
+    /// A client's read of so many blocks has ended; `None`: the read failed. What follows the read
+    /// before it says nothing about getting to another place: a disk answers that from what it has
+    /// read ahead.
     pub(crate) fn read_ended(&mut self, blocks: Option<u32>, now: Time) {
         let units = blocks.filter(|_| !self.follows).map_or(0, |blocks| 1 + u64::from(blocks) / CARRIED_BLOCKS);
         self.reads.ended(now, units);
@@ -282,7 +296,8 @@ impl OriginGauge {
         self.reads.silent_ns(now).max(self.merges.silent_ns(now)).max(self.writes.writes.silent_ns(now))
     }
 
-    /// Whether a read that begins now will be answered well before that. An origin that answers nobody won't answer this read.
+    /// Whether a read that begins now will be answered well before that. An origin that answers
+    /// nobody won't answer this read.
     fn answers_sooner_than(&self, cache_ns: u64, now: Time) -> bool {
         // What is nearly always false is asked first.
         let expected_ns = || self.detour.expected_ns(now).max(self.silent_ns(now));
@@ -291,7 +306,8 @@ impl OriginGauge {
             && cache_ns > MARGIN.saturating_mul(expected_ns())
     }
 
-    /// Whether a read should find out how soon it is answered, where the cache device takes so long.
+    /// Whether a read should find out how soon it is answered, where the cache device takes so
+    /// long.
     fn is_to_be_probed(&self, cache_ns: u64, now: Time) -> bool {
         let answers = || now >= self.detour.refused_until && cache_ns > self.silent_ns(now);
         cache_ns >= PROBE_WORTH_NS && self.detour.unknown(now) && answers()
@@ -318,12 +334,14 @@ impl CacheGauge {
         self.commits.began(now);
     }
 
-    /// A commit has ended. A small one takes nearly as long as a full one, and says nothing about the log's speed: it counts as one.
+    /// A commit has ended. A small one takes nearly as long as a full one, and says nothing about
+    /// the log's speed: it counts as one.
     pub(crate) fn commit_ended(&mut self, sound: bool, now: Time) {
         self.commits.ended(now, if sound { COMMIT_ENTRIES_MAX as u64 } else { 0 });
     }
 
-    /// Whether the origin would answer reads sooner: then what the cache device is expected to take.
+    /// Whether the origin would answer reads sooner: then what the cache device is expected to
+    /// take.
     pub(crate) fn reads_congested(&self, origin: &OriginGauge, now: Time) -> Option<u64> {
         let cache_ns = self.busy_ns(now)?;
         origin.answers_sooner_than(cache_ns, now).then_some(cache_ns)
@@ -340,8 +358,8 @@ impl CacheGauge {
         if self.reads.are_in_flight() { self.reads.expected_ns(now) } else { None }
     }
 
-    /// Whether a write of so many blocks costs the origin less than the log, when the log takes no more at once; and the origin
-    /// will have taken it before the log has room again.
+    /// Whether a write of so many blocks costs the origin less than the log, when the log takes no
+    /// more at once; and the origin will have taken it before the log has room again.
     pub(crate) fn writes_congested(&self, origin: &OriginGauge, blocks: u64, now: Time) -> bool {
         let commit_ns = self.commits.ns_for(COMMIT_ENTRIES_MAX as u64).unwrap_or(0).max(self.commits.silent_ns(now));
         let log_ns = commit_ns / COMMIT_ENTRIES_MAX as u64 * blocks;

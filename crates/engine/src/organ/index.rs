@@ -2,15 +2,16 @@
 //! Where each cached block is: an exact hash table of 8 bytes per entry.
 //!
 //! Buckets of eight entries (one cache line). The bucket number carries part of the key: the key is
-//! mixed by an invertible function and divided by the bucket width (quotienting; Cleary 1984,
-//! Knuth 6.4 ex. 13), and only the remainder is stored. What is left of the 64 bits holds the slot,
-//! the dirty bit, two bits of hits, and as many bits of the block's checksum as fit (16 to 32).
-//! A full bucket overflows into seven others near it, and beyond that into a small tree. Which of them hold
-//! entries that belong here is in the top bits of the bucket's own eight entries, and always exact. Who finds no place
-//! sends another on, and who leaves makes room for one that is elsewhere, so that the table does not wear out: in a full cache
-//! a look-up of a block that is not there looks into 1.8 buckets, also when each has been replaced many times
-//! (`it_does_not_wear_out`).
-//! Built for 95 % load: 8.4 bytes per slot of the log. Invariant: at most one entry per key (`index_equals_a_map`).
+//! mixed by an invertible function and divided by the bucket width (quotienting; Cleary 1984, Knuth
+//! 6.4 ex. 13), and only the remainder is stored. What is left of the 64 bits holds the slot, the
+//! dirty bit, two bits of hits, and as many bits of the block's checksum as fit (16 to 32). A full
+//! bucket overflows into seven others near it, and beyond that into a small tree. Which of them
+//! hold entries that belong here is in the top bits of the bucket's own eight entries, and always
+//! exact. Who finds no place sends another on, and who leaves makes room for one that is elsewhere,
+//! so that the table does not wear out: in a full cache a look-up of a block that is not there
+//! looks into 1.8 buckets, also when each has been replaced many times (`it_does_not_wear_out`).
+//! Built for 95 % load: 8.4 bytes per slot of the log. Invariant: at most one entry per key
+//! (`index_equals_a_map`).
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -64,19 +65,21 @@ pub(crate) struct Found {
 
 const WAYS: usize = 8;
 const DISPLACEMENT_MAX: u64 = 7;
-/// How many buckets further on those are that a bucket overflows into: an optimal Golomb ruler. Two buckets have no more than
-/// one of them in common, so that crowds don't grow as where each takes the next seven (with blocks in 96 % of the slots, 0.8 % in the tree then, 0.01 % so).
+/// How many buckets further on those are that a bucket overflows into: an optimal Golomb ruler. Two
+/// buckets have no more than one of them in common, so that crowds don't grow as where each takes
+/// the next seven (with blocks in 96 % of the slots, 0.8 % in the tree then, 0.01 % so).
 const OFFSETS: [u64; WAYS] = [0, 1, 4, 9, 15, 22, 32, 34];
 /// More than the largest offset.
 const BUCKETS_MIN: u64 = 64;
-/// Slots of the log for 100 entries of the table. A full cache has blocks in up to 98 % of its slots.
+/// Slots of the log for 100 entries of the table. A full cache has blocks in up to 98 % of its
+/// slots.
 const LOAD_PERCENT: u64 = 95;
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Bucket([u64; WAYS]);
 
-/// Bit 63 of a bucket's entry 0 to 6: an entry that belongs into this bucket is in the first to seventh of the others; of
-/// entry 7: in the spill.
+/// Bit 63 of a bucket's entry 0 to 6: an entry that belongs into this bucket is in the first to
+/// seventh of the others; of entry 7: in the spill.
 const ELSEWHERE: u64 = 1 << 63;
 const SPILLED: usize = DISPLACEMENT_MAX as usize;
 const OCCUPIED: u64 = 1 << 62;
@@ -118,8 +121,8 @@ impl At {
 }
 
 impl Index {
-    /// An index for keys below `keys` and slots below `slots`; `None` if they need more than 64 bits
-    /// an entry (origins of more than 256 TiB together).
+    /// An index for keys below `keys` and slots below `slots`; `None` if they need more than 64
+    /// bits an entry (origins of more than 256 TiB together).
     pub(crate) fn new(keys: u64, slots: u64) -> Option<Self> {
         let bucket_count = (slots * 100).div_ceil(LOAD_PERCENT * WAYS as u64).max(BUCKETS_MIN);
         let mix = Mix::new(keys);
@@ -204,8 +207,8 @@ impl Index {
         })
     }
 
-    /// Makes one in a bucket's eight: somebody there goes on to another of its own buckets, which has room (the step of cuckoo hashing; Pagh
-    /// and Rodler 2004).
+    /// Makes one in a bucket's eight: somebody there goes on to another of its own buckets, which
+    /// has room (the step of cuckoo hashing; Pagh and Rodler 2004).
     #[cold]
     fn make_place(&mut self, home: u64) -> Option<(u64, usize)> {
         for displacement in 0..=DISPLACEMENT_MAX {
@@ -311,7 +314,8 @@ impl Index {
         self.hit(flat, |_| true);
     }
 
-    /// What is known of a block, if it is in and what is wanted; then that counts as one more hit, up to 3.
+    /// What is known of a block, if it is in and what is wanted; then that counts as one more hit,
+    /// up to 3.
     pub(crate) fn hit(&mut self, flat: Flat, wanted: impl FnOnce(Found) -> bool) -> Option<Found> {
         let at = self.find(flat)?;
         let entry = self.entry(at);
@@ -330,8 +334,9 @@ impl Index {
         self.buckets.len()
     }
 
-    /// Visits all blocks of one part: those that belong into one bucket, wherever they are. A block belongs to the same
-    /// part as long as it is in the index, so that who visits one part after the other misses none that was there all along.
+    /// Visits all blocks of one part: those that belong into one bucket, wherever they are. A block
+    /// belongs to the same part as long as it is in the index, so that who visits one part after
+    /// the other misses none that was there all along.
     pub(crate) fn scan(&self, part: usize, mut visit: impl FnMut(Flat, Found)) {
         let home = part as u64;
         let mut visit = |mixed: u64, entry: u64| visit(Flat(self.mix.backward(mixed)), self.unpack(entry));
@@ -379,8 +384,9 @@ impl Index {
         }
     }
 
-    /// Looks where the home bucket says that others of its entries are, if there are any. (Not inlined: beside the search at home the
-    /// compiler would keep all eight entries in registers for this, and have none left.)
+    /// Looks where the home bucket says that others of its entries are, if there are any. (Not
+    /// inlined: beside the search at home the compiler would keep all eight entries in registers
+    /// for this, and have none left.)
     #[inline(never)]
     fn find_elsewhere(&self, home: u64, remainder: u64) -> Option<At> {
         let marked = self.buckets[home as usize].0.iter().fold(0, |all, entry| all | entry) & ELSEWHERE != 0;
@@ -441,7 +447,8 @@ impl Index {
     }
 }
 
-/// The top bits of a bucket's entries: bit n says that entries that belong into it are in its (n+1)th other, bit 7 that they are in the tree.
+/// The top bits of a bucket's entries: bit n says that entries that belong into it are in its
+/// (n+1)th other, bit 7 that they are in the tree.
 fn marks(entries: &[u64; WAYS]) -> u64 {
     entries.iter().enumerate().fold(0, |marks, (nth, entry)| marks | (entry >> 63) << nth)
 }
@@ -455,8 +462,9 @@ const fn is_displaced(entry: u64, by: usize) -> bool {
     entry & OCCUPIED != 0 && displacement(entry) == by
 }
 
-/// The entry of a bucket that has these bits under the mask. Without branches: which of the eight it is can't be predicted. (One number that is
-/// replaced takes half the instructions of eight bits that are gathered.)
+/// The entry of a bucket that has these bits under the mask. Without branches: which of the eight
+/// it is can't be predicted. (One number that is replaced takes half the instructions of eight bits
+/// that are gathered.)
 fn way_of(entries: &[u64; WAYS], mask: u64, want: u64) -> Option<usize> {
     let way = (0..WAYS).rev().fold(WAYS, |way, nth| if entries[nth] & mask == want { nth } else { way });
     (way < WAYS).then_some(way)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether misses lie side by side: how many are in a unit that was missed before, so lately that it would still be in the cache if all of it had been
-//! brought then.
+//! Whether misses lie side by side: how many are in a unit that was missed before, so lately that
+//! it would still be in the cache if all of it had been brought then.
 //!
 //! Of a sample of the units, each with all of its misses.
 
@@ -10,10 +10,12 @@ use crate::policy::mix;
 
 /// Units that are remembered, of a large cache; half of them in use, as most collisions forget one.
 const UNITS: u64 = 4096;
-/// So many misses of sampled units make a judgement; of so many the older ones count half from then on.
+/// So many misses of sampled units make a judgement; of so many the older ones count half from then
+/// on.
 const SEEN_MIN: u64 = 128;
 const SEEN_MAX: u64 = 1024;
-/// So many of a hundred must be in a unit that was missed before; once more as many each time that this was misleading.
+/// So many of a hundred must be in a unit that was missed before; once more as many each time that
+/// this was misleading.
 const AGAIN_PERCENT: u64 = 25;
 const AGAIN_PERCENT_MAX: u64 = 75;
 
@@ -43,7 +45,8 @@ impl Locality {
         Self { units, slots, misses: 0, seen: 0, again: 0 }
     }
 
-    /// A unit of so many blocks was missed: whether its neighbours should have been brought. `misled`: that was said in vain so many times.
+    /// A unit of so many blocks was missed: whether its neighbours should have been brought.
+    /// `misled`: that was said in vain so many times.
     pub(crate) fn missed(&mut self, unit: u64, unit_blocks: u64, misled: u32) -> bool {
         self.misses += 1;
         // Half of the cache in whole units.
@@ -73,7 +76,8 @@ impl Locality {
 mod tests {
     use super::*;
 
-    /// Random blocks of `units` units, by turns: how many misses it takes until neighbours are wanted.
+    /// Random blocks of `units` units, by turns: how many misses it takes until neighbours are
+    /// wanted.
     fn misses(units: u64, misled: u32) -> Option<u64> {
         let mut locality = Locality::new(1 << 16);
         let mut state = 7;

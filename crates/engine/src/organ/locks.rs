@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Order between requests that touch the same blocks: shared and exclusive locks on ranges.
 //!
-//! First come, first served: a lock is granted when no earlier lock, held or waiting, conflicts with
-//! it. Locks are found by hashed regions of 256 blocks, as are reads under way ([`crate::act::under_way`]); a range is at most [`RANGE_BLOCKS_MAX`]
-//! long, so it is in two of them at most, and those that it overlaps share one with it.
-//! Invariant: no two granted locks conflict (test: `locks_are_fair_and_exclusive`).
+//! First come, first served: a lock is granted when no earlier lock, held or waiting, conflicts
+//! with it. Locks are found by hashed regions of 256 blocks, as are reads under way
+//! ([`crate::act::under_way`]); a range is at most [`RANGE_BLOCKS_MAX`] long, so it is in two of
+//! them at most, and those that it overlaps share one with it. Invariant: no two granted locks
+//! conflict (test: `locks_are_fair_and_exclusive`).
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -48,7 +49,8 @@ impl Lock {
         self.start < other.end && other.start < self.end && (self.exclusive || other.exclusive)
     }
 
-    /// The region in which two overlapping locks meet first: a pair that shares two is to be counted once.
+    /// The region in which two overlapping locks meet first: a pair that shares two is to be
+    /// counted once.
     fn meets(&self, other: &Self) -> u64 {
         self.start.max(other.start) >> REGION_SHIFT
     }
@@ -100,8 +102,8 @@ impl Locks {
         (LockId(at as u32), lock.blockers == 0)
     }
 
-    /// Gives a lock back; adds the holders of those granted by it to `granted`, in the order in which
-    /// they asked.
+    /// Gives a lock back; adds the holders of those granted by it to `granted`, in the order in
+    /// which they asked.
     pub(crate) fn release(&mut self, id: LockId, granted: &mut impl Extend<Holder>) {
         let gone = self.all.remove(id.0 as usize);
         let mut freed: Vec<(u64, Holder)> = Vec::new();
@@ -127,7 +129,8 @@ impl Locks {
         granted.extend(freed.into_iter().map(|(_, holder)| holder));
     }
 
-    /// Whether anybody holds or wants a part of a range alone; of at most [`RANGE_BLOCKS_MAX`] blocks.
+    /// Whether anybody holds or wants a part of a range alone; of at most [`RANGE_BLOCKS_MAX`]
+    /// blocks.
     pub(crate) fn any_exclusive(&self, start: Flat, end: Flat) -> bool {
         self.any(start, end, |lock| lock.exclusive)
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What happens at the devices, for the gauges that all lanes share.
 //!
-//! A lane that works beside others ([`crate::act::apart`]) has gauges of its own for that time, and a
-//! list of what happened, for the gauges of all.
+//! A lane that works beside others ([`crate::act::apart`]) has gauges of its own for that time, and
+//! a list of what happened, for the gauges of all.
 
 /// Something that happened at a device.
 #[derive(Clone, Copy, Debug)]

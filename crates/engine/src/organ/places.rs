@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Places that the origins of a cache share: of what needs a buffer, or would be too much at once.
 //!
-//! Who finds none waits, in a queue of its origin. Invariant: an origin that answers nothing leaves places for the others (test:
-//! `an_origin_that_is_away_stops_no_other`).
+//! Who finds none waits, in a queue of its origin. Invariant: an origin that answers nothing leaves
+//! places for the others (test: `an_origin_that_is_away_stops_no_other`).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Whether an origin that has `own` places may have one more, where all together have those of `taken`: its first always, for which a place is kept;
-/// of the other places it has two thirds of those that are left at most, so that one that is slow leaves some (A. Choudhury and E. Hahne, "Dynamic
-/// Queue Length Thresholds", 1998). One that is alone has all.
+/// Whether an origin that has `own` places may have one more, where all together have those of
+/// `taken`: its first always, for which a place is kept; of the other places it has two thirds of
+/// those that are left at most, so that one that is slow leaves some (A. Choudhury and E. Hahne,
+/// "Dynamic Queue Length Thresholds", 1998). One that is alone has all.
 pub(crate) fn is_left(most: u32, own: u32, taken: impl Iterator<Item = u32>) -> bool {
     let (mut origins, mut all, mut kept) = (0, 0, 0);
     for it in taken {

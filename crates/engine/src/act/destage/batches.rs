@@ -18,12 +18,14 @@ use crate::organ::router::Router;
 
 /// Assumed before anything was measured: a disk's sorted random writes, about 400 a second.
 const NS_PER_RUN_FIRST: u64 = 2_500_000;
-/// Taken for a run at most: a disk's longest seek, a turn, and 1 MiB of its inner tracks. A batch of few runs among reads of clients takes longer, but
-/// says nothing about what comes after them.
+/// Taken for a run at most: a disk's longest seek, a turn, and 1 MiB of its inner tracks. A batch
+/// of few runs among reads of clients takes longer, but says nothing about what comes after them.
 const NS_PER_RUN_MAX: u64 = 35_000_000;
-/// Taken for a batch at most when the pause after it is measured out: one flush that timed out must not stop destage for an hour.
+/// Taken for a batch at most when the pause after it is measured out: one flush that timed out must
+/// not stop destage for an hour.
 const BATCH_NS_MAX: u64 = 1_000_000_000;
-/// So much of a batch a disk should have done by itself before it is flushed: less than all, so that too high an estimate of what that takes gets lower.
+/// So much of a batch a disk should have done by itself before it is flushed: less than all, so
+/// that too high an estimate of what that takes gets lower.
 const DONE_PERCENT: u64 = 75;
 /// However little time clients leave it then: so many times that time at most.
 const PUT_OFF_MAX: u64 = 4;
@@ -47,12 +49,14 @@ pub(super) struct Batches {
     flushable: Option<(Time, u64)>,
     /// It is flushed by then at last, if nothing else happens.
     pub(super) flush_by: Option<Time>,
-    /// How long that was put off, and how much of it the origin was free; of the last batch how long.
+    /// How long that was put off, and how much of it the origin was free; of the last batch how
+    /// long.
     put_off: (u64, u64),
     pub(super) last_put_off_ns: u64,
     /// The origin's free time when the last batch ended.
     pub(super) free_ns: u64,
-    /// While any are: when the first began, a run or a flush last ended, or a flush was last asked for.
+    /// While any are: when the first began, a run or a flush last ended, or a flush was last asked
+    /// for.
     pub(super) answered: Option<Time>,
     /// When the last batch ended, and what it took.
     pub(super) batch_ended: Option<Time>,
@@ -120,7 +124,8 @@ impl Batches {
         self.answered = (!self.idle()).then_some(now);
         let (put_off, free) = core::mem::take(&mut self.put_off);
         let Some(since) = self.busy_since else { return };
-        // What was put off is at most what the origin was free meanwhile: that much of the batch it may have done by then.
+        // What was put off is at most what the origin was free meanwhile: that much of the batch it
+        // may have done by then.
         let (least, estimate) = (now.since_ns(since).saturating_sub(put_off), self.ns_per_run * u64::from(runs));
         let took = estimate.clamp(least, least + free);
         self.last_put_off_ns = put_off;
@@ -133,13 +138,15 @@ impl Batches {
         (self.batch_ended, self.last_batch_ns) = (Some(now), took.min(BATCH_NS_MAX));
     }
 
-    /// Asks for the flush of what is written, if that is a batch, or nothing more comes; later, if nobody waits for it.
+    /// Asks for the flush of what is written, if that is a batch, or nothing more comes; later, if
+    /// nobody waits for it.
     pub(super) fn flush_written(&mut self, (batch, blocks): (u32, u64), pressed: bool, origin: &mut Origin, now: Time) {
         // A small limit is not to be reached by what is written and only waits for its flush.
         let enough = self.written.len() >= batch as usize || self.written_blocks >= blocks;
         self.flush_by = None;
         let free_ns = origin.free_ns(now);
-        // One flush at a time, and one batch written meanwhile: else a slow flush would find more and more behind it.
+        // One flush at a time, and one batch written meanwhile: else a slow flush would find more
+        // and more behind it.
         if self.written.is_empty() || self.flushing > 0 || (self.runs > 0 && !enough) {
             self.count_put_off(free_ns, now);
             return;
@@ -170,8 +177,10 @@ impl Batches {
         }
     }
 
-    /// A disk writes what is in its write cache when it has nothing else to do, but serves nobody while it flushes. So a batch is flushed when the disk
-    /// will have done most of it: until when at most, if that is to come. It was written at `since`, and from then on the origin had so much time for it.
+    /// A disk writes what is in its write cache when it has nothing else to do, but serves nobody
+    /// while it flushes. So a batch is flushed when the disk will have done most of it: until when
+    /// at most, if that is to come. It was written at `since`, and from then on the origin had so
+    /// much time for it.
     fn puts_off(&self, since: Time, had_ns: u64, busy: bool, now: Time) -> Option<Time> {
         let written_ns = self.busy_since.map_or(0, |began| since.since_ns(began));
         let takes = (self.ns_per_run * self.written.len() as u64).min(BATCH_NS_MAX) * DONE_PERCENT / 100;
@@ -205,8 +214,9 @@ impl Batches {
         false
     }
 
-    /// Starts the run that the order wants, or passes over one that can't be taken now, or without `hurry` over a block that was
-    /// rewritten since the last sweep; false if there is nothing more in this sweep.
+    /// Starts the run that the order wants, or passes over one that can't be taken now, or without
+    /// `hurry` over a block that was rewritten since the last sweep; false if there is nothing more
+    /// in this sweep.
     pub(super) fn start_next(
         &mut self,
         places: Range<u64>,
@@ -249,8 +259,9 @@ fn run_end_max(flat: Flat, router: &Router, cx: &Cx<'_>) -> Flat {
     router.stripe_end(flat).min(Flat(origin.places().end))
 }
 
-/// Whether a dirty block was rewritten since the last sweep came by: then it may be again, and is better left for the next one. (A
-/// recency bit as in B. Gill and D. Modha, "WOW: Wise Ordering for Writes", FAST 2005, for a block instead of a stripe.)
+/// Whether a dirty block was rewritten since the last sweep came by: then it may be again, and is
+/// better left for the next one. (A recency bit as in B. Gill and D. Modha, "WOW: Wise Ordering for
+/// Writes", FAST 2005, for a block instead of a stripe.)
 fn pass_over(lane: &mut Lane, flat: Flat) -> bool {
     let rewritten = lane.rewritten.next(flat) == Some(flat);
     if rewritten {

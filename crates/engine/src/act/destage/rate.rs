@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How fast destage may go: a pure function of what can be seen.
 //!
-//! Destage goes in batches: some runs, then a flush of the origin. While a disk flushes it serves nobody else, so a batch bounds
-//! how long a client's I/O waits for destage, and the pause after it how much of the disk's time destage has.
+//! Destage goes in batches: some runs, then a flush of the origin. While a disk flushes it serves
+//! nobody else, so a batch bounds how long a client's I/O waits for destage, and the pause after it
+//! how much of the disk's time destage has.
 
 use crate::organ::room::SOFT_PERCENT;
 
@@ -36,7 +37,8 @@ pub(crate) struct Pace {
     pub(crate) pause_permille: u64,
     /// Everything is to go, also what is often rewritten.
     pub(crate) hurry: bool,
-    /// It pauses for the sake of clients that read the cache device: needn't in their gaps, nor for what their reads have earned (see `readers`).
+    /// It pauses for the sake of clients that read the cache device: needn't in their gaps, nor for
+    /// what their reads have earned (see `readers`).
     pub(crate) patient: bool,
     /// Somebody waits for room, or soon will: the flush isn't put off.
     pub(crate) pressed: bool,
@@ -44,32 +46,40 @@ pub(crate) struct Pace {
 
 /// I/Os of destage in flight: enough for a disk to choose from (NCQ has 32 places; runs are long).
 pub(crate) const RUNS_MAX: u32 = 16;
-/// Below this part of the limit destage waits for idle moments: what is written again meanwhile is written to the origin once.
+/// Below this part of the limit destage waits for idle moments: what is written again meanwhile is
+/// written to the origin once.
 pub(super) const BACKGROUND_PERCENT: u64 = 30;
 /// Up to here clients come first.
 const CALM_PERCENT: u64 = 50;
 /// From here on destage gets more and more of the disk's time however much clients ask of it.
 pub(super) const PRESSED_PERCENT: u64 = 75;
-/// At full speed: the flush, in which a disk has nothing to choose from at its end, is paid four times a second.
+/// At full speed: the flush, in which a disk has nothing to choose from at its end, is paid four
+/// times a second.
 const FULL_BATCH_NS: u64 = 250_000_000;
-/// Where no client has been at the origin for a while a batch takes a quarter of that while at most: who comes next waits for it. (A trace of postmark, caches of 256 MiB and
-/// 1 GiB before a model disk: reads take 4.9 and 4.3 ms in the mean, and 11.5 and 10.6 where each batch is as long as at full speed.)
+/// Where no client has been at the origin for a while a batch takes a quarter of that while at
+/// most: who comes next waits for it. (A trace of postmark, caches of 256 MiB and 1 GiB before a
+/// model disk: reads take 4.9 and 4.3 ms in the mean, and 11.5 and 10.6 where each batch is as long
+/// as at full speed.)
 const QUIET_PER_BATCH: u64 = 4;
 /// Beside clients at the origin: two or three of a disk's random reads.
 const BESIDE_BATCH_NS: u64 = 25_000_000;
-/// Parts of the disk's time, in thousandths, that destage has beside clients: in the background so little that fewer than one in a
-/// hundred reads of a single reader meets a batch, and their 99th percentile stays what it was ...
+/// Parts of the disk's time, in thousandths, that destage has beside clients: in the background so
+/// little that fewer than one in a hundred reads of a single reader meets a batch, and their 99th
+/// percentile stays what it was ...
 const BACKGROUND_PERMILLE: u64 = 10;
 /// ... and when it is pressed, or data gets old.
 const PRESSED_PERMILLE: u64 = 200;
-/// What reclaim waits for: dirty blocks and the holes between them take the place of what would be hits, and each hit fewer is a read of the disk more. In short
-/// batches all the same. (1.2 million blocks asked for, one in five written, on a cache of an eighth of the data, 16 in flight: 512 a second with
-/// this, 441 with 200, 449 with 500, 507 with 1,000.)
+/// What reclaim waits for: dirty blocks and the holes between them take the place of what would be
+/// hits, and each hit fewer is a read of the disk more. In short batches all the same. (1.2 million
+/// blocks asked for, one in five written, on a cache of an eighth of the data, 16 in flight: 512 a
+/// second with this, 441 with 200, 449 with 500, 507 with 1,000.)
 const BEHIND_PERMILLE: u64 = 800;
-/// Old data beside clients that read the cache device: long runs then cost them a thirtieth of an SSD's cable.
+/// Old data beside clients that read the cache device: long runs then cost them a thirtieth of an
+/// SSD's cable.
 const PATIENT_PERMILLE: u64 = 100;
 
-/// The part of the disk's time, in thousandths, that destage has beside clients: piecewise linear in what is dirty, up to all at the limit.
+/// The part of the disk's time, in thousandths, that destage has beside clients: piecewise linear
+/// in what is dirty, up to all at the limit.
 fn share_permille(view: View) -> u64 {
     let percent = |percent: u64| view.limit * percent / 100;
     let between = |from: (u64, u64), to: (u64, u64)| {
@@ -90,8 +100,8 @@ pub(crate) fn pace(view: View) -> Option<Pace> {
     // Beyond the limit: it was lowered.
     let hurry = view.urgent || view.idle || view.aged || view.dirty > view.limit;
     let (dirty, limit) = (view.dirty * 100, view.limit);
-    // (Never: a trace of a database writes 68 ms at the 99th percentile before a cache of 64 MiB instead of 0.2. From 75 % on: reads of postmark take 5.2 ms
-    // instead of 4.4, with 256 MiB.)
+    // (Never: a trace of a database writes 68 ms at the 99th percentile before a cache of 64 MiB
+    // instead of 0.2. From 75 % on: reads of postmark take 5.2 ms instead of 4.4, with 256 MiB.)
     let pressed = view.urgent || view.behind || dirty >= limit * SOFT_PERCENT;
     let full = Pace { batch_ns: FULL_BATCH_NS, pause_permille: 0, hurry, patient: false, pressed };
     let over = share_permille(view).saturating_sub(PRESSED_PERMILLE);

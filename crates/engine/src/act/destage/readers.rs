@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Beside clients that read the cache device destage reads little of it: what is dirty can wait, who reads can't.
+//! Beside clients that read the cache device destage reads little of it: what is dirty can wait,
+//! who reads can't.
 //!
-//! Destage of long runs takes what an origin takes, 170 MB/s of a disk, from an SSD whose cable carries 550: reads of cached data
-//! were a third slower for minutes after a burst of writes (gflash, which destages from RAM, is the one that showed it). So clients' reads
-//! earn what destage may read, and it is spent in batches, because each batch costs the origin a flush. What becomes dirty beside readers is
-//! owed: of more than a tenth of the limit it is paid over some seconds, the sooner the more is dirty, so that a burst is spread and no more gathers
-//! from one to the next; of less it can wait, as there is room for it.
-//! Data that gets old doesn't wait for that alone: it has a share of the origin's time, too (see `rate`), and all of it in the readers' gaps. Who
-//! writes and finds little room doesn't wait for readers (see `throttle`).
+//! Destage of long runs takes what an origin takes, 170 MB/s of a disk, from an SSD whose cable
+//! carries 550: reads of cached data were a third slower for minutes after a burst of writes
+//! (gflash, which destages from RAM, is the one that showed it). So clients' reads earn what
+//! destage may read, and it is spent in batches, because each batch costs the origin a flush. What
+//! becomes dirty beside readers is owed: of more than a tenth of the limit it is paid over some
+//! seconds, the sooner the more is dirty, so that a burst is spread and no more gathers from one to
+//! the next; of less it can wait, as there is room for it. Data that gets old doesn't wait for that
+//! alone: it has a share of the origin's time, too (see `rate`), and all of it in the readers'
+//! gaps. Who writes and finds little room doesn't wait for readers (see `throttle`).
 
 use super::rate::{BACKGROUND_PERCENT, PRESSED_PERCENT};
 use crate::fact::types::Time;
@@ -21,7 +24,8 @@ const BATCH_BLOCKS: i64 = 1024;
 const PAID_BATCHES_MAX: i64 = 4;
 /// What is owed is paid over so long, if little is dirty ...
 const PAID_OVER_NS: u64 = 10_000_000_000;
-/// ... and so much longer the smaller a part of this much of the limit it is: as much as writers have until they are stopped (see `throttle`).
+/// ... and so much longer the smaller a part of this much of the limit it is: as much as writers
+/// have until they are stopped (see `throttle`).
 const LITTLE_OWED_PERCENT: u64 = 10;
 
 /// What destage may read.
@@ -42,8 +46,8 @@ impl Default for Credit {
 }
 
 impl Credit {
-    /// Whether a run may be read now; else until when it has to wait at most, if nothing else happens. So many blocks are
-    /// `dirty`, of which `limit` may be.
+    /// Whether a run may be read now; else until when it has to wait at most, if nothing else
+    /// happens. So many blocks are `dirty`, of which `limit` may be.
     pub(crate) fn allows(&mut self, reads: &CacheReads, (dirty, limit): (u64, u64), now: Time) -> Result<(), Time> {
         if self.owed == 0 {
             self.paid = now;
@@ -53,7 +57,8 @@ impl Credit {
         self.owed = (self.owed + reads.dirtied_blocks - self.seen.dirtied_blocks).min(dirty);
         self.seen = *reads;
         let Some(until) = reads.until(false, now) else {
-            // Readers that stay away owe nothing when they come again; a burst of writes may keep them away for a moment.
+            // Readers that stay away owe nothing when they come again; a burst of writes may keep
+            // them away for a moment.
             let stay_away = reads.last.is_none_or(|last| now.since_ns(last) >= PAID_OVER_NS);
             let owed = if stay_away { 0 } else { self.owed.saturating_sub(spent) };
             *self = Self { seen: *reads, owed, paid: now, ..Self::default() };
@@ -120,7 +125,8 @@ mod tests {
         assert!((15..28).contains(&batches), "{batches}");
     }
 
-    /// A burst of so many blocks beside readers, where a million may be dirty, and what is destaged in each second after it.
+    /// A burst of so many blocks beside readers, where a million may be dirty, and what is destaged
+    /// in each second after it.
     fn after_a_burst(blocks: u64, dirty: u64) -> Vec<u64> {
         let (mut credit, mut reads) = (Credit::default(), CacheReads::default());
         let _ = credit.allows(&reads, (dirty, 1_000_000), Time(0));
@@ -156,7 +162,8 @@ mod tests {
     #[test]
     fn a_little_that_became_dirty_can_wait_however_much_is() {
         for dirty in [400_000, 900_000] {
-            // A hundredth of the limit, a tenth of what counts as much: 100 s instead of 10; one batch is earned beforehand.
+            // A hundredth of the limit, a tenth of what counts as much: 100 s instead of 10; one
+            // batch is earned beforehand.
             let sum: u64 = after_a_burst(10_000, dirty)[..20].iter().sum();
             assert!(sum < 4 * BATCH_BLOCKS as u64, "{sum} at {dirty}");
         }

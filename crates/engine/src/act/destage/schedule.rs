@@ -18,7 +18,8 @@ use crate::organ::room::{Cost, Outlook, Room, Rooms};
 use crate::organ::router::Router;
 use crate::shared::Shared;
 
-/// No request for this long is idle; no I/O for a client at an origin for this long, and destage needs not yield.
+/// No request for this long is idle; no I/O for a client at an origin for this long, and destage
+/// needs not yield.
 const IDLE_AFTER_NS: u64 = 100_000_000;
 /// The first pause after a failed destage; doubled up to the last.
 const RETRY_FIRST_NS: u64 = 1_000_000_000;
@@ -27,15 +28,18 @@ const RETRY_LAST_NS: u64 = 60_000_000_000;
 const TRIES_PER_STEP: u32 = 64;
 /// Runs of a batch, at least: the way there and back is paid once for them.
 const BATCH_RUNS_MIN: u64 = 8;
-/// And at most: what a flush has to wait for on a device that answers writes faster than it does them.
+/// And at most: what a flush has to wait for on a device that answers writes faster than it does
+/// them.
 const BATCH_RUNS_MAX: u64 = 4096;
-/// Blocks of a batch, at most: 32 MiB, a fifth of a second of a disk's sequential writes; it bounds what one flush makes clean, and so what waits to be
-/// recorded as clean.
+/// Blocks of a batch, at most: 32 MiB, a fifth of a second of a disk's sequential writes; it bounds
+/// what one flush makes clean, and so what waits to be recorded as clean.
 const BATCH_BLOCKS_MAX: u64 = 8192;
-/// An origin that has ended neither a run nor a flush for so long answers nothing at the moment: ten times what a whole batch is meant to take.
+/// An origin that has ended neither a run nor a flush for so long answers nothing at the moment:
+/// ten times what a whole batch is meant to take.
 const AWAY_NS: u64 = 3_000_000_000;
 
-/// Destage of all origins. Each has its own batches: one that is slow, or answers nothing for minutes, stops no other.
+/// Destage of all origins. Each has its own batches: one that is slow, or answers nothing for
+/// minutes, stops no other.
 pub(crate) struct Destager {
     origins: Vec<Batches>,
     /// Which has its turn first.
@@ -100,7 +104,8 @@ impl Destager {
         self.origins[at].flushed(runs, blocks, cx.shared.origins[at].free_ns(cx.now), cx.now);
     }
 
-    /// A run for this origin failed: that is left alone for a while. Says how many attempts have failed in a row.
+    /// A run for this origin failed: that is left alone for a while. Says how many attempts have
+    /// failed in a row.
     pub(crate) fn failed(origin: &mut Origin, now: Time) -> u32 {
         // Runs that were in flight together fail together.
         if origin.rests(now) {
@@ -113,7 +118,8 @@ impl Destager {
         attempts
     }
 
-    /// Writers wait for room that this origin refuses to make: it is tried again soon, and they are answered by what comes of that.
+    /// Writers wait for room that this origin refuses to make: it is tried again soon, and they are
+    /// answered by what comes of that.
     const fn try_soon(origin: &mut Origin) {
         if let Some(retry) = &mut origin.retry
             && retry.pause_ns > RETRY_FIRST_NS
@@ -243,8 +249,8 @@ impl Destager {
         }
         batches.resume_at = None;
         let (mut tries, mut sweeps_ended) = (0, 0);
-        // With nothing in flight nobody would come back here: then all is looked at, from the place of the
-        // sweep to its end and once more from the start.
+        // With nothing in flight nobody would come back here: then all is looked at, from the place
+        // of the sweep to its end and once more from the start.
         while self.has_place(origin)
             && self.origins[origin].has_room(batch, blocks)
             && (tries < TRIES_PER_STEP || self.origins[origin].idle())

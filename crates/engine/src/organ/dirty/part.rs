@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A set of small numbers: a sorted array while they are few, a bitmap when they are many.
 //!
-//! Arrays grow by a quarter: they stay as they are for long, and there are many.
-//! Invariant: an array is sorted, without doubles; a bitmap's count is that of its bits (`dirty_set_equals_a_set`).
+//! Arrays grow by a quarter: they stay as they are for long, and there are many. Invariant: an
+//! array is sorted, without doubles; a bitmap's count is that of its bits
+//! (`dirty_set_equals_a_set`).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -33,8 +34,8 @@ impl Array {
         self.0.capacity() as u64 * 2
     }
 
-    /// Where a number is, or belongs. No bisection: each step of that waits for a cache line, of which an array has 16 and the processor
-    /// fetches as many at once.
+    /// Where a number is, or belongs. No bisection: each step of that waits for a cache line, of
+    /// which an array has 16 and the processor fetches as many at once.
     fn find(&self, number: u16) -> Result<usize, usize> {
         let line = self.0.iter().step_by(LINE).skip(1).filter(|first| **first <= number).count() * LINE;
         let at = line + self.0[line..].iter().take(LINE).filter(|it| **it < number).count();
@@ -110,7 +111,8 @@ impl Part {
         }
     }
 
-    /// As [`Array::remove`]. It is an array again at half of the limit, so that one that hovers there does not convert back and forth.
+    /// As [`Array::remove`]. It is an array again at half of the limit, so that one that hovers
+    /// there does not convert back and forth.
     pub(super) fn remove(&mut self, number: u16) -> bool {
         match self {
             Self::Array(array) => array.remove(number),

@@ -13,7 +13,8 @@ impl Width {
         Self { width, inverse: u64::MAX / width }
     }
 
-    /// Bucket and remainder. Exact for numbers below 2^63: the estimate is the quotient or one less.
+    /// Bucket and remainder. Exact for numbers below 2^63: the estimate is the quotient or one
+    /// less.
     pub(super) const fn divide(&self, mixed: u64) -> (u64, u64) {
         let estimate = ((mixed as u128 * self.inverse as u128) >> 64) as u64;
         let rest = mixed - estimate * self.width;

@@ -96,7 +96,8 @@ fn division_is_exact() {
 
 const NOTHING_KNOWN: Found = Found { slot: 0, dirty: false, hits: 0, checksum: 0 };
 
-/// An index that holds as many blocks as a full cache of so many slots, after each was replaced many times.
+/// An index that holds as many blocks as a full cache of so many slots, after each was replaced
+/// many times.
 fn worn(slots: u64, rounds: u64) -> (Index, Vec<Flat>) {
     let mut random = Random(5);
     let mut index = Index::new(1 << 34, slots).unwrap();
@@ -114,8 +115,9 @@ fn worn(slots: u64, rounds: u64) -> (Index, Vec<Flat>) {
     (index, inside)
 }
 
-/// What a full table costs must not depend on how long it has run. When it took the next seven buckets, sent nobody on and
-/// brought nobody home, it came to 3.0 buckets a look-up, and 2.3 % of the entries in the tree, with 5 % more places.
+/// What a full table costs must not depend on how long it has run. When it took the next seven
+/// buckets, sent nobody on and brought nobody home, it came to 3.0 buckets a look-up, and 2.3 % of
+/// the entries in the tree, with 5 % more places.
 #[test]
 fn it_does_not_wear_out() {
     let (index, inside) = worn(100_000, 12);
@@ -126,7 +128,8 @@ fn it_does_not_wear_out() {
     assert!(spilled < 0.001, "{spilled} of all are in the tree");
 }
 
-/// A checkpoint walks over the index while it changes: whoever is there all the time must be seen, once.
+/// A checkpoint walks over the index while it changes: whoever is there all the time must be seen,
+/// once.
 #[test]
 fn a_walk_beside_changes_sees_all_that_stay() {
     let (mut index, mut inside) = worn(2000, 12);
@@ -149,8 +152,8 @@ fn a_walk_beside_changes_sees_all_that_stay() {
     }
 }
 
-/// More blocks of one bucket than its eight have places for: the rest is in the tree, as good as the others, and comes home
-/// when there is room.
+/// More blocks of one bucket than its eight have places for: the rest is in the tree, as good as
+/// the others, and comes home when there is room.
 #[test]
 fn a_crowd_is_in_the_tree_until_there_is_room() {
     let mut index = Index::new(1 << 34, 1000).unwrap();
@@ -181,7 +184,8 @@ fn a_crowd_is_in_the_tree_until_there_is_room() {
     assert_eq!(index.len(), 0);
 }
 
-/// The marks must not wear out: after any number of changes a block that is not there costs no more looks.
+/// The marks must not wear out: after any number of changes a block that is not there costs no more
+/// looks.
 #[test]
 fn marks_say_where_entries_are_and_no_more() {
     let (index, _) = worn(1000, 200);
