@@ -81,6 +81,7 @@ fn void_next_head(lane: &mut Lane, cx: &mut Cx<'_>) {
     write_first_block(lane, buf, lane.checkpoint.generation + 1, cx);
 }
 
+/// Begins a checkpoint: the body comes first.
 pub(crate) fn begin_checkpoint(lane: &mut Lane, cx: &mut Cx<'_>) {
     let buf = cx.alloc(BATCH_BLOCKS);
     lane.checkpoint = Checkpoint {
@@ -198,6 +199,7 @@ fn write_head(lane: &mut Lane, cx: &mut Cx<'_>) {
     write_first_block(lane, buf, header.generation, cx);
 }
 
+/// A write of the checkpoint is over: the next step of it.
 pub(crate) fn checkpoint_io_done(lane: &mut Lane, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
     if let (Phase::Found { to }, Err(error)) = (lane.checkpoint.phase, result) {
         let offset = area_offset(lane, lane.checkpoint.generation, cx);

@@ -30,6 +30,7 @@ use crate::organ::index::Flat;
 use crate::organ::waiter::{Wait, Waiter};
 use crate::shared::Up;
 
+/// Starts a piece that goes to the origin, when it has its lock.
 pub(crate) fn start_direct(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     let piece = &lane.pieces[at];
     if piece.congested && (!still_congested(lane, piece, cx) || knows(lane, piece.first, piece.end())) {

@@ -147,6 +147,7 @@ fn read_wide(lane: &mut Lane, at: usize, block: u32, blocks: u32, wide: Reading,
     cx.io(lane.id, io, device, Op::Read, offset, Some(span));
 }
 
+/// A read with neighbours is over: its readers get their blocks, and the neighbours a place.
 pub(crate) fn wide_done(lane: &mut Lane, read: &WideRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
     let &WideRead { at: block, blocks, read, buf, into } = read;
     let (mut wide, waiting) = lane.under_way.end(read);

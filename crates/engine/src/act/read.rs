@@ -9,11 +9,9 @@ use smallvec::smallvec;
 
 use crate::act::commit::append_promoted;
 use crate::act::commit::log::Place;
-use crate::act::damage::Damage;
-use crate::act::damage::{damaged, found_again, holder, try_other};
+use crate::act::damage::{Damage, damaged, found_again, holder, try_other};
 use crate::act::detour::{detour, read_detour};
-use crate::act::expect::expect_copies;
-use crate::act::expect::expect_missed;
+use crate::act::expect::{expect_copies, expect_missed};
 use crate::act::neighbours::{has_room_for_missed, read_missed};
 use crate::act::under_way::{go_on, share};
 use crate::cx::{Cx, blocks_span};
@@ -34,6 +32,7 @@ fn waiting(lane: &mut Lane, flat: Flat, past: bool) -> Option<(Span, bool)> {
     if past { None } else { lane.window.read(flat, &mut *lane.policy) }
 }
 
+/// Starts a read piece that has its lock: each block from RAM, the cache device or the origin.
 pub(crate) fn start_read(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     let (first, blocks, buf_block) = (lane.pieces[at].first, lane.pieces[at].blocks, lane.pieces[at].buf_block);
     let buf = lane.pieces[at].buf.expect("a read has a buffer");
@@ -106,6 +105,7 @@ pub(crate) fn start_read(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     read_step(lane, at, cx);
 }
 
+/// Reads blocks of a piece from consecutive slots of the cache device.
 pub(crate) fn read_slots(lane: &mut Lane, read: SlotsRead, cx: &mut Cx<'_>) {
     lane.log.pin(read.slot);
     let piece = &mut lane.pieces[read.piece];
@@ -120,6 +120,7 @@ pub(crate) fn read_slots(lane: &mut Lane, read: SlotsRead, cx: &mut Cx<'_>) {
     cx.io(lane.id, io, device, Op::Read, offset, Some(span));
 }
 
+/// Reads blocks of a piece from its origin, where other pieces may join the read.
 pub(crate) fn read_origin(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) {
     let first = lane.pieces[at].first + block;
     let read = lane.under_way.begin(Reading::new(at, first, blocks));
@@ -146,6 +147,7 @@ pub(crate) fn ask_origin(lane: &mut Lane, at: usize, block: u32, blocks: u32, wh
     cx.io(lane.id, io, device, Op::Read, offset, Some(Span::new(buf, whole.offset(), len as u32)));
 }
 
+/// A read of the origin is over, for its piece and for those that joined it.
 pub(crate) fn read_origin_done(lane: &mut Lane, read: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
     let (read, waiting) = lane.under_way.end(read);
     let at = read.piece();
@@ -167,6 +169,7 @@ pub(crate) fn read_origin_done(lane: &mut Lane, read: usize, result: Result<(), 
     go_on(lane, &read, waiting, result.is_ok(), cx);
 }
 
+/// A read of the cache device is over: each block is verified before it leaves.
 pub(crate) fn read_cache_done(lane: &mut Lane, read: &SlotsRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
     let &SlotsRead { piece: at, at: block, slot, ref checksums, device } = read;
     lane.log.unpin(slot);
@@ -204,6 +207,7 @@ pub(crate) fn read_cache_done(lane: &mut Lane, read: &SlotsRead, result: Result<
     read_step(lane, at, cx);
 }
 
+/// Ends a read piece when nothing of it is in flight; what missed is offered to the policy.
 pub(crate) fn read_step(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     if lane.pieces[at].pending > 0 {
         return;

@@ -97,6 +97,7 @@ fn recover_io(lane: &mut Lane, offset: u64, blocks: u32, cx: &mut Cx<'_>) {
     cx.io(lane.id, io, device(member), op, offset, Some(span));
 }
 
+/// An I/O of the opening is over: the next step of it, or the other member of a mirrored cache.
 pub(crate) fn recover_io_done(lane: &mut Lane, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
     let Some(mut recovery) = lane.recovery.take() else { return };
     let step = match result {

@@ -197,6 +197,7 @@ fn sync_write(lane: &mut Lane, slot: Option<u32>, buf: Buf, offset: u64, cx: &mu
     cx.io(lane.id, io, new_member(cx), Op::Write, offset, Some(blocks_span(buf, 0, 1)));
 }
 
+/// A block for the new mirror was read: verified, it is written there.
 pub(crate) fn sync_read_done(
     lane: &mut Lane,
     flat: Flat,
@@ -240,6 +241,7 @@ pub(crate) fn sync_read_done(
     }
 }
 
+/// A write to the new mirror is over.
 pub(crate) fn sync_written(
     lane: &mut Lane,
     slot: Option<u32>,

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads of an origin under way, and who waits for them instead of reading a block once more.
+//! Joins reads of an origin under way: a piece waits for a block that is being read for another
+//! piece, instead of reading the block once more.
 //!
 //! Requests that aren't aligned share a block with the next one, and programs ask twice for what
-//! they miss: with 16 requests in flight a trace of an unaligned guest had 19.5 % hits instead of
-//! 25.3 while each read went to the disk by itself (`cp_vscsi`, docs/laboratory/policy.md).
+//! they miss. With 16 requests in flight a trace of an unaligned guest had 19.5 % hits while each
+//! read went to the disk by itself, and 25.3 % with this (`cp_vscsi`, docs/laboratory/policy.md).
 //!
-//! Only the ends of what is missed wait: between them it is read as one, which costs a disk less
-//! than two reads around what somebody else brings. Who waits has locked the block, as has who
-//! asked first, so nobody changes it meanwhile. Neighbours of a miss aren't locked: what anybody
-//! has asked to change since their read began is void (canaries `stale-neighbour`, `joined-void`),
-//! and who comes for it later reads it by himself. So is all that was being read while a flush of
-//! its origin failed (test: `who_asks_after_a_failed_flush_shares_no_read_of_before`). Whose read
-//! fails has an error of his own; those who waited for it read by themselves (test:
-//! `who_waits_for_a_read_that_fails_reads_by_himself`). A piece may wait for its own wide read, if
-//! what it misses has a hole: that is a miss like any other, and no neighbour.
+//! - Only the ends of a missed range wait. What lies between them is read as one: that costs a disk
+//!   less than two reads around blocks that somebody else brings.
+//! - Both pieces have locked the block, so nobody changes it meanwhile. Neighbours of a miss aren't
+//!   locked: a neighbour that anybody has asked to change since the read began is void, and a later
+//!   piece reads it by itself (canaries `stale-neighbour`, `joined-void`).
+//! - All that was being read while a flush of the origin failed is void, too (test:
+//!   `who_asks_after_a_failed_flush_shares_no_read_of_before`).
+//! - If a read fails, its own piece has the error. Pieces that waited read by themselves (test:
+//!   `who_waits_for_a_read_that_fails_reads_by_himself`).
+//! - A piece may wait for its own wide read, if there is a hole in what it misses. That is a miss
+//!   like any other, and no neighbour.
 
 use alloc::vec::Vec;
 

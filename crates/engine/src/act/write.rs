@@ -9,8 +9,7 @@ use core::ops::Range;
 
 use crate::act::commit::append_write;
 use crate::act::commit::log::Place;
-use crate::act::damage::Damage;
-use crate::act::damage::{damaged, holder, try_other};
+use crate::act::damage::{Damage, damaged, holder, try_other};
 use crate::act::direct::clear_way;
 use crate::cx::{Cx, blocks_span};
 use crate::fact::io::{DeviceError, DeviceId, Op, RequestError};

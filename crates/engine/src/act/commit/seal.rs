@@ -129,6 +129,7 @@ fn seal_now(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
     cx.cache_write(lane.id, io, offset, blocks_span(open.buf, 0, blocks + 1), copied);
 }
 
+/// A commit is written: its buffer is free, and full commits that waited for its place are sealed.
 pub(crate) fn commit_done(lane: &mut Lane, seq: u64, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
     let log = &mut lane.log;
     let Some(at) = log.sealed.iter().position(|sealed| sealed.seq == seq) else { return };

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Commits of promoted blocks that are in the log before their origin has flushed what they hold.
+//! Promoted blocks whose origin has not flushed yet what they hold: when they are proven, and what
+//! happens if they never are.
 //!
-//! A block that was written through, or read from an origin that was written to, is only in the
-//! origin's volatile cache: after a power cut it may have an older one. If the cache had the newer
-//! one clean, clients would read that until it is evicted, and then the older one (ADR 0003).
-//! Waiting for a flush before each commit, which is a MiB, made bursts of writes slower than the
-//! disk alone: a disk's flush takes as long as all that waits in its cache. So they are committed
-//! at once, and every header says how many of the latest commits of promoted blocks are not proven
-//! yet: replay drops the blocks of those (ADR 0024). They are proven by the next flush that
-//! somebody wants, in the order of their numbers.
+//! A block that was written through, or read from an origin that was written to, may be in the
+//! origin's volatile cache only. After a power cut the origin may have an older version. If the
+//! cache had the newer version clean, clients would read it until it is evicted, and then the older
+//! one (ADR 0003).
+//!
+//! To wait for a flush before each commit of 1 MiB made bursts of writes slower than the disk alone.
+//! So such blocks are committed at once. Every header says how many of the latest commits of
+//! promoted blocks are not proven yet, and replay drops the blocks of those (ADR 0024). Commits are
+//! proven by the next flush that somebody wants, in the order of their numbers.
 
 use alloc::vec::Vec;
 

@@ -148,6 +148,7 @@ pub(crate) fn start_run(lane: &mut Lane, first: Flat, end: Flat, cx: &mut Cx<'_>
     blocks
 }
 
+/// A part of a run was read from the cache device.
 pub(crate) fn run_read_done(lane: &mut Lane, run: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
     if result.is_err() {
         lane.runs[run].result = result;
@@ -221,6 +222,7 @@ pub(crate) fn write_run(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) {
     cx.io(lane.id, io, device, Op::Write, offset, Some(Span::new(buf, 0, len as u32)));
 }
 
+/// A run is written to its origin, or was refused.
 pub(crate) fn run_write_done(lane: &mut Lane, run: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
     let origin = cx.shared.origin_of(lane.runs[run].first);
     cx.shared.origins[origin].gauge.writes.ended(result.is_ok(), cx.now);
