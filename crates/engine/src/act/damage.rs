@@ -12,7 +12,7 @@ use crate::fact::io::{DeviceError, DeviceId, Op};
 use crate::lane::Lane;
 use crate::organ::index::Flat;
 use crate::organ::members::device;
-use crate::organ::trouble::Copy;
+use crate::organ::trouble::Finding;
 
 /// Where the data of a damaged block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,29 +40,29 @@ pub(crate) fn try_other(
     from: DeviceId,
     result: Result<(), DeviceError>,
     cx: &mut Cx<'_>,
-) -> Copy {
+) -> Finding {
     if lane.index.get(flat).is_none_or(|found| !found.dirty || found.slot != slot) {
-        return Copy::NotDirty(result);
+        return Finding::NotDirty(result);
     }
     match cx.shared.members.other() {
-        None if from == cx.lead() => Copy::last(result),
+        None if from == cx.lead() => Finding::last(result),
         // The lead is another one by now.
-        None => Copy::Other,
+        None => Finding::AskOther,
         Some(other) if from == device(other) => lane.trouble.other_failed(flat, result),
         Some(_) => {
-            let (copy, new) = lane.trouble.lead_failed(flat, result);
+            let (finding, new) = lane.trouble.lead_failed(flat, result);
             if new {
                 let key = cx.shared.key(flat);
                 cx.event(Event::ReadFromMirror { key });
             }
-            copy
+            finding
         }
     }
 }
 
 /// No copy of a block on the cache device is sound. Tells it, and says where the data is.
-pub(crate) fn damaged(lane: &mut Lane, flat: Flat, slot: u32, copy: Copy, cx: &mut Cx<'_>) -> Damage {
-    let Some(result) = copy.result() else { return Damage::OnOrigin };
+pub(crate) fn damaged(lane: &mut Lane, flat: Flat, slot: u32, finding: Finding, cx: &mut Cx<'_>) -> Damage {
+    let Some(result) = finding.result() else { return Damage::OnOrigin };
     // A block that has left this slot since was clean: its data is on the origin. (Who rewrites
     // it waits for this reader, and reclaim moves no dirty one while anybody reads from its
     // segment.)

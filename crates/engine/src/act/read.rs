@@ -23,7 +23,7 @@ use crate::lane::Lane;
 use crate::organ::flying::{LaneIo, SlotsRead};
 use crate::organ::index::{Flat, Found};
 use crate::organ::measured::Measured;
-use crate::organ::trouble::Copy;
+use crate::organ::trouble::Finding;
 use crate::organ::under_way::Reading;
 
 /// The copy of a block in the window, and whether it came along and is asked for for the first
@@ -194,11 +194,11 @@ pub(crate) fn read_cache_done(lane: &mut Lane, read: &SlotsRead, result: Result<
         }
         let slot = slot + nth as u32;
         match try_other(lane, flat, slot, device, result, cx) {
-            Copy::Other => {
+            Finding::AskOther => {
                 let (device, checksums) = (holder(lane, flat, cx), smallvec![expected]);
                 read_slots(lane, SlotsRead { piece: at, at: block, slot, checksums, device }, cx);
             }
-            copy => match damaged(lane, flat, slot, copy, cx) {
+            finding => match damaged(lane, flat, slot, finding, cx) {
                 Damage::Lost => lane.pieces[at].error = Some(RequestError::Io),
                 Damage::OnOrigin => read_origin(lane, at, block, 1, cx),
             },

@@ -28,7 +28,7 @@ use crate::lane::Lane;
 use crate::organ::flying::{LaneIo, Survivor};
 use crate::organ::index::{Flat, Found};
 use crate::organ::segment::{Segment, State};
-use crate::organ::trouble::Copy;
+use crate::organ::trouble::Finding;
 use crate::organ::waiter::{Wait, Waiter};
 use crate::policy::HITS_MAX;
 
@@ -376,7 +376,7 @@ impl Lane {
                 // Destage finds out whether it is lost.
                 self.trouble.must_be_alone(flat);
             } else if !sound {
-                damaged(self, flat, found.slot, Copy::last(result), cx);
+                damaged(self, flat, found.slot, Finding::last(result), cx);
             } else if current.dirty && !others && !self.must_stay(segment, flat) {
                 self.move_dirty(survivor, current, span, cx);
             } else if !found.dirty {

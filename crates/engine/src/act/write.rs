@@ -21,7 +21,7 @@ use crate::organ::flying::{LaneIo, Source};
 use crate::organ::index::{Flat, Found};
 use crate::organ::measured::Measured;
 use crate::organ::places::Places;
-use crate::organ::trouble::Copy;
+use crate::organ::trouble::Finding;
 use crate::organ::waiter::{Wait, Waiter};
 
 const BLOCK: u32 = BLOCK_BYTES as u32;
@@ -118,8 +118,8 @@ pub(crate) fn merge_done(
         lane.log.unpin(found.slot);
         let sum = cx.shared.checksum(cx.mem, flat, blocks_span(buf, 0, 1));
         if failed || lane.index.kept(sum) != found.checksum {
-            let copy = try_other(lane, flat, found.slot, device, result, cx);
-            if copy == Copy::Other {
+            let finding = try_other(lane, flat, found.slot, device, result, cx);
+            if finding == Finding::AskOther {
                 lane.log.pin(found.slot);
                 let device = holder(lane, flat, cx);
                 let from = Some((found, device));
@@ -128,7 +128,7 @@ pub(crate) fn merge_done(
                 cx.io(lane.id, io, device, Op::Read, offset, Some(blocks_span(buf, 0, 1)));
                 return;
             }
-            if damaged(lane, flat, found.slot, copy, cx) == Damage::OnOrigin {
+            if damaged(lane, flat, found.slot, finding, cx) == Damage::OnOrigin {
                 let io = lane.ios.insert(LaneIo::Merge { piece: at, block, buf, from: None, places });
                 merge_from_origin(lane, flat, buf, io, cx);
                 return;

@@ -23,9 +23,9 @@ enum Copies {
 
 /// What is left to do when a read of a block from the cache was not sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Copy {
+pub(crate) enum Finding {
     /// Another member may have a sound copy: it is asked.
-    Other,
+    AskOther,
     /// No member can read the block now.
     Unreadable(DeviceError),
     /// No member has what it should have.
@@ -34,7 +34,7 @@ pub(crate) enum Copy {
     NotDirty(Result<(), DeviceError>),
 }
 
-impl Copy {
+impl Finding {
     /// What is known of a block if a read went so, and no other copy is left.
     pub(crate) const fn last(result: Result<(), DeviceError>) -> Self {
         match result {
@@ -46,7 +46,7 @@ impl Copy {
     /// How the read went, if there is no other copy to try.
     pub(crate) const fn result(self) -> Option<Result<(), DeviceError>> {
         match self {
-            Self::Other => None,
+            Self::AskOther => None,
             Self::Unreadable(error) => Some(Err(error)),
             Self::Rotten => Some(Ok(())),
             Self::NotDirty(result) => Some(result),
@@ -227,9 +227,9 @@ impl Trouble {
     }
 
     /// The lead's copy of a dirty block was not sound. The second value tells whether that is new.
-    pub(crate) fn lead_failed(&mut self, flat: Flat, result: Result<(), DeviceError>) -> (Copy, bool) {
+    pub(crate) fn lead_failed(&mut self, flat: Flat, result: Result<(), DeviceError>) -> (Finding, bool) {
         if self.elsewhere.get(&flat) == Some(&Copies::OfLead) {
-            return (Copy::last(result), false);
+            return (Finding::last(result), false);
         }
         let copies = if result.is_ok() { Copies::Rotten } else { Copies::Unreadable };
         let new = self.elsewhere.insert(flat, copies).is_none();
@@ -237,22 +237,22 @@ impl Trouble {
             // What has one sound copy should soon have one on the origin.
             self.urgent.insert(flat);
         }
-        (Copy::Other, new)
+        (Finding::AskOther, new)
     }
 
     /// The other member's copy of a dirty block was not sound.
-    pub(crate) fn other_failed(&mut self, flat: Flat, result: Result<(), DeviceError>) -> Copy {
+    pub(crate) fn other_failed(&mut self, flat: Flat, result: Result<(), DeviceError>) -> Finding {
         match (self.elsewhere.get(&flat), result) {
-            (Some(Copies::Rotten), _) => Copy::last(result),
+            (Some(Copies::Rotten), _) => Finding::last(result),
             // The lead couldn't read it, which may pass (test:
             // `a_mirror_that_lacks_a_block_does_not_hide_it`).
             (_, Ok(())) => {
                 self.elsewhere.insert(flat, Copies::OfLead);
-                Copy::Unreadable(DeviceError::Io)
+                Finding::Unreadable(DeviceError::Io)
             }
             (_, Err(error)) => {
                 self.elsewhere.remove(&flat);
-                Copy::Unreadable(error)
+                Finding::Unreadable(error)
             }
         }
     }
@@ -287,11 +287,11 @@ mod tests {
     #[test]
     fn of_two_copies_each_is_tried_before_a_block_is_given_up() {
         let mut trouble = Trouble::default();
-        assert_eq!(trouble.lead_failed(Flat(1), Ok(())), (Copy::Other, true));
+        assert_eq!(trouble.lead_failed(Flat(1), Ok(())), (Finding::AskOther, true));
         assert!(trouble.is_on_other(Flat(1)) && trouble.is_urgent(Flat(1)));
-        assert_eq!(trouble.other_failed(Flat(1), Ok(())), Copy::Rotten);
-        assert_eq!(trouble.lead_failed(Flat(2), ERROR), (Copy::Other, true));
-        assert_eq!(trouble.other_failed(Flat(2), ERROR), Copy::Unreadable(DeviceError::Io));
+        assert_eq!(trouble.other_failed(Flat(1), Ok(())), Finding::Rotten);
+        assert_eq!(trouble.lead_failed(Flat(2), ERROR), (Finding::AskOther, true));
+        assert_eq!(trouble.other_failed(Flat(2), ERROR), Finding::Unreadable(DeviceError::Io));
         assert!(!trouble.is_on_other(Flat(2)), "the lead is asked again");
     }
 

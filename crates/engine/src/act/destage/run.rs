@@ -28,7 +28,7 @@ use crate::format::NO_SLOT;
 use crate::lane::Lane;
 use crate::organ::flying::LaneIo;
 use crate::organ::index::{Flat, Found};
-use crate::organ::trouble::Copy;
+use crate::organ::trouble::Finding;
 use crate::organ::waiter::Waiter;
 use crate::policy::Zone;
 use crate::shared::Up;
@@ -171,7 +171,7 @@ fn run_gathered(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) {
         let slot = lane.runs[run].versions[0].0;
         if lane.trouble.is_alone(first) {
             // A block alone.
-            if try_other(lane, first, slot, device, read, cx) != Copy::Other {
+            if try_other(lane, first, slot, device, read, cx) != Finding::AskOther {
                 lose(lane, first, slot, cx);
             }
         } else {
@@ -189,9 +189,9 @@ fn run_gathered(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) {
         if lane.index.kept(cx.shared.checksum(cx.mem, flat, blocks_span(buf, nth, 1))) != expected {
             sound = false;
             // `Err`: the lead is tried once more, by a run of it alone.
-            let copy = try_other(lane, flat, slot, device, Ok(()), cx);
-            if copy.result() == Some(Ok(())) {
-                damaged(lane, flat, slot, copy, cx);
+            let finding = try_other(lane, flat, slot, device, Ok(()), cx);
+            if finding.result() == Some(Ok(())) {
+                damaged(lane, flat, slot, finding, cx);
             }
         }
     }
