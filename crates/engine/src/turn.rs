@@ -28,10 +28,10 @@ use crate::cx::Cx;
 use crate::fact::canary::Canary;
 use crate::fact::io::{DeviceError, RequestError};
 use crate::fact::memory::{Memory, Work};
-use crate::fact::piece::{Piece, PieceKind};
 use crate::fact::types::Time;
 use crate::lane::Lane;
 use crate::organ::flying::LaneIo;
+use crate::organ::piece::{Piece, PieceKind};
 use crate::organ::waiter::{Waiter, Woken};
 use crate::shared::{FailureRecord, Up};
 

@@ -69,7 +69,7 @@ pub(crate) fn read_detour(
     let (origin, blocks) = (cx.shared.origin_of(first), cached.len() as u32);
     cx.shared.counters.bypassed_congested_blocks += u64::from(blocks);
     cx.shared.counters.read_misses += u64::from(blocks);
-    lane.pieces[at].pending += 1;
+    lane.pieces[at].hold();
     *lane.detours.count(blocks) += 1;
     let taken = cx.shared.detour_began(origin, instead_of_ns, cx.now);
     let buf = cx.alloc(buffer_blocks(blocks));
@@ -138,7 +138,7 @@ pub(crate) fn detour_done(lane: &mut Lane, detour: usize, result: Result<(), Dev
 
 /// No hit waits for these blocks of the origin any more.
 fn detour_over(lane: &mut Lane, at: usize, cached: &[(u32, u32)]) {
-    lane.pieces[at].pending -= 1;
+    lane.pieces[at].release();
     for (slot, _) in cached {
         lane.log.unpin(*slot);
     }

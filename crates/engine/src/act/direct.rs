@@ -20,13 +20,13 @@ use crate::cx::{Cx, blocks_span};
 use crate::fact::canary::Canary;
 use crate::fact::io::{DeviceError, Op, RequestError};
 use crate::fact::memory::Span;
-use crate::fact::piece::{Piece, PieceKind};
 use crate::fact::types::Mode;
 use crate::format::Entry;
 use crate::lane::Lane;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::flying::LaneIo;
 use crate::organ::index::Flat;
+use crate::organ::piece::{Piece, PieceKind};
 use crate::organ::waiter::{Wait, Waiter};
 use crate::shared::Up;
 
@@ -149,7 +149,7 @@ fn fail_unrecorded(lane: &mut Lane, at: usize, error: RequestError, cx: &mut Cx<
 /// Step 4.
 fn write_origin(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     let piece = &mut lane.pieces[at];
-    piece.pending += 1;
+    piece.hold();
     let (device, start, len) = cx.origin_range(piece.first, u64::from(piece.blocks));
     let (head, tail) = (u64::from(piece.head()), u64::from(piece.tail()));
     let whole_len = u64::from(piece.blocks) * crate::fact::types::BLOCK_BYTES;
@@ -178,7 +178,7 @@ pub(crate) fn direct_done(
     result: Result<(), DeviceError>,
     cx: &mut Cx<'_>,
 ) {
-    lane.pieces[at].pending -= 1;
+    lane.pieces[at].release();
     let kind = lane.pieces[at].kind;
     let origin = cx.shared.origin_of(lane.pieces[at].first);
     cx.shared.origins[origin].foreground_ended(cx.now);

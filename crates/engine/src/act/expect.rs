@@ -5,10 +5,10 @@
 
 use crate::cx::Cx;
 use crate::fact::memory::{Memory, Span};
-use crate::fact::piece::{Piece, PieceKind};
 use crate::fact::types::{BLOCK_BYTES, Key};
 use crate::lane::Lane;
 use crate::organ::index::Flat;
+use crate::organ::piece::{Piece, PieceKind};
 
 /// Cache lines of tables that are fetched ahead for a piece: what a processor can wait for at once.
 const EXPECTED_BLOCKS_MAX: u64 = 16;

@@ -142,7 +142,7 @@ fn read_wide(lane: &mut Lane, at: usize, block: u32, blocks: u32, wide: Reading,
     let (from, to) = (wide.first().0, wide.first().0 + u64::from(wide.blocks()));
     let read = lane.under_way.begin(wide);
     let io = lane.ios.insert(LaneIo::ReadWide(WideRead { at: block, blocks, read, buf, into }));
-    lane.pieces[at].pending += 1;
+    lane.pieces[at].hold();
     cx.shared.measure(Measured::OriginReadBegan { origin, first: from, end: to }, cx.now);
     cx.io(lane.id, io, device, Op::Read, offset, Some(span));
 }
@@ -155,7 +155,7 @@ pub(crate) fn wide_done(lane: &mut Lane, read: &WideRead, result: Result<(), Dev
     let origin = cx.shared.origin_of(wide.first());
     cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(wide.blocks()), cx.now);
     let piece = &mut lane.pieces[at];
-    piece.pending -= 1;
+    piece.release();
     if let Err(error) = result {
         cx.origin_failed(Op::Read, wide.first(), u64::from(wide.blocks()), error);
         // It may be a neighbour that can't be read, and a disk may try for long.

@@ -11,10 +11,10 @@
 
 use crate::coordinator::Coordinator;
 use crate::cx::Cx;
-use crate::fact::piece::PieceKind;
 use crate::fact::types::SECTOR_BYTES;
 use crate::lane::Lanes;
 use crate::organ::active::Range;
+use crate::organ::piece::PieceKind;
 
 /// Cut off at a time, before the next one has its turn.
 const STEP_SECTORS: u64 = (16 << 20) / SECTOR_BYTES;

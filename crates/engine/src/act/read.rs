@@ -109,7 +109,7 @@ pub(crate) fn start_read(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
 pub(crate) fn read_slots(lane: &mut Lane, read: SlotsRead, cx: &mut Cx<'_>) {
     lane.log.pin(read.slot);
     let piece = &mut lane.pieces[read.piece];
-    piece.pending += 1;
+    piece.hold();
     let buf = piece.buf.expect("a read has a buffer");
     let read_blocks = read.checksums.len() as u64;
     let span = blocks_span(buf, piece.buf_block + read.at, read_blocks as u32);
@@ -130,7 +130,7 @@ pub(crate) fn read_origin(lane: &mut Lane, at: usize, block: u32, blocks: u32, c
 /// Reads blocks of a piece from the origin, for this.
 pub(crate) fn ask_origin(lane: &mut Lane, at: usize, block: u32, blocks: u32, what: LaneIo, cx: &mut Cx<'_>) {
     let piece = &mut lane.pieces[at];
-    piece.pending += 1;
+    piece.hold();
     piece.from_origin = true;
     let first = piece.first + block;
     let (device, offset, len) = cx.origin_range(first, u64::from(blocks));
@@ -155,7 +155,7 @@ pub(crate) fn read_origin_done(lane: &mut Lane, read: usize, result: Result<(), 
     let origin = cx.shared.origin_of(piece.first);
     let blocks = result.is_ok().then_some(read.blocks());
     cx.shared.measure(Measured::OriginReadEnded { origin, blocks }, cx.now);
-    piece.pending -= 1;
+    piece.release();
     if let Err(error) = result {
         piece.error = Some(RequestError::Io);
         cx.origin_failed(Op::Read, read.first(), u64::from(read.blocks()), error);
@@ -175,7 +175,7 @@ pub(crate) fn read_cache_done(lane: &mut Lane, read: &SlotsRead, result: Result<
     lane.log.unpin(slot);
     cx.shared.measure(Measured::CacheReadEnded { sound: result.is_ok() }, cx.now);
     let piece = &mut lane.pieces[at];
-    piece.pending -= 1;
+    piece.release();
     let (first, buf_block) = (piece.first, piece.buf_block);
     let buf = piece.buf.expect("a read has a buffer");
     for (nth, &expected) in checksums.iter().enumerate() {

@@ -12,9 +12,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::cx::Cx;
-use crate::fact::piece::Piece;
 use crate::fact::types::Time;
 use crate::lane::Lanes;
+use crate::organ::piece::Piece;
 use crate::organ::room::{Outlook, Room, is_kept};
 use crate::organ::router::Router;
 

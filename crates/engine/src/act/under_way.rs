@@ -45,7 +45,9 @@ pub(crate) fn join(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &mut
     let from = (block..last).find(|block| read_of(lane, *block).is_none()).unwrap_or(last.min(to));
     for block in (block..from).chain(to..end) {
         let id = read_of(lane, block).expect("somebody reads what lies around the rest");
-        lane.pieces[at].pending += u32::from(lane.under_way.wait(id, at, block));
+        if lane.under_way.wait(id, at, block) {
+            lane.pieces[at].hold();
+        }
     }
     (from, to)
 }
@@ -74,7 +76,7 @@ pub(crate) fn share(lane: &Lane, read: &Reading, waiting: &[Waiting], buf: Buf, 
 /// Those who waited go on: with what they were given, or by reading it themselves.
 pub(crate) fn go_on(lane: &mut Lane, read: &Reading, waiting: Vec<Waiting>, given: bool, cx: &mut Cx<'_>) {
     for Waiting { piece, at, blocks } in waiting {
-        lane.pieces[piece].pending -= 1;
+        lane.pieces[piece].release();
         let counters = &mut cx.shared.counters;
         if given && piece != read.piece() {
             counters.read_hits += u64::from(blocks);

@@ -14,12 +14,12 @@ use crate::act::direct::clear_way;
 use crate::cx::{Cx, blocks_span};
 use crate::fact::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::fact::memory::{Buf, Span};
-use crate::fact::piece::PieceKind;
 use crate::fact::types::BLOCK_BYTES;
 use crate::lane::Lane;
 use crate::organ::flying::{LaneIo, Source};
 use crate::organ::index::{Flat, Found};
 use crate::organ::measured::Measured;
+use crate::organ::piece::PieceKind;
 use crate::organ::places::Places;
 use crate::organ::trouble::Finding;
 use crate::organ::waiter::{Wait, Waiter};
@@ -47,14 +47,14 @@ pub(crate) fn merge(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
         }
     }
     // One extra count, so that a merge from RAM doesn't end the phase before all are begun.
-    lane.pieces[at].pending += 1;
+    lane.pieces[at].hold();
     if head > 0 || (tail > 0 && last == 0) {
         merge_block(lane, at, 0, cx);
     }
     if tail > 0 && last > 0 {
         merge_block(lane, at, last, cx);
     }
-    lane.pieces[at].pending -= 1;
+    lane.pieces[at].release();
     merge_step(lane, at, cx);
 }
 
@@ -67,7 +67,7 @@ fn merge_block(lane: &mut Lane, at: usize, block: u32, cx: &mut Cx<'_>) {
         fill_around(lane, at, block, from, offset, cx);
         return;
     }
-    lane.pieces[at].pending += 1;
+    lane.pieces[at].hold();
     let places = if found.is_some() { Source::Cache } else { Source::Origin };
     merges_of(lane, places).take(cx.shared.origin_of(flat));
     let buf = cx.alloc(1);
@@ -145,7 +145,7 @@ pub(crate) fn merge_done(
     }
     cx.free(buf, 1);
     merges_of(lane, places).give_back(cx.shared.origin_of(flat), 1);
-    lane.pieces[at].pending -= 1;
+    lane.pieces[at].release();
     merge_step(lane, at, cx);
     while let Some(next) = merges_of(lane, places).next() {
         merge(lane, next, cx);

@@ -8,6 +8,5 @@ pub(crate) mod io;
 pub(crate) mod memory;
 pub(crate) mod open_error;
 pub(crate) mod options;
-pub(crate) mod piece;
 pub(crate) mod status;
 pub(crate) mod types;

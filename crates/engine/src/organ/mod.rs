@@ -19,6 +19,7 @@ pub(crate) mod measured;
 pub(crate) mod members;
 pub(crate) mod neighbours;
 pub(crate) mod origin;
+pub(crate) mod piece;
 pub(crate) mod places;
 pub(crate) mod ram_front;
 pub(crate) mod room;

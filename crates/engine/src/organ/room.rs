@@ -5,7 +5,7 @@
 //! [`crate::act::throttle`] slows writers by it, and [`crate::act::destage`] hurries by it.
 
 use crate::cx::Cx;
-use crate::fact::piece::PIECE_BLOCKS_MAX;
+use crate::organ::piece::PIECE_BLOCKS_MAX;
 use crate::shared::Shared;
 
 /// Part of the limit from which on writers are slowed.

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 
 use crate::cx::{Cx, blocks_span};
 use crate::fact::memory::Buf;
-use crate::fact::piece::PieceKind;
 use crate::fact::types::BLOCK_BYTES;
 use crate::organ::active::Range;
+use crate::organ::piece::PieceKind;
 use crate::organ::places::Places;
 
 /// Zeroes up to this length are written into the cache like data; longer ones go to the origin.

@@ -19,12 +19,12 @@ use crate::act::commit::seal::seal_full;
 use crate::cx::Cx;
 use crate::fact::canary::Canary;
 use crate::fact::io::DeviceError;
-use crate::fact::piece::PieceKind;
 use crate::format::Stream;
 use crate::lane::Lane;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::index::Flat;
 use crate::organ::origin::Origin;
+use crate::organ::piece::PieceKind;
 use crate::organ::segment::State;
 
 /// A commit of promoted blocks is sealed: is all that it holds durable on the origins?

@@ -101,6 +101,16 @@ pub(crate) struct Rare {
 }
 
 impl Piece {
+    /// The piece can't end before this is released: an I/O of it begins, or it joins another one's.
+    pub(crate) const fn hold(&mut self) {
+        self.pending += 1;
+    }
+
+    /// What the piece was held for is over.
+    pub(crate) const fn release(&mut self) {
+        self.pending -= 1;
+    }
+
     /// Bytes of the first block that are not there yet.
     pub(crate) const fn head(&self) -> u32 {
         if self.completed { 0 } else { self.around.0 as u32 }
