@@ -21,6 +21,7 @@ use crate::act::detour::detour_step;
 use crate::act::hang::answers;
 use crate::act::mirror::MIRRORED;
 use crate::act::persist::Persist;
+use crate::act::reclaim::reclaim_step;
 use crate::act::reclaim::state::watermark;
 use crate::act::recover::{begin_recovery, end_recovery};
 use crate::act::sync;
@@ -378,7 +379,7 @@ impl Coordinator {
                 cx.shared.away = self.destager.is_any_away(cx);
                 self.give_up_proofs(lanes, cx);
                 // Reclaim first: it tells destage what is urgent.
-                lanes.iter_mut().for_each(|lane| lane.reclaim_step(cx));
+                lanes.iter_mut().for_each(|lane| reclaim_step(lane, cx));
                 self.throttle.step(lanes, &self.router, &self.destager, cx);
                 if self.clients_leave {
                     self.fail_those_who_wait(lanes, cx);

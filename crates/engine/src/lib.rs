@@ -8,8 +8,8 @@
 //! [`Engine`] is the face. `turn` decides what comes next. `act` has what is done: a request goes
 //! through `act::request` (check, classify, split into pieces for the lanes), then `read`, `write`
 //! or `direct`; `commit` is the log, `destage` writes dirty blocks to the origins, `reclaim` makes
-//! room, `checkpoint` and `recover` see to restarts. `organ` has the state: `index` knows where each
-//! block is. `fact` has what all others build on.
+//! room, `checkpoint` and `recover` see to restarts. `organ` has the state: `index` knows where
+//! each block is. `fact` has what all others build on.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -21,6 +21,7 @@ use crate::act::direct::{clear_way, direct_done, invalidated, replaced, start_di
 use crate::act::expect::{expect, expect_copies};
 use crate::act::neighbours::wide_done;
 use crate::act::read::{read_cache_done, read_origin_done, start_read};
+use crate::act::reclaim::{freed_durable, reclaim_header_done, survivor_done};
 use crate::act::recover::recover_io_done;
 use crate::act::sync::{sync_read_done, sync_written};
 use crate::act::write::{merge_done, start_write};
@@ -195,8 +196,8 @@ impl Lane {
             LaneIo::Commit { seq } => commit_done(self, seq, result, cx),
             LaneIo::RunRead { run, .. } => run_read_done(self, run, result, cx),
             LaneIo::RunWrite { run } => run_write_done(self, run, result, cx),
-            LaneIo::ReclaimHeader { segment, slot, buf } => self.reclaim_header_done(segment, slot, buf, result, cx),
-            LaneIo::Survivor { survivor, buf } => self.survivor_done(survivor, buf, result, cx),
+            LaneIo::ReclaimHeader { segment, slot, buf } => reclaim_header_done(self, segment, slot, buf, result, cx),
+            LaneIo::Survivor { survivor, buf } => survivor_done(self, survivor, buf, result, cx),
             LaneIo::Checkpoint => checkpoint_io_done(self, result, cx),
             LaneIo::Recover => recover_io_done(self, result, cx),
             LaneIo::SyncRead { flat, found, buf } => sync_read_done(self, flat, found, buf, result, cx),
@@ -243,7 +244,7 @@ impl Lane {
             }
             Waiter::Invalidated(at) => invalidated(self, at, result, cx),
             Waiter::Replaced(at) => replaced(self, at, result, cx),
-            Waiter::Freed(segment) if result.is_ok() => self.freed_durable(segment, cx),
+            Waiter::Freed(segment) if result.is_ok() => freed_durable(self, segment, cx),
             Waiter::Dropped(flat) if result.is_ok() => self.trouble.recorded(flat),
             Waiter::Freed(_) | Waiter::Dropped(_) => {}
             Waiter::Run(run) => write_run(self, run, cx),

@@ -18,6 +18,11 @@ use crate::act::commit::unproven::hurry_proof;
 use crate::act::commit::{open, put};
 use crate::act::damage::damaged;
 use crate::act::destage::run::let_go_of;
+use crate::act::reclaim::choose::{checkpoint_helps, choose_victim, compact};
+use crate::act::reclaim::held::{
+    is_parked_to_clean, is_to_hold, left_to_cleaning, let_go_of_held, resume_held, waits_to_clean,
+};
+use crate::act::reclaim::stuck::{give_back_victim, give_back_waiting, stuck_victims, waiting_victims};
 use crate::cx::{Cx, blocks_span};
 use crate::fact::canary::Canary;
 use crate::fact::event::Event;
@@ -33,7 +38,7 @@ use crate::organ::waiter::{Wait, Waiter};
 use crate::policy::HITS_MAX;
 
 pub(crate) mod choose;
-mod held;
+pub(crate) mod held;
 pub(crate) mod state;
 pub(crate) mod stuck;
 
@@ -56,423 +61,416 @@ const GAIN_MIN: u32 = 12;
 /// what is gained.
 const COMPACTED_PART: u32 = 2;
 
-impl Lane {
-    /// Starts reclaim of segments, as far as more free ones are needed.
-    pub(crate) fn reclaim_step(&mut self, cx: &mut Cx<'_>) {
-        self.free_unpinned(cx);
-        if cx.shared.stopping || cx.shared.cache_failed {
-            self.let_go_of_held(cx);
-            self.reclaim.left = 0;
-            return;
-        }
-        self.resume_held(cx);
-        self.resume_victims(cx);
-        if !cx.shared.away {
-            self.reclaim.not_compacted.clear();
-        }
-        self.begin_victims(cx);
-        self.reclaim.left = self.left_to_cleaning(cx);
+/// Starts reclaim of segments, as far as more free ones are needed.
+pub(crate) fn reclaim_step(lane: &mut Lane, cx: &mut Cx<'_>) {
+    free_unpinned(lane, cx);
+    if cx.shared.stopping || cx.shared.cache_failed {
+        let_go_of_held(lane, cx);
+        lane.reclaim.left = 0;
+        return;
     }
+    resume_held(lane, cx);
+    resume_victims(lane, cx);
+    if !cx.shared.away {
+        lane.reclaim.not_compacted.clear();
+    }
+    begin_victims(lane, cx);
+    lane.reclaim.left = left_to_cleaning(lane, cx);
+}
 
-    /// Chooses victims, as many as are needed.
-    fn begin_victims(&mut self, cx: &mut Cx<'_>) {
-        self.reclaim.waits = false;
-        let mut victims = self.reclaim.victims.len() - self.stuck_victims(cx);
-        let coming = victims.saturating_sub(self.waiting_victims(cx)) + self.reclaim.freeing.len();
-        let watermark = self.reclaim.watermark(&self.log);
-        let mut wanted = watermark.saturating_sub(self.log.free_segments() + coming);
-        while wanted > 0 {
-            let has_place = victims < VICTIMS_MAX;
-            let chosen = if has_place { self.choose_victim(cx) } else { self.compact(cx).map(|id| (id, false)) };
-            let Some((id, cleaned)) = chosen else {
-                if !has_place && cx.shared.away && self.reclaim.compacting.is_none() {
-                    self.checkpoint.wanted |= self.checkpoint_helps(self.log.segment_slots() / COMPACTED_PART);
-                } else if has_place && self.log.has_full_unproven() {
-                    hurry_proof(self, cx);
-                }
-                return;
-            };
-            self.log.set_state(id, State::Victim);
-            self.reclaim.victims.insert(id, Victim { cleaned, ..Victim::default() });
-            if self.log.segment(id).live > 0 {
-                self.read_header(id, id * self.log.segment_slots(), cx);
-            } else {
-                self.victim_step(id, cx);
+/// Chooses victims, as many as are needed.
+fn begin_victims(lane: &mut Lane, cx: &mut Cx<'_>) {
+    lane.reclaim.waits = false;
+    let mut victims = lane.reclaim.victims.len() - stuck_victims(lane, cx);
+    let coming = victims.saturating_sub(waiting_victims(lane, cx)) + lane.reclaim.freeing.len();
+    let watermark = lane.reclaim.watermark(&lane.log);
+    let mut wanted = watermark.saturating_sub(lane.log.free_segments() + coming);
+    while wanted > 0 {
+        let has_place = victims < VICTIMS_MAX;
+        let chosen = if has_place { choose_victim(lane, cx) } else { compact(lane, cx).map(|id| (id, false)) };
+        let Some((id, cleaned)) = chosen else {
+            if !has_place && cx.shared.away && lane.reclaim.compacting.is_none() {
+                lane.checkpoint.wanted |= checkpoint_helps(lane, lane.log.segment_slots() / COMPACTED_PART);
+            } else if has_place && lane.log.has_full_unproven() {
+                hurry_proof(lane, cx);
             }
-            wanted -= 1;
-            victims += 1;
-        }
-        self.reclaim.waits_since = None;
-    }
-
-    /// Whether a dirty block can't be read where it should be: then none is moved.
-    fn has_trouble(&self, cx: &Cx<'_>) -> bool {
-        cx.shared.lost() > 0 || self.trouble.has_suspects() || self.trouble.reads_elsewhere()
-    }
-
-    /// Whether the dirty blocks of a segment are to be moved, now or when the log takes more. Not
-    /// while anybody reads from it: who finds a block damaged that has left its slot since takes it
-    /// for clean, and the origin for newer (`damaged`).
-    fn is_to_move(&self, segment: u32, cx: &Cx<'_>) -> bool {
-        let Segment { dirty, pins, .. } = self.log.segment(segment);
-        let (part, room) = if self.reclaim.compacting == Some(segment) {
-            (COMPACTED_PART, self.log.room_to_compact() > 0 && !self.trouble.reads_elsewhere())
-        } else {
-            let cleaned = self.is_cleaned(segment);
-            let room = if cleaned {
-                self.log.has_room_to_clean(&self.log.segment(segment))
-            } else {
-                self.log.has_room_to_move()
-            };
-            (if cleaned { 1 } else { MOVED_PART }, room && !self.has_trouble(cx))
-        };
-        let few = dirty <= self.log.segment_slots() / part && pins == 0;
-        let ending = cx.shared.cache_failed || cx.shared.stopping;
-        few && !ending && room
-    }
-
-    /// Whether all that is live of a victim is moved, for its dead room.
-    fn is_cleaned(&self, segment: u32) -> bool {
-        self.reclaim.victims.get(&segment).is_some_and(|victim| victim.cleaned)
-    }
-
-    /// Whether a dirty block must stay in its slot: it is lost, or a request changes it, which
-    /// waits for its destage or is replacing it on the origin. One that will be written anew in the
-    /// log is better left there, but where the room for that comes of moving it.
-    fn must_stay(&self, segment: u32, flat: Flat) -> bool {
-        self.trouble.is_lost(flat)
-            || if self.reclaim.compacting == Some(segment) {
-                self.is_changing_on_origin(flat) || self.trouble.is_suspect(flat)
-            } else {
-                self.is_changing(flat)
-            }
-    }
-
-    /// Goes on with victims whose dirty blocks are destaged or rewritten, and with those that
-    /// waited to have them moved.
-    fn resume_victims(&mut self, cx: &mut Cx<'_>) {
-        if self.reclaim.victims.is_empty() {
-            return;
-        }
-        let resumable = |id: &u32, victim: &Victim| {
-            let waited = || victim.parked && !(self.log.saturated() && self.is_to_move(*id, cx));
-            let ready = victim.pending == 0 && (self.log.segment(*id).dirty == 0 || waited());
-            ready && !(victim.parked && self.waits_to_clean(*id, victim))
-        };
-        let victims = &self.reclaim.victims;
-        let resumable: Vec<u32> =
-            victims.iter().filter(|(id, victim)| resumable(id, victim)).map(|(id, _)| *id).collect();
-        for id in resumable {
-            self.victim_step(id, cx);
-        }
-        self.give_back_waiting(cx.now);
-    }
-
-    fn read_header(&mut self, segment: u32, slot: u32, cx: &mut Cx<'_>) {
-        let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
-        victim.pending += 1;
-        let buf = cx.alloc(1);
-        let io = self.ios.insert(LaneIo::ReclaimHeader { segment, slot, buf });
-        let offset = self.offset_of(slot, cx);
-        cx.cache_read(self.id, io, offset, blocks_span(buf, 0, 1));
-    }
-
-    pub(crate) fn reclaim_header_done(
-        &mut self,
-        segment: u32,
-        at: u32,
-        buf: Buf,
-        result: Result<(), DeviceError>,
-        cx: &mut Cx<'_>,
-    ) {
-        let header = result.ok().and_then(|()| CommitHeader::decode(cx.mem.bytes(blocks_span(buf, 0, 1))));
-        cx.free(buf, 1);
-        let tag = cx.shared.cache_tag;
-        let ours = |it: &CommitHeader| it.cache_tag == tag && usize::from(it.lane) == self.id;
-        let inside = at / self.log.segment_slots() == segment;
-        let header = header.filter(|it| inside && ours(it) && it.fits(&cx.shared.superblock, at));
-        let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
-        victim.pending -= 1;
-        let last = self.log.segment(segment).last_seq;
-        let Some(header) = header.filter(|header| header.seq <= last) else {
-            // The reverse map of the rest is gone: find its blocks in the index instead. A device
-            // that was filled as a mirror never had older headers: no reason to alarm anybody.
-            if result.is_err() || cx.shared.superblock.pairing.paired == 0 {
-                let offset = self.offset_of(at, cx);
-                let error = result.err().unwrap_or(DeviceError::Io);
-                cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Read, offset, error });
-            }
-            self.find_blocks(segment);
-            self.victim_step(segment, cx);
             return;
         };
-        for (slot, entry) in header.placed(at) {
-            if let Entry::Dirty { key, .. } | Entry::Clean { key, .. } = entry
-                && let Some(flat) = cx.shared.flat(*key)
-            {
-                victim.blocks.push((flat, slot));
-            }
-        }
-        if header.seq < last {
-            self.read_header(segment, at + header.data_blocks() + 1, cx);
+        lane.log.set_state(id, State::Victim);
+        lane.reclaim.victims.insert(id, Victim { cleaned, ..Victim::default() });
+        if lane.log.segment(id).live > 0 {
+            read_header(lane, id, id * lane.log.segment_slots(), cx);
         } else {
-            victim.known = true;
-            self.victim_step(segment, cx);
+            victim_step(lane, id, cx);
         }
+        wanted -= 1;
+        victims += 1;
     }
+    lane.reclaim.waits_since = None;
+}
 
-    /// All blocks of a segment, by a walk over the whole index.
-    fn find_blocks(&mut self, segment: u32) {
-        let slots = self.log.segment_slots();
-        let mut blocks = Vec::new();
-        self.index.for_each(|flat, found| {
-            if found.slot / slots == segment {
-                blocks.push((flat, found.slot));
-            }
-        });
-        if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
-            (victim.blocks, victim.known) = (blocks, true);
-        }
-    }
+/// Whether a dirty block can't be read where it should be: then none is moved.
+pub(crate) fn has_trouble(lane: &Lane, cx: &Cx<'_>) -> bool {
+    cx.shared.lost() > 0 || lane.trouble.has_suspects() || lane.trouble.reads_elsewhere()
+}
 
-    /// Destages, then copies forward or gives up what is left of a victim.
-    fn victim_step(&mut self, segment: u32, cx: &mut Cx<'_>) {
-        let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
-        if victim.pending > 0 || (!victim.known && self.log.segment(segment).live > 0) {
-            return;
-        }
-        let index = &self.index;
-        victim.blocks.retain(|&(flat, slot)| index.get(flat).is_some_and(|found| found.slot == slot));
-        if victim.known && victim.blocks.len() as u32 != self.log.segment(segment).live {
-            // A header that is sound but not this segment's newest: the device lost a write, or
-            // misdirected one.
-            let at = segment * self.log.segment_slots();
-            let offset = self.offset_of(at, cx);
-            cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Read, offset, error: DeviceError::Io });
-            self.find_blocks(segment);
-        }
-        if self.is_parked_to_clean(segment) {
-            return;
-        }
-        if self.log.segment(segment).dirty > 0 {
-            self.dirty_step(segment, cx);
-            return;
-        }
-        let (zone, slots) = (self.log.segment(segment).zone, self.log.segment_slots());
-        let unasked = self.log.segment(segment).is_of_neighbours(slots);
-        let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
-        let index = &self.index;
-        let mut survivors = Vec::new();
-        for &(flat, _) in &victim.blocks {
-            let Some(found) = index.get(flat) else { continue };
-            if victim.chosen {
-                continue;
-            }
-            let survives = if victim.cleaned {
-                // But not what nobody asked for, and then nobody read.
-                (!unasked || found.hits > 0).then_some(found.hits)
-            } else {
-                self.policy.survives(zone, found.hits, victim.kept, slots)
-            };
-            if let Some(hits) = survives {
-                victim.kept += 1;
-                survivors.push(Survivor { segment, flat, found, hits });
-            }
-        }
-        if !victim.chosen && unasked {
-            let hits = victim.blocks.iter().filter_map(|(flat, _)| index.get(*flat)).map(|found| found.hits);
-            self.neighbours.look_back(self.log.slots(), self.log.segment(segment).last_seq, hits);
-        }
-        victim.chosen = true;
-        if survivors.is_empty() {
-            self.give_up(segment, cx);
+/// Whether the dirty blocks of a segment are to be moved, now or when the log takes more. Not
+/// while anybody reads from it: who finds a block damaged that has left its slot since takes it
+/// for clean, and the origin for newer (`damaged`).
+fn is_to_move(lane: &Lane, segment: u32, cx: &Cx<'_>) -> bool {
+    let Segment { dirty, pins, .. } = lane.log.segment(segment);
+    let (part, room) = if lane.reclaim.compacting == Some(segment) {
+        (COMPACTED_PART, lane.log.room_to_compact() > 0 && !lane.trouble.reads_elsewhere())
+    } else {
+        let cleaned = is_cleaned(lane, segment);
+        let room =
+            if cleaned { lane.log.has_room_to_clean(&lane.log.segment(segment)) } else { lane.log.has_room_to_move() };
+        (if cleaned { 1 } else { MOVED_PART }, room && !has_trouble(lane, cx))
+    };
+    let few = dirty <= lane.log.segment_slots() / part && pins == 0;
+    let ending = cx.shared.cache_failed || cx.shared.stopping;
+    few && !ending && room
+}
+
+/// Whether all that is live of a victim is moved, for its dead room.
+pub(crate) fn is_cleaned(lane: &Lane, segment: u32) -> bool {
+    lane.reclaim.victims.get(&segment).is_some_and(|victim| victim.cleaned)
+}
+
+/// Whether a dirty block must stay in its slot: it is lost, or a request changes it, which
+/// waits for its destage or is replacing it on the origin. One that will be written anew in the
+/// log is better left there, but where the room for that comes of moving it.
+fn must_stay(lane: &Lane, segment: u32, flat: Flat) -> bool {
+    lane.trouble.is_lost(flat)
+        || if lane.reclaim.compacting == Some(segment) {
+            lane.is_changing_on_origin(flat) || lane.trouble.is_suspect(flat)
         } else {
-            self.read_survivors(segment, &survivors, cx);
+            lane.is_changing(flat)
         }
-    }
+}
 
-    /// Moves the dirty blocks of a victim, or has them destaged.
-    fn dirty_step(&mut self, segment: u32, cx: &mut Cx<'_>) {
-        let moves = self.is_to_move(segment, cx);
-        let compacting = self.reclaim.compacting == Some(segment);
-        let Segment { dirty, pins, .. } = self.log.segment(segment);
-        let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
-        victim.parked = moves && self.log.saturated() || compacting && pins > 0;
-        if victim.parked {
-            if pins > 0 {
-                // Mostly a reader, which leaves soon; but it may be a run.
-                victim.waits.get_or_insert((dirty, cx.now));
-            }
-            return;
-        }
-        let index = &self.index;
-        let found = |&(flat, _): &(Flat, u32)| index.get(flat).filter(|found| found.dirty).map(|found| (flat, found));
-        let dirty: Vec<(Flat, Found)> = victim.blocks.iter().filter_map(found).collect();
-        let (mut survivors, mut waits) = (Vec::new(), false);
-        for (flat, found) in dirty {
-            if moves && !self.must_stay(segment, flat) {
-                survivors.push(Survivor { segment, flat, found, hits: found.hits });
-            } else if !self.trouble.is_lost(flat) {
-                self.trouble.hurry(flat);
-                waits = true;
-            }
-        }
-        if let Some(victim) = self.reclaim.victims.get_mut(&segment).filter(|_| waits) {
-            victim.waits.get_or_insert((self.log.segment(segment).dirty, cx.now));
-        }
-        if moves && survivors.is_empty() && compacting {
-            self.reclaim.not_compacted.push(segment);
-            self.give_back_victim(segment);
-        }
-        self.read_survivors(segment, &survivors, cx);
+/// Goes on with victims whose dirty blocks are destaged or rewritten, and with those that
+/// waited to have them moved.
+fn resume_victims(lane: &mut Lane, cx: &mut Cx<'_>) {
+    if lane.reclaim.victims.is_empty() {
+        return;
     }
-
-    fn read_survivors(&mut self, segment: u32, survivors: &[Survivor], cx: &mut Cx<'_>) {
-        let Some(victim) = self.reclaim.victims.get_mut(&segment) else { return };
-        victim.pending += survivors.len() as u32;
-        for survivor in survivors {
-            self.log.pin(survivor.found.slot);
-        }
-        self.reclaim.survivors.extend(survivors);
-        self.read_waiting_survivors(cx);
+    let resumable = |id: &u32, victim: &Victim| {
+        let waited = || victim.parked && !(lane.log.saturated() && is_to_move(lane, *id, cx));
+        let ready = victim.pending == 0 && (lane.log.segment(*id).dirty == 0 || waited());
+        ready && !(victim.parked && waits_to_clean(lane, *id, victim))
+    };
+    let victims = &lane.reclaim.victims;
+    let resumable: Vec<u32> = victims.iter().filter(|(id, victim)| resumable(id, victim)).map(|(id, _)| *id).collect();
+    for id in resumable {
+        victim_step(lane, id, cx);
     }
+    give_back_waiting(lane, cx.now);
+}
 
-    fn read_waiting_survivors(&mut self, cx: &mut Cx<'_>) {
-        while self.reclaim.reading < SURVIVORS_MAX
-            && let Some(survivor) = self.reclaim.survivors.pop_front()
+fn read_header(lane: &mut Lane, segment: u32, slot: u32, cx: &mut Cx<'_>) {
+    let Some(victim) = lane.reclaim.victims.get_mut(&segment) else { return };
+    victim.pending += 1;
+    let buf = cx.alloc(1);
+    let io = lane.ios.insert(LaneIo::ReclaimHeader { segment, slot, buf });
+    let offset = lane.offset_of(slot, cx);
+    cx.cache_read(lane.id, io, offset, blocks_span(buf, 0, 1));
+}
+
+pub(crate) fn reclaim_header_done(
+    lane: &mut Lane,
+    segment: u32,
+    at: u32,
+    buf: Buf,
+    result: Result<(), DeviceError>,
+    cx: &mut Cx<'_>,
+) {
+    let header = result.ok().and_then(|()| CommitHeader::decode(cx.mem.bytes(blocks_span(buf, 0, 1))));
+    cx.free(buf, 1);
+    let tag = cx.shared.cache_tag;
+    let ours = |it: &CommitHeader| it.cache_tag == tag && usize::from(it.lane) == lane.id;
+    let inside = at / lane.log.segment_slots() == segment;
+    let header = header.filter(|it| inside && ours(it) && it.fits(&cx.shared.superblock, at));
+    let Some(victim) = lane.reclaim.victims.get_mut(&segment) else { return };
+    victim.pending -= 1;
+    let last = lane.log.segment(segment).last_seq;
+    let Some(header) = header.filter(|header| header.seq <= last) else {
+        // The reverse map of the rest is gone: find its blocks in the index instead. A device
+        // that was filled as a mirror never had older headers: no reason to alarm anybody.
+        if result.is_err() || cx.shared.superblock.pairing.paired == 0 {
+            let offset = lane.offset_of(at, cx);
+            let error = result.err().unwrap_or(DeviceError::Io);
+            cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Read, offset, error });
+        }
+        find_blocks(lane, segment);
+        victim_step(lane, segment, cx);
+        return;
+    };
+    for (slot, entry) in header.placed(at) {
+        if let Entry::Dirty { key, .. } | Entry::Clean { key, .. } = entry
+            && let Some(flat) = cx.shared.flat(*key)
         {
-            self.reclaim.reading += 1;
-            let found = survivor.found;
-            let buf = cx.alloc(1);
-            let io = self.ios.insert(LaneIo::Survivor { survivor, buf });
-            let offset = self.offset_of(found.slot, cx);
-            cx.cache_read(self.id, io, offset, blocks_span(buf, 0, 1));
+            victim.blocks.push((flat, slot));
         }
     }
-
-    pub(crate) fn survivor_done(
-        &mut self,
-        survivor: Survivor,
-        buf: Buf,
-        result: Result<(), DeviceError>,
-        cx: &mut Cx<'_>,
-    ) {
-        let Survivor { segment, flat, found, hits } = survivor;
-        let current = self.index.get(flat).filter(|now| now.slot == found.slot);
-        if current.is_some() && result.is_ok() && self.is_to_hold(&survivor, cx) {
-            self.reclaim.held.push((survivor, buf));
-            return;
-        }
-        self.reclaim.reading -= 1;
-        self.log.unpin(found.slot);
-        let span = blocks_span(buf, 0, 1);
-        if let Some(current) = current {
-            let sound = result.is_ok() && self.index.kept(cx.shared.checksum(cx.mem, flat, span)) == found.checksum;
-            // Nothing makes a clean block dirty in place.
-            debug_assert!(found.dirty || !current.dirty, "a survivor became dirty in its slot");
-            let others =
-                self.log.segment(segment).pins > self.reclaim.victims.get(&segment).map_or(0, |it| it.pending - 1);
-            if !sound && current.dirty {
-                // Destage finds out whether it is lost.
-                self.trouble.must_be_alone(flat);
-            } else if !sound {
-                damaged(self, flat, found.slot, Finding::last(result), cx);
-            } else if current.dirty && !others && !self.must_stay(segment, flat) {
-                self.move_dirty(survivor, current, span, cx);
-            } else if !found.dirty {
-                let hits = (hits + current.hits.saturating_sub(found.hits)).min(HITS_MAX);
-                let cleaned = self.is_cleaned(segment);
-                let appended = self.append_survivor(cleaned, flat, hits, span, cx);
-                cx.shared.counters.reinserted_blocks += u64::from(appended);
-                cx.shared.counters.moved_blocks += u64::from(appended && cleaned);
-            }
-        }
-        cx.free(buf, 1);
-        if let Some(victim) = self.reclaim.victims.get_mut(&segment) {
-            victim.pending -= 1;
-        }
-        self.read_waiting_survivors(cx);
-        self.victim_step(segment, cx);
+    if header.seq < last {
+        read_header(lane, segment, at + header.data_blocks() + 1, cx);
+    } else {
+        victim.known = true;
+        victim_step(lane, segment, cx);
     }
+}
 
-    /// Appends a clean block to the survivors; false if there is no room now.
-    fn append_survivor(&mut self, cleaned: bool, flat: Flat, hits: u8, from: Span, cx: &mut Cx<'_>) -> bool {
-        let what_for = if cleaned { For::Cleaning } else { For::Clients };
-        let opened = !cx.shared.cache_failed && open(self, Stream::Survivors, what_for, cx);
-        opened && put(self, Stream::Survivors, flat, false, hits, from, cx)
+/// All blocks of a segment, by a walk over the whole index.
+fn find_blocks(lane: &mut Lane, segment: u32) {
+    let slots = lane.log.segment_slots();
+    let mut blocks = Vec::new();
+    lane.index.for_each(|flat, found| {
+        if found.slot / slots == segment {
+            blocks.push((flat, found.slot));
+        }
+    });
+    if let Some(victim) = lane.reclaim.victims.get_mut(&segment) {
+        (victim.blocks, victim.known) = (blocks, true);
     }
+}
 
-    /// Appends a dirty block to the writes once more. Where there is no room it stays, and its
-    /// segment waits.
-    fn move_dirty(&mut self, survivor: Survivor, found: Found, from: Span, cx: &mut Cx<'_>) {
-        let Survivor { segment, flat, .. } = survivor;
-        let what_for = match self.reclaim.compacting == Some(segment) {
-            true => For::Moves,
-            false if self.is_cleaned(segment) => For::Cleaning,
-            false => For::Clients,
+/// Destages, then copies forward or gives up what is left of a victim.
+fn victim_step(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
+    let Some(victim) = lane.reclaim.victims.get_mut(&segment) else { return };
+    if victim.pending > 0 || (!victim.known && lane.log.segment(segment).live > 0) {
+        return;
+    }
+    let index = &lane.index;
+    victim.blocks.retain(|&(flat, slot)| index.get(flat).is_some_and(|found| found.slot == slot));
+    if victim.known && victim.blocks.len() as u32 != lane.log.segment(segment).live {
+        // A header that is sound but not this segment's newest: the device lost a write, or
+        // misdirected one.
+        let at = segment * lane.log.segment_slots();
+        let offset = lane.offset_of(at, cx);
+        cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Read, offset, error: DeviceError::Io });
+        find_blocks(lane, segment);
+    }
+    if is_parked_to_clean(lane, segment) {
+        return;
+    }
+    if lane.log.segment(segment).dirty > 0 {
+        dirty_step(lane, segment, cx);
+        return;
+    }
+    let (zone, slots) = (lane.log.segment(segment).zone, lane.log.segment_slots());
+    let unasked = lane.log.segment(segment).is_of_neighbours(slots);
+    let Some(victim) = lane.reclaim.victims.get_mut(&segment) else { return };
+    let index = &lane.index;
+    let mut survivors = Vec::new();
+    for &(flat, _) in &victim.blocks {
+        let Some(found) = index.get(flat) else { continue };
+        if victim.chosen {
+            continue;
+        }
+        let survives = if victim.cleaned {
+            // But not what nobody asked for, and then nobody read.
+            (!unasked || found.hits > 0).then_some(found.hits)
+        } else {
+            lane.policy.survives(zone, found.hits, victim.kept, slots)
         };
-        if cx.shared.cache_failed || !open(self, Stream::Writes, what_for, cx) {
-            return;
+        if let Some(hits) = survives {
+            victim.kept += 1;
+            survivors.push(Survivor { segment, flat, found, hits });
         }
-        let rewritten = self.rewritten.next(flat) == Some(flat);
-        let dirty = !cx.shared.planted(Canary::MovedClean);
-        let appended = put(self, Stream::Writes, flat, dirty, found.hits, from, cx);
-        if appended && !rewritten {
-            // Nobody has: the sweep of destage needn't pass it over.
-            self.rewritten.remove(flat);
-        }
-        cx.shared.counters.reinserted_blocks += u64::from(appended);
-        cx.shared.counters.moved_blocks += u64::from(appended);
     }
+    if !victim.chosen && unasked {
+        let hits = victim.blocks.iter().filter_map(|(flat, _)| index.get(*flat)).map(|found| found.hits);
+        lane.neighbours.look_back(lane.log.slots(), lane.log.segment(segment).last_seq, hits);
+    }
+    victim.chosen = true;
+    if survivors.is_empty() {
+        give_up(lane, segment, cx);
+    } else {
+        read_survivors(lane, segment, &survivors, cx);
+    }
+}
 
-    /// Records that a segment is freed. Its blocks stay in the index until that is durable, so that
-    /// a direct write of one of them knows that the log must say so first.
-    fn give_up(&mut self, segment: u32, cx: &mut Cx<'_>) {
-        let Some(victim) = self.reclaim.victims.remove(&segment) else { return };
-        self.reclaim.compacting = self.reclaim.compacting.filter(|id| *id != segment);
-        self.log.set_state(segment, State::Freeing);
-        self.reclaim.freeing.insert(segment, victim.blocks);
-        self.log.note(Note::Entry(Entry::Freed { segment }));
-        // After a failure of the cache device nothing becomes free any more.
-        let _: Wait = self.await_durable(Waiter::Freed(segment), cx);
-    }
-
-    /// The entry that says that a segment is freed is durable.
-    pub(crate) fn freed_durable(&mut self, segment: u32, cx: &mut Cx<'_>) {
-        let gone = self.log.segment(segment);
-        // What nobody asked for, and then nobody read, is nothing to remember.
-        let unasked = gone.is_of_neighbours(self.log.segment_slots());
-        for (flat, slot) in self.reclaim.freeing.get_mut(&segment).map(core::mem::take).unwrap_or_default() {
-            if let Some(found) = self.index.get(flat).filter(|found| found.slot == slot) {
-                self.unmap(flat, cx);
-                if !unasked || found.hits > 0 {
-                    self.reclaim.dropped = true;
-                    self.policy.dropped(flat.0, gone.zone, found.hits);
-                }
-                cx.shared.counters.evicted_blocks += 1;
-            }
+/// Moves the dirty blocks of a victim, or has them destaged.
+fn dirty_step(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
+    let moves = is_to_move(lane, segment, cx);
+    let compacting = lane.reclaim.compacting == Some(segment);
+    let Segment { dirty, pins, .. } = lane.log.segment(segment);
+    let Some(victim) = lane.reclaim.victims.get_mut(&segment) else { return };
+    victim.parked = moves && lane.log.saturated() || compacting && pins > 0;
+    if victim.parked {
+        if pins > 0 {
+            // Mostly a reader, which leaves soon; but it may be a run.
+            victim.waits.get_or_insert((dirty, cx.now));
         }
-        self.reclaim.pinned.push(segment);
-        self.free_unpinned(cx);
+        return;
     }
-
-    fn free_unpinned(&mut self, cx: &Cx<'_>) {
-        if cx.shared.away {
-            for nth in 0..self.reclaim.pinned.len() {
-                let_go_of(self, self.reclaim.pinned[nth]);
-            }
+    let index = &lane.index;
+    let found = |&(flat, _): &(Flat, u32)| index.get(flat).filter(|found| found.dirty).map(|found| (flat, found));
+    let dirty: Vec<(Flat, Found)> = victim.blocks.iter().filter_map(found).collect();
+    let (mut survivors, mut waits) = (Vec::new(), false);
+    for (flat, found) in dirty {
+        if moves && !must_stay(lane, segment, flat) {
+            survivors.push(Survivor { segment, flat, found, hits: found.hits });
+        } else if !lane.trouble.is_lost(flat) {
+            lane.trouble.hurry(flat);
+            waits = true;
         }
-        let early = cx.shared.planted(Canary::FreedWhileRead);
-        let (log, freeing, tried) = (&mut self.log, &mut self.reclaim.freeing, &mut self.reclaim.not_compacted);
-        self.reclaim.pinned.retain(|&segment| {
-            let pinned = log.segment(segment).pins > 0 && !early;
-            if !pinned {
-                self.neighbours.gone(log.take_neighbours(segment));
-                log.give_free(segment);
-                freeing.remove(&segment);
-                tried.retain(|id| *id != segment);
-            }
-            pinned
-        });
     }
+    if let Some(victim) = lane.reclaim.victims.get_mut(&segment).filter(|_| waits) {
+        victim.waits.get_or_insert((lane.log.segment(segment).dirty, cx.now));
+    }
+    if moves && survivors.is_empty() && compacting {
+        lane.reclaim.not_compacted.push(segment);
+        give_back_victim(lane, segment);
+    }
+    read_survivors(lane, segment, &survivors, cx);
+}
+
+fn read_survivors(lane: &mut Lane, segment: u32, survivors: &[Survivor], cx: &mut Cx<'_>) {
+    let Some(victim) = lane.reclaim.victims.get_mut(&segment) else { return };
+    victim.pending += survivors.len() as u32;
+    for survivor in survivors {
+        lane.log.pin(survivor.found.slot);
+    }
+    lane.reclaim.survivors.extend(survivors);
+    read_waiting_survivors(lane, cx);
+}
+
+fn read_waiting_survivors(lane: &mut Lane, cx: &mut Cx<'_>) {
+    while lane.reclaim.reading < SURVIVORS_MAX
+        && let Some(survivor) = lane.reclaim.survivors.pop_front()
+    {
+        lane.reclaim.reading += 1;
+        let found = survivor.found;
+        let buf = cx.alloc(1);
+        let io = lane.ios.insert(LaneIo::Survivor { survivor, buf });
+        let offset = lane.offset_of(found.slot, cx);
+        cx.cache_read(lane.id, io, offset, blocks_span(buf, 0, 1));
+    }
+}
+
+pub(crate) fn survivor_done(
+    lane: &mut Lane,
+    survivor: Survivor,
+    buf: Buf,
+    result: Result<(), DeviceError>,
+    cx: &mut Cx<'_>,
+) {
+    let Survivor { segment, flat, found, hits } = survivor;
+    let current = lane.index.get(flat).filter(|now| now.slot == found.slot);
+    if current.is_some() && result.is_ok() && is_to_hold(lane, &survivor, cx) {
+        lane.reclaim.held.push((survivor, buf));
+        return;
+    }
+    lane.reclaim.reading -= 1;
+    lane.log.unpin(found.slot);
+    let span = blocks_span(buf, 0, 1);
+    if let Some(current) = current {
+        let sound = result.is_ok() && lane.index.kept(cx.shared.checksum(cx.mem, flat, span)) == found.checksum;
+        // Nothing makes a clean block dirty in place.
+        debug_assert!(found.dirty || !current.dirty, "a survivor became dirty in its slot");
+        let others = lane.log.segment(segment).pins > lane.reclaim.victims.get(&segment).map_or(0, |it| it.pending - 1);
+        if !sound && current.dirty {
+            // Destage finds out whether it is lost.
+            lane.trouble.must_be_alone(flat);
+        } else if !sound {
+            damaged(lane, flat, found.slot, Finding::last(result), cx);
+        } else if current.dirty && !others && !must_stay(lane, segment, flat) {
+            move_dirty(lane, survivor, current, span, cx);
+        } else if !found.dirty {
+            let hits = (hits + current.hits.saturating_sub(found.hits)).min(HITS_MAX);
+            let cleaned = is_cleaned(lane, segment);
+            let appended = append_survivor(lane, cleaned, flat, hits, span, cx);
+            cx.shared.counters.reinserted_blocks += u64::from(appended);
+            cx.shared.counters.moved_blocks += u64::from(appended && cleaned);
+        }
+    }
+    cx.free(buf, 1);
+    if let Some(victim) = lane.reclaim.victims.get_mut(&segment) {
+        victim.pending -= 1;
+    }
+    read_waiting_survivors(lane, cx);
+    victim_step(lane, segment, cx);
+}
+
+/// Appends a clean block to the survivors; false if there is no room now.
+fn append_survivor(lane: &mut Lane, cleaned: bool, flat: Flat, hits: u8, from: Span, cx: &mut Cx<'_>) -> bool {
+    let what_for = if cleaned { For::Cleaning } else { For::Clients };
+    let opened = !cx.shared.cache_failed && open(lane, Stream::Survivors, what_for, cx);
+    opened && put(lane, Stream::Survivors, flat, false, hits, from, cx)
+}
+
+/// Appends a dirty block to the writes once more. Where there is no room it stays, and its
+/// segment waits.
+fn move_dirty(lane: &mut Lane, survivor: Survivor, found: Found, from: Span, cx: &mut Cx<'_>) {
+    let Survivor { segment, flat, .. } = survivor;
+    let what_for = match lane.reclaim.compacting == Some(segment) {
+        true => For::Moves,
+        false if is_cleaned(lane, segment) => For::Cleaning,
+        false => For::Clients,
+    };
+    if cx.shared.cache_failed || !open(lane, Stream::Writes, what_for, cx) {
+        return;
+    }
+    let rewritten = lane.rewritten.next(flat) == Some(flat);
+    let dirty = !cx.shared.planted(Canary::MovedClean);
+    let appended = put(lane, Stream::Writes, flat, dirty, found.hits, from, cx);
+    if appended && !rewritten {
+        // Nobody has: the sweep of destage needn't pass it over.
+        lane.rewritten.remove(flat);
+    }
+    cx.shared.counters.reinserted_blocks += u64::from(appended);
+    cx.shared.counters.moved_blocks += u64::from(appended);
+}
+
+/// Records that a segment is freed. Its blocks stay in the index until that is durable, so that
+/// a direct write of one of them knows that the log must say so first.
+fn give_up(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
+    let Some(victim) = lane.reclaim.victims.remove(&segment) else { return };
+    lane.reclaim.compacting = lane.reclaim.compacting.filter(|id| *id != segment);
+    lane.log.set_state(segment, State::Freeing);
+    lane.reclaim.freeing.insert(segment, victim.blocks);
+    lane.log.note(Note::Entry(Entry::Freed { segment }));
+    // After a failure of the cache device nothing becomes free any more.
+    let _: Wait = lane.await_durable(Waiter::Freed(segment), cx);
+}
+
+/// The entry that says that a segment is freed is durable.
+pub(crate) fn freed_durable(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
+    let gone = lane.log.segment(segment);
+    // What nobody asked for, and then nobody read, is nothing to remember.
+    let unasked = gone.is_of_neighbours(lane.log.segment_slots());
+    for (flat, slot) in lane.reclaim.freeing.get_mut(&segment).map(core::mem::take).unwrap_or_default() {
+        if let Some(found) = lane.index.get(flat).filter(|found| found.slot == slot) {
+            lane.unmap(flat, cx);
+            if !unasked || found.hits > 0 {
+                lane.reclaim.dropped = true;
+                lane.policy.dropped(flat.0, gone.zone, found.hits);
+            }
+            cx.shared.counters.evicted_blocks += 1;
+        }
+    }
+    lane.reclaim.pinned.push(segment);
+    free_unpinned(lane, cx);
+}
+
+fn free_unpinned(lane: &mut Lane, cx: &Cx<'_>) {
+    if cx.shared.away {
+        for nth in 0..lane.reclaim.pinned.len() {
+            let_go_of(lane, lane.reclaim.pinned[nth]);
+        }
+    }
+    let early = cx.shared.planted(Canary::FreedWhileRead);
+    let (log, freeing, tried) = (&mut lane.log, &mut lane.reclaim.freeing, &mut lane.reclaim.not_compacted);
+    lane.reclaim.pinned.retain(|&segment| {
+        let pinned = log.segment(segment).pins > 0 && !early;
+        if !pinned {
+            lane.neighbours.gone(log.take_neighbours(segment));
+            log.give_free(segment);
+            freeing.remove(&segment);
+            tried.retain(|id| *id != segment);
+        }
+        pinned
+    });
 }

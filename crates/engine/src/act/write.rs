@@ -11,6 +11,7 @@ use crate::act::commit::append_write;
 use crate::act::commit::log::Place;
 use crate::act::damage::{Damage, damaged, holder, try_other};
 use crate::act::direct::clear_way;
+use crate::act::reclaim::stuck::full_of_lost;
 use crate::cx::{Cx, blocks_span};
 use crate::fact::io::{DeviceError, DeviceId, Op, RequestError};
 use crate::fact::memory::{Buf, Span};
@@ -248,7 +249,7 @@ pub(crate) fn give_up_room(lane: &mut Lane, places: &Range<u64>, error: RequestE
 pub(crate) fn resume_awaiting_room(lane: &mut Lane, cx: &mut Cx<'_>) {
     while let Some(&at) = lane.awaiting_room.front() {
         let appended = append_piece(lane, at, cx);
-        if !appended && !lane.full_of_lost(cx) {
+        if !appended && !full_of_lost(lane, cx) {
             return;
         }
         lane.awaiting_room.pop_front();

@@ -7,6 +7,7 @@ use super::log::{CLEANED_WAITING_MAX, For, Note, Sealed};
 use crate::act::commit::open;
 use crate::act::commit::unproven::{await_proof, hurry_proof};
 use crate::act::mirror::Copied;
+use crate::act::reclaim::stuck::full_of_lost;
 use crate::cx::{Cx, blocks_span};
 use crate::fact::event::Event;
 use crate::fact::io::{DeviceError, Op};
@@ -167,7 +168,7 @@ pub(crate) fn commit_step(lane: &mut Lane, cx: &mut Cx<'_>) {
     let in_flight = log.group_seq > log.durable_seq;
     let crowded = log.cleaned.len() >= CLEANED_WAITING_MAX;
     let frees = log.notes.iter().any(|note| matches!(note, Note::Entry(Entry::Freed { .. })));
-    let frees = frees || (waited_for && lane.full_of_lost(cx));
+    let frees = frees || (waited_for && full_of_lost(lane, cx));
     let log = &lane.log;
     let wanted = (due || crowded) && !log.is_deep() || waited_for && !in_flight;
     if !wanted {

@@ -7,8 +7,8 @@
 //! cache had the newer version clean, clients would read it until it is evicted, and then the older
 //! one (ADR 0003).
 //!
-//! To wait for a flush before each commit of 1 MiB made bursts of writes slower than the disk alone.
-//! So such blocks are committed at once. Every header says how many of the latest commits of
+//! To wait for a flush before each commit of 1 MiB made bursts of writes slower than the disk
+//! alone. So such blocks are committed at once. Every header says how many of the latest commits of
 //! promoted blocks are not proven yet, and replay drops the blocks of those (ADR 0024). Commits are
 //! proven by the next flush that somebody wants, in the order of their numbers.
 

@@ -18,6 +18,7 @@ use super::state::{RUN_BLOCKS_MAX, Run};
 use crate::act::commit::log::Place;
 use crate::act::damage::{damaged, holder, lose, try_other};
 use crate::act::direct::{fail_awaiting_clean, resume_awaiting_clean};
+use crate::act::reclaim::stuck::give_back;
 use crate::cx::{Cx, blocks_span};
 use crate::fact::canary::Canary;
 use crate::fact::event::Event;
@@ -326,7 +327,7 @@ fn drop_run(lane: &mut Lane, run: usize, failed: Option<DeviceError>, cx: &mut C
     if let Some(error) = failed {
         // Those who wait for blocks that can't be read or written now must not wait forever.
         fail_awaiting_clean(lane, first, end, error, cx);
-        lane.give_back(versions.iter().map(|version| version.0).filter(|slot| *slot != NO_SLOT));
+        give_back(lane, versions.iter().map(|version| version.0).filter(|slot| *slot != NO_SLOT));
     }
     resume_awaiting_clean(lane, cx);
 }

@@ -27,7 +27,7 @@ pub(super) const BEHIND_FOR_NS: u64 = 3_000_000_000;
 
 /// A segment under reclaim.
 #[derive(Default)]
-pub(super) struct Victim {
+pub(crate) struct Victim {
     /// Blocks that were in the index at the last look: (block, slot).
     pub(super) blocks: Vec<(Flat, u32)>,
     /// Headers or survivors being read.
