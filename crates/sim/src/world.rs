@@ -401,6 +401,7 @@ impl World {
         let stopped = self.drive_until(|world| world.events.contains(&Event::Stopped));
         assert!(stopped, "the stop never ends: {:?}", self.engine().status());
         self.engine = None;
+        self.unsettled = false;
         self.await_answers();
         let disks = self.origins.iter().chain([&self.cache]).chain(&self.mirror);
         let in_flight: usize = disks.map(|disk| disk.inner().in_flight()).sum();

@@ -137,8 +137,10 @@ fn clone(tree: &Path, to: &Path) {
     assert!(found.lines().count() > 10, "git grep finds {found:?}");
 }
 
+/// Without `gc`, which a commit of many files starts in the background: it writes into `.git` while
+/// the test removes that folder.
 fn git(dir: &Path, args: &[&str]) -> Command {
     let mut command = tool("git");
-    command.arg("-C").arg(dir).args(args);
+    command.args(["-c", "gc.auto=0"]).arg("-C").arg(dir).args(args);
     command
 }
