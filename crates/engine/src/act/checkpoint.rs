@@ -7,10 +7,10 @@
 //! durable. Two areas are used in turn, so that the last checkpoint is whole while the next is
 //! written.
 //!
-//! Of a mirrored cache that opens, one member may have a head that never reached the other, where
-//! the area that comes next holds all that there is. So before that is overwritten the head that
-//! was found goes to the other one, and then what is at the head of the next area counts no more on
-//! either (test: `power_cuts_while_it_opens_leave_a_checkpoint_on_either_device`).
+//! When a mirrored cache opens, one member may have a head that never reached the other member. The
+//! other member's only checkpoint then lies in the next area. So before that area is overwritten,
+//! the head that was found is written to the other member. Then the head of the next area is made
+//! void on both (test: `power_cuts_while_it_opens_leave_a_checkpoint_on_either_device`).
 
 use alloc::vec::Vec;
 

@@ -48,16 +48,17 @@ const SIGHTING: u32 = 256;
 const GATE_UP: u32 = 16;
 const GATE_DOWN: u32 = 1;
 const GATE_MAX: u32 = 5 * SIGHTING;
-/// A model of a sample sees fewer returns, so each moves its gate by more; but not by more than half
-/// a sighting, or the gate jumps. With 1, 16 and 32 the shadow was further from a full simulation.
+/// A model of a sample sees fewer returns, so each return moves its gate by more. A step is half a
+/// sighting at most, or the gate jumps. With 1, 16 and 32 the shadow was further from a full
+/// simulation.
 const PACE_MAX: u32 = 8;
 /// Hits for which a block of the zone of writes is kept.
 const WRITES_KEEP: u8 = 2;
 /// The part of reclaimed segments that may be copied forward, in sixteenths.
 const COPIED_SIXTEENTHS: u32 = 15;
-/// The part while the gate is held open, and if all that is asked for has changed. What was saved up
-/// before may be used all the same. (With 15 for both, `sim adapt`'s phases are 5 points under LRU
-/// over a turnover, and not 0.5.)
+/// The part while the gate is held open, and the part if all that is asked for has changed. Copies
+/// that were saved up before may be used all the same. (With 15 for both, `sim adapt`'s phases are
+/// 5 points under LRU over a turnover, and not 0.5.)
 const COPIED_SIXTEENTHS_HELD: u32 = 8;
 const COPIED_SIXTEENTHS_SHIFTED: u32 = 2;
 /// How many segments' worth of copies may be saved up. (Without: 0.5 points fewer hits.)

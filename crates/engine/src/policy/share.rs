@@ -9,9 +9,9 @@
 use super::Zone;
 
 /// The zone's least share at first, its least share later, and its largest share, in percent. The
-/// largest leaves a place for what is read, from which its ghosts can come back. (With 90 instead of
-/// 97 a trace of rewrites, `br_mssql`, had 15.8 % hits instead of 18.8, and the mean of twelve traces
-/// was 0.05 points lower.)
+/// largest share leaves room for reads, whose ghosts can then come back. (With 90 instead of 97 a
+/// trace of rewrites, `br_mssql`, had 15.8 % hits instead of 18.8. The mean of twelve traces was
+/// 0.05 points lower.)
 const FIRST: u64 = 25;
 const MIN: u64 = 1;
 const MAX: u64 = 97;

@@ -332,8 +332,8 @@ impl Model {
         Outcome { hit: true, waited: true, admitted }
     }
 
-    /// The request is over: neighbours of what it missed come, by one read for each run, as in [`crate::act::neighbours`]. Returns how many more blocks
-    /// were read than were missed.
+    /// Ends a request: neighbours of its misses come, by one read for each run, as in
+    /// [`crate::act::neighbours`]. Returns how many more blocks were read than were missed.
     pub fn neighbours_come(&mut self) -> u64 {
         self.neighbours_come_of(0..0)
     }

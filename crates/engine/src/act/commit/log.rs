@@ -146,15 +146,16 @@ pub(crate) struct Log {
     /// What the flush of the cache device in flight will make durable.
     pub(crate) flushing_seq: u64,
     pub(super) waiters: BTreeMap<u64, Vec<Waiter>>,
-    /// Those who wait for what is in no sealed commit yet.
+    /// Waiters for entries that no sealed commit holds yet.
     pub(super) unsealed_waiters: Vec<Waiter>,
-    /// Those who wait until it is recorded that this cache must not be replayed.
+    /// Waiters for the record that this cache must not be replayed.
     pub(super) awaiting_record: Vec<Waiter>,
     /// Entries without blocks, for the next commit.
     pub(super) notes: VecDeque<Note>,
     pub(super) cleaned: VecDeque<(Flat, u32)>,
     pub(super) cleaned_since: Option<Time>,
-    /// Of a cache on two devices: what commits say that are not durable yet, with their numbers.
+    /// Blocks that commits call clean and that are not durable so yet, with the commits' numbers.
+    /// Only a cache on two devices has them.
     pub(super) cleaned_sealed: VecDeque<(u64, Flat)>,
     /// The last commit that was sealed because somebody waited.
     pub(super) group_seq: u64,

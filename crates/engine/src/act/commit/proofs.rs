@@ -7,10 +7,11 @@ use super::log::Log;
 use crate::organ::index::Flat;
 use crate::organ::segment::State;
 
-/// Of a lane at most, which bounds what a power cut takes from the cache: 64 MiB. A flush is asked
-/// for when there are more than half as many, so that they hardly ever stop who reads.
+/// A lane has at most this many unproven commits: a power cut takes no more than these, 64 MiB,
+/// from the cache. From half as many on the lane asks for a flush, so that reads hardly ever wait.
 const UNPROVEN_MAX: usize = 64;
-/// And at most one for so many segments: those that they are in can't be reclaimed.
+/// A lane has at most one unproven commit for this many segments: their segments can't be
+/// reclaimed.
 const UNPROVEN_PART: usize = 16;
 
 /// A commit of promoted blocks that no flush has proven yet.

@@ -32,7 +32,7 @@ pub(crate) fn seal(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
         return;
     }
     if stream == Stream::Promoted && lane.log.takes_no_unproven() {
-        // It stays open until one of those is proven.
+        // The commit stays open until an unproven one is proven.
         hurry_proof(lane, cx);
         return;
     }

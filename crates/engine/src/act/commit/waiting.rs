@@ -56,7 +56,7 @@ impl Log {
         Woken(sealed.into_values().flatten().chain(unsealed).collect())
     }
 
-    /// Those who wait until it is recorded that this cache must not be replayed.
+    /// Wakes the waiters for the record that this cache must not be replayed.
     pub(crate) fn leave_record(&mut self) -> Woken {
         Woken(core::mem::take(&mut self.awaiting_record))
     }
