@@ -4,14 +4,15 @@
 
 use alloc::vec;
 
+use crate::delta::Delta;
+use crate::facts::Facts;
 use crate::lane::Lanes;
 use crate::organ::segment::State;
-use crate::shared::Shared;
 
 /// Panics when an invariant is broken.
-pub(crate) fn check(lanes: &Lanes, shared: &Shared) {
+pub(crate) fn check(lanes: &Lanes, facts: &Facts, delta: &Delta) {
     let mut dirty = 0;
-    let mut dirty_of = vec![0u64; shared.origins.len()];
+    let mut dirty_of = vec![0u64; facts.origins.len()];
     for lane in lanes {
         let (mut live_of, mut dirty_in) =
             (vec![0u32; lane.log.segments().len()], vec![0u32; lane.log.segments().len()]);
@@ -24,7 +25,7 @@ pub(crate) fn check(lanes: &Lanes, shared: &Shared) {
             if found.dirty {
                 dirty_in[segment] += 1;
                 lane_dirty += 1;
-                dirty_of[shared.origin_of(flat)] += 1;
+                dirty_of[facts.origin_of(flat)] += 1;
                 let is_in = lane.opening || lane.dirty.next(flat) == Some(flat);
                 assert!(is_in, "{flat:?} is dirty but not in the dirty set");
             }
@@ -56,18 +57,21 @@ pub(crate) fn check(lanes: &Lanes, shared: &Shared) {
         let reads = lane.ios.iter().filter(|(_, io)| io.is_shared_read()).count();
         lane.under_way.check(reads, |piece| lane.pieces.get(piece).is_some_and(|piece| piece.pending > 0));
         let reserved: u64 = lane.pieces.iter().map(|(_, piece)| u64::from(piece.reserved)).sum();
-        assert!(reserved <= shared.reserved(), "more reserved than counted");
+        assert!(reserved <= delta.reserved(), "more reserved than counted");
         dirty += lane_dirty;
     }
-    assert_eq!(shared.dirty, dirty, "dirty blocks counted wrong");
-    let mut lost_of = vec![0u64; shared.origins.len()];
+    assert_eq!(delta.dirty(), dirty, "dirty blocks counted wrong");
+    let mut lost_of = vec![0u64; facts.origins.len()];
     for lane in lanes {
         for flat in lane.trouble.lost() {
             let is_dirty = lane.index.get(flat).is_some_and(|found| found.dirty);
             assert!(is_dirty, "a block that is not dirty can't be lost");
-            lost_of[shared.origin_of(flat)] += 1;
+            lost_of[facts.origin_of(flat)] += 1;
         }
     }
-    assert!(shared.origins.iter().zip(&lost_of).all(|(origin, lost)| origin.lost == *lost), "lost per origin");
-    assert!(shared.origins.iter().zip(&dirty_of).all(|(origin, dirty)| origin.dirty == *dirty), "dirty per origin");
+    assert!(delta.origins.iter().zip(&lost_of).all(|(origin, lost)| origin.lost.get() == *lost), "lost per origin");
+    assert!(
+        delta.origins.iter().zip(&dirty_of).all(|(origin, dirty)| origin.dirty.get() == *dirty),
+        "dirty per origin"
+    );
 }

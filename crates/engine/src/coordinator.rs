@@ -11,6 +11,7 @@ use crate::act::throttle::Throttle;
 use crate::fact::memory::{Buf, LaneJob};
 use crate::fact::types::Time;
 use crate::organ::active::{Active, Range};
+use crate::organ::bypass::Streams;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::piece::PieceKind;
 use crate::organ::places::Places;
@@ -61,6 +62,8 @@ pub(crate) enum Life {
 pub(crate) struct Coordinator {
     pub(crate) requests: Slab<Active>,
     pub(crate) router: Router,
+    /// The recent streams of each origin.
+    pub(crate) streams: Vec<Streams>,
     pub(crate) throttle: Throttle,
     pub(crate) zeroes: Zeroes,
     pub(crate) ranges: Ranges,

@@ -9,6 +9,7 @@ mod flushes;
 mod life;
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
@@ -29,33 +30,35 @@ use crate::act::sync::sync_step;
 use crate::act::throttle::Throttle;
 use crate::act::write::resume_awaiting_room;
 use crate::coordinator::{Coordinator, Life, ranges};
-use crate::cx::Cx;
+use crate::cx::{Cx, Turn};
+use crate::delta::{Delta, Purpose};
 use crate::fact::canary::Canary;
 use crate::fact::io::{Control, Effects, Input};
 use crate::fact::memory::Memory;
 use crate::fact::open_error::OpenError;
 use crate::fact::options::Options;
-use crate::fact::status::{Counters, OriginStatus, Status};
+use crate::fact::status::{OriginStatus, Status};
 use crate::fact::types::{BLOCK_BYTES, Key, Time};
+use crate::facts::Facts;
 use crate::format::Superblock;
 use crate::lane::{Lane, Lanes, OwnLanes};
 use crate::organ::budget::Budget;
-use crate::organ::cache_reads::CacheReads;
-use crate::organ::congestion::{CacheGauge, OriginGauge};
+use crate::organ::bypass::Streams;
 use crate::organ::flush::OriginFlush;
 use crate::organ::index::Flat;
-use crate::organ::members::Members;
-use crate::organ::origin::Origin;
+use crate::organ::members::{FailureRecord, Members};
+use crate::organ::origin::{Origin, OriginDelta};
 use crate::organ::router::Router;
 use crate::organ::zeroes::Zeroes;
 use crate::policy::Window;
 use crate::shadow::{Shadow, Shape};
-use crate::shared::{FailureRecord, Shared};
 
 /// A cache.
 pub struct Engine {
     pub(crate) lanes: OwnLanes,
-    pub(crate) shared: Shared,
+    /// Shared with lanes that work in other threads, for that time.
+    pub(crate) facts: Arc<Facts>,
+    pub(crate) delta: Delta,
     pub(crate) coordinator: Coordinator,
 }
 
@@ -80,57 +83,39 @@ impl Engine {
                 size_bytes: record.size_bytes,
                 block_bytes: unit.map_or(512, |(_, bytes)| *bytes),
                 mode: record.mode,
-                streams: crate::organ::bypass::Streams::new(),
-                gauge: OriginGauge::default(),
-                flush: OriginFlush::new(!options.planted(Canary::InheritedFlushed)),
-                foreground_ios: 0,
-                last_foreground: None,
-                free_ns: 0,
-                dirty: 0,
-                lost: 0,
-                reserved: 0,
-                retry: None,
             });
             keys += router.span_of(blocks);
         }
         let capacity = capacity_blocks(&superblock);
         let limit = options.dirty_limit_blocks.unwrap_or(capacity / 2);
-        let members = Members::new(&superblock);
+        let members = Members::new(superblock.pairing);
         let budget = options.flash_writes_per_day_bytes.map(|bytes| Budget::new(bytes, now));
-        let shared = Shared {
+        // A daemon that was killed may have left writes in the origins' caches.
+        let inherited = !options.planted(Canary::InheritedFlushed);
+        let of_origins = origins.iter().map(|_| OriginDelta::new(OriginFlush::new(inherited))).collect();
+        let delta = Delta::new(of_origins, members, budget);
+        let facts = Facts {
             cache_tag: superblock.cache_tag(),
             dirty_limit: clamp_dirty_limit(limit, capacity),
             superblock,
             options,
             origins,
-            counters: Counters::default(),
-            up: Vec::new(),
-            dirty: 0,
-            cache_failed: false,
-            failure: FailureRecord::Unknown,
-            members,
-            gauge: CacheGauge::default(),
-            cache_reads: CacheReads::default(),
             away: false,
             draining: false,
             stopping: false,
-            buffer_bytes: 0,
-            ram_front_bytes: 0,
-            budget,
-            window_bytes: 0,
-            measured: None,
         };
-        let lanes = (0..shared.superblock.lanes as usize).map(|id| Lane::new(id, keys, &shared).map(Box::new));
+        let lanes = (0..facts.superblock.lanes as usize).map(|id| Lane::new(id, keys, &facts).map(Box::new));
         let lanes = lanes.collect::<Result<OwnLanes, _>>()?;
         let coordinator = Coordinator {
             requests: Slab::new(),
             router,
-            throttle: Throttle::new(shared.origins.len()),
-            zeroes: Zeroes::new(shared.origins.len()),
-            ranges: ranges(shared.origins.len()),
+            streams: facts.origins.iter().map(|_| Streams::new()).collect(),
+            throttle: Throttle::new(facts.origins.len()),
+            zeroes: Zeroes::new(facts.origins.len()),
+            ranges: ranges(facts.origins.len()),
             maps: Vec::new(),
-            destager: Destager::new(shared.origins.len(), now),
-            shadow: Shadow::new(shape(&shared.superblock, &shared.options), shared.options.policy.build),
+            destager: Destager::new(facts.origins.len(), now),
+            shadow: Shadow::new(shape(&facts.superblock, &facts.options), facts.options.policy.build),
             jobs: Vec::new(),
             persist: Persist::default(),
             cache_flushing: false,
@@ -143,7 +128,7 @@ impl Engine {
             begun: false,
             now,
         };
-        Ok(Self { lanes, shared, coordinator })
+        Ok(Self { lanes, facts: Arc::new(facts), delta, coordinator })
     }
 
     /// Takes one input at time `now`, and adds what is to be done to `out`.
@@ -156,12 +141,17 @@ impl Engine {
     /// them. What is to be done for them all is then looked for once: a third of the cost of a
     /// write (`cargo x bench engine`).
     pub fn take(&mut self, now: Time, input: Input, mem: &mut dyn Memory, out: &mut Effects) {
-        let mut cx = Cx { now, mem, out, shared: &mut self.shared };
+        let mut turn = Turn { now, mem, out, facts: &mut self.facts, delta: &mut self.delta };
         let (coordinator, lanes) = (&mut self.coordinator, &mut self.lanes[..]);
         coordinator.now = now;
         if !core::mem::replace(&mut coordinator.begun, true) {
-            lanes.iter_mut().for_each(|lane| begin_recovery(lane, &mut cx));
+            let cx = &mut turn.cx();
+            lanes.iter_mut().for_each(|lane| begin_recovery(lane, cx));
         }
+        if let Input::Control(control) = &input {
+            coordinator.learn(control, &mut turn);
+        }
+        let mut cx = turn.cx();
         match input {
             Input::Request(request) => coordinator.accept(request, lanes, &mut cx),
             Input::IoDone { token, result } => {
@@ -182,8 +172,8 @@ impl Engine {
     pub fn settle(&mut self, now: Time, mem: &mut dyn Memory, out: &mut Effects) {
         // Also when nothing was taken: a timer may have been due.
         self.coordinator.now = now;
-        let mut cx = Cx { now, mem, out, shared: &mut self.shared };
-        self.coordinator.settle(&mut self.lanes, &mut cx);
+        let mut turn = Turn { now, mem, out, facts: &mut self.facts, delta: &mut self.delta };
+        self.coordinator.settle(&mut self.lanes, &mut turn);
     }
 
     /// When [`Input::Timer`] is due, if nothing else happens before.
@@ -192,12 +182,12 @@ impl Engine {
         if !matches!(self.coordinator.life, Life::Serving | Life::Stopping) {
             return None;
         }
-        let age = self.shared.options.commit_age_max_ns;
+        let age = self.facts.options.commit_age_max_ns;
         let commits = self.lanes.iter().filter_map(|lane| lane.log.commit_due(age));
-        let destage = self.coordinator.destager.next_timer(&self.shared, self.coordinator.now);
+        let destage = self.coordinator.destager.next_timer(&self.delta, self.coordinator.now);
         // What was due by the last call was done then, or waits for something else than time.
         let victims = self.lanes.iter().flat_map(|lane| lane.reclaim.timers());
-        let proofs = (0..self.shared.origins.len()).filter_map(|at| self.shared.proof_overdue_from(at));
+        let proofs = (0..self.facts.origins.len()).filter_map(|at| self.delta.proof_overdue_from(at));
         let fillings = self.lanes.iter().filter_map(|lane| lane.sync.as_ref().and_then(sync::state::Sync::timer));
         let all = commits.chain(destage).chain(victims).chain(proofs).chain(fillings);
         let detours = self.lanes.iter().filter_map(|lane| lane.detours.timer());
@@ -215,7 +205,7 @@ impl Engine {
     /// The superblock as it is now.
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
-        &self.shared.superblock
+        &self.facts.superblock
     }
 
     /// The number that a new mirror would have as a member; `None` while there are two, or one is
@@ -224,43 +214,46 @@ impl Engine {
     #[must_use]
     pub fn free_member(&self) -> Option<u8> {
         let filling = self.lanes.iter().any(|lane| lane.sync.is_some());
-        self.shared.members.free().filter(|_| !filling)
+        self.delta.members.free().filter(|_| !filling)
     }
 
     /// A snapshot of counters and gauges.
     #[must_use]
     pub fn status(&self) -> Status {
-        let shared = &self.shared;
-        let origins = shared.superblock.origins.iter().zip(&shared.origins).map(|(record, origin)| OriginStatus {
-            id: record.id,
-            mode: origin.mode,
-            size_bytes: origin.size_bytes,
-            blocks_dirty: origin.dirty,
-            doubtful: origin.flush.is_doubtful(),
-        });
-        let budget = shared.budget.as_ref().map(|budget| budget.left(self.coordinator.now));
+        let (facts, delta) = (&self.facts, &self.delta);
+        let origins =
+            facts.superblock.origins.iter().zip(&facts.origins).zip(&delta.origins).map(|((record, is), origin)| {
+                OriginStatus {
+                    id: record.id,
+                    mode: is.mode,
+                    size_bytes: is.size_bytes,
+                    blocks_dirty: origin.dirty.get(),
+                    doubtful: origin.flush.is_doubtful(),
+                }
+            });
+        let budget = delta.budget.as_ref().map(|budget| budget.left(self.coordinator.now));
         Status {
-            counters: shared.counters,
+            counters: delta.counters,
             origins: origins.collect(),
             blocks_cached: self.lanes.iter().map(|lane| lane.index.len()).sum(),
-            blocks_dirty: shared.dirty,
-            dirty_limit_blocks: shared.dirty_limit,
-            capacity_blocks: capacity_blocks(&shared.superblock),
+            blocks_dirty: delta.dirty(),
+            dirty_limit_blocks: facts.dirty_limit,
+            capacity_blocks: capacity_blocks(&facts.superblock),
             segments_free: self.lanes.iter().map(|lane| lane.log.free_segments() as u64).sum(),
             segments: self.lanes.iter().map(|lane| lane.log.segments().len() as u64).sum(),
-            draining: shared.draining,
-            mirror: sync::status(&self.lanes, shared),
+            draining: facts.draining,
+            mirror: sync::status(&self.lanes, &delta.members),
             mirror_lacks_blocks: self.lanes.iter().map(|lane| lane.trouble.only_on_lead()).sum(),
-            cache_failed: shared.cache_failed,
+            cache_failed: delta.members.cache_failed,
             lost: self.lost(),
-            buffer_bytes: shared.buffer_bytes,
-            ram_front_bytes: shared.ram_front_bytes,
+            buffer_bytes: delta.bytes(Purpose::Work),
+            ram_front_bytes: delta.bytes(Purpose::RamFront),
             flash_writes_per_day_bytes: budget.map(|it| it.0),
             flash_writes_left_bytes: budget.map_or(0, |it| it.1),
-            window_bytes: shared.window_bytes,
+            window_bytes: delta.bytes(Purpose::Window),
             index_bytes: self.lanes.iter().map(|lane| lane.table_bytes()).sum(),
             shadow_bytes: self.coordinator.shadow.bytes(),
-            what_if: self.coordinator.shadow.what_if(self.shared.counters.found()),
+            what_if: self.coordinator.shadow.what_if(self.delta.counters.found()),
             requests_in_flight: self.coordinator.requests.len() as u64,
         }
     }
@@ -269,7 +262,7 @@ impl Engine {
     fn lost(&self) -> Vec<Key> {
         let mut lost: Vec<Flat> = self.lanes.iter().flat_map(|lane| lane.trouble.lost()).collect();
         lost.sort_unstable();
-        lost.into_iter().map(|flat| self.shared.key(flat)).collect()
+        lost.into_iter().map(|flat| self.facts.key(flat)).collect()
     }
 
     /// Walks every invariant that can be seen from inside.
@@ -277,7 +270,7 @@ impl Engine {
     /// # Panics
     /// When one is broken: a bug.
     pub fn check(&self) {
-        crate::check::check(&self.lanes, &self.shared);
+        crate::check::check(&self.lanes, &self.facts, &self.delta);
     }
 }
 
@@ -312,102 +305,128 @@ fn clamp_dirty_limit(blocks: u64, capacity: u64) -> u64 {
 }
 
 impl Coordinator {
-    fn control(&mut self, control: Control, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        match control {
+    /// Changes the facts that a command changes.
+    fn learn(&mut self, control: &Control, turn: &mut Turn<'_>) {
+        match *control {
             Control::SetMode { origin, mode } => {
-                let at = cx.shared.superblock.origins.iter().position(|record| record.id == origin);
+                let at = turn.facts.superblock.origins.iter().position(|record| record.id == origin);
                 let Some(at) = at else { return };
-                cx.shared.superblock.origins[at].mode = mode;
-                cx.shared.origins[at].mode = mode;
+                let facts = turn.change();
+                facts.superblock.origins[at].mode = mode;
+                facts.origins[at].mode = mode;
                 self.persist.mode_changed(origin, mode);
             }
             Control::SetDirtyLimit { blocks } => {
-                cx.shared.dirty_limit = clamp_dirty_limit(blocks, capacity_blocks(&cx.shared.superblock));
+                let limit = clamp_dirty_limit(blocks, capacity_blocks(&turn.facts.superblock));
+                turn.change().dirty_limit = limit;
             }
-            Control::SetSequentialBypass { bytes } => cx.shared.options.sequential_bypass_bytes = bytes,
-            Control::Drain(on) => {
-                cx.shared.draining = on;
-                if on {
-                    // What could not be read may be readable by now: it is tried once more. But not
-                    // what is being replaced right now on the origin.
-                    lanes.iter_mut().for_each(|lane| lane.try_lost(cx));
-                }
-            }
+            Control::SetSequentialBypass { bytes } => turn.change().options.sequential_bypass_bytes = bytes,
+            Control::Drain(on) => turn.change().draining = on,
+            Control::GoOn { drop_clean } => turn.change().options.drop_clean |= drop_clean,
+            Control::FailureRecorded { .. }
+            | Control::AddMirror
+            | Control::LetClientsGo
+            | Control::Answers { .. }
+            | Control::Stop => {}
+        }
+    }
+
+    /// Does what a command asks for, beside the facts that it changes.
+    fn control(&mut self, control: Control, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+        match control {
+            // What could not be read may be readable by now: it is tried once more. But not what is
+            // being replaced right now on the origin.
+            Control::Drain(true) => lanes.iter_mut().for_each(|lane| lane.try_lost(cx)),
             Control::FailureRecorded { durable } => {
-                cx.shared.failure = if durable { FailureRecord::Durable } else { FailureRecord::Impossible };
+                let record = if durable { FailureRecord::Durable } else { FailureRecord::Impossible };
+                cx.delta.members.failure = record;
             }
             Control::AddMirror => sync::begin(lanes, cx),
             Control::LetClientsGo => self.clients_leave = true,
-            Control::Answers { device } => answers(device, lanes, cx),
-            Control::GoOn { drop_clean } => {
-                cx.shared.options.drop_clean |= drop_clean;
-                lanes.iter_mut().for_each(|lane| end_recovery(lane, cx));
-            }
+            Control::Answers { device } => answers(device, lanes, &mut self.destager, cx),
+            Control::GoOn { .. } => lanes.iter_mut().for_each(|lane| end_recovery(lane, cx)),
             Control::Stop => {
                 if self.life == Life::Serving {
                     self.life = Life::Stopping;
                     self.destager.stop();
                 }
             }
+            Control::Drain(false)
+            | Control::SetMode { .. }
+            | Control::SetDirtyLimit { .. }
+            | Control::SetSequentialBypass { .. } => {}
         }
     }
 
     /// Follows a change of the members of a mirrored cache, and hands on what both have done.
     fn follow_members(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        if core::mem::take(&mut cx.shared.members.lead_changed) {
+        if core::mem::take(&mut cx.delta.members.lead_changed) {
             lanes.iter_mut().for_each(|lane| lane.lead_changed(cx));
         }
-        if cx.shared.members.other().is_none() {
+        if cx.delta.members.other().is_none() {
             lanes.iter_mut().for_each(|lane| lane.trouble.forget_copies());
         }
-        while !cx.shared.members.ended.is_empty() {
-            for (lane, io, result) in core::mem::take(&mut cx.shared.members.ended) {
+        while !cx.delta.members.ended.is_empty() {
+            for (lane, io, result) in core::mem::take(&mut cx.delta.members.ended) {
                 self.hand_on(lane, io, result, lanes, cx);
             }
         }
     }
 
     /// Lets everything move that can.
-    fn settle(&mut self, lanes: &mut OwnLanes, cx: &mut Cx<'_>) {
+    fn settle(&mut self, lanes: &mut OwnLanes, turn: &mut Turn<'_>) {
         loop {
-            self.follow_members(lanes, cx);
-            self.work(lanes, cx);
-            self.handle_messages(lanes, cx);
+            self.follow_members(lanes, &mut turn.cx());
+            self.work(lanes, turn);
+            self.handle_messages(lanes, &mut turn.cx());
             if matches!(self.life, Life::Serving | Life::Stopping) {
-                self.zeroes_step(lanes, cx);
-                self.ranges_step(lanes, cx);
-                cx.shared.away = self.destager.is_any_away(cx);
-                self.give_up_proofs(lanes, cx);
-                // Reclaim first: it tells destage what is urgent.
-                lanes.iter_mut().for_each(|lane| reclaim_step(lane, cx));
-                self.throttle.step(lanes, &self.router, &self.destager, cx);
-                if self.clients_leave {
-                    self.fail_those_who_wait(lanes, cx);
-                }
-                self.destager.step(lanes, &self.router, self.requests.len(), &self.throttle, cx);
-                if cx.shared.cache_failed {
-                    self.persist.mark_failed(cx);
-                    lanes.iter_mut().for_each(|lane| lane.leave_cache(cx));
-                    self.go_on_drained(lanes, cx);
-                }
-                for lane in &mut *lanes {
-                    detour_step(lane, cx);
-                    resume_awaiting_room(lane, cx);
-                    commit_step(lane, cx);
-                    checkpoint_step(lane, cx);
-                    sync_step(lane, cx);
-                }
-                sync::end(lanes, cx);
+                self.serve(lanes, turn);
             }
             // In every state of life a member of a mirror may fail, and that has to be recorded.
-            self.persist.step(cx);
-            self.flush_devices(lanes, cx);
-            let ended = cx.shared.members.ended.is_empty();
-            let idle = !lanes.iter().any(|lane| lane.has_work()) || self.waits_for_others(lanes, cx);
-            if ended && cx.shared.up.is_empty() && idle {
+            self.persist.step(turn);
+            let mut cx = turn.cx();
+            self.flush_devices(lanes, &mut cx);
+            let ended = cx.delta.members.ended.is_empty();
+            let idle = !lanes.iter().any(|lane| lane.has_work()) || self.waits_for_others(lanes, &cx);
+            if ended && cx.delta.up.is_empty() && idle {
                 break;
             }
         }
-        self.live(lanes, cx);
+        self.live(lanes, turn);
+    }
+
+    /// The steps of an engine that serves, or ends what it has taken.
+    fn serve(&mut self, lanes: &mut OwnLanes, turn: &mut Turn<'_>) {
+        let mut cx = turn.cx();
+        self.zeroes_step(lanes, &mut cx);
+        self.ranges_step(lanes, &mut cx);
+        let away = self.destager.is_any_away(&cx);
+        if away != turn.facts.away {
+            turn.change().away = away;
+        }
+        let cx = &mut turn.cx();
+        self.give_up_proofs(lanes, cx);
+        // Reclaim first: it tells destage what is urgent.
+        lanes.iter_mut().for_each(|lane| reclaim_step(lane, cx));
+        self.throttle.step(lanes, &self.router, &self.destager, cx);
+        if self.clients_leave {
+            self.fail_those_who_wait(lanes, cx);
+        }
+        self.destager.step(lanes, &self.router, self.requests.len(), &self.throttle, cx);
+        if cx.cache_failed() {
+            self.persist.mark_failed(turn);
+            let cx = &mut turn.cx();
+            lanes.iter_mut().for_each(|lane| lane.leave_cache(cx));
+            self.go_on_drained(lanes, cx);
+        }
+        let cx = &mut turn.cx();
+        for lane in &mut *lanes {
+            detour_step(lane, cx);
+            resume_awaiting_room(lane, cx);
+            commit_step(lane, cx);
+            checkpoint_step(lane, cx);
+            sync_step(lane, cx);
+        }
+        sync::end(lanes, cx);
     }
 }

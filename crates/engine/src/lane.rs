@@ -18,9 +18,10 @@ use crate::act::detour::state::Detours;
 use crate::act::reclaim::state::Reclaim;
 use crate::act::recover::state::Recovery;
 use crate::act::sync::state::Sync;
-use crate::cx::Cx;
+use crate::cx::{Apart, Cx};
 use crate::fact::io::{DeviceError, RequestError};
 use crate::fact::open_error::OpenError;
+use crate::facts::Facts;
 use crate::organ::dirty::DirtySet;
 use crate::organ::flying::LaneIo;
 use crate::organ::index::{Flat, Found, Index};
@@ -32,11 +33,10 @@ use crate::organ::ram_front::RamFront;
 use crate::organ::segment::Segment;
 use crate::organ::trouble::Trouble;
 use crate::organ::under_way::UnderWay;
-use crate::organ::view::Apart;
+use crate::organ::up::Up;
 use crate::organ::waiter::{Wait, Waiter};
 use crate::organ::window::RamWindow;
 use crate::policy::{Capacity, Policy};
-use crate::shared::{Shared, Up};
 
 /// Blocks that are being completed at a time, each in a buffer: 1 MiB of them. The others wait, so
 /// that clients with many short writes can't take more of the engine's memory than it has (test:
@@ -106,8 +106,8 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new(id: usize, keys: u64, shared: &Shared) -> Result<Self, OpenError> {
-        let superblock = &shared.superblock;
+    pub(crate) fn new(id: usize, keys: u64, facts: &Facts) -> Result<Self, OpenError> {
+        let superblock = &facts.superblock;
         let segments = superblock.segments_per_lane;
         let slots = u64::from(segments) * u64::from(superblock.segment_blocks);
         Ok(Self {
@@ -126,16 +126,16 @@ impl Lane {
             apart: None,
             ios: Slab::new(),
             log: Log::new(superblock),
-            ram_front: RamFront::new(shared.options.ram_front_bytes / u64::from(superblock.lanes)),
+            ram_front: RamFront::new(facts.options.ram_front_bytes / u64::from(superblock.lanes)),
             ahead: None,
             window: RamWindow::new(slots, u64::from(superblock.lanes)),
-            policy: (shared.options.policy.build)(Capacity {
+            policy: (facts.options.policy.build)(Capacity {
                 segments,
                 segment_blocks: superblock.segment_blocks,
                 stands_for: 1,
             }),
-            merges: Places::new(MERGING_ORIGIN_MAX, shared.origins.len()),
-            cache_merges: Places::new(MERGING_CACHE_MAX, shared.origins.len()),
+            merges: Places::new(MERGING_ORIGIN_MAX, facts.origins.len()),
+            cache_merges: Places::new(MERGING_CACHE_MAX, facts.origins.len()),
             awaiting_room: VecDeque::new(),
             awaiting_clean: Vec::new(),
             runs: Slab::new(),
@@ -162,9 +162,9 @@ impl Lane {
         self.unlock(at);
         let piece = self.pieces.remove(at);
         debug_assert_eq!(piece.pending, 0, "a piece ended with I/O in flight");
-        cx.shared.give_back_reserved(piece.first, piece.reserved);
+        cx.give_back_reserved(piece.first, piece.reserved);
         let Piece { request, error, from_origin, .. } = piece;
-        cx.shared.up.push(if piece.kind.is_range() {
+        cx.delta.up.push(if piece.kind.is_range() {
             Up::RangePieceDone { request, error }
         } else {
             Up::PieceDone { request, error, from_origin }
@@ -185,7 +185,7 @@ impl Lane {
 
     /// The first byte of a slot on the cache device.
     pub(crate) fn offset_of(&self, slot: u32, cx: &Cx<'_>) -> u64 {
-        cx.shared.superblock.slot_offset(self.id as u32, slot)
+        cx.facts.superblock.slot_offset(self.id as u32, slot)
     }
 
     /// Where a slot's bytes are right now.
@@ -210,7 +210,7 @@ impl Lane {
             self.left_slot(old);
         }
         // Of a mirror that came later nobody knows what was written before it did.
-        let mirrored = self.opening && cx.shared.superblock.pairing.paired == 0;
+        let mirrored = self.opening && cx.delta.members.pairing.paired == 0;
         self.log.block_came(found.slot, found.dirty, mirrored);
         match (was_dirty, found.dirty) {
             (true, true) => {
@@ -224,7 +224,7 @@ impl Lane {
                 if !self.opening {
                     self.dirty.insert(flat);
                 }
-                cx.shared.cache_reads.dirtied_blocks += 1;
+                cx.delta.cache_reads.dirtied_blocks += 1;
                 self.count_dirty(flat, 1, cx);
             }
             (false, false) => {}
@@ -259,7 +259,7 @@ impl Lane {
     /// What was known of a dirty version that is not the newest any more.
     fn forget_trouble(&mut self, flat: Flat, cx: &mut Cx<'_>) {
         if self.trouble.forget(flat) {
-            cx.shared.count_found(flat);
+            cx.count_found(flat);
         }
     }
 
@@ -268,7 +268,7 @@ impl Lane {
     pub(crate) fn try_lost(&mut self, cx: &mut Cx<'_>) {
         let pieces = &self.pieces;
         let changing = |flat| has_piece(pieces, flat, |kind| kind != PieceKind::Read);
-        self.trouble.try_lost(changing).into_iter().for_each(|flat| cx.shared.count_found(flat));
+        self.trouble.try_lost(changing).into_iter().for_each(|flat| cx.count_found(flat));
     }
 
     /// Forgets clean blocks of the segments that are asked for.
@@ -323,10 +323,7 @@ impl Lane {
     }
 
     fn count_dirty(&mut self, flat: Flat, change: i64, cx: &mut Cx<'_>) {
-        let at = cx.shared.origin_of(flat);
-        let origin = &mut cx.shared.origins[at];
-        origin.dirty = origin.dirty.wrapping_add_signed(change);
-        cx.shared.dirty = cx.shared.dirty.wrapping_add_signed(change);
+        cx.delta.count_dirty(cx.facts.origin_of(flat), change);
     }
 
     /// Whether a request in flight changes this block.

@@ -21,14 +21,15 @@ mod buffers;
 mod check;
 mod coordinator;
 mod cx;
+mod delta;
 mod engine;
 mod fact;
+mod facts;
 pub mod format;
 mod lane;
 mod organ;
 pub mod policy;
 pub mod shadow;
-mod shared;
 mod turn;
 
 pub use act::destage;

@@ -32,9 +32,10 @@ use crate::fact::memory::{Memory, Work};
 use crate::fact::types::Time;
 use crate::lane::Lane;
 use crate::organ::flying::LaneIo;
+use crate::organ::members::FailureRecord;
 use crate::organ::piece::{Piece, PieceKind};
+use crate::organ::up::Up;
 use crate::organ::waiter::{Waiter, Woken};
-use crate::shared::{FailureRecord, Up};
 
 /// What a batch of a checkpoint's entries counts for, or a commit of replay: milliseconds, 50 us
 /// and more.
@@ -47,8 +48,9 @@ impl Work for Lane {
 
     fn run(&mut self, now: Time, mem: &mut dyn Memory) {
         let Some(mut apart) = self.apart.take() else { return };
-        let mut cx = Cx { now, mem, out: &mut apart.out, shared: &mut apart.view };
-        self.work_apart(&mut cx);
+        if let Some(mut cx) = apart.cx(now, mem) {
+            self.work_apart(&mut cx);
+        }
         self.apart = Some(apart);
     }
 
@@ -163,7 +165,7 @@ impl Lane {
     fn start(&mut self, at: usize, cx: &mut Cx<'_>) {
         match self.pieces[at].kind {
             PieceKind::Read => {
-                if cx.shared.planted(Canary::FillOverNewer) {
+                if cx.facts.planted(Canary::FillOverNewer) {
                     self.unlock(at);
                 }
                 start_read(self, at, cx);
@@ -218,7 +220,7 @@ impl Lane {
     pub(crate) fn leave_cache(&mut self, cx: &mut Cx<'_>) {
         let woken = self.log.leave();
         self.go_without_cache(woken, cx);
-        if cx.shared.failure != FailureRecord::Unknown {
+        if cx.delta.members.failure != FailureRecord::Unknown {
             let woken = self.log.leave_record();
             self.go_without_cache(woken, cx);
         }
@@ -236,7 +238,7 @@ impl Lane {
     fn woken(&mut self, waiter: Waiter, result: Result<(), RequestError>, cx: &mut Cx<'_>) {
         match waiter {
             Waiter::Request(request) => {
-                cx.shared.up.push(Up::PieceDone { request, error: result.err(), from_origin: false });
+                cx.delta.up.push(Up::PieceDone { request, error: result.err(), from_origin: false });
             }
             Waiter::Piece(at) => {
                 self.pieces[at].error = result.err();

@@ -39,7 +39,7 @@ use state::{Checkpoint, Phase};
 
 /// Begins a checkpoint if one is wanted or the log since the last one is long.
 pub(crate) fn checkpoint_step(lane: &mut Lane, cx: &mut Cx<'_>) {
-    if !lane.checkpoint.resting() || cx.shared.cache_failed || clearing(lane) {
+    if !lane.checkpoint.resting() || cx.cache_failed() || clearing(lane) {
         return;
     }
     // A quarter of the cache: what replay reads stays small, and what a checkpoint writes
@@ -53,8 +53,8 @@ pub(crate) fn checkpoint_step(lane: &mut Lane, cx: &mut Cx<'_>) {
 
 /// Begins the checkpoint of an opening, which found this head on this member.
 pub(crate) fn begin_first_checkpoint(lane: &mut Lane, found: Option<(CheckpointHeader, u8)>, cx: &mut Cx<'_>) {
-    let to_other = found.and_then(|(header, on)| Some((header, cx.shared.members.beside(on)?)));
-    if to_other.is_none() && !cx.shared.members.is_leaving() {
+    let to_other = found.and_then(|(header, on)| Some((header, cx.delta.members.beside(on)?)));
+    if to_other.is_none() && !cx.delta.members.is_leaving() {
         // A daemon makes durable what is on one device before it opens it.
         begin_checkpoint(lane, cx);
         return;
@@ -103,7 +103,7 @@ pub(crate) fn begin_checkpoint(lane: &mut Lane, cx: &mut Cx<'_>) {
 fn write_batch(lane: &mut Lane, cx: &mut Cx<'_>) {
     let Some(buf) = lane.checkpoint.buf else { return };
     let mut filled = 0;
-    let room = cx.shared.superblock.checkpoint_blocks - lane.checkpoint.block;
+    let room = cx.facts.superblock.checkpoint_blocks - lane.checkpoint.block;
     while filled < BATCH_BLOCKS.min(room) {
         let generation = lane.checkpoint.generation;
         let segments = lane.log.segments();
@@ -157,7 +157,7 @@ fn scan_part(lane: &mut Lane, cx: &Cx<'_>) {
         // before `seq`. Nor what its origin may still lose.
         let may_vanish = || log.unsealed(found.slot) || log.given_up(found.slot) || log.awaits_proof_of(found.slot);
         if found.dirty || !may_vanish() {
-            let key = cx.shared.key(flat);
+            let key = cx.facts.key(flat);
             let (slot, dirty, hits, checksum) = (found.slot, found.dirty, found.hits, found.checksum);
             pending.push(CheckpointEntry { key, dirty, hits, slot, checksum });
         }
@@ -166,7 +166,7 @@ fn scan_part(lane: &mut Lane, cx: &Cx<'_>) {
 }
 
 fn area_offset(lane: &Lane, generation: u64, cx: &Cx<'_>) -> u64 {
-    cx.shared.superblock.checkpoint_offset(lane.id as u32, (generation % 2) as u32)
+    cx.facts.superblock.checkpoint_offset(lane.id as u32, (generation % 2) as u32)
 }
 
 fn write_first_block(lane: &mut Lane, buf: Buf, generation: u64, cx: &mut Cx<'_>) {
@@ -185,7 +185,7 @@ fn write_head(lane: &mut Lane, cx: &mut Cx<'_>) {
     let Some(buf) = lane.checkpoint.buf else { return };
     lane.checkpoint.phase = Phase::Head;
     let header = CheckpointHeader {
-        cache_tag: cx.shared.cache_tag,
+        cache_tag: cx.facts.cache_tag,
         epoch: lane.log.epoch,
         generation: lane.checkpoint.generation,
         seq: lane.checkpoint.seq,
@@ -205,7 +205,7 @@ pub(crate) fn checkpoint_io_done(lane: &mut Lane, result: Result<(), DeviceError
         let offset = area_offset(lane, lane.checkpoint.generation, cx);
         cx.event(Event::DeviceFailed { device: device(to), op: Op::Write, offset, error });
         cx.fail_member(device(to));
-        if cx.shared.cache_failed {
+        if cx.cache_failed() {
             end_checkpoint(lane, cx);
         } else {
             // The one that is left has the head that was found.
@@ -246,7 +246,7 @@ pub(crate) fn checkpoint_flushed(lane: &mut Lane, result: Result<(), DeviceError
         _ => {
             lane.log.mark_checkpoint();
             lane.checkpoint.covers = lane.checkpoint.seq;
-            cx.shared.counters.checkpoints += 1;
+            cx.delta.counters.checkpoints += 1;
             end_checkpoint(lane, cx);
             take_proof(lane, cx);
         }

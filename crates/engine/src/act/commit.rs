@@ -37,7 +37,7 @@ use log::{CLEANED_WAITING_MAX, For, Open};
 /// Appends a dirty block, of which the index knows this, to the writes and maps it there; false
 /// if there is no room now.
 pub(crate) fn append_write(lane: &mut Lane, flat: Flat, found: Option<Found>, from: Span, cx: &mut Cx<'_>) -> bool {
-    if cx.shared.cache_failed {
+    if cx.cache_failed() {
         return false;
     }
     if found.is_some_and(|found| overwrite_in_place(lane, flat, found, from, cx)) {
@@ -57,7 +57,7 @@ pub(crate) fn append_write(lane: &mut Lane, flat: Flat, found: Option<Found>, fr
 /// room now.
 pub(crate) fn append_promoted(lane: &mut Lane, flat: Flat, hits: u8, from: Span, cx: &mut Cx<'_>) -> bool {
     let stream = Stream::Promoted;
-    !cx.shared.cache_failed && open(lane, stream, For::Clients, cx) && put(lane, stream, flat, false, hits, from, cx)
+    !cx.cache_failed() && open(lane, stream, For::Clients, cx) && put(lane, stream, flat, false, hits, from, cx)
 }
 
 /// Appends a block to the open commit of a stream and maps it there; false if there is none.
@@ -74,7 +74,7 @@ pub(crate) fn put(
     let place = open.blocks.len() as u32 + 1;
     let slot = open.header_slot + place;
     let buf = open.buf;
-    let checksum = cx.shared.seal(flat, cx.mem.copy_summed(from, buf, place * BLOCK_BYTES as u32));
+    let checksum = cx.facts.seal(flat, cx.mem.copy_summed(from, buf, place * BLOCK_BYTES as u32));
     open.blocks.push((flat, dirty, checksum));
     let checksum = lane.index.kept(checksum);
     lane.map(flat, Found { slot, dirty, hits, checksum }, cx);
@@ -89,7 +89,7 @@ fn overwrite_in_place(lane: &mut Lane, flat: Flat, found: Found, from: Span, cx:
     if found.slot <= open.header_slot || place > open.blocks.len() as u32 {
         return false;
     }
-    let checksum = cx.shared.seal(flat, cx.mem.copy_summed(from, open.buf, place * BLOCK_BYTES as u32));
+    let checksum = cx.facts.seal(flat, cx.mem.copy_summed(from, open.buf, place * BLOCK_BYTES as u32));
     open.blocks[place as usize - 1].2 = checksum;
     let checksum = lane.index.kept(checksum);
     let hits = (found.hits + 1).min(HITS_MAX);
@@ -107,7 +107,7 @@ pub(crate) fn open(lane: &mut Lane, stream: Stream, what_for: For, cx: &mut Cx<'
     if lane.log.tails[stream as usize].open.is_some() {
         return true;
     }
-    if cx.shared.cache_failed {
+    if cx.cache_failed() {
         return false;
     }
     let full = lane.log.is_segment_full(stream);
@@ -133,13 +133,13 @@ pub(crate) fn open(lane: &mut Lane, stream: Stream, what_for: For, cx: &mut Cx<'
         // A segment that was begun with one device stays so: a mirror that comes later lacks
         // what was clean by then.
         log.segments[segment as usize].mirrored =
-            stream == Stream::Writes && cx.shared.members.state != members::State::Single;
+            stream == Stream::Writes && cx.delta.members.state != members::State::Single;
     }
     let crowded = stream == Stream::Writes && log.cleaned.len() >= CLEANED_WAITING_MAX;
     let blocks_max = if crowded { COMMIT_ENTRIES_MAX / 2 } else { COMMIT_ENTRIES_MAX };
     let size = (log.segment_slots - tail.used).min(blocks_max as u32 + 1);
     let header_slot = segment * log.segment_slots + tail.used;
-    if !cx.shared.planted(Canary::StaleInRam) {
+    if !cx.facts.planted(Canary::StaleInRam) {
         lane.ram_front.forget(header_slot..header_slot + size);
     }
     tail.open = Some(Open {

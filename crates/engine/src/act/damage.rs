@@ -25,7 +25,7 @@ pub(crate) enum Damage {
 
 /// Which member of a mirrored cache a block is read from.
 pub(crate) fn holder(lane: &Lane, flat: Flat, cx: &Cx<'_>) -> DeviceId {
-    match cx.shared.members.other() {
+    match cx.delta.members.other() {
         Some(other) if lane.trouble.is_on_other(flat) => device(other),
         _ => cx.lead(),
     }
@@ -44,7 +44,7 @@ pub(crate) fn try_other(
     if lane.index.get(flat).is_none_or(|found| !found.dirty || found.slot != slot) {
         return Finding::NotDirty(result);
     }
-    match cx.shared.members.other() {
+    match cx.delta.members.other() {
         None if from == cx.lead() => Finding::last(result),
         // The lead is another one by now.
         None => Finding::AskOther,
@@ -52,7 +52,7 @@ pub(crate) fn try_other(
         Some(_) => {
             let (finding, new) = lane.trouble.lead_failed(flat, result);
             if new {
-                let key = cx.shared.key(flat);
+                let key = cx.facts.key(flat);
                 cx.event(Event::ReadFromMirror { key });
             }
             finding
@@ -71,8 +71,8 @@ pub(crate) fn damaged(lane: &mut Lane, flat: Flat, slot: u32, finding: Finding, 
         let offset = lane.offset_of(slot, cx);
         cx.event(Event::DeviceFailed { device: holder(lane, flat, cx), op: Op::Read, offset, error });
     } else {
-        cx.shared.counters.corrupt_blocks += 1;
-        let key = cx.shared.key(flat);
+        cx.delta.counters.corrupt_blocks += 1;
+        let key = cx.facts.key(flat);
         cx.event(Event::Corrupt { key, dirty: found.dirty });
     }
     if found.dirty {
@@ -91,11 +91,11 @@ pub(crate) fn damaged(lane: &mut Lane, flat: Flat, slot: u32, finding: Finding, 
 /// after all.
 pub(crate) fn lose(lane: &mut Lane, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
     if lane.index.get(flat).is_some_and(|found| found.dirty && found.slot == slot) {
-        let origin = cx.shared.origin_of(flat);
+        let origin = cx.facts.origin_of(flat);
         let volatile = lane.log.last_seq_of([slot].into_iter()) > lane.log.durable_seq;
-        cx.shared.origins[origin].flush.note_lost(volatile);
+        cx.delta.origins[origin].flush.note_lost(volatile);
         if lane.trouble.lose(flat) {
-            cx.shared.count_lost(flat);
+            cx.count_lost(flat);
         }
     }
 }
@@ -103,7 +103,7 @@ pub(crate) fn lose(lane: &mut Lane, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
 /// A block was read soundly from that slot: if it was lost, it no longer is.
 pub(crate) fn found_again(lane: &mut Lane, flat: Flat, slot: u32, cx: &mut Cx<'_>) {
     if lane.index.get(flat).is_some_and(|found| found.slot == slot) && lane.trouble.found(flat) {
-        cx.shared.count_found(flat);
+        cx.count_found(flat);
         lane.trouble.trust(flat);
     }
 }

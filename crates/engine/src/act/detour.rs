@@ -29,14 +29,14 @@ pub(crate) mod state;
 use state::{Detour, buffer_blocks};
 
 fn may_detour(lane: &Lane, found: Found, cx: &Cx<'_>) -> bool {
-    (!found.dirty || cx.shared.planted(Canary::CongestedDirty)) && lane.on_device(found.slot)
+    (!found.dirty || cx.facts.planted(Canary::CongestedDirty)) && lane.on_device(found.slot)
 }
 
 /// Whether a cached block should be read from the origin: then what the cache device is
 /// expected to take.
 pub(crate) fn detour(lane: &Lane, found: Found, flat: Flat, cx: &Cx<'_>) -> Option<u64> {
-    let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
-    let instead_of_ns = cx.shared.gauge.read_past(&origin.gauge, cx.now)?;
+    let origin = &cx.delta.origins[cx.facts.origin_of(flat)];
+    let instead_of_ns = cx.delta.gauge.read_past(&origin.gauge, cx.now)?;
     (lane.detours.has_room() && may_detour(lane, found, cx)).then_some(instead_of_ns)
 }
 
@@ -66,12 +66,12 @@ pub(crate) fn read_detour(
     for (slot, _) in &cached {
         lane.log.pin(*slot);
     }
-    let (origin, blocks) = (cx.shared.origin_of(first), cached.len() as u32);
-    cx.shared.counters.bypassed_congested_blocks += u64::from(blocks);
-    cx.shared.counters.read_misses += u64::from(blocks);
+    let (origin, blocks) = (cx.facts.origin_of(first), cached.len() as u32);
+    cx.delta.counters.bypassed_congested_blocks += u64::from(blocks);
+    cx.delta.counters.read_misses += u64::from(blocks);
     lane.pieces[at].hold();
     *lane.detours.count(blocks) += 1;
-    let taken = cx.shared.detour_began(origin, instead_of_ns, cx.now);
+    let taken = cx.delta.detour_began(origin, instead_of_ns, cx.now);
     let buf = cx.alloc(buffer_blocks(blocks));
     let (device, offset, len) = cx.origin_range(first, u64::from(blocks));
     let whole = blocks_span(buf, 0, blocks);
@@ -82,7 +82,7 @@ pub(crate) fn read_detour(
     let detour = lane.detours.all.insert(Detour { waits: Some((at, block)), first, cached, buf, taken });
     let io = lane.ios.insert(LaneIo::Detour { detour });
     let end = first.0 + u64::from(blocks);
-    cx.shared.measure(Measured::OriginReadBegan { origin, first: first.0, end }, cx.now);
+    cx.delta.measure(Measured::OriginReadBegan { origin, first: first.0, end }, cx.now);
     cx.io(lane.id, io, device, Op::Read, offset, Some(Span::new(buf, 0, len as u32)));
     blocks
 }
@@ -112,9 +112,9 @@ pub(crate) fn detour_done(lane: &mut Lane, detour: usize, result: Result<(), Dev
     let it = lane.detours.all.remove(detour);
     let (first, blocks) = (it.first, it.blocks());
     *lane.detours.count(blocks) -= 1;
-    let origin = cx.shared.origin_of(first);
-    cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(blocks), cx.now);
-    cx.shared.origins[origin].gauge.detour.ended(it.taken, result.is_ok(), cx.now);
+    let origin = cx.facts.origin_of(first);
+    cx.delta.origins[origin].client_read_ended(result.is_ok().then_some(blocks), cx.now);
+    cx.delta.origins[origin].gauge.detour.ended(it.taken, result.is_ok(), cx.now);
     if let Err(error) = result {
         cx.origin_failed(Op::Read, first, u64::from(blocks), error);
     }
@@ -147,8 +147,8 @@ fn detour_over(lane: &mut Lane, at: usize, cached: &[(u32, u32)]) {
 /// Whether the origin has what is cached. If it was changed behind our back, clients must not
 /// see now the one and now the other.
 fn is_as_cached(lane: &Lane, flat: Flat, read: Span, checksum: u32, cx: &Cx<'_>) -> bool {
-    let sum = cx.shared.checksum(cx.mem, flat, read);
-    checksum == lane.index.kept(sum) || cx.shared.planted(Canary::CongestedDirty)
+    let sum = cx.facts.checksum(cx.mem, flat, read);
+    checksum == lane.index.kept(sum) || cx.facts.planted(Canary::CongestedDirty)
 }
 
 /// The origin failed, or has something else, or did not answer: a block is read from where it

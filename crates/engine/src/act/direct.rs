@@ -27,8 +27,8 @@ use crate::organ::flush::FlushWaiter;
 use crate::organ::flying::LaneIo;
 use crate::organ::index::Flat;
 use crate::organ::piece::{Piece, PieceKind};
+use crate::organ::up::Up;
 use crate::organ::waiter::{Wait, Waiter};
-use crate::shared::Up;
 
 /// Starts a piece that goes to the origin, when it has its lock.
 pub(crate) fn start_direct(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
@@ -36,11 +36,11 @@ pub(crate) fn start_direct(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     if piece.congested && (!still_congested(lane, piece, cx) || knows(lane, piece.first, piece.end())) {
         // Since it was accepted, by those before it: the origin has enough to do now, or it
         // would have to wait for their destage.
-        cx.shared.up.push(Up::PastCongestion { lane: lane.id, piece: at });
+        cx.delta.up.push(Up::PastCongestion { lane: lane.id, piece: at });
         return;
     }
-    let origin = cx.shared.origin_of(piece.first);
-    let unit = cx.shared.origins[origin].block_bytes;
+    let origin = cx.facts.origin_of(piece.first);
+    let unit = cx.facts.origins[origin].block_bytes;
     // A sector of an origin, of 512 bytes or of 4 KiB, can't be written in part: complete the
     // blocks first.
     let ragged = !piece.head().is_multiple_of(unit) || !piece.tail().is_multiple_of(unit);
@@ -50,8 +50,8 @@ pub(crate) fn start_direct(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
 /// Whether the origin would still take a write sooner than the log: many may have been sent
 /// there at once.
 fn still_congested(lane: &Lane, piece: &Piece, cx: &Cx<'_>) -> bool {
-    let gauge = &cx.shared.origins[cx.shared.origin_of(piece.first)].gauge;
-    lane.log.saturated() && cx.shared.gauge.writes_congested(gauge, u64::from(piece.blocks), cx.now)
+    let gauge = &cx.delta.origins[cx.facts.origin_of(piece.first)].gauge;
+    lane.log.saturated() && cx.delta.gauge.writes_congested(gauge, u64::from(piece.blocks), cx.now)
 }
 
 /// Whether something of a range is, or durably still is, in the cache, or on its way from it.
@@ -64,7 +64,7 @@ fn knows(lane: &Lane, first: Flat, end: Flat) -> bool {
 /// Steps 1 to 3; called again whenever a run ends.
 pub(crate) fn clear_way(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     let (first, end, kind) = (lane.pieces[at].first, lane.pieces[at].end(), lane.pieces[at].kind);
-    let hasty = cx.shared.planted(Canary::DirtyDropped);
+    let hasty = cx.facts.planted(Canary::DirtyDropped);
     let mut wait = run_overlaps(lane, first, end) && !hasty;
     if kind != PieceKind::Discard {
         let mut from = first;
@@ -89,7 +89,7 @@ pub(crate) fn clear_way(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
         lane.awaiting_clean.push(at);
         return;
     }
-    if !cx.shared.planted(Canary::StaleInWindow) {
+    if !cx.facts.planted(Canary::StaleInWindow) {
         lane.window.forget(first, end);
     }
     // Lost blocks are dropped, and recorded as dropped, only when the origin has the new ones.
@@ -108,12 +108,12 @@ pub(crate) fn clear_way(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
             lane.unmap(flat, cx);
         }
     }
-    if cx.shared.planted(Canary::NotInvalidated) {
+    if cx.facts.planted(Canary::NotInvalidated) {
         write_origin(lane, at, cx);
         return;
     }
     for run in cached.chunk_by(|flat, next| flat.0 + 1 == next.0) {
-        let (key, blocks) = (cx.shared.key(run[0]), run.len() as u32);
+        let (key, blocks) = (cx.facts.key(run[0]), run.len() as u32);
         lane.log.note(Note::Entry(Entry::Invalidate { key, blocks }));
     }
     let wait = lane.await_durable(Waiter::Invalidated(at), cx);
@@ -159,13 +159,13 @@ fn write_origin(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
         Span::new(buf, from, len as u32)
     });
     let op = piece.kind.op();
-    cx.shared.counters.writes_direct_blocks += u64::from(piece.blocks);
-    let origin = cx.shared.origin_of(piece.first);
-    cx.shared.origins[origin].foreground_began(cx.now);
+    cx.delta.counters.writes_direct_blocks += u64::from(piece.blocks);
+    let origin = cx.facts.origin_of(piece.first);
+    cx.delta.origins[origin].foreground_began(cx.now);
     if op == Op::Write {
-        cx.shared.origins[origin].gauge.writes.began(cx.now);
+        cx.delta.origins[origin].gauge.writes.began(cx.now);
     }
-    let failed_flushes = cx.shared.origins[origin].flush.failures();
+    let failed_flushes = cx.delta.origins[origin].flush.failures();
     let io = lane.ios.insert(LaneIo::Direct { piece: at, failed_flushes });
     cx.ranged_io(lane.id, io, device, op, offset, len, span);
 }
@@ -180,8 +180,8 @@ pub(crate) fn direct_done(
 ) {
     lane.pieces[at].release();
     let kind = lane.pieces[at].kind;
-    let origin = cx.shared.origin_of(lane.pieces[at].first);
-    cx.shared.origins[origin].foreground_ended(cx.now);
+    let origin = cx.facts.origin_of(lane.pieces[at].first);
+    cx.delta.origins[origin].foreground_ended(cx.now);
     if let Err(error) = result
         && !(kind == PieceKind::Discard && error == DeviceError::Unsupported)
     {
@@ -190,23 +190,23 @@ pub(crate) fn direct_done(
     }
     // A flush that failed meanwhile may have dropped it, and the next one say nothing of that
     // (ADR 0022).
-    let doubtful = failed_flushes != cx.shared.origins[origin].flush.failures();
+    let doubtful = failed_flushes != cx.delta.origins[origin].flush.failures();
     let result = if doubtful { result.and(Err(DeviceError::Io)) } else { result };
     if !kind.is_range() {
-        cx.shared.origins[origin].gauge.writes.ended(result.is_ok(), cx.now);
+        cx.delta.origins[origin].gauge.writes.ended(result.is_ok(), cx.now);
     }
     // Even a failed write may have changed something.
     if result.is_err() && lane.pieces[at].congested {
-        cx.shared.origins[origin].flush.changed();
+        cx.delta.origins[origin].flush.changed();
     } else {
-        cx.shared.origins[origin].flush.written();
+        cx.delta.origins[origin].flush.written();
     }
     // Discard is advice: a device that can't is no error.
     if let Err(error) = result
         && !(kind == PieceKind::Discard && error == DeviceError::Unsupported)
     {
         if lane.pieces[at].congested {
-            cx.shared.up.push(Up::PastCongestion { lane: lane.id, piece: at });
+            cx.delta.up.push(Up::PastCongestion { lane: lane.id, piece: at });
         } else {
             lane.fail(at, error.into(), cx);
         }
@@ -219,7 +219,7 @@ pub(crate) fn direct_done(
     }
     // Until the new ones are durable: after a power cut the origin may have something older
     // than the lost ones, which were durable.
-    cx.shared.origins[origin].flush.join(FlushWaiter::Replacing(lane.id, at));
+    cx.delta.origins[origin].flush.join(FlushWaiter::Replacing(lane.id, at));
 }
 
 /// The origin has flushed what replaces lost blocks: the log forgets them.
@@ -230,7 +230,7 @@ pub(crate) fn drop_replaced(lane: &mut Lane, at: usize, result: Result<(), Devic
     }
     let lost: Vec<Flat> = lane.trouble.lost_in(lane.pieces[at].first, lane.pieces[at].end()).collect();
     lost.into_iter().for_each(|flat| lane.unmap(flat, cx));
-    let (key, blocks) = (cx.shared.key(lane.pieces[at].first), lane.pieces[at].blocks);
+    let (key, blocks) = (cx.facts.key(lane.pieces[at].first), lane.pieces[at].blocks);
     lane.log.note(Note::Entry(Entry::Invalidate { key, blocks }));
     let wait = lane.await_durable(Waiter::Replaced(at), cx);
     debug_assert_ne!(wait, Wait::Durable, "a noted entry is not durable yet");
@@ -241,18 +241,18 @@ pub(crate) fn drop_replaced(lane: &mut Lane, at: usize, result: Result<(), Devic
 
 /// The origin has the new content, and the log knows of nothing older.
 fn direct_written(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
-    let origin = cx.shared.origin_of(lane.pieces[at].first);
-    let through = cx.shared.origins[origin].mode == Mode::Writethrough;
+    let origin = cx.facts.origin_of(lane.pieces[at].first);
+    let through = cx.facts.origins[origin].mode == Mode::Writethrough;
     if through && lane.pieces[at].kind == PieceKind::Direct {
         keep_written(lane, at, cx);
     }
     let waiter = FlushWaiter::Piece(lane.id, at);
     let piece = &lane.pieces[at];
     if !piece.durable && piece.kind != PieceKind::Discard {
-        let failed_flushes = cx.shared.origins[origin].flush.failures();
-        cx.shared.up.push(Up::OnOrigin { request: piece.request, failed_flushes });
+        let failed_flushes = cx.delta.origins[origin].flush.failures();
+        cx.delta.up.push(Up::OnOrigin { request: piece.request, failed_flushes });
     }
-    if !lane.pieces[at].durable || !cx.shared.origins[origin].flush.await_durable(waiter) {
+    if !lane.pieces[at].durable || !cx.delta.origins[origin].flush.await_durable(waiter) {
         lane.finish(at, cx);
     }
 }
@@ -262,8 +262,8 @@ fn direct_written(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
 /// `commit/unproven`).
 fn keep_written(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     let piece = &lane.pieces[at];
-    let origin = &cx.shared.origins[cx.shared.origin_of(piece.first)];
-    if piece.bypass || cx.shared.cache_failed || origin.flush.is_overdue() {
+    let origin = &cx.delta.origins[cx.facts.origin_of(piece.first)];
+    if piece.bypass || cx.cache_failed() || origin.flush.is_overdue() {
         return;
     }
     let (first, buf, buf_block) = (piece.first, piece.buf.expect("a write has a buffer"), piece.buf_block);
@@ -295,7 +295,7 @@ pub(crate) fn resume_awaiting_clean(lane: &mut Lane, cx: &mut Cx<'_>) {
 /// Fails the pieces that wait until blocks of this origin are destaged.
 pub(crate) fn give_up_awaiting_clean(lane: &mut Lane, origin: usize, cx: &mut Cx<'_>) {
     for at in core::mem::take(&mut lane.awaiting_clean) {
-        if cx.shared.origin_of(lane.pieces[at].first) == origin {
+        if cx.facts.origin_of(lane.pieces[at].first) == origin {
             lane.fail(at, RequestError::Stopping, cx);
         } else {
             lane.awaiting_clean.push(at);

@@ -55,7 +55,7 @@ pub(crate) fn expect_copies(
 /// The index will be asked for this block: its place is fetched meanwhile, else each entry
 /// waits for RAM.
 pub(crate) fn expect_key(lane: &Lane, key: Key, cx: &Cx<'_>) {
-    if let Some(flat) = cx.shared.flat(key) {
+    if let Some(flat) = cx.facts.flat(key) {
         cx.mem.expect(lane.index.looks_at(flat));
     }
 }

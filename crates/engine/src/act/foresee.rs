@@ -25,7 +25,7 @@ impl Engine {
     #[must_use]
     pub fn ends_by_itself(&mut self, now: Time, request: &Request, mem: &mut dyn Memory) -> bool {
         let mut out = Effects::default();
-        let cx = Cx { now, mem, out: &mut out, shared: &mut self.shared };
+        let cx = Cx { now, mem, out: &mut out, facts: &self.facts, delta: &mut self.delta };
         self.coordinator.ends_by_itself(request, &self.lanes, &cx)
     }
 }
@@ -47,7 +47,7 @@ impl Coordinator {
 
     /// Whether all that a read asks for is in the cache, and will be read from there.
     fn is_hit(&self, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
-        let origin = &cx.shared.origins[range.origin];
+        let origin = &cx.facts.origins[range.origin];
         let past = origin.mode == Mode::Passthrough;
         self.all_parts(range, cx, |lane, first, end| {
             let lane = &lanes[lane];
@@ -61,12 +61,12 @@ impl Coordinator {
 
     /// Whether the log takes a write at once, without anything that only the origin has.
     fn is_absorbed(&self, range: Range, fua: bool, lanes: &Lanes, cx: &Cx<'_>) -> bool {
-        let origin = &cx.shared.origins[range.origin];
-        if origin.mode != Mode::Writeback || cx.shared.draining || cx.shared.cache_failed {
+        let origin = &cx.facts.origins[range.origin];
+        if origin.mode != Mode::Writeback || cx.facts.draining || cx.cache_failed() {
             return false;
         }
-        let cutoff = cx.shared.options.sequential_bypass_bytes;
-        let sequential = cutoff > 0 && origin.streams.length_with(range.lba, range.sectors) > cutoff;
+        let cutoff = cx.facts.options.sequential_bypass_bytes;
+        let sequential = cutoff > 0 && self.streams[range.origin].length_with(range.lba, range.sectors) > cutoff;
         let congested = || !fua && !always_durable(range, cx) && self.writes_congested(range, lanes, cx);
         if (sequential || congested()) && self.none_cached(range, lanes, cx) {
             return false;
@@ -106,7 +106,7 @@ impl Coordinator {
 
 /// The blocks that a range touches.
 fn flats_of(range: Range, cx: &Cx<'_>) -> (Flat, Flat) {
-    let base = cx.shared.origins[range.origin].base.0;
+    let base = cx.facts.origins[range.origin].base.0;
     let end = (range.lba + range.sectors).div_ceil(BLOCK_SECTORS);
     (Flat(base + range.lba / BLOCK_SECTORS), Flat(base + end))
 }

@@ -9,23 +9,24 @@
 
 use alloc::vec::Vec;
 
+use crate::act::destage::Destager;
 use crate::cx::Cx;
 use crate::fact::io::DeviceId;
 use crate::lane::{Lane, Lanes};
 use crate::organ::index::Flat;
 
 /// A device answers again.
-pub(crate) fn answers(device: DeviceId, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+pub(crate) fn answers(device: DeviceId, lanes: &mut Lanes, destager: &mut Destager, cx: &mut Cx<'_>) {
     match device {
         DeviceId::Origin(id) => {
-            let at = cx.shared.superblock.origins.iter().position(|record| record.id == id);
+            let at = cx.facts.superblock.origins.iter().position(|record| record.id == id);
             if let Some(at) = at {
-                cx.shared.origins[at].retry = None;
+                destager.try_at_once(at);
             }
         }
         DeviceId::Cache | DeviceId::Mirror if device == cx.lead() => {
             lanes.iter_mut().for_each(|lane| look_for_lost(lane, cx));
-            cx.shared.origins.iter_mut().for_each(|origin| origin.retry = None);
+            (0..cx.facts.origins.len()).for_each(|at| destager.try_at_once(at));
         }
         DeviceId::Cache | DeviceId::Mirror => {}
     }
@@ -38,7 +39,7 @@ fn look_for_lost(lane: &mut Lane, cx: &mut Cx<'_>) {
     let found: Vec<Flat> = lane.trouble.lost().filter(may_be_there).collect();
     for flat in found {
         if lane.trouble.found(flat) {
-            cx.shared.count_found(flat);
+            cx.count_found(flat);
         }
         lane.trouble.must_be_alone(flat);
     }

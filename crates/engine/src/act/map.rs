@@ -8,6 +8,7 @@
 //! its range is; the answer may tell of less than was asked.
 
 use crate::coordinator::{Asked, Coordinator, MAP};
+use crate::cx::COORDINATOR;
 use crate::cx::Cx;
 use crate::fact::extents::{Extent, extents, holes_of_both, put_extents};
 use crate::fact::io::{DeviceError, Op};
@@ -16,7 +17,6 @@ use crate::fact::types::{BLOCK_BYTES, BLOCK_SECTORS, SECTOR_BYTES};
 use crate::lane::Lanes;
 use crate::organ::active::Range;
 use crate::organ::index::Flat;
-use crate::shared::COORDINATOR;
 
 /// What the buffer of a map must hold: two lists of 1024 extents each.
 pub const MAP_BYTES: u32 = 16 << 10;
@@ -28,7 +28,7 @@ impl Coordinator {
     /// Notes the dirty blocks of a range, and asks the origin for its holes there.
     pub(crate) fn map(&mut self, at: usize, range: Range, lanes: &Lanes, cx: &mut Cx<'_>) {
         let buf = range.buf.expect("a map has a buffer");
-        let origin = &cx.shared.origins[range.origin];
+        let origin = &cx.facts.origins[range.origin];
         let start = range.lba * SECTOR_BYTES;
         let end = start + range.sectors * SECTOR_BYTES;
         let base = origin.base.0;

@@ -43,7 +43,7 @@ impl Cx<'_> {
     }
 
     fn both(&mut self, lane: usize, io: usize, op: Op, offset: u64, span: impl Fn(bool) -> Option<Span>) {
-        let members = &mut self.shared.members;
+        let members = &mut self.delta.members;
         let (lead, state) = (members.lead, members.state);
         if state == State::Single {
             self.io(lane, io, device(lead), op, offset, span(true));
@@ -64,13 +64,13 @@ impl Cx<'_> {
     pub(crate) fn member_done(&mut self, io: usize, result: Result<(), DeviceError>) {
         let (pair, member) = (io >> 1, (io & 1) as u8);
         if let Err(error) = result {
-            let pair = &mut self.shared.members.pairs[pair];
+            let pair = &mut self.delta.members.pairs[pair];
             pair.failed[usize::from(member)] = Some(error);
             let (op, offset) = (pair.op, pair.offset);
             self.event(Event::DeviceFailed { device: device(member), op, offset, error });
             self.fail_member(device(member));
         }
-        let members = &mut self.shared.members;
+        let members = &mut self.delta.members;
         members.pairs[pair].pending -= 1;
         if members.pairs[pair].pending > 0 {
             return;
@@ -82,17 +82,17 @@ impl Cx<'_> {
         let error = (0..2).filter(|it| members.counts(*it)).find_map(|it| failed[usize::from(it)]).or(broken);
         let held = matches!(members.state, State::Leaving { .. });
         match error {
-            None if held && !self.shared.planted(Canary::MirrorUnrecorded) => {
-                self.shared.members.held.push((lane, io));
+            None if held && !self.facts.planted(Canary::MirrorUnrecorded) => {
+                self.delta.members.held.push((lane, io));
             }
-            None => self.shared.members.ended.push((lane, io, Ok(()))),
-            Some(error) => self.shared.members.ended.push((lane, io, Err(error))),
+            None => self.delta.members.ended.push((lane, io, Ok(()))),
+            Some(error) => self.delta.members.ended.push((lane, io, Err(error))),
         }
     }
 
     /// A member can't be trusted with anything new. The cache fails with the last one.
     pub(crate) fn fail_member(&mut self, failed: DeviceId) {
-        let members = &mut self.shared.members;
+        let members = &mut self.delta.members;
         let out = member(failed);
         match members.state {
             // It is out already: this is what was still on its way to it.
@@ -111,7 +111,7 @@ impl Cx<'_> {
                 if members.state == State::Pairing {
                     // The new member was to count, and doesn't (test:
                     // `a_lead_that_fails_beside_a_new_mirror_is_known_as_failed`).
-                    self.shared.superblock.pairing.mirror = Mirror::Alone;
+                    members.pairing.mirror = Mirror::Alone;
                 }
                 if members.state != State::Broken {
                     (members.state, members.to_record) = (State::Single, false);
@@ -123,13 +123,13 @@ impl Cx<'_> {
 
     /// Goes on without a member, once that is recorded.
     fn leave_out(&mut self, out: u8) {
-        let members = &mut self.shared.members;
+        let members = &mut self.delta.members;
         // A member that was only being filled is in no superblock yet.
         let filling = members.state == State::Syncing;
         members.state = if filling { State::Single } else { State::Leaving { out } };
         members.to_record = !filling;
         let lead = members.lead;
-        let pairing = &mut self.shared.superblock.pairing;
+        let pairing = &mut members.pairing;
         pairing.mirror = Mirror::Alone;
         pairing.lead = 1 - out;
         pairing.clean_lost |= pairing.lead != lead;
@@ -138,7 +138,7 @@ impl Cx<'_> {
 
     /// What the superblocks say now is durable, and `begun` was the state when it was put down.
     pub(crate) fn recorded(&mut self, begun: State) {
-        let members = &mut self.shared.members;
+        let members = &mut self.delta.members;
         if members.state != begun {
             return;
         }

@@ -49,7 +49,7 @@ pub(crate) fn read_missed(lane: &mut Lane, at: usize, block: u32, blocks: u32, c
         return;
     }
     let (block, blocks) = (from, to - from);
-    cx.shared.counters.read_misses += u64::from(blocks);
+    cx.delta.counters.read_misses += u64::from(blocks);
     let first = lane.pieces[at].first + block;
     // What is asked for is no neighbour of somebody else's.
     lane.under_way.make_void(first, first + blocks);
@@ -60,7 +60,7 @@ pub(crate) fn read_missed(lane: &mut Lane, at: usize, block: u32, blocks: u32, c
 }
 
 fn widened(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &Cx<'_>) -> Option<(Reading, Into)> {
-    let unit = cx.shared.options.read_around_blocks();
+    let unit = cx.facts.options.read_around_blocks();
     let piece = &lane.pieces[at];
     let from = piece.first + block;
     let to = from + blocks;
@@ -69,13 +69,14 @@ fn widened(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &Cx<'_>) -> 
     if u64::from(blocks) >= unit || piece.bypass || in_flight > IN_FLIGHT_BLOCKS_MAX {
         return None;
     }
-    let origin = &cx.shared.origins[cx.shared.origin_of(from)];
-    if !origin.gauge.reads_are_dear(cx.now) {
+    let origin = cx.facts.origin_of(from);
+    if !cx.delta.origins[origin].gauge.reads_are_dear(cx.now) {
         return None;
     }
     let into = goal_of_neighbours(lane, from, unit, cx)?;
     // Not beyond the lane's stripe, nor into a block that the origin's end cuts.
-    let stripe = u64::from(cx.shared.superblock.stripe_blocks);
+    let stripe = u64::from(cx.facts.superblock.stripe_blocks);
+    let origin = &cx.facts.origins[origin];
     let whole = origin.base.0 + origin.size_bytes / BLOCK_BYTES;
     let begin = begin_of_unit(from.0, to.0, unit);
     let first = begin.max(from.0 / stripe * stripe);
@@ -101,7 +102,7 @@ fn widened(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &Cx<'_>) -> 
 
 /// Where neighbours of that block would go, if anywhere.
 fn goal_of_neighbours(lane: &mut Lane, flat: Flat, unit: u64, cx: &Cx<'_>) -> Option<Into> {
-    let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
+    let origin = &cx.facts.origins[cx.facts.origin_of(flat)];
     let next_seq = lane.log.next_seq;
     let pays = lane.neighbours.pays(flat.0 / unit, unit, next_seq);
     let come = pays && takes_neighbours(lane, flat, cx);
@@ -115,10 +116,11 @@ fn goal_of_neighbours(lane: &mut Lane, flat: Flat, unit: u64, cx: &Cx<'_>) -> Op
 
 /// Whether the cache takes neighbours of that block now. A budget is for what was asked for.
 fn takes_neighbours(lane: &Lane, flat: Flat, cx: &Cx<'_>) -> bool {
-    let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
-    let unfit = cx.shared.cache_failed || lane.log.saturated() || cx.shared.budget.is_some();
-    let congested = cx.shared.gauge.reads_congested(&origin.gauge, cx.now).is_some();
-    let past = origin.mode == Mode::Passthrough || origin.flush.is_overdue() || congested;
+    let at = cx.facts.origin_of(flat);
+    let origin = &cx.delta.origins[at];
+    let unfit = cx.cache_failed() || lane.log.saturated() || cx.delta.budget.is_some();
+    let congested = cx.delta.gauge.reads_congested(&origin.gauge, cx.now).is_some();
+    let past = cx.facts.origins[at].mode == Mode::Passthrough || origin.flush.is_overdue() || congested;
     !unfit && !past && lane.policy.takes_neighbours(has_room(lane))
 }
 
@@ -135,15 +137,15 @@ pub(crate) fn has_room_for_missed(lane: &Lane) -> bool {
 fn read_wide(lane: &mut Lane, at: usize, block: u32, blocks: u32, wide: Reading, into: Into, cx: &mut Cx<'_>) {
     let (device, offset, len) = cx.origin_range(wide.first(), u64::from(wide.blocks()));
     // All of one size, whatever is read: the arena has a chunk for each.
-    let buf = cx.alloc(cx.shared.options.read_around_blocks() as u32);
+    let buf = cx.alloc(cx.facts.options.read_around_blocks() as u32);
     let span = blocks_span(buf, 0, wide.blocks());
     debug_assert_eq!(len, u64::from(span.len), "neighbours are whole blocks of the origin");
-    let origin = cx.shared.origin_of(wide.first());
+    let origin = cx.facts.origin_of(wide.first());
     let (from, to) = (wide.first().0, wide.first().0 + u64::from(wide.blocks()));
     let read = lane.under_way.begin(wide);
     let io = lane.ios.insert(LaneIo::ReadWide(WideRead { at: block, blocks, read, buf, into }));
     lane.pieces[at].hold();
-    cx.shared.measure(Measured::OriginReadBegan { origin, first: from, end: to }, cx.now);
+    cx.delta.measure(Measured::OriginReadBegan { origin, first: from, end: to }, cx.now);
     cx.io(lane.id, io, device, Op::Read, offset, Some(span));
 }
 
@@ -152,14 +154,14 @@ pub(crate) fn wide_done(lane: &mut Lane, read: &WideRead, result: Result<(), Dev
     let &WideRead { at: block, blocks, read, buf, into } = read;
     let (mut wide, waiting) = lane.under_way.end(read);
     let at = wide.piece();
-    let origin = cx.shared.origin_of(wide.first());
-    cx.shared.origins[origin].client_read_ended(result.is_ok().then_some(wide.blocks()), cx.now);
+    let origin = cx.facts.origin_of(wide.first());
+    cx.delta.origins[origin].client_read_ended(result.is_ok().then_some(wide.blocks()), cx.now);
     let piece = &mut lane.pieces[at];
     piece.release();
     if let Err(error) = result {
         cx.origin_failed(Op::Read, wide.first(), u64::from(wide.blocks()), error);
         // It may be a neighbour that can't be read, and a disk may try for long.
-        cx.shared.origins[origin].gauge.wide_read_failed(cx.now);
+        cx.delta.origins[origin].gauge.wide_read_failed(cx.now);
         free_unit(buf, cx);
         read_origin(lane, at, block, blocks, cx);
         go_on(lane, &wide, waiting, false, cx);
@@ -181,25 +183,25 @@ pub(crate) fn wide_done(lane: &mut Lane, read: &WideRead, result: Result<(), Dev
 }
 
 fn free_unit(buf: Buf, cx: &mut Cx<'_>) {
-    cx.free(buf, cx.shared.options.read_around_blocks() as u32);
+    cx.free(buf, cx.facts.options.read_around_blocks() as u32);
 }
 
 fn take_neighbours(lane: &mut Lane, wide: &Reading, from: Flat, to: Flat, buf: Buf, into: Into, cx: &mut Cx<'_>) {
     for flat in from.to(to) {
-        let void = wide.is_void(flat) && !cx.shared.planted(Canary::StaleNeighbour);
+        let void = wide.is_void(flat) && !cx.facts.planted(Canary::StaleNeighbour);
         if void || lane.index.get(flat).is_some() || lane.window.holds(flat) {
             continue;
         }
         let span = blocks_span(buf, (flat.0 - wide.first().0) as u32, 1);
         if into == Into::Window {
-            cx.shared.counters.waiting_neighbour_blocks += 1;
+            cx.delta.counters.waiting_neighbour_blocks += 1;
             lane.window.put_neighbour(flat, span, &mut *lane.policy, cx);
             continue;
         }
         if !takes_neighbours(lane, flat, cx) || !append_promoted(lane, flat, 0, span, cx) {
             return;
         }
-        cx.shared.counters.neighbour_blocks += 1;
+        cx.delta.counters.neighbour_blocks += 1;
         if let Some(found) = lane.index.get(flat) {
             lane.log.neighbour_came(found.slot);
             lane.neighbours.came();

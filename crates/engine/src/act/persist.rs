@@ -7,14 +7,14 @@
 
 use alloc::vec::Vec;
 
-use crate::cx::{Cx, blocks_span};
+use crate::cx::{COORDINATOR, Cx, Turn, blocks_span};
 use crate::fact::event::Event;
 use crate::fact::io::{DeviceError, Op};
 use crate::fact::memory::Buf;
 use crate::fact::types::{Mode, OriginId};
-use crate::format::Superblock;
+use crate::format::{Pairing, Superblock};
+use crate::organ::members::FailureRecord;
 use crate::organ::members::{State, device};
-use crate::shared::{COORDINATOR, FailureRecord};
 
 /// Numbers of the coordinator's I/O for the superblock.
 pub(crate) const PERSIST_WRITE: usize = 1 << 20;
@@ -78,45 +78,54 @@ impl Persist {
     }
 
     /// Marks the superblock, once, after the cache device failed.
-    pub(crate) fn mark_failed(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn mark_failed(&mut self, turn: &mut Turn<'_>) {
         if self.mark == Mark::None {
             (self.mark, self.wanted) = (Mark::Wanted, true);
-            (cx.shared.superblock.clean, cx.shared.superblock.failed) = (false, true);
+            let superblock = &mut turn.change().superblock;
+            (superblock.clean, superblock.failed) = (false, true);
         }
     }
 
-    pub(crate) fn step(&mut self, cx: &mut Cx<'_>) {
-        self.wanted |= cx.shared.members.to_record;
+    /// Begins to write, if that is wanted.
+    pub(crate) fn step(&mut self, turn: &mut Turn<'_>) {
+        if turn.facts.superblock.pairing != turn.delta.members.pairing {
+            turn.change().superblock.pairing = turn.delta.members.pairing;
+        }
+        self.wanted |= turn.delta.members.to_record;
         if !self.wanted || self.buf.is_some() {
             return;
         }
-        (self.wanted, cx.shared.members.to_record) = (false, false);
+        (self.wanted, turn.delta.members.to_record) = (false, false);
         if self.mark == Mark::Wanted {
             self.mark = Mark::Writing;
-            cx.shared.superblock.dirty_blocks = cx.shared.dirty;
+            turn.change().superblock.dirty_blocks = turn.delta.dirty();
         }
         self.telling.append(&mut self.changed);
-        cx.shared.superblock.update += 1;
-        self.begun = cx.shared.members.state;
+        turn.change().superblock.update += 1;
+        let update = turn.facts.superblock.update;
+        self.begun = turn.delta.members.state;
         if self.begun == State::Pairing {
-            cx.shared.superblock.pairing.paired = cx.shared.superblock.update;
+            turn.delta.members.pairing.paired = update;
+            turn.change().superblock.pairing.paired = update;
         }
-        let offsets = Superblock::offsets(cx.shared.superblock.cache_bytes);
-        let members = cx.shared.members.to_write(&cx.shared.superblock);
+        let offsets = Superblock::offsets(turn.facts.superblock.cache_bytes);
+        let members = turn.delta.members.to_write(update);
         let copies = members.iter().flat_map(|&(member, update)| offsets.map(|offset| (member, update, offset)));
         self.copies = copies.collect();
         // The last copy of each first.
         self.copies.chunks_exact_mut(2).for_each(|copies| copies.swap(0, 1));
         self.copies.reverse();
+        let mut cx = turn.cx();
         self.buf = Some(cx.alloc(1));
-        self.write(cx);
+        self.write(&mut cx);
     }
 
     fn write(&mut self, cx: &mut Cx<'_>) {
         let (Some(buf), Some((member, update, offset))) = (self.buf, self.copies.pop()) else { return };
         self.writing = member;
-        let mut copy = cx.shared.superblock.clone();
-        (copy.pairing.member, copy.update) = (member, update);
+        let mut copy = cx.facts.superblock.clone();
+        copy.pairing = Pairing { member, ..cx.delta.members.pairing };
+        copy.update = update;
         let span = blocks_span(buf, 0, 1);
         cx.mem.bytes_mut(span).copy_from_slice(&copy.encode());
         cx.io(COORDINATOR, PERSIST_WRITE, device(member), Op::Write, offset, Some(span));
@@ -126,7 +135,7 @@ impl Persist {
         if let Err(error) = result {
             cx.event(Event::DeviceFailed { device: device(self.writing), op: Op::Write, offset: 0, error });
             cx.fail_member(device(self.writing));
-            if !cx.shared.cache_failed {
+            if !cx.cache_failed() {
                 // The other member goes on; it is told so, and all that was to be told now.
                 self.wanted = true;
             } else if self.mark == Mark::Writing {
@@ -134,7 +143,7 @@ impl Persist {
                 cx.event(Event::FailureUnmarked);
             }
             self.end(cx);
-        } else if cx.shared.members.state != self.begun {
+        } else if cx.delta.members.state != self.begun {
             // What was put down is no longer so.
             self.wanted = true;
             self.end(cx);
@@ -148,7 +157,7 @@ impl Persist {
             }
             if self.mark == Mark::Writing {
                 self.mark = Mark::Over;
-                cx.shared.failure = FailureRecord::Durable;
+                cx.delta.members.failure = FailureRecord::Durable;
             }
             self.end(cx);
             cx.recorded(self.begun);

@@ -36,7 +36,7 @@ fn waiting(lane: &mut Lane, flat: Flat, past: bool) -> Option<(Span, bool)> {
 pub(crate) fn start_read(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     let (first, blocks, buf_block) = (lane.pieces[at].first, lane.pieces[at].blocks, lane.pieces[at].buf_block);
     let buf = lane.pieces[at].buf.expect("a read has a buffer");
-    let past = cx.shared.origins[cx.shared.origin_of(first)].mode == Mode::Passthrough;
+    let past = cx.facts.origins[cx.facts.origin_of(first)].mode == Mode::Passthrough;
     // What is clean is not read from the cache then.
     let readable = |found: Found| found.dirty || !past;
     let (mut block, mut ahead) = (0, None);
@@ -44,8 +44,8 @@ pub(crate) fn start_read(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
         let flat = first + block;
         let Some(found) = lane.index.hit(flat, readable) else {
             if let Some((copy, first)) = waiting(lane, flat, past) {
-                cx.shared.counters.read_hits += 1;
-                cx.shared.counters.ram_hits += 1;
+                cx.delta.counters.read_hits += 1;
+                cx.delta.counters.ram_hits += 1;
                 cx.mem.copy(copy, buf, (buf_block + block) * BLOCK_BYTES as u32);
                 if first && !lane.pieces[at].bypass {
                     settle(lane, flat, copy, cx);
@@ -73,9 +73,9 @@ pub(crate) fn start_read(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
             block += read_detour(lane, at, block, found, blocks - block, instead_of_ns, cx);
             continue;
         }
-        cx.shared.counters.read_hits += 1;
+        cx.delta.counters.read_hits += 1;
         if let Place::Ram(buffer, offset) = lane.place(found.slot) {
-            cx.shared.counters.ram_hits += 1;
+            cx.delta.counters.ram_hits += 1;
             if block + 1 < blocks && !lane.ram_front.is_none() {
                 let after = (block + 2 < blocks).then_some(Flat(flat.0 + 2));
                 expect_copies(lane, &mut ahead, Some(flat.next()), after, cx.mem);
@@ -96,7 +96,7 @@ pub(crate) fn start_read(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
                 break;
             }
             lane.index.touch(flat);
-            cx.shared.counters.read_hits += 1;
+            cx.delta.counters.read_hits += 1;
             checksums.push(next.checksum);
             block += 1;
         }
@@ -116,7 +116,7 @@ pub(crate) fn read_slots(lane: &mut Lane, read: SlotsRead, cx: &mut Cx<'_>) {
     let offset = lane.offset_of(read.slot, cx);
     let device = read.device;
     let io = lane.ios.insert(LaneIo::ReadCache(read));
-    cx.shared.measure(Measured::CacheReadBegan { blocks: read_blocks }, cx.now);
+    cx.delta.measure(Measured::CacheReadBegan { blocks: read_blocks }, cx.now);
     cx.io(lane.id, io, device, Op::Read, offset, Some(span));
 }
 
@@ -141,9 +141,9 @@ pub(crate) fn ask_origin(lane: &mut Lane, at: usize, block: u32, blocks: u32, wh
         cx.mem.zero(Span::new(buf, whole.offset() + len as u32, whole.len - len as u32));
     }
     let io = lane.ios.insert(what);
-    let origin = cx.shared.origin_of(first);
+    let origin = cx.facts.origin_of(first);
     let end = first.0 + u64::from(blocks);
-    cx.shared.measure(Measured::OriginReadBegan { origin, first: first.0, end }, cx.now);
+    cx.delta.measure(Measured::OriginReadBegan { origin, first: first.0, end }, cx.now);
     cx.io(lane.id, io, device, Op::Read, offset, Some(Span::new(buf, whole.offset(), len as u32)));
 }
 
@@ -152,9 +152,9 @@ pub(crate) fn read_origin_done(lane: &mut Lane, read: usize, result: Result<(), 
     let (read, waiting) = lane.under_way.end(read);
     let at = read.piece();
     let piece = &mut lane.pieces[at];
-    let origin = cx.shared.origin_of(piece.first);
+    let origin = cx.facts.origin_of(piece.first);
     let blocks = result.is_ok().then_some(read.blocks());
-    cx.shared.measure(Measured::OriginReadEnded { origin, blocks }, cx.now);
+    cx.delta.measure(Measured::OriginReadEnded { origin, blocks }, cx.now);
     piece.release();
     if let Err(error) = result {
         piece.error = Some(RequestError::Io);
@@ -173,7 +173,7 @@ pub(crate) fn read_origin_done(lane: &mut Lane, read: usize, result: Result<(), 
 pub(crate) fn read_cache_done(lane: &mut Lane, read: &SlotsRead, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
     let &SlotsRead { piece: at, at: block, slot, ref checksums, device } = read;
     lane.log.unpin(slot);
-    cx.shared.measure(Measured::CacheReadEnded { sound: result.is_ok() }, cx.now);
+    cx.delta.measure(Measured::CacheReadEnded { sound: result.is_ok() }, cx.now);
     let piece = &mut lane.pieces[at];
     piece.release();
     let (first, buf_block) = (piece.first, piece.buf_block);
@@ -182,8 +182,8 @@ pub(crate) fn read_cache_done(lane: &mut Lane, read: &SlotsRead, result: Result<
         let block = block + nth as u32;
         let flat = first + block;
         let span = blocks_span(buf, buf_block + block, 1);
-        let same = lane.index.kept(cx.shared.checksum(cx.mem, flat, span)) == expected;
-        if result.is_ok() && (same || cx.shared.planted(Canary::ChecksumIgnored)) {
+        let same = lane.index.kept(cx.facts.checksum(cx.mem, flat, span)) == expected;
+        if result.is_ok() && (same || cx.facts.planted(Canary::ChecksumIgnored)) {
             if lane.trouble.has_lost() {
                 found_again(lane, flat, slot + nth as u32, cx);
             }
@@ -227,7 +227,7 @@ fn promote(lane: &mut Lane, at: usize, block: u32, cx: &mut Cx<'_>) {
     let flat = piece.first + block;
     let span = blocks_span(piece.buf.expect("a read has a buffer"), piece.buf_block + block, 1);
     // Somebody else may have missed it, too, and been first.
-    if lane.index.get(flat).is_some() && !cx.shared.planted(Canary::FillOverNewer) {
+    if lane.index.get(flat).is_some() && !cx.facts.planted(Canary::FillOverNewer) {
         lane.index.touch(flat);
         return;
     }
@@ -255,12 +255,12 @@ pub(crate) fn offer(lane: &mut Lane, flat: Flat, span: Span, cx: &mut Cx<'_>) {
 /// Puts it into the cache, or says how often it was seen if it is not admitted.
 fn admit(lane: &mut Lane, flat: Flat, span: Span, cx: &mut Cx<'_>) -> Result<(), u8> {
     let verdict = lane.policy.missed(flat.0, has_room_for_missed(lane));
-    let affordable = !verdict.admit || cx.shared.budget.as_mut().is_none_or(|budget| budget.allows(cx.now));
-    cx.shared.counters.over_budget_blocks += u64::from(!affordable);
-    let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
-    let unfit = origin.flush.is_overdue() || cx.shared.gauge.reads_congested(&origin.gauge, cx.now).is_some();
+    let affordable = !verdict.admit || cx.delta.budget.as_mut().is_none_or(|budget| budget.allows(cx.now));
+    cx.delta.counters.over_budget_blocks += u64::from(!affordable);
+    let origin = &cx.delta.origins[cx.facts.origin_of(flat)];
+    let unfit = origin.flush.is_overdue() || cx.delta.gauge.reads_congested(&origin.gauge, cx.now).is_some();
     if verdict.admit && affordable && !unfit && append_promoted(lane, flat, 0, span, cx) {
-        cx.shared.counters.promoted_blocks += 1;
+        cx.delta.counters.promoted_blocks += 1;
         return Ok(());
     }
     Err(if verdict.admit { lane.policy.refused(verdict.seen) } else { verdict.seen })

@@ -64,14 +64,14 @@ const COMPACTED_PART: u32 = 2;
 /// Starts reclaim of segments, as far as more free ones are needed.
 pub(crate) fn reclaim_step(lane: &mut Lane, cx: &mut Cx<'_>) {
     free_unpinned(lane, cx);
-    if cx.shared.stopping || cx.shared.cache_failed {
+    if cx.facts.stopping || cx.cache_failed() {
         let_go_of_held(lane, cx);
         lane.reclaim.left = 0;
         return;
     }
     resume_held(lane, cx);
     resume_victims(lane, cx);
-    if !cx.shared.away {
+    if !cx.facts.away {
         lane.reclaim.not_compacted.clear();
     }
     begin_victims(lane, cx);
@@ -89,7 +89,7 @@ fn begin_victims(lane: &mut Lane, cx: &mut Cx<'_>) {
         let has_place = victims < VICTIMS_MAX;
         let chosen = if has_place { choose_victim(lane, cx) } else { compact(lane, cx).map(|id| (id, false)) };
         let Some((id, cleaned)) = chosen else {
-            if !has_place && cx.shared.away && lane.reclaim.compacting.is_none() {
+            if !has_place && cx.facts.away && lane.reclaim.compacting.is_none() {
                 lane.checkpoint.wanted |= checkpoint_helps(lane, lane.log.segment_slots() / COMPACTED_PART);
             } else if has_place && lane.log.has_full_unproven() {
                 hurry_proof(lane, cx);
@@ -111,7 +111,7 @@ fn begin_victims(lane: &mut Lane, cx: &mut Cx<'_>) {
 
 /// Whether a dirty block can't be read where it should be: then none is moved.
 pub(crate) fn has_trouble(lane: &Lane, cx: &Cx<'_>) -> bool {
-    cx.shared.lost() > 0 || lane.trouble.has_suspects() || lane.trouble.reads_elsewhere()
+    cx.delta.lost() > 0 || lane.trouble.has_suspects() || lane.trouble.reads_elsewhere()
 }
 
 /// Whether the dirty blocks of a segment are to be moved, now or when the log takes more. Not
@@ -128,7 +128,7 @@ fn is_to_move(lane: &Lane, segment: u32, cx: &Cx<'_>) -> bool {
         (if cleaned { 1 } else { MOVED_PART }, room && !has_trouble(lane, cx))
     };
     let few = dirty <= lane.log.segment_slots() / part && pins == 0;
-    let ending = cx.shared.cache_failed || cx.shared.stopping;
+    let ending = cx.cache_failed() || cx.facts.stopping;
     few && !ending && room
 }
 
@@ -187,17 +187,17 @@ pub(crate) fn reclaim_header_done(
 ) {
     let header = result.ok().and_then(|()| CommitHeader::decode(cx.mem.bytes(blocks_span(buf, 0, 1))));
     cx.free(buf, 1);
-    let tag = cx.shared.cache_tag;
+    let tag = cx.facts.cache_tag;
     let ours = |it: &CommitHeader| it.cache_tag == tag && usize::from(it.lane) == lane.id;
     let inside = at / lane.log.segment_slots() == segment;
-    let header = header.filter(|it| inside && ours(it) && it.fits(&cx.shared.superblock, at));
+    let header = header.filter(|it| inside && ours(it) && it.fits(&cx.facts.superblock, at));
     let Some(victim) = lane.reclaim.victims.get_mut(&segment) else { return };
     victim.pending -= 1;
     let last = lane.log.segment(segment).last_seq;
     let Some(header) = header.filter(|header| header.seq <= last) else {
         // The reverse map of the rest is gone: find its blocks in the index instead. A device
         // that was filled as a mirror never had older headers: no reason to alarm anybody.
-        if result.is_err() || cx.shared.superblock.pairing.paired == 0 {
+        if result.is_err() || cx.delta.members.pairing.paired == 0 {
             let offset = lane.offset_of(at, cx);
             let error = result.err().unwrap_or(DeviceError::Io);
             cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Read, offset, error });
@@ -208,7 +208,7 @@ pub(crate) fn reclaim_header_done(
     };
     for (slot, entry) in header.placed(at) {
         if let Entry::Dirty { key, .. } | Entry::Clean { key, .. } = entry
-            && let Some(flat) = cx.shared.flat(*key)
+            && let Some(flat) = cx.facts.flat(*key)
         {
             victim.blocks.push((flat, slot));
         }
@@ -367,7 +367,7 @@ pub(crate) fn survivor_done(
     lane.log.unpin(found.slot);
     let span = blocks_span(buf, 0, 1);
     if let Some(current) = current {
-        let sound = result.is_ok() && lane.index.kept(cx.shared.checksum(cx.mem, flat, span)) == found.checksum;
+        let sound = result.is_ok() && lane.index.kept(cx.facts.checksum(cx.mem, flat, span)) == found.checksum;
         // Nothing makes a clean block dirty in place.
         debug_assert!(found.dirty || !current.dirty, "a survivor became dirty in its slot");
         let others = lane.log.segment(segment).pins > lane.reclaim.victims.get(&segment).map_or(0, |it| it.pending - 1);
@@ -382,8 +382,8 @@ pub(crate) fn survivor_done(
             let hits = (hits + current.hits.saturating_sub(found.hits)).min(HITS_MAX);
             let cleaned = is_cleaned(lane, segment);
             let appended = append_survivor(lane, cleaned, flat, hits, span, cx);
-            cx.shared.counters.reinserted_blocks += u64::from(appended);
-            cx.shared.counters.moved_blocks += u64::from(appended && cleaned);
+            cx.delta.counters.reinserted_blocks += u64::from(appended);
+            cx.delta.counters.moved_blocks += u64::from(appended && cleaned);
         }
     }
     cx.free(buf, 1);
@@ -397,7 +397,7 @@ pub(crate) fn survivor_done(
 /// Appends a clean block to the survivors; false if there is no room now.
 fn append_survivor(lane: &mut Lane, cleaned: bool, flat: Flat, hits: u8, from: Span, cx: &mut Cx<'_>) -> bool {
     let what_for = if cleaned { For::Cleaning } else { For::Clients };
-    let opened = !cx.shared.cache_failed && open(lane, Stream::Survivors, what_for, cx);
+    let opened = !cx.cache_failed() && open(lane, Stream::Survivors, what_for, cx);
     opened && put(lane, Stream::Survivors, flat, false, hits, from, cx)
 }
 
@@ -410,18 +410,18 @@ fn move_dirty(lane: &mut Lane, survivor: Survivor, found: Found, from: Span, cx:
         false if is_cleaned(lane, segment) => For::Cleaning,
         false => For::Clients,
     };
-    if cx.shared.cache_failed || !open(lane, Stream::Writes, what_for, cx) {
+    if cx.cache_failed() || !open(lane, Stream::Writes, what_for, cx) {
         return;
     }
     let rewritten = lane.rewritten.next(flat) == Some(flat);
-    let dirty = !cx.shared.planted(Canary::MovedClean);
+    let dirty = !cx.facts.planted(Canary::MovedClean);
     let appended = put(lane, Stream::Writes, flat, dirty, found.hits, from, cx);
     if appended && !rewritten {
         // Nobody has: the sweep of destage needn't pass it over.
         lane.rewritten.remove(flat);
     }
-    cx.shared.counters.reinserted_blocks += u64::from(appended);
-    cx.shared.counters.moved_blocks += u64::from(appended);
+    cx.delta.counters.reinserted_blocks += u64::from(appended);
+    cx.delta.counters.moved_blocks += u64::from(appended);
 }
 
 /// Records that a segment is freed. Its blocks stay in the index until that is durable, so that
@@ -448,7 +448,7 @@ pub(crate) fn freed_durable(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
                 lane.reclaim.dropped = true;
                 lane.policy.dropped(flat.0, gone.zone, found.hits);
             }
-            cx.shared.counters.evicted_blocks += 1;
+            cx.delta.counters.evicted_blocks += 1;
         }
     }
     lane.reclaim.pinned.push(segment);
@@ -456,12 +456,12 @@ pub(crate) fn freed_durable(lane: &mut Lane, segment: u32, cx: &mut Cx<'_>) {
 }
 
 fn free_unpinned(lane: &mut Lane, cx: &Cx<'_>) {
-    if cx.shared.away {
+    if cx.facts.away {
         for nth in 0..lane.reclaim.pinned.len() {
             let_go_of(lane, lane.reclaim.pinned[nth]);
         }
     }
-    let early = cx.shared.planted(Canary::FreedWhileRead);
+    let early = cx.facts.planted(Canary::FreedWhileRead);
     let (log, freeing, tried) = (&mut lane.log, &mut lane.reclaim.freeing, &mut lane.reclaim.not_compacted);
     lane.reclaim.pinned.retain(|&segment| {
         let pinned = log.segment(segment).pins > 0 && !early;

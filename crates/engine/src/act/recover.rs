@@ -30,8 +30,8 @@ use crate::lane::Lane;
 use crate::organ::flying::LaneIo;
 use crate::organ::members::{State, device};
 use crate::organ::sparse::Sparse;
+use crate::organ::up::Up;
 use crate::policy::Zone;
-use crate::shared::Up;
 
 use state::{Ahead, Freed, Phase, Recovery, Window};
 
@@ -67,7 +67,7 @@ pub(crate) fn begin_recovery(lane: &mut Lane, cx: &mut Cx<'_>) {
             next_segments: [NO_SLOT; STREAMS],
             ahead: Ahead::default(),
             reading: 0,
-            member: cx.shared.members.lead,
+            member: cx.delta.members.lead,
             lead_fails: false,
             ended: false,
             next_seq: 1,
@@ -81,7 +81,7 @@ pub(crate) fn begin_recovery(lane: &mut Lane, cx: &mut Cx<'_>) {
         }
         .into(),
     );
-    let offset = cx.shared.superblock.checkpoint_offset(lane.id as u32, 0);
+    let offset = cx.facts.superblock.checkpoint_offset(lane.id as u32, 0);
     recover_io(lane, offset, 1, cx);
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn recover_io_done(lane: &mut Lane, result: Result<(), DeviceError>, 
             let device = device(1 - recovery.member);
             cx.event(Event::DeviceFailed { device, op: Op::Write, offset: recovery.reading, error });
             cx.fail_member(device);
-            if cx.shared.members.counts(recovery.member) {
+            if cx.delta.members.counts(recovery.member) {
                 recovery.step(lane, cx)
             } else {
                 // Nobody who is left has it.
@@ -132,7 +132,7 @@ pub(crate) fn recover_io_done(lane: &mut Lane, result: Result<(), DeviceError>, 
             // It may be a block behind the header that can't be read.
             (Phase::Head(_), Some(slot)) => Ok(Some((lane.offset_of(slot, cx), 1))),
             (Phase::Head(_), None) if recovery.turn_to_other(cx) => recovery.step(lane, cx),
-            (Phase::Head(_), None) if recovery.ended && cx.shared.members.beside(recovery.member).is_some() => {
+            (Phase::Head(_), None) if recovery.ended && cx.delta.members.beside(recovery.member).is_some() => {
                 recovery.leave_out(error, cx);
                 recovery.look_ahead(lane, cx)
             }
@@ -142,7 +142,7 @@ pub(crate) fn recover_io_done(lane: &mut Lane, result: Result<(), DeviceError>, 
     match step {
         Err(error) => {
             cx.free(recovery.buf, COMMIT_BLOCKS_MAX);
-            cx.shared.up.push(Up::OpenFailed(error));
+            cx.delta.up.push(Up::OpenFailed(error));
         }
         Ok(Some((offset, blocks))) => {
             lane.recovery = Some(recovery);
@@ -156,7 +156,7 @@ impl Recovery {
     /// What of the checkpoint comes next.
     fn checkpoint_read(&mut self, lane: &mut Lane, cx: &Cx<'_>) -> Option<(u64, u32)> {
         match (self.phase, self.header) {
-            (Phase::Area(area), _) => Some((cx.shared.superblock.checkpoint_offset(lane.id as u32, area), 1)),
+            (Phase::Area(area), _) => Some((cx.facts.superblock.checkpoint_offset(lane.id as u32, area), 1)),
             (_, Some(header)) => self.next_body_read(lane, header, cx),
             (_, None) => None,
         }
@@ -167,9 +167,9 @@ impl Recovery {
         let number = lane.id as u32;
         match self.phase {
             Phase::Area(area) => {
-                let tag = cx.shared.cache_tag;
+                let tag = cx.facts.cache_tag;
                 let block = cx.mem.bytes(blocks_span(self.buf, 0, 1));
-                let header = CheckpointHeader::decode(block).filter(|head| head.fits(&cx.shared.superblock, area));
+                let header = CheckpointHeader::decode(block).filter(|head| head.fits(&cx.facts.superblock, area));
                 // All zeroes is what formatting and repair leave, and an opening that was cut off.
                 let lost = header.is_none() && block.iter().any(|byte| *byte != 0);
                 let header = header.filter(|head| head.cache_tag == tag && u32::from(head.lane) == number);
@@ -194,7 +194,7 @@ impl Recovery {
                 }
                 self.turn_back(cx);
                 if self.entries_read != header.entries {
-                    let offset = cx.shared.superblock.checkpoint_offset(number, self.area);
+                    let offset = cx.facts.superblock.checkpoint_offset(number, self.area);
                     return Err(OpenError::CheckpointDamaged { lane: number, offset });
                 }
                 match self.next_head_read(lane, cx) {
@@ -212,10 +212,10 @@ impl Recovery {
             }
             // It was left out while it was read: what it alone may have is not in the log (test:
             // `a_commit_of_a_member_that_fails_during_replay_is_not_taken`).
-            Phase::Verify if cx.shared.members.is_out(self.member) => Ok(self.next_verify_read(lane, cx)),
+            Phase::Verify if cx.delta.members.is_out(self.member) => Ok(self.next_verify_read(lane, cx)),
             Phase::Verify if !self.front_is_whole(cx) => self.not_whole(lane, None, cx),
             // Nothing proves that both have it, but from now on it counts.
-            Phase::Verify if cx.shared.members.state == State::Whole => {
+            Phase::Verify if cx.delta.members.state == State::Whole => {
                 self.phase = Phase::Copy;
                 Ok(self.front(lane, cx))
             }
@@ -250,7 +250,7 @@ impl Recovery {
                 again.then(|| self.front(lane, cx)).ok_or(OpenError::Read { offset: self.reading, error })
             }
             _ => {
-                if let Some(error) = error.filter(|_| cx.shared.members.beside(self.member).is_some()) {
+                if let Some(error) = error.filter(|_| cx.delta.members.beside(self.member).is_some()) {
                     self.leave_out(error, cx);
                 }
                 self.pending.clear();
@@ -278,10 +278,10 @@ impl Recovery {
                     return Some(self.read_window(lane, slot, self.data_blocks[stream], cx));
                 };
                 let header = CommitHeader::decode(cx.mem.bytes(blocks_span(self.buf, at, 1)));
-                self.candidates[stream] = Some(header.filter(|header| header.fits(&cx.shared.superblock, slot)));
+                self.candidates[stream] = Some(header.filter(|header| header.fits(&cx.facts.superblock, slot)));
                 continue;
             }
-            let (tag, number, seq) = (cx.shared.cache_tag, lane.id as u16, self.next_seq);
+            let (tag, number, seq) = (cx.facts.cache_tag, lane.id as u16, self.next_seq);
             let is_next = |header: &CommitHeader| {
                 header.seq == seq && header.epoch == epoch && header.cache_tag == tag && header.lane == number
             };
@@ -340,22 +340,22 @@ impl Recovery {
     /// Whether the data of the first pending commit, just read, is what its header says.
     fn front_is_whole(&self, cx: &Cx<'_>) -> bool {
         let Some((header, _)) = self.pending.front() else { return false };
-        if cx.shared.planted(Canary::TornReplayed) {
+        if cx.facts.planted(Canary::TornReplayed) {
             return true;
         }
         // What is copied to the other member is the header, too.
         let read = CommitHeader::decode(cx.mem.bytes(blocks_span(self.buf, 0, 1)));
-        if cx.shared.members.state == State::Whole && read.is_none_or(|read| read.seq != header.seq) {
+        if cx.delta.members.state == State::Whole && read.is_none_or(|read| read.seq != header.seq) {
             return false;
         }
-        let drop_clean = cx.shared.options.drop_clean || cx.shared.superblock.pairing.clean_lost;
+        let drop_clean = cx.facts.options.drop_clean || cx.delta.members.pairing.clean_lost;
         header.placed(0).all(|(block, entry)| {
             match entry {
                 // It is forgotten anyway; and only the lead ever had it.
-                Entry::Clean { .. } if drop_clean || self.member != cx.shared.members.lead => true,
+                Entry::Clean { .. } if drop_clean || self.member != cx.delta.members.lead => true,
                 Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
-                    let Some(flat) = cx.shared.flat(*key) else { return true };
-                    cx.shared.checksum(cx.mem, flat, blocks_span(self.buf, block, 1)) == *checksum
+                    let Some(flat) = cx.facts.flat(*key) else { return true };
+                    cx.facts.checksum(cx.mem, flat, blocks_span(self.buf, block, 1)) == *checksum
                 }
                 _ => true,
             }
@@ -384,8 +384,8 @@ fn end_replay(lane: &mut Lane, mut it: Box<Recovery>, cx: &mut Cx<'_>) {
     it.forget_freed(lane, cx);
     it.forget_unproven(lane, cx);
     lane.replayed = Some(it);
-    if cx.shared.options.hold_replayed {
-        cx.shared.up.push(Up::Replayed);
+    if cx.facts.options.hold_replayed {
+        cx.delta.up.push(Up::Replayed);
     } else {
         end_recovery(lane, cx);
     }
@@ -394,7 +394,7 @@ fn end_replay(lane: &mut Lane, mut it: Box<Recovery>, cx: &mut Cx<'_>) {
 /// Begins the log anew behind what was replayed.
 pub(crate) fn end_recovery(lane: &mut Lane, cx: &mut Cx<'_>) {
     let Some(it) = lane.replayed.take() else { return };
-    if cx.shared.options.drop_clean || cx.shared.superblock.pairing.clean_lost {
+    if cx.facts.options.drop_clean || cx.delta.members.pairing.clean_lost {
         lane.drop_clean(|_| true, cx);
     }
     gather_dirty(lane);
@@ -413,10 +413,10 @@ pub(crate) fn end_recovery(lane: &mut Lane, cx: &mut Cx<'_>) {
         lane.reclaim.sparse.filled(id, lane.log.segment(id).live, lane.log.segment_slots());
     }
     if lane.log.open_streams() {
-        cx.shared.up.push(Up::Recovered { commits: it.commits });
+        cx.delta.up.push(Up::Recovered { commits: it.commits });
         // Before anything is written: from here on replay starts with this opening's commits.
         begin_first_checkpoint(lane, it.found[it.area as usize], cx);
     } else {
-        cx.shared.up.push(Up::OpenFailed(OpenError::NoFreeSegments { lane: lane.id as u32 }));
+        cx.delta.up.push(Up::OpenFailed(OpenError::NoFreeSegments { lane: lane.id as u32 }));
     }
 }

@@ -39,13 +39,13 @@ fn blocks_of(range: Range) -> core::ops::Range<u64> {
 
 /// Whether writes of this range are promised to be durable when they are acknowledged.
 pub(crate) fn always_durable(range: Range, cx: &Cx<'_>) -> bool {
-    let writeback = cx.shared.origins[range.origin].mode == Mode::Writeback;
-    writeback && cx.shared.options.durability == Durability::Always
+    let writeback = cx.facts.origins[range.origin].mode == Mode::Writeback;
+    writeback && cx.facts.options.durability == Durability::Always
 }
 
 /// Whether writes of this range go to the log.
 pub(crate) fn writes_are_cached(range: Range, cx: &Cx<'_>) -> bool {
-    cx.shared.origins[range.origin].mode == Mode::Writeback && !cx.shared.draining && !cx.shared.cache_failed
+    cx.facts.origins[range.origin].mode == Mode::Writeback && !cx.facts.draining && !cx.cache_failed()
 }
 
 /// What the shadow is told of a piece. Nothing of what says little about the worth of a cache:
@@ -84,12 +84,12 @@ impl Coordinator {
             zeroes: None,
         };
         let at = self.requests.insert(active);
-        let counters = &mut cx.shared.counters;
+        let counters = &mut cx.delta.counters;
         match request.op {
             RequestOp::Read | RequestOp::Prefetch => counters.reads += 1,
             RequestOp::Write | RequestOp::WriteBytes { .. } | RequestOp::WriteZeroes { .. } => {
                 counters.writes += 1;
-                cx.shared.cache_reads.last_write = Some(cx.now);
+                cx.delta.cache_reads.last_write = Some(cx.now);
             }
             RequestOp::Flush => counters.flushes += 1,
             RequestOp::Discard => counters.discards += 1,
@@ -117,15 +117,14 @@ impl Coordinator {
 
     /// The origin of a request, and why it is refused if it is; `None` if there is no such origin.
     pub(crate) fn check_request(&self, request: &Request, cx: &Cx<'_>) -> Option<(usize, Option<RequestError>)> {
-        let shared = &*cx.shared;
-        let origin = shared.superblock.origins.iter().position(|it| it.id == request.origin)?;
+        let origin = cx.facts.superblock.origins.iter().position(|it| it.id == request.origin)?;
         if !self.serving() {
             return Some((origin, Some(RequestError::Stopping)));
         }
         if request.op == RequestOp::Flush {
             return Some((origin, None));
         }
-        let sectors = shared.origins[origin].size_bytes / SECTOR_BYTES;
+        let sectors = cx.facts.origins[origin].size_bytes / SECTOR_BYTES;
         let inside = request.lba.0.checked_add(request.sectors).is_some_and(|end| end <= sectors);
         let payload = request.op.has_payload();
         let fits = !payload || (request.sectors <= REQUEST_BYTES_MAX / SECTOR_BYTES && request.buf.is_some());
@@ -147,26 +146,24 @@ impl Coordinator {
     }
 
     fn read(&mut self, at: usize, range: Range, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        let origin = &mut cx.shared.origins[range.origin];
-        let stream_bytes = origin.streams.note(range.lba, range.sectors);
-        let cutoff = cx.shared.options.sequential_bypass_bytes;
+        let stream_bytes = self.streams[range.origin].note(range.lba, range.sectors);
+        let cutoff = cx.facts.options.sequential_bypass_bytes;
         let sequential = cutoff > 0 && stream_bytes > cutoff;
-        cx.shared.counters.bypassed_sequential += u64::from(sequential);
-        let bypass = sequential || origin.mode == Mode::Passthrough;
+        cx.delta.counters.bypassed_sequential += u64::from(sequential);
+        let bypass = sequential || cx.facts.origins[range.origin].mode == Mode::Passthrough;
         self.split(at, range, PieceKind::Read, false, bypass, lanes, cx);
     }
 
     /// As a read, but of no stream: what a client asks for by this is to be in the cache, however
     /// much it is.
     fn prefetch(&mut self, at: usize, range: Range, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        let bypass = cx.shared.origins[range.origin].mode == Mode::Passthrough;
+        let bypass = cx.facts.origins[range.origin].mode == Mode::Passthrough;
         self.split(at, range, PieceKind::Read, false, bypass, lanes, cx);
     }
 
     pub(crate) fn write(&mut self, at: usize, range: Range, fua: bool, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        let origin = &mut cx.shared.origins[range.origin];
-        let stream_bytes = origin.streams.note(range.lba, range.sectors);
-        let cutoff = cx.shared.options.sequential_bypass_bytes;
+        let stream_bytes = self.streams[range.origin].note(range.lba, range.sectors);
+        let cutoff = cx.facts.options.sequential_bypass_bytes;
         let sequential = cutoff > 0 && stream_bytes > cutoff;
         let cached = writes_are_cached(range, cx);
         let durable = fua || always_durable(range, cx);
@@ -174,7 +171,7 @@ impl Coordinator {
         if cached && !((sequential || congested) && self.none_cached(range, lanes, cx)) {
             self.split(at, range, PieceKind::Write, durable, false, lanes, cx);
         } else {
-            let counters = &mut cx.shared.counters;
+            let counters = &mut cx.delta.counters;
             counters.bypassed_sequential += u64::from(sequential);
             if congested && !sequential {
                 counters.bypassed_congested_blocks += blocks_of(range).count() as u64;
@@ -186,14 +183,13 @@ impl Coordinator {
 
     /// Whether the log takes no more at this moment, and the origin would take this write sooner.
     pub(crate) fn writes_congested(&self, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
-        let origin = &cx.shared.origins[range.origin];
-        let lane = &lanes[self.router.lane_of(Flat(origin.base.0 + range.lba / BLOCK_SECTORS))];
+        let lane = &lanes[self.router.lane_of(Flat(cx.facts.origins[range.origin].base.0 + range.lba / BLOCK_SECTORS))];
         let blocks = blocks_of(range).count() as u64;
-        lane.log.saturated() && cx.shared.gauge.writes_congested(&origin.gauge, blocks, cx.now)
+        lane.log.saturated() && cx.delta.gauge.writes_congested(&cx.delta.origins[range.origin].gauge, blocks, cx.now)
     }
 
     pub(crate) fn none_cached(&self, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
-        let base = cx.shared.origins[range.origin].base.0;
+        let base = cx.facts.origins[range.origin].base.0;
         blocks_of(range)
             .map(|block| base + block)
             .all(|flat| lanes[self.router.lane_of(Flat(flat))].index.get(Flat(flat)).is_none())
@@ -210,7 +206,7 @@ impl Coordinator {
         cx: &mut Cx<'_>,
     ) {
         let lba = range.lba.next_multiple_of(BLOCK_SECTORS);
-        let size = cx.shared.origins[range.origin].size_bytes / SECTOR_BYTES;
+        let size = cx.facts.origins[range.origin].size_bytes / SECTOR_BYTES;
         let end = range.lba + range.sectors;
         // The last block of an origin may be short; then its end is the origin's.
         let end = if end == size { end } else { end / BLOCK_SECTORS * BLOCK_SECTORS };
@@ -232,7 +228,7 @@ impl Coordinator {
         lanes: &mut Lanes,
         cx: &mut Cx<'_>,
     ) {
-        let origin = &cx.shared.origins[range.origin];
+        let origin = &cx.facts.origins[range.origin];
         let end_sector = range.lba + range.sectors;
         let first = Flat(origin.base.0 + range.lba / BLOCK_SECTORS);
         let end = Flat(origin.base.0 + end_sector.div_ceil(BLOCK_SECTORS));
@@ -243,12 +239,12 @@ impl Coordinator {
         let behind = if last_is_whole { 0 } else { missing as u16 + range.cut.1 };
         if let Some(access) = shadowed(kind, bypass, origin.mode) {
             let hold = self.shadow.note(access, first.0..end.0, || Live {
-                found: cx.shared.counters.found(),
-                reads_around: origin.gauge.reads_are_dear(cx.now),
+                found: cx.delta.counters.found(),
+                reads_around: cx.delta.origins[range.origin].gauge.reads_are_dear(cx.now),
             });
             if let Some(hold) = hold {
                 // The duel knows no budget: an open gate would spend it on whatever comes first.
-                let hold = if cx.shared.budget.is_none() { hold } else { Hold::No };
+                let hold = if cx.delta.budget.is_none() { hold } else { Hold::No };
                 lanes.iter_mut().for_each(|lane| lane.policy.hold_gate(hold));
             }
         }
@@ -298,11 +294,11 @@ impl Coordinator {
     /// A write that was to go past the log while that is slow goes the way of any other. What it
     /// was completed with may be old by now: it is completed once more.
     pub(crate) fn past_congestion(&mut self, lane: usize, at: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        let origin = cx.shared.origin_of(lanes[lane].pieces[at].first);
+        let origin = cx.facts.origin_of(lanes[lane].pieces[at].first);
         let taken = lanes[lane].take_back(at);
         let piece = Piece { completed: false, congested: false, ..taken };
         // Since it was accepted the mode may have been switched, or the cache have failed.
-        if cx.shared.origins[origin].mode == Mode::Writeback && !cx.shared.draining && !cx.shared.cache_failed {
+        if cx.facts.origins[origin].mode == Mode::Writeback && !cx.facts.draining && !cx.cache_failed() {
             self.throttle.submit(origin, Piece { kind: PieceKind::Write, bypass: false, ..piece });
         } else {
             lanes[lane].take(piece, cx);
@@ -311,12 +307,12 @@ impl Coordinator {
 
     /// FLUSH: everything acknowledged so far, in all lanes, and what went to the origin directly.
     fn flush(&mut self, at: usize, origin: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        let joined = if cx.shared.planted(Canary::OneLaneFlushed) { 1 } else { lanes.len() };
+        let joined = if cx.facts.planted(Canary::OneLaneFlushed) { 1 } else { lanes.len() };
         for lane in &mut lanes[..joined] {
             let waits = lane.await_durable(Waiter::Request(at), cx) != Wait::Durable;
             self.requests[at].pending += u32::from(waits);
         }
-        let waits = cx.shared.origins[origin].flush.await_durable(FlushWaiter::Request(at));
+        let waits = cx.delta.origins[origin].flush.await_durable(FlushWaiter::Request(at));
         self.requests[at].pending += u32::from(waits);
     }
 
@@ -334,11 +330,11 @@ impl Coordinator {
         }
         // A flush that failed since may have dropped what was written by then, and whose flush that
         // was may have been told (ADR 0022).
-        let failed_flushes = cx.shared.origins[active.origin].flush.failures();
+        let failed_flushes = cx.delta.origins[active.origin].flush.failures();
         let doubtful = active.failed_flushes.is_some_and(|of| of != failed_flushes);
         let error = active.error.or(doubtful.then_some(RequestError::Io));
         let result = error.map_or(Ok(()), Err);
-        let origin = cx.shared.superblock.origins[active.origin].id;
+        let origin = cx.facts.superblock.origins[active.origin].id;
         let answered = Answered { origin, kind: active.kind, since: active.since, bytes: active.bytes };
         cx.out.0.push(Effect::Reply { id: active.id, result, answered });
     }

@@ -22,8 +22,7 @@ use crate::format::Mirror;
 use crate::lane::{Lane, Lanes};
 use crate::organ::flying::LaneIo;
 use crate::organ::index::{Flat, Found};
-use crate::organ::members::{State, device};
-use crate::shared::Shared;
+use crate::organ::members::{Members, State, device};
 
 /// Blocks that a lane copies at a time: 64 KiB, so that clients hardly notice.
 pub(crate) const COPIES_MAX: u32 = 16;
@@ -37,10 +36,10 @@ use state::{Phase, Sync};
 /// Begins, if there is no mirror yet.
 pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let busy = lanes.iter().any(|lane| lane.sync.is_some());
-    if cx.shared.members.state != State::Single || cx.shared.cache_failed || busy {
+    if cx.delta.members.state != State::Single || cx.cache_failed() || busy {
         return;
     }
-    cx.shared.members.state = State::Syncing;
+    cx.delta.members.state = State::Syncing;
     for lane in lanes {
         lane.trouble.forget_copies();
         lane.log.mirror_is_empty();
@@ -53,18 +52,18 @@ pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
 /// When all lanes are done the superblocks may say so.
 pub(crate) fn end(lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let done = |lane: &Lane| lane.sync.as_ref().is_some_and(|sync| sync.phase == Phase::Done);
-    if cx.shared.members.state == State::Syncing && lanes.iter().all(|lane| done(lane)) {
-        cx.shared.members.lacking = lanes.iter_mut().map(|lane| end_sync(lane, cx)).sum();
-        cx.shared.members.state = State::Pairing;
-        cx.shared.members.to_record = true;
-        cx.shared.superblock.pairing.mirror = Mirror::Whole;
+    if cx.delta.members.state == State::Syncing && lanes.iter().all(|lane| done(lane)) {
+        cx.delta.members.lacking = lanes.iter_mut().map(|lane| end_sync(lane, cx)).sum();
+        cx.delta.members.state = State::Pairing;
+        cx.delta.members.to_record = true;
+        cx.delta.members.pairing.mirror = Mirror::Whole;
     }
 }
 
 /// How it stands, for people.
-pub(crate) fn status(lanes: &Lanes, shared: &Shared) -> MirrorStatus {
+pub(crate) fn status(lanes: &Lanes, members: &Members) -> MirrorStatus {
     let syncs = || lanes.iter().filter_map(|lane| lane.sync.as_ref());
-    match shared.members.state {
+    match members.state {
         // Who hears that one is left out may take it away, and a power cut then leaves a cache that
         // wants both: not before it is recorded (test:
         // `nobody_is_left_out_before_that_is_recorded`).
@@ -73,14 +72,14 @@ pub(crate) fn status(lanes: &Lanes, shared: &Shared) -> MirrorStatus {
             copied: syncs().map(|sync| sync.copied).sum(),
             of: syncs().map(|sync| sync.of.max(sync.copied)).sum(),
         },
-        State::Single if shared.superblock.pairing.mirror == Mirror::None => MirrorStatus::None,
-        State::Single => MirrorStatus::Alone { member: shared.members.lead },
-        State::Broken => MirrorStatus::Alone { member: shared.superblock.pairing.lead },
+        State::Single if members.pairing.mirror == Mirror::None => MirrorStatus::None,
+        State::Single => MirrorStatus::Alone { member: members.lead },
+        State::Broken => MirrorStatus::Alone { member: members.pairing.lead },
     }
 }
 
 const fn new_member(cx: &Cx<'_>) -> DeviceId {
-    device(1 - cx.shared.members.lead)
+    device(1 - cx.delta.members.lead)
 }
 
 /// How many dirty blocks the new member lacks.
@@ -95,7 +94,7 @@ fn end_sync(lane: &mut Lane, cx: &mut Cx<'_>) -> u64 {
     let found: Vec<Flat> = lane.trouble.lost().filter(has).collect();
     for flat in found {
         if lane.trouble.found(flat) {
-            cx.shared.count_found(flat);
+            cx.count_found(flat);
         }
     }
     missed.len() as u64
@@ -114,7 +113,7 @@ pub(crate) fn clearing(lane: &Lane) -> bool {
 /// Copies the next blocks, or goes on to the next phase.
 pub(crate) fn sync_step(lane: &mut Lane, cx: &mut Cx<'_>) {
     let Some(sync) = &mut lane.sync else { return };
-    if cx.shared.members.state != State::Syncing || cx.shared.stopping {
+    if cx.delta.members.state != State::Syncing || cx.facts.stopping {
         if sync.flying == 0 {
             lane.sync = None;
         }
@@ -126,7 +125,7 @@ pub(crate) fn sync_step(lane: &mut Lane, cx: &mut Cx<'_>) {
             for area in 0..2 {
                 let buf = cx.alloc(1);
                 cx.mem.zero(blocks_span(buf, 0, 1));
-                let offset = cx.shared.superblock.checkpoint_offset(lane.id as u32, area);
+                let offset = cx.facts.superblock.checkpoint_offset(lane.id as u32, area);
                 sync_write(lane, None, buf, offset, cx);
             }
         }
@@ -206,10 +205,10 @@ pub(crate) fn sync_read_done(
     result: Result<(), DeviceError>,
     cx: &mut Cx<'_>,
 ) {
-    let sum = cx.shared.checksum(cx.mem, flat, blocks_span(buf, 0, 1));
+    let sum = cx.facts.checksum(cx.mem, flat, blocks_span(buf, 0, 1));
     let sound = result.is_ok() && lane.index.kept(sum) == found.checksum;
     let offset = lane.offset_of(found.slot, cx);
-    let syncing = lane.sync.as_mut().filter(|_| cx.shared.members.state == State::Syncing);
+    let syncing = lane.sync.as_mut().filter(|_| cx.delta.members.state == State::Syncing);
     match syncing {
         Some(_) if sound => {
             // Not what is being replaced on the origin: destage would bring back the older one
@@ -253,7 +252,7 @@ pub(crate) fn sync_written(
         sync.copied += 1;
     }
     if let Err(error) = result
-        && cx.shared.members.state == State::Syncing
+        && cx.delta.members.state == State::Syncing
     {
         let device = new_member(cx);
         cx.event(crate::fact::event::Event::DeviceFailed { device, op: Op::Write, offset: 0, error });

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use crate::cx::Cx;
 use crate::fact::types::Time;
 use crate::lane::Lanes;
+use crate::organ::origin::OriginDelta;
 use crate::organ::piece::Piece;
 use crate::organ::room::{Outlook, Room, is_kept};
 use crate::organ::router::Router;
@@ -50,8 +51,8 @@ impl Throttle {
     /// been destaged.
     pub(crate) fn would_wait(&self, at: usize, blocks: u64, destage: &impl Outlook, cx: &Cx<'_>) -> bool {
         let blocks = self.queues[at].blocks + blocks;
-        let behind_others = || self.is_crowded(destage, cx) && !is_kept(at, blocks, cx.shared);
-        !cx.shared.cache_failed && (wait(at, blocks, destage, cx).is_some() || behind_others())
+        let behind_others = || self.is_crowded(destage, cx) && !is_kept(at, blocks, cx);
+        !cx.cache_failed() && (wait(at, blocks, destage, cx).is_some() || behind_others())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -71,7 +72,7 @@ impl Throttle {
 
     /// Whether it is something of this origin that has to be.
     pub(crate) fn is_starved(&self, at: usize, crowded: bool, destage: &impl Outlook, cx: &Cx<'_>) -> bool {
-        crowded && !is_kept(at, 0, cx.shared) || self.waits_for(at, destage, cx).is_some()
+        crowded && !is_kept(at, 0, cx) || self.waits_for(at, destage, cx).is_some()
     }
 
     /// What the first in an origin's queue waits for.
@@ -91,14 +92,14 @@ impl Throttle {
                 if cx.now < self.queues[at].next_pass {
                     break;
                 }
-                let waits = wait(at, blocks, destage, cx).filter(|_| !cx.shared.cache_failed);
+                let waits = wait(at, blocks, destage, cx).filter(|_| !cx.cache_failed());
                 if waits == Some(Wait::ForRoom) && !crowded {
                     crowded = true;
                     self.turn = if passed { (at + 1) % origins } else { at };
                 }
                 // Nobody overtakes who waits for room, but into what is kept for him: whoever wants
                 // less would always find room first.
-                if waits.is_some() || crowded && !is_kept(at, blocks, cx.shared) {
+                if waits.is_some() || crowded && !is_kept(at, blocks, cx) {
                     break;
                 }
                 passed = true;
@@ -127,13 +128,13 @@ impl Throttle {
         queue.blocks -= blocks;
         let pause = Room::of(at, destage, cx).pause_ns(destage.cost(at).ns(blocks));
         if pause > 0 {
-            cx.shared.counters.throttled_writes += 1;
+            cx.delta.counters.throttled_writes += 1;
             queue.next_pass = cx.now.plus_ns(pause);
         }
         piece.reserved = piece.blocks;
         // Who has waited here for a while still writes.
-        cx.shared.cache_reads.last_write = Some(cx.now);
-        cx.shared.origins[at].reserved += blocks;
+        cx.delta.cache_reads.last_write = Some(cx.now);
+        cx.delta.origins[at].reserved.add(blocks);
         lanes[router.lane_of(piece.first)].take(piece, cx);
     }
 }
@@ -149,14 +150,13 @@ enum Wait {
 }
 
 fn wait(at: usize, blocks: u64, destage: &impl Outlook, cx: &Cx<'_>) -> Option<Wait> {
-    let shared = &*cx.shared;
-    let (held, origins) = (shared.held(&shared.origins[at]), shared.origins.len() as u64);
-    if origins > 1 && held > 0 && held + blocks > shared.dirty_limit / origins && destage.is_away(at, cx) {
+    let (held, origins) = (cx.delta.origins[at].held(), cx.facts.origins.len() as u64);
+    if origins > 1 && held > 0 && held + blocks > cx.facts.dirty_limit / origins && destage.is_away(at, cx) {
         Some(Wait::ForItself)
     } else if held == 0 {
         // Of a small limit a long piece can be more than what is kept for others leaves.
-        let all: u64 = shared.origins.iter().map(|origin| shared.held(origin)).sum();
-        (all + blocks > shared.dirty_limit).then_some(Wait::ForRoom)
+        let all: u64 = cx.delta.origins.iter().map(OriginDelta::held).sum();
+        (all + blocks > cx.facts.dirty_limit).then_some(Wait::ForRoom)
     } else {
         Room::of(at, destage, cx).lacks(blocks).then_some(Wait::ForRoom)
     }

@@ -34,10 +34,10 @@ use crate::organ::under_way::{Reading, Waiting};
 /// cache: who looks for a fault there wants each request to go where it says.
 pub(crate) fn join(lane: &mut Lane, at: usize, block: u32, blocks: u32, cx: &mut Cx<'_>) -> (u32, u32) {
     let (begin, end) = (lane.pieces[at].first, block + blocks);
-    if cx.shared.origins[cx.shared.origin_of(begin)].mode == Mode::Passthrough {
+    if cx.facts.origins[cx.facts.origin_of(begin)].mode == Mode::Passthrough {
         return (block, end);
     }
-    let planted = cx.shared.planted(Canary::JoinedVoid);
+    let planted = cx.facts.planted(Canary::JoinedVoid);
     let read_of = |lane: &Lane, block: u32| lane.under_way.of(begin + block, planted);
     let to = (block..end).rev().find(|block| read_of(lane, *block).is_none()).map_or(block, |last| last + 1);
     // The last of what is left is known to be.
@@ -77,7 +77,7 @@ pub(crate) fn share(lane: &Lane, read: &Reading, waiting: &[Waiting], buf: Buf, 
 pub(crate) fn go_on(lane: &mut Lane, read: &Reading, waiting: Vec<Waiting>, given: bool, cx: &mut Cx<'_>) {
     for Waiting { piece, at, blocks } in waiting {
         lane.pieces[piece].release();
-        let counters = &mut cx.shared.counters;
+        let counters = &mut cx.delta.counters;
         if given && piece != read.piece() {
             counters.read_hits += u64::from(blocks);
             counters.ram_hits += u64::from(blocks);

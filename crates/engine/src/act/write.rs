@@ -38,7 +38,7 @@ pub(crate) fn merge(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
     };
     if head + tail > 0 {
         let first = lane.pieces[at].first;
-        let origin = cx.shared.origin_of(first);
+        let origin = cx.facts.origin_of(first);
         let in_part = [(head, first), (tail, (first + last))];
         let missed = in_part.iter().any(|(sectors, flat)| *sectors > 0 && lane.index.get(*flat).is_none());
         let merges = if missed { &mut lane.merges } else { &mut lane.cache_merges };
@@ -70,7 +70,7 @@ fn merge_block(lane: &mut Lane, at: usize, block: u32, cx: &mut Cx<'_>) {
     }
     lane.pieces[at].hold();
     let places = if found.is_some() { Source::Cache } else { Source::Origin };
-    merges_of(lane, places).take(cx.shared.origin_of(flat));
+    merges_of(lane, places).take(cx.facts.origin_of(flat));
     let buf = cx.alloc(1);
     let from = found.map(|found| (found, holder(lane, flat, cx)));
     let io = lane.ios.insert(LaneIo::Merge { piece: at, block, buf, from, places });
@@ -92,8 +92,8 @@ fn merges_of(lane: &mut Lane, places: Source) -> &mut Places<usize> {
 
 fn merge_from_origin(lane: &mut Lane, flat: Flat, buf: Buf, io: usize, cx: &mut Cx<'_>) {
     let (device, offset, len) = cx.origin_range(flat, 1);
-    let origin = cx.shared.origin_of(flat);
-    cx.shared.measure(Measured::OriginMergeBegan { origin }, cx.now);
+    let origin = cx.facts.origin_of(flat);
+    cx.delta.measure(Measured::OriginMergeBegan { origin }, cx.now);
     cx.mem.zero(blocks_span(buf, 0, 1));
     cx.io(lane.id, io, device, Op::Read, offset, Some(Span::new(buf, 0, len as u32)));
 }
@@ -112,12 +112,12 @@ pub(crate) fn merge_done(
     let flat = lane.pieces[at].first + block;
     let mut failed = result.is_err();
     if from.is_none() {
-        let origin = cx.shared.origin_of(flat);
-        cx.shared.origins[origin].gauge.merges.ended(cx.now, 0);
+        let origin = cx.facts.origin_of(flat);
+        cx.delta.origins[origin].gauge.merges.ended(cx.now, 0);
     }
     if let Some((found, device)) = from {
         lane.log.unpin(found.slot);
-        let sum = cx.shared.checksum(cx.mem, flat, blocks_span(buf, 0, 1));
+        let sum = cx.facts.checksum(cx.mem, flat, blocks_span(buf, 0, 1));
         if failed || lane.index.kept(sum) != found.checksum {
             let finding = try_other(lane, flat, found.slot, device, result, cx);
             if finding == Finding::AskOther {
@@ -145,7 +145,7 @@ pub(crate) fn merge_done(
         fill_around(lane, at, block, buf, 0, cx);
     }
     cx.free(buf, 1);
-    merges_of(lane, places).give_back(cx.shared.origin_of(flat), 1);
+    merges_of(lane, places).give_back(cx.facts.origin_of(flat), 1);
     lane.pieces[at].release();
     merge_step(lane, at, cx);
     while let Some(next) = merges_of(lane, places).next() {
@@ -191,13 +191,13 @@ fn merge_step(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) {
 
 /// Appends what is left of a piece; false if it has to wait for room.
 fn append_piece(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) -> bool {
-    if cx.shared.cache_failed {
+    if cx.cache_failed() {
         // To the origin, then; as a whole, though a part of it may be in the open commit
         // already.
         let piece = &mut lane.pieces[at];
         piece.kind = PieceKind::Direct;
         let reserved = core::mem::take(&mut piece.reserved);
-        cx.shared.give_back_reserved(piece.first, reserved);
+        cx.give_back_reserved(piece.first, reserved);
         clear_way(lane, at, cx);
         return true;
     }
@@ -212,13 +212,13 @@ fn append_piece(lane: &mut Lane, at: usize, cx: &mut Cx<'_>) -> bool {
             }
             return false;
         }
-        let counters = &mut cx.shared.counters;
+        let counters = &mut cx.delta.counters;
         *(if found.is_some() { &mut counters.write_hits } else { &mut counters.write_misses }) += 1;
         let piece = &mut lane.pieces[at];
         piece.next += 1;
         if piece.reserved > 0 {
             piece.reserved -= 1;
-            cx.shared.give_back_reserved(flat, 1);
+            cx.give_back_reserved(flat, 1);
         }
     }
     // From here on the blocks are in the log's order: later requests need not wait for ours.

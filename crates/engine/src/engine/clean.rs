@@ -24,7 +24,7 @@ impl Engine {
             // A block's part is a hash of its place, so the first parts are a sample.
             for part in 0..lane.index.parts() {
                 lane.index.scan(part, |flat, found| {
-                    keys.extend((!found.dirty).then(|| self.shared.key(flat)));
+                    keys.extend((!found.dirty).then(|| self.facts.key(flat)));
                 });
                 if keys.len() - before >= of_each {
                     break;
@@ -45,12 +45,12 @@ impl Engine {
     #[must_use]
     pub fn is_clean_content(&self, key: Key, crc: u32) -> Option<bool> {
         let (kept, found) = self.clean(key)?;
-        Some(found == kept(seal_checksum(crc, key, self.shared.cache_tag)))
+        Some(found == kept(seal_checksum(crc, key, self.facts.cache_tag)))
     }
 
     /// The checksum of a clean block, and what the index keeps of one.
     fn clean(&self, key: Key) -> Option<(impl Fn(u32) -> u32, u32)> {
-        let flat = self.shared.flat(key)?;
+        let flat = self.facts.flat(key)?;
         let lane = self.lanes.get(self.coordinator.router.lane_of(flat))?;
         let found = lane.index.get(flat).filter(|found| !found.dirty)?;
         Some((|checksum| lane.index.kept(checksum), found.checksum))

@@ -8,13 +8,14 @@ use alloc::vec::Vec;
 use crate::act::checkpoint::checkpoint_flushed;
 use crate::act::commit::unproven::drop_doubtful;
 use crate::coordinator::{CACHE_FLUSH, Coordinator};
+use crate::cx::COORDINATOR;
 use crate::cx::Cx;
 use crate::fact::event::Event;
 use crate::fact::io::{DeviceError, DeviceId, Op};
 use crate::fact::types::Lba;
 use crate::lane::{Lane, Lanes};
 use crate::organ::flush::FlushWaiter;
-use crate::shared::{COORDINATOR, FailureRecord};
+use crate::organ::members::FailureRecord;
 
 impl Coordinator {
     pub(crate) fn cache_flushed(&mut self, result: Result<(), DeviceError>, lanes: &mut Lanes, cx: &mut Cx<'_>) {
@@ -39,23 +40,23 @@ impl Coordinator {
         lanes: &mut Lanes,
         cx: &mut Cx<'_>,
     ) {
-        let origin = &mut cx.shared.origins[at];
+        let origin = &mut cx.delta.origins[at];
         origin.gauge.writes.flush_ended(result.is_ok(), cx.now);
         let ended = origin.flush.end(result);
         if let Err(error) = result {
-            let id = cx.shared.superblock.origins[at].id;
+            let id = cx.facts.superblock.origins[at].id;
             cx.event(Event::OriginFailed { origin: id, op: Op::Flush, lba: Lba(0), sectors: 0, error });
         }
         if ended.drops {
             lanes.iter_mut().for_each(|lane| drop_doubtful(lane, at, cx));
         }
         let runs = ended.runs();
-        let cleaned_before = cx.shared.counters.destaged_blocks;
+        let cleaned_before = cx.delta.counters.destaged_blocks;
         for (waiter, result) in ended.over {
             self.flush_done(waiter, result, lanes, cx);
         }
         if runs > 0 {
-            let cleaned = cx.shared.counters.destaged_blocks - cleaned_before;
+            let cleaned = cx.delta.counters.destaged_blocks - cleaned_before;
             self.destager.flushed(at, runs, cleaned, cx);
         }
     }
@@ -65,11 +66,11 @@ impl Coordinator {
     /// Commits are proven in the order of their numbers. Those with such blocks would keep back all
     /// others, and soon nothing would be promoted.
     pub(crate) fn give_up_proofs(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        for at in 0..cx.shared.origins.len() {
-            if cx.shared.proof_overdue_from(at).is_none_or(|from| cx.now < from) {
+        for at in 0..cx.facts.origins.len() {
+            if cx.delta.proof_overdue_from(at).is_none_or(|from| cx.now < from) {
                 continue;
             }
-            let promoted = cx.shared.origins[at].flush.give_up_proofs();
+            let promoted = cx.delta.origins[at].flush.give_up_proofs();
             lanes.iter_mut().for_each(|lane| drop_doubtful(lane, at, cx));
             for waiter in promoted {
                 self.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
@@ -82,20 +83,20 @@ impl Coordinator {
     /// which would put what is durable in its log over it. Where that can't be recorded nothing is
     /// durable. What was lost without ever having been durable is an error, once.
     pub(crate) fn go_on_drained(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        if self.until_drained.is_empty() || cx.shared.failure == FailureRecord::Unknown {
+        if self.until_drained.is_empty() || cx.delta.members.failure == FailureRecord::Unknown {
             return;
         }
-        for at in 0..cx.shared.origins.len() {
-            if cx.shared.origins[at].undrained() > 0 {
+        for at in 0..cx.facts.origins.len() {
+            if cx.delta.origins[at].undrained() > 0 {
                 continue;
             }
             let waiters = self.drained_waiters(at, lanes, cx);
-            let told = !waiters.is_empty() && cx.shared.origins[at].flush.take_lost();
-            let lost = told || cx.shared.failure == FailureRecord::Impossible;
+            let told = !waiters.is_empty() && cx.delta.origins[at].flush.take_lost();
+            let lost = told || cx.delta.members.failure == FailureRecord::Impossible;
             for waiter in waiters {
                 if lost {
                     self.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
-                } else if !cx.shared.origins[at].flush.await_durable(waiter) {
+                } else if !cx.delta.origins[at].flush.await_durable(waiter) {
                     self.flush_done(waiter, Ok(()), lanes, cx);
                 }
             }
@@ -106,7 +107,7 @@ impl Coordinator {
     pub(crate) fn drained_waiters(&mut self, origin: usize, lanes: &Lanes, cx: &Cx<'_>) -> Vec<FlushWaiter> {
         let requests = &self.requests;
         let (taken, left) = core::mem::take(&mut self.until_drained).into_iter().partition(|waiter| match *waiter {
-            FlushWaiter::Piece(lane, piece) => cx.shared.origin_of(lanes[lane].pieces[piece].first) == origin,
+            FlushWaiter::Piece(lane, piece) => cx.facts.origin_of(lanes[lane].pieces[piece].first) == origin,
             FlushWaiter::Request(request) => requests[request].origin == origin,
             FlushWaiter::Replacing(..) | FlushWaiter::Run(..) | FlushWaiter::Promoted(..) => false,
         });
@@ -116,7 +117,7 @@ impl Coordinator {
 
     /// Issues the flushes that somebody waits for; one per device at a time.
     pub(crate) fn flush_devices(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        if !self.cache_flushing && !cx.shared.cache_failed {
+        if !self.cache_flushing && !cx.cache_failed() {
             let wants = |lane: &Lane| lane.log.wants_flush() || lane.checkpoint.wants_flush(lane.log.written_seq);
             if lanes.iter().any(|lane| wants(lane)) {
                 for lane in &mut *lanes {
@@ -127,11 +128,11 @@ impl Coordinator {
                 cx.cache_flush(COORDINATOR, CACHE_FLUSH);
             }
         }
-        for at in 0..cx.shared.origins.len() {
-            let origin = &mut cx.shared.origins[at];
+        for at in 0..cx.facts.origins.len() {
+            let origin = &mut cx.delta.origins[at];
             if origin.flush.due() {
                 origin.flush.begin(cx.now);
-                let device = DeviceId::Origin(cx.shared.superblock.origins[at].id);
+                let device = DeviceId::Origin(cx.facts.superblock.origins[at].id);
                 origin.gauge.writes.flush_began(cx.now);
                 cx.io(COORDINATOR, at, device, Op::Flush, 0, None);
             }

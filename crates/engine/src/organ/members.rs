@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use slab::Slab;
 
 use crate::fact::io::{DeviceError, DeviceId, Op};
-use crate::format::{Mirror, Superblock};
+use crate::format::{Mirror, Pairing};
 
 /// What is known of the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +42,24 @@ pub(crate) struct Pair {
     pub(crate) failed: [Option<DeviceError>; 2],
 }
 
+/// Whether it is known, wherever the next start will look, that this cache must not be replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailureRecord {
+    /// Not yet, or nothing has failed.
+    Unknown,
+    /// The next start will see it.
+    Durable,
+    /// No place is left to record it.
+    Impossible,
+}
+
 /// State of the two members.
 pub(crate) struct Members {
+    /// What the superblocks will say of the two: newer than what they say on the devices.
+    pub(crate) pairing: Pairing,
+    /// A write or a flush of the last member failed: nothing new is trusted to the cache.
+    pub(crate) cache_failed: bool,
+    pub(crate) failure: FailureRecord,
     pub(crate) lead: u8,
     pub(crate) lead_at_opening: u8,
     pub(crate) state: State,
@@ -62,11 +78,14 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    pub(crate) fn new(superblock: &Superblock) -> Self {
-        let whole = superblock.pairing.mirror == Mirror::Whole;
+    pub(crate) fn new(pairing: Pairing) -> Self {
+        let whole = pairing.mirror == Mirror::Whole;
         Self {
-            lead: superblock.pairing.lead,
-            lead_at_opening: superblock.pairing.lead,
+            pairing,
+            cache_failed: false,
+            failure: FailureRecord::Unknown,
+            lead: pairing.lead,
+            lead_at_opening: pairing.lead,
             state: if whole { State::Whole } else { State::Single },
             pairs: Slab::new(),
             held: Vec::new(),
@@ -119,14 +138,14 @@ impl Members {
     ///
     /// A new member first gets one that shows where it belongs, but never counts as the newest:
     /// then the lead can say that there are two, and whenever it says so, there are.
-    pub(crate) fn to_write(&self, superblock: &Superblock) -> Vec<(u8, u64)> {
-        let (lead, update) = (self.lead, superblock.update);
+    pub(crate) fn to_write(&self, update: u64) -> Vec<(u8, u64)> {
+        let lead = self.lead;
         match self.state {
             State::Single | State::Syncing => Vec::from([(lead, update)]),
             State::Whole => Vec::from([(lead, update), (1 - lead, update)]),
             State::Leaving { out } => Vec::from([(1 - out, update)]),
             State::Pairing => Vec::from([(1 - lead, 0), (lead, update), (1 - lead, update)]),
-            State::Broken => Vec::from([(superblock.pairing.lead, update)]),
+            State::Broken => Vec::from([(self.pairing.lead, update)]),
         }
     }
 

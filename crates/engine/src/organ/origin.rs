@@ -1,24 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An origin at run time: its place among all blocks, its mode, its speed, its part of what is
-//! dirty.
+//! An origin at run time: what is so ([`Origin`]), and what lanes put down about it
+//! ([`OriginDelta`]).
 
 use core::ops::Range;
 
 use crate::fact::types::{Mode, Time};
-use crate::organ::bypass::Streams;
 use crate::organ::congestion::OriginGauge;
 use crate::organ::flush::OriginFlush;
 use crate::organ::index::Flat;
+use crate::organ::sum::Sum;
 
-/// An origin at run time.
+/// An origin: its place among all blocks, and its mode.
+#[derive(Clone, Copy)]
 pub(crate) struct Origin {
-    /// Its place in the flat key space.
+    /// Its first block among the blocks of all origins.
     pub(crate) base: Flat,
     pub(crate) blocks: u64,
     pub(crate) size_bytes: u64,
     pub(crate) block_bytes: u32,
     pub(crate) mode: Mode,
-    pub(crate) streams: Streams,
+}
+
+impl Origin {
+    /// Its places among all.
+    pub(crate) const fn places(&self) -> Range<u64> {
+        self.base.0..self.base.0 + self.blocks
+    }
+}
+
+/// What lanes put down about an origin: its speed, its flushes, its part of what is dirty.
+#[derive(Default)]
+pub(crate) struct OriginDelta {
     /// How fast it is now.
     pub(crate) gauge: OriginGauge,
     pub(crate) flush: OriginFlush,
@@ -27,28 +39,19 @@ pub(crate) struct Origin {
     /// When the last of them began or ended.
     pub(crate) last_foreground: Option<Time>,
     /// For how long none was in flight, until the last one began.
-    pub(crate) free_ns: u64,
-    pub(crate) dirty: u64,
+    free_ns: u64,
+    pub(crate) dirty: Sum,
     /// Dirty blocks whose only copy is corrupt.
-    pub(crate) lost: u64,
+    pub(crate) lost: Sum,
     /// Blocks of its accepted writes that are not in the log yet.
-    pub(crate) reserved: u64,
-    /// Set while the origin refuses destage.
-    pub(crate) retry: Option<Retry>,
+    pub(crate) reserved: Sum,
 }
 
-/// An origin that refuses destage, and of which nothing has become clean since.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Retry {
-    /// When it is tried again.
-    pub(crate) at: Time,
-    /// After this pause.
-    pub(crate) pause_ns: u64,
-    /// So many attempts have failed.
-    pub(crate) attempts: u32,
-}
+impl OriginDelta {
+    pub(crate) fn new(flush: OriginFlush) -> Self {
+        Self { flush, ..Self::default() }
+    }
 
-impl Origin {
     /// An I/O for a client begins.
     pub(crate) fn foreground_began(&mut self, now: Time) {
         self.free_ns = self.free_ns(now);
@@ -80,18 +83,38 @@ impl Origin {
         self.gauge.read_ended(blocks, now);
     }
 
-    /// Whether the origin has refused destage, and it is too soon to try again.
-    pub(crate) fn rests(&self, now: Time) -> bool {
-        self.retry.is_some_and(|it| now < it.at)
-    }
-
-    /// Its places among all.
-    pub(crate) const fn places(&self) -> Range<u64> {
-        self.base.0..self.base.0 + self.blocks
-    }
-
     /// Dirty blocks that are not lost: lost ones never become clean.
     pub(crate) const fn undrained(&self) -> u64 {
-        self.dirty - self.lost
+        self.dirty.get() - self.lost.get()
+    }
+
+    /// What the origin has of the dirty limit. Lost blocks never become clean, and must not keep
+    /// everybody out.
+    pub(crate) const fn held(&self) -> u64 {
+        self.undrained() + self.reserved.get()
+    }
+}
+
+impl OriginDelta {
+    /// Room for what a lane puts down beside the other lanes.
+    pub(crate) fn of_a_lane(&self) -> Self {
+        Self::default()
+    }
+
+    /// Shows the gauge and the flushes as they are now. The sums are empty since they were taken
+    /// over.
+    pub(crate) fn look_at(&mut self, all: &Self) {
+        self.flush.show(&all.flush);
+        self.gauge = all.gauge;
+        (self.foreground_ios, self.last_foreground) = (all.foreground_ios, all.last_foreground);
+        self.free_ns = all.free_ns;
+    }
+
+    /// Takes over what a lane has put down.
+    pub(crate) fn take_over(&mut self, of: &mut Self) {
+        self.dirty.take_over(&mut of.dirty);
+        self.reserved.take_over(&mut of.reserved);
+        self.lost.take_over(&mut of.lost);
+        self.flush.take_over(&mut of.flush);
     }
 }

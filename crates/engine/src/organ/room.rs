@@ -6,7 +6,6 @@
 
 use crate::cx::Cx;
 use crate::organ::piece::PIECE_BLOCKS_MAX;
-use crate::shared::Shared;
 
 /// Part of the limit from which on writers are slowed.
 pub(crate) const SOFT_PERCENT: u64 = 90;
@@ -61,10 +60,10 @@ pub(crate) struct Room {
 
 impl Rooms {
     pub(crate) fn new(destage: &impl Outlook, cx: &Cx<'_>) -> Self {
-        let (limit, origins) = (cx.shared.dirty_limit, cx.shared.origins.len());
+        let (limit, origins) = (cx.facts.dirty_limit, cx.facts.origins.len());
         let mut rooms = Self { limit, kept: kept(limit, origins as u64), held: 0, unused: 0, gone: 0 };
-        for (at, origin) in cx.shared.origins.iter().enumerate() {
-            let held = cx.shared.held(origin);
+        for (at, origin) in cx.delta.origins.iter().enumerate() {
+            let held = origin.held();
             if destage.is_away(at, cx) {
                 rooms.gone += held.max(rooms.kept);
             } else {
@@ -78,7 +77,7 @@ impl Rooms {
     /// The room of one origin's writers. However many origins fall silent at a time, what is kept
     /// for another one is there.
     pub(crate) fn of(&self, at: usize, destage: &impl Outlook, cx: &Cx<'_>) -> Room {
-        let own = cx.shared.held(&cx.shared.origins[at]);
+        let own = cx.delta.origins[at].held();
         let (taken, others) = if destage.is_away(at, cx) {
             (self.held + own, self.unused + self.gone - own.max(self.kept))
         } else {
@@ -91,8 +90,8 @@ impl Rooms {
 impl Room {
     /// The room of one origin's writers.
     pub(crate) fn of(at: usize, destage: &impl Outlook, cx: &Cx<'_>) -> Self {
-        match cx.shared.origins.as_slice() {
-            [only] => Self { taken: cx.shared.held(only), limit: cx.shared.dirty_limit },
+        match cx.delta.origins.as_slice() {
+            [only] => Self { taken: only.held(), limit: cx.facts.dirty_limit },
             _ => Rooms::new(destage, cx).of(at, destage, cx),
         }
     }
@@ -138,9 +137,9 @@ fn kept(limit: u64, origins: u64) -> u64 {
 }
 
 /// Whether an origin, with so many blocks more, has no more of the limit than is kept for it.
-pub(crate) fn is_kept(at: usize, blocks: u64, shared: &Shared) -> bool {
-    let origins = shared.origins.len() as u64;
-    origins > 1 && shared.held(&shared.origins[at]) + blocks <= kept(shared.dirty_limit, origins)
+pub(crate) fn is_kept(at: usize, blocks: u64, cx: &Cx<'_>) -> bool {
+    let origins = cx.facts.origins.len() as u64;
+    origins > 1 && cx.delta.origins[at].held() + blocks <= kept(cx.facts.dirty_limit, origins)
 }
 
 #[cfg(test)]

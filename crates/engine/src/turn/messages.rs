@@ -3,18 +3,18 @@
 //! for an origin's flush.
 
 use crate::act::commit::unproven::promoted_flushed;
-use crate::act::destage::Destager;
 use crate::act::destage::run::run_flushed;
 use crate::act::direct::drop_replaced;
 use crate::act::persist::{PERSIST_FLUSH, PERSIST_WRITE};
 use crate::act::write::give_up_room;
 use crate::coordinator::{CACHE_FLUSH, Coordinator, Life, MAP};
+use crate::cx::COORDINATOR;
 use crate::cx::Cx;
 use crate::fact::event::Event;
 use crate::fact::io::{DeviceError, RequestError};
 use crate::lane::Lanes;
 use crate::organ::flush::FlushWaiter;
-use crate::shared::{COORDINATOR, Up};
+use crate::organ::up::Up;
 
 /// Attempts of destage that a full or read-only origin must have refused, one a second, before
 /// writers are told who wait for it. Of one that refuses only a part some other block becomes clean
@@ -70,8 +70,8 @@ impl Coordinator {
 
     /// Does what the lanes have asked for.
     pub(crate) fn handle_messages(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        while !cx.shared.up.is_empty() {
-            let mut messages = core::mem::take(&mut cx.shared.up);
+        while !cx.delta.up.is_empty() {
+            let mut messages = core::mem::take(&mut cx.delta.up);
             for up in messages.drain(..) {
                 match up {
                     Up::PieceDone { request, error, from_origin } => self.piece_done(request, error, from_origin, cx),
@@ -88,18 +88,18 @@ impl Coordinator {
                     Up::PastCongestion { lane, piece } => self.past_congestion(lane, piece, lanes, cx),
                     Up::RunDropped { origin } => self.destager.run_dropped(origin, cx.now),
                     Up::DestageFailed { origin, error } => {
-                        let attempts = Destager::failed(&mut cx.shared.origins[origin], cx.now);
+                        let attempts = self.destager.failed(origin, cx.now);
                         if attempts >= GIVE_UP_AFTER && matches!(error, DeviceError::NoSpace | DeviceError::ReadOnly) {
                             for piece in self.throttle.give_up(origin, &self.destager, cx) {
                                 self.part_done(piece.request, Some(error.into()), cx);
                             }
-                            let places = cx.shared.origins[origin].places();
+                            let places = cx.facts.origins[origin].places();
                             lanes.iter_mut().for_each(|lane| give_up_room(lane, &places, error.into(), cx));
                         }
                         for waiter in self.drained_waiters(origin, lanes, cx) {
                             self.flush_done(waiter, Err(error), lanes, cx);
                         }
-                        cx.event(Event::DestageFailed { origin: cx.shared.superblock.origins[origin].id, error });
+                        cx.event(Event::DestageFailed { origin: cx.facts.superblock.origins[origin].id, error });
                     }
                     Up::UntilDrained { waiter } => self.until_drained.push(waiter),
                     Up::Replayed => {
@@ -119,9 +119,9 @@ impl Coordinator {
                     }
                 }
             }
-            if cx.shared.up.is_empty() {
+            if cx.delta.up.is_empty() {
                 // Its memory serves again.
-                cx.shared.up = messages;
+                cx.delta.up = messages;
             }
             for lane in &mut *lanes {
                 lane.work(cx);

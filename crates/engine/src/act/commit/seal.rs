@@ -40,7 +40,7 @@ pub(crate) fn seal(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
 }
 
 fn seal_now(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
-    if cx.shared.cache_failed {
+    if cx.cache_failed() {
         // It stays open, so that its blocks can still be read.
         return;
     }
@@ -50,7 +50,7 @@ fn seal_now(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
     let mut entries = Vec::with_capacity(open.blocks.len() + 8);
     for (nth, &(flat, dirty, checksum)) in open.blocks.iter().enumerate() {
         let current = lane.index.get(flat).is_some_and(|found| found.slot == first + nth as u32);
-        let key = cx.shared.key(flat);
+        let key = cx.facts.key(flat);
         entries.push(match (current, dirty) {
             (false, _) => Entry::Dead,
             (true, true) => Entry::Dirty { key, checksum },
@@ -66,7 +66,7 @@ fn seal_now(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
             match note {
                 Note::Entry(entry) => entries.push(entry),
                 Note::Dropped(flat) if lane.index.get(flat).is_some() => {}
-                Note::Dropped(flat) => entries.push(Entry::Invalidate { key: cx.shared.key(flat), blocks: 1 }),
+                Note::Dropped(flat) => entries.push(Entry::Invalidate { key: cx.facts.key(flat), blocks: 1 }),
             }
         }
         while entries.len() < COMMIT_ENTRIES_MAX
@@ -75,8 +75,8 @@ fn seal_now(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
             // Only what is still so: the slot may hold a newer, dirty version of the block by
             // now.
             if lane.index.get(flat).is_some_and(|found| found.slot == slot && !found.dirty) {
-                entries.push(Entry::Cleaned { key: cx.shared.key(flat), slot });
-                if cx.shared.members.state != State::Single {
+                entries.push(Entry::Cleaned { key: cx.facts.key(flat), slot });
+                if cx.delta.members.state != State::Single {
                     log.cleaned_sealed.push_back((log.next_seq, flat));
                 }
             }
@@ -97,7 +97,7 @@ fn seal_now(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
     }
     let log = &mut lane.log;
     let header = CommitHeader {
-        cache_tag: cx.shared.cache_tag,
+        cache_tag: cx.facts.cache_tag,
         epoch: log.epoch,
         seq,
         durable_seq: log.durable_seq,
@@ -122,10 +122,10 @@ fn seal_now(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
         sealed_at: cx.now,
         written: false,
     });
-    cx.shared.counters.commits += 1;
+    cx.delta.counters.commits += 1;
     let io = lane.ios.insert(LaneIo::Commit { seq });
     let offset = lane.offset_of(open.header_slot, cx);
-    cx.shared.measure(Measured::CommitBegan, cx.now);
+    cx.delta.measure(Measured::CommitBegan, cx.now);
     let copied = if stream == Stream::Writes { Copied::All } else { Copied::Header };
     cx.cache_write(lane.id, io, offset, blocks_span(open.buf, 0, blocks + 1), copied);
 }
@@ -134,16 +134,16 @@ fn seal_now(lane: &mut Lane, stream: Stream, cx: &mut Cx<'_>) {
 pub(crate) fn commit_done(lane: &mut Lane, seq: u64, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
     let log = &mut lane.log;
     let Some(at) = log.sealed.iter().position(|sealed| sealed.seq == seq) else { return };
-    cx.shared.gauge.commit_ended(result.is_ok(), cx.now);
+    cx.delta.gauge.commit_ended(result.is_ok(), cx.now);
     if let Err(error) = result {
         // The buffer stays, so that its blocks can still be read; nothing more is written.
-        let offset = cx.shared.superblock.slot_offset(lane.id as u32, log.sealed[at].header_slot);
+        let offset = cx.facts.superblock.slot_offset(lane.id as u32, log.sealed[at].header_slot);
         cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Write, offset, error });
         cx.fail_member(cx.lead());
         return;
     }
     log.sealed[at].written = true;
-    log.depth.ended(log.sealed[at].sealed_at, log.sealed.len(), cx.shared.gauge.reads.are_in_flight(), cx.now);
+    log.depth.ended(log.sealed[at].sealed_at, log.sealed.len(), cx.delta.gauge.reads.are_in_flight(), cx.now);
     while let Some(sealed) = log.sealed.front().filter(|sealed| sealed.written) {
         log.written_seq = sealed.seq;
         cx.free(sealed.buf, log.commit_blocks());
@@ -160,10 +160,10 @@ pub(crate) fn commit_done(lane: &mut Lane, seq: u64, result: Result<(), DeviceEr
 /// Seals what somebody waits for, or what has waited long enough.
 pub(crate) fn commit_step(lane: &mut Lane, cx: &mut Cx<'_>) {
     let log = &mut lane.log;
-    if cx.shared.cache_failed {
+    if cx.cache_failed() {
         return;
     }
-    let due = log.commit_due(cx.shared.options.commit_age_max_ns).is_some_and(|due| due <= cx.now);
+    let due = log.commit_due(cx.facts.options.commit_age_max_ns).is_some_and(|due| due <= cx.now);
     let waited_for = !log.unsealed_waiters.is_empty() || !log.notes.is_empty();
     let in_flight = log.group_seq > log.durable_seq;
     let crowded = log.cleaned.len() >= CLEANED_WAITING_MAX;

@@ -23,20 +23,22 @@ use crate::format::Stream;
 use crate::lane::Lane;
 use crate::organ::flush::FlushWaiter;
 use crate::organ::index::Flat;
-use crate::organ::origin::Origin;
+use crate::organ::origin::{Origin, OriginDelta};
 use crate::organ::piece::PieceKind;
 use crate::organ::segment::State;
 
 /// A commit of promoted blocks is sealed: is all that it holds durable on the origins?
 pub(crate) fn await_proof(lane: &mut Lane, seq: u64, first: u32, blocks: Vec<Flat>, cx: &mut Cx<'_>) {
-    if cx.shared.planted(Canary::FillNotFlushed) {
+    if cx.facts.planted(Canary::FillNotFlushed) {
         return;
     }
     let waiter = FlushWaiter::Promoted(lane.id, seq);
     let is_of = |origin: &Origin| blocks.iter().any(|flat| origin.places().contains(&flat.0));
     // What the commit held of one whose flush is overdue was dropped, and is dead in it.
-    let waits = |it: &mut Origin| u32::from(is_of(it) && !it.flush.is_overdue() && it.flush.await_durable(waiter));
-    let awaits = cx.shared.origins.iter_mut().map(waits).sum();
+    let waits = |(it, of): (&Origin, &mut OriginDelta)| {
+        u32::from(is_of(it) && !of.flush.is_overdue() && of.flush.await_durable(waiter))
+    };
+    let awaits = cx.facts.origins.iter().zip(&mut cx.delta.origins).map(waits).sum();
     if awaits > 0 || !lane.log.unproven.is_empty() {
         lane.log.unproven.push_back(Unproven { seq, first, blocks, awaits, failed: false });
     }
@@ -47,7 +49,7 @@ pub(crate) fn await_proof(lane: &mut Lane, seq: u64, first: u32, blocks: Vec<Fla
 
 /// Asks for what the first of them waits for: a flush, or if that failed a checkpoint.
 pub(crate) fn hurry_proof(lane: &mut Lane, cx: &mut Cx<'_>) {
-    cx.shared.want_proof();
+    cx.delta.want_proof();
     let failed = lane.log.unproven.front().is_some_and(|it| it.failed && it.awaits == 0);
     lane.checkpoint.wanted |= failed && lane.checkpoint.resting();
 }
@@ -80,7 +82,7 @@ pub(crate) fn take_proof(lane: &mut Lane, cx: &mut Cx<'_>) {
 /// next flush says nothing of that. Or nothing waits for it any more. What was written through
 /// and is not proven must not become clean in the log.
 pub(crate) fn drop_doubtful(lane: &mut Lane, origin: usize, cx: &mut Cx<'_>) {
-    let places = cx.shared.origins[origin].places();
+    let places = cx.facts.origins[origin].places();
     let log = &lane.log;
     let open = log.tails[Stream::Promoted as usize].open.iter();
     let open = open.flat_map(|open| (open.header_slot + 1..).zip(open.blocks.iter().map(|block| block.0)));

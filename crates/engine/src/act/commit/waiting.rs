@@ -11,17 +11,18 @@ use crate::fact::canary::Canary;
 use crate::fact::io::RequestError;
 use crate::format::Stream;
 use crate::organ::flush::FlushWaiter;
+use crate::organ::members::FailureRecord;
+use crate::organ::up::Up;
 use crate::organ::waiter::{Wait, Waiter, Woken};
-use crate::shared::{FailureRecord, Up};
 
 impl Log {
     /// Waits until everything appended so far is durable. `lane`: the log's.
     pub(crate) fn await_durable(&mut self, waiter: Waiter, lane: usize, cx: &mut Cx<'_>) -> Wait {
-        if cx.shared.cache_failed {
+        if cx.cache_failed() {
             return self.without_cache(waiter, lane, cx).map_or(Wait::Later, Wait::Over);
         }
         let clients = matches!(waiter, Waiter::Request(_) | Waiter::Piece(_));
-        if clients && cx.shared.planted(Canary::AcknowledgedEarly) {
+        if clients && cx.facts.planted(Canary::AcknowledgedEarly) {
             return Wait::Durable;
         }
         if self.tails[Stream::Writes as usize].open.is_some() || !self.notes.is_empty() {
@@ -73,16 +74,16 @@ impl Log {
     ) -> Option<Result<(), RequestError>> {
         match waiter {
             Waiter::Request(request) => {
-                cx.shared.up.push(Up::UntilDrained { waiter: FlushWaiter::Request(request) });
+                cx.delta.up.push(Up::UntilDrained { waiter: FlushWaiter::Request(request) });
                 None
             }
             Waiter::Piece(at) => {
-                cx.shared.up.push(Up::UntilDrained { waiter: FlushWaiter::Piece(lane, at) });
+                cx.delta.up.push(Up::UntilDrained { waiter: FlushWaiter::Piece(lane, at) });
                 None
             }
             Waiter::Run(_) => Some(Ok(())),
             Waiter::Freed(_) => None,
-            Waiter::Invalidated(_) | Waiter::Replaced(_) | Waiter::Dropped(_) => match cx.shared.failure {
+            Waiter::Invalidated(_) | Waiter::Replaced(_) | Waiter::Dropped(_) => match cx.delta.members.failure {
                 FailureRecord::Unknown => {
                     self.awaiting_record.push(waiter);
                     None

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::order::{self, DirtyView, Order};
+use super::refusals::Refusals;
 use crate::act::commit::seal::seal;
 use crate::act::destage::run::{run_end, start_run};
 use crate::cx::Cx;
@@ -13,7 +14,7 @@ use crate::fact::types::Time;
 use crate::lane::{Lane, Lanes};
 use crate::organ::flush::FlushWaiter;
 use crate::organ::index::Flat;
-use crate::organ::origin::Origin;
+use crate::organ::origin::OriginDelta;
 use crate::organ::router::Router;
 
 /// Assumed before anything was measured: a disk's sorted random writes, about 400 a second.
@@ -35,6 +36,7 @@ const PASSED_OVER_MAX: u32 = 64;
 /// Destage of one origin.
 pub(super) struct Batches {
     order: Box<dyn Order>,
+    pub(super) refusals: Refusals,
     /// Runs gathered or written right now.
     pub(super) runs: u32,
     /// Runs written, waiting for a flush: (lane, run).
@@ -84,6 +86,7 @@ impl Batches {
     pub(super) fn new(now: Time) -> Self {
         Self {
             order: (order::ALL[0].build)(),
+            refusals: Refusals::default(),
             runs: 0,
             written: Vec::new(),
             written_blocks: 0,
@@ -116,7 +119,7 @@ impl Batches {
     }
 
     pub(super) fn aged(&self, cx: &Cx<'_>) -> bool {
-        cx.now.since_ns(self.sweep_began) >= cx.shared.options.dirty_age_max_ns / 2
+        cx.now.since_ns(self.sweep_began) >= cx.facts.options.dirty_age_max_ns / 2
     }
 
     pub(super) fn flushed(&mut self, runs: u32, blocks: u64, free_ns: u64, now: Time) {
@@ -140,7 +143,13 @@ impl Batches {
 
     /// Asks for the flush of what is written, if that is a batch, or nothing more comes; later, if
     /// nobody waits for it.
-    pub(super) fn flush_written(&mut self, (batch, blocks): (u32, u64), pressed: bool, origin: &mut Origin, now: Time) {
+    pub(super) fn flush_written(
+        &mut self,
+        (batch, blocks): (u32, u64),
+        pressed: bool,
+        origin: &mut OriginDelta,
+        now: Time,
+    ) {
         // A small limit is not to be reached by what is written and only waits for its flush.
         let enough = self.written.len() >= batch as usize || self.written_blocks >= blocks;
         self.flush_by = None;
@@ -255,7 +264,7 @@ impl Batches {
 
 /// How far a run that starts at a block may go: to the end of its stripe, or of its origin.
 fn run_end_max(flat: Flat, router: &Router, cx: &Cx<'_>) -> Flat {
-    let origin = &cx.shared.origins[cx.shared.origin_of(flat)];
+    let origin = &cx.facts.origins[cx.facts.origin_of(flat)];
     router.stripe_end(flat).min(Flat(origin.places().end))
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod batches;
 pub mod order;
 pub(crate) mod rate;
 mod readers;
+mod refusals;
 pub(crate) mod run;
 mod schedule;
 pub(crate) mod state;

@@ -30,9 +30,9 @@ use crate::lane::Lane;
 use crate::organ::flying::LaneIo;
 use crate::organ::index::{Flat, Found};
 use crate::organ::trouble::Finding;
+use crate::organ::up::Up;
 use crate::organ::waiter::Waiter;
 use crate::policy::Zone;
-use crate::shared::Up;
 
 /// The longest gap that is bridged: 32 KiB pass under a disk's head in a fifth of a millisecond,
 /// and cost a network volume less than another I/O.
@@ -56,7 +56,7 @@ pub(crate) fn run_end(lane: &Lane, flat: Flat) -> Option<Flat> {
 fn destageable(lane: &Lane, flat: Flat, dirty: bool, cx: &Cx<'_>) -> Option<(u32, u32)> {
     let found = lane.index.get(flat).filter(|found| found.dirty == dirty)?;
     // After a failure of the cache device nothing is changed in place any more.
-    let settled = cx.shared.cache_failed || !lane.log.unsealed(found.slot);
+    let settled = cx.cache_failed() || !lane.log.unsealed(found.slot);
     // Replay counts all that it finds as main.
     let settled = settled && (dirty || lane.log.zone_of(found.slot) == Zone::Writes);
     let free = settled && !lane.trouble.is_lost(flat) && run_end(lane, flat).is_none();
@@ -67,7 +67,7 @@ fn destageable(lane: &Lane, flat: Flat, dirty: bool, cx: &Cx<'_>) -> Option<(u32
 /// same run.
 fn bridge(lane: &Lane, at: Flat, end: Flat, room: u64, cx: &Cx<'_>) -> Option<Vec<(u32, u32)>> {
     let gap = lane.dirty.next(at).filter(|next| *next < end)?.0 - at.0;
-    if gap == 0 || gap > GAP_BLOCKS_MAX || gap >= room || cx.shared.cache_failed {
+    if gap == 0 || gap > GAP_BLOCKS_MAX || gap >= room || cx.cache_failed() {
         return None;
     }
     let behind = Flat(at.0 + gap);
@@ -139,7 +139,7 @@ pub(crate) fn start_run(lane: &mut Lane, first: Flat, end: Flat, cx: &mut Cx<'_>
             len += 1;
         }
         lane.runs[run].pending += 1;
-        cx.shared.cache_reads.destage_blocks += u64::from(len);
+        cx.delta.cache_reads.destage_blocks += u64::from(len);
         let io = lane.ios.insert(LaneIo::RunRead { run, device });
         let offset = lane.offset_of(slot, cx);
         cx.io(lane.id, io, device, Op::Read, offset, Some(blocks_span(buf, nth, len)));
@@ -187,7 +187,7 @@ fn run_gathered(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) {
     for nth in 0..blocks {
         let flat = first + nth;
         let (slot, expected) = lane.runs[run].versions[nth as usize];
-        if lane.index.kept(cx.shared.checksum(cx.mem, flat, blocks_span(buf, nth, 1))) != expected {
+        if lane.index.kept(cx.facts.checksum(cx.mem, flat, blocks_span(buf, nth, 1))) != expected {
             sound = false;
             // `Err`: the lead is tried once more, by a run of it alone.
             let finding = try_other(lane, flat, slot, device, Ok(()), cx);
@@ -204,7 +204,7 @@ fn run_gathered(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) {
     // If the origin were ahead of the log a crash would bring the older version back to life in
     // the cache, and an eviction the newer one.
     let needs = lane.log.last_seq_of(lane.runs[run].versions.iter().map(|version| version.0));
-    let ahead = cx.shared.cache_failed || cx.shared.planted(Canary::OriginAhead);
+    let ahead = cx.cache_failed() || cx.facts.planted(Canary::OriginAhead);
     if needs > lane.log.durable_seq && !ahead {
         lane.log.set_aside(Waiter::Run(run), needs);
     } else {
@@ -217,20 +217,20 @@ pub(crate) fn write_run(lane: &mut Lane, run: usize, cx: &mut Cx<'_>) {
     let (first, Some(buf)) = (lane.runs[run].first, lane.runs[run].buf) else { return };
     let (device, offset, len) = cx.origin_range(first, lane.runs[run].versions.len() as u64);
     let io = lane.ios.insert(LaneIo::RunWrite { run });
-    let origin = cx.shared.origin_of(first);
-    lane.runs[run].failed_flushes = cx.shared.origins[origin].flush.failures();
-    cx.shared.origins[origin].gauge.writes.began(cx.now);
+    let origin = cx.facts.origin_of(first);
+    lane.runs[run].failed_flushes = cx.delta.origins[origin].flush.failures();
+    cx.delta.origins[origin].gauge.writes.began(cx.now);
     cx.io(lane.id, io, device, Op::Write, offset, Some(Span::new(buf, 0, len as u32)));
 }
 
 /// A run is written to its origin, or was refused.
 pub(crate) fn run_write_done(lane: &mut Lane, run: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-    let origin = cx.shared.origin_of(lane.runs[run].first);
-    cx.shared.origins[origin].gauge.writes.ended(result.is_ok(), cx.now);
+    let origin = cx.facts.origin_of(lane.runs[run].first);
+    cx.delta.origins[origin].gauge.writes.ended(result.is_ok(), cx.now);
     let blocks = lane.runs[run].versions.len() as u32;
     if let Err(error) = result {
         cx.origin_failed(Op::Write, lane.runs[run].first, u64::from(blocks), error);
-        cx.shared.up.push(Up::DestageFailed { origin, error });
+        cx.delta.up.push(Up::DestageFailed { origin, error });
         // An origin that hangs refuses no block of the run more than another.
         if error != DeviceError::TimedOut {
             go_alone_if_bridged(lane, run);
@@ -242,12 +242,12 @@ pub(crate) fn run_write_done(lane: &mut Lane, run: usize, result: Result<(), Dev
     if let Some(buf) = lane.runs[run].buf.take() {
         cx.free(buf, RUN_BLOCKS_MAX);
     }
-    if cx.shared.planted(Canary::CleanEarly) {
-        cx.shared.up.push(Up::RunDropped { origin });
+    if cx.facts.planted(Canary::CleanEarly) {
+        cx.delta.up.push(Up::RunDropped { origin });
         run_flushed(lane, run, Ok(()), cx);
         return;
     }
-    cx.shared.up.push(Up::RunWritten { lane: lane.id, run, origin, blocks });
+    cx.delta.up.push(Up::RunWritten { lane: lane.id, run, origin, blocks });
 }
 
 /// The origin may refuse a clean block that was only bridged: the dirty ones are tried without
@@ -287,13 +287,13 @@ fn forget_breaks(lane: &mut Lane, first: Flat, end: Flat) {
 
 /// The origin's flush after the run's write is over.
 pub(crate) fn run_flushed(lane: &mut Lane, run: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-    let origin = cx.shared.origin_of(lane.runs[run].first);
+    let origin = cx.facts.origin_of(lane.runs[run].first);
     // Another flush may have failed since its write began, and the origin have dropped that
     // write (ADR 0022).
-    let doubtful = lane.runs[run].failed_flushes != cx.shared.origins[origin].flush.failures();
+    let doubtful = lane.runs[run].failed_flushes != cx.delta.origins[origin].flush.failures();
     let result = if doubtful { result.and(Err(DeviceError::Io)) } else { result };
     if let Err(error) = result {
-        cx.shared.up.push(Up::DestageFailed { origin, error });
+        cx.delta.up.push(Up::DestageFailed { origin, error });
         drop_run(lane, run, Some(error), cx);
         return;
     }
@@ -302,7 +302,7 @@ pub(crate) fn run_flushed(lane: &mut Lane, run: usize, result: Result<(), Device
     let mut cleaned = 0;
     for (flat, (slot, _)) in (first.0..).map(Flat).zip(versions) {
         // Only if it hasn't been rewritten: a newer version is in another slot.
-        let unlooked = cx.shared.planted(Canary::CleanWithoutLook);
+        let unlooked = cx.facts.planted(Canary::CleanWithoutLook);
         let found = lane.index.get(flat).filter(|found| found.dirty && (found.slot == slot || unlooked));
         if let Some(Found { slot, .. }) = found {
             lane.clean(flat, slot, cx);
@@ -310,7 +310,7 @@ pub(crate) fn run_flushed(lane: &mut Lane, run: usize, result: Result<(), Device
             cleaned += 1;
         }
     }
-    cx.shared.counters.destaged_blocks += cleaned;
+    cx.delta.counters.destaged_blocks += cleaned;
     forget_breaks(lane, first, end);
     resume_awaiting_clean(lane, cx);
 }
@@ -319,8 +319,8 @@ pub(crate) fn run_flushed(lane: &mut Lane, run: usize, result: Result<(), Device
 /// stay dirty.
 fn drop_run(lane: &mut Lane, run: usize, failed: Option<DeviceError>, cx: &mut Cx<'_>) {
     if lane.runs[run].buf.is_some() {
-        let origin = cx.shared.origin_of(lane.runs[run].first);
-        cx.shared.up.push(Up::RunDropped { origin });
+        let origin = cx.facts.origin_of(lane.runs[run].first);
+        cx.delta.up.push(Up::RunDropped { origin });
     }
     let (first, versions) = end_run(lane, run, cx);
     let end = Flat(first.0 + versions.len() as u64);

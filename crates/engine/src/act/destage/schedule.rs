@@ -10,20 +10,16 @@ use crate::act::direct::any_awaits_clean;
 use crate::act::throttle::Throttle;
 use crate::act::write::awaits_room_at;
 use crate::cx::Cx;
+use crate::delta::Delta;
 use crate::fact::types::{Mode, Time};
 use crate::lane::Lanes;
-use crate::organ::origin::{Origin, Retry};
 use crate::organ::places;
 use crate::organ::room::{Cost, Outlook, Room, Rooms};
 use crate::organ::router::Router;
-use crate::shared::Shared;
 
 /// No request for this long is idle; no I/O for a client at an origin for this long, and destage
 /// needs not yield.
 const IDLE_AFTER_NS: u64 = 100_000_000;
-/// The first pause after a failed destage; doubled up to the last.
-const RETRY_FIRST_NS: u64 = 1_000_000_000;
-const RETRY_LAST_NS: u64 = 60_000_000_000;
 /// Candidates that one step looks at: a bound on its time when many can't be taken.
 const TRIES_PER_STEP: u32 = 64;
 /// Runs of a batch, at least: the way there and back is paid once for them.
@@ -47,14 +43,14 @@ pub(crate) struct Destager {
     last_request: Time,
     /// What may be read from the cache device beside clients that read it.
     credit: Credit,
-    /// A stop was asked for. (`Shared::stopping` comes when all requests are answered.)
+    /// A stop was asked for. (`Facts::stopping` comes when all requests are answered.)
     stopping: bool,
 }
 
 impl Outlook for Destager {
     fn is_away(&self, at: usize, cx: &Cx<'_>) -> bool {
         let silent = self.origins[at].answered.is_some_and(|since| cx.now.since_ns(since) >= AWAY_NS);
-        silent || cx.shared.origins[at].retry.is_some()
+        silent || self.origins[at].refusals.any()
     }
 
     fn cost(&self, origin: usize) -> Cost {
@@ -99,43 +95,33 @@ impl Destager {
     /// A flush of an origin is over that so many runs waited for; it made so many blocks clean.
     pub(crate) fn flushed(&mut self, at: usize, runs: u32, blocks: u64, cx: &mut Cx<'_>) {
         if blocks > 0 {
-            cx.shared.origins[at].retry = None;
+            self.origins[at].refusals.end();
         }
-        self.origins[at].flushed(runs, blocks, cx.shared.origins[at].free_ns(cx.now), cx.now);
+        self.origins[at].flushed(runs, blocks, cx.delta.origins[at].free_ns(cx.now), cx.now);
     }
 
-    /// A run for this origin failed: that is left alone for a while. Says how many attempts have
-    /// failed in a row.
-    pub(crate) fn failed(origin: &mut Origin, now: Time) -> u32 {
-        // Runs that were in flight together fail together.
-        if origin.rests(now) {
-            return 0;
-        }
-        let (pause_ns, attempts) = origin
-            .retry
-            .map_or((RETRY_FIRST_NS, 1), |it| ((it.pause_ns * 2).min(RETRY_LAST_NS), it.attempts.saturating_add(1)));
-        origin.retry = Some(Retry { at: now.plus_ns(pause_ns), pause_ns, attempts });
-        attempts
+    /// A run for this origin failed. Returns how many attempts have failed in a row.
+    pub(crate) fn failed(&mut self, at: usize, now: Time) -> u32 {
+        self.origins[at].refusals.failed(now)
     }
 
-    /// Writers wait for room that this origin refuses to make: it is tried again soon, and they are
-    /// answered by what comes of that.
-    const fn try_soon(origin: &mut Origin) {
-        if let Some(retry) = &mut origin.retry
-            && retry.pause_ns > RETRY_FIRST_NS
-        {
-            retry.at.0 -= retry.pause_ns - RETRY_FIRST_NS;
-            retry.pause_ns = RETRY_FIRST_NS;
-        }
+    /// Whether an origin has refused destage, and nothing of it has become clean since.
+    pub(crate) fn is_refused(&self, at: usize) -> bool {
+        self.origins[at].refusals.any()
+    }
+
+    /// An origin may take writes again: it is tried at once.
+    pub(crate) fn try_at_once(&mut self, at: usize) {
+        self.origins[at].refusals.end();
     }
 
     /// When this step should run again although nothing happens.
-    pub(crate) fn next_timer(&self, shared: &Shared, now: Time) -> Option<Time> {
+    pub(crate) fn next_timer(&self, delta: &Delta, now: Time) -> Option<Time> {
         let idle = self.last_request.plus_ns(IDLE_AFTER_NS);
-        let all = self.origins.iter().zip(&shared.origins);
+        let all = self.origins.iter().zip(&delta.origins);
         let away = self.origins.iter().filter_map(|batches| batches.answered).map(|since| since.plus_ns(AWAY_NS));
         let waiting = all.filter(|(batches, origin)| batches.runs == 0 && origin.undrained() > 0);
-        let times = waiting.flat_map(|(batches, origin)| [Some(idle), batches.resume_at, origin.retry.map(|it| it.at)]);
+        let times = waiting.flat_map(|(batches, _)| [Some(idle), batches.resume_at, batches.refusals.timer()]);
         // What is past was looked at then, and must not hide what is to come.
         let flushes = self.origins.iter().filter_map(|batches| batches.flush_by);
         times.flatten().chain(away).chain(flushes).filter(|at| *at > now).min()
@@ -143,7 +129,7 @@ impl Destager {
 
     /// Whether an origin is away that has something dirty.
     pub(crate) fn is_any_away(&self, cx: &Cx<'_>) -> bool {
-        (0..self.origins.len()).any(|at| cx.shared.origins[at].dirty > 0 && self.is_away(at, cx))
+        (0..self.origins.len()).any(|at| cx.delta.origins[at].dirty.get() > 0 && self.is_away(at, cx))
     }
 
     /// Starts runs and flushes. `requests`: clients' requests in flight.
@@ -157,19 +143,19 @@ impl Destager {
     ) {
         let origins = self.origins.len();
         let rooms = Rooms::new(self, cx);
-        cx.shared.cache_reads.no_room = (0..origins).any(|at| rooms.of(at, self, cx).is_scarce());
+        cx.delta.cache_reads.no_room = (0..origins).any(|at| rooms.of(at, self, cx).is_scarce());
         self.turn = (self.turn + 1) % origins.max(1);
         let crowded = throttle.is_crowded(self, cx);
         for nth in 0..origins {
             let at = (self.turn + nth) % origins;
-            if cx.shared.origins[at].dirty == 0 {
+            if cx.delta.origins[at].dirty.get() == 0 {
                 // What becomes dirty next is as old as this.
                 self.origins[at].sweep_began = cx.now;
             }
             let starved = throttle.is_starved(at, crowded, self, cx);
-            let places = cx.shared.origins[at].places();
+            let places = cx.facts.origins[at].places();
             if starved || lanes.iter().any(|lane| awaits_room_at(lane, &places)) {
-                Self::try_soon(&mut cx.shared.origins[at]);
+                self.origins[at].refusals.try_soon();
             }
             let pace = self.pace(at, lanes, requests, rooms.of(at, self, cx), starved, cx);
             self.step_of(at, pace, lanes, router, cx);
@@ -179,28 +165,28 @@ impl Destager {
     fn step_of(&mut self, at: usize, pace: Option<Pace>, lanes: &mut Lanes, router: &Router, cx: &mut Cx<'_>) {
         let batch = pace.map_or(0, |pace| pace.batch_ns / self.origins[at].ns_per_run);
         let batch = batch.clamp(BATCH_RUNS_MIN, BATCH_RUNS_MAX) as u32;
-        let blocks = BATCH_BLOCKS_MAX.min(cx.shared.dirty_limit / 8 / self.origins.len() as u64);
+        let blocks = BATCH_BLOCKS_MAX.min(cx.facts.dirty_limit / 8 / self.origins.len() as u64);
         if let Some(pace) = pace {
             self.start_runs(at, pace, (batch, blocks), lanes, router, cx);
         }
         let pressed = pace.is_some_and(|pace| pace.pressed) || self.is_flush_waited_for(at, lanes, cx);
-        self.origins[at].flush_written((batch, blocks), pressed, &mut cx.shared.origins[at], cx.now);
+        self.origins[at].flush_written((batch, blocks), pressed, &mut cx.delta.origins[at], cx.now);
     }
 
     /// Whether somebody waits for what is written to become clean, or the origin is flushed anyway.
     fn is_flush_waited_for(&self, at: usize, lanes: &Lanes, cx: &Cx<'_>) -> bool {
-        let origin = &cx.shared.origins[at];
-        let awaited = || lanes.iter().any(|lane| any_awaits_clean(lane, &origin.places()));
-        self.stopping || cx.shared.draining || origin.rests(cx.now) || origin.flush.due() || awaited()
+        let (refusals, flush) = (&self.origins[at].refusals, &cx.delta.origins[at].flush);
+        let awaited = || lanes.iter().any(|lane| any_awaits_clean(lane, &cx.facts.origins[at].places()));
+        self.stopping || cx.facts.draining || refusals.rest(cx.now) || flush.due() || awaited()
     }
 
     fn pace(&self, at: usize, lanes: &Lanes, requests: usize, room: Room, starved: bool, cx: &Cx<'_>) -> Option<Pace> {
-        let (shared, origin, batches) = (&*cx.shared, &cx.shared.origins[at], &self.origins[at]);
-        if shared.stopping || origin.rests(cx.now) || origin.undrained() == 0 {
+        let (facts, origin, batches) = (&cx.facts.origins[at], &cx.delta.origins[at], &self.origins[at]);
+        if cx.facts.stopping || batches.refusals.rest(cx.now) || origin.undrained() == 0 {
             return None;
         }
-        let leaving = origin.mode != Mode::Writeback || shared.cache_failed;
-        let waited_for = || lanes.iter().any(|lane| lane.trouble.next_urgent(origin.places()).is_some());
+        let leaving = facts.mode != Mode::Writeback || cx.cache_failed();
+        let waited_for = || lanes.iter().any(|lane| lane.trouble.next_urgent(facts.places()).is_some());
         let recent = |at: Time| cx.now.since_ns(at) < IDLE_AFTER_NS;
         let aged = batches.aged(cx);
         pace(View {
@@ -208,10 +194,10 @@ impl Destager {
             dirty: room.taken,
             limit: room.limit,
             idle: requests == 0 && !recent(self.last_request),
-            urgent: shared.draining || leaving || starved || waited_for(),
+            urgent: cx.facts.draining || leaving || starved || waited_for(),
             aged,
             behind: lanes.iter().any(|lane| lane.reclaim.is_behind(cx.now)),
-            readers: shared.cache_reads.until(aged, cx.now).is_some(),
+            readers: cx.delta.cache_reads.until(aged, cx.now).is_some(),
             clients: origin.foreground_ios > 0 || origin.last_foreground.is_some_and(recent),
             quiet_ns: origin.last_foreground.map_or(u64::MAX, |at| cx.now.since_ns(at)),
         })
@@ -239,7 +225,7 @@ impl Destager {
             let pause = pause.saturating_sub(batches.last_put_off_ns);
             let resume = batches.batch_ended.map_or(cx.now, |at| at.plus_ns(pause));
             if batches.flushing > 0 || cx.now < resume {
-                let gap = cx.shared.cache_reads.until(batches.aged(cx), cx.now).filter(|_| pace.patient);
+                let gap = cx.delta.cache_reads.until(batches.aged(cx), cx.now).filter(|_| pace.patient);
                 batches.resume_at = (batches.flushing == 0).then_some(gap.map_or(resume, |gap| gap.min(resume)));
                 if !pace.patient {
                     return;
@@ -255,7 +241,7 @@ impl Destager {
             && self.origins[origin].has_room(batch, blocks)
             && (tries < TRIES_PER_STEP || self.origins[origin].idle())
         {
-            let earned = self.credit.allows(&cx.shared.cache_reads, (cx.shared.dirty, cx.shared.dirty_limit), cx.now);
+            let earned = self.credit.allows(&cx.delta.cache_reads, (cx.delta.dirty(), cx.facts.dirty_limit), cx.now);
             let batches = &mut self.origins[origin];
             // Who waits for room, or for age, waits for more than a reader does.
             match (earned, paused_until) {
@@ -270,7 +256,7 @@ impl Destager {
                 _ => {}
             }
             tries += 1;
-            let places = cx.shared.origins[origin].places();
+            let places = cx.facts.origins[origin].places();
             if !batches.start_urgent(&places, lanes, router, cx)
                 && !batches.start_next(places, pace.hurry, lanes, router, cx)
             {

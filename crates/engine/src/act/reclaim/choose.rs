@@ -66,7 +66,7 @@ fn sparse_victim(lane: &mut Lane, cleans: bool, cx: &Cx<'_>) -> Option<u32> {
 /// reads there. As long as nothing had to be dropped, waiting is better than what the policy
 /// would give up.
 pub(super) fn waits_for_segment(lane: &mut Lane, cx: &Cx<'_>) -> bool {
-    if lane.reclaim.dropped || cx.shared.away || !Sparse::cleans(lane.index.len(), lane.log.slots()) {
+    if lane.reclaim.dropped || cx.facts.away || !Sparse::cleans(lane.index.len(), lane.log.slots()) {
         return false;
     }
     let since = *lane.reclaim.waits_since.get_or_insert(cx.now);
@@ -112,7 +112,7 @@ fn dirty_victim(lane: &mut Lane, cx: &Cx<'_>) -> Option<u32> {
     // with holes.
     let dirty_max = match victim {
         None => slots,
-        Some(_) if cx.shared.away => slots / COMPACTED_PART,
+        Some(_) if cx.facts.away => slots / COMPACTED_PART,
         Some(SegmentId(id)) => return Some(id),
     };
     lane.checkpoint.wanted |= checkpoint_helps(lane, dirty_max);
@@ -132,7 +132,7 @@ pub(crate) fn checkpoint_helps(lane: &Lane, dirty_max: u32) -> bool {
 /// `a_power_cut_while_a_log_is_compacted`).
 pub(crate) fn compact(lane: &mut Lane, cx: &Cx<'_>) -> Option<u32> {
     let compacting = lane.reclaim.compacting.is_some();
-    if !cx.shared.away || compacting || lane.trouble.reads_elsewhere() {
+    if !cx.facts.away || compacting || lane.trouble.reads_elsewhere() {
         return None;
     }
     let most = (lane.log.segment_slots() / COMPACTED_PART).min(lane.log.room_to_compact());

@@ -16,7 +16,7 @@ use crate::organ::flying::Survivor;
 
 /// Whether a survivor that was read waits for room.
 pub(crate) fn is_to_hold(lane: &Lane, survivor: &Survivor, cx: &Cx<'_>) -> bool {
-    let ending = cx.shared.cache_failed || cx.shared.stopping;
+    let ending = cx.cache_failed() || cx.facts.stopping;
     !survivor.found.dirty
         && is_cleaned(lane, survivor.segment)
         && !ending
@@ -43,7 +43,7 @@ fn segment_comes(lane: &Lane) -> bool {
 /// wait for an origin that answers nothing.
 pub(crate) fn left_to_cleaning(lane: &Lane, cx: &Cx<'_>) -> usize {
     match lane.reclaim.victims.values().filter(|victim| victim.cleaned).count() {
-        _ if cx.shared.away || has_trouble(lane, cx) => 0,
+        _ if cx.facts.away || has_trouble(lane, cx) => 0,
         0 if !lane.reclaim.waits => 0,
         0 => 3,
         cleaned => cleaned + 2,

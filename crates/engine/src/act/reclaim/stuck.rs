@@ -16,7 +16,7 @@ use crate::organ::segment::State;
 /// Victims in which only lost blocks are left: they wait until those are written anew, and must
 /// not keep the others from being reclaimed.
 pub(crate) fn stuck_victims(lane: &Lane, cx: &Cx<'_>) -> usize {
-    if cx.shared.lost() == 0 {
+    if cx.delta.lost() == 0 {
         return 0;
     }
     // One whose headers are being read counts as any other: many at once would be more reads
@@ -39,7 +39,7 @@ fn held_by_lost(lane: &Lane) -> Vec<u32> {
 /// Whether there will be no room until lost blocks are written anew: every segment that is
 /// not free or open holds one, and nothing is on its way that could change that.
 pub(crate) fn full_of_lost(lane: &Lane, cx: &Cx<'_>) -> bool {
-    if cx.shared.lost() == 0 || !lane.runs.is_empty() {
+    if cx.delta.lost() == 0 || !lane.runs.is_empty() {
         return false;
     }
     let held = held_by_lost(lane);
@@ -52,7 +52,7 @@ pub(crate) fn full_of_lost(lane: &Lane, cx: &Cx<'_>) -> bool {
 
 /// Victims that wait for destage while it can't be relied on.
 pub(crate) fn waiting_victims(lane: &Lane, cx: &Cx<'_>) -> usize {
-    if cx.shared.away { lane.reclaim.victims.values().filter(|victim| victim.waits.is_some()).count() } else { 0 }
+    if cx.facts.away { lane.reclaim.victims.values().filter(|victim| victim.waits.is_some()).count() } else { 0 }
 }
 
 /// The origin has refused what is in these slots. Those of them that are in victims needn't be

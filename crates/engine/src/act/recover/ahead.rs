@@ -32,7 +32,7 @@ impl Recovery {
         self.phase = Phase::Ahead;
         let slots = lane.log.segment_slots();
         if !core::mem::replace(&mut self.ahead.begun, true) {
-            self.turn_to(cx.shared.members.lead);
+            self.turn_to(cx.delta.members.lead);
             for stream in 0..STREAMS {
                 let (head, next) = (self.heads[stream], self.next_segments[stream]);
                 if head != NO_SLOT {
@@ -75,8 +75,8 @@ impl Recovery {
         for nth in 0..self.window.blocks {
             let header = CommitHeader::decode(cx.mem.bytes(blocks_span(self.buf, nth, 1)));
             let here = self.window.first + nth;
-            let Some(header) = header.filter(|header| header.fits(&cx.shared.superblock, here)) else { continue };
-            let ours = header.cache_tag == cx.shared.cache_tag && usize::from(header.lane) == lane.id;
+            let Some(header) = header.filter(|header| header.fits(&cx.facts.superblock, here)) else { continue };
+            let ours = header.cache_tag == cx.facts.cache_tag && usize::from(header.lane) == lane.id;
             if ours && header.epoch > epoch {
                 self.ahead.later_epoch = self.ahead.later_epoch.max(Some(header.epoch));
             }

@@ -19,7 +19,7 @@ impl Recovery {
         cx: &mut Cx<'_>,
     ) -> Result<Option<(u64, u32)>, OpenError> {
         let number = lane.id as u32;
-        let read = |area| Ok(Some((cx.shared.superblock.checkpoint_offset(number, area), 1)));
+        let read = |area| Ok(Some((cx.facts.superblock.checkpoint_offset(number, area), 1)));
         let generation = header.map_or(0, |header| header.generation);
         match &mut self.second_look {
             Some(look) => (look.newest, look.lost) = (look.newest.max(generation), look.lost | lost),

@@ -27,7 +27,7 @@ impl Recovery {
         let blocks =
             1 + segments.div_ceil(CHECKPOINT_AGES_MAX as u64) + header.entries.div_ceil(CHECKPOINT_ENTRIES_MAX as u64);
         self.batch = (blocks.saturating_sub(u64::from(self.block)) as u32).min(BATCH_BLOCKS);
-        let area = cx.shared.superblock.checkpoint_offset(lane.id as u32, self.area);
+        let area = cx.facts.superblock.checkpoint_offset(lane.id as u32, self.area);
         (self.batch > 0).then(|| (area + u64::from(self.block) * BLOCK_BYTES, self.batch))
     }
 
@@ -43,7 +43,7 @@ impl Recovery {
         let (mut ages, mut entries) = (Vec::new(), Vec::new());
         for nth in 0..self.batch {
             let block = cx.mem.bytes(blocks_span(self.buf, nth, 1));
-            let area = cx.shared.superblock.checkpoint_offset(lane.id as u32, self.area);
+            let area = cx.facts.superblock.checkpoint_offset(lane.id as u32, self.area);
             let offset = area + u64::from(self.block + nth) * BLOCK_BYTES;
             let damaged = OpenError::CheckpointDamaged { lane: lane.id as u32, offset };
             let missing = lane.log.segments().len() - self.ages_read - ages.len();
@@ -69,7 +69,7 @@ impl Recovery {
             entries.iter().for_each(|entry| expect_key(lane, entry.key, cx));
             for entry in entries {
                 self.entries_read += 1;
-                if let Some(flat) = cx.shared.flat(entry.key) {
+                if let Some(flat) = cx.facts.flat(entry.key) {
                     let checksum = lane.index.kept(entry.checksum);
                     let (slot, dirty, hits) = (entry.slot, entry.dirty, entry.hits);
                     lane.map(flat, Found { slot, dirty, hits, checksum }, cx);

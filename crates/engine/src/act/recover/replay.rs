@@ -37,12 +37,12 @@ impl Recovery {
                 Entry::Dead => {}
                 // Only the lead has the data of clean blocks, and what it has there is torn, or
                 // older.
-                Entry::Clean { key, .. } if self.member != cx.shared.members.lead => {
-                    let Some(flat) = cx.shared.flat(key) else { continue };
+                Entry::Clean { key, .. } if self.member != cx.delta.members.lead => {
+                    let Some(flat) = cx.facts.flat(key) else { continue };
                     lane.unmap(flat, cx);
                 }
                 Entry::Dirty { key, checksum } | Entry::Clean { key, checksum } => {
-                    let Some(flat) = cx.shared.flat(key) else { continue };
+                    let Some(flat) = cx.facts.flat(key) else { continue };
                     if let Some(table) = self.freed.0.get_mut(&(at / slots)) {
                         let table = table.get_or_insert_with(|| alloc::vec![0; slots as usize].into());
                         table[(at % slots) as usize] = flat.0 + 1;
@@ -51,11 +51,11 @@ impl Recovery {
                     lane.map(flat, Found { slot: at, dirty, hits: 0, checksum }, cx);
                 }
                 Entry::Invalidate { key, blocks } => {
-                    let Some(first) = cx.shared.flat(key) else { continue };
+                    let Some(first) = cx.facts.flat(key) else { continue };
                     unmap_range(lane, first, blocks, cx);
                 }
                 Entry::Cleaned { key, slot } => {
-                    let Some(flat) = cx.shared.flat(key) else { continue };
+                    let Some(flat) = cx.facts.flat(key) else { continue };
                     if lane.index.get(flat).is_some_and(|found| found.slot == slot && found.dirty) {
                         lane.clean(flat, slot, cx);
                     }
@@ -88,7 +88,7 @@ impl Recovery {
     /// Takes out of the index what may not be durable on its origin.
     pub(crate) fn forget_unproven(&mut self, lane: &mut Lane, cx: &mut Cx<'_>) {
         for (key, slot) in core::mem::take(&mut self.unproven).at_end() {
-            let Some(flat) = cx.shared.flat(key) else { continue };
+            let Some(flat) = cx.facts.flat(key) else { continue };
             if lane.index.get(flat).is_some_and(|found| found.slot == slot && !found.dirty) {
                 lane.unmap(flat, cx);
             }

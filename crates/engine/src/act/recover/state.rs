@@ -76,7 +76,7 @@ impl Recovery {
     /// Reads from the other member of a mirrored cache from now on; false if it has been tried
     /// already, or there is none. What counts is on both, but either may have decayed, or fail now.
     pub(super) fn turn_to_other(&mut self, cx: &Cx<'_>) -> bool {
-        let other = match (cx.shared.members.state, cx.shared.members.lead) {
+        let other = match (cx.delta.members.state, cx.delta.members.lead) {
             (State::Whole, lead) => lead == self.member,
             (State::Leaving { out }, _) => out == self.member,
             // It was left out while it was read.
@@ -91,7 +91,7 @@ impl Recovery {
 
     /// Reads from the lead again, if that is not the one that fails.
     pub(super) fn turn_back(&mut self, cx: &Cx<'_>) {
-        match (cx.shared.members.state, cx.shared.members.lead) {
+        match (cx.delta.members.state, cx.delta.members.lead) {
             (State::Leaving { out }, lead) if out == lead => self.turn_to(1 - lead),
             (_, lead) => self.turn_to(lead),
         }

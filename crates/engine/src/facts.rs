@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Facts: what lanes may read of what they share, and never change.
+//!
+//! A step of a lane or of the coordinator gets `&Facts`. Between two steps the coordinator changes
+//! them, in one place: [`crate::cx::Turn::change`]. So lanes that work at the same time read the
+//! facts themselves, and no copy of them.
+
+use alloc::vec::Vec;
+
+use crate::fact::canary::Canary;
+use crate::fact::memory::{Memory, Span};
+use crate::fact::options::Options;
+use crate::fact::types::{Block, Key};
+use crate::format::{Superblock, seal_checksum};
+use crate::organ::index::Flat;
+use crate::organ::origin::Origin;
+
+/// What lanes may read of what they share.
+#[derive(Clone)]
+pub(crate) struct Facts {
+    pub(crate) superblock: Superblock,
+    pub(crate) cache_tag: u64,
+    pub(crate) options: Options,
+    pub(crate) origins: Vec<Origin>,
+    pub(crate) dirty_limit: u64,
+    /// An origin that has dirty blocks takes none at the moment.
+    pub(crate) away: bool,
+    /// Everything is being destaged, and writes go to the origin.
+    pub(crate) draining: bool,
+    /// All requests are answered, and nothing new is begun.
+    pub(crate) stopping: bool,
+}
+
+impl Facts {
+    /// The name of a block.
+    pub(crate) fn key(&self, flat: Flat) -> Key {
+        let at = self.origin_of(flat);
+        let record = &self.superblock.origins[at];
+        Key { origin: record.id, block: Block(flat.0 - self.origins[at].base.0) }
+    }
+
+    /// The place of a block among all, if there is such a block.
+    pub(crate) fn flat(&self, key: Key) -> Option<Flat> {
+        let at = self.superblock.origins.iter().position(|record| record.id == key.origin)?;
+        let origin = &self.origins[at];
+        (key.block.0 < origin.blocks).then(|| Flat(origin.base.0 + key.block.0))
+    }
+
+    /// Whether this bug is planted: never, but in tests of the tests.
+    pub(crate) fn planted(&self, canary: Canary) -> bool {
+        self.options.planted(canary)
+    }
+
+    /// Which origin a block belongs to.
+    pub(crate) fn origin_of(&self, flat: Flat) -> usize {
+        // Mostly there is one, and each request asks some times.
+        if self.origins.len() == 1 { 0 } else { self.origins.partition_point(|origin| origin.base <= flat) - 1 }
+    }
+
+    /// The checksum of a block in a buffer.
+    pub(crate) fn checksum(&self, mem: &dyn Memory, flat: Flat, span: Span) -> u32 {
+        self.seal(flat, mem.checksum(span))
+    }
+
+    /// The checksum of a block whose content has this CRC-32C.
+    pub(crate) fn seal(&self, flat: Flat, crc: u32) -> u32 {
+        seal_checksum(crc, self.key(flat), self.cache_tag)
+    }
+}

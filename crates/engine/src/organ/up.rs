@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a lane tells the coordinator. A lane never touches another lane: it leaves these messages,
+//! and the coordinator handles them after the lane's step.
+
+use crate::fact::io::{DeviceError, RequestError};
+use crate::fact::open_error::OpenError;
+use crate::organ::flush::FlushWaiter;
+
+/// A message of a lane to the coordinator.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Up {
+    /// A part of a request is done.
+    PieceDone { request: usize, error: Option<RequestError>, from_origin: bool },
+    /// A part of a discard or of long zeroes is done.
+    RangePieceDone { request: usize, error: Option<RequestError> },
+    /// A part of a request is on its origin, which had failed so many flushes by then. No flush has
+    /// covered that part.
+    OnOrigin { request: usize, failed_flushes: u32 },
+    /// A direct write was to go past a congested log, and can't: its range is in the log, or the
+    /// origin refused it.
+    PastCongestion { lane: usize, piece: usize },
+    /// A destage run could not be written.
+    DestageFailed { origin: usize, error: DeviceError },
+    /// A destage run is on its origin, and waits for the flush.
+    RunWritten { lane: usize, run: usize, origin: usize, blocks: u32 },
+    /// A destage run ended without being written.
+    RunDropped { origin: usize },
+    /// The cache device failed under someone who waits for durability.
+    UntilDrained { waiter: FlushWaiter },
+    /// The lane has replayed its log, and waits for the word to go on.
+    Replayed,
+    /// The lane has replayed its log.
+    Recovered { commits: u64 },
+    /// The lane can't be replayed.
+    OpenFailed(OpenError),
+}
