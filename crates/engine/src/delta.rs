@@ -187,7 +187,7 @@ impl Delta {
 
     /// Room for what a lane puts down beside the other lanes.
     pub(crate) fn of_a_lane(&self) -> Self {
-        let mut delta = Self::new(Vec::new(), Members::new(self.members.pairing), None);
+        let mut delta = Self::new(Vec::new(), Members::new(self.members.pairing()), None);
         delta.origins = self.origins.iter().map(OriginDelta::of_a_lane).collect();
         delta.measured = Some(Vec::new());
         delta

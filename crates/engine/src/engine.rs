@@ -15,6 +15,7 @@ use core::ops::RangeInclusive;
 
 use slab::Slab;
 
+use crate::act::apart::pays_apart;
 use crate::act::checkpoint::checkpoint_step;
 use crate::act::commit::seal::commit_step;
 use crate::act::destage::Destager;
@@ -373,18 +374,48 @@ impl Coordinator {
         }
     }
 
-    /// Lets everything move that can.
+    /// Lets everything move that can. The context is made anew only where facts have changed.
     fn settle(&mut self, lanes: &mut OwnLanes, turn: &mut Turn<'_>) {
+        let mut cx = turn.cx();
         loop {
-            self.follow_members(lanes, &mut turn.cx());
-            self.work(lanes, turn);
-            self.handle_messages(lanes, &mut turn.cx());
+            self.follow_members(lanes, &mut cx);
+            if !self.waits_for_others(lanes, &cx) {
+                if pays_apart(lanes, &cx) {
+                    self.work_apart(lanes, turn);
+                    cx = turn.cx();
+                }
+                lanes.iter_mut().for_each(|lane| lane.work(&mut cx));
+            }
+            self.handle_messages(lanes, &mut cx);
             if matches!(self.life, Life::Serving | Life::Stopping) {
-                self.serve(lanes, turn);
+                self.zeroes_step(lanes, &mut cx);
+                self.ranges_step(lanes, &mut cx);
+                let away = self.destager.is_any_away(&cx);
+                if away != cx.facts.away {
+                    turn.change().away = away;
+                    cx = turn.cx();
+                }
+                self.destage_step(lanes, &mut cx);
+                if cx.cache_failed() {
+                    self.persist.mark_failed(turn);
+                    cx = turn.cx();
+                    lanes.iter_mut().for_each(|lane| lane.leave_cache(&mut cx));
+                    self.go_on_drained(lanes, &mut cx);
+                }
+                for lane in &mut *lanes {
+                    detour_step(lane, &mut cx);
+                    resume_awaiting_room(lane, &mut cx);
+                    commit_step(lane, &mut cx);
+                    checkpoint_step(lane, &mut cx);
+                    sync_step(lane, &mut cx);
+                }
+                sync::end(lanes, &mut cx);
             }
             // In every state of life a member of a mirror may fail, and that has to be recorded.
-            self.persist.step(turn);
-            let mut cx = turn.cx();
+            if self.persist.has_work(&cx) {
+                self.persist.step(turn);
+                cx = turn.cx();
+            }
             self.flush_devices(lanes, &mut cx);
             let ended = cx.delta.members.ended.is_empty();
             let idle = !lanes.iter().any(|lane| lane.has_work()) || self.waits_for_others(lanes, &cx);
@@ -395,16 +426,8 @@ impl Coordinator {
         self.live(lanes, turn);
     }
 
-    /// The steps of an engine that serves, or ends what it has taken.
-    fn serve(&mut self, lanes: &mut OwnLanes, turn: &mut Turn<'_>) {
-        let mut cx = turn.cx();
-        self.zeroes_step(lanes, &mut cx);
-        self.ranges_step(lanes, &mut cx);
-        let away = self.destager.is_any_away(&cx);
-        if away != turn.facts.away {
-            turn.change().away = away;
-        }
-        let cx = &mut turn.cx();
+    /// Makes room, and lets writers in as far as there is room.
+    fn destage_step(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         self.give_up_proofs(lanes, cx);
         // Reclaim first: it tells destage what is urgent.
         lanes.iter_mut().for_each(|lane| reclaim_step(lane, cx));
@@ -413,20 +436,5 @@ impl Coordinator {
             self.fail_those_who_wait(lanes, cx);
         }
         self.destager.step(lanes, &self.router, self.requests.len(), &self.throttle, cx);
-        if cx.cache_failed() {
-            self.persist.mark_failed(turn);
-            let cx = &mut turn.cx();
-            lanes.iter_mut().for_each(|lane| lane.leave_cache(cx));
-            self.go_on_drained(lanes, cx);
-        }
-        let cx = &mut turn.cx();
-        for lane in &mut *lanes {
-            detour_step(lane, cx);
-            resume_awaiting_room(lane, cx);
-            commit_step(lane, cx);
-            checkpoint_step(lane, cx);
-            sync_step(lane, cx);
-        }
-        sync::end(lanes, cx);
     }
 }

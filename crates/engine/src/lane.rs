@@ -210,7 +210,7 @@ impl Lane {
             self.left_slot(old);
         }
         // Of a mirror that came later nobody knows what was written before it did.
-        let mirrored = self.opening && cx.delta.members.pairing.paired == 0;
+        let mirrored = self.opening && cx.delta.members.pairing().paired == 0;
         self.log.block_came(found.slot, found.dirty, mirrored);
         match (was_dirty, found.dirty) {
             (true, true) => {

@@ -17,24 +17,16 @@ use alloc::boxed::Box;
 use crate::coordinator::Coordinator;
 use crate::cx::{Apart, Cx, Turn};
 use crate::fact::memory::LaneJob;
-use crate::lane::{Lane, OwnLanes};
+use crate::lane::{Lane, Lanes, OwnLanes};
+
+/// Whether it is worth its trouble that lanes work at the same time.
+pub(crate) fn pays_apart(lanes: &Lanes, cx: &Cx<'_>) -> bool {
+    cx.mem.apart_from().is_some_and(|least| {
+        cx.delta.can_be_apart() && lanes.iter().filter(|lane| lane.work_blocks() >= least).nth(1).is_some()
+    })
+}
 
 impl Coordinator {
-    /// Lets all lanes work: apart, if that is worth its trouble.
-    pub(crate) fn work(&mut self, lanes: &mut OwnLanes, turn: &mut Turn<'_>) {
-        if self.waits_for_others(lanes, &turn.cx()) {
-            return;
-        }
-        if let Some(least) = turn.mem.apart_from()
-            && turn.delta.can_be_apart()
-            && lanes.iter().filter(|lane| lane.work_blocks() >= least).nth(1).is_some()
-        {
-            self.work_apart(lanes, turn);
-        }
-        let mut cx = turn.cx();
-        lanes.iter_mut().for_each(|lane| lane.work(&mut cx));
-    }
-
     /// Whether an opening waits until more lanes have something to do. Each has one batch under
     /// way, which takes less time than to work it off: if each was worked off as it ends, they
     /// would end one by one for ever, and never be worked off at the same time.
@@ -50,7 +42,8 @@ impl Coordinator {
         ended > 0 && ended < cx.mem.apart_threads() && under_way > 0
     }
 
-    fn work_apart(&mut self, lanes: &mut OwnLanes, turn: &mut Turn<'_>) {
+    /// Lets all lanes work at the same time.
+    pub(crate) fn work_apart(&mut self, lanes: &mut OwnLanes, turn: &mut Turn<'_>) {
         for mut lane in lanes.drain(..) {
             let apart = lane.apart.get_or_insert_with(|| Box::new(Apart::new(turn.delta)));
             apart.look_at(turn.facts, turn.delta);

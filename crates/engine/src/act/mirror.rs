@@ -111,7 +111,7 @@ impl Cx<'_> {
                 if members.state == State::Pairing {
                     // The new member was to count, and doesn't (test:
                     // `a_lead_that_fails_beside_a_new_mirror_is_known_as_failed`).
-                    members.pairing.mirror = Mirror::Alone;
+                    members.change_pairing().mirror = Mirror::Alone;
                 }
                 if members.state != State::Broken {
                     (members.state, members.to_record) = (State::Single, false);
@@ -129,7 +129,7 @@ impl Cx<'_> {
         members.state = if filling { State::Single } else { State::Leaving { out } };
         members.to_record = !filling;
         let lead = members.lead;
-        let pairing = &mut members.pairing;
+        let pairing = members.change_pairing();
         pairing.mirror = Mirror::Alone;
         pairing.lead = 1 - out;
         pairing.clean_lost |= pairing.lead != lead;

@@ -86,10 +86,16 @@ impl Persist {
         }
     }
 
-    /// Begins to write, if that is wanted.
+    /// Whether [`Self::step`] has anything to do.
+    pub(crate) const fn has_work(&self, cx: &Cx<'_>) -> bool {
+        let members = &cx.delta.members;
+        self.wanted | members.to_record | members.has_new_pairing()
+    }
+
+    /// Takes over what has changed, and begins to write, if that is wanted.
     pub(crate) fn step(&mut self, turn: &mut Turn<'_>) {
-        if turn.facts.superblock.pairing != turn.delta.members.pairing {
-            turn.change().superblock.pairing = turn.delta.members.pairing;
+        if let Some(pairing) = turn.delta.members.take_pairing() {
+            turn.change().superblock.pairing = pairing;
         }
         self.wanted |= turn.delta.members.to_record;
         if !self.wanted || self.buf.is_some() {
@@ -105,7 +111,7 @@ impl Persist {
         let update = turn.facts.superblock.update;
         self.begun = turn.delta.members.state;
         if self.begun == State::Pairing {
-            turn.delta.members.pairing.paired = update;
+            turn.delta.members.change_pairing().paired = update;
             turn.change().superblock.pairing.paired = update;
         }
         let offsets = Superblock::offsets(turn.facts.superblock.cache_bytes);
@@ -124,7 +130,7 @@ impl Persist {
         let (Some(buf), Some((member, update, offset))) = (self.buf, self.copies.pop()) else { return };
         self.writing = member;
         let mut copy = cx.facts.superblock.clone();
-        copy.pairing = Pairing { member, ..cx.delta.members.pairing };
+        copy.pairing = Pairing { member, ..cx.delta.members.pairing() };
         copy.update = update;
         let span = blocks_span(buf, 0, 1);
         cx.mem.bytes_mut(span).copy_from_slice(&copy.encode());

@@ -197,7 +197,7 @@ pub(crate) fn reclaim_header_done(
     let Some(header) = header.filter(|header| header.seq <= last) else {
         // The reverse map of the rest is gone: find its blocks in the index instead. A device
         // that was filled as a mirror never had older headers: no reason to alarm anybody.
-        if result.is_err() || cx.delta.members.pairing.paired == 0 {
+        if result.is_err() || cx.delta.members.pairing().paired == 0 {
             let offset = lane.offset_of(at, cx);
             let error = result.err().unwrap_or(DeviceError::Io);
             cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Read, offset, error });

@@ -348,7 +348,7 @@ impl Recovery {
         if cx.delta.members.state == State::Whole && read.is_none_or(|read| read.seq != header.seq) {
             return false;
         }
-        let drop_clean = cx.facts.options.drop_clean || cx.delta.members.pairing.clean_lost;
+        let drop_clean = cx.facts.options.drop_clean || cx.delta.members.pairing().clean_lost;
         header.placed(0).all(|(block, entry)| {
             match entry {
                 // It is forgotten anyway; and only the lead ever had it.
@@ -394,7 +394,7 @@ fn end_replay(lane: &mut Lane, mut it: Box<Recovery>, cx: &mut Cx<'_>) {
 /// Begins the log anew behind what was replayed.
 pub(crate) fn end_recovery(lane: &mut Lane, cx: &mut Cx<'_>) {
     let Some(it) = lane.replayed.take() else { return };
-    if cx.facts.options.drop_clean || cx.delta.members.pairing.clean_lost {
+    if cx.facts.options.drop_clean || cx.delta.members.pairing().clean_lost {
         lane.drop_clean(|_| true, cx);
     }
     gather_dirty(lane);

@@ -39,7 +39,7 @@ pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
     if cx.delta.members.state != State::Single || cx.cache_failed() || busy {
         return;
     }
-    cx.delta.members.state = State::Syncing;
+    cx.delta.members.new_one_came();
     for lane in lanes {
         lane.trouble.forget_copies();
         lane.log.mirror_is_empty();
@@ -53,10 +53,8 @@ pub(crate) fn begin(lanes: &mut Lanes, cx: &mut Cx<'_>) {
 pub(crate) fn end(lanes: &mut Lanes, cx: &mut Cx<'_>) {
     let done = |lane: &Lane| lane.sync.as_ref().is_some_and(|sync| sync.phase == Phase::Done);
     if cx.delta.members.state == State::Syncing && lanes.iter().all(|lane| done(lane)) {
-        cx.delta.members.lacking = lanes.iter_mut().map(|lane| end_sync(lane, cx)).sum();
-        cx.delta.members.state = State::Pairing;
-        cx.delta.members.to_record = true;
-        cx.delta.members.pairing.mirror = Mirror::Whole;
+        let lacking = lanes.iter_mut().map(|lane| end_sync(lane, cx)).sum();
+        cx.delta.members.new_one_is_full(lacking);
     }
 }
 
@@ -72,9 +70,9 @@ pub(crate) fn status(lanes: &Lanes, members: &Members) -> MirrorStatus {
             copied: syncs().map(|sync| sync.copied).sum(),
             of: syncs().map(|sync| sync.of.max(sync.copied)).sum(),
         },
-        State::Single if members.pairing.mirror == Mirror::None => MirrorStatus::None,
+        State::Single if members.pairing().mirror == Mirror::None => MirrorStatus::None,
         State::Single => MirrorStatus::Alone { member: members.lead },
-        State::Broken => MirrorStatus::Alone { member: members.pairing.lead },
+        State::Broken => MirrorStatus::Alone { member: members.pairing().lead },
     }
 }
 

@@ -60,9 +60,9 @@ impl Coordinator {
         let blocks_cached = lanes.iter().map(|lane| lane.index.len()).sum();
         let (blocks_dirty, commits_replayed) = (cx.delta.dirty(), self.commits_replayed);
         let members = &mut cx.delta.members;
-        if members.pairing.clean_lost && members.pairing.lead == members.lead_at_opening {
+        if members.pairing().clean_lost && members.pairing().lead == members.lead_at_opening {
             // The checkpoint of this opening knows of no clean block that was lost.
-            members.pairing.clean_lost = false;
+            members.change_pairing().clean_lost = false;
             self.persist.want();
         }
         // At once, so that the first who promote or flush don't wait for it.

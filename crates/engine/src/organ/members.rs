@@ -56,7 +56,9 @@ pub(crate) enum FailureRecord {
 /// State of the two members.
 pub(crate) struct Members {
     /// What the superblocks will say of the two: newer than what they say on the devices.
-    pub(crate) pairing: Pairing,
+    pairing: Pairing,
+    /// The superblock in RAM does not have `pairing` yet.
+    pairing_changed: bool,
     /// A write or a flush of the last member failed: nothing new is trusted to the cache.
     pub(crate) cache_failed: bool,
     pub(crate) failure: FailureRecord,
@@ -82,6 +84,7 @@ impl Members {
         let whole = pairing.mirror == Mirror::Whole;
         Self {
             pairing,
+            pairing_changed: false,
             cache_failed: false,
             failure: FailureRecord::Unknown,
             lead: pairing.lead,
@@ -94,6 +97,39 @@ impl Members {
             lead_changed: false,
             lacking: 0,
         }
+    }
+
+    /// What the superblocks will say of the two.
+    pub(crate) const fn pairing(&self) -> Pairing {
+        self.pairing
+    }
+
+    /// The pairing, to change it.
+    pub(crate) const fn change_pairing(&mut self) -> &mut Pairing {
+        self.pairing_changed = true;
+        &mut self.pairing
+    }
+
+    /// Whether the superblock in RAM lacks the newest pairing.
+    pub(crate) const fn has_new_pairing(&self) -> bool {
+        self.pairing_changed
+    }
+
+    /// The pairing, if the superblock in RAM lacks it.
+    pub(crate) fn take_pairing(&mut self) -> Option<Pairing> {
+        core::mem::take(&mut self.pairing_changed).then_some(self.pairing)
+    }
+
+    /// A new member came, and is to be filled.
+    pub(crate) const fn new_one_came(&mut self) {
+        self.state = State::Syncing;
+    }
+
+    /// The new member has all that it must have, but for so many dirty blocks: the superblocks are
+    /// to say so.
+    pub(crate) const fn new_one_is_full(&mut self, lacking: u64) {
+        (self.lacking, self.state, self.to_record) = (lacking, State::Pairing, true);
+        self.change_pairing().mirror = Mirror::Whole;
     }
 
     /// Whether what this member holds counts.
