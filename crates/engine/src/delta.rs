@@ -196,8 +196,7 @@ impl Delta {
     /// Makes the delta of a lane empty, and its gauges show what is so now.
     pub(crate) fn look_at(&mut self, all: &Self) {
         self.counters = Counters::default();
-        (self.gauge, self.cache_reads, self.budget) = (all.gauge, all.cache_reads, all.budget);
-        self.cache_reads.dirtied_blocks = 0;
+        (self.gauge, self.cache_reads, self.budget) = (all.gauge, all.cache_reads.of_a_lane(), all.budget);
         (self.members.lead, self.members.state) = (all.members.lead, all.members.state);
         for (own, origin) in self.origins.iter_mut().zip(&all.origins) {
             own.look_at(origin);
@@ -210,7 +209,7 @@ impl Delta {
         debug_assert!(apart, "a failure is nobody's own affair");
         self.counters.add(&of.counters);
         self.up.append(&mut of.up);
-        self.cache_reads.dirtied_blocks += of.cache_reads.dirtied_blocks;
+        self.cache_reads.take_over(&of.cache_reads);
         self.dirty.take_over(&mut of.dirty);
         self.buffer_bytes.take_over(&mut of.buffer_bytes);
         self.ram_front_bytes.take_over(&mut of.ram_front_bytes);

@@ -5,9 +5,18 @@
 //! handled, `settle` lets everything move that can, until nothing does.
 
 mod clean;
-mod flushes;
 mod life;
 
+use crate::act::request::accept;
+use self::life::fail_those_who_wait;
+use crate::act::flushes::flush_devices;
+use crate::act::flushes::give_up_proofs;
+use crate::act::flushes::go_on_drained;
+use self::life::live;
+use crate::act::ranges::ranges_step;
+use crate::act::apart::waits_for_others;
+use crate::act::apart::work_apart;
+use crate::act::zeroes::zeroes_step;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -154,7 +163,7 @@ impl Engine {
         }
         let mut cx = turn.cx();
         match input {
-            Input::Request(request) => coordinator.accept(request, lanes, &mut cx),
+            Input::Request(request) => accept(coordinator, request, lanes, &mut cx),
             Input::IoDone { token, result } => {
                 let (lane, io) = ((token.0 >> 40) as usize, (token.0 & ((1 << 40) - 1)) as usize);
                 if lane == MIRRORED {
@@ -379,17 +388,17 @@ impl Coordinator {
         let mut cx = turn.cx();
         loop {
             self.follow_members(lanes, &mut cx);
-            if !self.waits_for_others(lanes, &cx) {
+            if !waits_for_others(self, lanes, &cx) {
                 if pays_apart(lanes, &cx) {
-                    self.work_apart(lanes, turn);
+                    work_apart(self, lanes, turn);
                     cx = turn.cx();
                 }
                 lanes.iter_mut().for_each(|lane| lane.work(&mut cx));
             }
             self.handle_messages(lanes, &mut cx);
             if matches!(self.life, Life::Serving | Life::Stopping) {
-                self.zeroes_step(lanes, &mut cx);
-                self.ranges_step(lanes, &mut cx);
+                zeroes_step(self, lanes, &mut cx);
+                ranges_step(self, lanes, &mut cx);
                 let away = self.destager.is_any_away(&cx);
                 if away != cx.facts.away {
                     turn.change().away = away;
@@ -400,7 +409,7 @@ impl Coordinator {
                     self.persist.mark_failed(turn);
                     cx = turn.cx();
                     lanes.iter_mut().for_each(|lane| lane.leave_cache(&mut cx));
-                    self.go_on_drained(lanes, &mut cx);
+                    go_on_drained(self, lanes, &mut cx);
                 }
                 for lane in &mut *lanes {
                     detour_step(lane, &mut cx);
@@ -416,24 +425,24 @@ impl Coordinator {
                 self.persist.step(turn);
                 cx = turn.cx();
             }
-            self.flush_devices(lanes, &mut cx);
+            flush_devices(self, lanes, &mut cx);
             let ended = cx.delta.members.ended.is_empty();
-            let idle = !lanes.iter().any(|lane| lane.has_work()) || self.waits_for_others(lanes, &cx);
+            let idle = !lanes.iter().any(|lane| lane.has_work()) || waits_for_others(self, lanes, &cx);
             if ended && cx.delta.up.is_empty() && idle {
                 break;
             }
         }
-        self.live(lanes, turn);
+        live(self, lanes, turn);
     }
 
     /// Makes room, and lets writers in as far as there is room.
     fn destage_step(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        self.give_up_proofs(lanes, cx);
+        give_up_proofs(self, lanes, cx);
         // Reclaim first: it tells destage what is urgent.
         lanes.iter_mut().for_each(|lane| reclaim_step(lane, cx));
         self.throttle.step(lanes, &self.router, &self.destager, cx);
         if self.clients_leave {
-            self.fail_those_who_wait(lanes, cx);
+            fail_those_who_wait(self, lanes, cx);
         }
         self.destager.step(lanes, &self.router, self.requests.len(), &self.throttle, cx);
     }

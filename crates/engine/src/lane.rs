@@ -171,6 +171,14 @@ impl Lane {
         });
     }
 
+    /// Ends a piece whose wait is over.
+    pub(crate) fn end(&mut self, at: usize, result: Result<(), RequestError>, cx: &mut Cx<'_>) {
+        match result {
+            Ok(()) => self.finish(at, cx),
+            Err(error) => self.fail(at, error, cx),
+        }
+    }
+
     /// Takes a piece out again that isn't done.
     pub(crate) fn take_back(&mut self, at: usize) -> Piece {
         self.unlock(at);
@@ -179,7 +187,7 @@ impl Lane {
 
     /// Ends a piece with an error.
     pub(crate) fn fail(&mut self, at: usize, error: RequestError, cx: &mut Cx<'_>) {
-        self.pieces[at].error = Some(error);
+        self.pieces[at].fail(error);
         self.finish(at, cx);
     }
 
@@ -224,7 +232,7 @@ impl Lane {
                 if !self.opening {
                     self.dirty.insert(flat);
                 }
-                cx.delta.cache_reads.dirtied_blocks += 1;
+                cx.delta.cache_reads.dirtied();
                 self.count_dirty(flat, 1, cx);
             }
             (false, false) => {}

@@ -240,10 +240,7 @@ impl Lane {
             Waiter::Request(request) => {
                 cx.delta.up.push(Up::PieceDone { request, error: result.err(), from_origin: false });
             }
-            Waiter::Piece(at) => {
-                self.pieces[at].error = result.err();
-                self.finish(at, cx);
-            }
+            Waiter::Piece(at) => self.end(at, result, cx),
             Waiter::Invalidated(at) => invalidated(self, at, result, cx),
             Waiter::Replaced(at) => replaced(self, at, result, cx),
             Waiter::Freed(segment) if result.is_ok() => freed_durable(self, segment, cx),

@@ -26,36 +26,34 @@ pub(crate) fn pays_apart(lanes: &Lanes, cx: &Cx<'_>) -> bool {
     })
 }
 
-impl Coordinator {
-    /// Whether an opening waits until more lanes have something to do. Each has one batch under
-    /// way, which takes less time than to work it off: if each was worked off as it ends, they
-    /// would end one by one for ever, and never be worked off at the same time.
-    pub(crate) fn waits_for_others(&self, lanes: &OwnLanes, cx: &Cx<'_>) -> bool {
-        if !self.opening() || !cx.delta.can_be_apart() {
-            return false;
-        }
-        let (mut ended, mut under_way) = (0, 0);
-        for (done, others) in lanes.iter().map(|lane| lane.batches()) {
-            ended += usize::from(done > 0);
-            under_way += usize::from(done == 0 && others > 0);
-        }
-        ended > 0 && ended < cx.mem.apart_threads() && under_way > 0
+/// Whether an opening waits until more lanes have something to do. Each has one batch under
+/// way, which takes less time than to work it off: if each was worked off as it ends, they
+/// would end one by one for ever, and never be worked off at the same time.
+pub(crate) fn waits_for_others(coordinator: &Coordinator, lanes: &OwnLanes, cx: &Cx<'_>) -> bool {
+    if !coordinator.opening() || !cx.delta.can_be_apart() {
+        return false;
     }
+    let (mut ended, mut under_way) = (0, 0);
+    for (done, others) in lanes.iter().map(|lane| lane.batches()) {
+        ended += usize::from(done > 0);
+        under_way += usize::from(done == 0 && others > 0);
+    }
+    ended > 0 && ended < cx.mem.apart_threads() && under_way > 0
+}
 
-    /// Lets all lanes work at the same time.
-    pub(crate) fn work_apart(&mut self, lanes: &mut OwnLanes, turn: &mut Turn<'_>) {
-        for mut lane in lanes.drain(..) {
-            let apart = lane.apart.get_or_insert_with(|| Box::new(Apart::new(turn.delta)));
-            apart.look_at(turn.facts, turn.delta);
-            self.jobs.push(LaneJob::new(lane, turn.now));
+/// Lets all lanes work at the same time.
+pub(crate) fn work_apart(coordinator: &mut Coordinator, lanes: &mut OwnLanes, turn: &mut Turn<'_>) {
+    for mut lane in lanes.drain(..) {
+        let apart = lane.apart.get_or_insert_with(|| Box::new(Apart::new(turn.delta)));
+        apart.look_at(turn.facts, turn.delta);
+        coordinator.jobs.push(LaneJob::new(lane, turn.now));
+    }
+    turn.mem.apart(&mut coordinator.jobs);
+    for job in coordinator.jobs.drain(..) {
+        let mut lane: Box<Lane> = job.into_work().downcast().expect("each job was made of a lane");
+        if let Some(apart) = &mut lane.apart {
+            apart.give_back(turn);
         }
-        turn.mem.apart(&mut self.jobs);
-        for job in self.jobs.drain(..) {
-            let mut lane: Box<Lane> = job.into_work().downcast().expect("each job was made of a lane");
-            if let Some(apart) = &mut lane.apart {
-                apart.give_back(turn);
-            }
-            lanes.push(lane);
-        }
+        lanes.push(lane);
     }
 }

@@ -7,6 +7,9 @@
 //! what it should have (test: `what_is_foreseen_to_end_ends`). "May wait" errs on the safe side: a
 //! lock that is held for a moment counts.
 
+use crate::act::request::check_request;
+use crate::act::request::none_cached;
+use crate::act::request::writes_congested;
 use crate::act::request::always_durable;
 use crate::coordinator::Coordinator;
 use crate::cx::Cx;
@@ -26,84 +29,81 @@ impl Engine {
     pub fn ends_by_itself(&mut self, now: Time, request: &Request, mem: &mut dyn Memory) -> bool {
         let mut out = Effects::default();
         let cx = Cx { now, mem, out: &mut out, facts: &self.facts, delta: &mut self.delta };
-        self.coordinator.ends_by_itself(request, &self.lanes, &cx)
+        ends_by_itself(&self.coordinator, request, &self.lanes, &cx)
     }
 }
 
-impl Coordinator {
-    fn ends_by_itself(&self, request: &Request, lanes: &Lanes, cx: &Cx<'_>) -> bool {
-        // What is refused is answered at once.
-        let Some((origin, None)) = self.check_request(request, cx) else { return true };
-        let cut = if let RequestOp::WriteBytes { head, tail } = request.op { (head, tail) } else { (0, 0) };
-        let (lba, sectors, buf) = (request.lba.0, request.sectors, request.buf);
-        let range = Range { origin, lba, sectors, buf, cut, congested: false };
-        match request.op {
-            RequestOp::Read | RequestOp::Prefetch => self.is_hit(range, lanes, cx),
-            RequestOp::Write | RequestOp::WriteBytes { .. } => self.is_absorbed(range, request.fua, lanes, cx),
-            RequestOp::Map => false,
-            RequestOp::Flush | RequestOp::Discard | RequestOp::WriteZeroes { .. } => true,
-        }
-    }
-
-    /// Whether all that a read asks for is in the cache, and will be read from there.
-    fn is_hit(&self, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
-        let origin = &cx.facts.origins[range.origin];
-        let past = origin.mode == Mode::Passthrough;
-        self.all_parts(range, cx, |lane, first, end| {
-            let lane = &lanes[lane];
-            let here = |flat: Flat| match lane.index.get(flat) {
-                Some(found) => found.dirty || !past,
-                None => !past && lane.window.holds(flat),
-            };
-            first.to(end).all(here) && !lane.locks.would_wait(first, end, false)
-        })
-    }
-
-    /// Whether the log takes a write at once, without anything that only the origin has.
-    fn is_absorbed(&self, range: Range, fua: bool, lanes: &Lanes, cx: &Cx<'_>) -> bool {
-        let origin = &cx.facts.origins[range.origin];
-        if origin.mode != Mode::Writeback || cx.facts.draining || cx.cache_failed() {
-            return false;
-        }
-        let cutoff = cx.facts.options.sequential_bypass_bytes;
-        let sequential = cutoff > 0 && self.streams[range.origin].length_with(range.lba, range.sectors) > cutoff;
-        let congested = || !fua && !always_durable(range, cx) && self.writes_congested(range, lanes, cx);
-        if (sequential || congested()) && self.none_cached(range, lanes, cx) {
-            return false;
-        }
-        let (first, end) = flats_of(range, cx);
-        if self.throttle.would_wait(range.origin, end.0 - first.0, &self.destager, cx) {
-            return false;
-        }
-        let end_sector = range.lba + range.sectors;
-        let head = !range.lba.is_multiple_of(BLOCK_SECTORS) || range.cut.0 > 0;
-        // A short last block of the origin counts as whole.
-        let tail = range.cut.1 > 0
-            || (!end_sector.is_multiple_of(BLOCK_SECTORS) && end_sector * SECTOR_BYTES != origin.size_bytes);
-        let known = |flat: Flat| lanes[self.router.lane_of(flat)].index.get(flat).is_some();
-        if (head && !known(first)) || (tail && !known(Flat(end.0 - 1))) {
-            return false;
-        }
-        self.all_parts(range, cx, |lane, first, end| {
-            let lane = &lanes[lane];
-            lane.awaiting_room.is_empty() && !lane.locks.would_wait(first, end, true)
-        })
-    }
-
-    /// Whether it is so for the part of a range in each stripe.
-    fn all_parts(&self, range: Range, cx: &Cx<'_>, is_so: impl Fn(usize, Flat, Flat) -> bool) -> bool {
-        let (mut from, end) = flats_of(range, cx);
-        while from < end {
-            let to = end.min(self.router.stripe_end(from));
-            if !is_so(self.router.lane_of(from), from, to) {
-                return false;
-            }
-            from = to;
-        }
-        true
+fn ends_by_itself(coordinator: &Coordinator, request: &Request, lanes: &Lanes, cx: &Cx<'_>) -> bool {
+    // What is refused is answered at once.
+    let Some((origin, None)) = check_request(coordinator, request, cx) else { return true };
+    let cut = if let RequestOp::WriteBytes { head, tail } = request.op { (head, tail) } else { (0, 0) };
+    let (lba, sectors, buf) = (request.lba.0, request.sectors, request.buf);
+    let range = Range { origin, lba, sectors, buf, cut, congested: false };
+    match request.op {
+        RequestOp::Read | RequestOp::Prefetch => is_hit(coordinator, range, lanes, cx),
+        RequestOp::Write | RequestOp::WriteBytes { .. } => is_absorbed(coordinator, range, request.fua, lanes, cx),
+        RequestOp::Map => false,
+        RequestOp::Flush | RequestOp::Discard | RequestOp::WriteZeroes { .. } => true,
     }
 }
 
+/// Whether all that a read asks for is in the cache, and will be read from there.
+fn is_hit(coordinator: &Coordinator, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
+    let origin = &cx.facts.origins[range.origin];
+    let past = origin.mode == Mode::Passthrough;
+    all_parts(coordinator, range, cx, |lane, first, end| {
+        let lane = &lanes[lane];
+        let here = |flat: Flat| match lane.index.get(flat) {
+            Some(found) => found.dirty || !past,
+            None => !past && lane.window.holds(flat),
+        };
+        first.to(end).all(here) && !lane.locks.would_wait(first, end, false)
+    })
+}
+
+/// Whether the log takes a write at once, without anything that only the origin has.
+fn is_absorbed(coordinator: &Coordinator, range: Range, fua: bool, lanes: &Lanes, cx: &Cx<'_>) -> bool {
+    let origin = &cx.facts.origins[range.origin];
+    if origin.mode != Mode::Writeback || cx.facts.draining || cx.cache_failed() {
+        return false;
+    }
+    let cutoff = cx.facts.options.sequential_bypass_bytes;
+    let sequential = cutoff > 0 && coordinator.streams[range.origin].length_with(range.lba, range.sectors) > cutoff;
+    let congested = || !fua && !always_durable(range, cx) && writes_congested(coordinator, range, lanes, cx);
+    if (sequential || congested()) && none_cached(coordinator, range, lanes, cx) {
+        return false;
+    }
+    let (first, end) = flats_of(range, cx);
+    if coordinator.throttle.would_wait(range.origin, end.0 - first.0, &coordinator.destager, cx) {
+        return false;
+    }
+    let end_sector = range.lba + range.sectors;
+    let head = !range.lba.is_multiple_of(BLOCK_SECTORS) || range.cut.0 > 0;
+    // A short last block of the origin counts as whole.
+    let tail = range.cut.1 > 0
+        || (!end_sector.is_multiple_of(BLOCK_SECTORS) && end_sector * SECTOR_BYTES != origin.size_bytes);
+    let known = |flat: Flat| lanes[coordinator.router.lane_of(flat)].index.get(flat).is_some();
+    if (head && !known(first)) || (tail && !known(Flat(end.0 - 1))) {
+        return false;
+    }
+    all_parts(coordinator, range, cx, |lane, first, end| {
+        let lane = &lanes[lane];
+        lane.awaiting_room.is_empty() && !lane.locks.would_wait(first, end, true)
+    })
+}
+
+/// Whether it is so for the part of a range in each stripe.
+fn all_parts(coordinator: &Coordinator, range: Range, cx: &Cx<'_>, is_so: impl Fn(usize, Flat, Flat) -> bool) -> bool {
+    let (mut from, end) = flats_of(range, cx);
+    while from < end {
+        let to = end.min(coordinator.router.stripe_end(from));
+        if !is_so(coordinator.router.lane_of(from), from, to) {
+            return false;
+        }
+        from = to;
+    }
+    true
+}
 /// The blocks that a range touches.
 fn flats_of(range: Range, cx: &Cx<'_>) -> (Flat, Flat) {
     let base = cx.facts.origins[range.origin].base.0;

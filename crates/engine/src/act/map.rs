@@ -7,6 +7,7 @@
 //! meanwhile was dirty when it was noted. A request costs [`STEPS_MAX`] steps at most, however long
 //! its range is; the answer may tell of less than was asked.
 
+use crate::act::answer::part_done;
 use crate::coordinator::{Asked, Coordinator, MAP};
 use crate::cx::COORDINATOR;
 use crate::cx::Cx;
@@ -24,48 +25,46 @@ const LIST_BYTES: u32 = MAP_BYTES / 2;
 /// Looks into the dirty set: a client may ask for many maps at once, and all others wait meanwhile.
 const STEPS_MAX: u32 = 1024;
 
-impl Coordinator {
-    /// Notes the dirty blocks of a range, and asks the origin for its holes there.
-    pub(crate) fn map(&mut self, at: usize, range: Range, lanes: &Lanes, cx: &mut Cx<'_>) {
-        let buf = range.buf.expect("a map has a buffer");
-        let origin = &cx.facts.origins[range.origin];
-        let start = range.lba * SECTOR_BYTES;
-        let end = start + range.sectors * SECTOR_BYTES;
-        let base = origin.base.0;
-        let dirty = |from: u64| lanes.iter().filter_map(|lane| lane.dirty.next(Flat(base + from))).min();
-        let (mut steps, mut told) = (0, start);
-        let noted = core::iter::from_fn(|| {
-            if told >= end || steps == STEPS_MAX {
-                return None;
-            }
-            steps += 1;
-            let from = told.div_ceil(BLOCK_BYTES);
-            let next = dirty(from).map_or(end, |flat| ((flat.0 - base) * BLOCK_BYTES).min(end));
-            let hole = next > told;
-            let until = if hole { next } else { (told + BLOCK_BYTES).min(end) };
-            let bytes = until - told;
-            told = until;
-            Some(Extent { bytes, hole })
-        });
-        let bytes = put_extents(cx.mem.bytes_mut(Span::new(buf, 0, LIST_BYTES)), noted);
-        put_extents(cx.mem.bytes_mut(Span::new(buf, LIST_BYTES, LIST_BYTES)), []);
-        self.requests[at].pending += 1;
-        self.maps.push(Asked { request: at, buf, bytes });
-        let device = cx.origin_range(Flat(base + range.lba / BLOCK_SECTORS), 1).0;
-        let span = Span::new(buf, LIST_BYTES, LIST_BYTES);
-        cx.ranged_io(COORDINATOR, MAP + at, device, Op::Map, start, bytes, Some(span));
-    }
+/// Notes the dirty blocks of a range, and asks the origin for its holes there.
+pub(crate) fn map(coordinator: &mut Coordinator, at: usize, range: Range, lanes: &Lanes, cx: &mut Cx<'_>) {
+    let buf = range.buf.expect("a map has a buffer");
+    let origin = &cx.facts.origins[range.origin];
+    let start = range.lba * SECTOR_BYTES;
+    let end = start + range.sectors * SECTOR_BYTES;
+    let base = origin.base.0;
+    let dirty = |from: u64| lanes.iter().filter_map(|lane| lane.dirty.next(Flat(base + from))).min();
+    let (mut steps, mut told) = (0, start);
+    let noted = core::iter::from_fn(|| {
+        if told >= end || steps == STEPS_MAX {
+            return None;
+        }
+        steps += 1;
+        let from = told.div_ceil(BLOCK_BYTES);
+        let next = dirty(from).map_or(end, |flat| ((flat.0 - base) * BLOCK_BYTES).min(end));
+        let hole = next > told;
+        let until = if hole { next } else { (told + BLOCK_BYTES).min(end) };
+        let bytes = until - told;
+        told = until;
+        Some(Extent { bytes, hole })
+    });
+    let bytes = put_extents(cx.mem.bytes_mut(Span::new(buf, 0, LIST_BYTES)), noted);
+    put_extents(cx.mem.bytes_mut(Span::new(buf, LIST_BYTES, LIST_BYTES)), []);
+    coordinator.requests[at].hold();
+    coordinator.maps.push(Asked { request: at, buf, bytes });
+    let device = cx.origin_range(Flat(base + range.lba / BLOCK_SECTORS), 1).0;
+    let span = Span::new(buf, LIST_BYTES, LIST_BYTES);
+    cx.ranged_io(COORDINATOR, MAP + at, device, Op::Map, start, bytes, Some(span));
+}
 
-    /// The origin has told of its holes. One that can't has none.
-    pub(crate) fn mapped(&mut self, at: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
-        let asked = self.maps.iter().position(|asked| asked.request == at).expect("a map that was asked for");
-        let Asked { buf, bytes, .. } = self.maps.swap_remove(asked);
-        let lists = cx.mem.bytes(Span::new(buf, 0, MAP_BYTES)).to_vec();
-        let (noted, told) = lists.split_at(LIST_BYTES as usize);
-        let told = if result.is_ok() { told } else { &[] };
-        let unknown = extents(told).next().is_none().then_some(Extent { bytes, hole: false });
-        let holes = holes_of_both(extents(noted), extents(told).chain(unknown));
-        put_extents(cx.mem.bytes_mut(Span::new(buf, 0, MAP_BYTES)), holes);
-        self.part_done(at, None, cx);
-    }
+/// The origin has told of its holes. One that can't has none.
+pub(crate) fn mapped(coordinator: &mut Coordinator, at: usize, result: Result<(), DeviceError>, cx: &mut Cx<'_>) {
+    let asked = coordinator.maps.iter().position(|asked| asked.request == at).expect("a map that was asked for");
+    let Asked { buf, bytes, .. } = coordinator.maps.swap_remove(asked);
+    let lists = cx.mem.bytes(Span::new(buf, 0, MAP_BYTES)).to_vec();
+    let (noted, told) = lists.split_at(LIST_BYTES as usize);
+    let told = if result.is_ok() { told } else { &[] };
+    let unknown = extents(told).next().is_none().then_some(Extent { bytes, hole: false });
+    let holes = holes_of_both(extents(noted), extents(told).chain(unknown));
+    put_extents(cx.mem.bytes_mut(Span::new(buf, 0, MAP_BYTES)), holes);
+    part_done(coordinator, at, None, cx);
 }

@@ -4,6 +4,7 @@
 //! An act changes organs by their verbs. What goes on later, when an I/O has ended or a waiter is
 //! woken, is decided in [`crate::turn`] alone. State that one act alone needs lies beside that act.
 
+pub(crate) mod answer;
 pub(crate) mod apart;
 pub(crate) mod checkpoint;
 pub(crate) mod commit;
@@ -12,6 +13,7 @@ pub mod destage;
 pub(crate) mod detour;
 pub(crate) mod direct;
 pub(crate) mod expect;
+pub(crate) mod flushes;
 pub(crate) mod foresee;
 pub(crate) mod hang;
 pub(crate) mod map;

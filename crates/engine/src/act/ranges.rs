@@ -9,6 +9,8 @@
 //! little doesn't wait for who asked for much (test: `long_ranges_have_a_bound`), nor for another
 //! origin ([`crate::organ::places`]).
 
+use crate::act::answer::part_done;
+use crate::act::request::split;
 use crate::coordinator::Coordinator;
 use crate::cx::Cx;
 use crate::fact::types::SECTOR_BYTES;
@@ -19,33 +21,31 @@ use crate::organ::piece::PieceKind;
 /// Cut off at a time, before the next one has its turn.
 const STEP_SECTORS: u64 = (16 << 20) / SECTOR_BYTES;
 
-impl Coordinator {
-    /// Takes whole blocks of a range; the request has one more part until all are cut.
-    pub(crate) fn take_range(
-        &mut self,
-        at: usize,
-        range: Range,
-        kind: PieceKind,
-        fua: bool,
-        lanes: &mut Lanes,
-        cx: &mut Cx<'_>,
-    ) {
-        self.requests[at].pending += 1;
-        self.ranges.wait(range.origin, (at, range, kind, fua));
-        self.ranges_step(lanes, cx);
-    }
+/// Takes whole blocks of a range; the request has one more part until all are cut.
+pub(crate) fn take_range(
+    coordinator: &mut Coordinator,
+    at: usize,
+    range: Range,
+    kind: PieceKind,
+    fua: bool,
+    lanes: &mut Lanes,
+    cx: &mut Cx<'_>,
+) {
+    coordinator.requests[at].hold();
+    coordinator.ranges.wait(range.origin, (at, range, kind, fua));
+    ranges_step(coordinator, lanes, cx);
+}
 
-    /// Cuts them, each in its turn.
-    pub(crate) fn ranges_step(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        while let Some((at, range, kind, fua)) = self.ranges.next() {
-            let sectors = range.sectors.min(STEP_SECTORS - range.lba % STEP_SECTORS);
-            self.split(at, Range { sectors, ..range }, kind, fua, true, lanes, cx);
-            if sectors < range.sectors {
-                let rest = Range { lba: range.lba + sectors, sectors: range.sectors - sectors, ..range };
-                self.ranges.wait(range.origin, (at, rest, kind, fua));
-            } else {
-                self.part_done(at, None, cx);
-            }
+/// Cuts them, each in its turn.
+pub(crate) fn ranges_step(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    while let Some((at, range, kind, fua)) = coordinator.ranges.next() {
+        let sectors = range.sectors.min(STEP_SECTORS - range.lba % STEP_SECTORS);
+        split(coordinator, at, Range { sectors, ..range }, kind, fua, true, lanes, cx);
+        if sectors < range.sectors {
+            let rest = Range { lba: range.lba + sectors, sectors: range.sectors - sectors, ..range };
+            coordinator.ranges.wait(range.origin, (at, rest, kind, fua));
+        } else {
+            part_done(coordinator, at, None, cx);
         }
     }
 }

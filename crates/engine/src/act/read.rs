@@ -157,7 +157,7 @@ pub(crate) fn read_origin_done(lane: &mut Lane, read: usize, result: Result<(), 
     cx.delta.measure(Measured::OriginReadEnded { origin, blocks }, cx.now);
     piece.release();
     if let Err(error) = result {
-        piece.error = Some(RequestError::Io);
+        piece.fail(RequestError::Io);
         cx.origin_failed(Op::Read, read.first(), u64::from(read.blocks()), error);
     } else if !waiting.is_empty() {
         // Before the piece ends: with it goes its buffer.
@@ -199,7 +199,7 @@ pub(crate) fn read_cache_done(lane: &mut Lane, read: &SlotsRead, result: Result<
                 read_slots(lane, SlotsRead { piece: at, at: block, slot, checksums, device }, cx);
             }
             finding => match damaged(lane, flat, slot, finding, cx) {
-                Damage::Lost => lane.pieces[at].error = Some(RequestError::Io),
+                Damage::Lost => lane.pieces[at].fail(RequestError::Io),
                 Damage::OnOrigin => read_origin(lane, at, block, 1, cx),
             },
         }

@@ -90,7 +90,9 @@ fn begin_victims(lane: &mut Lane, cx: &mut Cx<'_>) {
         let chosen = if has_place { choose_victim(lane, cx) } else { compact(lane, cx).map(|id| (id, false)) };
         let Some((id, cleaned)) = chosen else {
             if !has_place && cx.facts.away && lane.reclaim.compacting.is_none() {
-                lane.checkpoint.wanted |= checkpoint_helps(lane, lane.log.segment_slots() / COMPACTED_PART);
+                if checkpoint_helps(lane, lane.log.segment_slots() / COMPACTED_PART) {
+                    lane.checkpoint.want();
+                }
             } else if has_place && lane.log.has_full_unproven() {
                 hurry_proof(lane, cx);
             }

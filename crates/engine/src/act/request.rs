@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests: checked, classified, split at stripe borders into pieces, joined again for the reply.
 
+use crate::act::map::map;
+use crate::act::ranges::take_range;
+use crate::act::zeroes::write_zeroes;
 use crate::act::expect::expect;
+use crate::act::answer::{part_done, refuse};
 use crate::coordinator::Coordinator;
 use crate::cx::Cx;
 use crate::fact::canary::Canary;
@@ -25,11 +29,6 @@ const fn kind_of(op: RequestOp) -> AnswerKind {
         RequestOp::Flush => AnswerKind::Flush,
         RequestOp::Discard | RequestOp::Map => AnswerKind::Other,
     }
-}
-
-fn refuse(request: &Request, error: RequestError, cx: &mut Cx<'_>) {
-    let answered = Answered { origin: request.origin, kind: AnswerKind::Other, since: request.since, bytes: 0 };
-    cx.out.0.push(Effect::Reply { id: request.id, result: Err(error), answered });
 }
 
 /// The blocks of its origin that a range touches.
@@ -61,290 +60,246 @@ fn shadowed(kind: PieceKind, bypass: bool, mode: Mode) -> Option<Access> {
     }
 }
 
-impl Coordinator {
-    /// Takes a client's request.
-    pub(crate) fn accept(&mut self, request: Request, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        self.destager.request_seen(cx.now);
-        let Some((origin, error)) = self.check_request(&request, cx) else {
-            return refuse(&request, RequestError::Invalid, cx);
-        };
-        if let Some(error) = error {
-            return refuse(&request, error, cx);
+/// Takes a client's request.
+pub(crate) fn accept(coordinator: &mut Coordinator, request: Request, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    coordinator.destager.request_seen(cx.now);
+    let Some((origin, error)) = check_request(coordinator, &request, cx) else {
+        return refuse(&request, RequestError::Invalid, cx);
+    };
+    if let Some(error) = error {
+        return refuse(&request, error, cx);
+    }
+    let at = coordinator.requests.insert(Active::new(&request, origin, kind_of(request.op)));
+    let counters = &mut cx.delta.counters;
+    match request.op {
+        RequestOp::Read | RequestOp::Prefetch => counters.reads += 1,
+        RequestOp::Write | RequestOp::WriteBytes { .. } | RequestOp::WriteZeroes { .. } => {
+            counters.writes += 1;
+            cx.delta.cache_reads.written(cx.now);
         }
-        let active = Active {
-            id: request.id,
-            origin,
-            // One extra part, so that the request can't end before all parts are begun.
-            pending: 1,
-            error: None,
-            kind: kind_of(request.op),
-            bytes: request.op.payload_bytes(request.sectors),
-            since: request.since,
-            failed_flushes: None,
-            zeroes: None,
-        };
-        let at = self.requests.insert(active);
+        RequestOp::Flush => counters.flushes += 1,
+        RequestOp::Discard => counters.discards += 1,
+        RequestOp::Map => {}
+    }
+    let cut = if let RequestOp::WriteBytes { head, tail } = request.op { (head, tail) } else { (0, 0) };
+    let (lba, sectors, buf) = (request.lba.0, request.sectors, request.buf);
+    let range = Range { origin, lba, sectors, buf, cut, congested: false };
+    match request.op {
+        RequestOp::Flush => flush(coordinator, at, origin, lanes, cx),
+        RequestOp::Read => read(coordinator, at, range, lanes, cx),
+        RequestOp::Prefetch => prefetch(coordinator, at, range, lanes, cx),
+        RequestOp::Write | RequestOp::WriteBytes { .. } => write(coordinator, at, range, request.fua, lanes, cx),
+        RequestOp::Discard => {
+            split_whole(coordinator, at, range, PieceKind::Discard, request.fua, lanes, cx);
+        }
+        RequestOp::Map => map(coordinator, at, range, lanes, cx),
+        RequestOp::WriteZeroes { may_discard } => {
+            let kind = if may_discard { PieceKind::Punch } else { PieceKind::Zero };
+            write_zeroes(coordinator, at, Zeroed { range, kind, fua: request.fua }, lanes, cx);
+        }
+    }
+    part_done(coordinator, at, None, cx);
+}
+
+/// The origin of a request, and why it is refused if it is; `None` if there is no such origin.
+pub(crate) fn check_request(coordinator: &Coordinator, request: &Request, cx: &Cx<'_>) -> Option<(usize, Option<RequestError>)> {
+    let origin = cx.facts.superblock.origins.iter().position(|it| it.id == request.origin)?;
+    if !coordinator.serving() {
+        return Some((origin, Some(RequestError::Stopping)));
+    }
+    if request.op == RequestOp::Flush {
+        return Some((origin, None));
+    }
+    let sectors = cx.facts.origins[origin].size_bytes / SECTOR_BYTES;
+    let inside = request.lba.0.checked_add(request.sectors).is_some_and(|end| end <= sectors);
+    let payload = request.op.has_payload();
+    let fits = !payload || (request.sectors <= REQUEST_BYTES_MAX / SECTOR_BYTES && request.buf.is_some());
+    let of_its_kind = match request.op {
+        RequestOp::Map => {
+            let end = request.lba.0.saturating_add(request.sectors);
+            let whole = request.lba.0.is_multiple_of(BLOCK_SECTORS)
+                && (end.is_multiple_of(BLOCK_SECTORS) || end == sectors);
+            whole && request.buf.is_some()
+        }
+        RequestOp::WriteBytes { head, tail } => {
+            let (head, tail) = (u64::from(head), u64::from(tail));
+            head.max(tail) < SECTOR_BYTES && head + tail < request.sectors.saturating_mul(SECTOR_BYTES)
+        }
+        _ => true,
+    };
+    let sound = inside && request.sectors > 0 && fits && of_its_kind;
+    Some((origin, (!sound).then_some(RequestError::Invalid)))
+}
+
+fn read(coordinator: &mut Coordinator, at: usize, range: Range, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    let stream_bytes = coordinator.streams[range.origin].note(range.lba, range.sectors);
+    let cutoff = cx.facts.options.sequential_bypass_bytes;
+    let sequential = cutoff > 0 && stream_bytes > cutoff;
+    cx.delta.counters.bypassed_sequential += u64::from(sequential);
+    let bypass = sequential || cx.facts.origins[range.origin].mode == Mode::Passthrough;
+    split(coordinator, at, range, PieceKind::Read, false, bypass, lanes, cx);
+}
+
+/// As a read, but of no stream: what a client asks for by this is to be in the cache, however
+/// much it is.
+fn prefetch(coordinator: &mut Coordinator, at: usize, range: Range, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    let bypass = cx.facts.origins[range.origin].mode == Mode::Passthrough;
+    split(coordinator, at, range, PieceKind::Read, false, bypass, lanes, cx);
+}
+
+pub(crate) fn write(coordinator: &mut Coordinator, at: usize, range: Range, fua: bool, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    let stream_bytes = coordinator.streams[range.origin].note(range.lba, range.sectors);
+    let cutoff = cx.facts.options.sequential_bypass_bytes;
+    let sequential = cutoff > 0 && stream_bytes > cutoff;
+    let cached = writes_are_cached(range, cx);
+    let durable = fua || always_durable(range, cx);
+    let congested = cached && !durable && writes_congested(coordinator, range, lanes, cx);
+    if cached && !((sequential || congested) && none_cached(coordinator, range, lanes, cx)) {
+        split(coordinator, at, range, PieceKind::Write, durable, false, lanes, cx);
+    } else {
         let counters = &mut cx.delta.counters;
-        match request.op {
-            RequestOp::Read | RequestOp::Prefetch => counters.reads += 1,
-            RequestOp::Write | RequestOp::WriteBytes { .. } | RequestOp::WriteZeroes { .. } => {
-                counters.writes += 1;
-                cx.delta.cache_reads.last_write = Some(cx.now);
-            }
-            RequestOp::Flush => counters.flushes += 1,
-            RequestOp::Discard => counters.discards += 1,
-            RequestOp::Map => {}
+        counters.bypassed_sequential += u64::from(sequential);
+        if congested && !sequential {
+            counters.bypassed_congested_blocks += blocks_of(range).count() as u64;
         }
-        let cut = if let RequestOp::WriteBytes { head, tail } = request.op { (head, tail) } else { (0, 0) };
-        let (lba, sectors, buf) = (request.lba.0, request.sectors, request.buf);
-        let range = Range { origin, lba, sectors, buf, cut, congested: false };
-        match request.op {
-            RequestOp::Flush => self.flush(at, origin, lanes, cx),
-            RequestOp::Read => self.read(at, range, lanes, cx),
-            RequestOp::Prefetch => self.prefetch(at, range, lanes, cx),
-            RequestOp::Write | RequestOp::WriteBytes { .. } => self.write(at, range, request.fua, lanes, cx),
-            RequestOp::Discard => {
-                self.split_whole(at, range, PieceKind::Discard, request.fua, lanes, cx);
-            }
-            RequestOp::Map => self.map(at, range, lanes, cx),
-            RequestOp::WriteZeroes { may_discard } => {
-                let kind = if may_discard { PieceKind::Punch } else { PieceKind::Zero };
-                self.write_zeroes(at, Zeroed { range, kind, fua: request.fua }, lanes, cx);
-            }
-        }
-        self.part_done(at, None, cx);
+        let range = Range { congested: congested && cached, ..range };
+        split(coordinator, at, range, PieceKind::Direct, durable, sequential || congested, lanes, cx);
     }
+}
 
-    /// The origin of a request, and why it is refused if it is; `None` if there is no such origin.
-    pub(crate) fn check_request(&self, request: &Request, cx: &Cx<'_>) -> Option<(usize, Option<RequestError>)> {
-        let origin = cx.facts.superblock.origins.iter().position(|it| it.id == request.origin)?;
-        if !self.serving() {
-            return Some((origin, Some(RequestError::Stopping)));
+/// Whether the log takes no more at this moment, and the origin would take this write sooner.
+pub(crate) fn writes_congested(coordinator: &Coordinator, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
+    let lane = &lanes[coordinator.router.lane_of(Flat(cx.facts.origins[range.origin].base.0 + range.lba / BLOCK_SECTORS))];
+    let blocks = blocks_of(range).count() as u64;
+    lane.log.saturated() && cx.delta.gauge.writes_congested(&cx.delta.origins[range.origin].gauge, blocks, cx.now)
+}
+
+pub(crate) fn none_cached(coordinator: &Coordinator, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
+    let base = cx.facts.origins[range.origin].base.0;
+    blocks_of(range)
+        .map(|block| base + block)
+        .all(|flat| lanes[coordinator.router.lane_of(Flat(flat))].index.get(Flat(flat)).is_none())
+}
+
+/// The whole blocks of a range.
+pub(crate) fn split_whole(
+    coordinator: &mut Coordinator,
+    at: usize,
+    range: Range,
+    kind: PieceKind,
+    fua: bool,
+    lanes: &mut Lanes,
+    cx: &mut Cx<'_>,
+) {
+    let lba = range.lba.next_multiple_of(BLOCK_SECTORS);
+    let size = cx.facts.origins[range.origin].size_bytes / SECTOR_BYTES;
+    let end = range.lba + range.sectors;
+    // The last block of an origin may be short; then its end is the origin's.
+    let end = if end == size { end } else { end / BLOCK_SECTORS * BLOCK_SECTORS };
+    if lba < end {
+        let whole = Range { lba, sectors: end - lba, buf: None, ..range };
+        take_range(coordinator, at, whole, kind, fua, lanes, cx);
+    }
+}
+
+/// Cuts a range at stripe borders and sends the pieces to their lanes.
+#[expect(clippy::too_many_arguments, reason = "the parts of one request; called from four places above")]
+pub(crate) fn split(
+    coordinator: &mut Coordinator,
+    at: usize,
+    range: Range,
+    kind: PieceKind,
+    durable: bool,
+    bypass: bool,
+    lanes: &mut Lanes,
+    cx: &mut Cx<'_>,
+) {
+    let origin = &cx.facts.origins[range.origin];
+    let end_sector = range.lba + range.sectors;
+    let first = Flat(origin.base.0 + range.lba / BLOCK_SECTORS);
+    let end = Flat(origin.base.0 + end_sector.div_ceil(BLOCK_SECTORS));
+    let before = (range.lba % BLOCK_SECTORS * SECTOR_BYTES) as u16 + range.cut.0;
+    // A short last block of the origin counts as whole.
+    let last_is_whole = end_sector * SECTOR_BYTES == origin.size_bytes && range.cut.1 == 0;
+    let missing = (BLOCK_SECTORS - end_sector % BLOCK_SECTORS) % BLOCK_SECTORS * SECTOR_BYTES;
+    let behind = if last_is_whole { 0 } else { missing as u16 + range.cut.1 };
+    if let Some(access) = shadowed(kind, bypass, origin.mode) {
+        let hold = coordinator.shadow.note(access, first.0..end.0, || Live {
+            found: cx.delta.counters.found(),
+            reads_around: cx.delta.origins[range.origin].gauge.reads_are_dear(cx.now),
+        });
+        if let Some(hold) = hold {
+            // The duel knows no budget: an open gate would spend it on whatever comes first.
+            let hold = if cx.delta.budget.is_none() { hold } else { Hold::No };
+            lanes.iter_mut().for_each(|lane| lane.policy.hold_gate(hold));
         }
-        if request.op == RequestOp::Flush {
-            return Some((origin, None));
-        }
-        let sectors = cx.facts.origins[origin].size_bytes / SECTOR_BYTES;
-        let inside = request.lba.0.checked_add(request.sectors).is_some_and(|end| end <= sectors);
-        let payload = request.op.has_payload();
-        let fits = !payload || (request.sectors <= REQUEST_BYTES_MAX / SECTOR_BYTES && request.buf.is_some());
-        let of_its_kind = match request.op {
-            RequestOp::Map => {
-                let end = request.lba.0.saturating_add(request.sectors);
-                let whole = request.lba.0.is_multiple_of(BLOCK_SECTORS)
-                    && (end.is_multiple_of(BLOCK_SECTORS) || end == sectors);
-                whole && request.buf.is_some()
-            }
-            RequestOp::WriteBytes { head, tail } => {
-                let (head, tail) = (u64::from(head), u64::from(tail));
-                head.max(tail) < SECTOR_BYTES && head + tail < request.sectors.saturating_mul(SECTOR_BYTES)
-            }
-            _ => true,
+    }
+    let mut from = first;
+    while from < end {
+        let to = end.min(coordinator.router.stripe_end(from)).min(Flat(from.0 + PIECE_BLOCKS_MAX));
+        let head = if from == first { before } else { 0 };
+        let tail = if to == end { behind } else { 0 };
+        let piece = Piece {
+            kind,
+            request: at,
+            first: from,
+            blocks: (to.0 - from.0) as u32,
+            buf: range.buf,
+            buf_block: (from.0 - first.0) as u32,
+            around: (head, tail),
+            completed: false,
+            durable,
+            bypass,
+            congested: range.congested,
+            lock: None,
+            pending: 0,
+            error: None,
+            from_origin: false,
+            next: 0,
+            reserved: 0,
+            missed: (0, 0),
+            rare: None,
         };
-        let sound = inside && request.sectors > 0 && fits && of_its_kind;
-        Some((origin, (!sound).then_some(RequestError::Invalid)))
-    }
-
-    fn read(&mut self, at: usize, range: Range, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        let stream_bytes = self.streams[range.origin].note(range.lba, range.sectors);
-        let cutoff = cx.facts.options.sequential_bypass_bytes;
-        let sequential = cutoff > 0 && stream_bytes > cutoff;
-        cx.delta.counters.bypassed_sequential += u64::from(sequential);
-        let bypass = sequential || cx.facts.origins[range.origin].mode == Mode::Passthrough;
-        self.split(at, range, PieceKind::Read, false, bypass, lanes, cx);
-    }
-
-    /// As a read, but of no stream: what a client asks for by this is to be in the cache, however
-    /// much it is.
-    fn prefetch(&mut self, at: usize, range: Range, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        let bypass = cx.facts.origins[range.origin].mode == Mode::Passthrough;
-        self.split(at, range, PieceKind::Read, false, bypass, lanes, cx);
-    }
-
-    pub(crate) fn write(&mut self, at: usize, range: Range, fua: bool, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        let stream_bytes = self.streams[range.origin].note(range.lba, range.sectors);
-        let cutoff = cx.facts.options.sequential_bypass_bytes;
-        let sequential = cutoff > 0 && stream_bytes > cutoff;
-        let cached = writes_are_cached(range, cx);
-        let durable = fua || always_durable(range, cx);
-        let congested = cached && !durable && self.writes_congested(range, lanes, cx);
-        if cached && !((sequential || congested) && self.none_cached(range, lanes, cx)) {
-            self.split(at, range, PieceKind::Write, durable, false, lanes, cx);
+        coordinator.requests[at].hold();
+        if kind.is_range() {
+            coordinator.ranges.take(range.origin);
+        }
+        let lane = &mut lanes[coordinator.router.lane_of(from)];
+        if cx.mem.apart_from().is_none() {
+            expect(lane, &piece, cx.mem);
+        }
+        if kind == PieceKind::Write {
+            coordinator.throttle.submit(range.origin, piece);
         } else {
-            let counters = &mut cx.delta.counters;
-            counters.bypassed_sequential += u64::from(sequential);
-            if congested && !sequential {
-                counters.bypassed_congested_blocks += blocks_of(range).count() as u64;
-            }
-            let range = Range { congested: congested && cached, ..range };
-            self.split(at, range, PieceKind::Direct, durable, sequential || congested, lanes, cx);
+            lane.take(piece, cx);
+        }
+        from = to;
+    }
+}
+
+/// A write that was to go past the log while that is slow goes the way of any other. What it
+/// was completed with may be old by now: it is completed once more.
+pub(crate) fn past_congestion(coordinator: &mut Coordinator, lane: usize, at: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    let origin = cx.facts.origin_of(lanes[lane].pieces[at].first);
+    let taken = lanes[lane].take_back(at);
+    let piece = Piece { completed: false, congested: false, ..taken };
+    // Since it was accepted the mode may have been switched, or the cache have failed.
+    if cx.facts.origins[origin].mode == Mode::Writeback && !cx.facts.draining && !cx.cache_failed() {
+        coordinator.throttle.submit(origin, Piece { kind: PieceKind::Write, bypass: false, ..piece });
+    } else {
+        lanes[lane].take(piece, cx);
+    }
+}
+
+/// FLUSH: everything acknowledged so far, in all lanes, and what went to the origin directly.
+fn flush(coordinator: &mut Coordinator, at: usize, origin: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    let joined = if cx.facts.planted(Canary::OneLaneFlushed) { 1 } else { lanes.len() };
+    for lane in &mut lanes[..joined] {
+        if lane.await_durable(Waiter::Request(at), cx) != Wait::Durable {
+            coordinator.requests[at].hold();
         }
     }
-
-    /// Whether the log takes no more at this moment, and the origin would take this write sooner.
-    pub(crate) fn writes_congested(&self, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
-        let lane = &lanes[self.router.lane_of(Flat(cx.facts.origins[range.origin].base.0 + range.lba / BLOCK_SECTORS))];
-        let blocks = blocks_of(range).count() as u64;
-        lane.log.saturated() && cx.delta.gauge.writes_congested(&cx.delta.origins[range.origin].gauge, blocks, cx.now)
-    }
-
-    pub(crate) fn none_cached(&self, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
-        let base = cx.facts.origins[range.origin].base.0;
-        blocks_of(range)
-            .map(|block| base + block)
-            .all(|flat| lanes[self.router.lane_of(Flat(flat))].index.get(Flat(flat)).is_none())
-    }
-
-    /// The whole blocks of a range.
-    pub(crate) fn split_whole(
-        &mut self,
-        at: usize,
-        range: Range,
-        kind: PieceKind,
-        fua: bool,
-        lanes: &mut Lanes,
-        cx: &mut Cx<'_>,
-    ) {
-        let lba = range.lba.next_multiple_of(BLOCK_SECTORS);
-        let size = cx.facts.origins[range.origin].size_bytes / SECTOR_BYTES;
-        let end = range.lba + range.sectors;
-        // The last block of an origin may be short; then its end is the origin's.
-        let end = if end == size { end } else { end / BLOCK_SECTORS * BLOCK_SECTORS };
-        if lba < end {
-            let whole = Range { lba, sectors: end - lba, buf: None, ..range };
-            self.take_range(at, whole, kind, fua, lanes, cx);
-        }
-    }
-
-    /// Cuts a range at stripe borders and sends the pieces to their lanes.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one request; called from four places above")]
-    pub(crate) fn split(
-        &mut self,
-        at: usize,
-        range: Range,
-        kind: PieceKind,
-        durable: bool,
-        bypass: bool,
-        lanes: &mut Lanes,
-        cx: &mut Cx<'_>,
-    ) {
-        let origin = &cx.facts.origins[range.origin];
-        let end_sector = range.lba + range.sectors;
-        let first = Flat(origin.base.0 + range.lba / BLOCK_SECTORS);
-        let end = Flat(origin.base.0 + end_sector.div_ceil(BLOCK_SECTORS));
-        let before = (range.lba % BLOCK_SECTORS * SECTOR_BYTES) as u16 + range.cut.0;
-        // A short last block of the origin counts as whole.
-        let last_is_whole = end_sector * SECTOR_BYTES == origin.size_bytes && range.cut.1 == 0;
-        let missing = (BLOCK_SECTORS - end_sector % BLOCK_SECTORS) % BLOCK_SECTORS * SECTOR_BYTES;
-        let behind = if last_is_whole { 0 } else { missing as u16 + range.cut.1 };
-        if let Some(access) = shadowed(kind, bypass, origin.mode) {
-            let hold = self.shadow.note(access, first.0..end.0, || Live {
-                found: cx.delta.counters.found(),
-                reads_around: cx.delta.origins[range.origin].gauge.reads_are_dear(cx.now),
-            });
-            if let Some(hold) = hold {
-                // The duel knows no budget: an open gate would spend it on whatever comes first.
-                let hold = if cx.delta.budget.is_none() { hold } else { Hold::No };
-                lanes.iter_mut().for_each(|lane| lane.policy.hold_gate(hold));
-            }
-        }
-        let mut from = first;
-        while from < end {
-            let to = end.min(self.router.stripe_end(from)).min(Flat(from.0 + PIECE_BLOCKS_MAX));
-            let head = if from == first { before } else { 0 };
-            let tail = if to == end { behind } else { 0 };
-            let piece = Piece {
-                kind,
-                request: at,
-                first: from,
-                blocks: (to.0 - from.0) as u32,
-                buf: range.buf,
-                buf_block: (from.0 - first.0) as u32,
-                around: (head, tail),
-                completed: false,
-                durable,
-                bypass,
-                congested: range.congested,
-                lock: None,
-                pending: 0,
-                error: None,
-                from_origin: false,
-                next: 0,
-                reserved: 0,
-                missed: (0, 0),
-                rare: None,
-            };
-            self.requests[at].pending += 1;
-            if kind.is_range() {
-                self.ranges.take(range.origin);
-            }
-            let lane = &mut lanes[self.router.lane_of(from)];
-            if cx.mem.apart_from().is_none() {
-                expect(lane, &piece, cx.mem);
-            }
-            if kind == PieceKind::Write {
-                self.throttle.submit(range.origin, piece);
-            } else {
-                lane.take(piece, cx);
-            }
-            from = to;
-        }
-    }
-
-    /// A write that was to go past the log while that is slow goes the way of any other. What it
-    /// was completed with may be old by now: it is completed once more.
-    pub(crate) fn past_congestion(&mut self, lane: usize, at: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        let origin = cx.facts.origin_of(lanes[lane].pieces[at].first);
-        let taken = lanes[lane].take_back(at);
-        let piece = Piece { completed: false, congested: false, ..taken };
-        // Since it was accepted the mode may have been switched, or the cache have failed.
-        if cx.facts.origins[origin].mode == Mode::Writeback && !cx.facts.draining && !cx.cache_failed() {
-            self.throttle.submit(origin, Piece { kind: PieceKind::Write, bypass: false, ..piece });
-        } else {
-            lanes[lane].take(piece, cx);
-        }
-    }
-
-    /// FLUSH: everything acknowledged so far, in all lanes, and what went to the origin directly.
-    fn flush(&mut self, at: usize, origin: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        let joined = if cx.facts.planted(Canary::OneLaneFlushed) { 1 } else { lanes.len() };
-        for lane in &mut lanes[..joined] {
-            let waits = lane.await_durable(Waiter::Request(at), cx) != Wait::Durable;
-            self.requests[at].pending += u32::from(waits);
-        }
-        let waits = cx.delta.origins[origin].flush.await_durable(FlushWaiter::Request(at));
-        self.requests[at].pending += u32::from(waits);
-    }
-
-    /// A part of a request is done; the last one is answered.
-    pub(crate) fn part_done(&mut self, at: usize, error: Option<RequestError>, cx: &mut Cx<'_>) {
-        let active = &mut self.requests[at];
-        active.error = active.error.or(error);
-        active.pending -= 1;
-        if active.pending > 0 {
-            return;
-        }
-        let active = self.requests.remove(at);
-        if let Some(used) = active.zeroes {
-            self.zeroes.give_back(active.origin, *used, cx);
-        }
-        // A flush that failed since may have dropped what was written by then, and whose flush that
-        // was may have been told (ADR 0022).
-        let failed_flushes = cx.delta.origins[active.origin].flush.failures();
-        let doubtful = active.failed_flushes.is_some_and(|of| of != failed_flushes);
-        let error = active.error.or(doubtful.then_some(RequestError::Io));
-        let result = error.map_or(Ok(()), Err);
-        let origin = cx.facts.superblock.origins[active.origin].id;
-        let answered = Answered { origin, kind: active.kind, since: active.since, bytes: active.bytes };
-        cx.out.0.push(Effect::Reply { id: active.id, result, answered });
-    }
-
-    /// A piece of a request is done.
-    pub(crate) fn piece_done(&mut self, at: usize, error: Option<RequestError>, from_origin: bool, cx: &mut Cx<'_>) {
-        let active = &mut self.requests[at];
-        if from_origin && active.kind == AnswerKind::Hit {
-            active.kind = AnswerKind::Miss;
-        }
-        self.part_done(at, error, cx);
+    if cx.delta.origins[origin].flush.await_durable(FlushWaiter::Request(at)) {
+        coordinator.requests[at].hold();
     }
 }

@@ -133,7 +133,7 @@ impl Throttle {
         }
         piece.reserved = piece.blocks;
         // Who has waited here for a while still writes.
-        cx.delta.cache_reads.last_write = Some(cx.now);
+        cx.delta.cache_reads.written(cx.now);
         cx.delta.origins[at].reserved.add(blocks);
         lanes[router.lane_of(piece.first)].take(piece, cx);
     }

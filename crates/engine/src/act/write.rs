@@ -140,7 +140,7 @@ pub(crate) fn merge_done(
         cx.origin_failed(Op::Read, flat, 1, error);
     }
     if failed {
-        lane.pieces[at].error = Some(RequestError::Io);
+        lane.pieces[at].fail(RequestError::Io);
     } else {
         fill_around(lane, at, block, buf, 0, cx);
     }

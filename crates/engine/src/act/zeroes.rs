@@ -10,6 +10,9 @@
 //! so it needs a block of its own; clients may ask for many at once without any payload that would
 //! bound them, so there is a bound here, and the others wait (test: `zeroes_have_a_bound`).
 
+use crate::act::answer::part_done;
+use crate::act::request::split_whole;
+use crate::act::request::write;
 use crate::act::request::{always_durable, writes_are_cached};
 use crate::coordinator::Coordinator;
 use crate::cx::{Cx, blocks_span};
@@ -19,58 +22,56 @@ use crate::organ::active::Range;
 use crate::organ::piece::PieceKind;
 use crate::organ::zeroes::{CACHED_BYTES_MAX, Zeroed};
 
-impl Coordinator {
-    pub(crate) fn write_zeroes(&mut self, at: usize, zeroed: Zeroed, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        let range = zeroed.range;
-        let is_ragged = !range.lba.is_multiple_of(BLOCK_SECTORS) || !range.sectors.is_multiple_of(BLOCK_SECTORS);
-        let ragged = &mut self.zeroes.ragged;
-        if is_ragged && (!ragged.is_left(range.origin) || ragged.is_waited_for(range.origin)) {
-            self.requests[at].pending += 1;
-            ragged.wait(range.origin, (at, zeroed));
-        } else {
-            self.write_zeroes_now(at, zeroed, lanes, cx);
-        }
+pub(crate) fn write_zeroes(coordinator: &mut Coordinator, at: usize, zeroed: Zeroed, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    let range = zeroed.range;
+    let is_ragged = !range.lba.is_multiple_of(BLOCK_SECTORS) || !range.sectors.is_multiple_of(BLOCK_SECTORS);
+    let ragged = &mut coordinator.zeroes.ragged;
+    if is_ragged && (!ragged.is_left(range.origin) || ragged.is_waited_for(range.origin)) {
+        coordinator.requests[at].hold();
+        ragged.wait(range.origin, (at, zeroed));
+    } else {
+        write_zeroes_now(coordinator, at, zeroed, lanes, cx);
     }
+}
 
-    /// Goes on with those that waited.
-    pub(crate) fn zeroes_step(&mut self, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        while let Some((at, zeroed)) = self.zeroes.ragged.next() {
-            self.write_zeroes_now(at, zeroed, lanes, cx);
-            self.part_done(at, None, cx);
-        }
+/// Goes on with those that waited.
+pub(crate) fn zeroes_step(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    while let Some((at, zeroed)) = coordinator.zeroes.ragged.next() {
+        write_zeroes_now(coordinator, at, zeroed, lanes, cx);
+        part_done(coordinator, at, None, cx);
     }
+}
 
-    fn write_zeroes_now(&mut self, at: usize, zeroed: Zeroed, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        let Zeroed { range, kind, fua } = zeroed;
-        let end = range.lba + range.sectors;
-        let (first_whole, end_whole) = (range.lba.next_multiple_of(BLOCK_SECTORS), end / BLOCK_SECTORS * BLOCK_SECTORS);
-        if first_whole > end_whole {
-            // Inside of one block.
-            return self.write_ragged(at, range, fua, lanes, cx);
-        }
-        if first_whole > range.lba {
-            self.write_ragged(at, Range { sectors: first_whole - range.lba, ..range }, fua, lanes, cx);
-        }
-        let long = range.sectors * SECTOR_BYTES > CACHED_BYTES_MAX;
-        if long || (kind == PieceKind::Punch && !writes_are_cached(range, cx)) {
-            self.split_whole(at, range, kind, fua || always_durable(range, cx), lanes, cx);
-        } else if end_whole > first_whole {
-            let buf = Some(self.zeroes.whole_blocks(cx));
-            let used = self.requests[at].zeroes.get_or_insert_default();
-            self.zeroes.users += usize::from(!core::mem::replace(&mut used.whole, true));
-            self.write(at, Range { lba: first_whole, sectors: end_whole - first_whole, buf, ..range }, fua, lanes, cx);
-        }
-        if end > end_whole {
-            self.write_ragged(at, Range { lba: end_whole, sectors: end - end_whole, ..range }, fua, lanes, cx);
-        }
+fn write_zeroes_now(coordinator: &mut Coordinator, at: usize, zeroed: Zeroed, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    let Zeroed { range, kind, fua } = zeroed;
+    let end = range.lba + range.sectors;
+    let (first_whole, end_whole) = (range.lba.next_multiple_of(BLOCK_SECTORS), end / BLOCK_SECTORS * BLOCK_SECTORS);
+    if first_whole > end_whole {
+        // Inside of one block.
+        return write_ragged(coordinator, at, range, fua, lanes, cx);
     }
+    if first_whole > range.lba {
+        write_ragged(coordinator, at, Range { sectors: first_whole - range.lba, ..range }, fua, lanes, cx);
+    }
+    let long = range.sectors * SECTOR_BYTES > CACHED_BYTES_MAX;
+    if long || (kind == PieceKind::Punch && !writes_are_cached(range, cx)) {
+        split_whole(coordinator, at, range, kind, fua || always_durable(range, cx), lanes, cx);
+    } else if end_whole > first_whole {
+        let buf = Some(coordinator.zeroes.whole_blocks(cx));
+        let used = coordinator.requests[at].zeroes.get_or_insert_default();
+        coordinator.zeroes.users += usize::from(!core::mem::replace(&mut used.whole, true));
+        write(coordinator, at, Range { lba: first_whole, sectors: end_whole - first_whole, buf, ..range }, fua, lanes, cx);
+    }
+    if end > end_whole {
+        write_ragged(coordinator, at, Range { lba: end_whole, sectors: end - end_whole, ..range }, fua, lanes, cx);
+    }
+}
 
-    /// A part of one block.
-    fn write_ragged(&mut self, at: usize, range: Range, fua: bool, lanes: &mut Lanes, cx: &mut Cx<'_>) {
-        let buf = cx.alloc(1);
-        cx.mem.zero(blocks_span(buf, 0, 1));
-        self.zeroes.ragged.take(range.origin);
-        self.requests[at].zeroes.get_or_insert_default().ragged.push(buf);
-        self.write(at, Range { buf: Some(buf), ..range }, fua, lanes, cx);
-    }
+/// A part of one block.
+fn write_ragged(coordinator: &mut Coordinator, at: usize, range: Range, fua: bool, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    let buf = cx.alloc(1);
+    cx.mem.zero(blocks_span(buf, 0, 1));
+    coordinator.zeroes.ragged.take(range.origin);
+    coordinator.requests[at].zeroes.get_or_insert_default().ragged.push(buf);
+    write(coordinator, at, Range { buf: Some(buf), ..range }, fua, lanes, cx);
 }

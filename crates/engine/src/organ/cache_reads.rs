@@ -22,9 +22,9 @@ pub(crate) struct CacheReads {
     /// When one of them last began or ended.
     pub(crate) last: Option<Time>,
     /// When a client wrote last.
-    pub(crate) last_write: Option<Time>,
+    last_write: Option<Time>,
     /// So much is dirty that who writes may come no faster than destage goes.
-    pub(crate) no_room: bool,
+    no_room: bool,
     /// Blocks that became dirty.
     pub(crate) dirtied_blocks: u64,
 }
@@ -35,6 +35,36 @@ impl CacheReads {
         self.clients_blocks += blocks;
         self.in_flight += 1;
         self.last = Some(now);
+    }
+
+    /// A client writes, or has waited and still does.
+    pub(crate) const fn written(&mut self, now: Time) {
+        self.last_write = Some(now);
+    }
+
+    /// A block became dirty.
+    pub(crate) const fn dirtied(&mut self) {
+        self.dirtied_blocks += 1;
+    }
+
+    /// Destage reads so many blocks.
+    pub(crate) const fn destage_reads(&mut self, blocks: u64) {
+        self.destage_blocks += blocks;
+    }
+
+    /// Whether writers may come no faster than destage goes.
+    pub(crate) const fn set_room(&mut self, no_room: bool) {
+        self.no_room = no_room;
+    }
+
+    /// What a lane begins with that works beside others.
+    pub(crate) const fn of_a_lane(self) -> Self {
+        Self { dirtied_blocks: 0, ..self }
+    }
+
+    /// Takes over what a lane has put down.
+    pub(crate) const fn take_over(&mut self, of: &Self) {
+        self.dirtied_blocks += of.dirtied_blocks;
     }
 
     /// A read of a client has ended.

@@ -111,6 +111,11 @@ impl Piece {
         self.pending -= 1;
     }
 
+    /// The piece ends with this error.
+    pub(crate) const fn fail(&mut self, error: RequestError) {
+        self.error = Some(error);
+    }
+
     /// Bytes of the first block that are not there yet.
     pub(crate) const fn head(&self) -> u32 {
         if self.completed { 0 } else { self.around.0 as u32 }

@@ -2,6 +2,13 @@
 //! What the coordinator does next: with the end of an I/O, with what lanes tell it, with who waited
 //! for an origin's flush.
 
+use crate::act::flushes::cache_flushed;
+use crate::act::flushes::drained_waiters;
+use crate::act::map::mapped;
+use crate::act::flushes::origin_flushed;
+use crate::act::answer::part_done;
+use crate::act::request::past_congestion;
+use crate::act::answer::piece_done;
 use crate::act::commit::unproven::promoted_flushed;
 use crate::act::destage::run::run_flushed;
 use crate::act::direct::drop_replaced;
@@ -40,10 +47,10 @@ impl Coordinator {
     /// An I/O of the coordinator ended.
     fn io_done(&mut self, io: usize, result: Result<(), DeviceError>, lanes: &mut Lanes, cx: &mut Cx<'_>) {
         match io {
-            CACHE_FLUSH => self.cache_flushed(result, lanes, cx),
+            CACHE_FLUSH => cache_flushed(self, result, lanes, cx),
             PERSIST_WRITE | PERSIST_FLUSH => self.persist.io_done(io, result, cx),
-            map if map >= MAP => self.mapped(map - MAP, result, cx),
-            origin => self.origin_flushed(origin, result, lanes, cx),
+            map if map >= MAP => mapped(self, map - MAP, result, cx),
+            origin => origin_flushed(self, origin, result, lanes, cx),
         }
     }
 
@@ -57,11 +64,8 @@ impl Coordinator {
     ) {
         let error = result.err().map(RequestError::from);
         match waiter {
-            FlushWaiter::Request(request) => self.part_done(request, error, cx),
-            FlushWaiter::Piece(lane, piece) => {
-                lanes[lane].pieces[piece].error = error;
-                lanes[lane].finish(piece, cx);
-            }
+            FlushWaiter::Request(request) => part_done(self, request, error, cx),
+            FlushWaiter::Piece(lane, piece) => lanes[lane].end(piece, error.map_or(Ok(()), Err), cx),
             FlushWaiter::Replacing(lane, piece) => drop_replaced(&mut lanes[lane], piece, result, cx),
             FlushWaiter::Run(lane, run) => run_flushed(&mut lanes[lane], run, result, cx),
             FlushWaiter::Promoted(lane, seq) => promoted_flushed(&mut lanes[lane], seq, result, cx),
@@ -74,29 +78,29 @@ impl Coordinator {
             let mut messages = core::mem::take(&mut cx.delta.up);
             for up in messages.drain(..) {
                 match up {
-                    Up::PieceDone { request, error, from_origin } => self.piece_done(request, error, from_origin, cx),
+                    Up::PieceDone { request, error, from_origin } => piece_done(self, request, error, from_origin, cx),
                     Up::RangePieceDone { request, error } => {
                         self.ranges.give_back(self.requests[request].origin, 1);
-                        self.part_done(request, error, cx);
+                        part_done(self, request, error, cx);
                     }
                     Up::OnOrigin { request, failed_flushes } => {
-                        self.requests[request].failed_flushes.get_or_insert(failed_flushes);
+                        self.requests[request].note_on_origin(failed_flushes);
                     }
                     Up::RunWritten { lane, run, origin, blocks } => {
                         self.destager.run_written(origin, lane, run, blocks, cx.now);
                     }
-                    Up::PastCongestion { lane, piece } => self.past_congestion(lane, piece, lanes, cx),
+                    Up::PastCongestion { lane, piece } => past_congestion(self, lane, piece, lanes, cx),
                     Up::RunDropped { origin } => self.destager.run_dropped(origin, cx.now),
                     Up::DestageFailed { origin, error } => {
                         let attempts = self.destager.failed(origin, cx.now);
                         if attempts >= GIVE_UP_AFTER && matches!(error, DeviceError::NoSpace | DeviceError::ReadOnly) {
                             for piece in self.throttle.give_up(origin, &self.destager, cx) {
-                                self.part_done(piece.request, Some(error.into()), cx);
+                                part_done(self, piece.request, Some(error.into()), cx);
                             }
                             let places = cx.facts.origins[origin].places();
                             lanes.iter_mut().for_each(|lane| give_up_room(lane, &places, error.into(), cx));
                         }
-                        for waiter in self.drained_waiters(origin, lanes, cx) {
+                        for waiter in drained_waiters(self, origin, lanes, cx) {
                             self.flush_done(waiter, Err(error), lanes, cx);
                         }
                         cx.event(Event::DestageFailed { origin: cx.facts.superblock.origins[origin].id, error });

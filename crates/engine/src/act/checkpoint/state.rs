@@ -33,16 +33,16 @@ pub(super) enum Phase {
 #[derive(Default)]
 pub(crate) struct Checkpoint {
     /// Somebody needs one.
-    pub(crate) wanted: bool,
+    pub(super) wanted: bool,
     /// Commits before this one are not needed by replay.
-    pub(crate) covers: u64,
-    pub(crate) generation: u64,
+    pub(super) covers: u64,
+    pub(super) generation: u64,
     pub(super) phase: Phase,
     pub(super) seq: u64,
     /// The last commit that the body may refer to.
     pub(super) needs: u64,
     /// The flush in flight was issued when this checkpoint wanted one.
-    pub(crate) flushing: bool,
+    flushing: bool,
     pub(super) heads: [u32; STREAMS],
     pub(super) next_segments: [u32; STREAMS],
     /// Next block of the area to write.
@@ -55,8 +55,34 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
+    /// Whether none is under way.
     pub(crate) fn resting(&self) -> bool {
         self.phase == Phase::Resting
+    }
+
+    /// Somebody needs a checkpoint.
+    pub(crate) const fn want(&mut self) {
+        self.wanted = true;
+    }
+
+    /// Commits before this one are not needed by replay.
+    pub(crate) const fn covers(&self) -> u64 {
+        self.covers
+    }
+
+    /// The opening found the head of a checkpoint.
+    pub(crate) const fn found(&mut self, generation: u64) {
+        self.generation = generation;
+    }
+
+    /// A flush of the cache device begins, with commits up to this one written.
+    pub(crate) fn flush_begins(&mut self, written_seq: u64) {
+        self.flushing = self.wants_flush(written_seq);
+    }
+
+    /// The flush is over. Returns whether the checkpoint waits for it.
+    pub(crate) const fn flush_ends(&mut self) -> bool {
+        core::mem::replace(&mut self.flushing, false)
     }
 
     /// Whether the device must be flushed for the checkpoint's own writes.

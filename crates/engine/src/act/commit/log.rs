@@ -144,7 +144,7 @@ pub(crate) struct Log {
     pub(crate) written_seq: u64,
     pub(crate) durable_seq: u64,
     /// What the flush of the cache device in flight will make durable.
-    pub(crate) flushing_seq: u64,
+    pub(super) flushing_seq: u64,
     pub(super) waiters: BTreeMap<u64, Vec<Waiter>>,
     /// Waiters for entries that no sealed commit holds yet.
     pub(super) unsealed_waiters: Vec<Waiter>,
@@ -426,6 +426,11 @@ impl Log {
     pub(crate) fn commit_due(&self, age_max_ns: u64) -> Option<Time> {
         let open = self.tails[Stream::Writes as usize].open.as_ref().map(|open| open.since);
         open.into_iter().chain(self.cleaned_since).min().map(|since| since.plus_ns(age_max_ns))
+    }
+
+    /// A flush of the cache device begins: it makes durable what is written.
+    pub(crate) const fn flush_begins(&mut self) {
+        self.flushing_seq = self.written_seq;
     }
 
     /// Whether the cache device should be flushed now.

@@ -51,7 +51,9 @@ pub(crate) fn await_proof(lane: &mut Lane, seq: u64, first: u32, blocks: Vec<Fla
 pub(crate) fn hurry_proof(lane: &mut Lane, cx: &mut Cx<'_>) {
     cx.delta.want_proof();
     let failed = lane.log.unproven.front().is_some_and(|it| it.failed && it.awaits == 0);
-    lane.checkpoint.wanted |= failed && lane.checkpoint.resting();
+    if failed && lane.checkpoint.resting() {
+        lane.checkpoint.want();
+    }
 }
 
 /// A flush of an origin that one waited for is over.
@@ -65,7 +67,7 @@ pub(crate) fn promoted_flushed(lane: &mut Lane, seq: u64, result: Result<(), Dev
 
 /// Those that are proven, or of which replay won't hear any more.
 pub(crate) fn take_proof(lane: &mut Lane, cx: &mut Cx<'_>) {
-    let covers = lane.checkpoint.covers;
+    let covers = lane.checkpoint.covers();
     while let Some(it) = lane.log.unproven.pop_front_if(|it| it.awaits == 0 && (!it.failed || it.seq < covers)) {
         let id = it.first / lane.log.segment_slots;
         let proven = !lane.log.is_unproven(id);

@@ -117,7 +117,7 @@ mod tests {
             batches += u32::from(allows && !allowed);
             allowed = allows;
             if allows {
-                reads.destage_blocks += 256;
+                reads.destage_reads(256);
             }
         }
         let part = reads.destage_blocks as f64 / reads.clients_blocks as f64;
@@ -133,7 +133,7 @@ mod tests {
         let mut seconds = Vec::new();
         reads.read(0, Time(0));
         reads.ended(Time(0));
-        reads.dirtied_blocks += blocks;
+        (0..blocks).for_each(|_| reads.dirtied());
         for second in 0..60 {
             let before = reads.destage_blocks;
             for ms in 0..1000 {
@@ -141,7 +141,7 @@ mod tests {
                 reads.read(0, now);
                 reads.ended(now);
                 if credit.allows(&reads, (dirty - reads.destage_blocks, 1_000_000), now).is_ok() {
-                    reads.destage_blocks += 40;
+                    reads.destage_reads(40);
                 }
             }
             seconds.push(reads.destage_blocks - before);
@@ -175,17 +175,17 @@ mod tests {
         let spend = |credit: &mut Credit, reads: &mut CacheReads, now| {
             reads.read(1, now);
             reads.ended(now);
-            reads.destage_blocks += 5000;
+            reads.destage_reads(5000);
             credit.allows(reads, DIRTY, now)
         };
         assert_eq!(credit.allows(&reads, DIRTY, Time(0)), Ok(()), "nobody reads");
         assert_eq!(spend(&mut credit, &mut reads, Time(MS)), Err(Time(101 * MS)));
         assert_eq!(credit.allows(&reads, DIRTY, Time(101 * MS)), Ok(()), "nobody reads any more");
         assert_eq!(spend(&mut credit, &mut reads, Time(200 * MS)), Err(Time(300 * MS)));
-        reads.last_write = Some(Time(201 * MS));
+        reads.written(Time(201 * MS));
         assert!(credit.allows(&reads, DIRTY, Time(202 * MS)).is_err(), "there is room");
         assert_eq!(reads.until(true, Time(202 * MS)), Some(Time(205 * MS)), "old data waits for a gap, whoever writes");
-        reads.no_room = true;
+        reads.set_room(true);
         assert_eq!(credit.allows(&reads, DIRTY, Time(203 * MS)), Ok(()));
     }
 }

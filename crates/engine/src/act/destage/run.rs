@@ -139,7 +139,7 @@ pub(crate) fn start_run(lane: &mut Lane, first: Flat, end: Flat, cx: &mut Cx<'_>
             len += 1;
         }
         lane.runs[run].pending += 1;
-        cx.delta.cache_reads.destage_blocks += u64::from(len);
+        cx.delta.cache_reads.destage_reads(u64::from(len));
         let io = lane.ios.insert(LaneIo::RunRead { run, device });
         let offset = lane.offset_of(slot, cx);
         cx.io(lane.id, io, device, Op::Read, offset, Some(blocks_span(buf, nth, len)));

@@ -143,7 +143,8 @@ impl Destager {
     ) {
         let origins = self.origins.len();
         let rooms = Rooms::new(self, cx);
-        cx.delta.cache_reads.no_room = (0..origins).any(|at| rooms.of(at, self, cx).is_scarce());
+        let no_room = (0..origins).any(|at| rooms.of(at, self, cx).is_scarce());
+        cx.delta.cache_reads.set_room(no_room);
         self.turn = (self.turn + 1) % origins.max(1);
         let crowded = throttle.is_crowded(self, cx);
         for nth in 0..origins {

@@ -48,7 +48,7 @@ fn dirty_max_to_clean(lane: &Lane, cx: &Cx<'_>) -> u32 {
 /// The segment of which least is live: little, or so much as is worth moving for its dead room.
 fn sparse_victim(lane: &mut Lane, cleans: bool, cx: &Cx<'_>) -> Option<u32> {
     let dirty_max = if cleans { dirty_max_to_clean(lane, cx) } else { dirty_max(lane, cx) };
-    let covered = lane.checkpoint.covers;
+    let covered = lane.checkpoint.covers();
     let most = Sparse::most(cleans, lane.reclaim.dropped);
     let (log, segment_slots) = (&lane.log, lane.log.segment_slots());
     let sparse = |id: u32| {
@@ -76,18 +76,20 @@ pub(super) fn waits_for_segment(lane: &mut Lane, cx: &Cx<'_>) -> bool {
         let segment = &segments[id as usize];
         segment.state == State::Closed && segment.dirty <= dirty_max && gains(segment, segment_slots)
     };
-    let covered = lane.checkpoint.covers;
+    let covered = lane.checkpoint.covers();
     let sparse = &lane.reclaim.sparse;
     let uncovered = sparse.any(most, |id| fits(id) && segments[id as usize].last_seq >= covered);
     let waits = (uncovered || sparse.any(most, fits)) && cx.now.since_ns(since) < CLEANING_WAIT_NS;
-    lane.checkpoint.wanted |= uncovered && waits;
+    if uncovered && waits {
+        lane.checkpoint.want();
+    }
     lane.reclaim.waits = waits;
     waits
 }
 
 /// The one that the policy would give up first, of those that needn't wait for destage.
 fn ready_victim(lane: &mut Lane, cx: &Cx<'_>) -> Option<u32> {
-    let (dirty_max, covered) = (dirty_max(lane, cx), lane.checkpoint.covers);
+    let (dirty_max, covered) = (dirty_max(lane, cx), lane.checkpoint.covers());
     let segments = lane.log.segments();
     let passed_over = Cell::new(false);
     let ready = |id: SegmentId| {
@@ -105,7 +107,7 @@ fn ready_victim(lane: &mut Lane, cx: &Cx<'_>) -> Option<u32> {
 /// The one that it would give up first. It has to wait for destage, in an order that is not the
 /// origin's: only where no other is left.
 fn dirty_victim(lane: &mut Lane, cx: &Cx<'_>) -> Option<u32> {
-    let (covered, slots) = (lane.checkpoint.covers, lane.log.segment_slots());
+    let (covered, slots) = (lane.checkpoint.covers(), lane.log.segment_slots());
     let segments = lane.log.segments();
     let victim = lane.policy.victim(&|id: SegmentId| segments[id.0 as usize].is_evictable(covered));
     // A checkpoint helps only if full segments wait for one; and if destage can't be relied on,
@@ -115,13 +117,15 @@ fn dirty_victim(lane: &mut Lane, cx: &Cx<'_>) -> Option<u32> {
         Some(_) if cx.facts.away => slots / COMPACTED_PART,
         Some(SegmentId(id)) => return Some(id),
     };
-    lane.checkpoint.wanted |= checkpoint_helps(lane, dirty_max);
+    if checkpoint_helps(lane, dirty_max) {
+        lane.checkpoint.want();
+    }
     victim.map(|id| id.0)
 }
 
 /// Whether a full segment of which so much is dirty at most waits for a checkpoint.
 pub(crate) fn checkpoint_helps(lane: &Lane, dirty_max: u32) -> bool {
-    let covered = lane.checkpoint.covers;
+    let covered = lane.checkpoint.covers();
     let helps = |it: &Segment| it.state == State::Closed && it.last_seq >= covered && it.dirty <= dirty_max;
     lane.log.segments().iter().any(helps)
 }
@@ -136,7 +140,7 @@ pub(crate) fn compact(lane: &mut Lane, cx: &Cx<'_>) -> Option<u32> {
         return None;
     }
     let most = (lane.log.segment_slots() / COMPACTED_PART).min(lane.log.room_to_compact());
-    let covered = lane.checkpoint.covers;
+    let covered = lane.checkpoint.covers();
     let fit = |it: &Segment| it.is_evictable(covered) && it.pins == 0 && it.dirty <= most;
     let tried = |id: &u32| lane.reclaim.not_compacted.contains(id);
     let segments = (0..).zip(lane.log.segments()).filter(|(id, it)| fit(it) && !tried(id));

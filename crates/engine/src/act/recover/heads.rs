@@ -50,7 +50,7 @@ impl Recovery {
         // The body was on both before the head was on either.
         self.turn_back(cx);
         self.header = Some(header);
-        lane.checkpoint.generation = header.generation;
+        lane.checkpoint.found(header.generation);
         if header.seq == 0 {
             return if self.head_lost { self.look_ahead(lane, cx) } else { Ok(None) };
         }

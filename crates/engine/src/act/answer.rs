@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Answers: the parts of a request are joined, and the last one is the reply.
+
+use crate::coordinator::Coordinator;
+use crate::cx::Cx;
+use crate::fact::io::{AnswerKind, Answered, Effect, Request, RequestError};
+
+/// A request is refused as it comes.
+pub(crate) fn refuse(request: &Request, error: RequestError, cx: &mut Cx<'_>) {
+    let answered = Answered { origin: request.origin, kind: AnswerKind::Other, since: request.since, bytes: 0 };
+    cx.out.0.push(Effect::Reply { id: request.id, result: Err(error), answered });
+}
+
+/// A part of a request is done; the last one is answered.
+pub(crate) fn part_done(coordinator: &mut Coordinator, at: usize, error: Option<RequestError>, cx: &mut Cx<'_>) {
+    if !coordinator.requests[at].release(error) {
+        return;
+    }
+    let active = coordinator.requests.remove(at);
+    if let Some(used) = active.zeroes {
+        coordinator.zeroes.give_back(active.origin, *used, cx);
+    }
+    let result = active.result(cx.delta.origins[active.origin].flush.failures());
+    let origin = cx.facts.superblock.origins[active.origin].id;
+    let answered = Answered { origin, kind: active.kind, since: active.since, bytes: active.bytes };
+    cx.out.0.push(Effect::Reply { id: active.id, result, answered });
+}
+
+/// A piece of a request is done.
+pub(crate) fn piece_done(coordinator: &mut Coordinator, at: usize, error: Option<RequestError>, from_origin: bool, cx: &mut Cx<'_>) {
+    let active = &mut coordinator.requests[at];
+    if from_origin && active.kind == AnswerKind::Hit {
+        active.kind = AnswerKind::Miss;
+    }
+    part_done(coordinator, at, error, cx);
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Flushes of the devices: who waits for which, and what becomes of them when one ends.
+//!
+//! At most one flush of a device is in flight; all who ask meanwhile share the next.
+
+use alloc::vec::Vec;
+
+use crate::act::checkpoint::checkpoint_flushed;
+use crate::act::commit::unproven::drop_doubtful;
+use crate::coordinator::{CACHE_FLUSH, Coordinator};
+use crate::cx::COORDINATOR;
+use crate::cx::Cx;
+use crate::fact::event::Event;
+use crate::fact::io::{DeviceError, DeviceId, Op};
+use crate::fact::types::Lba;
+use crate::lane::{Lane, Lanes};
+use crate::organ::flush::FlushWaiter;
+use crate::organ::members::FailureRecord;
+
+pub(crate) fn cache_flushed(coordinator: &mut Coordinator, result: Result<(), DeviceError>, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    coordinator.cache_flushing = false;
+    if let Err(error) = result {
+        // What the device dropped can't be known: it isn't trusted with anything new.
+        cx.event(Event::DeviceFailed { device: cx.lead(), op: Op::Flush, offset: 0, error });
+        cx.fail_member(cx.lead());
+    }
+    for lane in lanes {
+        lane.log_flushed(result, cx);
+        if lane.checkpoint.flush_ends() {
+            checkpoint_flushed(lane, result, cx);
+        }
+    }
+}
+
+pub(crate) fn origin_flushed(
+    coordinator: &mut Coordinator,
+    at: usize,
+    result: Result<(), DeviceError>,
+    lanes: &mut Lanes,
+    cx: &mut Cx<'_>,
+) {
+    let origin = &mut cx.delta.origins[at];
+    origin.gauge.writes.flush_ended(result.is_ok(), cx.now);
+    let ended = origin.flush.end(result);
+    if let Err(error) = result {
+        let id = cx.facts.superblock.origins[at].id;
+        cx.event(Event::OriginFailed { origin: id, op: Op::Flush, lba: Lba(0), sectors: 0, error });
+    }
+    if ended.drops {
+        lanes.iter_mut().for_each(|lane| drop_doubtful(lane, at, cx));
+    }
+    let runs = ended.runs();
+    let cleaned_before = cx.delta.counters.destaged_blocks;
+    for (waiter, result) in ended.over {
+        coordinator.flush_done(waiter, result, lanes, cx);
+    }
+    if runs > 0 {
+        let cleaned = cx.delta.counters.destaged_blocks - cleaned_before;
+        coordinator.destager.flushed(at, runs, cleaned, cx);
+    }
+}
+
+/// Drops promoted blocks of origins whose flush is overdue, as if the flush had failed.
+///
+/// Commits are proven in the order of their numbers. Those with such blocks would keep back all
+/// others, and soon nothing would be promoted.
+pub(crate) fn give_up_proofs(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    for at in 0..cx.facts.origins.len() {
+        if cx.delta.proof_overdue_from(at).is_none_or(|from| cx.now < from) {
+            continue;
+        }
+        let promoted = cx.delta.origins[at].flush.give_up_proofs();
+        lanes.iter_mut().for_each(|lane| drop_doubtful(lane, at, cx));
+        for waiter in promoted {
+            coordinator.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
+        }
+    }
+}
+
+/// After a failure of the cache device: what should be durable is, when nothing is left to
+/// destage, the origin is flushed, and it is recorded that this cache must not be replayed,
+/// which would put what is durable in its log over it. Where that can't be recorded nothing is
+/// durable. What was lost without ever having been durable is an error, once.
+pub(crate) fn go_on_drained(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    if coordinator.until_drained.is_empty() || cx.delta.members.failure == FailureRecord::Unknown {
+        return;
+    }
+    for at in 0..cx.facts.origins.len() {
+        if cx.delta.origins[at].undrained() > 0 {
+            continue;
+        }
+        let waiters = drained_waiters(coordinator, at, lanes, cx);
+        let told = !waiters.is_empty() && cx.delta.origins[at].flush.take_lost();
+        let lost = told || cx.delta.members.failure == FailureRecord::Impossible;
+        for waiter in waiters {
+            if lost {
+                coordinator.flush_done(waiter, Err(DeviceError::Io), lanes, cx);
+            } else if !cx.delta.origins[at].flush.await_durable(waiter) {
+                coordinator.flush_done(waiter, Ok(()), lanes, cx);
+            }
+        }
+    }
+}
+
+/// Takes out who waits until this origin has nothing left to destage.
+pub(crate) fn drained_waiters(coordinator: &mut Coordinator, origin: usize, lanes: &Lanes, cx: &Cx<'_>) -> Vec<FlushWaiter> {
+    let requests = &coordinator.requests;
+    let (taken, left) = core::mem::take(&mut coordinator.until_drained).into_iter().partition(|waiter| match *waiter {
+        FlushWaiter::Piece(lane, piece) => cx.facts.origin_of(lanes[lane].pieces[piece].first) == origin,
+        FlushWaiter::Request(request) => requests[request].origin == origin,
+        FlushWaiter::Replacing(..) | FlushWaiter::Run(..) | FlushWaiter::Promoted(..) => false,
+    });
+    coordinator.until_drained = left;
+    taken
+}
+
+/// Issues the flushes that somebody waits for; one per device at a time.
+pub(crate) fn flush_devices(coordinator: &mut Coordinator, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+    if !coordinator.cache_flushing && !cx.cache_failed() {
+        let wants = |lane: &Lane| lane.log.wants_flush() || lane.checkpoint.wants_flush(lane.log.written_seq);
+        if lanes.iter().any(|lane| wants(lane)) {
+            for lane in &mut *lanes {
+                lane.log.flush_begins();
+                lane.checkpoint.flush_begins(lane.log.written_seq);
+            }
+            coordinator.cache_flushing = true;
+            cx.cache_flush(COORDINATOR, CACHE_FLUSH);
+        }
+    }
+    for at in 0..cx.facts.origins.len() {
+        let origin = &mut cx.delta.origins[at];
+        if origin.flush.due() {
+            origin.flush.begin(cx.now);
+            let device = DeviceId::Origin(cx.facts.superblock.origins[at].id);
+            origin.gauge.writes.flush_began(cx.now);
+            cx.io(COORDINATOR, at, device, Op::Flush, 0, None);
+        }
+    }
+}
