@@ -7,15 +7,15 @@
 mod clean;
 mod life;
 
-use crate::act::request::accept;
 use self::life::fail_those_who_wait;
+use self::life::live;
+use crate::act::apart::waits_for_others;
+use crate::act::apart::work_apart;
 use crate::act::flushes::flush_devices;
 use crate::act::flushes::give_up_proofs;
 use crate::act::flushes::go_on_drained;
-use self::life::live;
 use crate::act::ranges::ranges_step;
-use crate::act::apart::waits_for_others;
-use crate::act::apart::work_apart;
+use crate::act::request::accept;
 use crate::act::zeroes::zeroes_step;
 use alloc::boxed::Box;
 use alloc::sync::Arc;

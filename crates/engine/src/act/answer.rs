@@ -17,17 +17,23 @@ pub(crate) fn part_done(coordinator: &mut Coordinator, at: usize, error: Option<
         return;
     }
     let active = coordinator.requests.remove(at);
+    let result = active.result(cx.delta.origins[active.origin].flush.failures());
     if let Some(used) = active.zeroes {
         coordinator.zeroes.give_back(active.origin, *used, cx);
     }
-    let result = active.result(cx.delta.origins[active.origin].flush.failures());
     let origin = cx.facts.superblock.origins[active.origin].id;
     let answered = Answered { origin, kind: active.kind, since: active.since, bytes: active.bytes };
     cx.out.0.push(Effect::Reply { id: active.id, result, answered });
 }
 
 /// A piece of a request is done.
-pub(crate) fn piece_done(coordinator: &mut Coordinator, at: usize, error: Option<RequestError>, from_origin: bool, cx: &mut Cx<'_>) {
+pub(crate) fn piece_done(
+    coordinator: &mut Coordinator,
+    at: usize,
+    error: Option<RequestError>,
+    from_origin: bool,
+    cx: &mut Cx<'_>,
+) {
     let active = &mut coordinator.requests[at];
     if from_origin && active.kind == AnswerKind::Hit {
         active.kind = AnswerKind::Miss;

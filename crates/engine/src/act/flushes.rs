@@ -17,7 +17,12 @@ use crate::lane::{Lane, Lanes};
 use crate::organ::flush::FlushWaiter;
 use crate::organ::members::FailureRecord;
 
-pub(crate) fn cache_flushed(coordinator: &mut Coordinator, result: Result<(), DeviceError>, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+pub(crate) fn cache_flushed(
+    coordinator: &mut Coordinator,
+    result: Result<(), DeviceError>,
+    lanes: &mut Lanes,
+    cx: &mut Cx<'_>,
+) {
     coordinator.cache_flushing = false;
     if let Err(error) = result {
         // What the device dropped can't be known: it isn't trusted with anything new.
@@ -103,7 +108,12 @@ pub(crate) fn go_on_drained(coordinator: &mut Coordinator, lanes: &mut Lanes, cx
 }
 
 /// Takes out who waits until this origin has nothing left to destage.
-pub(crate) fn drained_waiters(coordinator: &mut Coordinator, origin: usize, lanes: &Lanes, cx: &Cx<'_>) -> Vec<FlushWaiter> {
+pub(crate) fn drained_waiters(
+    coordinator: &mut Coordinator,
+    origin: usize,
+    lanes: &Lanes,
+    cx: &Cx<'_>,
+) -> Vec<FlushWaiter> {
     let requests = &coordinator.requests;
     let (taken, left) = core::mem::take(&mut coordinator.until_drained).into_iter().partition(|waiter| match *waiter {
         FlushWaiter::Piece(lane, piece) => cx.facts.origin_of(lanes[lane].pieces[piece].first) == origin,

@@ -7,10 +7,10 @@
 //! what it should have (test: `what_is_foreseen_to_end_ends`). "May wait" errs on the safe side: a
 //! lock that is held for a moment counts.
 
+use crate::act::request::always_durable;
 use crate::act::request::check_request;
 use crate::act::request::none_cached;
 use crate::act::request::writes_congested;
-use crate::act::request::always_durable;
 use crate::coordinator::Coordinator;
 use crate::cx::Cx;
 use crate::engine::Engine;

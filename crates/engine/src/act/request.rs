@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests: checked, classified, split at stripe borders into pieces, joined again for the reply.
 
+use crate::act::answer::{part_done, refuse};
+use crate::act::expect::expect;
 use crate::act::map::map;
 use crate::act::ranges::take_range;
 use crate::act::zeroes::write_zeroes;
-use crate::act::expect::expect;
-use crate::act::answer::{part_done, refuse};
 use crate::coordinator::Coordinator;
 use crate::cx::Cx;
 use crate::fact::canary::Canary;
-use crate::fact::io::{AnswerKind, Answered, Effect, Request, RequestError, RequestOp};
+use crate::fact::io::{AnswerKind, Request, RequestError, RequestOp};
 use crate::fact::types::{BLOCK_SECTORS, Durability, Mode, REQUEST_BYTES_MAX, SECTOR_BYTES};
 use crate::lane::Lanes;
 use crate::organ::active::{Active, Range};
@@ -102,7 +102,11 @@ pub(crate) fn accept(coordinator: &mut Coordinator, request: Request, lanes: &mu
 }
 
 /// The origin of a request, and why it is refused if it is; `None` if there is no such origin.
-pub(crate) fn check_request(coordinator: &Coordinator, request: &Request, cx: &Cx<'_>) -> Option<(usize, Option<RequestError>)> {
+pub(crate) fn check_request(
+    coordinator: &Coordinator,
+    request: &Request,
+    cx: &Cx<'_>,
+) -> Option<(usize, Option<RequestError>)> {
     let origin = cx.facts.superblock.origins.iter().position(|it| it.id == request.origin)?;
     if !coordinator.serving() {
         return Some((origin, Some(RequestError::Stopping)));
@@ -117,8 +121,8 @@ pub(crate) fn check_request(coordinator: &Coordinator, request: &Request, cx: &C
     let of_its_kind = match request.op {
         RequestOp::Map => {
             let end = request.lba.0.saturating_add(request.sectors);
-            let whole = request.lba.0.is_multiple_of(BLOCK_SECTORS)
-                && (end.is_multiple_of(BLOCK_SECTORS) || end == sectors);
+            let whole =
+                request.lba.0.is_multiple_of(BLOCK_SECTORS) && (end.is_multiple_of(BLOCK_SECTORS) || end == sectors);
             whole && request.buf.is_some()
         }
         RequestOp::WriteBytes { head, tail } => {
@@ -147,7 +151,14 @@ fn prefetch(coordinator: &mut Coordinator, at: usize, range: Range, lanes: &mut 
     split(coordinator, at, range, PieceKind::Read, false, bypass, lanes, cx);
 }
 
-pub(crate) fn write(coordinator: &mut Coordinator, at: usize, range: Range, fua: bool, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+pub(crate) fn write(
+    coordinator: &mut Coordinator,
+    at: usize,
+    range: Range,
+    fua: bool,
+    lanes: &mut Lanes,
+    cx: &mut Cx<'_>,
+) {
     let stream_bytes = coordinator.streams[range.origin].note(range.lba, range.sectors);
     let cutoff = cx.facts.options.sequential_bypass_bytes;
     let sequential = cutoff > 0 && stream_bytes > cutoff;
@@ -169,7 +180,8 @@ pub(crate) fn write(coordinator: &mut Coordinator, at: usize, range: Range, fua:
 
 /// Whether the log takes no more at this moment, and the origin would take this write sooner.
 pub(crate) fn writes_congested(coordinator: &Coordinator, range: Range, lanes: &Lanes, cx: &Cx<'_>) -> bool {
-    let lane = &lanes[coordinator.router.lane_of(Flat(cx.facts.origins[range.origin].base.0 + range.lba / BLOCK_SECTORS))];
+    let lane =
+        &lanes[coordinator.router.lane_of(Flat(cx.facts.origins[range.origin].base.0 + range.lba / BLOCK_SECTORS))];
     let blocks = blocks_of(range).count() as u64;
     lane.log.saturated() && cx.delta.gauge.writes_congested(&cx.delta.origins[range.origin].gauge, blocks, cx.now)
 }
@@ -279,7 +291,13 @@ pub(crate) fn split(
 
 /// A write that was to go past the log while that is slow goes the way of any other. What it
 /// was completed with may be old by now: it is completed once more.
-pub(crate) fn past_congestion(coordinator: &mut Coordinator, lane: usize, at: usize, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+pub(crate) fn past_congestion(
+    coordinator: &mut Coordinator,
+    lane: usize,
+    at: usize,
+    lanes: &mut Lanes,
+    cx: &mut Cx<'_>,
+) {
     let origin = cx.facts.origin_of(lanes[lane].pieces[at].first);
     let taken = lanes[lane].take_back(at);
     let piece = Piece { completed: false, congested: false, ..taken };

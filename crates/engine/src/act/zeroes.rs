@@ -22,7 +22,13 @@ use crate::organ::active::Range;
 use crate::organ::piece::PieceKind;
 use crate::organ::zeroes::{CACHED_BYTES_MAX, Zeroed};
 
-pub(crate) fn write_zeroes(coordinator: &mut Coordinator, at: usize, zeroed: Zeroed, lanes: &mut Lanes, cx: &mut Cx<'_>) {
+pub(crate) fn write_zeroes(
+    coordinator: &mut Coordinator,
+    at: usize,
+    zeroed: Zeroed,
+    lanes: &mut Lanes,
+    cx: &mut Cx<'_>,
+) {
     let range = zeroed.range;
     let is_ragged = !range.lba.is_multiple_of(BLOCK_SECTORS) || !range.sectors.is_multiple_of(BLOCK_SECTORS);
     let ragged = &mut coordinator.zeroes.ragged;
@@ -60,7 +66,14 @@ fn write_zeroes_now(coordinator: &mut Coordinator, at: usize, zeroed: Zeroed, la
         let buf = Some(coordinator.zeroes.whole_blocks(cx));
         let used = coordinator.requests[at].zeroes.get_or_insert_default();
         coordinator.zeroes.users += usize::from(!core::mem::replace(&mut used.whole, true));
-        write(coordinator, at, Range { lba: first_whole, sectors: end_whole - first_whole, buf, ..range }, fua, lanes, cx);
+        write(
+            coordinator,
+            at,
+            Range { lba: first_whole, sectors: end_whole - first_whole, buf, ..range },
+            fua,
+            lanes,
+            cx,
+        );
     }
     if end > end_whole {
         write_ragged(coordinator, at, Range { lba: end_whole, sectors: end - end_whole, ..range }, fua, lanes, cx);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The life of an engine: opening, serving, stopping, and what has to be true for each step.
 
-use crate::act::flushes::drained_waiters;
-use crate::act::flushes::flush_devices;
 use crate::act::answer::part_done;
 use crate::act::checkpoint::{begin_checkpoint, checkpoint_step};
 use crate::act::commit::seal::seal_all;
 use crate::act::direct::give_up_awaiting_clean;
+use crate::act::flushes::drained_waiters;
+use crate::act::flushes::flush_devices;
 use crate::coordinator::{Coordinator, Life};
 use crate::cx::{Cx, Turn};
 use crate::fact::event::Event;
@@ -32,7 +32,8 @@ pub(super) fn live(coordinator: &mut Coordinator, lanes: &mut Lanes, turn: &mut 
             // A cache that failed is not replayed, so what it holds has to be on the origin
             // now; unless its origin refuses it. A stop that gave up then doesn't come back to
             // it.
-            let undrained = |(at, it): (usize, &OriginDelta)| !coordinator.destager.is_refused(at) && it.undrained() > 0;
+            let undrained =
+                |(at, it): (usize, &OriginDelta)| !coordinator.destager.is_refused(at) && it.undrained() > 0;
             let leaving = turn.delta.members.cache_failed
                 && !turn.facts.stopping
                 && turn.delta.origins.iter().enumerate().any(undrained);

@@ -2,17 +2,17 @@
 //! What the coordinator does next: with the end of an I/O, with what lanes tell it, with who waited
 //! for an origin's flush.
 
-use crate::act::flushes::cache_flushed;
-use crate::act::flushes::drained_waiters;
-use crate::act::map::mapped;
-use crate::act::flushes::origin_flushed;
 use crate::act::answer::part_done;
-use crate::act::request::past_congestion;
 use crate::act::answer::piece_done;
 use crate::act::commit::unproven::promoted_flushed;
 use crate::act::destage::run::run_flushed;
 use crate::act::direct::drop_replaced;
+use crate::act::flushes::cache_flushed;
+use crate::act::flushes::drained_waiters;
+use crate::act::flushes::origin_flushed;
+use crate::act::map::mapped;
 use crate::act::persist::{PERSIST_FLUSH, PERSIST_WRITE};
+use crate::act::request::past_congestion;
 use crate::act::write::give_up_room;
 use crate::coordinator::{CACHE_FLUSH, Coordinator, Life, MAP};
 use crate::cx::COORDINATOR;

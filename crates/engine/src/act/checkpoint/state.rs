@@ -42,7 +42,7 @@ pub(crate) struct Checkpoint {
     /// The last commit that the body may refer to.
     pub(super) needs: u64,
     /// The flush in flight was issued when this checkpoint wanted one.
-    flushing: bool,
+    pub(super) flushing: bool,
     pub(super) heads: [u32; STREAMS],
     pub(super) next_segments: [u32; STREAMS],
     /// Next block of the area to write.
