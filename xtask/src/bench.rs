@@ -134,7 +134,7 @@ pub(crate) fn parse(text: &str) -> Result<Value, Failed> {
 /// How long full caches of several sizes take to open, on a device model, by one thread and by as
 /// many as there are processors.
 fn recovery(_: &Path) -> Result<Found, Failed> {
-    run(&mut cargo(["build", "--release", "-p", "flashfront-sim", "--example", "recovery"]))?;
+    run(&mut cargo(["build", "--release", "-p", "flashfront-proof", "--example", "recovery"]))?;
     let program = target().join("release/examples/recovery");
     let threads = match std::thread::available_parallelism().map_or(1, usize::from) {
         1 => "1".to_owned(),

@@ -11,27 +11,27 @@ use crate::run::{Failed, cargo, program, root, stdout_of};
 
 /// The crash sweep; `--point` judges one point again.
 pub(crate) fn sweep(args: &[String]) -> Result<(), Failed> {
-    become_sim(&[], "sweep", args)
+    become_proof(&[], "sweep", args)
 }
 
 /// Random lives, or with `--canaries` the planted bugs.
 pub(crate) fn torture(args: &[String]) -> Result<(), Failed> {
     match args.split_first() {
         Some((first, rest)) if first == "--canaries" => {
-            become_sim(&["--features=flashfront-sim/canary"], "canaries", rest)
+            become_proof(&["--features=flashfront-proof/canary"], "canaries", rest)
         }
-        _ => become_sim(&[], "torture", args),
+        _ => become_proof(&[], "torture", args),
     }
 }
 
 /// A hash of all effects for each of many runs.
 pub(crate) fn golden(args: &[String]) -> Result<(), Failed> {
-    become_sim(&[], "golden", args)
+    become_proof(&[], "golden", args)
 }
 
-fn become_sim(features: &[&str], proof: &str, args: &[String]) -> Result<(), Failed> {
-    let program = program("flashfront-sim", features)?;
-    let error = Command::new(&program).current_dir(root()).arg(proof).args(args).exec();
+fn become_proof(features: &[&str], verb: &str, args: &[String]) -> Result<(), Failed> {
+    let program = program("flashfront-proof", features)?;
+    let error = Command::new(&program).current_dir(root()).arg(verb).args(args).exec();
     Err(Failed::Start { program: program.display().to_string(), error })
 }
 

@@ -44,7 +44,7 @@ pub const CHECKPOINT_ENTRIES_MAX: usize = 255;
 /// Segment ages of one checkpoint block.
 pub const CHECKPOINT_AGES_MAX: usize = 510;
 /// Fewest segments of a lane: two for each stream, the reserve of "freed" entries, and some to
-/// fill. The random lives of crates/sim go down to it.
+/// fill. The random lives of crates/proof go down to it.
 pub const SEGMENTS_MIN: u32 = 16;
 /// Streams of a lane: each has its own open segment (see [`Stream`]).
 pub const STREAMS: usize = 3;

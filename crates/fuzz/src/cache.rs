@@ -12,7 +12,7 @@ use flashfront_device::sim::{Fate, RamDisk};
 use flashfront_device::{Device, wrap::Inject};
 use flashfront_engine::format::{CheckpointHeader, CommitHeader, Entry, Superblock, decode_checkpoint_entries};
 use flashfront_engine::{BLOCK_BYTES, Key, Mode, RequestOp, Time};
-use flashfront_sim::{OriginSpec, World, WorldSpec};
+use flashfront_proof::{OriginSpec, World, WorldSpec};
 
 pub(crate) const BLOCK: usize = BLOCK_BYTES as usize;
 /// Blocks of each origin.
@@ -121,7 +121,7 @@ impl Cache {
 
     /// A world with this cache, but for these blocks (first byte, content), not opened.
     pub(crate) fn world(&self, changed: &[(usize, Vec<u8>)]) -> World {
-        let inject = |disk: &RamDisk| flashfront_sim::Disk::new(Inject::new(disk.clone(), Default::default()), None);
+        let inject = |disk: &RamDisk| flashfront_proof::Disk::new(Inject::new(disk.clone(), Default::default()), None);
         let origins = self.origins.iter().map(inject).collect();
         let mut world = World::on(self.spec.clone(), inject(&self.disk), origins, self.now);
         // A damaged cache may have older clean blocks: the daemon compares them with the origin,

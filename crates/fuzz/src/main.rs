@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use flashfront_device::Rng;
 use flashfront_fuzz::Target;
-use flashfront_sim::panics;
+use flashfront_proof::panics;
 
 const USAGE: &str = "\
 usage: flashfront-fuzz TARGET INPUT...

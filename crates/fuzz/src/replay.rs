@@ -7,7 +7,7 @@
 use flashfront_device::Device;
 use flashfront_engine::format::Superblock;
 use flashfront_engine::{Control, Engine, MirrorStatus, Mode, OriginId, RequestOp, SECTOR_BYTES};
-use flashfront_sim::{Content, World, identify};
+use flashfront_proof::{Content, World, identify};
 
 use crate::Target;
 use crate::bytes::Bytes;

@@ -36,7 +36,7 @@ const FILE: [&str; 7] = [
 const MEMORY_GIB: u64 = 256;
 
 pub(super) fn engine(dir: &Path) -> Result<Found, Failed> {
-    run(&mut cargo(["build", "--release", "-p", "flashfront-sim", "--example", "null_devices"]))?;
+    run(&mut cargo(["build", "--release", "-p", "flashfront-proof", "--example", "null_devices"]))?;
     let program = target().join("release/examples/null_devices");
     let mut rows = Vec::new();
     for case in NULL {

@@ -72,11 +72,6 @@ const SPEAKERS: &[&str] = &[
 
 /// Files whose texts need no entry: the beginning of their paths, and why.
 const SILENT: &[(&str, &str)] = &[
-    ("crates/sim/src/prove/", "a program for those who work on Flashfront"),
-    ("crates/sim/src/torture", "a program for those who work on Flashfront"),
-    ("crates/sim/src/sweep", "a program for those who work on Flashfront"),
-    ("crates/sim/src/oracle.rs", "a program for those who work on Flashfront"),
-    ("crates/sim/src/panics.rs", "a program for those who work on Flashfront"),
     ("crates/engine/src/fact/canary.rs", "a program for those who work on Flashfront"),
     ("crates/nbd-proto/src/blocking.rs", "a client for tests and `try`: what it says of our own server is a bug"),
     ("crates/nbd-proto/src/client", "a client for tests and `try`: what it says of our own server is a bug"),

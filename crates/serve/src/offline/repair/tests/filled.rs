@@ -14,7 +14,7 @@ use flashfront_device::wrap::{Fault, Faults, Inject, Rule};
 use flashfront_device::{Device, Rng};
 use flashfront_engine::format::Superblock;
 use flashfront_engine::{BLOCK_BYTES, BLOCK_SECTORS, DeviceError, Mode, Op, RequestOp, SECTOR_BYTES, Time};
-use flashfront_sim::{Content, OriginSpec, World, WorldSpec, identify, stamp};
+use flashfront_proof::{Content, OriginSpec, World, WorldSpec, identify, stamp};
 
 use super::{BLOCK_LEN, blocks};
 use crate::offline::repair::{Older, Repair, RepairReport};
@@ -80,7 +80,7 @@ impl Filled {
             let bytes = std::fs::read(path).unwrap();
             let mut disk = RamDisk::new(RamSpec { size_bytes: bytes.len() as u64, seed, ..RamSpec::default() });
             disk.poke(0, &bytes);
-            flashfront_sim::Disk::new(Inject::new(disk, Faults::default()), None)
+            flashfront_proof::Disk::new(Inject::new(disk, Faults::default()), None)
         };
         let (cache, origin) = (disk(&bench.cache(), seed), disk(&bench.origin(), seed + 1));
         let size_bytes = ORIGIN_BYTES;

@@ -11,7 +11,7 @@ use flashfront_engine::format::Superblock;
 use flashfront_engine::{
     BLOCK_BYTES, BLOCK_SECTORS, Control, Durability, Event, Mode, Options, OriginId, RequestOp, SECTOR_BYTES, Time,
 };
-use flashfront_sim::{Content, OriginSpec, World, WorldSpec, identify};
+use flashfront_proof::{Content, OriginSpec, World, WorldSpec, identify};
 
 /// Blocks that are read at once.
 const AT_ONCE: u64 = 64;
@@ -92,7 +92,7 @@ impl Life {
         let mut disk = RamDisk::new(RamSpec { size_bytes, logical_block_bytes: 4096, ..RamSpec::default() });
         disk.poke(0, image);
         let faultless = |disk: &RamDisk| {
-            flashfront_sim::Disk::new(Inject::new(disk.clone(), flashfront_device::wrap::Faults::default()), None)
+            flashfront_proof::Disk::new(Inject::new(disk.clone(), flashfront_device::wrap::Faults::default()), None)
         };
         let origins = self.origins.iter().map(faultless).collect();
         let mut world = World::on(self.spec.clone(), faultless(&disk), origins, self.now);

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use flashfront_sim::Content;
+use flashfront_proof::Content;
 
 use super::life::{Life, Volumes};
 use super::*;

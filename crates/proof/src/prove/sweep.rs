@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The crash sweep on all cores: each takes every nth event of every workload.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flashfront_proof::panics;
+use flashfront_proof::sweep::{Outcome, Point, Share, WORKLOADS, events, reproduce, sweep};
+
+use super::{USAGE, interrupted, on_all_cores, one_line, seconds_left};
+
+/// Violations that are printed; the others are counted.
+const SHOWN_MAX: usize = 20;
+
+pub(crate) fn main(args: &[&str]) -> Result<bool, String> {
+    panics::keep();
+    match args {
+        [] => all(),
+        ["--point", point] => one(&point.parse()?),
+        _ => Err(USAGE.to_owned()),
+    }
+}
+
+fn one(point: &Point) -> Result<bool, String> {
+    let judged = reproduce(point);
+    if let Err(violation) = &judged {
+        println!("{point}: {}", one_line(violation));
+    }
+    println!("sweep: 1 crash points, 1 fates, {} violations", u64::from(judged.is_err()));
+    Ok(judged.is_ok())
+}
+
+fn all() -> Result<bool, String> {
+    let stop = interrupted()?;
+    let all: u64 = WORKLOADS.iter().map(events).sum();
+    let done = AtomicU64::new(0);
+    let shares = on_all_cores(
+        |nth, of| {
+            let mut outcome = Outcome::default();
+            for workload in WORKLOADS {
+                outcome.add(sweep(workload, Share { of, nth }, &mut |_| {
+                    done.fetch_add(1, Ordering::Relaxed);
+                    if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                }));
+            }
+            outcome
+        },
+        |elapsed| {
+            let done = done.load(Ordering::Relaxed);
+            format!("sweep: {done} of {all} events cut, about {} s left", seconds_left(elapsed, done, all))
+        },
+    );
+    let mut outcome = Outcome::default();
+    shares.into_iter().for_each(|share| outcome.add(share));
+    for (point, violation) in outcome.violations.iter().take(SHOWN_MAX) {
+        println!("FAILED: cargo x sweep --point {point}: {}", one_line(violation));
+    }
+    let violations = outcome.violations.len();
+    println!("sweep: {} crash points, {} fates, {violations} violations", outcome.points, outcome.fates);
+    Ok(violations == 0)
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A few random lives, always the same ones: `cargo x torture` lives fresh ones by the thousand.
+
+use flashfront_proof::torture::{Change, Extra, Plan, live, run};
+
+#[test]
+fn random_lives() {
+    for seed in 0..24 {
+        let outcome = live(seed, &[]).unwrap_or_else(|failure| panic!("cargo x torture --seed {seed}: {failure}"));
+        assert!(outcome.steps > 100 && outcome.answers > 0, "{outcome:?}");
+    }
+}
+
+/// Lanes that work apart do the same, byte for byte, whoever does their work: the engine's thread,
+/// or helpers alone.
+#[test]
+fn threads_change_no_effect() {
+    let mut turns = Vec::new();
+    for seed in (0..32).filter(|seed| Plan::from_seed(*seed).spec.lanes > 1) {
+        let with = |helpers| {
+            let mut plan = Plan::from_seed(seed);
+            (plan.spec.apart, plan.spec.batches) = (helpers, true);
+            run(plan, seed)
+        };
+        let alone = with(Some(0));
+        assert_eq!(alone, with(Some(1)), "seed {seed}");
+        assert_eq!(alone, with(Some(3)), "seed {seed}");
+        turns.push(alone.turns_apart);
+    }
+    assert!(turns.iter().filter(|turns| **turns > 50).count() > 4, "lanes hardly ever worked apart: {turns:?} times");
+}
+
+/// What a reproducing line says is what is lived.
+#[test]
+fn a_changed_plan_is_another_life() {
+    let changes: Vec<Change> = ["requests=9", "clients=1", "generations=1"].map(|it| it.parse().unwrap()).to_vec();
+    let (small, whole) = (live(3, &changes).unwrap(), live(3, &[]).unwrap());
+    assert!(small.answers < whole.answers && small == live(3, &changes).unwrap());
+    assert!("requests".parse::<Change>().is_err() && "clowns=3".parse::<Change>().unwrap_err().contains("generations"));
+    let text: Vec<String> = changes.iter().map(Change::to_string).collect();
+    assert_eq!(text, ["requests=9", "clients=1", "generations=1"]);
+}
+
+/// Each extra is some lives', most lives have none, and what takes them away leaves none.
+#[test]
+fn extras_are_the_minority() {
+    let mut plans: Vec<Plan> = (0..200).map(Plan::from_seed).collect();
+    assert!(plans.iter().filter(|plan| plan.extras.is_empty()).count() > 100);
+    for (extra, name) in Extra::ALL {
+        let with = plans.iter_mut().filter(|plan| plan.has(extra)).map(|plan| {
+            plan.change(format!("{name}=0").parse().unwrap());
+            assert!(!plan.has(extra), "{name}=0 changes nothing");
+        });
+        assert!(with.count() > 4, "hardly any life has {name}");
+    }
+    assert!(plans.iter().all(|plan| plan.extras.is_empty()));
+}
+
+/// Lives that once failed, each for the reason beside it; there was neither a RAM front nor a
+/// mirror then, nor an extra.
+#[test]
+fn what_failed_once() {
+    let as_then: Vec<Change> =
+        ["ram-front=0", "mirror=0", "read-around=0", "extras=0"].map(|it| it.parse().unwrap()).to_vec();
+    for (seed, why) in [
+        (20, "a long write before a small dirty limit waited for a destage that never began"),
+        (60, "reclaim trusted a sound but old header, left by a lost write, and freed a segment in use"),
+        (78, "writes waited for room for ever where every segment held a lost block"),
+        (236, "a destage that failed at the end of a sweep was not tried again before the next request"),
+        (1_795_248_388_664, "a direct write dropped a lost block before the origin had flushed the new one"),
+        (1_795_248_388_692, "the same, in another order"),
+        (
+            1_795_253_232_573,
+            "a direct write recorded a lost block in its range as dropped, before the origin was written",
+        ),
+        (1_795_254_042_000, "a stop that had given up on a refusing origin waited for it again, and never ended"),
+    ] {
+        live(seed, &as_then).unwrap_or_else(|failure| panic!("cargo x torture --seed {seed} ({why}): {failure}"));
+    }
+}
