@@ -16,7 +16,7 @@ mod judge;
 mod parse;
 
 pub use error::AssertError;
-pub use figures::COMMON;
+pub use figures::{COMMON, figure};
 pub use judge::{Compared, Judgement, Unmeasured};
 
 use parse::Expr;

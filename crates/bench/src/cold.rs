@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rustix::fs::{Advice, fadvise, syncfs};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::figures::Measured;
 
 /// Where root drops the page cache of the whole machine.

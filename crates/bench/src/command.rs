@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::BenchError;
+use crate::error::BenchError;
 
 /// How often a running program is looked after.
 const LOOK: Duration = Duration::from_millis(5);

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::BenchError;
 use crate::cold;
+use crate::error::BenchError;
 use crate::figures::{Figures, Measured, Point};
 use crate::folders::Folders;
 use crate::suite::{Act, Group, Headline, Job, Place, Scale, Suite, Work};

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use flashfront_device::Rng;
 use rustix::fs::{Advice, fadvise, statvfs};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::suite::{Suite, Work};
 
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -139,7 +139,8 @@ pub fn too_small(what: &str, has: u64, needs: u64, scaled_by: u64) -> BenchError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::{Scale, find};
+    use crate::suite::Scale;
+    use crate::suites::find;
 
     #[test]
     fn ranges_that_touch_are_one() {

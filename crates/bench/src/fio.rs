@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::figures::Measured;
 use crate::suite::{FioJob, Place};
 

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use crate::BenchError;
+use crate::error::BenchError;
 
 /// The file that says whose folder this is.
 const MARK: &str = "made-by-flashfront-bench";

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::BenchError;
 use crate::cold;
 use crate::command::Running;
+use crate::error::BenchError;
 use crate::figures::Measured;
 use crate::folders::Folders;
 use crate::suite::{Act, Group, Headline, Job, Place, Scale, Suite, Work};

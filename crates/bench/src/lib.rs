@@ -10,6 +10,7 @@ pub mod assert;
 pub mod cold;
 mod command;
 pub mod database;
+mod error;
 mod figures;
 pub mod fill;
 pub mod fio;
@@ -23,8 +24,10 @@ mod runner;
 pub mod safety;
 mod store;
 pub mod suite;
+pub mod suites;
 pub mod target;
 
+pub use error::BenchError;
 pub use figures::{Direction, Figures, Measured, Point};
 pub use machine::devices_of;
 pub use results::{Results, Row, Run};
@@ -32,17 +35,3 @@ pub use runner::{Bench, Fresh, FreshMaker, News, Plan, Step};
 pub use safety::MayDestroy;
 pub use store::{Request, Store};
 pub use suite::{Act, Headline, Job, Place, Scale, Suite, Work};
-
-/// Why a bench did not go on.
-#[derive(Debug, thiserror::Error)]
-pub enum BenchError {
-    /// What was asked for makes no sense, whatever this machine has.
-    #[error("{0}")]
-    Wrong(String),
-    /// Something here is not as it must be, or failed.
-    #[error("{0}")]
-    Failed(String),
-    /// The user asked for an end. Finished runs are kept.
-    #[error("interrupted")]
-    Interrupted,
-}

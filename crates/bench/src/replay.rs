@@ -21,7 +21,7 @@ use std::time::Duration;
 use flashfront_sim::trace::{self, Format, Reader, Record};
 use serde::{Deserialize, Serialize};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::figures::Measured;
 use crate::suite::{Act, Group, Headline, Job, Place, Suite, Work};
 use survey::Survey;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::figures::{Direction, Figures, Measured};
-use crate::suite::{Headline, Published, Scale};
+use crate::suite::{Headline, Job, Published, Scale};
 
 /// The version of this layout of JSON.
 pub const FORMAT: u32 = 1;
@@ -284,6 +284,19 @@ impl Results {
     #[must_use]
     pub fn row(&self, target: &str, job: &str) -> Option<&Row> {
         self.results.iter().find(|row| row.target == target && row.job == job)
+    }
+
+    /// Returns the row of a job on a target, and makes it if there is none yet.
+    ///
+    /// Rows of a job lie side by side.
+    pub(crate) fn row_of(&mut self, target: &str, job: &Job, order: &[(String, String)]) -> &mut Row {
+        if self.row(target, &job.name).is_none() {
+            self.results.push(Row::new(target, &job.name, job.headline, job.published.clone()));
+            let place = |row: &Row| order.iter().position(|(job, target)| *job == row.job && *target == row.target);
+            self.results.sort_by_key(place);
+        }
+        let row = self.results.iter_mut().find(|row| row.target == target && row.job == job.name);
+        row.expect("the row was there, or was just made")
     }
 }
 

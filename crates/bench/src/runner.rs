@@ -14,14 +14,14 @@ use std::time::{Duration, SystemTime};
 
 use flashfront_engine::Mode;
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::figures::Measured;
 use crate::fill::{self, Made};
 use crate::fio::Fio;
-use crate::results::{Environment, FORMAT, Results, Row, Target};
+use crate::results::{Environment, FORMAT, Results, Target};
 use crate::safety::{self, MayDestroy};
 use crate::store::Store;
-use crate::suite::{Job, Scale, Suite, Work};
+use crate::suite::{Scale, Suite, Work};
 use crate::target::{TargetSpec, What};
 use crate::{cold, machine, suite};
 
@@ -323,19 +323,6 @@ impl Bench {
             made.insert(target.name.clone(), Made::new(&path, self.suite.needs_bytes(), &ranges, &mut watch)?);
         }
         Ok(made)
-    }
-}
-
-impl Results {
-    /// The row of a job on a target, made if there is none yet. Rows of a job lie side by side.
-    fn row_of(&mut self, target: &str, job: &Job, order: &[(String, String)]) -> &mut Row {
-        if self.row(target, &job.name).is_none() {
-            self.results.push(Row::new(target, &job.name, job.headline, job.published.clone()));
-            let place = |row: &Row| order.iter().position(|(job, target)| *job == row.job && *target == row.target);
-            self.results.sort_by_key(place);
-        }
-        let row = self.results.iter_mut().find(|row| row.target == target && row.job == job.name);
-        row.expect("the row was there, or was just made")
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use flashfront_device::probe::probe;
 use flashfront_device::real::{Access, DeviceFile};
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::target::{TargetSpec, What};
 
 /// What is never overwritten, even with the user's word: somebody counts on it elsewhere.

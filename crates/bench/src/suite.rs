@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Suites: named jobs in order. fio runs a job, or an act that measures by itself.
+//! A suite is a list of named jobs. fio runs a job, or an [`Act`] that measures by itself.
+//!
+//! `suites` has the suites that there are.
 
 pub mod fio_job;
-mod published;
-mod quick;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,36 +13,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::BenchError;
 use crate::figures::Measured;
-use crate::{BenchError, database, git, replay};
 pub use fio_job::{FioJob, Pattern};
-
-/// The suites: name and summary.
-#[must_use]
-pub fn known() -> Vec<(&'static str, &'static str)> {
-    let published = flashfront_sim::compare::ALL.iter().map(|suite| (suite.name, suite.summary));
-    let acts = [(git::NAME, git::SUMMARY), (database::NAME, database::SUMMARY), (replay::NAME, replay::SUMMARY)];
-    [(quick::NAME, quick::SUMMARY)].into_iter().chain(acts).chain(published).collect()
-}
-
-/// A suite of [`known`] at a scale; timed jobs take `runtime` if that is given. A trace makes a
-/// suite by itself: [`replay::suite`].
-#[must_use]
-pub fn find(name: &str, scale: Scale, runtime: Option<Duration>) -> Option<Suite> {
-    let mut suite = match name {
-        quick::NAME => quick::suite(scale),
-        git::NAME => git::suite(scale),
-        database::NAME => database::suite(scale, runtime),
-        _ => published::suite(name, scale)?,
-    };
-    for job in suite.groups.iter_mut().flat_map(|group| &mut group.jobs) {
-        let Work::Fio(jobs) = &mut job.work else { continue };
-        for job in jobs.iter_mut().filter(|job| !job.time.is_zero()) {
-            job.time = runtime.unwrap_or(job.time);
-        }
-    }
-    Some(suite)
-}
 
 /// Jobs in order.
 #[derive(Clone, Debug)]
@@ -310,6 +283,3 @@ impl From<Scale> for String {
         scale.to_string()
     }
 }
-
-#[cfg(test)]
-mod tests;

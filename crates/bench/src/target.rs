@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use flashfront_engine::Mode;
 
-use crate::BenchError;
+use crate::error::BenchError;
 
 /// Something to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]

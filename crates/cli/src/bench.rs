@@ -12,9 +12,10 @@ use std::time::SystemTime;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use flashfront_bench::assert::Names;
+use flashfront_bench::assert::{self, Names};
 use flashfront_bench::replay;
-use flashfront_bench::suite::{self, Scale, Suite};
+use flashfront_bench::suite::{Scale, Suite};
+use flashfront_bench::suites;
 use flashfront_bench::target::TargetSpec;
 use flashfront_bench::{Bench as Runner, BenchError, MayDestroy, Plan, Request, Results, Store};
 use flashfront_serve::config::Age;
@@ -106,7 +107,7 @@ pub(crate) struct Bench {
 }
 
 fn suites() -> PossibleValuesParser {
-    let values = suite::known().into_iter();
+    let values = suites::known().into_iter();
     PossibleValuesParser::new(values.map(|(name, summary)| PossibleValue::new(name).help(summary)))
 }
 
@@ -147,7 +148,7 @@ impl Bench {
         if !results.complete {
             return Err(Interrupted("what has been measured is kept; --resume goes on").into());
         }
-        Ok(verdict.of(|figure| results.figure(figure)))
+        Ok(verdict.of(|figure| assert::figure(&results, figure)))
     }
 
     /// All results, or those up to Ctrl-C.
@@ -259,7 +260,7 @@ fn any_suite_of(request: &Request) -> anyhow::Result<Suite> {
         }
         return replay::suite(replay).map_err(told);
     }
-    let found = suite::find(&request.suite, request.scale, request.runtime);
+    let found = suites::find(&request.suite, request.scale, request.runtime);
     found.ok_or_else(|| Usage(format!("no suite is called {}", request.suite)).into())
 }
 

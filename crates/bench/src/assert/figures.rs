@@ -50,23 +50,22 @@ fn has(job: &Job, direction: Direction) -> bool {
     }
 }
 
-impl Results {
-    /// A figure: the median of its runs, between the least and the largest of them. `read` and
-    /// `write` are all jobs' requests in that direction, unless a job has that name.
-    #[must_use]
-    pub fn figure(&self, figure: &Figure) -> Option<Value> {
-        let of_target = || self.results.iter().filter(|row| row.target == figure.target);
-        if let Some(row) = of_target().find(|row| row.job == figure.job) {
-            return value(row.runs.iter().filter_map(|run| of_run(figure.function, &run.measured)));
-        }
-        let direction = DIRECTIONS.iter().find(|it| it.0 == figure.job)?.1;
-        let rows: Vec<&Row> = of_target().collect();
-        let repeats = rows.iter().flat_map(|row| &row.runs).map(|run| run.repeat).max()?;
-        value((1..=repeats).filter_map(|repeat| {
-            let runs = rows.iter().flat_map(|row| &row.runs).filter(|run| run.repeat == repeat);
-            of_direction(figure.function, direction, runs)
-        }))
+/// Returns a figure of a bench: the median of its runs, between the least and the largest.
+///
+/// `read` and `write` mean the requests of all jobs in that direction, unless a job has that name.
+#[must_use]
+pub fn figure(results: &Results, figure: &Figure) -> Option<Value> {
+    let of_target = || results.results.iter().filter(|row| row.target == figure.target);
+    if let Some(row) = of_target().find(|row| row.job == figure.job) {
+        return value(row.runs.iter().filter_map(|run| of_run(figure.function, &run.measured)));
     }
+    let direction = DIRECTIONS.iter().find(|it| it.0 == figure.job)?.1;
+    let rows: Vec<&Row> = of_target().collect();
+    let repeats = rows.iter().flat_map(|row| &row.runs).map(|run| run.repeat).max()?;
+    value((1..=repeats).filter_map(|repeat| {
+        let runs = rows.iter().flat_map(|row| &row.runs).filter(|run| run.repeat == repeat);
+        of_direction(figure.function, direction, runs)
+    }))
 }
 
 fn of_run(function: &str, measured: &Measured) -> Option<f64> {
@@ -161,7 +160,7 @@ mod tests {
 
     fn ask(results: &Results, function: &'static str, job: &str) -> Option<(f64, f64, f64)> {
         let figure = Figure { function, job: job.to_owned(), target: "a".to_owned() };
-        results.figure(&figure).map(|it| (it.value, it.low, it.high))
+        super::figure(results, &figure).map(|it| (it.value, it.low, it.high))
     }
 
     #[test]

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::BenchError;
 use crate::cold;
 use crate::command::Running;
+use crate::error::BenchError;
 
 /// Where Debian has the server's programs, a folder for each version.
 const BINARIES: &str = "/usr/lib/postgresql";

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::command::LOG;
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::figures::Point;
 
 /// A series has about this many points: more than a picture shows.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::figures::{Direction, Figures, Measured};
 
 #[derive(Deserialize)]

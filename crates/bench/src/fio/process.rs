@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use crate::BenchError;
+use crate::error::BenchError;
 
 /// So often somebody may look, and ask for an end.
 const STEP: Duration = Duration::from_millis(100);

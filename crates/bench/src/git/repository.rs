@@ -7,9 +7,9 @@ use std::path::Path;
 
 use flashfront_device::Rng;
 
-use crate::BenchError;
 use crate::cold;
 use crate::command::Running;
+use crate::error::BenchError;
 use crate::suite::Scale;
 
 /// A word that no other word of the files contains.

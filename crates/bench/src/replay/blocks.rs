@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, OFlags, fallocate, ioctl_blksszget};
 
 use super::nbd::Nbd;
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::suite::Place;
 
 /// Something that answers requests from many threads.

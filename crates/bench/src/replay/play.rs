@@ -17,7 +17,7 @@ use flashfront_sim::trace::{Op, Reader};
 
 use super::blocks::Blocks;
 use super::{Options, Places};
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::figures::{Direction, Figures, Measured, Point};
 
 /// At the trace's own times this many may be in flight; more of them wait, which counts.

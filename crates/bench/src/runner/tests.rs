@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 use crate::figures::{Direction, Figures};
-use crate::suite::{Act, Group, Headline, Place};
+use crate::suite::{Act, Group, Headline, Job, Place};
 
 /// An act that counts how often it ran, and asks for 100 more requests each time.
 #[derive(Debug)]
@@ -210,7 +210,7 @@ fn wrong_names_are_refused() {
 
 #[test]
 fn jobs_that_end_by_bytes_take_what_the_sources_disk_took() {
-    let suite = crate::suite::find("caches-2015", Scale::FULL, None).unwrap();
+    let suite = crate::suites::find("caches-2015", Scale::FULL, None).unwrap();
     let of = |name: &str| plan::expected(suite.jobs().find(|job| job.name == name).unwrap()).as_secs();
     // 8 GiB at 173,630 KiB/s, and half a second before, and fio's own.
     assert_eq!(of("1"), 49);

@@ -11,7 +11,7 @@ use rustix::fs::{Mode as FileMode, OFlags};
 
 use super::plan::{Plan, Step};
 use super::{Bench, Fresh, News, now};
-use crate::BenchError;
+use crate::error::BenchError;
 use crate::figures::{Figures, Measured};
 use crate::fill::Made;
 use crate::fio::{Prepared, Where};

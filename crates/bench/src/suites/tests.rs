@@ -2,6 +2,7 @@
 //! Suites are what their sources ran, and smaller where that is asked for.
 
 use super::*;
+use crate::suite::{FioJob, Pattern};
 
 const GIB: u64 = 1 << 30;
 

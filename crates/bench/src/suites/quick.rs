@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{FioJob, Group, Headline, Job, Pattern, Scale, Suite, Work};
+use crate::suite::{FioJob, Group, Headline, Job, Pattern, Scale, Suite, Work};
 
 pub(super) const NAME: &str = "quick";
 pub(super) const SUMMARY: &str = "two minutes for a target: reads and writes, in order, at random, and by zipf";

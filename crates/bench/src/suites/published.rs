@@ -7,7 +7,7 @@ use std::time::Duration;
 use flashfront_sim::compare::{self, AsFio, Task};
 use flashfront_sim::load;
 
-use super::{FioJob, Group, Headline, Job, Pattern, Published, Scale, Suite, Work};
+use crate::suite::{FioJob, Group, Headline, Job, Pattern, Published, Scale, Suite, Work};
 
 /// Scaled times are no shorter: fio counts in whole seconds, and a second has its beginning.
 const TIME_MIN: Duration = Duration::from_secs(5);
