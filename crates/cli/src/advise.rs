@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -29,9 +28,6 @@ mod fleet;
 mod json;
 mod recorded;
 pub(crate) mod told;
-
-/// Between two looks at how far it is.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Whether a cache would help: plays a trace to a disk, and to the production engine with caches of
 /// several sizes.
@@ -205,7 +201,7 @@ fn show(question: &Question, progress: &Progress, ended: Receiver<()>) {
     let counting = progress::bar("counting {msg} [{bar:30}] {binary_bytes} of {binary_total_bytes}", file_bytes)
         .with_message(name);
     let mut playing: Option<ProgressBar> = None;
-    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(LOOK_EVERY) {
+    while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(progress::LOOK_EVERY) {
         let to_play = progress.to_play.load(Ordering::Relaxed);
         if to_play == 0 {
             counting.set_position(progress.reading.bytes.load(Ordering::Relaxed));

@@ -15,9 +15,6 @@ use crate::interrupt::Interrupt;
 use crate::status::Socket;
 use crate::{human, progress};
 
-/// Between two looks: often enough for a smooth bar, rarely enough to cost nothing.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
-
 /// Write everything dirty to the origin, and wait until it is there.
 ///
 /// Ctrl-C and --timeout stop it; what has been written stays written, and the next drain goes on.
@@ -86,7 +83,9 @@ impl Drain {
             let left = self.timeout.map(|timeout| timeout.0.saturating_sub(started.elapsed()));
             let given_up = match (left, self.timeout) {
                 (Some(Duration::ZERO), Some(timeout)) => Some(GivenUp::TimedOut(timeout)),
-                _ => interrupt.wait(left.unwrap_or(LOOK_EVERY).min(LOOK_EVERY)).then_some(GivenUp::Interrupted),
+                _ => interrupt
+                    .wait(left.unwrap_or(progress::LOOK_EVERY).min(progress::LOOK_EVERY))
+                    .then_some(GivenUp::Interrupted),
             };
             if given_up.is_some() {
                 // The daemon goes on as before the drain.

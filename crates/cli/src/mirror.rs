@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::{Args, Subcommand};
 use flashfront_engine::BLOCK_BYTES;
@@ -14,9 +14,6 @@ use serde::Serialize;
 use crate::interrupt::Interrupt;
 use crate::status::Socket;
 use crate::{human, progress};
-
-/// Between two looks: often enough for a smooth bar, rarely enough to cost nothing.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Keep a copy of dirty data on a second cache device.
 #[derive(Debug, Args)]
@@ -84,7 +81,7 @@ impl Add {
             }
             copied_blocks = report.mirror_copied_blocks;
             progress::show(&bar, copied_blocks * BLOCK_BYTES, report.mirror_of_blocks * BLOCK_BYTES);
-            if interrupt.wait(LOOK_EVERY) {
+            if interrupt.wait(progress::LOOK_EVERY) {
                 break (report, true);
             }
         };

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How far long work is: a bar on stderr, if that is a terminal, and not with --quiet.
 
+use std::time::Duration;
+
 use indicatif::{ProgressBar, ProgressStyle};
+
+/// Work is looked at once in this time: often enough for a smooth bar, rarely enough to cost
+/// nothing.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 const BYTES: &str = "{prefix} [{bar:30}] {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta} left";
 const SHARE: &str = "{prefix} [{bar:30}] {percent} %  {eta} left";

@@ -15,7 +15,7 @@ use flashfront_device::pace::{self, Measured, Nearest, PHASES, Progress, nearest
 use flashfront_device::sim::{Known, known};
 use flashfront_serve::config::Age;
 
-use super::LOOK_EVERY;
+use crate::progress::LOOK_EVERY;
 use crate::usage::misused;
 use crate::{human, progress};
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, bail};
 use flashfront_sim::advise::{Progress, Question, advise};
@@ -35,11 +35,7 @@ use journal::Journal;
 use row::Row;
 use table::Table;
 
-/// Between two looks at how far the work is.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
 const TEMPLATE: &str = "sizing [{bar:30}] {msg}  {eta} left";
-/// How the name of a table begins while it is written.
-const TEMPORARY: &str = ".flashfront-fleet-";
 /// What a signal leaves behind.
 const GOES_ON: Interrupted = Interrupted("what is finished is kept, and the same command goes on from there");
 
@@ -151,12 +147,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 
 /// Whether a table was being written there when the power went.
 fn is_temporary(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(TEMPORARY))
-}
-
-/// The folder of a file.
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(table::TEMPORARY))
 }
 
 impl Recording {
@@ -227,7 +218,7 @@ impl Work {
     fn show(&self, ended: Receiver<()>) {
         let bar = progress::bar(TEMPLATE, self.all).with_position(self.done.load(Ordering::Relaxed));
         bar.reset_eta();
-        while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(LOOK_EVERY) {
+        while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(progress::LOOK_EVERY) {
             let under_way: u64 = lock(&self.under_way).iter().flatten().map(|(it, bytes)| played(it, *bytes)).sum();
             bar.set_position(self.done.load(Ordering::Relaxed) + under_way);
             let (done, left) = (lock(&self.journal).len() as u64, lock(&self.left).len() as u64);

@@ -15,8 +15,9 @@ use flashfront_sim::adapt::{Adapted, CACHE_BLOCKS, Experiment, Outcome, ROUNDS};
 use serde::Serialize;
 
 use self::text::table;
-use super::replay::{LOOK_EVERY, policies, policy_names};
+use super::replay::{policies, policy_names};
 use super::report::{self, ReportArgs};
+use crate::progress::LOOK_EVERY;
 use crate::{human, progress};
 
 pub(super) mod text;

@@ -3,7 +3,6 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -22,9 +21,6 @@ use crate::{human, interrupt};
 pub(super) mod lines;
 mod told;
 pub(super) mod watched;
-
-/// Between two looks at how far it is.
-pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Replay block traces against cache policies: what each would have kept, and what that costs.
 ///

@@ -2,7 +2,7 @@
 //! The columns of a fleet's table, in their order: the name of each, and how it is read from a
 //! row. Both kinds of file are written from this list.
 
-use super::Row;
+use super::row::Row;
 
 /// How a row's value is read.
 pub(super) enum Read {

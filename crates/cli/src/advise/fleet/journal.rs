@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
-use super::Row;
+use super::row::Row;
 use crate::usage::misused;
 
 /// What rows must have in common to be in one table.

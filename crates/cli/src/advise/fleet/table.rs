@@ -18,9 +18,12 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type, TypePtr};
 
-use super::Row;
 use super::columns::{COLUMNS, Column, Read};
+use super::row::Row;
 use crate::usage::misused;
+
+/// How the name of a table begins while it is written.
+pub(super) const TEMPORARY: &str = ".flashfront-fleet-";
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
@@ -61,10 +64,10 @@ impl Table {
 
     /// A file beside the place, so that renaming it is one step; gone unless it is kept.
     fn temporary(&self) -> anyhow::Result<tempfile::NamedTempFile> {
-        let folder = super::folder_of(&self.path);
+        let folder = folder_of(&self.path);
         let mut builder = tempfile::Builder::new();
         // As any new file: all that the umask leaves.
-        builder.prefix(super::TEMPORARY).permissions(Permissions::from_mode(0o666));
+        builder.prefix(TEMPORARY).permissions(Permissions::from_mode(0o666));
         let place = || format!("--out {}: no file can be made in {}", self.path.display(), folder.display());
         builder.tempfile_in(folder).with_context(place)
     }
@@ -201,6 +204,11 @@ fn write<T: DataType>(
     let Some(mut column) = group.next_column()? else { return Ok(()) };
     column.typed::<T>().write_batch(values, Some(levels), repeated)?;
     column.close()
+}
+
+/// The folder of a file.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use flashfront_sim::policy::Build;
 use flashfront_sim::replay::{Progress, Replayed, Size, Source, SourceError, replay};
 use indicatif::ProgressBar;
 
-use super::LOOK_EVERY;
+use crate::progress::LOOK_EVERY;
 use crate::{human, progress};
 
 /// More RAM than this for what a policy foresees is worth a warning.
