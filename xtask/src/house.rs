@@ -23,9 +23,10 @@ mod source;
 mod tree;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use crate::files::{File, files};
-use crate::run::Failed;
+use crate::run::{Failed, print};
 use crate::tidy::comments::wide;
 use crate::tidy::debts::Debt;
 use crate::tidy::source::{is_test_file, lines_of_code};
@@ -64,8 +65,10 @@ pub(crate) fn house(args: &[String]) -> Result<(), Failed> {
         let text = format!("{unknown} is no folder of a crate; expected nothing or some of {}", known.join(", "));
         return Err(Failed::Usage(text));
     }
-    println!("lines without tests; circle and spread in files; wide: comment lines of more than 100 columns\n");
-    println!(
+    let mut out = String::new();
+    out.push_str("lines without tests; circle and spread in files; wide: comment lines of more than 100 columns\n\n");
+    let _ = writeln!(
+        out,
         "{:16}{:>6}{:>8}{:>6}{:>6}{:>8}{:>8}{:>6}  most spread",
         "crate", "files", "median", "p90", "max", "circle", "spread", "wide"
     );
@@ -73,12 +76,13 @@ pub(crate) fn house(args: &[String]) -> Result<(), Failed> {
     for it in crates.iter().filter(wanted) {
         let (name, spread) = it.spread.as_ref().map_or(("-", 0), |(name, files)| (name.as_str(), files.len()));
         let Crate { folder, files, median, p90, max, wide, .. } = it;
-        println!("{folder:16}{files:6}{median:8}{p90:6}{max:6}{:8}{spread:8}{wide:6}  {name}", it.circle());
+        let _ =
+            writeln!(out, "{folder:16}{files:6}{median:8}{p90:6}{max:6}{:8}{spread:8}{wide:6}  {name}", it.circle());
     }
     if !args.is_empty() {
-        crates.iter().filter(wanted).for_each(Crate::explain);
+        crates.iter().filter(wanted).for_each(|it| it.explain(&mut out));
     }
-    Ok(())
+    print(&out)
 }
 
 /// The figures that have ceilings, for `cargo x tidy`.
@@ -159,24 +163,24 @@ impl Crate {
         self.circles.first().map_or(0, Vec::len)
     }
 
-    /// Prints the files of the circles with the paths that close them, and those of the most
+    /// Tells the files of the circles with the paths that close them, and those of the most
     /// spread type.
-    fn explain(&self) {
+    fn explain(&self, out: &mut String) {
         let paths: Vec<&str> = self.tree.paths().collect();
         let arrows = self.tree.arrows();
         for circle in &self.circles {
-            println!("\n{}: a circle of {} files", self.folder, circle.len());
+            let _ = writeln!(out, "\n{}: a circle of {} files", self.folder, circle.len());
             for &from in circle {
-                println!("  {}", paths[from]);
+                let _ = writeln!(out, "  {}", paths[from]);
                 for &to in arrows[from].iter().filter(|to| circle.contains(to)) {
                     let why: Vec<String> = self.tree.why(from, to).into_iter().collect();
-                    println!("    -> {}: {}", paths[to], why.join(", "));
+                    let _ = writeln!(out, "    -> {}: {}", paths[to], why.join(", "));
                 }
             }
         }
         if let Some((name, files)) = &self.spread {
             let files: Vec<&str> = files.iter().map(|&file| paths[file]).collect();
-            println!("\n{}: impl {name} in {} files: {}", self.folder, files.len(), files.join(", "));
+            let _ = writeln!(out, "\n{}: impl {name} in {} files: {}", self.folder, files.len(), files.join(", "));
         }
     }
 }

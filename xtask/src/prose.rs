@@ -7,8 +7,10 @@
 
 pub(crate) mod sentences;
 
-use crate::run::{Failed, read, root, stdout_of};
+use std::fmt::Write as _;
 use std::process::Command;
+
+use crate::run::{Failed, print, read, root, stdout_of};
 
 /// The most words that the 90th percentile of a document's sentences may have.
 pub(crate) const LIMIT: usize = 26;
@@ -38,20 +40,21 @@ pub(crate) fn prose(args: &[String]) -> Result<(), Failed> {
         return Err(Failed::Usage(format!("{missing} is no document; `cargo x prose` lists them")));
     }
     let mut above = 0;
-    println!("words per sentence\n  p50  p90  sentences");
+    let mut out = "words per sentence\n  p50  p90  sentences\n".to_owned();
     for path in paths.iter().filter(|path| wanted.is_empty() || wanted.contains(path)) {
         let text = read(&root().join(path))?;
         let Some(lengths) = lengths(&text) else { continue };
         let too_long = lengths.p90 > LIMIT;
         above += usize::from(too_long);
         let mark = if too_long { "  above the limit" } else { "" };
-        println!("{:5}{:5}{:11}  {path}{mark}", lengths.p50, lengths.p90, lengths.count);
+        let _ = writeln!(out, "{:5}{:5}{:11}  {path}{mark}", lengths.p50, lengths.p90, lengths.count);
         if has("--long") {
             for sentence in sentences::of(&text).iter().filter(|sentence| sentence.words > LIMIT) {
-                println!("{path}:{}: {} words: {}", sentence.line, sentence.words, sentence.text);
+                let _ = writeln!(out, "{path}:{}: {} words: {}", sentence.line, sentence.words, sentence.text);
             }
         }
     }
+    print(&out)?;
     if above > 0 && has("--check") {
         eprintln!("p90 may be {LIMIT} at most; `cargo x prose --long PATH` shows the long sentences");
         return Err(Failed::Findings(above));

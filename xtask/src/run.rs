@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -33,6 +34,15 @@ impl fmt::Display for Failed {
             Self::Usage(what) => write!(f, "{what}"),
             Self::Findings(count) => write!(f, "{count} findings; see above"),
         }
+    }
+}
+
+/// Prints a text; a reader that has gone, as `head` does, is no error.
+pub(crate) fn print(text: &str) -> Result<(), Failed> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        done => done.map_err(|error| Failed::File { path: "stdout".into(), error }),
     }
 }
 

@@ -13,6 +13,7 @@ mod daemon;
 mod disk;
 mod guest;
 mod inside;
+mod needs;
 mod place;
 mod plan;
 mod reconnect;
@@ -23,10 +24,10 @@ mod ublk;
 
 use std::fs::File;
 use std::path::Path;
-use std::process::Command;
 use std::time::SystemTime;
 
 use crate::run::{Failed, flashfront, target};
+use needs::{missing, usage};
 use place::Place;
 use rig::{Rig, Trouble};
 
@@ -65,10 +66,6 @@ impl Options {
         }
         Ok(options)
     }
-}
-
-fn usage() -> Failed {
-    Failed::Usage("usage: cargo x vm [--kills N] [--seed S] [--keep] [--canary]\n       cargo x vm compare [--systems A,B] [--keep]\n       cargo x vm reconnect [--kills N] [--keep]\n       cargo x vm ublk [--keep]\n       cargo x vm record [--keep]".to_owned())
 }
 
 /// The verb.
@@ -112,18 +109,5 @@ pub(crate) fn vm(args: &[String]) -> Result<(), Failed> {
         }
         (true, _) => Err(Failed::Usage("flushes of the cache device did nothing, and nobody noticed".to_owned())),
         (false, _) => Err(Failed::Findings(violations)),
-    }
-}
-
-/// Says what can't be had here.
-fn missing(programs: &[(&str, &str)]) -> Result<(), Failed> {
-    if std::env::consts::ARCH != "x86_64" {
-        return Err(Failed::Usage(format!("the guest is an x86_64, this is {}", std::env::consts::ARCH)));
-    }
-    let absent = |program: &str| Command::new(program).arg("--version").output().is_err();
-    let packages: Vec<&str> = programs.iter().filter(|(it, _)| absent(it)).map(|(_, package)| *package).collect();
-    match packages[..] {
-        [] => Ok(()),
-        _ => Err(Failed::Usage(format!("missing here: apt-get install {}", packages.join(" ")))),
     }
 }

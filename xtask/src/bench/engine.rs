@@ -14,7 +14,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::{Found, parse};
+use super::found::{Found, parse};
+use super::in_process;
 use crate::run::{Failed, cargo, run, stdout_of, target};
 
 const ROUNDS: usize = 5;
@@ -52,7 +53,7 @@ pub(super) fn engine(dir: &Path) -> Result<Found, Failed> {
     let threads = lane_threads(&program)?;
     let ns = ns_per_op(&program, "copy_null", "payload", 1)?;
     rows.push(row("copy_null", true, 1, ns, Some(ns), None));
-    let file = super::in_process_json(dir)?;
+    let file = in_process::json(dir)?;
     for of_jobs in file["jobs"].as_array().into_iter().flatten() {
         let jobs = of_jobs["jobs"].as_u64().unwrap_or(0);
         for case in FILE {
@@ -66,7 +67,7 @@ pub(super) fn engine(dir: &Path) -> Result<Found, Failed> {
     let mut summary = table(&rows);
     summary += &threads_table(&threads);
     rows.extend(threads);
-    super::in_process_table(&mut summary, &file);
+    in_process::table(&mut summary, &file);
     let _ = writeln!(summary, "\nRAM per cached block, {MEMORY_GIB} GiB full, a tenth dirty: {per_block} B.");
     Ok(Found { summary, json: Some(Value::Array(rows).to_string()) })
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use super::found::{Found, parse};
 use super::server::{control, fio, ours};
-use super::{Found, parse};
 use crate::run::{Failed, flashfront, stdout_of};
 
 /// Sparse files; this many bytes are written.

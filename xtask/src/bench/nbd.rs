@@ -12,8 +12,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use super::found::{Found, fill, median};
 use super::server::{echo, fio, nbdkit, ours, qemu_nbd};
-use super::{Found, fill, median};
 use crate::run::Failed;
 
 const ROUNDS: usize = 3;

@@ -22,7 +22,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::{Found, parse};
+use super::found::{Found, parse};
 use crate::run::{Failed, flashfront, run, spawn, stdout_of};
 use load::{LOADS, Load};
 use measured::{Measured, Sampler};

@@ -9,8 +9,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use super::found::{Found, fill, median};
 use super::server::{Server, fio, ours};
-use super::{Found, fill, median};
 use crate::run::Failed;
 
 const ROUNDS: usize = 7;

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Found, median, parse};
+use super::found::{Found, median, parse};
 use crate::run::{Failed, cargo, run, stdout_of, target};
 
 const ROUNDS: usize = 5;

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use super::daemon::Daemon;
 use super::guest::{self, Drive, Guest, Machine};
+use super::needs;
 use super::place::Place;
 use crate::bench::{self, Found};
 use crate::run::{Failed, flashfront, root, stdout_of, target};
@@ -63,10 +64,10 @@ pub(super) fn compare(args: &[String]) -> Result<(), Failed> {
         match word.as_str() {
             "--keep" => keep = true,
             "--systems" => systems = named(words.next().map_or("", String::as_str))?,
-            _ => return Err(super::usage()),
+            _ => return Err(needs::usage()),
         }
     }
-    super::missing(&PROGRAMS)?;
+    needs::missing(&PROGRAMS)?;
     let program = flashfront()?;
     let job = fs::read_to_string(root().join(JOB)).map_err(|error| Failed::File { path: JOB.into(), error })?;
     let dir = target().join("vm");
@@ -95,7 +96,7 @@ pub(super) fn compare(args: &[String]) -> Result<(), Failed> {
         return Err(Failed::Findings(failed));
     }
     if keep {
-        bench::keep("kernel-caches", "cargo x vm compare --keep", &Found { summary, json: None })?;
+        bench::keep("kernel-caches", false, "cargo x vm compare --keep", &Found { summary, json: None })?;
     }
     Ok(())
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use super::daemon::{Daemon, Flashfront};
 use super::guest::{self, Drive, Guest, Machine};
+use super::needs::{missing, usage};
 use super::place::Place;
 use super::report::Line;
-use super::{missing, usage};
 use crate::run::{Failed, flashfront, target};
 
 const SOCKET: &str = "guest.sock";

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use super::inside::Inside;
+use super::needs;
 use crate::bench::{self, Found};
 use crate::run::Failed;
 
@@ -34,15 +35,15 @@ pub(super) fn record(args: &[String]) -> Result<(), Failed> {
     let keep = match args {
         [] => false,
         [word] if word == "--keep" => true,
-        _ => return Err(super::usage()),
+        _ => return Err(needs::usage()),
     };
-    super::missing(&PROGRAMS)?;
+    needs::missing(&PROGRAMS)?;
     let said = GUEST.run(false)?;
     println!("vm record: {} things were so", GUEST.seen);
     if keep {
         let seen = said.iter().filter(|line| line.starts_with("ok "));
         let summary: String = seen.map(|line| format!("- {line}\n")).collect();
-        bench::keep("record", "cargo x vm record --keep", &Found { summary, json: None })?;
+        bench::keep("record", false, "cargo x vm record --keep", &Found { summary, json: None })?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use super::inside::Inside;
+use super::needs;
 use crate::run::Failed;
 
 const PROGRAMS: [(&str, &str); 6] = [
@@ -39,9 +40,9 @@ pub(super) fn ublk(args: &[String]) -> Result<(), Failed> {
     let keep = match args {
         [] => false,
         [word] if word == "--keep" => true,
-        _ => return Err(super::usage()),
+        _ => return Err(needs::usage()),
     };
-    super::missing(&PROGRAMS)?;
+    needs::missing(&PROGRAMS)?;
     GUEST.run(keep)?;
     println!("vm ublk: {} things were so", GUEST.seen);
     Ok(())
